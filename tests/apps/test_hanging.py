@@ -1,0 +1,105 @@
+"""What is stored of ranks that do not advance: how long such waits were, who hears of them, and when they are the
+script's own fault."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from apps.common.clock import now
+from apps.notices.models import Incident
+from apps.training.ground import findings, storing
+from apps.training.ground.launching import cause
+from apps.training.models import Attempt, Task
+from apps.training.models import Finding as Row
+from apps.training.reconcile import crashes, verdicts
+from apps.training.shown import presenters
+from fermi.launch.diagnosis import Finding, Level, hangs
+from fermi.launch.spec import Observation, Phase, RankSeen
+from tests.apps.attempts import begin_attempt
+from tests.goldens import job
+
+pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+
+DOUBT = {"ranks": "1", "node": "n", "seconds": 9}
+PLACE = "train.py:9 in load"
+
+
+def hung(task: Task, number: int, outcome: str = hangs.HANG, place: str | None = PLACE, **more: Any) -> Attempt:
+    if number > 1:
+        begin_attempt(task, number)
+    attempt = Attempt.objects.get(task=task, number=number)
+    attempt.outcome = outcome
+    attempt.outcome_params = {**DOUBT, **({"place": place} if place else {}), **more}
+    attempt.ended_at = now()
+    attempt.save()
+    return attempt
+
+
+def test_the_same_verdict_on_the_same_line_twice_in_a_row_is_the_scripts_fault(task: Task) -> None:
+    assert not verdicts.is_last(task, hung(task, 1))
+    second = hung(task, 2)
+    assert verdicts.is_last(task, second)
+    code, params = crashes.reason(task, second) or ("", {})
+    assert (code, params["times"]) == ("HANG_LOOP", 2)
+    assert not cause(task.cluster, code).retry
+    for lang, words in (("en", f"2 attempts in a row hung at the same line, {PLACE}"), ("zh", f"卡在同一行 {PLACE}")):
+        told = presenters.reason(code, params, lang)
+        assert told
+        assert words in told["message"]
+    task.spec["on_crash_loop"] = "restart"
+    assert not verdicts.is_last(task, second)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "place"),
+    [(hangs.HANG, "train.py:10 in save"), (hangs.MISMATCH, PLACE), (hangs.CUT, None), ("RANK_KILLED", PLACE)],
+)
+def test_another_line_another_verdict_and_a_dead_connection_are_not_the_same(
+    task: Task, outcome: str, place: str | None
+) -> None:
+    hung(task, 1)
+    assert not crashes.hangs_again(task, hung(task, 2, outcome, place))
+    assert not crashes.hangs_again(task, hung(task, 3))
+
+
+def stalls(task: Task, number: int, code: str, seconds: float, *, level: Level = Level.INFO) -> Row:
+    """Once, for so long, and over now."""
+    moment = now()
+    findings.note(task.pk, number, [Finding(code, level, DOUBT, since=(moment - timedelta(days=1)).timestamp())])
+    row = Row.objects.get(task=task, attempt=number, code=code)
+    Row.objects.filter(pk=row.pk).update(since=moment - timedelta(seconds=seconds))
+    findings.over(task.pk, number, code)
+    Row.objects.filter(pk=row.pk).update(until=moment)
+    return row
+
+
+def test_the_longest_wait_that_went_on_is_remembered_and_one_that_ended_its_attempt_is_none(task: Task) -> None:
+    assert findings.longest_stalls(task) == []
+    stalls(task, 1, hangs.SUSPECTED, 900)
+    stalls(task, 1, hangs.SUSPECTED, 20)
+    assert findings.longest_stalls(task) == [900]
+    stalls(task, 1, hangs.HANG, 40)
+    assert sorted(findings.longest_stalls(task)) == [40, 900]
+    Attempt.objects.filter(task=task).update(ended_at=now() + timedelta(seconds=10))
+    assert findings.longest_stalls(task) == [], "they were over with the attempt"
+
+
+def test_the_past_makes_a_project_patient_once_that_matters(task: Task) -> None:
+    task.spec = storing.columns(job("env-001", "env-003"))["spec"]
+    stalls(task, 1, hangs.SUSPECTED, 900)
+
+    def patience(seconds: float) -> float:
+        stalled = {"since": now().timestamp() - seconds}
+        ranks = (RankSeen(0, 0, "running", stalled=stalled), RankSeen(1, 0, "running"))
+        return verdicts.site(task, Observation(Phase.RUNNING, ranks=ranks)).patience
+
+    assert [patience(5), patience(700)] == [600, 2700]
+
+
+def test_a_doubt_is_no_notice_until_it_is_a_warning(task: Task) -> None:
+    findings.note(task.pk, 1, [Finding(hangs.SUSPECTED, Level.INFO, DOUBT)])
+    assert not Incident.objects.exists()
+    for _ in range(2):
+        findings.note(task.pk, 1, [Finding(hangs.SUSPECTED, Level.WARN, DOUBT)])
+    assert [(row.kind, row.times) for row in Incident.objects.all()] == [("task_hung", 1)]
