@@ -54,14 +54,14 @@ def test_taking_leave_is_told_by_the_function_of_the_library_alone() -> None:
 
 
 def test_who_is_signalled_is_of_the_session_has_a_handler_and_waits_for_the_interpreter() -> None:
-    file = give.make().page
-    seen = Page(file)
+    given = give.make()
+    seen = Page(given.page)
     seen.number("magic", MAGIC)
     seen.number("pid", os.getpid())
-    assert not stacks.insist(seen.read(), os.getsid(0)), "no thread answers there"
+    assert not stacks.insist(seen.read(), os.getsid(0), given.stacks), "no thread answers there"
     seen.number("answers", os.getpid())
-    assert not stacks.insist(seen.read(), os.getsid(0)), "it has no handler"
-    assert not stacks.insist(seen.read(), 1), "it is of another session"
+    assert not stacks.insist(seen.read(), os.getsid(0), given.stacks), "it has no handler"
+    assert not stacks.insist(seen.read(), 1, given.stacks), "it is of another session"
     seen.number("pid", 1 << 40)
-    assert not stacks.insist(seen.read(), os.getsid(0)), "there is none"
-    os.close(file)
+    assert not stacks.insist(seen.read(), os.getsid(0), given.stacks), "there is none"
+    given.close()

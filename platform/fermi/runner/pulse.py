@@ -26,6 +26,8 @@ CLOCK = re.compile(rb"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?Z?")
 MAX_LINES = 64
 """Of a rank's last different lines: what it says again and again, a traceback in a loop for one, is within."""
 TAIL = 2048
+UNCOUNTED_SECONDS = 5.0
+"""So long after it last did a thread that counts collectives does not come to run (see `fermi.probe.collectives`)."""
 UNANSWERED_SECONDS = 100.0
 """After so long a rank is asked for its stacks anew that has not answered."""
 STOPPED = ("T", "t")
@@ -71,8 +73,12 @@ class Sample(NamedTuple):
 
     @property
     def waits(self) -> bool:
-        """In a collective, since `page.collective_at`."""
-        return bool(self.page and self.page.collective_at and self.page.begun > self.page.ended)
+        """In a collective, since `page.collective_at`. Not who computes while nobody counts its collectives any more:
+        its main thread keeps the interpreter in C, and what the page says is of before."""
+        page = self.page
+        if page is None or not page.collective_at or page.begun <= page.ended:
+            return False
+        return not (self.state == "R" and page.alive_at and self.at - page.alive_at > UNCOUNTED_SECONDS)
 
     def collectives(self) -> tuple[int, int]:
         return (self.page.begun, self.page.ended) if self.page else (0, 0)
@@ -122,7 +128,7 @@ class Pulse:
         if seen.asked_at == seen.answered_at or now - seen.asked_at > UNANSWERED_SECONDS:
             stacks.ask(self._page, self.given.stacks, now)
         elif self.samples and self.samples[-1].state not in STOPPED:
-            stacks.insist(seen, self.entry["pid"])
+            stacks.insist(seen, self.entry["pid"], self.given.stacks)
 
     def close(self) -> None:
         if self._page:

@@ -55,7 +55,7 @@ def ask(page: Page, stacks: int, moment: float) -> None:
         page.moment("asked_at", moment)
 
 
-def insist(seen: Seen, session: int) -> bool:
+def insist(seen: Seen, session: int, stacks: int) -> bool:
     """Whether an answer may come to what was asked before, and was not answered: a thread keeps the interpreter, so the
     one that answers is to do so without it."""
     try:
@@ -63,6 +63,7 @@ def insist(seen: Seen, session: int) -> bool:
             return False
         if not processes.channel(seen.pid, seen.answers).startswith("futex"):  # it does not wait for the interpreter
             return False
+        os.ftruncate(stacks, 0)
     except (OSError, OverflowError, ValueError):
         return False
     return processes.signal_thread(seen.pid, seen.answers, SIGNAL)
