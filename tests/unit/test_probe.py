@@ -146,15 +146,14 @@ def test_stacks_come_while_the_main_thread_holds_the_interpreter_in_c(start):
     )
     until(lambda: "begins" in one.text)
     stacks.ask(one.page, one.given.stacks, time.monotonic())
-    until(
-        lambda: stacks.insist(one.page.read(), one.pid, one.given.stacks),
-        what="the thread that answers waits for the interpreter",
-    )
-    told = until(lambda: "<module>" in one.stacks() and one.stacks())
-    assert 'train.py", line 6 in load_batch' in told
-    assert "threading.py" in told
-    until(lambda: stacks.insist(one.page.read(), one.pid, one.given.stacks), what=waits)
-    assert "load_batch" in until(lambda: "<module>" in one.stacks() and one.stacks())
+    for _ in range(2):
+        until(
+            lambda: stacks.insist(one.page.read(), one.pid, one.given.stacks),
+            what="the thread that answers waits for the interpreter",
+        )
+        told = until(lambda: "<module>" in one.stacks() and one.stacks())
+        assert 'train.py", line 6 in load_batch' in told
+        assert "threading.py" in told
 
 
 CALLS = """
