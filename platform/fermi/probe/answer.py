@@ -13,7 +13,7 @@ alone, and `faulthandler`'s handler writes the stacks without the interpreter (C
 
 from __future__ import annotations
 
-import _signal  # `signal` is slow to import, and this is by every Python process of a rank
+import _signal  # type: ignore[import-not-found]  # `signal` is slow to import, and every Python of a rank imports this
 import _thread
 import faulthandler
 import os

@@ -31,17 +31,17 @@ _WAITS = (0, 6, 9)  # FUTEX_WAIT, FUTEX_LOCK_PI, FUTEX_WAIT_BITSET
 
 class Waits(NamedTuple):
     """`wakes`: how often the threads have come back from a wait, all together; None: that cannot be seen. `locked`:
-    each waits, without a limit, for a lock that only a thread of its own process can release. `timed`: the main thread
-    waits with a limit of time, so it comes round by itself."""
+    each waits, without a limit, for a lock that only a thread of its own process can release. `timed`: one waits with a
+    limit of time, so it comes round by itself."""
 
     wakes: int | None = None
     locked: bool = False
     timed: bool = False
 
 
-def look(main: int, pids: Iterable[int], leave_out: Collection[int] = ()) -> Waits:
-    """At these processes of a rank; `main`: the process that speaks for it; `leave_out`: threads of the probe."""
-    wakes, locked, seen = 0, True, False
+def look(pids: Iterable[int], leave_out: Collection[int] = ()) -> Waits:
+    """At these processes of a rank. `leave_out`: threads of the probe."""
+    wakes, locked, timed, seen = 0, True, False, False
     try:
         for pid in pids:
             for thread in map(int, os.listdir(f"/proc/{pid}/task")):
@@ -49,8 +49,9 @@ def look(main: int, pids: Iterable[int], leave_out: Collection[int] = ()) -> Wai
                 if thread in leave_out or status["Name"].startswith(RUNTIME):
                     continue
                 seen, wakes = True, wakes + int(status["voluntary_ctxt_switches"])
-                locked = locked and is_locked(_call(pid, thread))
-        return Waits(wakes if seen else None, seen and locked, is_timed(_call(main, main)))
+                call = _call(pid, thread)
+                locked, timed = locked and is_locked(call), timed or is_timed(call)
+        return Waits(wakes if seen else None, seen and locked, timed)
     except (OSError, KeyError, ValueError):
         return Waits()
 

@@ -312,8 +312,8 @@ class _Gang:
             return [take(Do.EDIT_SCRIPT, at=at), *logs, take(Do.STOP)]
         if code == STOPPED:
             pids = [(rank, _of(rank)["stopped"]["pid"] or rank.pid) for rank in named[:MOST_GROUPS]]
-            at = [(pid, self.site.name(rank.node_rank)) for rank, pid in pids if pid]
-            return [*(take(Do.CONTINUE_PROCESS, pid=pid, node=node) for pid, node in at), *logs]
+            named_by = [(pid, self.site.name(rank.node_rank)) for rank, pid in pids if pid]
+            return [*(take(Do.CONTINUE_PROCESS, pid=pid, node=node) for pid, node in named_by), *logs]
         if code == SUSPECTED:
             return [*logs, take(Do.WAIT), take(Do.RESTART_FROM_CHECKPOINT), take(Do.RAISE_LIMIT, field="hangSeconds")]
         one_node = self._nodes(nodes) if len(nodes) == 1 and len(self.site.names) > 1 else []
