@@ -43,9 +43,12 @@ def lock():
 def poll():
     while True:
         threading.Event().wait(0.5)
+def load():
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+    threading.Event().wait()
 def stop():
     os.kill(os.getpid(), signal.SIGSTOP)
-[load_batch, evaluate, prepare, train, retry, lock, poll, stop][rank]()
+[load_batch, evaluate, prepare, train, retry, lock, poll, load, stop][rank]()
 """
 
 
@@ -77,17 +80,17 @@ def test_who_hangs_is_told_from_those_that_compute_wait_for_a_child_or_print(tmp
     before = time.time()
 
     def looked_at_twice() -> bool:
-        return sum((one["stalled"] or {}).get("looks", 0) >= 2 for one in entries(tmp_path)) == 7
+        return sum((one["stalled"] or {}).get("looks", 0) >= 2 for one in entries(tmp_path)) == 8
 
-    told, pulses = watched(tmp_path, SEVERAL, 8, looked_at_twice)
-    hangs, computes, waits, prints, repeats, locked, polls, stopped = (one["stalled"] for one in told)
+    told, pulses = watched(tmp_path, SEVERAL, 9, looked_at_twice)
+    hangs, computes, waits, prints, repeats, locked, polls, loads, stopped = (one["stalled"] for one in told)
     assert [hangs["still"], computes["still"], waits["still"], prints] == [True, False, False, None]
     assert repeats["at"].endswith("in retry"), "a line that is said again and again is no progress"
     assert [stopped["stopped"]["signal"], stopped["still"], stopped["state"]] == ["SIGSTOP", False, "T"]
     assert [one["stopped"] for one in (hangs, computes, locked)] == [None] * 3
     if os.path.exists("/proc/self/syscall"):  # as kernels for containers may be built without
-        assert [one["locked"] for one in (hangs, locked, polls)] == [False, True, False]
-        assert [one["timed"] for one in (hangs, locked, polls)] == [True, False, True]
+        assert [one["locked"] for one in (hangs, locked, polls, loads)] == [False, True, False, False]
+        assert [one["timed"] for one in (hangs, locked, polls, loads)] == [True, False, True, True]
     assert [one["moves"] for one in (hangs, locked, polls, repeats)] == [False, False, True, True]
     line = line_of(tmp_path, "time.sleep(600)")
     assert hangs["at"] == f"script.py:{line} in load_batch"
