@@ -152,7 +152,7 @@ def _shape(field: Any, value: Any, path: str) -> Iterator[Problem]:
 
 def _refuse_too_long(field: Any, value: Any, path: str) -> None:
     if isinstance(field, serializers.ListField | serializers.ListSerializer) and isinstance(value, list):
-        most = field.max_length or MAX_ITEMS
+        most = getattr(field, "max_length", None) or MAX_ITEMS
     elif isinstance(field, serializers.DictField) and isinstance(value, Mapping):
         most = MAX_ENTRIES
     elif isinstance(field, serializers.Serializer) and isinstance(value, Mapping):
