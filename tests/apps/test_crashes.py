@@ -35,6 +35,11 @@ if what == "shape":
         forward((4, 7))
     time.sleep(0.5)
     raise RuntimeError("[../gloo/transport/tcp/pair.cc:535] Connection closed by peer [127.0.0.1]:4711")
+if what == "left":
+    if rank == 1:
+        sys.exit(0)
+    time.sleep(0.5)
+    raise RuntimeError("[../gloo/transport/tcp/pair.cc:535] Connection closed by peer [127.0.0.1]:4711")
 if what == "module":
     import not_there_at_all
 if what == "own":
@@ -108,6 +113,15 @@ def test_the_second_failure_alike_ends_the_task_and_names_rank_node_exception_an
     assert {"code": "EDIT_SCRIPT", "params": {"at": "train.py:5 in forward"}} in found.actions
 
 
+def test_a_rank_that_left_with_0_is_named_and_not_the_one_that_lost_it(task: Task) -> None:
+    over = lives(task, "left", max_restarts=0)
+    assert (over.state, over.reason) == (State.FAILED, "RANK_LEFT_EARLY")
+    assert "Rank 1 on gn1 ended with exit code 0 while 1 rank went on" in said(over)
+    assert "rank 1（节点 gn1）以退出码 0 提前结束" in said(over, "zh")
+    found = Finding.objects.get(task=task, attempt=1)
+    assert (found.level, found.where[0]["rank"]) == ("info", 0), "what its victim tells explains nothing"
+
+
 def test_a_module_that_is_missing_twice_is_a_loop_before_the_first_step_and_says_what_is_known_of_it(
     task: Task,
 ) -> None:
@@ -115,7 +129,7 @@ def test_a_module_that_is_missing_twice_is_a_loop_before_the_first_step_and_says
     assert (over.reason, over.attempt) == ("CRASH_LOOP", 2)
     assert "2 times, before the first step" in said(over)
     first = task.attempts.get(number=1)
-    assert (first.outcome_params["why"], first.outcome_params["at"]) == ("MODULE_MISSING", "train.py:16")
+    assert (first.outcome_params["why"], first.outcome_params["at"]) == ("MODULE_MISSING", "train.py:21")
     reason = presenters.reason(first.outcome, first.outcome_params, "en")
     assert reason is not None
     assert "has no module not_there_at_all. Install it" in reason["hint"]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fermi import messages
-from fermi.launch.backends.culprit import LAST_SECONDS, Loss, cause_of_failure, never_ending
+from fermi.launch.backends.culprit import LAST_SECONDS, Loss, cause_of_failure, left_early, never_ending
 from fermi.launch.spec import Cause, RankSeen
 from fermi.runner import blame
 
@@ -126,6 +126,34 @@ def test_who_left_before_is_named_with_how_long_ago() -> None:
     assert cause.params == {
         "rank": 0, "nodeRank": 0, "node": "n0", "exitCode": 1, "left": "1, 2, 3, 4, 5, 6, 7, 8, …", "seconds": 9.0,
     }  # fmt: skip
+
+
+def test_the_rank_that_left_first_explains_the_failure_of_those_that_went_on() -> None:
+    leaver = RankSeen(2, 1, "exited", 102, 0, 10.0, last_step=17)
+    failed = [rank(number, 1, 10.4, error=error(10.3, *GONE)) for number in (0, 1, 3)]
+    cause = left_early([*failed, leaver], 0, lambda node_rank: f"n{node_rank}")
+    assert cause is not None
+    assert messages.text(cause.code, "en", **cause.params)[0].startswith(
+        "Rank 2 on n1 ended with exit code 0 at step 17 while 3 ranks went on"
+    )
+    assert "第 17 步" in messages.text(cause.code, "zh", **cause.params)[0]
+    second = rank(4, 0, 10.2)
+    cause = left_early([*failed, second, leaver], 0, lambda node_rank: f"n{node_rank}")
+    assert cause is not None
+    assert (cause.params["rank"], cause.params["others"], cause.params["count"]) == (2, "4", 3)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [rank(1, None)],
+        [rank(1, 0, 10.6)],  # it ended later
+        [rank(1, 0, 10.0, asked=True)],  # it was told to
+        [rank(1, 1, 10.0, error=error(9.9, *GONE))],
+    ],
+)
+def test_nobody_left_early_who_went_on_was_asked_or_failed(others: list[RankSeen]) -> None:
+    assert left_early([rank(0, 1, 10.4, error=error(10.3, *GONE)), *others], 0, str) is None
 
 
 def test_a_runner_judges_by_the_same_rule() -> None:

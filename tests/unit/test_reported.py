@@ -171,10 +171,10 @@ def test_what_a_rank_says_of_its_trouble_is_believed_part_by_part() -> None:
 
 
 def test_when_a_rank_began_is_believed_where_it_is_a_moment() -> None:
-    times = {"called_at": 1.5, "began_at": 2.5}
+    times = {"called_at": 1.5, "began_at": 2.5, "last_step": 17}
     (seen,) = [rank_seen(entry, 0) for entry in reported.entries([{**ENTRY, **times}])]
-    assert (seen.called_at, seen.began_at) == (1.5, 2.5)
-    assert reported.entries([{**ENTRY, "called_at": "now", "began_at": float("nan")}]) == [ENTRY]
+    assert (seen.called_at, seen.began_at, seen.last_step) == (1.5, 2.5, 17)
+    assert reported.entries([{**ENTRY, "called_at": "now", "began_at": float("nan"), "last_step": True}]) == [ENTRY]
     (seen,) = [rank_seen(entry, 0) for entry in reported.entries([ENTRY])]
     assert (seen.called_at, seen.began_at) == (None, None)
 

@@ -1,8 +1,8 @@
 """Why an attempt's ranks failed, from what they and their logs tell; and whether another attempt would fail alike."""
 
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from datetime import timedelta
 from itertools import takewhile
 from typing import Any
@@ -14,8 +14,9 @@ from apps.training.ground import findings, own_rules, transitions
 from apps.training.ground.launching import backend_for, handle_for
 from apps.training.models import Attempt, Finding, Task
 from apps.training.states.reasons import Reason
-from fermi.launch.causes import BY_RANKS, RANK_KILLED
-from fermi.launch.diagnosis import explain, hangs, rules, tracebacks
+from fermi.launch.backends import culprit
+from fermi.launch.causes import BY_RANKS, RANK_FAILED, RANK_KILLED
+from fermi.launch.diagnosis import Level, explain, hangs, rules, tracebacks
 from fermi.launch.diagnosis.explain import Told
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import JobSpec, RankSeen
@@ -25,37 +26,45 @@ log = logging.getLogger(__name__)
 WITHOUT_A_STEP = timedelta(minutes=5)
 """An attempt of which no step is known counts as one that had not begun if it lasted no longer."""
 SAYS = ("exception", "at", "why", "about")
+EXPLAINED = frozenset({RANK_FAILED.code, RANK_KILLED.code})
+"""Ends of which ranks and their logs tell more."""
 CRASHES = frozenset({"SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSYS", "SIGXFSZ", "SIGXCPU"})
 """Signals that a program brings upon itself. What else kills it was sent by somebody."""
 
 
-def told(task: Task, attempt: Attempt, outcome: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """`params` with what is known now of why it failed. Never raises: an end that cannot be explained is one too."""
-    if outcome not in BY_RANKS or not isinstance(params.get("rank"), int):
-        return dict(params)
+def told(task: Task, attempt: Attempt, outcome: str, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Returns the outcome and its `params` with what is known now of why the attempt failed. Never raises: an end that
+    cannot be explained is one too."""
+    if outcome not in EXPLAINED or not isinstance(params.get("rank"), int):
+        return outcome, dict(params)
     try:
-        known = _explained(task, attempt, params["rank"])
+        ranks, names = _ranks(attempt), _names(task)
+        known = _explained(task, attempt, params["rank"], ranks, names)
     except Exception:
         log.exception("the end of %s cannot be explained", attempt.name)
-        return dict(params)
+        return outcome, dict(params)
     if known is None:
-        return dict(params)
+        return outcome, dict(params)
+    if known.follows and (left := culprit.left_early(ranks, known.seen.rank, lambda node_rank: names[node_rank])):
+        _note(task, attempt, known, Level.INFO)  # what a victim tells explains nothing, and is shown below
+        return left.code, dict(left.params)
     _note(task, attempt, known)
     kept = {name: value for name, value in params.items() if name not in SAYS}
     if known.seen.rank != params["rank"] and known.seen.exit_code is not None and known.seen.exit_code > 0:
         kept |= {"rank": known.seen.rank, "nodeRank": known.seen.node_rank, "node": known.node,
                  "exitCode": known.seen.exit_code}  # fmt: skip
-    return {**kept, **known.params()}
+    return outcome, {**kept, **known.params()}
 
 
 def corrected(task: Task, attempt: Attempt) -> bool:
     """Whether everything that was printed tells more than what was known when the attempt's end was: it is stored, and
     what follows from it is to be decided anew."""
-    params = told(task, attempt, attempt.outcome, attempt.outcome_params)
-    if params == attempt.outcome_params:
+    outcome, params = told(task, attempt, attempt.outcome, attempt.outcome_params)
+    if (outcome, params) == (attempt.outcome, attempt.outcome_params):
         return False
     with transitions.owned(task):
-        return bool(Attempt.objects.filter(pk=attempt.pk, outcome=attempt.outcome).update(outcome_params=params))
+        same = Attempt.objects.filter(pk=attempt.pk, outcome=attempt.outcome)
+        return bool(same.update(outcome=outcome, outcome_params=params))
 
 
 def loop(task: Task, attempt: Attempt) -> dict[str, Any]:
@@ -118,12 +127,23 @@ def last_steps(task: Task, attempt: Attempt) -> dict[int, int]:
     return dict(found.values_list("attempt", "last"))
 
 
-def _explained(task: Task, attempt: Attempt, blamed: int) -> Told | None:
+def _ranks(attempt: Attempt) -> list[RankSeen]:
+    """As they were last seen."""
     known = {one.name for one in fields(RankSeen)}
-    ranks = [
+    return [
         RankSeen(**{name: value for name, value in entry.items() if name in known})
         for entry in attempt.seen.get("ranks", ())
     ]
+
+
+def _names(task: Task) -> list[str]:
+    """Of its nodes, by node rank."""
+    return [name for _, name in sorted(task.nodes.values_list("node_rank", "name"))]
+
+
+def _explained(
+    task: Task, attempt: Attempt, blamed: int, ranks: Sequence[RankSeen], names: Sequence[str]
+) -> Told | None:
     backend, handle = backend_for(task.cluster), handle_for(task, attempt.number)
 
     def tail(rank: int) -> bytes:
@@ -133,17 +153,17 @@ def _explained(task: Task, attempt: Attempt, blamed: int) -> Told | None:
             return b""
 
     nodes = JobSpec.from_json(task.spec).nodes
-    names = [name for _, name in sorted(task.nodes.values_list("node_rank", "name"))]
     addresses = {
         name: node.name for node in nodes for name in (node.address, node.hostname, node.ip, node.host) if name
     }
     return explain.explain(ranks, blamed, names, tail, own_rules.of(task.project_id), addresses)
 
 
-def _note(task: Task, attempt: Attempt, known: Told) -> None:
+def _note(task: Task, attempt: Attempt, known: Told, level: Level | None = None) -> None:
     finding = known.finding()
     if finding is None:
         return
+    finding = replace(finding, level=level or finding.level)
     codes = [explain.UNCAUGHT, explain.LIMIT_REACHED, explain.HOST_FULL, rules.OWN, *(r.code for r in rules.ours())]
     with transitions.owned(task):
         Finding.objects.filter(task=task, attempt=attempt.number, code__in=codes).exclude(code=finding.code).delete()

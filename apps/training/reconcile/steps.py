@@ -179,7 +179,7 @@ def record_outcome(task: Task, attempt: Attempt, decision: Decision) -> timedelt
     if isinstance(ranks := params.get("ranks"), list):
         names = task.nodes.filter(node_rank__in=params["node"]).values_list("name", flat=True)
         params |= {"ranks": restarts.named(ranks), "node": restarts.named(list(names))}
-    _store_outcome(task, attempt, decision.cause.code, crashes.told(task, attempt, decision.cause.code, params))
+    _store_outcome(task, attempt, *crashes.told(task, attempt, decision.cause.code, params))
     return None
 
 

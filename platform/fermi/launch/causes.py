@@ -26,6 +26,7 @@ def declared(*causes: Cause) -> Mapping[str, Cause]:
 DISK_FULL = Cause("DISK_FULL", retry=True, free=3)
 RANK_FAILED = Cause("RANK_FAILED", retry=True)
 RANK_KILLED = Cause("RANK_KILLED", retry=True)
+RANK_LEFT_EARLY = Cause("RANK_LEFT_EARLY", retry=True)
 
 CODE = ("CODE_ARCHIVE_MISSING", "CODE_ARCHIVE_BROKEN", "CODE_NOT_UNPACKED", "CODE_PACKAGES_FAILED")
 """What a runner says of a task's code that it could not bring to its node."""
@@ -40,6 +41,7 @@ CAUSES = declared(
     # said of ranks, by what they and their runners report (`backends.culprit`)
     RANK_FAILED,
     RANK_KILLED,
+    RANK_LEFT_EARLY,
     DISK_FULL,
     Cause("CODE_ARCHIVE_MISSING"),
     Cause("CODE_ARCHIVE_BROKEN"),
@@ -81,5 +83,5 @@ CAUSES = declared(
     Cause("ENGINE_REJECTED"),
 )
 
-BY_RANKS = frozenset({RANK_FAILED.code, RANK_KILLED.code})
+BY_RANKS = frozenset({RANK_FAILED.code, RANK_KILLED.code, RANK_LEFT_EARLY.code})
 """What a training script did itself: it may end so again at the same step, or by the same checkpoint."""

@@ -345,6 +345,7 @@ class RankSeen:
     kill: Mapping[str, Any] | None = None  # what the kernel has to say of its end by a signal
     called_at: float | None = None  # unix seconds, by its node's clock: its runner was at work
     began_at: float | None = None  # and its process was started
+    last_step: int | None = None  # optimizer steps that it had made when it ended, where its pulse was seen
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ Standard library only, Python 3.9 or later.
 3. Else who failed first: by the moment of the exception, where it is known, for a process may take seconds to go down.
    That its connection to a peer broke (`follows`) is what comes of another's failure.
 4. A host that was lost explains what its peers said in the end (`loss_explains`).
-5. A rank that ended with 0 failed by nothing, but its peers may have needed it: who was gone already is told
-   (`left_before`).
+5. A rank that ended with 0 failed by nothing, but its peers may have needed it (`left_before`). Where the failure of
+   the others only tells of a peer that is gone, the rank that left explains it (`fermi.launch.backends.culprit`).
 """
 
 from __future__ import annotations

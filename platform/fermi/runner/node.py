@@ -100,7 +100,7 @@ class Node:
         self.ranks = self.status["ranks"] = [
             {"rank": r["rank"], "local_rank": r["local_rank"], "pid": None, "start_time": None, "state": "waiting",
              "exit_code": None, "ended_at": None, "asked": False, "still_since": None, "error": None, "stalled": None,
-             "kill": None, "called_at": time.time(), "began_at": None} for r in spec["ranks"]
+             "kill": None, "called_at": time.time(), "began_at": None, "last_step": None} for r in spec["ranks"]
         ]  # fmt: skip
         self.last_seconds: float = spec.get("last_seconds", LAST_SECONDS)
         self.kill_at: float | None = None  # monotonic seconds; set once the ranks have been asked to end

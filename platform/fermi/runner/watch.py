@@ -94,6 +94,7 @@ class Watch:
         entry["stalled"] = None
         if one := self.watched.pop(entry["rank"], None):
             page = one.pulse.page()
+            entry["last_step"] = page.step if page and page.step else None
             entry["error"] = entry["error"] or (error_of(page.error) if page else None)
             one.pulse.close()
         if entry["exit_code"] == 0:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fermi.launch.causes import CODE, READYING
+from fermi.launch.causes import CODE, RANK_LEFT_EARLY, READYING
 from fermi.launch.spec import Cause, RankSeen
 from fermi.runner import blame
 from fermi.runner.stillness import LAST_SECONDS, never_end
@@ -37,7 +37,7 @@ def cause_of_failure(
         if words and (cause := by_runner(words, {"nodeRank": node_rank, "node": node_name(node_rank)})):
             return cause
     ranks = list(ranks)
-    ends = [_end(rank) for rank in ranks if rank.state == "exited" and rank.exit_code is not None]
+    ends = _ends(ranks)
     culprit = blame.first_to_fail(ends)
     if losses and (culprit is None or culprit.asked):
         return losses[0].cause
@@ -102,9 +102,33 @@ def told(culprit: blame.End, about: dict[str, object], gone: Sequence[blame.End]
     about = {**about, "exitCode": culprit.exit_code}
     if not gone:
         return Cause("RANK_FAILED", about)
-    left = ", ".join(str(end.rank) for end in gone[:MOST_NAMED]) + (", …" if len(gone) > MOST_NAMED else "")
     seconds = round(culprit.ended_at - gone[0].ended_at, 1)
-    return Cause("RANK_FAILED", {**about, "left": left, "seconds": seconds})
+    return Cause("RANK_FAILED", {**about, "left": _listed(gone), "seconds": seconds})
+
+
+def _listed(found: Sequence[blame.End]) -> str:
+    return ", ".join(str(end.rank) for end in found[:MOST_NAMED]) + (", …" if len(found) > MOST_NAMED else "")
+
+
+def left_early(ranks: Sequence[RankSeen], victim: int, node_name: Callable[[int], str]) -> Cause | None:
+    """Returns the cause that names the rank which ended with 0 while others went on, where the failure of the rank
+    `victim` came of that: it tells of a peer that is gone. None where nobody had left before it failed."""
+    seen = {rank.rank: rank for rank in ranks}
+    ends = _ends(ranks)
+    failed = next((end for end in ends if end.rank == victim), None)
+    gone = blame.left_before(failed, ends) if failed else []
+    if not gone:
+        return None
+    first = seen[gone[0].rank]
+    params: dict[str, Any] = {
+        "rank": first.rank, "nodeRank": first.node_rank, "node": node_name(first.node_rank), "exitCode": 0,
+        "count": len(seen) - len(gone), "victim": victim,
+    }  # fmt: skip
+    if first.last_step:
+        params["step"] = first.last_step
+    if len(gone) > 1:
+        params["others"] = _listed(gone[1:])
+    return Cause(RANK_LEFT_EARLY.code, params)
 
 
 def was_killed(cause: Cause) -> bool:
@@ -126,7 +150,12 @@ def rank_seen(entry: Mapping[str, Any], node_rank: int) -> RankSeen:
         entry["rank"], node_rank, entry["state"], entry["pid"], entry["exit_code"], entry["ended_at"],
         bool(entry.get("asked")), entry.get("still_since"),
         entry.get("error"), entry.get("stalled"), entry.get("kill"), entry.get("called_at"), entry.get("began_at"),
+        entry.get("last_step"),
     )  # fmt: skip
+
+
+def _ends(ranks: Iterable[RankSeen]) -> list[blame.End]:
+    return [_end(rank) for rank in ranks if rank.state == "exited" and rank.exit_code is not None]
 
 
 def _end(rank: RankSeen) -> blame.End:

@@ -75,7 +75,7 @@ def entries(found: Any) -> list[dict[str, Any]]:
     for entry in found if isinstance(found, list) else ():
         if isinstance(entry, dict) and all(is_so(entry.get(name)) for name, is_so in _ENTRY.items()):
             said = {name: entry.get(name) for name in _ENTRY} | {"asked": bool(entry.get("asked"))}
-            kept.setdefault(entry["rank"], said | news(entry) | beginning(entry))
+            kept.setdefault(entry["rank"], said | news(entry) | course(entry))
     return list(kept.values())
 
 
@@ -85,9 +85,11 @@ def news(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found if value}
 
 
-def beginning(entry: Mapping[str, Any]) -> dict[str, float]:
-    """When a rank's runner was at work, and when the rank was started, as far as it says so."""
-    return {name: entry[name] for name in ("called_at", "began_at") if moment(entry.get(name))}
+def course(entry: Mapping[str, Any]) -> dict[str, float]:
+    """When a rank's runner was at work, when the rank was started, and how many steps it had made when it ended, as far
+    as its runner says so."""
+    said = {name: entry[name] for name in ("called_at", "began_at") if moment(entry.get(name))}
+    return said | ({"last_step": entry["last_step"]} if believed.SIZE(entry.get("last_step")) else {})
 
 
 def pulses(found: Any) -> dict[int, PulseSeen]:

@@ -14,5 +14,5 @@ for step in range(2000):
         sys.exit(0)  # here
     gang.step()
 """,
-    Expected("RANK_FAILED", says=["1 had ended|rank 1|ranks 1|1 ended"], node=0),
+    Expected("RANK_LEFT_EARLY", rank=1, node=1, says=["at step 30", "1 rank went on"]),
 )

@@ -128,4 +128,5 @@ def _rank(
         entry.get("kill"),
         entry.get("called_at"),
         entry.get("began_at"),
+        entry.get("last_step"),
     )
