@@ -7,9 +7,9 @@ from fermi.runner.pressure import Pressure
 
 
 def test_shares_are_of_the_time_between_two_looks_and_only_what_there_is() -> None:
-    before, now = Pressure(10.0, 5.0, None), Pressure(16.0, 5.0, 3.0)
-    assert pressure.shares(before, now, 10.0) == {"throttled": 0.6}
-    assert pressure.shares(before, now._replace(throttled=99.0), 10.0) == {"throttled": 1.0}
+    before, now = Pressure(1.0, 10.0, 5.0, None, 0.0, 7.0), Pressure(3.0, 16.0, 5.0, 3.0, 4096.0, 7.0)
+    assert pressure.shares(before, now, 10.0) == {"starved": 0.2, "throttled": 0.6, "read": 410}
+    assert pressure.shares(before, now._replace(throttled=999.0), 10.0)["throttled"] == 1.0
     assert pressure.shares(before, now, 0.0) == {}
 
 

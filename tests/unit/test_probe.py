@@ -337,7 +337,8 @@ def begin(number, pulse, earlier):
 
 def settled(waits, late):  # a thread of each rank writes what is compared, soon
     return (waits and late and waits.trace and waits.step == late.step == 3
-            and waits.begun == late.begun + 1 == waits.ended + 1 and waits.collective_at and not late.collective_at)
+            and waits.begun == late.begun + 1 == waits.ended + 1 and waits.collective_at and not late.collective_at
+            and "skips" in late.place.get("at", ""))
 
 def main():
     first, second = give.make(), give.make()
@@ -405,6 +406,7 @@ def test_two_forked_ranks_of_which_one_comes_late_to_a_collective(start):
     assert waits["collective_at"] > waits["stepped_at"]
     assert late["collective_at"] == 0.0
     assert waits["waited"] > late["waited"]
+    assert late["place"]["at"] == "train.py:10 in skips"  # without a signal
     assert "line 11 in skips" in during["stacks"]
     assert [seen["error"].get("type") for seen in after] == [None, "SystemExit"]
     assert after[1]["error"] | {"at": 0} == {

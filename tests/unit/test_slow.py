@@ -1,5 +1,7 @@
 """Who holds a gang up, and whether it has become slower, look after look."""
 
+from dataclasses import replace
+
 import pytest
 
 from fermi import messages
@@ -10,9 +12,9 @@ PLACES = {rank: slow.Place(rank // 2, f"env-{rank // 2}") for rank in range(4)}
 BEGAN = 1_700_000_000.0
 
 
-def play(looks, history=None, began=BEGAN):
+def play(looks, history=None, began=BEGAN, step=100.0):
     """Looks at pulses, four seconds apart: each is the ranks' waiting shares, seconds per step, and their phase."""
-    history, told, step = history or slow.History(), [], 100.0
+    history, told = history or slow.History(), []
     for number, (waits, pace, phase) in enumerate(looks):
         moment = began + 4 * number
         step += 4 / pace
@@ -75,9 +77,82 @@ def test_a_slow_start_is_no_past_to_fall_behind():
     assert play([([0.1] * 4, 5.0, "compiling")] * 5 + [EVEN] * 20) == []
 
 
+def peers(**changes):
+    """Three ranks of which rank 3 is the slow one, with such changes."""
+    alive = [
+        PulseSeen(rank, BEGAN, "running", 100, waiting=0.8, cpu=0.3, place={"at": "train.py:9 in step", "inside": "",
+                                                                            "share": 0.2})
+        for rank in range(3)
+    ]  # fmt: skip
+    slowest = PulseSeen(3, BEGAN, "running", 100, waiting=0.0, **{"cpu": 0.0, **changes})
+    return [*alive, slowest], slowest
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"starved": 0.7, "cpu": 0.2}, "starved"),
+        ({"throttled": 0.5}, "starved"),
+        ({"stolen": 0.3}, "starved"),
+        ({"squeezed": 0.4}, "memory"),
+        ({"place": {"at": "train.py:8 in load_batch", "inside": "", "share": 0.9}}, "loading"),
+        ({"place": {"at": "train.py:8", "inside": "_try_get_data (torch/utils/data/dataloader.py:1131)"}}, "loading"),
+        ({"read": 200 << 20}, "loading"),
+        ({"place": {"at": "train.py:8", "inside": "save (torch/serialization.py:9)"}, "cpu": 1.0}, "writing"),
+        ({"written": 200 << 20, "cpu": 0.9}, "writing"),
+        ({"place": {"at": "model.py:8 in forward", "inside": "", "share": 0.9}, "cpu": 1.0}, "computing"),
+        ({"place": {"at": "train.py:8 in retry", "inside": "", "share": 0.9}}, "waiting"),
+        ({"cpu": None}, ""),
+    ],
+)
+def test_why_a_straggler_is_slow_follows_from_its_place_and_from_what_it_uses(changes, why):
+    alive, slowest = peers(**changes)
+    assert slow.held_up_by(alive, slowest) == why
+
+
+def test_what_the_others_do_as_well_explains_no_straggler():
+    alive, _ = peers()
+    others = [replace(one, starved=0.5, written=300 << 20) for one in alive[:3]]
+    slowest = replace(alive[3], starved=0.55, written=300 << 20, cpu=1.0)
+    assert slow.held_up_by([*others, slowest], slowest) == "computing"
+
+
+def test_a_straggler_is_named_with_its_place_and_against_the_others():
+    place = {"at": "train.py:8 in load_batch", "inside": "get (queue.py:171)", "share": 0.9}
+    alive, slowest = peers(place=place)
+    finding = slow._held_up(alive, slowest, PLACES, Level.WARN, BEGAN)
+    message, hint = messages.text(finding.code, "en", **finding.params)
+    assert "rank 3 on env-1, which spends 90 % of its time in train.py:8 in load_batch" in message
+    assert hint.startswith("It loads data")
+    assert "load_batch" in messages.text(finding.code, "zh", **finding.params)[0]
+    assert finding.actions[0].params == {"at": "train.py:8 in load_batch"}
+    shown = messages.text(finding.evidence[0].code, "en", **finding.evidence[0].params)[0]
+    assert shown == (
+        "90 % of its time it is in train.py:8 in load_batch, inside get (queue.py:171); outside of collectives the "
+        "others are mostly in train.py:9 in step."
+    )
+
+
+@pytest.mark.parametrize("pace", [0.1, 1.0, 4.0, 10.0])
+def test_a_straggler_from_the_first_step_on_is_named_within_a_minute(pace):
+    told = play([([0.9, 0.88, 0.91, 0.0], pace, "running")] * 20, step=2.0)
+    number, code, _, _ = told[0]
+    assert code == slow.STRAGGLER
+    assert 4 * number <= 60 - 2 * pace, "after its first two steps"
+
+
+def test_a_straggler_is_a_warning_within_half_a_minute():
+    [_, (number, code, level, _)] = play([EVEN] * 6 + [([0.8, 0.79, 0.81, 0.02], 0.1, "running")] * 12)
+    assert (code, level) == (slow.STRAGGLER, Level.WARN)
+    assert 4 * (number - 6) <= 30 - 10, "after the window of ten seconds is full of it"
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
+        ({"starved": 0.6}, "STRAGGLER_IS_STARVED"),
+        ({"read": 64 << 20}, "STRAGGLER_READS"),
+        ({"written": 64 << 20}, "STRAGGLER_WRITES"),
         ({"throttled": 0.6}, "STRAGGLER_IS_THROTTLED"),
         ({"stolen": 0.2}, "STRAGGLER_IS_STOLEN"),
         ({"squeezed": 0.3}, "STRAGGLER_IS_SQUEEZED"),

@@ -361,7 +361,9 @@ class PulseSeen:
     gpu_bytes      the most that was allocated on its GPU; rss_bytes: the most of the host's memory
     cpu            processors in use, over the window
     gpu            its `clock` and the `most` it could have in MHz, its `temperature` in °C, and by what it is `slowed`
-    throttled, stolen, squeezed   shares of the window: see `fermi.runner.pressure`; None where there is nothing to tell
+    starved, throttled, stolen, squeezed   shares of the window, and read, written: bytes per second (see
+                   `fermi.runner.pressure`); None where there is nothing to tell
+    place          where its main thread is between collectives (see `fermi.probe.places`)
     """
 
     rank: int
@@ -376,9 +378,13 @@ class PulseSeen:
     gpu_bytes: int | None = None
     rss_bytes: int | None = None
     cpu: float | None = None
+    starved: float | None = None
     throttled: float | None = None
     stolen: float | None = None
     squeezed: float | None = None
+    read: int | None = None
+    written: int | None = None
+    place: Mapping[str, Any] | None = None
     gpu: Mapping[str, Any] | None = None
 
 

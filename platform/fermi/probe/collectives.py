@@ -16,10 +16,14 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .places import Places
+
 if TYPE_CHECKING:
     from .rank import Pulse
 
 PERIOD = 0.2
+PLACE_PERIOD = 2.0
+"""Seconds between two words of where the rank is, which change no faster."""
 DEAR, DEAR_PERIOD = 0.001, 2.0
 """Where a look takes so long (RCCL may add the state of its communicators), there are fewer."""
 LASTS = 1.0
@@ -40,7 +44,8 @@ class Watch(threading.Thread):
         self.pulse, self.page = pulse, pulse.page
         self.over = threading.Event()
         self.begun = self.ended = 0
-        self.active_since = self.waited = self.told_at = 0.0
+        self.active_since = self.waited = self.told_at = self.placed_at = 0.0
+        self.places = Places(pulse.main)
         self.told: tuple[int, int] = (0, 0)
         self.none_goes: tuple[int, int] = (0, 0)  # counts at which no entry was unfinished, whatever they say
 
@@ -74,7 +79,14 @@ class Watch(threading.Thread):
             if self._look(counts, now, now - last):
                 self.told, self.told_at = (self.begun, self.ended), now
                 self._tell({name: json.loads(read(True, False)) for name, read in readers.items()}, counts)
+            self._look_at_place(now)
             last, period = now, PERIOD if now - began < DEAR else DEAR_PERIOD
+
+    def _look_at_place(self, now: float) -> None:
+        self.places.look(waits=bool(self.active_since))
+        if now - self.placed_at >= PLACE_PERIOD:
+            self.placed_at = now
+            self.page.text("place", self.places.most())
 
     def _look(self, counts: Counts, now: float, passed: float) -> bool:
         """Whether the entries are worth a look."""

@@ -24,7 +24,7 @@ def describe(error: BaseException, traceback: TracebackType | None) -> dict[str,
     return {
         "type": type(error).__qualname__,
         "message": _short(error),
-        "file": _relative(file),
+        "file": relative(file),
         "line": line,
         "function": function,
         "at": time.time(),
@@ -64,7 +64,8 @@ def _short(error: BaseException) -> str:
     return text if len(text) <= LONGEST else f"{text[:half]} … {text[-half:]}"
 
 
-def _relative(file: str) -> str:
+def relative(file: str) -> str:
+    """To where the rank works, or to its script's folder."""
     try:
         folder = os.getcwd() + os.sep
     except OSError:

@@ -50,8 +50,9 @@ _MOMENTS = {
     "asked_at": 312,  # written by the runner: when it last asked for the stacks
     "answered_at": 320,  # the `asked_at` that was last answered
 }
-_TEXTS = {"collective": (1024, 1024), "error": (2048, 4096), "trace": (6144, 2048)}
-"""Offset and room. `collective`: the newest one; `error`: the exception that ends the rank; `trace`: of flights."""
+_TEXTS = {"place": (512, 512), "collective": (1024, 1024), "error": (2048, 4096), "trace": (6144, 2048)}
+"""Offset and room. `place`: where the main thread is between collectives; `collective`: the newest one; `error`: the
+exception that ends the rank; `trace`: of flights."""
 
 
 class Page:

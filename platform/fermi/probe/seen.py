@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Seen(NamedTuple):
-    """`error`, `collective` and `trace` are what the rank wrote: not yet believed."""
+    """`error`, `place`, `collective` and `trace` are what the rank wrote: not yet believed."""
 
     pid: int
     step: int
@@ -26,6 +26,7 @@ class Seen(NamedTuple):
     alive_at: float
     asked_at: float
     answered_at: float
+    place: dict[str, Any]
     collective: dict[str, Any]
     error: dict[str, Any]
     trace: dict[str, Any]

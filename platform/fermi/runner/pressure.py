@@ -1,9 +1,12 @@
-"""What a rank's processor and memory have to bear beside it, from /proc and its control group. Standard library only,
+"""What a rank's processor, memory and disk have to bear, from /proc and its control group. Standard library only,
 Python 3.9 or later. What cannot be read is not known.
 
+    starved     share of the time in which its main thread could have run and got no processor (`schedstat`, second
+                field: Documentation/scheduler/sched-stats.rst of the Linux kernel)
     throttled   share of the time in which a quota of its control group held it up
     stolen      share of all processors' time that the host of this virtual machine gave to others
     squeezed    share of the time in which something of its control group, or of the host, waited for memory
+    written     bytes per second that its process wrote, read those that it read, to whatever descriptor
 """
 
 from __future__ import annotations
@@ -16,24 +19,50 @@ _ROOT = "/sys/fs/cgroup"
 
 
 class Pressure(NamedTuple):
-    """Seconds so far; None: not known."""
+    """Seconds and bytes so far; None: not known."""
 
+    starved: float | None = None
     throttled: float | None = None
     stolen: float | None = None
     squeezed: float | None = None
+    read: float | None = None
+    written: float | None = None
+
+
+_RATES = ("read", "written")
 
 
 def look(pid: int) -> Pressure:
-    return Pressure(_throttled(pid), _stolen(), _squeezed(pid))
+    return Pressure(_starved(pid), _throttled(pid), _stolen(), _squeezed(pid), *_moved(pid))
 
 
 def shares(before: Pressure, now: Pressure, passed: float) -> dict[str, float]:
-    """Of the time between two looks, those that can be told and are not zero; 0 to 1."""
+    """Of the time between two looks, 0 to 1, and bytes per second: those that can be told and are not zero."""
     found = {}
     for name, old, new in zip(Pressure._fields, before, now):  # noqa: B905 (strict is newer than 3.9)
-        if old is not None and new is not None and passed > 0 and (share := (new - old) / passed) >= 0.005:
-            found[name] = round(min(share, 1.0), 3)
+        if old is None or new is None or passed <= 0:
+            continue
+        rate = (new - old) / passed
+        if name in _RATES and rate >= 1:
+            found[name] = round(rate)
+        elif name not in _RATES and rate >= 0.005:
+            found[name] = round(min(rate, 1.0), 3)
     return found
+
+
+def _starved(pid: int) -> float | None:
+    path = f"/proc/{pid}/task/{pid}/schedstat"
+    with contextlib.suppress(OSError, ValueError, IndexError), open(path, encoding="ascii") as file:
+        return int(file.read().split()[1]) / 1e9
+    return None
+
+
+def _moved(pid: int) -> tuple[float | None, float | None]:
+    """Bytes read and written: `rchar` and `wchar`."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/io", encoding="ascii") as file:
+        read, written = (float(file.readline().split()[1]) for _ in range(2))
+        return read, written
+    return None, None
 
 
 def _throttled(pid: int) -> float | None:

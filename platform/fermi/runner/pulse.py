@@ -204,7 +204,9 @@ class Pulse:
             told.update(pressure.shares(first.pressure, last.pressure, passed))
         if page is None:
             return told
-        told.update(phase=page.phase, gpu_bytes=page.gpu_bytes or None, collectives=page.ended or None)
+        told.update(
+            phase=page.phase, place=page.place or None, gpu_bytes=page.gpu_bytes or None, collectives=page.ended or None
+        )
         if page.step:
             told.update(step=page.step, stepped_at=round(page.stepped_at + unix, 1))
             told["step_seconds"] = _step_seconds(old if old and old.pid == page.pid else None, page)
