@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from fermi import messages
 from fermi.launch.diagnosis import Finding, Level, losses
-from fermi.launch.diagnosis.losses import CERTAIN, JUMPED, NOT_FINITE, SUSTAINED, Over
+from fermi.launch.diagnosis.losses import CERTAIN, JUMPED, NOT_FINITE, STUCK, SUSTAINED, Over
 
 
 def said(points: list[float | None], name: str = "loss", state: dict[str, Any] | None = None) -> list[Finding | Over]:
@@ -196,6 +197,62 @@ def test_a_resumed_run_is_held_against_the_loss_with_which_training_began() -> N
     worse = [min(run[0], 4 * tail[0])] * 15  # no multiple that would be told of without it
     assert not said([*tail, *worse])
     assert codes(said([*tail, *worse], state=losses.beginnings(state))) == [(JUMPED, Level.FAIL)]
+
+
+def even(points: int, level: float, noise: float, seed: int = 0) -> list[float]:
+    chance = random.Random(seed)
+    return [level + chance.gauss(0, noise) for _ in range(points)]
+
+
+@pytest.mark.parametrize(
+    ("points", "at", "exact"),
+    [
+        ([2.30259] * 120, 100, True),
+        ([0.69] * 320, 300, True),  # two digits may hide what moves
+        ([0.0] * 320, 300, True),
+        (falling(random.Random(1), 150) + [2.41379] * 220, 350, True),
+        (even(700, 10.82, 0.02), 600, False),
+    ],
+    ids=["log 10", "log 2 in two digits", "zero", "dead from a step on", "noise around log 50,000"],
+)
+def test_a_loss_that_never_moves_is_a_warning_with_its_numbers(points: list[float], at: int, exact: bool) -> None:
+    found = said(points)
+    assert codes(found) == [(STUCK, Level.WARN)]
+    (finding,) = [one for one in found if isinstance(one, Finding)]
+    assert (finding.params["step"], finding.params.get("exact", False)) == (at, exact)
+    for lang in messages.LANGUAGES:
+        message, hint = messages.text(finding.code, lang, **finding.params)
+        assert f"{finding.params['level']}" in message
+        assert hint
+
+
+def test_a_loss_that_moves_at_last_takes_it_back() -> None:
+    assert codes(said([2.30259] * 120 + falling(random.Random(2), 60, 2.3, 1.0))) == [(STUCK, "warn"), (STUCK, "over")]
+    slow = [value - 0.001 * number for number, value in enumerate(even(900, 10.82, 0.02))]
+    assert codes(said(even(640, 10.82, 0.02) + slow)) == [(STUCK, "warn"), (STUCK, "over")]
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        [value - 0.0001 * number for number, value in enumerate(even(900, 10.82, 0.02))],  # slowly, but it learns
+        falling(random.Random(3), 150, 10.8, 2.5) + even(900, 2.5, 0.02),  # level at its end
+        even(900, 1.2, 0.3),  # too uneven to tell
+        even(900, 0.0, 0.1),
+        [0.69] * 280 + even(50, 0.6, 0.01),
+        falling(random.Random(4), 150) + [0.0003] * 400,  # four decimals are printed, and it has converged
+    ],
+    ids=["slow", "at its end", "uneven", "around zero", "two digits", "converged"],
+)
+def test_a_loss_that_moves_or_may_stay_is_not_told(points: list[float]) -> None:
+    assert not said(points)
+
+
+def test_a_resumed_run_is_level_rightly() -> None:
+    first: dict[str, Any] = {}
+    for step, value in enumerate(falling(random.Random(5), 200, 10.8, 2.5), 1):
+        list(losses.read(first, step, {"loss": value}))
+    assert not said(even(900, 2.5, 0.02), state=losses.beginnings(first))
 
 
 @pytest.mark.parametrize("name", ["loss", "train_loss", "train/loss", "Training Loss", "lm loss", "total-loss"])

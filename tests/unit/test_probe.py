@@ -439,11 +439,24 @@ def test_the_compiler_is_imported_by_what_compiles_and_by_no_optimizer(start):
         print(torch._dynamo is real, real.__spec__.origin.endswith("__init__.py"), torch._dynamo.config.__name__)
         print(torch.optim.Optimizer.zero_grad.__wrapped__.__dict__["__dynamo_disable"]._torchdynamo_disable)
         print(torch.compile(step, backend="eager")())
+
+        label = ""
+        def forward(batch):
+            return model(batch) if label != "none" else batch
+        compiled = torch.compile(forward, backend="eager")
+        for number in range(12):  # each is compiled anew, until the compiler gives up
+            label = f"step {number}"
+            compiled(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
         """,
         OMP_NUM_THREADS="1",
         FERMI_COMPILER="later",
     )
     seen = one.wait()
+    assert 5 <= seen.recompiled <= seen.recompiled_at <= 10 < seen.step, one.text
+    assert seen.compiles > seen.recompiled
+    assert seen.compiling > 0.0
+    assert seen.compiler == {"gave_up": "train.py:19 in forward"}
     said = [line for line in one.text.splitlines() if line.startswith("True")]  # torch warns of what it leaves out
     assert said == ["True False", "True True torch._dynamo.config", "True", "True"]
     assert seen

@@ -1,5 +1,5 @@
-"""Whether an attempt's ranks hold each other up, or have become slower: asked of the engine now and then while it
-runs, and stored where something changed."""
+"""Whether an attempt's ranks hold each other up, have become slower, or compile again and again: asked of the engine
+now and then while it runs, and stored where something changed."""
 
 import time
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from apps.training.ground.launching import backend_for
 from apps.training.models import Task
 from apps.training.output import sparing
 from apps.training.states import Kind
-from fermi.launch.diagnosis import slow
+from fermi.launch.diagnosis import recompiles, slow
 from fermi.launch.ranks import place
 from fermi.launch.spec import Handle, JobSpec, Observation, Phase
 
@@ -23,8 +23,9 @@ class Pace:
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
-        self._history = slow.History()
+        self._history, self._compiled = slow.History(), recompiles.History()
         self._due = 0.0
+        self._compares = True
         self._places: dict[int, slow.Place] | None = None
 
     def look(self, moment: float, seen: Observation | None) -> None:
@@ -42,18 +43,24 @@ class Pace:
             return
         task = self._task
         pulses = backend_for(task.cluster).pulses(self._handle)
-        news = slow.judge(self._history, pulses, self._places, datetime.now(UTC).timestamp())
-        if news.found:
-            findings.note(self._handle.task_id, self._handle.attempt, news.found)
-        for code in news.over:
-            findings.over(self._handle.task_id, self._handle.attempt, code)
+        moment = datetime.now(UTC).timestamp()
+        told = [recompiles.judge(self._compiled, pulses, self._places, moment)]
+        if self._compares:
+            told.append(slow.judge(self._history, pulses, self._places, moment))
+        for news in told:
+            if news.found:
+                findings.note(self._handle.task_id, self._handle.attempt, news.found)
+            for code in news.over:
+                findings.over(self._handle.task_id, self._handle.attempt, code)
 
     def _find_places(self) -> dict[int, slow.Place]:
-        """Empty where nothing is to be judged: no pulse, or a pipeline's stages, of which one is always the slowest."""
+        """Empty where nothing is to be judged: no pulse. Of a pipeline's stages one is always the slowest, so its ranks
+        are not compared."""
         self._task = Task.objects.select_related("cluster").get(pk=self._handle.task_id)
         job = JobSpec.from_json(self._task.spec)
         piped = int(job.strategy.get("pipelineParallel") or 1) > 1
-        if not job.pulse or piped or self._task.kind != Kind.TRAINING:
+        self._compares = not piped
+        if not job.pulse or self._task.kind != Kind.TRAINING:
             return {}
         return {
             rank: slow.Place(at.node_rank, at.node.name) for at in place(job.nodes, job.master) for rank in at.ranks

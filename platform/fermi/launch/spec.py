@@ -363,6 +363,8 @@ class PulseSeen:
     gpu            its `clock` and the `most` it could have in MHz, its `temperature` in °C, and by what it is `slowed`
     starved, throttled, stolen, squeezed   shares of the window, and read, written: bytes per second (see
                    `fermi.runner.pressure`); None where there is nothing to tell
+    compiles       how often something was compiled, `compiling`: seconds in it; `recompiled`: in how many steps after
+                   the first ones, `recompiled_at`: the newest of them; `compiler`: the function that it `gave_up`
     place          where its main thread is between collectives (see `fermi.probe.places`)
     """
 
@@ -384,6 +386,11 @@ class PulseSeen:
     squeezed: float | None = None
     read: int | None = None
     written: int | None = None
+    compiles: int | None = None
+    compiling: float | None = None
+    recompiled: int | None = None
+    recompiled_at: int | None = None
+    compiler: Mapping[str, Any] | None = None
     place: Mapping[str, Any] | None = None
     gpu: Mapping[str, Any] | None = None
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .rank import Pulse
 
-COMPILING = 1
 _EVENTS = "/jax/core/compile/"
+_LAST = "/backend_compile_duration"
+"""Of the three events of a compilation: jax/_src/dispatch.py, jax 0.10."""
 
 
 def compiles(pulse: Pulse, monitoring: ModuleType) -> None:
@@ -21,14 +22,14 @@ def compiles(pulse: Pulse, monitoring: ModuleType) -> None:
         if event.startswith(_EVENTS) and pulse.on_main_thread():
             depth += 1
             if depth == 1:
-                before = pulse.to(COMPILING)
+                before = pulse.begins_to_compile()
 
     def ends(event: str, _: object, **about: Any) -> None:
         nonlocal depth
         if event.startswith(_EVENTS) and pulse.on_main_thread() and depth:
             depth -= 1
             if depth == 0:
-                pulse.to(before)
+                pulse.has_compiled(before, whole=event.endswith(_LAST))
 
     monitoring.register_scalar_listener(begins)
     monitoring.register_event_duration_secs_listener(ends)

@@ -7,17 +7,22 @@ that `torch.compile` looks into (collectives, `Module.train`) are not replaced.
 from __future__ import annotations
 
 import functools
+import logging
+import re
 import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from . import errors
 from .collectives import Watch
 
 if TYPE_CHECKING:
     from .rank import Pulse
 
 COMPILING, SAVING = 1, 4
+MAX_NAME = 120
+_FUNCTION = re.compile(r"'(.+)' \((.+):(\d+)\)$")
 
 _engines: list[object] = []
 """DeepSpeed's engine that steps right now: the optimizers that it steps for that, however often, are its own."""
@@ -91,12 +96,22 @@ def compiles(pulse: Pulse, callback: ModuleType) -> None:
     def begins(*_: object) -> None:
         nonlocal before
         if pulse.on_main_thread():
-            before = pulse.to(COMPILING)
+            before = pulse.begins_to_compile()
 
     def ends(*_: object) -> None:
         if pulse.on_main_thread() and pulse.phase == COMPILING:
-            pulse.to(before)
+            pulse.has_compiled(before)
 
+    def gives_up(record: logging.LogRecord) -> bool:
+        """Of the logger's filters: it takes nothing away. After `recompile_limit` versions of a function torch runs it
+        without the compiler, and says so by this warning alone (torch/_dynamo/convert_frame.py, torch 2.13)."""
+        if str(record.msg).startswith("torch._dynamo hit config") and isinstance(record.args, tuple) and pulse.owns():
+            found = next(filter(None, (_FUNCTION.match(str(one)) for one in record.args)), None)
+            what = f"{errors.relative(found[2])}:{found[3]} in {found[1]}" if found else "?"
+            pulse.page.text("compiler", {"gave_up": what[-MAX_NAME:]})
+        return True
+
+    logging.getLogger("torch._dynamo.convert_frame").addFilter(gives_up)
     callback.callback_handler.register_start_callback(begins)
     callback.callback_handler.register_end_callback(ends)
 

@@ -38,6 +38,9 @@ _NUMBERS = {
     "evaluations": 56,
     "answers": 64,  # the thread that answers the runner (`answer.py`), as the kernel numbers it; 0: none does
     "watches": 72,  # the thread that counts collectives
+    "compiles": 80,  # that have ended
+    "recompiled": 88,  # steps, after the first ones, in which something was compiled
+    "recompiled_at": 96,  # the newest of these steps
 }
 _MOMENTS = {
     "began": 256,  # when the probe did
@@ -49,10 +52,17 @@ _MOMENTS = {
     "alive_at": 304,
     "asked_at": 312,  # written by the runner: when it last asked for the stacks
     "answered_at": 320,  # the `asked_at` that was last answered
+    "compiling": 328,  # seconds, all together
 }
-_TEXTS = {"place": (512, 512), "collective": (1024, 1024), "error": (2048, 4096), "trace": (6144, 2048)}
-"""Offset and room. `place`: where the main thread is between collectives; `collective`: the newest one; `error`: the
-exception that ends the rank; `trace`: of flights."""
+_TEXTS = {
+    "compiler": (336, 176),
+    "place": (512, 512),
+    "collective": (1024, 1024),
+    "error": (2048, 4096),
+    "trace": (6144, 2048),
+}
+"""Offset and room. `compiler`: what it gave up; `place`: where the main thread is between collectives; `collective`:
+the newest one; `error`: the exception that ends the rank; `trace`: of flights."""
 
 
 class Page:

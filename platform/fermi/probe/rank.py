@@ -32,6 +32,8 @@ uses it, and no kernel sends it unless a program asks (F_SETOWN)."""
 
 WATCHES, TRAINS = 0, 1  # bytes of the page that are locked
 GPU_SECONDS = 10.0
+FIRST_STEPS = 2
+"""In these a model is compiled rightly: once for its first shapes, once for those that change."""
 STARTING, COMPILING, RUNNING, EVALUATING, SAVING, ENDING = range(len(PHASES))
 
 TYPE_CHECKING = False  # `typing` and `signal` are slow to import, and this is by every Python process of a rank
@@ -54,7 +56,9 @@ class Pulse:
             self._take()
 
     def _begin(self) -> None:
-        self.steps = self.evaluations = 0
+        self.steps = self.evaluations = self.compiles = self.recompiled = 0
+        self.compiles_before = 0  # the newest step
+        self.compiling = self.compiles_at = 0.0
         self.phase = STARTING
         self.stepped_at = self.stepping = self.gpu_at = 0.0
 
@@ -120,6 +124,8 @@ class Pulse:
         self.stepped_at = now
         if self.phase != RUNNING:
             self.to(RUNNING)
+        if self.compiles != self.compiles_before:
+            self._recompiled()
         if now >= self.gpu_at:
             self.gpu_at = now + GPU_SECONDS
             self._gpu()
@@ -131,6 +137,27 @@ class Pulse:
             self.page.moment("phase_at", time.monotonic())
             self.page.number("phase", phase)
         return before
+
+    def _recompiled(self) -> None:
+        self.compiles_before = self.compiles
+        if self.steps > FIRST_STEPS:
+            self.recompiled += 1
+            self.page.number("recompiled", self.recompiled)
+            self.page.number("recompiled_at", self.steps)
+
+    def begins_to_compile(self) -> int:
+        """Returns the phase before."""
+        self.compiles_at = time.monotonic()
+        return self.to(COMPILING)
+
+    def has_compiled(self, phase: int, *, whole: bool = True) -> None:
+        """And goes on with `phase`. `whole`: that was all of a compilation, or its last part."""
+        self.compiles += whole
+        self.compiling += time.monotonic() - self.compiles_at
+        self.to(phase)
+        if self.owns():
+            self.page.number("compiles", self.compiles)
+            self.page.moment("compiling", self.compiling)
 
     def evaluates(self) -> None:
         """Some set parts of a model to evaluate in every step: that is no evaluation."""

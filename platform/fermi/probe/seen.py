@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Seen(NamedTuple):
-    """`error`, `place`, `collective` and `trace` are what the rank wrote: not yet believed."""
+    """`compiler`, `error`, `place`, `collective` and `trace` are what the rank wrote: not yet believed."""
 
     pid: int
     step: int
@@ -17,6 +17,9 @@ class Seen(NamedTuple):
     evaluations: int
     answers: int
     watches: int
+    compiles: int
+    recompiled: int
+    recompiled_at: int
     began: float
     stepped_at: float
     phase_at: float
@@ -26,6 +29,8 @@ class Seen(NamedTuple):
     alive_at: float
     asked_at: float
     answered_at: float
+    compiling: float
+    compiler: dict[str, Any]
     place: dict[str, Any]
     collective: dict[str, Any]
     error: dict[str, Any]

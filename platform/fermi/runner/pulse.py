@@ -207,6 +207,9 @@ class Pulse:
         told.update(
             phase=page.phase, place=page.place or None, gpu_bytes=page.gpu_bytes or None, collectives=page.ended or None
         )
+        if page.compiles:
+            told.update(compiles=page.compiles, recompiled=page.recompiled, recompiled_at=page.recompiled_at,
+                        compiling=round(page.compiling, 1), compiler=page.compiler or None)  # fmt: skip
         if page.step:
             told.update(step=page.step, stepped_at=round(page.stepped_at + unix, 1))
             told["step_seconds"] = _step_seconds(old if old and old.pid == page.pid else None, page)

@@ -87,6 +87,7 @@ PULSE = record(
     rank=number(0, 1 << 20, whole=True), at=MOMENT, phase=NAME, step=SIZE, stepped_at=MOMENT, step_seconds=SECONDS,
     collectives=SIZE, waiting=number(0, 1), printed_at=MOMENT, gpu_bytes=SIZE, rss_bytes=SIZE, cpu=SECONDS,
     starved=number(0, 1), throttled=number(0, 1), stolen=number(0, 1), squeezed=number(0, 1), read=SIZE, written=SIZE,
+    compiles=SIZE, recompiled=SIZE, recompiled_at=SIZE, compiling=SECONDS, compiler=record(gave_up=TEXT),
     place=record(at=TEXT, inside=TEXT, share=number(0, 1)),
     gpu=record(clock=SIZE, most=SIZE, temperature=SIZE, slowed=NAME),
 )  # fmt: skip

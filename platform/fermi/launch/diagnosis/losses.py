@@ -8,22 +8,28 @@ LOSS_JUMPED       Of `SUSTAINED` points in a row all but two lie far above the w
                   ten times all that it ever varied; where that is not long yet, by `MANIFOLD` of the level, too. A
                   learning rate that begins a new cycle, harder data, or a loss that swings around zero does not get
                   there. A slow rise is no jump.
+LOSS_STUCK        It never moves; a warning, because a loss may stay level rightly. Either it is exactly the same value:
+                  from its first point on, or later where `MANY_DIGITS` digits are printed. Or the mean of its newest
+                  points never left that of its first ones by more than chance does (`BY_CHANCE` standard errors) in
+                  `LEVEL` points, whose spread is small beside it (`EVEN`): a policy's or a critic's loss is not.
 
 A run is judged from `SHORTEST` points on, and after a resume anew: only the loss with which training began is passed
 on.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
+from statistics import fmean, median, pstdev
 from typing import Any
 
 from fermi.launch.diagnosis import Action, Evidence, Finding, Level
 
-NOT_FINITE, JUMPED = "LOSS_NOT_FINITE", "LOSS_JUMPED"
+NOT_FINITE, JUMPED, STUCK = "LOSS_NOT_FINITE", "LOSS_JUMPED", "LOSS_STUCK"
 CODES = frozenset({NOT_FINITE, JUMPED})
+"""Those of a loss that is no loss any more."""
 
 NAMES = frozenset(
     {"loss", "train_loss", "training_loss", "loss_train", "lm_loss", "total_loss", "train_loss_step", "train_lm_loss"}
@@ -36,6 +42,11 @@ SHORTEST = 40
 BEGINNING = 10
 SPREADS, LOST, WORTH, FARTHER = 8.0, 0.5, 0.3, 10.0
 FARTHER_FROM, MANIFOLD = 200, 5.0
+SAME_DIGITS, SAME_SHORT, SAME_LATER = 100, 300, 200
+"""Points that are exactly the same: from the first on, with `DIGITS` digits and with fewer; later on, with
+`MANY_DIGITS`."""
+DIGITS, MANY_DIGITS = 4, 5
+LEVEL, BY_CHANCE, EVEN = 600, 3.0, 0.05
 MOST_SERIES, MOST_TOLD, SHOWN = 3, 5, 6
 
 
@@ -86,6 +97,7 @@ def _finite(name: str, one: dict[str, Any], step: int, value: float) -> Iterator
             del one["bad"]
             yield Over(NOT_FINITE, name)
     _remember(one, step, value)
+    yield from _stuck(name, one, step)
     if jump := one.get("jump"):
         jump["well"] = jump["well"] + 1 if value < (jump["before"] + jump["level"]) / 2 else 0
         if jump["well"] >= SUSTAINED:
@@ -119,6 +131,58 @@ def _remember(one: dict[str, Any], step: int, value: float) -> None:
         one["range"] = [min(low, past), max(high, past)]
 
 
+def _stuck(name: str, one: dict[str, Any], step: int) -> Iterator[Finding | Over]:
+    """Whether it never moves; `one` is brought up to date."""
+    value, same = one["values"][-1], one.get("same")
+    one["same"] = same = [value, same[1], same[2] + 1] if same and same[0] == value else [value, step, 1]
+    exact, level = _is_same(one), _is_level(one)
+    if told := one.get("stuck"):
+        if same[2] == 1 if told == "exact" else one.get("moved"):
+            del one["stuck"]
+            yield Over(STUCK, name)
+    elif (exact or level) and one.get("told", 0) < MOST_TOLD:
+        one["stuck"], one["told"] = "exact" if exact else "level", one.get("told", 0) + 1
+        params: dict[str, Any] = {"metric": name, "step": step}
+        if exact:
+            params |= {"level": _short(value), "start": same[1], "count": same[2], "exact": True}
+        else:
+            mean, spread = _mean(one["values"])
+            params |= {"level": _short(mean), "noise": float(f"{spread:.2g}"), "start": _short(one["base"][0]),
+                       "count": one["count"]}  # fmt: skip
+        yield _finding(STUCK, Level.WARN, name, params, _lines(name, one, SHOWN))
+
+
+def _is_same(one: Mapping[str, Any]) -> bool:
+    value, _, count = one["same"]
+    if count < min(SAME_DIGITS, SAME_SHORT, SAME_LATER):  # most points end here
+        return False
+    digits = len(f"{value:.6g}".partition("e")[0].replace(".", "").lstrip("-0"))
+    from_start = count == one["count"] and one.get("start") in (None, value)
+    return (from_start and count >= (SAME_DIGITS if digits >= DIGITS else SAME_SHORT)) or (
+        digits >= MANY_DIGITS and count >= SAME_LATER
+    )
+
+
+def _is_level(one: dict[str, Any]) -> bool:
+    """Looked at every so many points; what has moved once does so for good."""
+    points = WINDOW + SUSTAINED
+    if one.get("moved") or one["count"] % (points // 3) or one["count"] < points:
+        return False
+    mean, spread = _mean(one["values"])
+    base = one.setdefault("base", [mean, spread])
+    error = max(spread, base[1]) * math.sqrt(2 / points)
+    if abs(mean - base[0]) > BY_CHANCE * error or abs(base[0] - one["start"]) > BY_CHANCE * base[1]:
+        one["moved"] = True
+        return False
+    return bool(one["count"] >= LEVEL and 0 < spread <= EVEN * mean)
+
+
+def _mean(values: Sequence[float]) -> tuple[float, float]:
+    """And the standard deviation."""
+    mean = fmean(values)
+    return float(f"{mean:.6g}"), float(f"{pstdev(values, mean):.6g}")
+
+
 def _jump(one: Mapping[str, Any]) -> tuple[float, float] | None:
     """The level before, and now."""
     past, now = one["values"][:-SUSTAINED], sorted(one["values"][-SUSTAINED:])
@@ -140,10 +204,12 @@ def _jump(one: Mapping[str, Any]) -> tuple[float, float] | None:
 
 def _finding(code: str, level: Level, name: str, params: dict[str, Any], lines: Sequence[str]) -> Finding:
     evidence = Evidence("LOSS_POINTS", {"metric": name}, lines)
-    actions = [Action("STOP"), Action("CHANGE_FIELD", {"field": "onBadLoss", "to": "rollback"})]
-    return Finding(
-        code, level, params, evidence=[evidence], actions=actions if level is Level.FAIL else (), key=name[:100]
-    )
+    actions: Sequence[Action] = ()
+    if code == STUCK:
+        actions = [Action("EDIT_SCRIPT"), Action("STOP")]
+    elif level is Level.FAIL:
+        actions = [Action("STOP"), Action("CHANGE_FIELD", {"field": "onBadLoss", "to": "rollback"})]
+    return Finding(code, level, params, evidence=[evidence], actions=actions, key=name[:100])
 
 
 def _lines(name: str, one: Mapping[str, Any], most: int) -> list[str]:

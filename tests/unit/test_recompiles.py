@@ -1,0 +1,86 @@
+"""A model that is compiled again and again, look after look."""
+
+from typing import Any
+
+import pytest
+
+from fermi import messages
+from fermi.launch.diagnosis import Level, recompiles
+from fermi.launch.diagnosis.slow import Place
+from fermi.launch.spec import PulseSeen
+
+BEGAN = 1_700_000_000.0
+PLACES = {rank: Place(rank, f"env-{rank}") for rank in range(2)}
+
+
+def play(looks: list[dict[str, Any]]) -> list[tuple[int, str, Any]]:
+    """Of rank 1, four seconds apart; rank 0 compiles nothing."""
+    history, told = recompiles.History(), []
+    for number, about in enumerate(looks):
+        moment = BEGAN + 4 * number
+        pulses = {0: PulseSeen(0, moment, "running", 100), 1: PulseSeen(1, moment, "running", **about)}
+        news = recompiles.judge(history, pulses, PLACES, moment)
+        told += [(number, str(one.level), one) for one in news.found] + [(number, "over", one) for one in news.over]
+    return told
+
+
+def stepping(step: int, recompiled: int, last: int, gave_up: str = "") -> dict[str, Any]:
+    said = {"gave_up": gave_up} if gave_up else None
+    return {"step": step, "compiles": recompiled + 2, "recompiled": recompiled, "recompiled_at": last,
+            "compiling": 3.0, "compiler": said}  # fmt: skip
+
+
+def printing(number: int, compiles: int) -> dict[str, Any]:
+    return {"compiles": compiles, "printed_at": BEGAN + number, "compiling": 2.0}
+
+
+def test_a_model_that_compiles_in_every_step_is_told_and_soon_a_warning() -> None:
+    told = play([stepping(step, step - 2, step) for step in range(3, 60, 3)])
+    assert [(level) for _, level, _ in told] == [Level.INFO, Level.WARN]
+    finding = told[0][2]
+    assert (finding.where[0].rank, finding.where[0].node) == (1, "env-1")
+    for lang in messages.LANGUAGES:
+        assert "1" in messages.text(finding.code, lang, **finding.params)[0]
+        assert [messages.text(one.code, lang, **one.params) for one in finding.evidence]
+
+
+def test_a_model_that_begins_to_after_a_thousand_steps_is_told_too() -> None:
+    told = play(
+        [stepping(1000 + step, 0, 0) for step in range(9)] + [stepping(1009 + n, n, 1009 + n) for n in range(9)]
+    )
+    assert [(number, level) for number, level, _ in told] == [(14, Level.INFO)]
+
+
+def test_what_the_compiler_has_given_up_is_a_warning_with_its_name_and_stays() -> None:
+    told = play([stepping(10 + 500 * number, 6, 8, "train.py:9 in forward") for number in range(9)])
+    assert [level for _, level, _ in told] == [Level.WARN]
+    assert "given up on train.py:9 in forward" in messages.text("RECOMPILES", "en", **told[0][2].params)[0]
+    assert "train.py:9 in forward" in messages.text("RECOMPILES", "zh", **told[0][2].params)[0]
+
+
+def test_it_is_over_once_many_steps_went_without() -> None:
+    told = play([stepping(step, step - 2, step) for step in (4, 8, 9)] + [stepping(200, 7, 9), stepping(300, 7, 9)])
+    assert [level for _, level, _ in told] == [Level.INFO, "over"]
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        [stepping(step, min(step, 4), min(step, 5)) for step in range(3, 100)],  # some shapes at its beginning
+        [stepping(step, step // 50, step // 50 * 50) for step in range(50, 3000, 50)],  # one in each evaluation
+        [printing(number, 40) for number in range(60)],
+        [printing(number, 40 + number // 2) for number in range(60)],
+        [printing(0, number) for number in range(60)],  # it compiles for long before it says anything
+        [{"compiles": None}] * 60,
+    ],
+)
+def test_what_is_compiled_rightly_is_no_news(looks: list[dict[str, Any]]) -> None:
+    assert play(looks) == []
+
+
+def test_where_steps_cannot_be_seen_each_look_with_something_printed_has_to_find_some() -> None:
+    told = play([printing(number, 5 * number) for number in range(40)] + [printing(40 + n, 200) for n in range(20)])
+    assert [level for _, level, _ in told] == [Level.INFO, Level.WARN, "over"]
+    assert told[0][0] == 1 + recompiles.LOOKS, "the first look found none yet"
+    assert "goes on compiling while it trains, 60 times" in messages.text("RECOMPILES", "en", **told[0][2].params)[0]
+    assert "60 次" in messages.text("RECOMPILES", "zh", **told[0][2].params)[0]
