@@ -15,6 +15,7 @@ from typing import Any
 from django.db import OperationalError, connection
 from django.db.models import Q, QuerySet
 
+from apps.common import jumps
 from apps.common.claims import RENEWALS, renewing
 from apps.common.clock import now
 
@@ -28,6 +29,7 @@ class Claim:
     what their `due_at` is, unless a hint has moved it. `taken`: how many they were."""
 
     def __init__(self, rows: QuerySet[Any], span: timedelta) -> None:
+        jumps.settle()
         self.rows, self.span = rows, span
         self.at = _own(now())
         self.until = self.at + span

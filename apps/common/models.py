@@ -8,3 +8,10 @@ class Written(models.Model):
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     at = models.DateTimeField()
+
+
+class ClockJump(models.Model):
+    """The wall clock moved by `seconds` (below zero: back) beside the monotonic one, and was `at` then."""
+
+    at = models.DateTimeField(db_index=True)
+    seconds = models.FloatField()

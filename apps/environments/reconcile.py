@@ -17,7 +17,7 @@ from django.db.models import QuerySet
 
 from apps.clusters import contact
 from apps.clusters.models import Cluster
-from apps.common import due
+from apps.common import due, jumps
 from apps.common.clock import now
 from apps.environments import hints, steps, watching
 from apps.environments.models import Hosted, Run
@@ -58,6 +58,7 @@ def reconcile(environment_id: str) -> None:
 def sweep(limit: int = AT_ONCE) -> int:
     """A pass over what is due longest; one observation per cluster serves all its environments. Returns how many there
     were."""
+    jumps.settle()
     rows = due.waiting(Hosted.objects.all(), CLAIM).order_by("due_at")
     ids = list(rows.values_list("pk", flat=True)[:limit])
     return _go(ids) if ids else 0

@@ -12,6 +12,7 @@ from django.db.models import F, FloatField, Sum
 from apps.accounts.models import Project as ProjectRow
 from apps.accounts.models import Role, User
 from apps.clusters.models import DevEnvironment
+from apps.common import jumps
 from apps.common.clock import now as clock
 from apps.common.compiled import Compiled
 from apps.scheduling import pricing
@@ -164,10 +165,10 @@ def spent_by_project(
     for project, owner, hours, paid in rows.values_list("project", "owner", "hours", "cost"):
         found[project].hours[owner] += hours or 0.0
         found[project].cost += paid or 0.0
-    there = {place.id: place for place in places}
+    there, left_out = {place.id: place for place in places}, jumps.gaps(since)
     for one in (one for one in held if of is None or one.project in of):
         began = max(datetime.fromtimestamp(one.since, UTC), since)
-        hours = (now - began).total_seconds() / HOUR
+        hours = jumps.passed(began, now, left_out).total_seconds() / HOUR
         for place in (there[key] for key in one.places if key in there):
             found[one.project].hours[one.user] += place.gpus * hours
             found[one.project].cost += place.gpus * hours * float(known.of(place.gpu_type, place.zone, began) or 0)

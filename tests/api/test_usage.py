@@ -11,10 +11,12 @@ from django.test.utils import CaptureQueriesContext
 from apps.accounts.models import Project
 from apps.clusters.models import Cluster, DevEnvironment, Lease
 from apps.common.clock import now
+from apps.common.models import ClockJump
 from apps.scheduling.models import Price, Share, Usage
-from apps.scheduling.selectors import month_of
+from apps.scheduling.selectors import month_of, spent_by_project
 from apps.training.ground import holding
 from apps.training.models import Attempt, Event, Finding, MetricPoint, Task
+from apps.training.queue import load
 from apps.training.shown import usage
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
@@ -68,6 +70,28 @@ def test_giving_back_books_each_environment_once(task: Task, colleague: Api) -> 
     assert share.used == pytest.approx(14 * 3600, rel=0.01), "and once, though it was given back twice"
     total = colleague.get("/usage", by="task", **{"from": (ends - timedelta(days=1)).isoformat()}).data["total"]
     assert total["gpuHours"] == pytest.approx(14, rel=0.01)
+
+
+def test_what_the_clock_left_out_is_charged_to_nobody(task: Task, colleague: Api) -> None:
+    """It was set forward by half an hour while the task trained, and by five minutes while it waited."""
+    ends = now()
+    ClockJump.objects.create(at=ends - timedelta(minutes=10), seconds=1800)
+    ClockJump.objects.create(at=ends - timedelta(minutes=62), seconds=300)
+    ClockJump.objects.create(at=ends - timedelta(minutes=5), seconds=-7200)  # back: nobody is charged for that either
+    told = colleague.get(f"/training-tasks/{task.pk}/usage").data
+    assert told["heldSeconds"] == pytest.approx(1800, abs=30)
+    assert told["queuedSeconds"] == pytest.approx(300, abs=1)
+    assert (told["starting"], told["training"]) == (pytest.approx(360, abs=1), pytest.approx(1440, abs=30))
+    assert told["gpuHours"] == pytest.approx(7, rel=0.02)
+    spent = spent_by_project(now(), load.held(now()), load.places())[task.project_id]
+    assert sum(spent.hours.values()) == pytest.approx(7, rel=0.02)
+    assert holding.give_back(task) == 3
+    booked = Usage.objects.filter(gpus=8).order_by("since")
+    assert [(one.until - one.since).total_seconds() for one in booked] == [
+        pytest.approx(1200, abs=30), pytest.approx(600, abs=30),
+    ]  # fmt: skip
+    assert [one.waited for one in booked] == [pytest.approx(300, abs=1), 0.0]
+    assert Share.objects.get(project=task.project).used == pytest.approx(7 * 3600, rel=0.02)
 
 
 def row(project: Project, **changes: Any) -> Usage:

@@ -14,6 +14,7 @@ from django.db.models import Max, Min
 
 from apps.clusters.leases import release
 from apps.clusters.models import DevEnvironment, Lease
+from apps.common import jumps
 from apps.common.clock import now
 from apps.scheduling import pricing
 from apps.scheduling import selectors as sharing
@@ -164,12 +165,13 @@ def by_month(since: datetime, until: datetime) -> Iterator[tuple[datetime, datet
 def rows(task: Task, stretches: Iterable[Stretch]) -> list[Usage]:
     """What the ledger says of these, or would if they ended now."""
     stretches = list(stretches)
-    known, found, waits = pricing.prices(), list[Usage](), _Waits(task, stretches)
+    left_out = jumps.gaps(task.created_at)
+    known, found, waits = pricing.prices(), list[Usage](), _Waits(task, stretches, left_out)
     of = runs(task) if task.kind == Kind.TRAINING else []
     shares: dict[tuple[datetime, datetime], ledger.Parts] = {}
     for stretch in stretches:
         environment = stretch.environment
-        for begins, ends in by_month(stretch.since, stretch.until):
+        for begins, ends in pieces(stretch.since, stretch.until, left_out):
             if (begins, ends) not in shares:
                 shares[begins, ends] = parts(task, begins, ends, of)
             found.append(
@@ -194,10 +196,17 @@ def rows(task: Task, stretches: Iterable[Stretch]) -> list[Usage]:
     return found
 
 
+def pieces(since: datetime, until: datetime, left_out: jumps.Gaps) -> Iterator[tuple[datetime, datetime]]:
+    """By month, without what the clock left out."""
+    for begins, ends in by_month(since, until):
+        yield from jumps.pieces(begins, ends, left_out)
+
+
 class _Waits:
     """How long the task had held nothing before a moment, from what is booked, and what it holds besides."""
 
-    def __init__(self, task: Task, stretches: Collection[Stretch]) -> None:
+    def __init__(self, task: Task, stretches: Collection[Stretch], left_out: jumps.Gaps) -> None:
+        self._left_out = left_out
         held: Any = Usage.objects.filter(task=task.pk).values_list("since", "until")
         leases = Lease.objects.filter(holder=task.pk).values_list("since", flat=True)
         there = max((stretch.until for stretch in stretches), default=task.created_at)
@@ -206,7 +215,7 @@ class _Waits:
 
     def before(self, moment: datetime) -> float:
         earlier = [until for since, until in self._held if since < moment]
-        return max((moment - max([self._created, *earlier])).total_seconds(), 0.0)
+        return jumps.passed(max([self._created, *earlier]), moment, self._left_out).total_seconds()
 
 
 def _stretches(task: Task, leases: Iterable[Lease], until: datetime, *, over: bool = False) -> list[Stretch]:

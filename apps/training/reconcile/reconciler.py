@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from django.db.models import QuerySet
 
-from apps.common import due
+from apps.common import due, jumps
 from apps.common.among import Among
 from apps.common.clock import now
 from apps.common.compiled import Compiled
@@ -55,6 +55,7 @@ def reconcile(*task_ids: str) -> None:
 
 def sweep(limit: int = 1000) -> int:
     """A pass over everything that is due. Returns how many there were."""
+    jumps.settle()
     deciding.decide_if_due()
     _look_instead(limit)
     return _together(due.waiting(Task.objects.all(), CLAIM).order_by("due_at"), limit)
@@ -191,7 +192,7 @@ def _at_a_glance(task: Task, attempt: Attempt | None) -> Facts:
         overdue=task.deadline_at is not None and task.deadline_at <= now(),
         outcome=cause(task.cluster, attempt.outcome, attempt.outcome_params) if attempt and attempt.outcome else None,
         attempt=task.attempt,
-        moment=now().timestamp(),
+        moment=(now() - jumps.lately()).timestamp(),
     )
 
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Any
 
-from apps.common import disks
+from apps.common import disks, jumps
 from apps.common.clock import now
 from apps.training.ground.launching import backend_for
 from apps.training.models import Attempt, Task
@@ -50,7 +50,8 @@ def remaining(task: Task) -> timedelta | None:
         return None
     queues = backend_for(task.cluster).queues
     begun = [(one.running_at if queues else one.created_at, one.ended_at or now()) for one in task.attempts.all()]
-    spans = [end - since for since, end in begun if since]
+    left_out = jumps.gaps(task.created_at)
+    spans = [jumps.passed(since, end, left_out) for since, end in begun if since]
     return timedelta(seconds=task.max_run_seconds) - sum(spans, timedelta())
 
 

@@ -14,6 +14,7 @@ from django.db.models.functions import Coalesce, TruncMonth
 
 from apps.accounts import access
 from apps.accounts.models import User
+from apps.common import jumps
 from apps.common.clock import now
 from apps.scheduling import pricing
 from apps.scheduling.models import Usage
@@ -103,7 +104,8 @@ def of_task(task: Task) -> dict[str, Any]:
     held = _covered((row.since, row.until) for row in rows)
     parts = weighed.times(held / weighed.held) if weighed.held else Parts()
     cost = [_cost(row) for row in rows]
-    queued = max(((task.ended_at or moment) - task.created_at).total_seconds() - held, 0.0)
+    lasted = jumps.passed(task.created_at, task.ended_at or moment, jumps.gaps(task.created_at))
+    queued = max(lasted.total_seconds() - held, 0.0)
     return {
         "queuedSeconds": queued,
         "heldSeconds": held,
@@ -142,7 +144,7 @@ def _added(rows: QuerySet[Usage], by: str) -> Iterable[dict[str, Any]]:
 def _open(user: User, sums: dict[str, Tally], by: str, begins: datetime, ends: datetime, project: str) -> None:
     """What is held at this moment is in no row yet."""
     moment = now()
-    known = pricing.prices()
+    known, left_out = pricing.prices(), jumps.gaps(begins)
     held = [stretch for stretch in holding.held_now(moment) if stretch.since < ends]
     mine = access.visible(Task.objects.filter(pk__in={stretch.task for stretch in held}), user)
     if project:
@@ -152,7 +154,7 @@ def _open(user: User, sums: dict[str, Tally], by: str, begins: datetime, ends: d
         task, environment = holders.get(stretch.task), stretch.environment
         if task is None:
             continue
-        for since, until in holding.by_month(max(stretch.since, begins), min(moment, ends)):
+        for since, until in holding.pieces(max(stretch.since, begins), min(moment, ends), left_out):
             named: Mapping[str, tuple[str, str]] = {
                 "task": (task.pk, task.name),
                 "user": (task.owner.username, task.owner.username),

@@ -1,0 +1,178 @@
+"""A clock that is set, or a machine that was suspended: nobody is charged, nothing ends, and nothing rests for it."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.apps import apps
+
+from apps.accounts.models import Project, User
+from apps.clusters import selectors
+from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease
+from apps.common import clock, jumps
+from apps.common.jumps import PLANNED, SHORTEST, Watching, passed, pieces
+from apps.common.models import ClockJump
+from apps.training.ground import storing
+from apps.training.models import Task
+from apps.training.reconcile import reconciler
+from apps.training.states import State
+from fermi.launch.spec import Entrypoint, JobSpec
+
+NOON = datetime(2026, 11, 26, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+class Clocks:
+    """The two clocks of a machine. `set`: as an operator or NTP does it; `suspend`: as a laptop's lid does."""
+
+    def __init__(self) -> None:
+        self.wall, self.steady = NOON, 1000.0
+
+    def go(self, seconds: float) -> None:
+        self.wall += timedelta(seconds=seconds)
+        self.steady += seconds
+
+    def set(self, by: timedelta) -> None:
+        self.wall += by
+
+    suspend = set
+
+    def watch(self) -> Watching:
+        return Watching(lambda: self.wall, lambda: self.steady)
+
+
+@pytest.mark.parametrize("by", [HOUR, -HOUR, SHORTEST, timedelta(days=400)])
+def test_a_jump_is_seen_once_by_the_difference_of_the_clocks(by: timedelta) -> None:
+    clocks = Clocks()
+    watch = clocks.watch()
+    clocks.go(20)
+    assert watch.look() is None
+    clocks.set(by)
+    clocks.go(1)
+    assert watch.look() == (clocks.wall, by)
+    clocks.go(600)
+    assert watch.look() is None
+
+
+def test_time_that_passes_and_a_clock_that_is_corrected_slowly_are_no_jump() -> None:
+    clocks = Clocks()
+    watch = clocks.watch()
+    for _ in range(100):
+        clocks.go(3600)  # nobody looked for an hour
+        clocks.set(timedelta(seconds=1.8))  # 500 parts per million
+        assert watch.look() is None
+
+
+def test_for_some_minutes_what_runners_told_before_a_jump_seems_too_old() -> None:
+    clocks = Clocks()
+    watch = clocks.watch()
+    clocks.set(HOUR)
+    watch.look()
+    assert watch.lately() == HOUR
+    clocks.set(-HOUR)
+    watch.look()
+    assert watch.lately() == HOUR, "what went back makes nothing too old"
+    clocks.go(601)
+    assert watch.lately() == timedelta()
+
+
+def at(hours: float) -> datetime:
+    return NOON + hours * HOUR
+
+
+@pytest.mark.parametrize(
+    ("left_out", "expected"),
+    [
+        ([], [(0, 4)]),
+        ([(1, 2)], [(0, 1), (2, 4)]),
+        ([(1, 2), (3, 3.5)], [(0, 1), (2, 3), (3.5, 4)]),
+        ([(-1, 1)], [(1, 4)]),
+        ([(3, 9)], [(0, 3)]),
+        ([(-5, -1), (5, 6)], [(0, 4)]),
+        ([(-1, 9)], []),
+    ],
+)
+def test_a_stretch_is_cut_where_the_clock_left_something_out(left_out: Any, expected: Any) -> None:
+    found = list(pieces(at(0), at(4), [(at(begin), at(end)) for begin, end in left_out]))
+    assert found == [(at(begin), at(end)) for begin, end in expected]
+    assert passed(at(0), at(4), [(at(b), at(e)) for b, e in left_out]) == sum((e - b) for b, e in expected) * HOUR
+
+
+def test_a_stretch_that_a_clock_turned_round_is_none() -> None:
+    assert passed(at(4), at(0), []) == timedelta()
+
+
+def test_every_column_that_plans_something_moves_with_the_clock() -> None:
+    """What else is measured by the clock, and is no plan that time brings about, is named here with its reason."""
+    calendar = {"begins_at", "ends_at", "expires_at"}
+    names = {field.name for model in apps.get_models() for field in model._meta.concrete_fields
+             if model.__module__.startswith("apps.") and field.get_internal_type() == "DateTimeField"}  # fmt: skip
+    plans = {name for name in names if name.endswith(("due_at", "deadline_at", "_until"))}
+    assert plans <= {*PLANNED, *calendar}
+    assert set(PLANNED) <= names
+
+
+@pytest.mark.django_db
+def test_two_processes_store_a_jump_once() -> None:
+    assert jumps.store(NOON, HOUR)
+    assert not jumps.store(NOON + timedelta(seconds=40), HOUR + timedelta(seconds=1))
+    assert jumps.store(NOON + timedelta(seconds=50), -HOUR), "back again"
+    assert [one.seconds for one in ClockJump.objects.order_by("pk")] == [3600.0, -3600.0]
+    assert jumps.gaps(NOON - HOUR) == [(NOON - HOUR, NOON)]
+
+
+@pytest.fixture
+def task(user: User) -> Task:
+    """It waits in line for its only environment, which somebody else has."""
+    project, cluster = Project.objects.create(name="p"), Cluster.objects.create(name="c", backend="local")
+    zone = AvailabilityZone.objects.create(name="z")
+    environment = DevEnvironment.objects.create(
+        id="env-0", name="gn0", project=project, cluster=cluster, zone=zone, gpu_type="A100", gpu_count=1, emulated=True
+    )  # fmt: skip
+    Lease.objects.create(environment=environment, holder="task-other", since=clock.now())
+    job = JobSpec(
+        "task-x", "pytorch-ddp", tuple(selectors.snapshots([environment])), "env-0", entrypoint=Entrypoint("x.py")
+    )
+    moment = clock.now()
+    task = Task.objects.create(
+        id="task-x", project=project, owner=user, cluster=cluster, name="t", framework=job.framework, request={},
+        state=State.QUEUED, state_since=moment, due_at=moment, created_at=moment, deadline_at=moment + 9 * HOUR,
+        **storing.columns(job),
+    )  # fmt: skip
+    storing.store_nodes(task, job)
+    return task
+
+
+@pytest.fixture
+def set_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
+    """The wall clock has just gone so far beside the monotonic one, as this process sees at its next pass."""
+
+    def set_by(by: timedelta) -> None:
+        watch = Watching(clock.now, lambda: 0.0)
+        watch._before = 0.0, clock.now() - by
+        monkeypatch.setattr(jumps, "_watching", watch)
+
+    return set_by
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_deadline_over_which_the_clock_jumped_ends_nothing(task: Task, set_by: Callable[[timedelta], None]) -> None:
+    Task.objects.update(deadline_at=clock.now() - HOUR)  # it was an hour ahead, and the clock went forward by two
+    set_by(2 * HOUR)
+    reconciler.sweep()
+    task.refresh_from_db()
+    assert (task.state, task.attempt) == (State.QUEUED, 0)
+    assert task.deadline_at is not None
+    assert abs(task.deadline_at - clock.now() - HOUR) < timedelta(minutes=2)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_task_is_looked_at_though_the_clock_went_back(task: Task, set_by: Callable[[timedelta], None]) -> None:
+    Task.objects.update(due_at=clock.now() + 3 * HOUR, deadline_at=clock.now() + 4 * HOUR)
+    assert reconciler.sweep() == 0
+    set_by(-3 * HOUR)
+    assert reconciler.sweep() == 1
+    task.refresh_from_db()
+    assert task.due_at is not None
+    assert task.due_at < clock.now() + HOUR
