@@ -9,7 +9,7 @@ from apps.training.ground.launching import backend_for
 from apps.training.models import Task
 from apps.training.output import sparing
 from apps.training.states import Kind
-from fermi.launch.diagnosis import recompiles, slow
+from fermi.launch.diagnosis import recompiles, slow, worlds
 from fermi.launch.ranks import place
 from fermi.launch.spec import Handle, JobSpec, Observation, Phase
 
@@ -25,7 +25,7 @@ class Pace:
         self._handle = handle
         self._history, self._compiled = slow.History(), recompiles.History()
         self._due = 0.0
-        self._compares = True
+        self._compares, self._met = True, False
         self._places: dict[int, slow.Place] | None = None
 
     def look(self, moment: float, seen: Observation | None) -> None:
@@ -47,6 +47,9 @@ class Pace:
         told = [recompiles.judge(self._compiled, pulses, self._places, moment)]
         if self._compares:
             told.append(slow.judge(self._history, pulses, self._places, moment))
+        if not self._met and (wrong := worlds.judge(pulses, self._places)):
+            self._met = True
+            told.insert(0, slow.News([wrong]))
         for news in told:
             if news.found:
                 findings.note(self._handle.task_id, self._handle.attempt, news.found)

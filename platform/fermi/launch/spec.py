@@ -363,6 +363,7 @@ class PulseSeen:
     gpu            its `clock` and the `most` it could have in MHz, its `temperature` in °C, and by what it is `slowed`
     starved, throttled, stolen, squeezed   shares of the window, and read, written: bytes per second (see
                    `fermi.runner.pressure`); None where there is nothing to tell
+    world_size     of the first process group that it makes
     compiles       how often something was compiled, `compiling`: seconds in it; `recompiled`: in how many steps after
                    the first ones, `recompiled_at`: the newest of them; `compiler`: the function that it `gave_up`
     place          where its main thread is between collectives (see `fermi.probe.places`)
@@ -386,6 +387,7 @@ class PulseSeen:
     squeezed: float | None = None
     read: int | None = None
     written: int | None = None
+    world_size: int | None = None
     compiles: int | None = None
     compiling: float | None = None
     recompiled: int | None = None

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from .places import Places
@@ -30,6 +31,8 @@ LASTS = 1.0
 BETWEEN = 5.0
 """Seconds between two looks at entries."""
 KEPT = 4
+MAX_RANKS, MAX_NAME, MAX_FRAMES = 64, 64, 40
+ROOTED = ("broadcast", "reduce", "gather", "scatter")
 READERS = {"nccl": "_dump_nccl_trace_json", "gloo": "_dump_fr_trace_json"}
 """Each has a recorder of its own, and numbers its groups from 0."""
 
@@ -121,11 +124,43 @@ class Watch(threading.Thread):
         if going is None and entries:
             self.none_goes = self.told
         if going is not None:
-            self.page.text("collective", {name: _short(going)[name] for name in ("op", "seq", "group", "sizes")})
+            said = {name: _short(going)[name] for name in ("op", "seq", "group", "sizes")}
+            self.page.text("collective", {**said, **self._group(going)})
             newest = newest if going in newest else [going, *newest[1:]]
         groups = {_name(*group): {"enqueued": pair[0], "completed": pair[1]} for group, pair in counts.items()}
         last = [_short(entry) for entry in newest]
         self.page.text("trace", {"groups": dict(list(groups.items())[:16]), "last": last})
+
+    def _group(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """Of a collective: the members of its group (up to `MAX_RANKS`), the group's name, and the collective's root.
+        The recorder has no roots, so that of a call from Python is read in its frame."""
+        try:
+            name, about = (str(one) for one in entry["process_group"])
+            world = sys.modules["torch.distributed.distributed_c10d"]._world
+            group = next(group for group, known in world.pg_names.items() if known == name)
+            ranks = sorted(world.pg_group_ranks[group])
+            root = _root(sys._current_frames().get(self.pulse.main), ranks)
+        except Exception:  # another torch than those that are known
+            return {}
+        found: dict[str, Any] = {"ranks": ranks} if len(ranks) <= MAX_RANKS else {}
+        found |= {"name": about[:MAX_NAME]} if about not in ("", "undefined", "default_pg") else {}
+        return found | ({"root": root} if root is not None else {})
+
+
+def _root(frame: FrameType | None, ranks: list[int]) -> int | None:
+    """Of torch/distributed/distributed_c10d.py (torch 2.13): `src`, `dst` are ranks of all, `group_…` of the group."""
+    for _ in range(MAX_FRAMES):
+        if frame is None:
+            return None
+        if frame.f_code.co_name in ROOTED and frame.f_code.co_filename.endswith("distributed_c10d.py"):
+            known = frame.f_locals
+            for name in ("src", "dst"):
+                if isinstance(value := known.get(name), int):
+                    return value
+                if isinstance(value := known.get(f"group_{name}"), int) and 0 <= value < len(ranks):
+                    return ranks[value]
+        frame = frame.f_back
+    return None
 
 
 def _counts(states: dict[str, dict[str, Any]]) -> Counts:

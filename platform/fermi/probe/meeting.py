@@ -24,11 +24,12 @@ PATIENCE = 20.0  # seconds, or half of what PyTorch is given
 SHORTEST, LONGEST = 0.005, 0.1  # seconds between two attempts: a tenth of those that have passed
 
 
-def soon(_: Pulse, rendezvous: ModuleType) -> None:
+def soon(pulse: Pulse, rendezvous: ModuleType) -> None:
     function = rendezvous._create_c10d_store
 
     @functools.wraps(function)
     def create(hostname: str, port: int, rank: int, *args: Any, **kwargs: Any) -> Any:
+        pulse.meets(kwargs.get("world_size", args[0] if args else None))
         if rank:
             given = [one.total_seconds() / 2 for one in (*args, *kwargs.values()) if isinstance(one, timedelta)]
             wait(hostname, port, min([PATIENCE, *given]))

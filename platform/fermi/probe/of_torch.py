@@ -122,6 +122,7 @@ def groups(pulse: Pulse, module: ModuleType) -> None:
 
     def make(function: Callable[..., Any]) -> Callable[..., Any]:
         def made(*args: Any, **kwargs: Any) -> Any:
+            pulse.meets(kwargs.get("group_size", args[0] if args else None))
             if pulse.advance() and not (watch and watch[0].is_alive()):  # a fork leaves it behind
                 watch[:] = [Watch(pulse)]
                 watch[0].start()

@@ -41,6 +41,7 @@ _NUMBERS = {
     "compiles": 80,  # that have ended
     "recompiled": 88,  # steps, after the first ones, in which something was compiled
     "recompiled_at": 96,  # the newest of these steps
+    "world_size": 104,  # with which it makes its first process group
 }
 _MOMENTS = {
     "began": 256,  # when the probe did

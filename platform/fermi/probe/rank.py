@@ -57,6 +57,7 @@ class Pulse:
 
     def _begin(self) -> None:
         self.steps = self.evaluations = self.compiles = self.recompiled = 0
+        self.world_size = 0
         self.compiles_before = 0  # the newest step
         self.compiling = self.compiles_at = 0.0
         self.phase = STARTING
@@ -144,6 +145,12 @@ class Pulse:
             self.recompiled += 1
             self.page.number("recompiled", self.recompiled)
             self.page.number("recompiled_at", self.steps)
+
+    def meets(self, world_size: object) -> None:
+        """It makes a process group of so many ranks; the first one is of all."""
+        if isinstance(world_size, int) and world_size > 0 and not self.world_size and self.owns():
+            self.world_size = world_size
+            self.page.number("world_size", world_size)
 
     def begins_to_compile(self) -> int:
         """Returns the phase before."""

@@ -20,6 +20,7 @@ class Seen(NamedTuple):
     compiles: int
     recompiled: int
     recompiled_at: int
+    world_size: int
     began: float
     stepped_at: float
     phase_at: float

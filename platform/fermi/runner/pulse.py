@@ -207,6 +207,8 @@ class Pulse:
         told.update(
             phase=page.phase, place=page.place or None, gpu_bytes=page.gpu_bytes or None, collectives=page.ended or None
         )
+        if page.world_size:
+            told["world_size"] = page.world_size
         if page.compiles:
             told.update(compiles=page.compiles, recompiled=page.recompiled, recompiled_at=page.recompiled_at,
                         compiling=round(page.compiling, 1), compiler=page.compiler or None)  # fmt: skip

@@ -78,7 +78,8 @@ _COLLECTIVE = record(seq=SIZE, op=NAME, sizes=SIZES, dtype=NAME, state=NAME, gro
 _FLIGHT = record(groups=table(record(enqueued=SIZE, completed=SIZE), 64), last=several(_COLLECTIVE, 4))
 STALLED = record(
     since=MOMENT, looked_at=MOMENT, looks=SIZE, still=truth, phase=NAME, step=SIZE,
-    **{"in": NAME, "for": SECONDS}, op=record(op=NAME, seq=SIZE, group=NAME, sizes=SIZES), at=TEXT,
+    **{"in": NAME, "for": SECONDS},
+    op=record(op=NAME, seq=SIZE, group=NAME, sizes=SIZES, ranks=several(SIZE, 64), name=NAME, root=SIZE), at=TEXT,
     stack=several(TEXT, 16), threads=several(TEXT, 8), cpu=SECONDS, state=NAME, waits=NAME, links=several(_LINK, 16),
     flight=_FLIGHT, ras=several(TEXT, 24), moves=truth, timed=truth, locked=truth,
     stopped=record(pid=SIZE, signal=NAME, tracer=NAME),
@@ -87,7 +88,8 @@ PULSE = record(
     rank=number(0, 1 << 20, whole=True), at=MOMENT, phase=NAME, step=SIZE, stepped_at=MOMENT, step_seconds=SECONDS,
     collectives=SIZE, waiting=number(0, 1), printed_at=MOMENT, gpu_bytes=SIZE, rss_bytes=SIZE, cpu=SECONDS,
     starved=number(0, 1), throttled=number(0, 1), stolen=number(0, 1), squeezed=number(0, 1), read=SIZE, written=SIZE,
-    compiles=SIZE, recompiled=SIZE, recompiled_at=SIZE, compiling=SECONDS, compiler=record(gave_up=TEXT),
+    world_size=SIZE, compiles=SIZE, recompiled=SIZE, recompiled_at=SIZE, compiling=SECONDS,
+    compiler=record(gave_up=TEXT),
     place=record(at=TEXT, inside=TEXT, share=number(0, 1)),
     gpu=record(clock=SIZE, most=SIZE, temperature=SIZE, slowed=NAME),
 )  # fmt: skip

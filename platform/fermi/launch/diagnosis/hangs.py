@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fermi.launch.diagnosis import Action, Evidence, Finding, Level, Where
+from fermi.launch.diagnosis import Action, Evidence, Finding, Level, Where, groups
 from fermi.launch.diagnosis.actions import Do, take
 from fermi.launch.spec import RankSeen
 
@@ -103,7 +103,7 @@ def judge(ranks: Sequence[RankSeen], site: Site, moment: float) -> Verdict | Non
         return stopped
     if len(gang.stalled) < len(living):
         return gang.one_works()
-    return gang.left_behind() or gang.cut() or gang.mismatch() or gang.hang()
+    return gang.left_behind() or gang.cut() or gang.mismatch() or gang.groups() or gang.hang()
 
 
 class _Gang:
@@ -228,6 +228,28 @@ class _Gang:
             return self._verdict(MISMATCH, [rank for rank, _ in others], certain=True, more=params)
         return None
 
+    def groups(self) -> Verdict | None:
+        """Ranks that wait for each other in collectives of different groups, or in one that comes from different
+        roots."""
+        if len(self.waiting) < 2 or not all(_is_still(rank) for rank in self.waiting):
+            return None
+        found, by_rank = groups.waits(self.waiting), {rank.rank: rank for rank in self.waiting}
+        if differ := groups.roots(found):
+            (usual, *more), others = differ
+            said = [f"{one.op} with root {one.root}" for one in (usual, others[0])]
+            there, apart = [usual, *more], others
+        elif pair := groups.crossed(found, groups.overlapping(self.waiting)):
+            usual, other = pair
+            said = [str(one) for one in pair]
+            there, apart = [one for one in found if one.key == usual.key], [other]
+        else:
+            return None
+        params = {
+            "op": said[0], "found": said[1], "count": len(there), "at": _place(_of(by_rank[usual.rank])),
+            "place": _place(_of(by_rank[apart[0].rank])),
+        }  # fmt: skip
+        return self._verdict(MISMATCH, [by_rank[one.rank] for one in apart], certain=True, more=params)
+
     def hang(self) -> Verdict | None:
         odd = self.odd or self.waiting
         if not all(_is_still(rank) for rank in odd):
@@ -298,7 +320,7 @@ class _Gang:
             {**params, **(more or {})},
             where=[Where(rank.rank, rank.node_rank, self.site.name(rank.node_rank)) for rank in named[:MOST_NAMED]],
             since=since,
-            evidence=[*self._groups(), *self._ras()],
+            evidence=[*self._incomplete(), *self._groups(), *self._ras()],
             actions=self._actions(code, named, nodes),
         )
         return Verdict(finding, certain, tuple(rank.rank for rank in named))
@@ -343,6 +365,20 @@ class _Gang:
             if threads := list(first["threads"]):
                 found.append(Evidence("THREADS_OF_RANKS", params, threads, where))
         return found
+
+    def _incomplete(self) -> list[Evidence]:
+        """Collectives of groups of some of the ranks, and who is missing from them."""
+        whole = len(self.living) + len(self.ended)
+        unsure = groups.overlapping(self.stalled)
+        lacking = groups.incomplete(groups.waits(self.waiting), unsure)
+        found = [one for one in lacking if len(one.wait.members) < whole]
+        return [
+            Evidence(
+                "COLLECTIVE_LACKS",
+                {"op": str(one.wait), "ranks": groups.listed(one.there), "missing": groups.listed(one.missing)},
+            )
+            for one in found[:MOST_GROUPS]
+        ]
 
     def _ras(self) -> list[Evidence]:
         """What NCCL itself says of the job; every one of its processes says the same."""

@@ -1,0 +1,39 @@
+"""Ranks that make process groups of different sizes."""
+
+import pytest
+
+from fermi import messages
+from fermi.launch.diagnosis import Level, worlds
+from fermi.launch.diagnosis.slow import Place
+from fermi.launch.spec import PulseSeen
+
+PLACES = {rank: Place(rank // 2, f"env-{rank // 2}") for rank in range(4)}
+
+
+def judge(*sizes: int | None) -> object:
+    pulses = {rank: PulseSeen(rank, 1e9, world_size=size) for rank, size in enumerate(sizes)}
+    return worlds.judge(pulses, PLACES)
+
+
+def test_the_rank_whose_number_is_not_the_plans_is_named_with_both() -> None:
+    pulses = {rank: PulseSeen(rank, 1e9, world_size=5 if rank == 2 else 4) for rank in range(4)}
+    finding = worlds.judge(pulses, PLACES)
+    assert finding is not None
+    assert (finding.level, [(one.rank, one.node) for one in finding.where]) == (Level.FAIL, [(2, "env-1")])
+    message = messages.text(finding.code, "en", **finding.params)[0]
+    assert message.startswith("Rank 2 on env-1 makes its process group with WORLD_SIZE 5, the plan has 4")
+    assert "WORLD_SIZE 5" in messages.text(finding.code, "zh", **finding.params)[0]
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (4, 4, 4, 4),
+        (None, None, None, 4),
+        (None, None, 5, None),  # who has the plan's number has not said so yet
+        (2, 2, 2, 2),  # groups of a node each
+        (None,) * 4,
+    ],
+)
+def test_ranks_that_agree_or_have_not_met_are_no_finding(sizes: tuple[int | None, ...]) -> None:
+    assert judge(*sizes) is None
