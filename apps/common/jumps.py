@@ -56,6 +56,13 @@ class Watching:
             self._forward.append((steady, jumped))
         return wall, jumped
 
+    def forget(self, by: timedelta) -> None:
+        """The jump that was seen last, so that the next look sees it again."""
+        steady, wall = self._before
+        self._before = steady, wall - by
+        if by > timedelta():
+            self._forward.pop()
+
     def lately(self) -> timedelta:
         """How far the clock went forward within the last `LATELY`."""
         self._forward = [one for one in self._forward if self._steady() - one[0] < LATELY.total_seconds()]
@@ -66,9 +73,14 @@ _watching = Watching()
 
 
 def settle() -> None:
-    """Stores a jump of the clock since this process looked last, and moves what is planned with it."""
+    """Stores a jump of the clock since this process looked last, and moves what is planned with it. Raises what the
+    database raises, and does it again at the next look."""
     if jump := _watching.look():
-        store(*jump)
+        try:
+            store(*jump)
+        except Exception:
+            _watching.forget(jump[1])
+            raise
 
 
 def lately() -> timedelta:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.apps import apps
+from django.db import OperationalError
 
 from apps.accounts.models import Project, User
 from apps.clusters import selectors
@@ -75,6 +76,27 @@ def test_for_some_minutes_what_runners_told_before_a_jump_seems_too_old() -> Non
     assert watch.lately() == HOUR, "what went back makes nothing too old"
     clocks.go(601)
     assert watch.lately() == timedelta()
+
+
+@pytest.mark.parametrize("by", [HOUR, -HOUR])
+def test_a_jump_that_could_not_be_stored_is_seen_again(by: timedelta, monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks, stored = Clocks(), list[timedelta]()
+    watch = clocks.watch()
+    monkeypatch.setattr(jumps, "_watching", watch)
+    clocks.set(by)
+
+    def away(at: datetime, by: timedelta) -> bool:
+        raise OperationalError
+
+    monkeypatch.setattr(jumps, "store", away)
+    with pytest.raises(OperationalError):
+        jumps.settle()
+    monkeypatch.setattr(jumps, "store", lambda at, by: stored.append(by))
+    clocks.go(5)
+    jumps.settle()
+    jumps.settle()
+    assert stored == [by]
+    assert watch.lately() == max(by, timedelta())
 
 
 def at(hours: float) -> datetime:
