@@ -3,13 +3,12 @@
     waiting, due ──claim (compare-and-set on due_at), the try is noted──▶ sent | waiting again, later | failed
 
 A process that dies while it sends leaves a try without an end; after CLAIM the message is sent again, by the same id:
-who receives it can tell. Nothing that is sent here delays anything else: few threads do it, each try ends within
-seconds, and a channel that fails rests.
+who receives it can tell. Nothing that is sent here delays anything else: few threads do it, a process of its own sends,
+which is killed when a try takes longer than SEND_SECONDS, and a channel that fails rests.
 """
 
 import logging
 import random
-import threading
 import time
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,6 +19,7 @@ from django.db.models import F, Q
 from apps.common.clock import now
 from apps.common.texts import text
 from apps.notices.models import Channel, Delivery, Outcome
+from apps.notices.sending.process import Sender, SendersBusyError
 from apps.notices.sending.sending import send
 from apps.notices.sending.unsent import Unsent
 
@@ -28,32 +28,29 @@ log = logging.getLogger(__name__)
 CLAIM = timedelta(seconds=90)
 """Longer than any try takes."""
 AT_ONCE, LOOKED_AT = 20, 1000
-THREADS = 2
 AGAIN = [timedelta(seconds=seconds) for seconds in (10, 60, 300, 1200, 3600, 3 * 3600, 6 * 3600, 12 * 3600)]
 """After so many tries without success, a message is given up; that is a day."""
 RESTS = timedelta(minutes=10)
 """Most that a channel rests after failures of others of its messages."""
-_free = threading.BoundedSemaphore(THREADS)
 
 
 def deliver() -> int:
     """Sends some of what is due, of each channel the oldest message: one that is slow holds up the others by no more.
     How many were tried; nothing where enough threads of this process are at it."""
-    if not _free.acquire(blocking=False):
-        return 0
+    moment = now()
+    rested = Q(channel__rests_until=None) | Q(channel__rests_until__lte=moment)
+    waiting = Delivery.objects.filter(rested, outcome=Outcome.WAITING, due_at__lte=moment)
+    oldest: dict[str, str] = {}
+    for key, channel in waiting.order_by("due_at").values_list("pk", "channel")[:LOOKED_AT]:
+        oldest.setdefault(channel, key)
     try:
-        moment = now()
-        rested = Q(channel__rests_until=None) | Q(channel__rests_until__lte=moment)
-        waiting = Delivery.objects.filter(rested, outcome=Outcome.WAITING, due_at__lte=moment)
-        oldest: dict[str, str] = {}
-        for key, channel in waiting.order_by("due_at").values_list("pk", "channel")[:LOOKED_AT]:
-            oldest.setdefault(channel, key)
-        return sum(one(key) for key in [*oldest.values()][:AT_ONCE])
-    finally:
-        _free.release()
+        with Sender() as sender:
+            return sum(one(key, sender) for key in [*oldest.values()][:AT_ONCE])
+    except SendersBusyError:
+        return 0
 
 
-def one(key: str, *, once: bool = False) -> bool:
+def one(key: str, sender: Sender, *, once: bool = False) -> bool:
     """False: somebody else has it, it is not due, or its channel rests. `once`: it is not tried again."""
     delivery = Delivery.objects.select_related("channel", "incident").filter(pk=key, outcome=Outcome.WAITING).first()
     if delivery is None or delivery.due_at is None or delivery.due_at > now():
@@ -67,7 +64,7 @@ def one(key: str, *, once: bool = False) -> bool:
         return False
     began = time.monotonic()
     try:
-        answer = send(delivery, delivery.channel)
+        answer = send(delivery, delivery.channel, sender)
     except Unsent as error:
         _failed(delivery, error, began, once=once)
     except Exception as error:
@@ -121,10 +118,11 @@ def _write(delivery: Delivery, **values: Any) -> None:
 
 
 def test(channel: Channel) -> Delivery:
-    """Sends a message that says that it is a test, now and once."""
-    moment = now()
-    delivery = Delivery.objects.create(channel=channel, what="test", created_at=moment, due_at=moment)
-    one(delivery.pk, once=True)
+    """Sends a message that says that it is a test, now and once. Raises SendersBusyError."""
+    with Sender() as sender:
+        moment = now()
+        delivery = Delivery.objects.create(channel=channel, what="test", created_at=moment, due_at=moment)
+        one(delivery.pk, sender, once=True)
     delivery.refresh_from_db()
     return delivery
 

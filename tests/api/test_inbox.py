@@ -1,20 +1,30 @@
 """The bell, channels and rules: whose they are, who may see and change them."""
 
+from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from apps.accounts.models import AuditEvent, User
-from apps.notices import spreading
+from apps.notices import delivering, spreading
 from apps.notices.models import Channel, Delivery, Rule
+from apps.notices.sending.process import Sender
 from apps.notices.services.telling import over, tell
 from apps.training.ground import transitions
 from apps.training.models import Task
 from apps.training.states import State
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
+from tests.apps.notice_servers import one_sender
 
 HOOK = {"scope": "me", "name": "my hook", "kind": "webhook", "address": "https://hooks.example.org/secret-path"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sender() -> Iterator[None]:
+    with one_sender():
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -121,6 +131,12 @@ def test_a_webhook_goes_only_where_it_may(colleague: Api, address: str, error: s
     ("dbus://", "CHANNEL_SCHEME_UNKNOWN"), ("syslog://", "CHANNEL_SCHEME_UNKNOWN"),
     ("mqtt://x", "CHANNEL_SCHEME_UNKNOWN"), ("x", "CHANNEL_SCHEME_UNKNOWN"),
     ("mailto://u:p@mail.internal?to=a@b.cc", "CHANNEL_HOST_NOT_ALLOWED"),
+    ("slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ?template=/proc/kmsg", "CHANNEL_PARAMETER_NOT_ALLOWED"),
+    ("slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ?%54emplate=file:///proc/kmsg",
+     "CHANNEL_PARAMETER_NOT_ALLOWED"),
+    ("mailto://u:p@hooks.example.org?to=a@b.cc&pgp=sign&pgpprv=/etc/shadow", "CHANNEL_PARAMETER_NOT_ALLOWED"),
+    ("json://hooks.example.org?store=yes", "CHANNEL_PARAMETER_NOT_ALLOWED"),
+    ("json://hooks.example.org?tz=../../../etc/passwd", "CHANNEL_PARAMETER_NOT_ALLOWED"),
 ])  # fmt: skip
 def test_so_does_whatever_apprise_understands(colleague: Api, address: str, error: str) -> None:
     answer = colleague.post("/notice-channels", {**HOOK, "kind": "apprise", "address": address})
@@ -136,6 +152,14 @@ def test_a_test_says_what_came_of_it(colleague: Api, settings: Any) -> None:
     assert "hooks.example.org" in told["tries"][0]["error"]["message"]
     assert colleague.get(f"/notice-channels/{made['id']}/deliveries").data["total"] == 1
     assert Delivery.objects.get().due_at is None
+
+
+def test_while_enough_is_being_sent_nobody_else_waits(colleague: Api) -> None:
+    made = colleague.post("/notice-channels", HOOK).data
+    with Sender(), Sender(), mock.patch.object(delivering, "Sender", Sender):
+        answer = colleague.post(f"/notice-channels/{made['id']}/test")
+        assert (answer.status, answer.error) == (429, "CHANNEL_SENDERS_BUSY")
+    assert not Delivery.objects.exists()
 
 
 @pytest.mark.parametrize(("fields", "field", "error"), [

@@ -4,18 +4,38 @@ import json
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from unittest import mock
 
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, Session
 
+from apps.notices import delivering
+from apps.notices.sending import sending
+from apps.notices.sending.process import Sender
 from tests.running import free_port
+
+
+@contextmanager
+def one_sender() -> Iterator[None]:
+    """Orders of this thread go to one process that stays: each new one takes a third of a second to import what it
+    sends with."""
+    kept, here = Sender(), threading.get_ident()
+
+    def chosen() -> AbstractContextManager[Sender]:
+        return nullcontext(kept) if threading.get_ident() == here else Sender()
+
+    with mock.patch.object(delivering, "Sender", chosen), mock.patch.object(sending, "Sender", chosen):
+        try:
+            yield
+        finally:
+            kept.end()
 
 
 @dataclass
@@ -63,12 +83,14 @@ def smtp(mode: str = "insecure", tls: ssl.SSLContext | None = None, password: st
 
 @dataclass
 class Hooks:
-    """`answers`: what to answer next, by status; 200 once there is none left. `hold`: requests wait for it."""
+    """`answers`: what to answer next, by status; 200 once there is none left. `hold`: requests wait for it. `drip`:
+    answers never come to an end."""
 
     url: str = ""
     received: list[tuple[dict[str, str], Any, bytes]] = field(default_factory=list)
     answers: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     hold: threading.Event | None = None
+    drip: bool = False
 
 
 @contextmanager
@@ -81,6 +103,14 @@ def http() -> Iterator[Hooks]:
             hooks.received.append((dict(self.headers), json.loads(body), body))
             if hooks.hold:
                 hooks.hold.wait(30)
+            if hooks.drip:
+                self.send_response(200)
+                self.end_headers()
+                with suppress(OSError):
+                    while hooks.drip:
+                        self.wfile.write(b".")
+                        threading.Event().wait(0.05)
+                return
             status, headers = hooks.answers.pop(0) if hooks.answers else (200, {})
             self.send_response(status)
             for name, value in headers.items():

@@ -19,16 +19,18 @@ from django.db import connections, transaction
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apps.accounts import sealing
 from apps.accounts.models import Membership, Project, Role, User
 from apps.common.clock import now
 from apps.notices import delivering, quiet, spreading, tasks
 from apps.notices.models import Channel, Delivery, Incident, Item, Rule
-from apps.notices.sending import addresses, guard
+from apps.notices.sending import child, guard, process, sending
 from apps.notices.sending.guard import Allowed, NotAllowed, guarded
 from apps.notices.services import channels, rules, telling
 from apps.notices.services.telling import over, tell
-from tests.apps.notice_servers import Hooks, Mails, http, smtp
+from tests.apps.notice_servers import Hooks, Mails, http, one_sender, smtp
 from tests.certificates import written
+from tests.waiting import until
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
 
@@ -46,6 +48,12 @@ def mails() -> Iterator[Mails]:
 def hooks() -> Iterator[Hooks]:
     with http() as server:
         yield server
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sender() -> Iterator[None]:
+    with one_sender():
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -276,11 +284,11 @@ def test_two_who_send_at_once_send_it_once(ann: User, hooks: Hooks) -> None:
     spreading.spread()
     hooks.hold = threading.Event()
     key = Delivery.objects.get().pk
-    first = threading.Thread(target=lambda: (delivering.one(key), connections.close_all()))
+    first = threading.Thread(target=lambda: (delivering.deliver(), connections.close_all()))
     first.start()
-    while not hooks.received:
-        first.join(0.01)
-    assert delivering.one(key) is False
+    until(lambda: hooks.received)
+    with process.Sender() as sender:
+        assert delivering.one(key, sender) is False
     hooks.hold.set()
     first.join()
     assert len(hooks.received) == 1
@@ -339,7 +347,7 @@ def test_a_message_that_never_gets_through_is_given_up(ann: User, monkeypatch: p
 def test_a_slow_channel_delays_no_other_thread(ann: User, hooks: Hooks) -> None:
     rule(ann, channel(ann, "webhook", hooks.url))
     hooks.hold = threading.Event()
-    for number in range(delivering.THREADS):
+    for number in range(process.MAX_PROCESSES):
         fails(ann, f"task-{number}")
     spreading.spread()
     keys = list(Delivery.objects.values_list("pk", flat=True))
@@ -350,7 +358,7 @@ def test_a_slow_channel_delays_no_other_thread(ann: User, hooks: Hooks) -> None:
         busy[0].join(0.01)
     fails(ann, "task-late")
     spreading.spread()  # what happens is still noted and spread
-    assert Delivery.objects.count() == delivering.THREADS + 1
+    assert Delivery.objects.count() == process.MAX_PROCESSES + 1
     hooks.hold.set()
     for thread in busy:
         thread.join()
@@ -451,14 +459,11 @@ def test_what_is_not_allowed_may_not(words: list[str], host: str, address: str) 
     assert not (rules.name(host) and rules.address(found, named=True))
 
 
-def test_a_name_that_leads_into_our_own_network_is_stopped_at_the_connection(
-    ann: User, hooks: Hooks, settings: Any
-) -> None:
+def test_a_name_that_leads_into_our_own_network_is_stopped_at_the_connection(hooks: Hooks) -> None:
     """As a name server does that answers the check with one address and the connection with another."""
-    settings.NOTICE_HOSTS = ["hooks.example.org"]
     port = hooks.url.split(":")[2].split("/")[0]
-    rule(ann, channel(ann, "webhook", f"http://hooks.example.org:{port}/hook"))
-    fails(ann)
+    order = {"do": "webhook", "hosts": ["hooks.example.org"], "address": f"http://hooks.example.org:{port}/hook",
+             "body": "{}", "headers": {}}  # fmt: skip
     real = socket.getaddrinfo
 
     def rebound(host: Any, *args: Any, **more: Any) -> Any:
@@ -467,9 +472,9 @@ def test_a_name_that_leads_into_our_own_network_is_stopped_at_the_connection(
         return found
 
     with mock.patch.object(guard.Allowed, "name", return_value=True), mock.patch.object(socket, "getaddrinfo", rebound):
-        tasks.sweep()
+        answer = child.carry_out(order)
     assert hooks.received == []
-    assert Delivery.objects.get().tries[0]["error"] == {"code": "CHANNEL_HOST_REFUSED", "params": {"host": "127.0.0.1"}}
+    assert (answer["code"], answer["params"]) == ("CHANNEL_HOST_REFUSED", {"host": "127.0.0.1"})
 
 
 def test_redirects_are_not_followed(ann: User, hooks: Hooks) -> None:
@@ -489,16 +494,22 @@ def test_mail_goes_nowhere_that_is_not_allowed_either(ann: User, mails: Mails, s
     assert (tried.outcome, tried.tries[0]["error"]["code"]) == ("failed", "CHANNEL_HOST_REFUSED")
 
 
-def test_the_guard_holds_in_its_own_thread_alone_and_stops_programs() -> None:
+def test_the_guard_holds_in_all_threads_and_stops_programs_and_files(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    (tmp_path / "public").mkdir()
+    (tmp_path / "public" / "file").write_text("x")
+    (tmp_path / "public" / "link").symlink_to(tmp_path / "secret")
     with socket.create_server(("127.0.0.1", 0)) as server:
         where = server.getsockname()
-        reached: list[bool] = []
+        met: list[str] = []
 
         def elsewhere() -> None:
-            with socket.create_connection(where):
-                reached.append(True)
+            try:
+                socket.create_connection(where).close()
+            except NotAllowed as error:
+                met.append(error.host)
 
-        with mock.patch.object(guard, "allowed", return_value=Allowed([])), guarded() as refused:
+        with guarded(Allowed([]), [str(tmp_path / "public")]) as refused:
             with pytest.raises(NotAllowed):
                 socket.create_connection(where)
             assert refused.host == "127.0.0.1"
@@ -511,38 +522,58 @@ def test_the_guard_holds_in_its_own_thread_alone_and_stops_programs() -> None:
             other = threading.Thread(target=elsewhere)
             other.start()
             other.join()
+            assert (tmp_path / "public" / "file").read_bytes() == b"x"
+            for name in ("secret", "public/link", "public/../secret"):
+                with pytest.raises(guard.FileNotAllowedError):
+                    (tmp_path / name).open("rb")
+            with pytest.raises(guard.FileNotAllowedError):
+                (tmp_path / "public" / "file").open("ab")
+            with pytest.raises(guard.FileNotAllowedError):
+                os.listdir(tmp_path)
+            with pytest.raises(guard.FileNotAllowedError):
+                os.remove(tmp_path / "public" / "file")
         elsewhere()
-    assert reached == [True, True]
+    assert met == ["127.0.0.1"]
 
 
-def test_kinds_of_addresses_that_are_offered_send_in_the_thread_that_asks() -> None:
-    """What the guard sees."""
-    import inspect
+def test_a_channel_made_before_with_a_parameter_that_names_a_file_sends_nothing(ann: User, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("the administrator's token")
+    row = channel(ann, "apprise", "json://127.0.0.1:9/")
+    Channel.objects.update(
+        address=sealing.seal(f"slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ?template={tmp_path}/secret")
+    )
+    tried = channels.test(ann, row.pk)
+    error = tried.tries[0]["error"]
+    assert (tried.outcome, error["code"], error["params"]["found"]) == (
+        "failed", "CHANNEL_PARAMETER_NOT_ALLOWED", "template",
+    )  # fmt: skip
 
-    from apprise.manager_plugins import NotificationManager
 
-    plugins = NotificationManager()
-    for scheme in addresses.HOSTS:
-        module = inspect.getsource(inspect.getmodule(plugins[scheme]))  # type: ignore[arg-type]
-        for word in (
-            "import threading",
-            "import subprocess",
-            "import asyncio",
-            "import multiprocessing",
-            "import paho",
-        ):
-            assert word not in module, (scheme, word)
+def test_a_server_that_never_comes_to_an_end_is_given_up_at_the_limit(
+    ann: User, hooks: Hooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sends a byte now and then, so that no time limit of a single read is met."""
+    row = channel(ann, "webhook", hooks.url)
+    monkeypatch.setattr(sending, "SEND_SECONDS", 1.0)
+    hooks.drip = True
+    tried = channels.test(ann, row.pk)
+    assert (tried.outcome, tried.tries[0]["error"]) == (
+        "failed", {"code": "CHANNEL_TIMED_OUT", "params": {"seconds": 1}},
+    )  # fmt: skip
+    hooks.drip = False
+    monkeypatch.undo()
+    assert channels.test(ann, row.pk).outcome == "sent"
 
 
 @pytest.mark.parametrize("secret", ["hunter22", "T1JJ3T3L2/A1BRTD4JD"])
-def test_what_is_secret_in_an_address_is_shown_nowhere(ann: User, secret: str) -> None:
+def test_what_is_secret_in_an_address_is_shown_nowhere(ann: User, secret: str, settings: Any) -> None:
     address = (
         f"mailto://ann:{secret}@smtp.example.org?to=x@example.org"
         if "/" not in secret
         else f"slack://{secret}/TIiajkdnlazkcOXrIdevi7FQ"
     )
-    with mock.patch.object(guard, "allowed", return_value=Allowed(["*", "127.0.0.0/8"])):
-        row = channel(ann, "apprise", address)
+    settings.NOTICE_HOSTS = ["*", "127.0.0.0/8"]
+    row = channel(ann, "apprise", address)
     assert secret.split("/")[0] not in f"{row.shown} {row.address} {row.name}"
     assert row.shown
 

@@ -7,7 +7,7 @@ from apps.common.pages import PageQuery
 from apps.notices.kinds import KINDS
 from apps.notices.models import Kind, Level, Outcome
 from apps.notices.quiet import DAY
-from apps.notices.sending.addresses import LONGEST
+from apps.notices.sending.addresses import MAX_LENGTH
 from apps.notices.services.owning import ME, PLATFORM, PROJECT
 from fermi import messages
 
@@ -65,7 +65,7 @@ class ChannelFields(serializers.Serializer):
     language = serializers.ChoiceField(LANGUAGES, source="lang", required=False)
     enabled = serializers.BooleanField(required=False)
     address = serializers.CharField(
-        max_length=LONGEST, help_text="of Apprise (mailto://…, slack://…, feishu://…), or a webhook's https://…"
+        max_length=MAX_LENGTH, help_text="of Apprise (mailto://…, slack://…, feishu://…), or a webhook's https://…"
     )
 
 

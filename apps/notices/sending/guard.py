@@ -2,12 +2,13 @@
 
 The names and addresses that somebody types are checked, and so is each look-up and each connection that a message makes
 while it is sent: a name that leads to an address of the own network, a redirect, a library that goes elsewhere. Python
-asks audit hooks before it looks a name up and before it connects (`socket.getaddrinfo`, `socket.connect`); while a
-message is sent in a thread, this one refuses what is not allowed. An audit hook cannot be taken away again, and does
-nothing in other threads.
+asks audit hooks before it looks a name up, connects, opens a file or starts a program (PEP 578); while a message is
+sent, this one refuses what is not allowed, in all threads of the process. An audit hook cannot be taken away again.
+This module runs where messages are sent, without Django.
 """
 
 import ipaddress
+import os
 import socket
 import sys
 import threading
@@ -16,15 +17,16 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
 
-from django.conf import settings
-
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _here = threading.local()
 _hooked = threading.Lock()
 _is_hooked = False
+_judge: "_Judge | None" = None
 
-
-_WATCHED = ("socket.", "subprocess.", "syslog.", "os.system", "os.posix_spawn", "os.exec", "os.fork")
+_PROGRAMS = ("subprocess.", "syslog.", "os.system", "os.posix_spawn", "os.spawn", "os.exec", "os.fork", "pty.spawn")
+_CHANGES = ("os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.chown",
+            "os.truncate")  # fmt: skip
+_WATCHED = ("socket.", "open", "os.listdir", "os.scandir", *_PROGRAMS, *_CHANGES)
 
 
 class NotAllowed(OSError):
@@ -33,6 +35,10 @@ class NotAllowed(OSError):
     def __init__(self, host: str) -> None:
         super().__init__(f"{host} is not among FERMI_NOTICE_HOSTS")
         self.host = host
+
+
+class FileNotAllowedError(PermissionError):
+    """A file or program that sending a message does not need."""
 
 
 class Allowed:
@@ -63,32 +69,52 @@ class Allowed:
         return named and mapped.is_global and not mapped.is_multicast
 
 
-def allowed() -> Allowed:
-    return Allowed(settings.NOTICE_HOSTS)
-
-
 class Refused:
     """`host`: the last one that was refused; empty: none was."""
 
     host = ""
 
 
+class _Judge:
+    """What may be reached while a message is sent. `readable`: files and folders; None: files are not judged."""
+
+    def __init__(self, allowed: Allowed, readable: Sequence[str] | None) -> None:
+        self.allowed, self.refused = allowed, Refused()
+        self.readable = None if readable is None else tuple(os.path.realpath(path) for path in readable)
+
+    def refuse(self, host: str) -> None:
+        self.refused.host = host
+        raise NotAllowed(host)
+
+    def file(self, path: Any, *, changed: bool) -> None:
+        if self.readable is None or isinstance(path, int) or path is None:
+            return
+        place = os.path.realpath(os.fsdecode(path))
+        if changed or not any(place == one or place.startswith(f"{one}/") for one in self.readable):
+            raise FileNotAllowedError(f"{place} is not for sending messages")
+
+    def connection(self, sock: Any, target: Any) -> None:
+        family = getattr(sock, "family", None)
+        if family not in (socket.AF_INET, socket.AF_INET6) or not isinstance(target, tuple) or not target:
+            self.refuse(str(target))
+        address = _address(str(target[0]))
+        if address is None or not self.allowed.address(address, named=getattr(_here, "named", False)):
+            self.refuse(str(target[0]))
+
+
 @contextmanager
-def guarded() -> Iterator[Refused]:
-    """What this thread connects to meanwhile has to be allowed. Raises NotAllowed from within the connection, which
-    libraries may swallow: what was refused stays known."""
+def guarded(allowed: Allowed, readable: Sequence[str] | None = None) -> Iterator[Refused]:
+    """Refuse meanwhile, in the whole process, connections that are not allowed, all programs, and all files but what is
+    in or below `readable`. Raises NotAllowed from within the connection, which libraries may swallow: what was refused
+    stays known."""
+    global _judge
     _hook()
-    before = getattr(_here, "allowed", None)
-    _here.allowed, _here.named, _here.refused = allowed(), False, Refused()
+    before, judge = _judge, _Judge(allowed, readable)
+    _judge, _here.named = judge, False
     try:
-        yield _here.refused
+        yield judge.refused
     finally:
-        _here.allowed = before
-
-
-def _refuse(host: str) -> None:
-    _here.refused.host = host
-    raise NotAllowed(host)
+        _judge = before
 
 
 def _hook() -> None:
@@ -100,30 +126,26 @@ def _hook() -> None:
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    if not event.startswith(_WATCHED):
-        return
-    rules: Allowed | None = getattr(_here, "allowed", None)
-    if rules is None:
+    judge = _judge
+    if judge is None or not event.startswith(_WATCHED):
         return
     if event == "socket.getaddrinfo":
         host = arguments[0]
         host = host.decode(errors="replace") if isinstance(host, bytes) else host
-        if host is not None and not rules.name(str(host)):
-            _refuse(str(host))
+        if host is not None and not judge.allowed.name(str(host)):
+            judge.refuse(str(host))
         _here.named = host is not None and _address(str(host)) is None
     elif event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
-        _check(rules, arguments[0], arguments[1] if len(arguments) > 1 else None)
-    elif not event.startswith("socket."):
-        _refuse(f"a program ({event})")
-
-
-def _check(rules: Allowed, sock: Any, target: Any) -> None:
-    family = getattr(sock, "family", None)
-    if family not in (socket.AF_INET, socket.AF_INET6) or not isinstance(target, tuple) or not target:
-        _refuse(str(target))
-    address = _address(str(target[0]))
-    if address is None or not rules.address(address, named=getattr(_here, "named", False)):
-        _refuse(str(target[0]))
+        judge.connection(arguments[0], arguments[1] if len(arguments) > 1 else None)
+    elif event == "open":
+        flags = arguments[2] if len(arguments) > 2 and isinstance(arguments[2], int) else 0
+        judge.file(arguments[0], changed=bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)))
+    elif event in ("os.listdir", "os.scandir"):
+        judge.file(arguments[0] if arguments else None, changed=False)
+    elif event in _CHANGES:
+        judge.file(arguments[0], changed=True)
+    elif event.startswith(_PROGRAMS):
+        judge.refuse(f"a program ({event})")
 
 
 def _address(text: str) -> _Address | None:

@@ -3,44 +3,37 @@ that stays, a mail that is sent again is known to be the same, and "over" stands
 
 import smtplib
 import ssl
+from collections.abc import Mapping
 from email.message import EmailMessage
 from email.utils import formataddr, formatdate
 from typing import Any
 
-from apps.notices.models import Delivery
 from apps.notices.sending.addresses import CONNECT_SECONDS, READ_SECONDS
 from apps.notices.sending.unsent import Unsent
-from apps.notices.sending.wording import Message
 
 
-def takes(plugin: Any) -> bool:
-    """`plugin`: what Apprise understood of an address. What is to be encrypted is left to it."""
-    return getattr(plugin, "pgp_mode", None) == "no"
-
-
-def made(plugin: Any, delivery: Delivery, message: Message) -> EmailMessage:
+def made(plugin: Any, order: Mapping[str, Any]) -> EmailMessage:
+    """`order`: `sent_for` is what the mail is about, `answers` the earlier mail's; `created` is in unix seconds."""
     mail = EmailMessage()
-    mail["Subject"] = " ".join(message.title.split())
+    mail["Subject"] = " ".join(order["title"].split())
     mail["From"] = formataddr((plugin.from_addr[0] or "", plugin.from_addr[1]))
     mail["To"] = ", ".join(formataddr((name or "", address)) for name, address in plugin.targets)
     for header, addresses in (("Cc", plugin.cc), ("Reply-To", plugin.reply_to)):
         if addresses:
             mail[header] = ", ".join(formataddr((plugin.names.get(one) or "", one)) for one in sorted(addresses))
-    mail["Date"] = formatdate(delivery.created_at.timestamp())
-    mail["Message-ID"] = _id(plugin, delivery, delivery.what)
-    if delivery.what == "over":
-        mail["In-Reply-To"] = mail["References"] = _id(plugin, delivery, "opened")
+    mail["Date"] = formatdate(order["created"])
+    mail["Message-ID"] = _id(plugin, order["sent_for"])
+    if order["answers"]:
+        mail["In-Reply-To"] = mail["References"] = _id(plugin, order["answers"])
     mail["Auto-Submitted"] = "auto-generated"
     for name, value in plugin.headers.items():
         if name not in mail:
             mail[name] = value
-    mail.set_content("\n\n".join(filter(None, (message.body, message.link))))
+    mail.set_content(order["text"])
     return mail
 
 
-def _id(plugin: Any, delivery: Delivery, what: str) -> str:
-    """There is one message of each kind for each incident and channel."""
-    about = f"{delivery.incident_id}.{delivery.channel_id}.{what}" if delivery.incident_id else delivery.pk
+def _id(plugin: Any, about: str) -> str:
     return f"<{about}@{plugin.from_addr[1].rpartition('@')[2]}>"
 
 

@@ -1,43 +1,46 @@
-"""One message by one channel. Raises Unsent; nothing is stored here."""
+"""One message by one channel: what the process that sends is told. Raises Unsent; nothing is stored here."""
 
 import hashlib
 import hmac
-import logging
 import time
+from typing import Any
 
 import orjson
+from django.conf import settings
 
 from apps.accounts import sealing
 from apps.notices.models import Channel, Delivery, Kind
-from apps.notices.sending import addresses, mail, wording
-from apps.notices.sending.guard import guarded
-from apps.notices.sending.unsent import MOST_ANSWER, Unsent
+from apps.notices.sending import addresses, wording
+from apps.notices.sending.guard import Allowed
+from apps.notices.sending.posting import DELIVERY
+from apps.notices.sending.process import CHECK_SECONDS, SEND_SECONDS, Sender
+from apps.notices.sending.unsent import Unsent
 
-SIGNATURE, DELIVERY, EVENT = "X-Fermi-Signature", "X-Fermi-Delivery", "X-Fermi-Event"
+SIGNATURE, EVENT = "X-Fermi-Signature", "X-Fermi-Event"
 _LEVELS = {"info": "info", "warn": "warning", "fail": "failure"}
 
 
-def send(delivery: Delivery, channel: Channel) -> str:
-    """What the other side said."""
+def check(kind: str, address: str) -> str:
+    """Return what may be shown of a new address. Raises Unsent if it is not accepted, SendersBusyError."""
+    if kind == Kind.WEBHOOK:
+        return addresses.check_webhook(address, Allowed(settings.NOTICE_HOSTS))
+    addresses.find_kind(address)
+    with Sender() as sender:
+        return sender.carry_out({"do": "check", "address": address}, CHECK_SECONDS)
+
+
+def send(delivery: Delivery, channel: Channel, sender: Sender) -> str:
+    """Return what the other side said."""
     try:
         address = sealing.unseal(channel.address)
     except sealing.Unreadable:
         raise Unsent("CHANNEL_UNREADABLE", lasting=True) from None
     message = wording.of(delivery.incident, delivery.what, channel.language, channel=channel.name)
-    with guarded() as refused:
-        try:
-            if channel.kind == Kind.WEBHOOK:
-                return _webhook(delivery, channel, address, message)
-            return _apprise(delivery, address, message)
-        except Unsent:
-            if refused.host:
-                raise Unsent("CHANNEL_HOST_REFUSED", host=refused.host) from None
-            raise
+    make = _webhook if channel.kind == Kind.WEBHOOK else _notification
+    return sender.carry_out({"address": address, **make(delivery, channel, message)}, SEND_SECONDS)
 
 
-def _webhook(delivery: Delivery, channel: Channel, address: str, message: wording.Message) -> str:
-    import httpx  # the worker imports all tasks, and few platforms send any of these
-
+def _webhook(delivery: Delivery, channel: Channel, message: wording.Message) -> dict[str, Any]:
     body = orjson.dumps(wording.document(delivery, channel, message))
     stamp = int(time.time())
     headers = {
@@ -47,42 +50,24 @@ def _webhook(delivery: Delivery, channel: Channel, address: str, message: wordin
         EVENT: f"incident.{delivery.what}" if delivery.incident_id else "test",
         SIGNATURE: f"t={stamp},v1={signature(sealing.unseal(channel.secret), stamp, body)}",
     }
-    timeout = httpx.Timeout(addresses.READ_SECONDS, connect=addresses.CONNECT_SECONDS)
-    try:
-        with (
-            httpx.Client(timeout=timeout, follow_redirects=False, trust_env=False) as client,
-            client.stream("POST", address, content=body, headers=headers) as response,
-        ):
-            answer = next(response.iter_text(MOST_ANSWER), "")
-    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        raise Unsent("CHANNEL_AWAY", why=str(error) or type(error).__name__) from None
-    if not response.is_success:
-        raise Unsent("CHANNEL_REFUSES", answer=f"{response.status_code} {answer}", status=response.status_code)
-    return f"{response.status_code} {answer}"[:MOST_ANSWER]
+    return {"do": "webhook", "body": body.decode(), "headers": headers}
 
 
 def signature(secret: str, stamp: int, body: bytes) -> str:
     return hmac.new(secret.encode(), f"{stamp}.".encode() + body, hashlib.sha256).hexdigest()
 
 
-def _apprise(delivery: Delivery, address: str, message: wording.Message) -> str:
-    from apprise.logger import LogCapture, logger
-
-    plugin = addresses.instance(address)
-    if plugin is None:
-        raise Unsent("CHANNEL_ADDRESS_INVALID", scheme=address.partition("://")[0], lasting=True)
-    if isinstance(headers := getattr(plugin, "headers", None), dict):
-        headers[DELIVERY] = delivery.pk
-    if mail.takes(plugin):
-        return mail.send(plugin, mail.made(plugin, delivery, message))
-    level = _LEVELS[delivery.incident.level] if delivery.incident and delivery.what == "opened" else "success"
-    body = "\n\n".join(filter(None, (message.body, message.link)))
-    with LogCapture(level=logging.WARNING, name=logger.name, fmt="%(message)s") as captured:
-        try:
-            sent = plugin.notify(title=message.title, body=body, notify_type=level)
-        except (OSError, TypeError, ValueError) as error:
-            raise Unsent("CHANNEL_AWAY", why=str(error) or type(error).__name__) from None
-        said = str(captured.getvalue()).strip() if captured else ""
-    if not sent:
-        raise Unsent("CHANNEL_AWAY", why=said.replace("\n", " ")[:MOST_ANSWER] or "apprise")
-    return ""
+def _notification(delivery: Delivery, channel: Channel, message: wording.Message) -> dict[str, Any]:
+    """`sent_for` and `answers` become the ids of mails: there is one message of each kind for each incident and
+    channel."""
+    about = f"{delivery.incident_id}.{channel.pk}" if delivery.incident_id else ""
+    return {
+        "do": "notify",
+        "delivery": delivery.pk,
+        "title": message.title,
+        "text": "\n\n".join(filter(None, (message.body, message.link))),
+        "level": _LEVELS[delivery.incident.level] if delivery.incident and delivery.what == "opened" else "success",
+        "created": delivery.created_at.timestamp(),
+        "sent_for": f"{about}.{delivery.what}" if about else delivery.pk,
+        "answers": f"{about}.opened" if delivery.what == "over" else "",
+    }

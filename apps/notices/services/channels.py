@@ -9,15 +9,17 @@ from django.db import transaction
 from apps.accounts import audit, sealing
 from apps.accounts.models import User
 from apps.common.clock import now
-from apps.common.errors import ProblemsError
+from apps.common.errors import ApiError, ProblemsError
 from apps.common.texts import language
 from apps.notices import delivering
 from apps.notices.models import Channel, Delivery, Kind
-from apps.notices.sending import addresses, guard
+from apps.notices.sending import sending
+from apps.notices.sending.process import SEND_SECONDS, SendersBusyError
+from apps.notices.sending.unsent import Unsent
 from apps.notices.services import owning
+from fermi.launch.spec import Problem
 
 
-@transaction.atomic
 def create(
     user: User,
     *,
@@ -31,30 +33,31 @@ def create(
 ) -> tuple[Channel, str]:
     """And what its webhooks are signed with, which is shown this once; empty for other kinds."""
     owner = owning.owner(user, scope, project_id)
-    _check(kind, address)
+    shown = _check(kind, address)  # before the transaction: it may take seconds
     secret = f"fermi_whsec_{secrets.token_hex(32)}" if kind == Kind.WEBHOOK else ""
-    row = Channel.objects.create(
-        **owner, name=name, kind=kind, address=sealing.seal(address), shown=addresses.shown(kind, address),
-        secret=sealing.seal(secret) if secret else "", language=lang or language(), enabled=enabled, created_at=now(),
-        created_by=user,
-    )  # fmt: skip
-    audit.record(user, "channel.create", row.pk, project=row.project_id, kind=kind)
+    with transaction.atomic():
+        row = Channel.objects.create(
+            **owner, name=name, kind=kind, address=sealing.seal(address), shown=shown,
+            secret=sealing.seal(secret) if secret else "", language=lang or language(), enabled=enabled,
+            created_at=now(), created_by=user,
+        )  # fmt: skip
+        audit.record(user, "channel.create", row.pk, project=row.project_id, kind=kind)
     return row, secret
 
 
-@transaction.atomic
 def change(user: User, key: str, changes: Mapping[str, Any]) -> Channel:
     row = owning.find(Channel.objects.all(), user, key, change=True)
-    if "address" in changes:
-        _check(row.kind, changes["address"])
-        row.address = sealing.seal(changes["address"])
-        row.shown = addresses.shown(row.kind, changes["address"])
-    row.name = changes.get("name", row.name)
-    row.language = changes.get("lang", row.language)
-    row.enabled = changes.get("enabled", row.enabled)
-    row.failures, row.rests_until = 0, None  # somebody has looked after it
-    row.save()
-    audit.record(user, "channel.change", row.pk, project=row.project_id, fields=sorted(changes))
+    shown = _check(row.kind, changes["address"]) if "address" in changes else ""
+    with transaction.atomic():
+        row = owning.find(Channel.objects.all(), user, key, change=True)
+        if "address" in changes:
+            row.address, row.shown = sealing.seal(changes["address"]), shown
+        row.name = changes.get("name", row.name)
+        row.language = changes.get("lang", row.language)
+        row.enabled = changes.get("enabled", row.enabled)
+        row.failures, row.rests_until = 0, None  # somebody has looked after it
+        row.save()
+        audit.record(user, "channel.change", row.pk, project=row.project_id, fields=sorted(changes))
     return row
 
 
@@ -66,10 +69,23 @@ def remove(user: User, key: str) -> None:
 
 
 def test(user: User, key: str) -> Delivery:
-    """Sends one message now."""
-    return delivering.test(owning.find(Channel.objects.all(), user, key, change=True))
+    """Sends one message now. Raises ApiError if enough are being sent."""
+    row = owning.find(Channel.objects.all(), user, key, change=True)
+    try:
+        return delivering.test(row)
+    except SendersBusyError:
+        raise _busy() from None
 
 
-def _check(kind: str, address: str) -> None:
-    if found := addresses.problems(kind, address, guard.allowed()):
-        raise ProblemsError(found)
+def _check(kind: str, address: str) -> str:
+    """Return what may be shown of the address. Raises ApiError."""
+    try:
+        return sending.check(kind, address)
+    except Unsent as error:
+        raise ProblemsError([Problem("address", error.code, error.params)]) from None
+    except SendersBusyError:
+        raise _busy() from None
+
+
+def _busy() -> ApiError:
+    return ApiError(429, "CHANNEL_SENDERS_BUSY", seconds=int(SEND_SECONDS))

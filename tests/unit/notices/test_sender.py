@@ -1,0 +1,160 @@
+"""The process that sends: what it may reach, and that it ends in time."""
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apps.notices.sending import process
+from apps.notices.sending.confining import SENDER_UID
+from apps.notices.sending.process import Sender, SendersBusyError
+from apps.notices.sending.unsent import Unsent
+from fermi.runner.confine import landlock_abi
+from tests.waiting import until
+
+CHECK = {"do": "check", "address": "json://hooks.example.org/"}
+EVALUATES = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from apps.notices.sending import child
+def is_open(fd):
+    try:
+        return bool(os.fstat(fd))
+    except OSError:
+        return False
+def carry_out(order, readable):
+    import resource, subprocess
+    try:
+        return {"answer": repr(eval(order["what"], {**globals(), **locals()}))}
+    except OSError as error:
+        return {"answer": type(error).__name__}
+child.carry_out = carry_out
+child.main()
+"""
+OPEN_FILES = "[fd for fd in range(3, 64) if is_open(fd)]"
+needs_landlock = pytest.mark.skipif(not landlock_abi(), reason="this kernel has no Landlock")
+
+
+@pytest.fixture(autouse=True)
+def allowed(settings: Any) -> None:
+    settings.NOTICE_HOSTS = ["hooks.example.org", "127.0.0.0/8"]
+
+
+@pytest.fixture(scope="module")
+def confined() -> Iterator[Sender]:
+    """A process that is started and confined as the one that sends, and does what it is told: without the guard."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "_START", EVALUATES)
+        patch.setenv("FERMI_SECRET_KEY", "secret")
+        patch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+        sender = Sender()
+        sender._start()
+    yield sender
+    sender.end()
+
+
+def ask(sender: Sender, what: str) -> str:
+    return sender.carry_out({"what": what}, 60)
+
+
+@needs_landlock
+@pytest.mark.parametrize("what", [
+    "open('/etc/passwd').read()", "open('/proc/self/environ').read()", "open('/proc/kmsg').read()",
+    "open('{root}/manage.py').read()", "os.listdir('{root}')", "open('{folder}/secret').read()",
+    "open('{folder}/new', 'w')", "open('/dev/shm/new', 'w')", "os.mkdir('{folder}/made')",
+    "os.remove('{folder}/secret')", "os.execv('/bin/true', ['true'])", "subprocess.run(['/bin/true'])",
+])  # fmt: skip
+def test_it_reads_writes_and_executes_nothing_of_the_platform(
+    confined: Sender, root: Path, tmp_path: Path, what: str
+) -> None:
+    tmp_path.chmod(0o777)
+    (tmp_path / "secret").write_text("x")
+    assert ask(confined, what.format(root=root, folder=tmp_path)) == "PermissionError"
+    assert [path.name for path in tmp_path.iterdir()] == ["secret"]
+
+
+@pytest.mark.skipif(landlock_abi() < 6, reason="this kernel's Landlock does not keep signals back")
+def test_it_signals_nobody(confined: Sender) -> None:
+    assert ask(confined, f"os.kill({os.getpid()}, 0)") == "PermissionError"
+
+
+def test_it_inherits_no_setting_no_open_file_and_no_right(confined: Sender) -> None:
+    assert set(eval(ask(confined, "sorted(os.environ)"))) <= {*process._KEPT, "HOME", "LANG", "PATH", "LC_CTYPE"}
+    assert ask(confined, "os.getcwd()") == "'/'"
+    assert len(eval(ask(confined, OPEN_FILES))) == 1, "the connection"
+    assert ask(confined, "resource.getrlimit(resource.RLIMIT_CORE)") == "(0, 0)"
+    if os.geteuid() == 0:
+        assert ask(confined, "os.geteuid()") in ("0", str(SENDER_UID))
+        assert ask(confined, "os.setuid(1)" if ask(confined, "os.geteuid()") == "0" else "os.setuid(0)") == (
+            "PermissionError"
+        )
+
+
+def test_it_looks_up_names_and_knows_certificate_authorities(confined: Sender) -> None:
+    assert "127.0.0.1" in ask(confined, "__import__('socket').getaddrinfo('localhost', 80)")
+    assert ask(confined, "len(__import__('ssl').create_default_context().get_ca_certs()) >= 0") == "True"
+
+
+def test_an_order_that_takes_too_long_ends_its_process_and_the_next_one_has_another() -> None:
+    with Sender() as sender:
+        sender.carry_out(CHECK, 60)
+        assert sender._process is not None
+        first = sender._process.pid
+        os.kill(first, signal.SIGSTOP)  # it answers nothing, as one that hangs in the kernel
+        with pytest.raises(Unsent) as caught:
+            sender.carry_out(CHECK, 0.2)
+        assert (caught.value.code, caught.value.lasting) == ("CHANNEL_TIMED_OUT", False)
+        assert not Path(f"/proc/{first}").exists()
+        assert sender.carry_out(CHECK, 60) == "json://…"
+        assert sender._process.pid != first
+        second = sender._process.pid
+    assert not Path(f"/proc/{second}").exists()
+
+
+def test_one_that_is_killed_says_so_and_is_replaced() -> None:
+    with Sender() as sender:
+        sender.carry_out(CHECK, 60)
+        assert sender._process is not None
+        os.kill(sender._process.pid, signal.SIGKILL)
+        with pytest.raises(Unsent) as caught:
+            sender.carry_out(CHECK, 60)
+        assert caught.value.code == "CHANNEL_SENDER_ENDED"
+        assert sender.carry_out(CHECK, 60) == "json://…"
+
+
+def test_its_answer_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_START", EVALUATES)
+    with Sender() as sender, pytest.raises(Unsent) as caught:
+        ask(sender, "'x' * 10_000_000")
+    assert caught.value.code == "CHANNEL_SENDER_ENDED"
+
+
+def test_there_are_only_so_many_at_once() -> None:
+    with Sender(), Sender(), pytest.raises(SendersBusyError):
+        Sender().__enter__()
+    with Sender(), Sender():
+        pass
+
+
+def test_it_ends_with_the_platform() -> None:
+    """Its connection is closed when the platform's process dies, whatever the cause."""
+    sender = Sender()
+    sender._start()
+    assert sender._process is not None
+    assert sender._connection is not None
+    sender._connection.shutdown(socket.SHUT_RDWR)
+    until(lambda: sender._process and sender._process.poll() is not None)
+    sender.end()
+
+
+def test_a_thread_that_ends_takes_no_process_along() -> None:
+    with Sender() as sender:
+        thread = threading.Thread(target=sender.carry_out, args=(CHECK, 60))
+        thread.start()
+        thread.join()
+        assert sender.carry_out(CHECK, 60) == "json://…"
