@@ -10,12 +10,11 @@ from django.db.models import Q
 
 from apps.accounts import access, audit, selectors
 from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, SavedView, SignInLink, User
-from apps.common.bounds import MAX_TOKENS
+from apps.common.bounds import MAX_TOKENS, check_rows
 from apps.common.clock import now
 from apps.common.errors import ApiError
 
 LINK_LIFE = timedelta(minutes=30)
-MOST_VIEWS = 100  # of one person
 
 
 @transaction.atomic
@@ -49,8 +48,8 @@ def revoke_any_token(administrator: User, token: ApiToken) -> None:
 def save_view(user: User, section: str, name: str, query: str) -> dict[str, Any]:
     """Under a name that the section has a view by already, it takes its place."""
     mine = SavedView.objects.filter(user=user)
-    if mine.count() >= MOST_VIEWS and not mine.filter(section=section, name=name).exists():
-        raise ApiError(409, "SAVED_VIEWS_FULL", high=MOST_VIEWS)
+    if not mine.filter(section=section, name=name).exists():
+        check_rows("saved-views", mine)
     view, _ = mine.update_or_create(user=user, section=section, name=name, defaults={"query": query})
     return {"id": view.pk, "section": section, "name": name, "query": query}
 

@@ -13,6 +13,7 @@ from django.db.models import F, QuerySet
 
 from apps.accounts import access, audit, sealing
 from apps.accounts.models import Project, Role, Secret, User
+from apps.common.bounds import check_rows
 from apps.common.clock import now
 from apps.common.errors import ApiError
 from fermi.launch.spec import Problem
@@ -60,6 +61,9 @@ def put(user: User, project: Project, name: str, value: str) -> dict[str, Any]:
     access.require(user, project, Role.MAINTAINER)
     if not _NAME.fullmatch(name):
         raise ApiError(400, "SECRET_NAME_INVALID", "name", name=name)
+    mine = Secret.objects.filter(project=project)
+    if not mine.filter(name=name).exists():
+        check_rows("secrets", mine)
     moment = now()
     changed = {"value": sealing.seal(value), "updated_at": moment, "updated_by": user}
     _, made = Secret.objects.update_or_create(

@@ -8,6 +8,7 @@ from apps.accounts import access, audit
 from apps.accounts.models import Project, Role, User
 from apps.catalog import arriving, hints, sources
 from apps.catalog.models import Dataset, DatasetVersion, Model
+from apps.common.bounds import check_rows
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
 from fermi.launch import recipes
@@ -29,6 +30,7 @@ def add_dataset(
     _require(user, project_id)
     source = _source(path, project_id)
     with transaction.atomic():
+        check_rows("datasets", Dataset.objects.filter(project=project_id))
         dataset = Dataset.objects.create(name=name, description=description, project_id=project_id)
         _add(user, dataset, version_name, source)
     return dataset
@@ -60,6 +62,7 @@ def add_model(
     if problems := _recipe_problems(recipe, defaults):
         raise ProblemsError(problems)
     with transaction.atomic():
+        check_rows("models", Model.objects.filter(project=project_id))
         model = Model.objects.create(
             name=name,
             description=description,
@@ -73,6 +76,7 @@ def add_model(
 
 
 def _add(user: User, dataset: Dataset, name: str, source: str) -> DatasetVersion:
+    check_rows("dataset-versions", dataset.versions.all())
     version = DatasetVersion.objects.create(dataset=dataset, name=name, source=source, due_at=now())
     audit.record(user, "dataset.add-version", version.pk, project=dataset.project_id, dataset=dataset.pk, path=source)
     hints.prepare(version.pk)

@@ -10,6 +10,7 @@ from apps.accounts import access, audit
 from apps.accounts.models import Project, Role, User
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus
 from apps.clusters.selectors import connection, pick, snapshots
+from apps.common.bounds import check_rows
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
 from apps.common.texts import text
@@ -90,6 +91,7 @@ def register_environment(
         environment.started_at = now()
     try:
         with transaction.atomic():
+            check_rows("environments", DevEnvironment.objects.filter(project=project_id, gone_at=None))
             environment.zone = _zone(zone)
             environment.save(force_insert=True)
             audit.record(user, "environment.register", environment.pk, project=project_id, name=name)

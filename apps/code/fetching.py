@@ -17,6 +17,7 @@ from apps.code import collecting, gathering, git, hints
 from apps.code.errors import FetchError
 from apps.code.models import Fetch, FetchStatus, Snapshot
 from apps.common import claims
+from apps.common.bounds import check_rows
 from apps.common.clock import now
 from apps.common.errors import ApiError
 
@@ -32,6 +33,7 @@ AGAIN = timedelta(seconds=10)
 def ask(user: User, project: Project, source: dict[str, Any]) -> Fetch:
     moment = now()
     with transaction.atomic():
+        check_rows("code-fetches", Fetch.objects.filter(created_by=user, status=FetchStatus.FETCHING))
         made = Fetch.objects.create(
             project=project,
             created_by=user,

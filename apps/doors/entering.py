@@ -21,6 +21,7 @@ from django.db.models import F
 from apps.accounts import access, audit
 from apps.accounts.models import ApiToken, Role, User
 from apps.clusters.models import DevEnvironment
+from apps.common.bounds import check_rows
 from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.doors import hosts, places, standing
@@ -90,6 +91,7 @@ def mint(
     ticket, moment = secrets.token_urlsafe(32), now()
     with transaction.atomic():
         Entry.objects.filter(kept_until__lt=moment).delete()
+        check_rows("doors", Entry.objects.filter(user=user))
         Entry.objects.create(
             user=user, environment=environment, door=door, session=session, token=token, origin=origin,
             console=console, path=safe, ticket=_digest(ticket), created_at=moment, kept_until=moment + TICKET,

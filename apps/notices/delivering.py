@@ -16,6 +16,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F, Q
 
+from apps.common.bounds import MAX_ROWS
 from apps.common.clock import now
 from apps.common.texts import text
 from apps.notices.models import Channel, Delivery, Outcome
@@ -121,6 +122,8 @@ def test(channel: Channel) -> Delivery:
     """Sends a message that says that it is a test, now and once. Raises SendersBusyError."""
     with Sender() as sender:
         moment = now()
+        tests = Delivery.objects.filter(channel=channel, incident=None).order_by("-created_at")
+        Delivery.objects.filter(pk__in=[*tests.values_list("pk", flat=True)[MAX_ROWS["notice-tests"] - 1 :]]).delete()
         delivery = Delivery.objects.create(channel=channel, what="test", created_at=moment, due_at=moment)
         one(delivery.pk, sender, once=True)
     delivery.refresh_from_db()

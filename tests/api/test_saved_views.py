@@ -1,6 +1,6 @@
 import pytest
 
-from apps.accounts import services
+from apps.common.bounds import MAX_ROWS
 
 VIEW = {"section": "training", "name": "mine that run", "query": "status=running&ordering=-step"}
 
@@ -24,9 +24,9 @@ def test_the_same_name_takes_the_place_of_the_view_that_had_it(colleague):
 
 
 def test_nobody_keeps_more_views_than_can_be_looked_through(colleague, monkeypatch):
-    monkeypatch.setattr(services, "MOST_VIEWS", 1)
+    monkeypatch.setitem(MAX_ROWS, "saved-views", 1)
     colleague.post("/saved-views", VIEW)
-    assert colleague.post("/saved-views", {**VIEW, "name": "another"}).error == "SAVED_VIEWS_FULL"
+    assert colleague.post("/saved-views", {**VIEW, "name": "another"}).error == "ROWS_FULL"
     assert colleague.post("/saved-views", {**VIEW, "query": "status=failed"}).status == 201
 
 

@@ -10,6 +10,7 @@ from django.db import IntegrityError, transaction
 from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.clusters.models import DevEnvironment, EnvironmentStatus
+from apps.common.bounds import check_rows
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
 from apps.environments import hints, specs, transitions
@@ -87,6 +88,7 @@ def _store(user: User, draft: Draft, stored: dict[str, Any]) -> DevEnvironment:
     assert draft.zone
     spec = draft.spec
     holding.admit(draft.project, user, 1, spec.gpu_count)
+    check_rows("environments", DevEnvironment.objects.filter(project=draft.project, gone_at=None))
     moment = now()
     environment = DevEnvironment.objects.create(
         pk=spec.id,

@@ -8,6 +8,7 @@ from django.db import IntegrityError, transaction
 from apps.accounts import access, audit, vault
 from apps.accounts.models import Project, Role, User
 from apps.clusters.models import AvailabilityZone, Cluster
+from apps.common.bounds import check_rows
 from apps.common.errors import ApiError, ProblemsError
 from apps.environments.building import COLUMNS, value_problems
 from apps.environments.models import Template
@@ -22,6 +23,7 @@ def create(user: User, project_id: str | None = None, **values: Any) -> Template
         raise ProblemsError([Problem("projectId", "PROJECT_UNKNOWN", {"project": project_id})])
     else:
         access.require(user, project_id, Role.MEMBER)
+    check_rows("environment-templates", Template.objects.filter(project=project_id))
     template = Template(project_id=project_id, created_by=user)
     _fill(template, values)
     return _save(user, template, "environment-template.create")

@@ -12,7 +12,7 @@ from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.files import hints, paths
 from apps.files.models import Doing, File
-from apps.files.services import acting
+from apps.files.services import acting, quota
 
 
 def find(project: Project, path: str, field: str = "path", task: str = "") -> File:
@@ -39,6 +39,7 @@ def make(user: User, project: Project, path: str) -> File:
     access.require(user, project, Role.MEMBER)
     path = paths.clean(path)
     with transaction.atomic():
+        quota.refuse_entries(project.pk)
         if made := ensure(project, [*paths.folders(path), path], user):
             audit.record(user, "file.make-folder", made[-1], project=project)
     return find(project, path)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from django.db.models import Sum
 
 from apps.accounts.models import Project
+from apps.common.bounds import check_rows
 from apps.common.errors import ApiError
 from apps.files.models import File, Outputs, Upload, UploadState
 from fermi.launch.figures import size
@@ -39,6 +40,12 @@ def use(project_id: str) -> Use:
 def refuse_beyond(project_id: str, more: int, instead: int) -> None:
     """Room for `more` bytes that take the place of `instead`. In a transaction: whoever asks at the same time waits."""
     Project.objects.select_for_update().filter(pk=project_id).first()
+    refuse_entries(project_id)
     found = use(project_id)
     if found.most is not None and found.all - instead + more > found.most:
         raise ApiError(409, "FILES_FULL", "sizeBytes", used=size(found.all), limit=size(found.most), needed=size(more))
+
+
+def refuse_entries(project_id: str) -> None:
+    """Room for another file or folder. Raises ApiError."""
+    check_rows("files", File.objects.filter(project=project_id, task=""))

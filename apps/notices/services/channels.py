@@ -8,6 +8,7 @@ from django.db import transaction
 
 from apps.accounts import audit, sealing
 from apps.accounts.models import User
+from apps.common.bounds import check_rows
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
 from apps.common.texts import language
@@ -36,6 +37,7 @@ def create(
     shown = _check(kind, address)  # before the transaction: it may take seconds
     secret = f"fermi_whsec_{secrets.token_hex(32)}" if kind == Kind.WEBHOOK else ""
     with transaction.atomic():
+        check_rows("notice-channels", Channel.objects.filter(**owner))
         row = Channel.objects.create(
             **owner, name=name, kind=kind, address=sealing.seal(address), shown=shown,
             secret=sealing.seal(secret) if secret else "", language=lang or language(), enabled=enabled,

@@ -7,6 +7,7 @@ from django.db import transaction
 
 from apps.accounts import audit
 from apps.accounts.models import User
+from apps.common.bounds import check_rows
 from apps.common.clock import now
 from apps.common.errors import ProblemsError
 from apps.notices import quiet
@@ -21,6 +22,7 @@ FIELDS = ("name", "kinds", "level", "restarts", "waits_seconds", "quiet_from", "
 @transaction.atomic
 def create(user: User, *, scope: str, channels: Sequence[str], project_id: str | None = None, **fields: Any) -> Rule:
     owner = owning.owner(user, scope, project_id)
+    check_rows("notice-rules", Rule.objects.filter(**owner))
     row = Rule(**owner, **{name: fields[name] for name in FIELDS if name in fields}, created_at=now(), created_by=user)
     found = _check(user, row, channels)
     row.save(force_insert=True)

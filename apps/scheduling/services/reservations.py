@@ -11,6 +11,7 @@ from apps.accounts import access, audit
 from apps.accounts.models import Membership, Project, Role, User
 from apps.clusters.models import DevEnvironment
 from apps.clusters.selectors import pick
+from apps.common.bounds import check_rows
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
 from apps.scheduling import hints
@@ -33,6 +34,7 @@ def create(
         project_id=project_id, begins_at=begins_at, ends_at=ends_at, note=note, created_at=now(), created_by=user
     )
     environments = check(user, row, environment_ids)
+    check_rows("reservations", Reservation.objects.filter(created_by=user, ends_at__gt=row.created_at))
     row.save(force_insert=True)
     row.environments.set(environments)
     audit.record(user, "reservation.create", row.pk, project=project_id, **_told(row, environments))

@@ -1,11 +1,13 @@
 """A task and its nodes as rows."""
 
+from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
 
 from apps.accounts.models import User
 from apps.clusters.models import Cluster
+from apps.common.bounds import check_rows
 from apps.common.clock import now
 from apps.common.inserting import insert
 from apps.files.services import outputs
@@ -13,13 +15,14 @@ from apps.training import models
 from apps.training.ground import code, hints
 from apps.training.ground.launching import backend_for
 from apps.training.models import Task
-from apps.training.states import Kind, State
+from apps.training.states import ACTIVE, Kind, State
 from apps.training.states.limits import DEADLINES
 from fermi.launch import ranks, stored, summary
 from fermi.launch.request import TaskRequest
 from fermi.launch.schedule.scene import Select
 from fermi.launch.spec import JobSpec, Node
 
+A_DAY = timedelta(days=1)
 FIRST = {Kind.TRAINING: State.INITIALIZING, Kind.PREFLIGHT: State.QUEUED, Kind.DRILL: State.INITIALIZING}
 
 
@@ -27,6 +30,8 @@ FIRST = {Kind.TRAINING: State.INITIALIZING, Kind.PREFLIGHT: State.QUEUED, Kind.D
 def store(job: JobSpec, owner: User, cluster: Cluster, kind: Kind = Kind.TRAINING, **own: Any) -> Task:
     """A new task with its nodes; once that is committed, it is looked at."""
     moment, state = now(), FIRST[kind]
+    going_on = Task.objects.filter(owner=owner, kind=kind, created_at__gt=moment - A_DAY, state__in=ACTIVE)
+    check_rows("tasks", going_on)
     job = code.begin(job, owner)
     task = Task(
         id=job.task_id,

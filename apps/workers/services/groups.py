@@ -7,6 +7,7 @@ from django.db import IntegrityError, transaction
 
 from apps.accounts import access, audit, vault
 from apps.accounts.models import Role, User
+from apps.common.bounds import check_rows
 from apps.common.errors import ApiError, ProblemsError, together
 from apps.training.models import Task
 from apps.training.states import FINAL, State
@@ -36,6 +37,7 @@ def create(
             if worker.group is not None
         ]:
             raise ProblemsError(taken)
+        check_rows("worker-groups", Group.objects.filter(project=project))
         group = Group(project_id=project, name=name, **settings)
         _check(group, worker_ids, vault.unknown(project, group.secret_env))
         _save(group, force_insert=True)

@@ -8,6 +8,7 @@ from django.db import transaction
 
 from apps.accounts import access, audit
 from apps.accounts.models import Role, User
+from apps.common.bounds import check_rows
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
 from apps.workers import health, revisions, tokens
@@ -25,6 +26,7 @@ def create_join_token(user: User, *, name: str, project_id: str | None, origin: 
     project = chosen_project(user, project_id)
     token = tokens.make("join")
     with transaction.atomic():
+        check_rows("join-tokens", JoinToken.objects.filter(owner=user))
         made = JoinToken.objects.create(project_id=project, owner=user, name=name, digest=tokens.digest(token))
         audit.record(user, "join-token.create", made.pk, project=project, name=name)
     address = settings.PUBLIC_URL or origin
@@ -62,6 +64,8 @@ def register(token: JoinToken, *, workers: Entries, incarnation: str, facts: dic
             for worker in Worker.objects.filter(pk__in=given).select_related("report").select_for_update(of=("self",))
         }
         _check_owners(token, workers, known, machine)
+        if new := given.keys() - known.keys():
+            check_rows("workers", Worker.objects.filter(project=token.project_id), more=len(new))
         for entry in workers:
             node, number = split(entry["id"])
             before = known.get(entry["id"])
