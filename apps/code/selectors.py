@@ -12,6 +12,7 @@ from apps.code import store
 from apps.code.models import Fetch, Snapshot
 from apps.common.errors import ApiError
 from apps.common.texts import text
+from fermi.characters import escape_name
 from fermi.launch.snapshot import File
 
 SHORTEST_ID = 8
@@ -170,7 +171,8 @@ def _difference(path: str, was: File | None, now: File | None, most: int) -> tup
     if any(one is None for one in texts):
         return "", True, False
     old, new = ((one or "").splitlines(keepends=True) for one in texts)
-    names = ("/dev/null" if was is None else f"a/{path}", "/dev/null" if now is None else f"b/{path}")
+    shown = escape_name(path)  # a line break in a name would be a line of the difference
+    names = ("/dev/null" if was is None else f"a/{shown}", "/dev/null" if now is None else f"b/{shown}")
     said = "".join(_lines(_mode(was, now), difflib.unified_diff(old, new, *names)))
     return said[: max(most, 0)], False, len(said) > max(most, 0)
 

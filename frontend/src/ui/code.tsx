@@ -1,4 +1,5 @@
 import { useMemo } from "react";
+import { showName } from "@/lib/names";
 import { CopyButton } from "./copy";
 import { highlight, type TokenKind } from "./highlight";
 
@@ -22,7 +23,7 @@ export function Code({ name, content }: CodeProps) {
     <div className="relative">
       <pre
         tabIndex={0}
-        aria-label={name}
+        aria-label={showName(name)}
         className="max-h-96 min-h-24 overflow-auto rounded-lg border bg-sunken p-3 pr-12 font-mono text-xs leading-relaxed"
       >
         {tokens.map(({ kind, text }, index) =>

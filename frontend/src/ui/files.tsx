@@ -1,6 +1,7 @@
 import { useState } from "react";
 import type { RenderedFile } from "@/api/types";
 import { cx } from "@/lib/cx";
+import { showName } from "@/lib/names";
 import { Code } from "./code";
 
 export { CopyButton } from "./copy";
@@ -24,7 +25,7 @@ export function Files({ files }: { files: RenderedFile[] }) {
               each === file ? "bg-accent-soft text-accent-ink" : "text-muted hover:bg-sunken hover:text-ink",
             )}
           >
-            {each.name}
+            {showName(each.name)}
           </button>
         ))}
       </div>

@@ -11,6 +11,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from fermi.characters import BIDI, escape_bidi
 from fermi.cli.texts import _
 from fermi.client.errors import Problem
 
@@ -36,12 +37,21 @@ Cell = str | int | float | Text | None
 
 _CONTROLS = [*range(0x20), *range(0x7F, 0xA0)]  # C0, delete and C1: what a terminal obeys instead of showing it
 _SHOWN = {code: chr(code).encode("unicode_escape").decode() for code in _CONTROLS if chr(code) not in "\n\t"}
-_IN_JSON = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}  # those that JSON itself leaves as they are
+_IN_JSON = {
+    code: f"\\u{code:04x}"
+    for code in (
+        *range(0x7F, 0xA0),
+        *range(0xD800, 0xE000),
+        *(code for code in range(0x10000) if BIDI.match(chr(code))),
+    )
+}
+"""Those that JSON itself leaves as they are; whoever reads it gets the same text."""
 
 
 def visible(text: str) -> str:
-    """Whoever wrote it (a rank, another user), it moves no cursor, sets no title and hides no line: `\\x1b[2J`."""
-    return text.translate(_SHOWN)
+    """Whoever wrote it (a rank, another user), it moves no cursor, sets no title, hides no line and turns none round:
+    `\\x1b[2J`."""
+    return escape_bidi(text).translate(_SHOWN)
 
 
 def console(*, err: bool = False) -> Console:
@@ -79,7 +89,8 @@ def as_json(data: Any, indent: int | None = None) -> str:
 def as_yaml(data: Any) -> str:
     import yaml
 
-    return yaml.safe_dump(data, allow_unicode=True, sort_keys=False, width=120)
+    seen = not BIDI.search(json.dumps(data, ensure_ascii=False))
+    return yaml.safe_dump(data, allow_unicode=seen, sort_keys=False, width=120)
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]], *, title: str = "") -> Table:

@@ -38,6 +38,7 @@ from pathlib import Path
 from string import Formatter
 from typing import Any
 
+from fermi.characters import escape_hidden
 from fermi.messages.languages import DEFAULT, FALLBACK, LANGUAGES, known
 
 __all__ = [
@@ -221,4 +222,6 @@ def _shown(value: object, lang: str) -> object:
         return text(value.code, lang, **value.params)[0]
     if isinstance(value, tuple):
         return " / ".join(str(_shown(item, lang)) for item in value) or GAP
+    if isinstance(value, str):
+        return escape_hidden(value)
     return GAP if value is None else str(value).lower() if isinstance(value, bool) else value

@@ -4,6 +4,7 @@ import { datasetsQuery } from "@/api/inventory";
 import { maintains, meQuery } from "@/api/session";
 import type { Dataset, DatasetVersion } from "@/api/types";
 import { bytes, count, dateTime } from "@/lib/format";
+import { showName } from "@/lib/names";
 import { Badge, Note, type Tone } from "@/ui/badge";
 import { Card } from "@/ui/card";
 import { Empty } from "@/ui/empty";
@@ -78,7 +79,7 @@ function VersionItem({ version }: { version: DatasetVersion }) {
         </time>
       </div>
       <p className="font-mono text-xs break-all text-muted">
-        {version.id} · {version.source}
+        {version.id} · {showName(version.source)}
         {version.sha256 && ` · sha256 ${version.sha256.slice(0, 12)}`}
       </p>
       {version.status === "preparing" && (

@@ -16,6 +16,7 @@ import {
 import { meQuery } from "@/api/session";
 import { cx } from "@/lib/cx";
 import { bytes } from "@/lib/format";
+import { showName } from "@/lib/names";
 import { Button } from "@/ui/button";
 import { Confirm } from "@/ui/confirm";
 import { Empty } from "@/ui/empty";
@@ -129,12 +130,12 @@ function Browser({ project, asked, writes, go }: BrowserProps) {
       <Rename project={project} item={item} />
       <Confirm
         danger
-        title={t("files.removeTitle", { name: item.name })}
+        title={t("files.removeTitle", { name: showName(item.name) })}
         description={t("files.removeHint")}
         action={t("files.remove")}
         onConfirm={() => remove.mutate(item.path)}
         trigger={
-          <Button look="ghost" size="icon" aria-label={t("files.removeOf", { name: item.name })}>
+          <Button look="ghost" size="icon" aria-label={t("files.removeOf", { name: showName(item.name) })}>
             <Trash2 />
           </Button>
         }
@@ -224,12 +225,12 @@ function Rename({ project, item }: { project: string; item: FileItem }) {
   };
   return (
     <FormDialog
-      title={t("files.renameOf", { name: item.name })}
+      title={t("files.renameOf", { name: showName(item.name) })}
       submit={t("files.rename")}
       fields={["to"]}
       onSubmit={move}
       trigger={
-        <Button look="ghost" size="icon" aria-label={t("files.renameOf", { name: item.name })}>
+        <Button look="ghost" size="icon" aria-label={t("files.renameOf", { name: showName(item.name) })}>
           <Pencil />
         </Button>
       }

@@ -3,6 +3,7 @@ import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { fileAddress, type FileItem } from "@/api/files";
 import { bytes, dateTime } from "@/lib/format";
+import { showName } from "@/lib/names";
 import { ButtonAnchor } from "@/ui/button";
 import { MEDIUM, Table, WIDE } from "@/ui/table";
 
@@ -29,7 +30,7 @@ export function FileList({ items, below, whole, onOpen, actions }: FileListProps
   return (
     <Table label={t("files.list")} columns={columns}>
       {items.map((item) => {
-        const shown = whole ? item.path : item.name;
+        const shown = showName(whole ? item.path : item.name);
         const Icon = item.kind === "folder" ? Folder : FileText;
         return (
           <tr key={item.path} className="*:px-4 *:py-2">
@@ -57,7 +58,7 @@ export function FileList({ items, below, whole, onOpen, actions }: FileListProps
                   size="icon"
                   href={fileAddress(below, item)}
                   download
-                  aria-label={t("files.downloadOf", { name: item.name })}
+                  aria-label={t("files.downloadOf", { name: showName(item.name) })}
                 >
                   <Download />
                 </ButtonAnchor>
@@ -84,7 +85,7 @@ export function Way({ path, onOpen }: { path: string; onOpen: (path: string) => 
         <span key={index} className="flex items-center gap-1">
           <span aria-hidden>/</span>
           <button type="button" className="link break-all" onClick={() => onOpen(names.slice(0, index + 1).join("/"))}>
-            {name}
+            {showName(name)}
           </button>
         </span>
       ))}

@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { ApiError } from "@/api/errors";
 import { filesChanged, uploadFile } from "@/api/files";
+import { showName } from "@/lib/names";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
 import { describe } from "@/ui/failure";
@@ -85,7 +86,7 @@ export function Uploads({ all, again, leave }: Omit<ReturnType<typeof useUploads
         {all.map((one) => (
           <li key={one.id}>
             <div className="flex flex-wrap items-center justify-between gap-2">
-              <span className="min-w-0 break-all">{one.path}</span>
+              <span className="min-w-0 break-all">{showName(one.path)}</span>
               <span className="flex items-center gap-2 text-muted">
                 {one.state === "done" && t("files.sent")}
                 {one.state === "failed" && t("files.failed")}
@@ -101,7 +102,7 @@ export function Uploads({ all, again, leave }: Omit<ReturnType<typeof useUploads
             </div>
             <ProgressBar
               small
-              label={one.share > 0 ? one.path : `${t("files.hashing")}: ${one.path}`}
+              label={one.share > 0 ? showName(one.path) : `${t("files.hashing")}: ${showName(one.path)}`}
               value={one.share}
             />
             {one.error !== undefined && (

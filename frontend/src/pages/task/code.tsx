@@ -5,6 +5,7 @@ import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import { diffQuery, fileQuery, type TaskCode, taskCodeQuery, treeQuery } from "@/api/code";
 import { bytes } from "@/lib/format";
+import { showName } from "@/lib/names";
 import { Badge, Note } from "@/ui/badge";
 import { Code } from "@/ui/code";
 import { CopyButton } from "@/ui/copy";
@@ -63,7 +64,7 @@ function Origin({ id, code: { snapshot, origin, requirements } }: { id: string; 
           <div key={name} className="contents">
             <dt className="text-muted">{name}</dt>
             <dd className="flex flex-wrap items-center gap-2 font-mono break-all">
-              {value}
+              {showName(value)}
               {name === t("code.snapshot") && (
                 <span className="font-sans text-muted">
                   {t("code.counted", { files: snapshot.files, size: bytes(snapshot.sizeBytes) })}
@@ -92,7 +93,7 @@ function Tree({ snapshot }: { snapshot: string }) {
   if (tree.isError) return <Failure error={tree.error} retry={() => void tree.refetch()} />;
   return (
     <div className="grid gap-4 md:grid-cols-[16rem_minmax(0,1fr)]">
-      <ul className="max-h-96 space-y-0.5 overflow-auto text-sm" aria-label={folder || t("code.root")}>
+      <ul className="max-h-96 space-y-0.5 overflow-auto text-sm" aria-label={showName(folder) || t("code.root")}>
         {folder && (
           <li>
             <Entry name=".." icon={FolderUp} onOpen={() => setFolder(folder.split("/").slice(0, -1).join("/"))} />
@@ -130,7 +131,7 @@ function Entry({ name, icon: Icon, pressed = false, onOpen }: EntryProps) {
       className="flex w-full items-center gap-2 rounded-md px-2 py-1 text-left font-mono text-xs break-all hover:bg-sunken aria-pressed:bg-accent-soft"
     >
       <Icon className="size-4 shrink-0 text-muted" aria-hidden />
-      {name}
+      {showName(name)}
     </button>
   );
 }
@@ -164,12 +165,12 @@ function Changes({ snapshot, previous }: { snapshot: string; previous: TaskCode[
       </p>
       {diff.data.items.length === 0 && <p className="text-sm text-muted">{t("code.same")}</p>}
       {diff.data.items.map(({ path, change, diff: lines, binary, cut }) => (
-        <section key={path} aria-label={path} className="min-w-0">
+        <section key={path} aria-label={showName(path)} className="min-w-0">
           <h3 className="mb-1 flex items-center gap-2 font-mono text-xs break-all">
             <Badge tone={change === "removed" ? "bad" : change === "added" ? "ok" : "info"}>
               {t(`code.change.${change}`)}
             </Badge>
-            {path}
+            {showName(path)}
           </h3>
           {binary && <p className="text-sm text-muted">{t("code.binary")}</p>}
           {lines && (

@@ -3,6 +3,7 @@ import { useTranslation } from "react-i18next";
 import { checkpointsQuery, eventsQuery, planQuery } from "@/api/tasks";
 import type { CreateRequest, RenderedFile, Task } from "@/api/types";
 import { bytes, clockTime, dateTime, figure, integer } from "@/lib/format";
+import { showName } from "@/lib/names";
 import { Failure, Loading } from "@/ui/failure";
 import { ButtonLink } from "@/ui/button";
 import { CopyButton, Files } from "@/ui/files";
@@ -76,7 +77,7 @@ export function Checkpoints({ id }: { id: string }) {
               </td>
               <td>
                 <span className="flex items-center gap-1 font-mono text-xs">
-                  {each.path}
+                  {showName(each.path)}
                   <CopyButton text={each.path} />
                 </span>
               </td>

@@ -6,6 +6,7 @@ import { isRunning } from "@/api/preflights";
 import { taskChanged } from "@/api/tasks";
 import type { Drill as Found, Task } from "@/api/types";
 import { bytes } from "@/lib/format";
+import { showName } from "@/lib/names";
 import { Note, type Tone } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
@@ -65,7 +66,7 @@ function Result({ drill }: { drill: Found }) {
             [
               t("drill.checkpoint"),
               <span key="path" className="font-mono text-xs break-all">
-                {drill.checkpoint?.path}
+                {showName(drill.checkpoint?.path ?? "")}
                 {drill.checkpoint?.sizeBytes != null && ` (${bytes(drill.checkpoint.sizeBytes)})`}
               </span>,
             ],

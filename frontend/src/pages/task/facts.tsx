@@ -3,6 +3,7 @@ import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import type { Task } from "@/api/types";
 import { dateTime, integer } from "@/lib/format";
+import { showName } from "@/lib/names";
 import { stepOf } from "@/lib/step";
 import { Card } from "@/ui/card";
 import { Fold } from "@/ui/fold";
@@ -18,7 +19,7 @@ export function Facts({ task }: { task: Task }) {
     ...scriptOf(task).map((script): [string, ReactNode] => [
       t("task.script"),
       <code key="script" className="text-xs break-all">
-        {script}
+        {showName(script)}
       </code>,
     ]),
     ...stepOf(task.batch, t),

@@ -9,6 +9,7 @@ from typing import Any
 import click
 from rich.console import RenderableType
 
+from fermi.characters import escape_name
 from fermi.cli import output
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
@@ -78,7 +79,8 @@ def _show(session: Session, key: str, path: str) -> None:
     def shown() -> Iterator[RenderableType]:
         yield output.pairs([("ID", item["id"]), (_("FILES"), item["files"]), (_("ORIGIN"), whence(item["origin"]))])
         rows: list[list[output.Cell]] = [
-            [one["name"] + ("/" if one["kind"] == "folder" else ""), one["sizeBytes"]] for one in tree["items"]
+            [escape_name(one["name"]) + ("/" if one["kind"] == "folder" else ""), one["sizeBytes"]]
+            for one in tree["items"]
         ]
         yield output.table([_("NAME"), "bytes"], rows)
 
@@ -100,7 +102,7 @@ def _diff(session: Session, of: tuple[str, ...]) -> None:
     def shown() -> Iterator[RenderableType]:
         for one in found["items"]:
             why = _("CODE_BINARY") if one["binary"] else ""
-            yield output.line(one["diff"].rstrip("\n") or f"{one['change']}: {one['path']} {why}".rstrip())
+            yield output.line(one["diff"].rstrip("\n") or f"{one['change']}: {escape_name(one['path'])} {why}".rstrip())
 
     output.show(found, session.form, shown)
 

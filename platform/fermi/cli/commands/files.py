@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, cast
 import click
 from rich.console import RenderableType
 
+from fermi.characters import escape_name
 from fermi.cli import output
 from fermi.cli.names import Names
 from fermi.cli.options import Session, command
@@ -55,7 +56,7 @@ def files(
             )  # fmt: skip
         case "rm":
             api.delete(where, first, recursive=recursive)
-            output.say(_("DELETED", id=first))
+            output.say(_("DELETED", id=escape_name(first)))
         case "mv":
             api.move(where, first, second)
         case "mkdir":
@@ -98,7 +99,7 @@ def _put(session: Session, where: str, source: str, target: str, replace: bool) 
         return
     path = Path(source)
     if not path.exists():
-        raise click.UsageError(_("NO_SUCH_FILE", path=source))
+        raise click.UsageError(_("NO_SUCH_FILE", path=escape_name(source)))
     top = (target or path.resolve().name).strip("/")
     if path.is_dir():
         sent = [(one, f"{top}/{one.relative_to(path).as_posix()}") for one in sorted(path.rglob("*")) if _plain(one)]
@@ -144,7 +145,7 @@ def _inside(folder: Path, name: str) -> Path:
     """Whatever the other side says, nothing is written outside of `folder`."""
     into = folder / name
     if not into.resolve().is_relative_to(folder.resolve()):
-        raise click.ClickException(_("NO_SUCH_FILE", path=name))
+        raise click.ClickException(_("NO_SUCH_FILE", path=escape_name(name)))
     return into
 
 
@@ -178,7 +179,12 @@ def _parent(path: str) -> str:
 
 def _table(items: Iterable[FileItem]) -> Iterator[RenderableType]:
     rows = [
-        [f"{one['name']}{'/' * (one['kind'] == 'folder')}", one["sizeBytes"], clock(one["modifiedAt"]), one["by"]]
+        [
+            f"{escape_name(one['name'])}{'/' * (one['kind'] == 'folder')}",
+            one["sizeBytes"],
+            clock(one["modifiedAt"]),
+            one["by"],
+        ]
         for one in items
     ]
     yield output.table([_("NAME"), _("BYTES"), _("CHANGED"), _("BY")], rows)

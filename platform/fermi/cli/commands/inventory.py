@@ -6,6 +6,7 @@ from typing import Any
 import click
 from rich.console import RenderableType
 
+from fermi.characters import escape_name
 from fermi.cli import output
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
@@ -96,7 +97,7 @@ def _datasets(items: list[Any]) -> Iterator[RenderableType]:
                     output.status(state),
                     f"{version['progress']:.0%}" if state == "preparing" else version["trainTokens"],
                     version["validTokens"],
-                    error["message"] if error else version["source"],
+                    error["message"] if error else escape_name(version["source"]),
                 ]
             )
             name = ("", "")

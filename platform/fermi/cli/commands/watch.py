@@ -9,6 +9,7 @@ from typing import Any, Literal
 import click
 from rich.console import RenderableType
 
+from fermi.characters import escape_name
 from fermi.cli import output
 from fermi.cli.leaving import leaving
 from fermi.cli.options import Session, command
@@ -177,7 +178,14 @@ def _fetch(session: Session, task: str, path: str, into: str | None) -> None:
 
 def _checkpoints(items: list[Any]) -> Iterator[RenderableType]:
     rows = [
-        [item["step"], item["attempt"], item["valLoss"], item["sizeBytes"], clock(item["at"]), item["path"]]
+        [
+            item["step"],
+            item["attempt"],
+            item["valLoss"],
+            item["sizeBytes"],
+            clock(item["at"]),
+            escape_name(item["path"]),
+        ]
         for item in items
     ]
     yield output.table([_("STEP"), _("ATTEMPT"), "val_loss", _("BYTES"), _("TIME"), _("PATH")], rows)

@@ -1,0 +1,44 @@
+"""Characters that cannot be seen, or that change how others are shown: names of files may have them.
+
+A name like `report<U+202E>fdp.exe` is shown as `reportexe.pdf`. So names are shown escaped; what the API answers, and
+what a program reads, stays as it is. The console does the same (`frontend/src/lib/names.ts`).
+"""
+
+import re
+
+_BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_IGNORABLE = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+"""Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties.txt), and U+FFF9 to U+FFFB."""
+_BLANK = "\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u2800"
+"""Spaces and breaks of lines that look like another space; not U+3000, which has a width of its own."""
+_CONTROLS = "\0-\x1f\x7f-\x9f"
+
+BIDI = re.compile(f"[{_BIDI}]")
+_HIDDEN_IN_NAMES = re.compile(f"[{_CONTROLS}{_IGNORABLE}{_BLANK}\ud800-\udfff\\\\]")
+_HIDDEN = re.compile(f"[{_IGNORABLE}\u2028\u2029]")
+
+
+def escape_name(name: str) -> str:
+    """Return a name of a file as it can be shown: `\\u202e` for a character that cannot be seen, and `\\\\` for a
+    backslash, so that nothing else is shown in the same way."""
+    return _HIDDEN_IN_NAMES.sub(_escape, name)
+
+
+def escape_bidi(text: str) -> str:
+    """Return a text of several lines with the characters escaped that change the order of others."""
+    return text if text.isascii() else BIDI.sub(_escape, text)
+
+
+def escape_hidden(text: str) -> str:
+    """Return a text with the characters escaped that cannot be seen, but for spaces, controls and breaks of lines."""
+    return text if text.isascii() else _HIDDEN.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if found[0] == "\\":
+        return "\\\\"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\u{{{code:x}}}"
