@@ -10,9 +10,10 @@ from django.db.models import Q
 
 from apps.accounts import access, audit, selectors
 from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, SavedView, SignInLink, User
-from apps.common.bounds import MAX_TOKENS, check_rows
+from apps.common.bounds import MAX_TOKENS
 from apps.common.clock import now
 from apps.common.errors import ApiError
+from apps.common.row_bounds import check_rows
 
 LINK_LIFE = timedelta(minutes=30)
 

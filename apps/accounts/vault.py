@@ -13,9 +13,9 @@ from django.db.models import F, QuerySet
 
 from apps.accounts import access, audit, sealing
 from apps.accounts.models import Project, Role, Secret, User
-from apps.common.bounds import check_rows
 from apps.common.clock import now
 from apps.common.errors import ApiError
+from apps.common.row_bounds import check_rows
 from fermi.launch.spec import Problem
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")

@@ -8,9 +8,9 @@ from apps.accounts import access, audit
 from apps.accounts.models import Project, Role, User
 from apps.catalog import arriving, hints, sources
 from apps.catalog.models import Dataset, DatasetVersion, Model
-from apps.common.bounds import check_rows
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
+from apps.common.row_bounds import check_rows
 from fermi.launch import recipes
 from fermi.launch.spec import JobSpec, Problem
 

@@ -10,9 +10,9 @@ from apps.accounts import access, audit
 from apps.accounts.models import Project, Role, User
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus
 from apps.clusters.selectors import connection, pick, snapshots
-from apps.common.bounds import check_rows
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
+from apps.common.row_bounds import check_rows
 from apps.common.texts import text
 from fermi.launch import checks, registry, summary
 from fermi.launch.errors import UnknownName

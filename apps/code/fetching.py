@@ -17,9 +17,9 @@ from apps.code import collecting, gathering, git, hints
 from apps.code.errors import FetchError
 from apps.code.models import Fetch, FetchStatus, Snapshot
 from apps.common import claims
-from apps.common.bounds import check_rows
 from apps.common.clock import now
 from apps.common.errors import ApiError
+from apps.common.row_bounds import check_rows
 
 log = logging.getLogger(__name__)
 

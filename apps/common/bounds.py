@@ -1,5 +1,4 @@
-"""How much one request may hold, and one owner have. All of a request is checked before anything else is done with a
-body.
+"""How much one request may hold. All of it is checked before anything else is done with a body.
 
     bytes of a body, by operation   before Django, by Content-Length and while it is read (`server.asgi`); in parsers
     values of a JSON body           before it is parsed (`renderers.JSONParser`, heartbeats)
@@ -13,12 +12,8 @@ the API's document says so (`openapi.Truthful`).
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from django.conf import settings
-from django.db.models import QuerySet
-
-from apps.common.errors import ApiError
 
 MIB = 1 << 20
 MAX_BODY = MIB  # bytes, where BODIES says nothing else
@@ -76,35 +71,3 @@ def has_too_many_values(body: bytes) -> bool:
     """Whether a JSON text has more than MAX_VALUES values, without parsing it: each value but the first follows a comma
     or an opening bracket. Those within texts are counted, too; a text of any use does not come near to it."""
     return body.count(b",") + body.count(b"[") + body.count(b"{") > MAX_VALUES
-
-
-# Rows per owner: what a person can make again and again, so that nobody fills the database. Named as in the API.
-
-MAX_ROWS = {
-    "code-fetches": 50,  # of a person, under way
-    "datasets": 2_000,  # of a project
-    "dataset-versions": 1_000,  # of a dataset
-    "doors": 500,  # of a person: tickets and browsers that may still enter
-    "environment-templates": 500,  # of a project
-    "environments": 5_000,  # of a project, those that are gone not counted
-    "files": 1_000_000,  # of a project, with its folders
-    "join-tokens": 100,  # of a person
-    "models": 2_000,  # of a project
-    "notice-channels": 50,  # of a person, a project or the platform
-    "notice-rules": 100,  # of a person, a project or the platform
-    "notice-tests": 50,  # of a channel; the oldest give way
-    "reservations": 500,  # made by a person, that have not ended
-    "saved-views": 100,  # of a person
-    "secrets": 500,  # of a project
-    "tasks": 20_000,  # of a person, made within a day and not ended: trainings, pre-flight tests and drills each
-    "worker-groups": 500,  # of a project
-    "workers": 20_000,  # of a project
-}
-
-
-def check_rows(kind: str, rows: QuerySet[Any, Any], more: int = 1) -> None:
-    """`rows`: what the owner has already. Raises ApiError (409) if `more` would exceed MAX_ROWS. Who asks twice at the
-    same moment may get one more."""
-    high = MAX_ROWS[kind]
-    if more > high or rows.order_by()[max(0, high - more) :].exists():
-        raise ApiError(409, "ROWS_FULL", kind=kind, high=high)

@@ -21,9 +21,9 @@ from django.db.models import F
 from apps.accounts import access, audit
 from apps.accounts.models import ApiToken, Role, User
 from apps.clusters.models import DevEnvironment
-from apps.common.bounds import check_rows
 from apps.common.clock import now
 from apps.common.errors import ApiError
+from apps.common.row_bounds import check_rows
 from apps.doors import hosts, places, standing
 from apps.doors.models import Entry
 from apps.doors.standing import Pass

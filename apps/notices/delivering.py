@@ -16,8 +16,8 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F, Q
 
-from apps.common.bounds import MAX_ROWS
 from apps.common.clock import now
+from apps.common.row_bounds import MAX_ROWS
 from apps.common.texts import text
 from apps.notices.models import Channel, Delivery, Outcome
 from apps.notices.sending.process import Sender, SendersBusyError

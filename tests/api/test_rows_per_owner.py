@@ -7,7 +7,7 @@ import pytest
 from django.apps import apps
 from django.utils import timezone
 
-from apps.common.bounds import MAX_ROWS
+from apps.common.row_bounds import MAX_ROWS
 from apps.notices.models import Channel, Delivery
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed

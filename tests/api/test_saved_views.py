@@ -1,6 +1,6 @@
 import pytest
 
-from apps.common.bounds import MAX_ROWS
+from apps.common.row_bounds import MAX_ROWS
 
 VIEW = {"section": "training", "name": "mine that run", "query": "status=running&ordering=-step"}
 

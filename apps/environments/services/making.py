@@ -10,9 +10,9 @@ from django.db import IntegrityError, transaction
 from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.clusters.models import DevEnvironment, EnvironmentStatus
-from apps.common.bounds import check_rows
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
+from apps.common.row_bounds import check_rows
 from apps.environments import hints, specs, transitions
 from apps.environments.building import COLUMNS, Asked, Draft, drafts
 from apps.environments.models import Hosted

@@ -8,8 +8,8 @@ from django.db import IntegrityError, transaction
 from apps.accounts import access, audit, vault
 from apps.accounts.models import Project, Role, User
 from apps.clusters.models import AvailabilityZone, Cluster
-from apps.common.bounds import check_rows
 from apps.common.errors import ApiError, ProblemsError
+from apps.common.row_bounds import check_rows
 from apps.environments.building import COLUMNS, value_problems
 from apps.environments.models import Template
 from fermi.launch.spec import Problem

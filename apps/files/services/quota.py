@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from django.db.models import Sum
 
 from apps.accounts.models import Project
-from apps.common.bounds import check_rows
 from apps.common.errors import ApiError
+from apps.common.row_bounds import check_rows
 from apps.files.models import File, Outputs, Upload, UploadState
 from fermi.launch.figures import size
 

@@ -8,9 +8,9 @@ from django.db import transaction
 
 from apps.accounts import audit, sealing
 from apps.accounts.models import User
-from apps.common.bounds import check_rows
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
+from apps.common.row_bounds import check_rows
 from apps.common.texts import language
 from apps.notices import delivering
 from apps.notices.models import Channel, Delivery, Kind

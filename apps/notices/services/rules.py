@@ -7,9 +7,9 @@ from django.db import transaction
 
 from apps.accounts import audit
 from apps.accounts.models import User
-from apps.common.bounds import check_rows
 from apps.common.clock import now
 from apps.common.errors import ProblemsError
+from apps.common.row_bounds import check_rows
 from apps.notices import quiet
 from apps.notices.models import Channel, Rule
 from apps.notices.services import owning

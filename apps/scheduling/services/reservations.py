@@ -11,9 +11,9 @@ from apps.accounts import access, audit
 from apps.accounts.models import Membership, Project, Role, User
 from apps.clusters.models import DevEnvironment
 from apps.clusters.selectors import pick
-from apps.common.bounds import check_rows
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
+from apps.common.row_bounds import check_rows
 from apps.scheduling import hints
 from apps.scheduling.models import Reservation
 from fermi.launch.spec import Problem

@@ -7,9 +7,9 @@ from django.db import transaction
 
 from apps.accounts.models import User
 from apps.clusters.models import Cluster
-from apps.common.bounds import check_rows
 from apps.common.clock import now
 from apps.common.inserting import insert
+from apps.common.row_bounds import check_rows
 from apps.files.services import outputs
 from apps.training import models
 from apps.training.ground import code, hints

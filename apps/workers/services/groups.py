@@ -7,8 +7,8 @@ from django.db import IntegrityError, transaction
 
 from apps.accounts import access, audit, vault
 from apps.accounts.models import Role, User
-from apps.common.bounds import check_rows
 from apps.common.errors import ApiError, ProblemsError, together
+from apps.common.row_bounds import check_rows
 from apps.training.models import Task
 from apps.training.states import FINAL, State
 from apps.workers import revisions

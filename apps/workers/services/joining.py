@@ -8,9 +8,9 @@ from django.db import transaction
 
 from apps.accounts import access, audit
 from apps.accounts.models import Role, User
-from apps.common.bounds import check_rows
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
+from apps.common.row_bounds import check_rows
 from apps.workers import health, revisions, tokens
 from apps.workers.models import NODE_LENGTH, JoinToken, Order, Report, Worker
 from apps.workers.projects import chosen_project

@@ -1,0 +1,37 @@
+"""How many rows one owner may have: what a person can make again and again, so that nobody fills the database."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+
+from apps.common.errors import ApiError
+
+MAX_ROWS = {
+    "code-fetches": 50,  # of a person, under way
+    "datasets": 2_000,  # of a project
+    "dataset-versions": 1_000,  # of a dataset
+    "doors": 500,  # of a person: tickets and browsers that may still enter
+    "environment-templates": 500,  # of a project
+    "environments": 5_000,  # of a project, those that are gone not counted
+    "files": 1_000_000,  # of a project, with its folders
+    "join-tokens": 100,  # of a person
+    "models": 2_000,  # of a project
+    "notice-channels": 50,  # of a person, a project or the platform
+    "notice-rules": 100,  # of a person, a project or the platform
+    "notice-tests": 50,  # of a channel; the oldest give way
+    "reservations": 500,  # made by a person, that have not ended
+    "saved-views": 100,  # of a person
+    "secrets": 500,  # of a project
+    "tasks": 20_000,  # of a person, made within a day and not ended: trainings, pre-flight tests and drills each
+    "worker-groups": 500,  # of a project
+    "workers": 20_000,  # of a project
+}
+"""By kind, named as in the API. What one request may hold stands in `bounds`."""
+
+
+def check_rows(kind: str, rows: QuerySet[Any, Any], more: int = 1) -> None:
+    """`rows`: what the owner has already. Raises ApiError (409) if `more` would exceed MAX_ROWS. Who asks twice at the
+    same moment may get one more."""
+    high = MAX_ROWS[kind]
+    if more > high or rows.order_by()[max(0, high - more) :].exists():
+        raise ApiError(409, "ROWS_FULL", kind=kind, high=high)
