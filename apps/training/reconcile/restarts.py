@@ -14,7 +14,7 @@ from apps.training.ground.launching import backend_for
 from apps.training.models import Attempt, Task
 from apps.training.states.limits import QUICK_END, backoff
 from apps.training.states.reasons import GIVEN_WAY, Reason
-from fermi.launch.causes import BY_RANKS, DISK_FULL
+from fermi.launch.causes import BY_RANKS, DISK_FULL, WITHOUT_ROOM
 from fermi.launch.spec import Cause
 
 MOST_NAMED = 16
@@ -84,14 +84,21 @@ def named(all_of: Sequence[int | str]) -> str:
     return ", ".join(map(str, all_of[:MOST_NAMED])) + (f", … (+{more})" if more > 0 else "")
 
 
-def still_full(attempts: Iterable[Attempt]) -> dict[str, Any]:
-    """What there is to say of a disk that the newest attempt found full and that is so still, as far as it can be seen
-    from here: another attempt would only end in the same way. Not pure: it looks at the disk."""
+def still_full(attempts: Iterable[Attempt]) -> tuple[str, dict[str, Any]] | None:
+    """The code and what fills its text, of a disk on which the newest attempt found no room and that is so still, as
+    far as it can be seen from here: another attempt would only end in the same way. Not pure: it looks at the disk."""
     newest = max(attempts, key=lambda attempt: attempt.number, default=None)
-    if newest is None or newest.outcome != DISK_FULL.code:
-        return {}
-    found = disks.room(str(newest.outcome_params.get("path", "")))
-    return {**newest.outcome_params, **found} if found and found["free"] < ROOM else {}
+    if newest is None or newest.outcome not in (DISK_FULL.code, *WITHOUT_ROOM):
+        return None
+    about = newest.outcome_params
+    found = disks.room(str(about.get("path", "")))
+    if not found:
+        return None
+    if newest.outcome == DISK_FULL.code:
+        return (newest.outcome, {**about, **found}) if found["free"] < ROOM else None
+    now = {"freeMiB": found["free"] >> 20, "totalMiB": found["total"] >> 20}
+    kept = about.get("reserveMiB")
+    return (newest.outcome, {**about, **now}) if isinstance(kept, int) and now["freeMiB"] < kept else None
 
 
 def _was_quick(attempt: Attempt) -> bool:

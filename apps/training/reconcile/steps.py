@@ -30,7 +30,6 @@ from apps.training.states.limits import (
 )
 from apps.training.states.reasons import GIVEN_WAY, Reason
 from fermi.launch import registry
-from fermi.launch.causes import DISK_FULL
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import Cause, JobSpec, Observation, Phase, Rendered, attempt_name
 
@@ -63,7 +62,7 @@ def lease(task: Task) -> timedelta | None:
     if (begins := restarts.begins_at(task.attempts.all())) and begins > (moment := now()):
         return begins - moment
     if full := restarts.still_full(task.attempts.all()):
-        transitions.explain(task, DISK_FULL.code, full)
+        transitions.explain(task, *full)
         return LOOK_AGAIN[State.QUEUED]
     if (remaining := restarts.remaining(task)) is not None and remaining <= timedelta():
         with transitions.owned(task):

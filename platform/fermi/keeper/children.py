@@ -75,11 +75,11 @@ class Children:
 
     def leaders(self) -> list[dict[str, Any]]:
         """Of the sessions that living descendants are in: what a status tells of them."""
-        sessions = {int(fields[3]) for _, fields in self._descendants()}
+        sessions = {int(fields[3]) for fields in processes.descendants().values() if fields[0] != b"Z"}
         return [{"pid": pid, "start_time": processes.start_time(pid)} for pid in sorted(sessions)]
 
     def pids(self) -> list[int]:
-        return [pid for pid, _ in self._descendants()]
+        return processes.living_descendants()
 
     def reap(self) -> None:
         changed = False
@@ -111,19 +111,6 @@ class Children:
                 _kill(pid)
             await asyncio.sleep(0.01)
             self.reap()
-
-    @staticmethod
-    def _descendants() -> list[tuple[int, list[bytes]]]:
-        by_parent: dict[int, list[tuple[int, list[bytes]]]] = {}
-        for pid, fields in processes.all_living():
-            by_parent.setdefault(int(fields[1]), []).append((pid, fields))
-        found: list[tuple[int, list[bytes]]] = []
-        wanted = [os.getpid()]
-        while wanted:
-            below = by_parent.get(wanted.pop(), [])
-            found += below
-            wanted += [pid for pid, _ in below]
-        return found
 
 
 def strays(run: str) -> list[dict[str, Any]]:

@@ -31,6 +31,14 @@ RANK_LEFT_EARLY = Cause("RANK_LEFT_EARLY", retry=True)
 CODE = ("CODE_ARCHIVE_MISSING", "CODE_ARCHIVE_BROKEN", "CODE_NOT_UNPACKED", "CODE_PACKAGES_FAILED")
 """What a runner says of a task's code that it could not bring to its node."""
 
+WITHOUT_ROOM = ("DISK_RESERVE_REACHED", "DISK_WITHOUT_ROOM")
+"""What a runner says where a disk has no more room than what is kept for the platform: of the task that wrote, and of
+one that was to begin."""
+BOUNDS = (
+    *WITHOUT_ROOM, "DISK_BOUND_REACHED", "MEMORY_BOUND_REACHED", "OPEN_FILE_BOUND_REACHED", "PROCESS_BOUND_REACHED"
+)  # fmt: skip
+"""What a runner says of a task that used more of its machine than it may, or was to."""
+
 READYING = ("CODE_UNPACKING", "CODE_PACKAGES_PREPARING")
 """What it is at before; the latter takes longer."""
 
@@ -43,6 +51,12 @@ CAUSES = declared(
     RANK_KILLED,
     RANK_LEFT_EARLY,
     DISK_FULL,
+    Cause("DISK_BOUND_REACHED"),
+    Cause("DISK_RESERVE_REACHED", retry=True),
+    Cause("DISK_WITHOUT_ROOM", retry=True, free=3),
+    Cause("MEMORY_BOUND_REACHED", retry=True),
+    Cause("OPEN_FILE_BOUND_REACHED"),
+    Cause("PROCESS_BOUND_REACHED"),
     Cause("CODE_ARCHIVE_MISSING"),
     Cause("CODE_ARCHIVE_BROKEN"),
     Cause("CODE_NOT_UNPACKED", retry=True),

@@ -60,6 +60,12 @@ class Memory:
         return _killed(limited[0]) if limited else None
 
 
+def memory_limit() -> int | None:
+    """Bytes that this process and what it starts may have at most: the machine's, or what a group holds them to."""
+    found = [limit for limit in (_total(), *map(_limit, _groups())) if limit]
+    return min(found, default=None)
+
+
 def _killed(folder: str | None) -> dict[str, Any]:
     """`folder`: of the cgroup whose limit it was; None: the host's memory was used up."""
     if folder is None:

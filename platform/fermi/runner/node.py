@@ -30,6 +30,8 @@ their pulses, every `pulse_seconds`. `hang_seconds`: after so long without a sig
 
 `confine`: what the ranks may reach (see `confine.py`); without it, whatever the runner may.
 
+`bounds`: what they may use of the machine (see `bounds.py` and `diskuse.py`); without it, whatever there is.
+
 A rank's output goes straight from the rank into its log file, opened for append: the runner is not in the way, and
 nothing is lost when it dies. A rank cannot outlive its runner (PR_SET_PDEATHSIG).
 """
@@ -47,6 +49,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fermi.runner import blame, causes, drill, kernel, lingering, processes
+from fermi.runner.bounds import Bounds
+from fermi.runner.diskuse import DiskUse
 from fermi.runner.exits import CANNOT_START, shown
 from fermi.runner.files import Paths, PulseFile, StatusFile, TelemetryFile, first_status, read_json, try_lock
 from fermi.runner.measuring import Measuring, visible
@@ -93,7 +97,7 @@ class Node:
         tell_used: Tell | None = None,
     ) -> None:
         self.spec, self.stops, self._save, self.pipes = spec, stops, save, pipes
-        self.folder, self.lock, self.whole = folder or spec["cwd"], lock, whole
+        self.own_folder, self.folder, self.lock, self.whole = folder, folder or spec["cwd"], lock, whole
         self.status = first_status(spec["name"], spec["node_rank"], "starting")
         self.status |= {"asked": "", "asked_at": None}  # the signal by which somebody outside asked for the end
         self.status["runner"] = {"pid": os.getpid(), "start_time": processes.start_time(os.getpid())}
@@ -112,6 +116,8 @@ class Node:
         self.failed: set[int] = set()  # processes of ranks that an exception had ended before they were killed
         self.never_ended: list[int] = []  # ranks that were killed because all others had ended well, and long ago
         self.confinement: Any = None  # a `confine.Confinement`
+        self.bounds: Bounds | None = None
+        self.disk_use: DiskUse | None = None
         self.memory = kernel.Memory()
         self.watch: Watch | None = None
         if spec.get("pulse"):
@@ -135,12 +141,16 @@ class Node:
         self.save("starting")
         if early := self.stops.early():
             self.status.update(asked=early.by, asked_at=time.time() if early.by else None)
-        elif not self.blame_port() and self.bring(wake):
+        elif not self.blame_port() and self.hold_to_bounds() and self.bring(wake):
             self.start_all(inherited=[wake, wake_write, *self.xids.descriptors()])
             if self.measuring:
                 self.measuring.start()
+            if self.disk_use:
+                self.disk_use.start()
         self.follow(wake)
         self.sweep()
+        if self.disk_use:
+            self.disk_use.close()
         self.tell_of_use(last=True)
         if self.pipes:
             self.pipes.close()
@@ -154,12 +164,30 @@ class Node:
         while self.unsaved:
             time.sleep(UNSAVED_SECONDS)
             self.save("exited")
+        if self.bounds:
+            self.bounds.close()
 
     def save(self, state: str) -> None:
         self.status["state"] = state
         self.unsaved = not self._save(self.status)
 
     # --- how ranks begin ---
+
+    def hold_to_bounds(self) -> bool:
+        """Where the spec asks for it. Whether the ranks may begin: not where their disk has no room."""
+        order, env = self.spec.get("bounds"), self.spec["env"]
+        if not order:
+            return True
+        self.bounds = Bounds(order, self.spec["name"], lambda: {one["pid"]: one["rank"] for one in self.running()})
+        self.memory = kernel.Memory()  # of the group that it has joined
+        folders = [self.own_folder]
+        if any(rank["rank"] == 0 for rank in self.ranks):  # one of all that see the task's folders counts them
+            folders += [env.get("FERMI_OUTPUT_DIR", ""), env.get("FERMI_CHECKPOINT_DIR", "")]
+            folders += [os.path.dirname(rank.get("log", "")) for rank in self.spec["ranks"]]
+        self.disk_use = DiskUse(order, self.spec["name"], folders)
+        if found := self.disk_use.refusal():
+            self.status["cause"] = found
+        return found is None
 
     def bring(self, wake: int) -> bool:
         """The task's code and packages, where it has some. Whether the ranks may begin."""
@@ -235,6 +263,7 @@ class Node:
             number, self.spec["command"], {**env, **self.spec["env"], **rank["env"]}, self.spec["cwd"], output,
             fork=bool(self.spec.get("fork")), confinement=confinement, signals=self.stops.signals,
             pulse=watch.give(number) if watch else None, batch=visible(self.spec) == "",
+            limit=self.bounds.limit_rank if self.bounds else None,
             inherited=[*inherited, *(watch.descriptors(but=number) if watch else ())],
         )  # fmt: skip
         entry.update(pid=pid, start_time=processes.start_time(pid), state="running", began_at=time.time())
@@ -263,6 +292,7 @@ class Node:
                 self.signal_ranks(signal.SIGKILL)
             elif self.stillness:
                 self.end_the_still(self.stillness)
+            self.keep_bounds()
             self.look_closer(activity)
 
     def running(self) -> list[dict[str, Any]]:
@@ -299,6 +329,7 @@ class Node:
                 self.last_words(entry)
                 changed.append(code)
         if any(code > 0 or code == -signal.SIGBUS for code in changed) and self.kill_at is None:
+            self.keep_bounds(certainly=True)
             self.blame_disk()
         if any(changed) and self.kill_at is None:  # after all that ended by themselves have been counted
             self.ask_to_end(SIBLINGS_GRACE_SECONDS, STILL_SECONDS)
@@ -320,12 +351,9 @@ class Node:
             entry["kill"] = self.xids.explains(entry["local_rank"], process)
 
     def sweep(self) -> None:
-        """Kills what is left of the ranks' sessions and every orphan that came here, until nothing is."""
-        sessions = {entry["pid"] for entry in self.ranks if entry["pid"]}
-        while left := processes.strays(sessions):
-            for pid in left:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        """Kills what the ranks left behind, until nothing is."""
+        while processes.living_descendants():
+            processes.kill_descendants()
             self.reap()
             time.sleep(0.005)
 
@@ -356,6 +384,23 @@ class Node:
         if still_seconds is not None and self.stillness is None:
             self.still_seconds = still_seconds
             self.stillness = Stillness(entry["pid"] for entry in self.running())
+
+    def keep_bounds(self, *, certainly: bool = False) -> None:
+        """Ends the node where it uses more than it may: at once, for each moment is at the cost of others. What cannot
+        be counted ends no training. `certainly`: it is counted, however little there may be."""
+        found = self.disk_use.found if self.disk_use else None
+        if self.bounds and not found:
+            with contextlib.suppress(OSError, ValueError, IndexError, KeyError):
+                found = self.bounds.look(certainly=certainly)
+        if not found:
+            return
+        if self.kill_at is None and not self.status.get("cause"):
+            self.status["cause"] = found
+            print(f"fermi: the ranks are ended: {found}", file=sys.stderr, flush=True)
+        for entry in self.running():
+            entry["asked"] = True
+        processes.kill_descendants()
+        self.ask_to_end(0.0)
 
     def signal_ranks(self, number: int) -> None:
         for entry in self.running():

@@ -8,10 +8,12 @@ import ctypes
 import os
 import re
 import signal
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
+MAX_ROUNDS = 100
+_DEAD = (b"Z", b"X")
 
 MAX_CHANNEL = 64
 
@@ -64,11 +66,42 @@ def session_members(leaders: Iterable[Mapping[str, Any]]) -> list[dict[str, int]
     return [{"pid": pid, "start_time": int(fields[19])} for pid, fields in all_living() if int(fields[3]) in ours]
 
 
-def strays(sessions: Collection[int]) -> list[int]:
-    """Living children of this process, and members of these sessions (a number that is not reused while the session has
-    members)."""
-    own = os.getpid()
-    return [pid for pid, fields in all_living() if int(fields[1]) == own or int(fields[3]) in sessions]
+def descendants() -> dict[int, list[bytes]]:
+    """All processes that this one, or one of these, has started: by pid, what /proc/<pid>/stat says after the name (see
+    `all_living`). Dead ones that nobody has waited for are among them (state Z): they hold a pid, too."""
+    by_parent: dict[int, list[tuple[int, list[bytes]]]] = {}
+    for pid, fields in _all():
+        by_parent.setdefault(int(fields[1]), []).append((pid, fields))
+    found: dict[int, list[bytes]] = {}
+    wanted = [os.getpid()]
+    while wanted:
+        below = by_parent.pop(wanted.pop(), [])
+        found.update(below)
+        wanted += [pid for pid, _ in below]
+    return found
+
+
+def living_descendants() -> list[int]:
+    return [pid for pid, fields in descendants().items() if fields[0] not in _DEAD]
+
+
+def kill_descendants() -> None:
+    """Kills them all. They are stopped first, until none is new: what is stopped starts no others. What somebody starts
+    faster than it is stopped, the next call finds."""
+    stopped: set[int] = set()
+    for _ in range(MAX_ROUNDS):
+        fresh = [pid for pid in living_descendants() if pid not in stopped]
+        if not fresh:
+            break
+        _signal_all(fresh, signal.SIGSTOP)
+        stopped.update(fresh)
+    _signal_all(living_descendants(), signal.SIGKILL)
+
+
+def _signal_all(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def signal_thread(pid: int, thread: int, number: int) -> bool:
@@ -97,7 +130,7 @@ def channel(pid: int, thread: int) -> str:
 
 
 def adopt_orphans() -> None:
-    """What children leave behind becomes our child, so that `strays` finds it."""
+    """What children leave behind becomes our child, so that `descendants` finds it."""
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -113,6 +146,15 @@ def as_batch() -> None:
     with contextlib.suppress(OSError, AttributeError):  # not every C library has it
         if os.sched_getscheduler(0) == os.SCHED_OTHER:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
+def offer_to_oom_killer() -> None:
+    """Where a machine has no memory left, the kernel ends this process, and what it starts, before the runner and the
+    platform: theirs is 0, or what a container engine gave all of them (proc_pid_oom_score_adj(5))."""
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:
+        now = int(file.read())
+        file.seek(0)
+        file.write(str(min(1000, max(now, 0) + 500)))
 
 
 def keep_others_out() -> None:
@@ -144,17 +186,26 @@ def let_others_in() -> None:
 
 
 def all_living() -> Iterable[tuple[int, list[bytes]]]:
-    """Each process, and what /proc/<pid>/stat says after its name: state, parent, group, session, … start time (19)."""
+    """Each process, and what /proc/<pid>/stat says after its name: state, parent, group, session, … threads (17), start
+    time (19), resident pages (21)."""
+    return ((pid, fields) for pid, fields in _all() if fields[0] not in _DEAD)
+
+
+def _all() -> Iterator[tuple[int, list[bytes]]]:
     for name in os.listdir("/proc"):
-        if name.isdigit() and (fields := _living(int(name))):
+        if name.isdigit() and (fields := _stat(int(name))):
             yield int(name), fields
 
 
 def _living(pid: int) -> list[bytes] | None:
+    fields = _stat(pid)
+    return None if fields is None or fields[0] in _DEAD else fields
+
+
+def _stat(pid: int) -> list[bytes] | None:
     """What /proc/<pid>/stat says after the name: state, parent, group, session, …"""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
+            return file.read().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return None if fields[0] in (b"Z", b"X") else fields

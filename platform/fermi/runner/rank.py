@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from fermi.probe.give import Given
@@ -43,12 +43,13 @@ def begin(
     inherited: Iterable[int],
     pulse: Given | None = None,
     batch: bool = False,
+    limit: Callable[[], None] | None = None,
 ) -> int:
     """The pid of a process that leads its session and group. `output` is closed here. `fork`: it goes on with our
     modules (and BecomeRank is raised in it) instead of executing `command`. `signals`, `inherited`: what the runner has
     handlers for, and descriptors that no rank is to have (those of other ranks' pulses among them). `pulse`: what the
     rank's process is to tell of itself by. `batch`: it computes on processors, beside others that do (see
-    `processes.as_batch`)."""
+    `processes.as_batch`). `limit`: called in it, before it is confined."""
     if pulse:
         env = {**env, **pulse.environment(env, fork=fork)}
     runner = os.getpid()
@@ -67,6 +68,9 @@ def begin(
             nothing = os.open(os.devnull, os.O_RDONLY)
             for source, target in ((nothing, 0), (output, 1), (output, 2)):
                 os.dup2(source, target)
+            processes.offer_to_oom_killer()
+            if limit:
+                limit()
             if confinement:
                 confinement.enter(1)
             for descriptor in (*inherited, nothing, output, ready):

@@ -11,6 +11,13 @@ FULL = 1 << 20
 """A disk with less than this is full: what is left are file systems' own crumbs."""
 
 
+def shown(number_of_bytes: float) -> str:
+    """As people read it: three digits and a unit, such as `41.2 GiB`."""
+    units = ("B", "KiB", "MiB", "GiB", "TiB")
+    power = next((power for power in range(len(units)) if number_of_bytes < 1000 * 1024**power), len(units) - 1)
+    return f"{number_of_bytes / 1024**power:.3g} {units[power]}"
+
+
 def full(folders: Iterable[str]) -> dict[str, Any] | None:
     """The first of these folders whose disk has no room for what an ordinary user writes, with its figures in bytes."""
     for folder in folders:

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fermi.launch.causes import CODE, RANK_LEFT_EARLY, READYING
+from fermi.launch.causes import BOUNDS, CODE, RANK_LEFT_EARLY, READYING
 from fermi.launch.spec import Cause, RankSeen
 from fermi.runner import blame
 from fermi.runner.stillness import LAST_SECONDS, never_end
 
 MOST_NAMED = 8
-BY_RUNNERS = frozenset({"MASTER_PORT_TAKEN", "DISK_FULL", *CODE})
+BY_RUNNERS = frozenset({"MASTER_PORT_TAKEN", "DISK_FULL", *BOUNDS, *CODE})
 """Causes that a runner finds out itself: on its own machine, and at the time."""
 Words = Mapping[str, Any]
 """What a runner wrote down as the cause: its `code`, and what the text takes."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fermi.launch.causes import BY_RANKS
+from fermi.launch.causes import BY_RANKS, WITHOUT_ROOM
 from fermi.launch.diagnosis import Action
 from fermi.launch.diagnosis.actions import Do, take
 from fermi.launch.spec import Cause
@@ -85,6 +85,10 @@ KNOWN: Mapping[str, Advice] = {
     "MASTER_UNREACHABLE": _just(Do.PREFLIGHT),
     "NODES_MISSING": _just(Do.PREFLIGHT),
     "DISK_FULL": _of_disk,
+    **dict.fromkeys(WITHOUT_ROOM, _of_disk),
+    "DISK_BOUND_REACHED": lambda params: [*_of_disk(params), take(Do.ASK_OPERATOR)],
+    "MEMORY_BOUND_REACHED": _just(Do.LOWER_BATCH, Do.CHOOSE_OTHERS, Do.ASK_OPERATOR),
+    **dict.fromkeys(("PROCESS_BOUND_REACHED", "OPEN_FILE_BOUND_REACHED"), _just(Do.EDIT_SCRIPT, Do.ASK_OPERATOR)),
     "OUT_OF_MEMORY": _just(Do.LOWER_BATCH, Do.CHOOSE_OTHERS),
     **dict.fromkeys(
         ("ENGINE_UNREACHABLE", "ENGINE_UNAUTHORIZED", "ENGINE_NOT_CONFIGURED", "ENGINE_FORBIDDEN", "ENGINE_REJECTED"),

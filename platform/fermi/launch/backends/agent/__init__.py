@@ -12,6 +12,7 @@ The connection:
 
     data   {"mountPath": "…"}: where the hosts see the platform's data directory (datasets, checkpoints), which they
            share; default: the path that the platform itself has
+    bounds what a task may use of a host: see `fermi.launch.bounds`
 """
 
 import json

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from fermi.launch import bounds
 from fermi.launch.backends.agent.engine import known_store
 from fermi.launch.errors import BackendError
 from fermi.launch.findings import Finding, Level
@@ -18,6 +19,7 @@ CONNECTION = {
             "required": ["mountPath"],
             "properties": {"mountPath": {"type": "string", "pattern": "^/"}},
         },
+        "bounds": bounds.SCHEMA,
     },
 }
 _START = "fermi worker --server ADDRESS --token TOKEN --node NAME --gpus 0,1"

@@ -63,7 +63,7 @@ class AgentBackend(Backend):
         return None if told is None else [name for name in distributions if name in told]
 
     def render(self, job: JobSpec, plan: Plan) -> Rendered:
-        return render(job, plan)
+        return render(job, plan, self.connection)
 
     def submit(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
         """Orders are stored, so secrets are not part of them: workers get those when they fetch an order."""

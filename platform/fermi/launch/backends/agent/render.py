@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fermi.launch import bounds
 from fermi.launch.backends.agent.store import Order
 from fermi.launch.backends.local.render import READ_BEFORE_THE_SCRIPT
 from fermi.launch.backends.watched import watched
@@ -16,10 +17,11 @@ from fermi.launch.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Ren
 from fermi.launch.userpaths import HOMES
 
 
-def render(job: JobSpec, plan: Plan) -> Rendered:
+def render(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> Rendered:
     known = {Late.HEAD_HOST: plan.nodes[0].node.hostname}
     files = [Artifact("file", name, encode(text, known)) for name, text in plan.files.items()]
-    nodes = [Artifact("node", f"node-{node.node_rank}", _node(job, plan, node, known)) for node in plan.nodes]
+    common = {**watched(job), **bounds.order(connection, shared=True)}
+    nodes = [Artifact("node", f"node-{node.node_rank}", _node(job, plan, node, known, common)) for node in plan.nodes]
     return Rendered(job.name, "agent", (*nodes, *files))
 
 
@@ -50,7 +52,9 @@ def _orders(name: str, node: Mapping[str, Any], files: Mapping[str, Any]) -> Ite
         yield Order(rank["worker"], rank["rank"], node["node_rank"], node["node"], digest, body)
 
 
-def _node(job: JobSpec, plan: Plan, node: NodePlan, known: Mapping[Late, str]) -> dict[str, Any]:
+def _node(
+    job: JobSpec, plan: Plan, node: NodePlan, known: Mapping[Late, str], common: Mapping[str, Any]
+) -> dict[str, Any]:
     fork = not any(name.startswith(READ_BEFORE_THE_SCRIPT) for name in (*job.env, *job.secret_env))
     env = {name: encode(value, known) for name, value in node.env.items()}
     if node.node.has_cuda:
@@ -73,7 +77,7 @@ def _node(job: JobSpec, plan: Plan, node: NodePlan, known: Mapping[Late, str]) -
         ],
         "stop_signal": plan.stop_signal,
         "grace_seconds": plan.grace_seconds,
-        **watched(job),
+        **common,
         "fork": fork,
         "home": f"{HOMES}/{job.project or 'default'}",
         **_CODE.order(job),

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fermi.launch import bounds
 from fermi.launch.backends import chosen
 from fermi.launch.backends.kubernetes import positions, probe
 from fermi.launch.backends.kubernetes.client import Client, Refused
@@ -53,6 +54,7 @@ CONNECTION = {
         "pod": {"type": "object", "description": "merged into the spec of every training pod"},
         "requests": _QUANTITIES,
         "limits": _QUANTITIES,
+        "bounds": bounds.SCHEMA,
         "run_as_user": {"type": "integer", "minimum": 1, "description": "user and group that training pods run as"},
         "shm_gb": {"type": "integer", "minimum": 1},
         "max_run_seconds": {"type": "integer", "minimum": 1},

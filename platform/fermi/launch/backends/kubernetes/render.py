@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fermi.launch import shipped
+from fermi.launch import bounds, shipped
 from fermi.launch.backends import chosen
 from fermi.launch.backends.kubernetes import modules, names, volumes
 from fermi.launch.backends.kubernetes.volumes import JOB_DIR, RUN_DIR
@@ -123,6 +123,7 @@ class _Gang:
             "stop_signal": self.plan.stop_signal,
             "grace_seconds": self.plan.grace_seconds,
             **watched(self.job),
+            **bounds.order(self.connection, shared=False),
             **CODE.order(self.job),
         }
 
@@ -243,7 +244,7 @@ class _Gang:
         """Volumes, mounts, and what was left out."""
         made: volumes.Volumes = [
             self._config_volume,
-            {"name": volumes.RUN, "emptyDir": {}},
+            {"name": volumes.RUN, "emptyDir": {"sizeLimit": disk} if (disk := self._disk()) else {}},
             {"name": volumes.SHM, "emptyDir": {"medium": "Memory", "sizeLimit": f"{self._shm(node)}Gi"}},
         ]
         mounts: volumes.Volumes = [
@@ -261,6 +262,12 @@ class _Gang:
         wanted = self.connection.get("shm_gb") or min(2 * node.processes, node.memory_gb // 2)
         return max(1, int(wanted))
 
+    def _disk(self) -> str:
+        """What kubelet holds a pod to on its machine's own disk, and evicts it beyond: its run folder, its containers'
+        own layer and their output (kubernetes/website: Local ephemeral storage)."""
+        asked = (self.connection.get("bounds") or {}).get("diskGb")
+        return f"{math.ceil(asked)}Gi" if asked else ""
+
     def _gpus(self, node: Node) -> int:
         """How many GPUs the pod asks the scheduler for: none that are emulated, none that a claim holds already."""
         return node.gpu_count if node.has_cuda and not node.engine.get("resourceClaims") else 0
@@ -271,6 +278,7 @@ class _Gang:
         requests = {"cpu": f"{count * (100 if node.emulated else 1000)}m", "memory": f"{count * 256}Mi"}
         limits = {"cpu": str(max(node.cpu_cores, count)), "memory": f"{max(node.memory_gb, count)}Gi"}
         requests |= self.connection.get("requests") or {}
+        limits |= {"ephemeral-storage": disk} if (disk := self._disk()) else {}
         limits |= self.connection.get("limits") or {}
         if gpus := self._gpus(node):
             resource = node.engine.get("resource") or GPU

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fermi.launch import isolation_check
+from fermi.launch import bounds, isolation_check
 from fermi.launch.backends.local.engine import LocalBackend
 from fermi.launch.backends.local.launcher import default_python
 from fermi.launch.findings import Finding, Level
@@ -22,6 +22,7 @@ CONNECTION = {
         "workspace": _PATH,
         "script_roots": {"type": "array", "items": _PATH},
         "warm": {"type": "boolean"},
+        "bounds": bounds.SCHEMA,
     },
 }
 TELL = (

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fermi.launch import code, interpreter, isolation
+from fermi.launch import bounds, code, interpreter, isolation
 from fermi.launch.backends import joined, logfiles, measured, reported
 from fermi.launch.backends.base import Backend, Beside, not_running, out_of_reach
 from fermi.launch.backends.culprit import Loss, cause_of_failure, making_ready, rank_seen
@@ -50,6 +50,7 @@ class LocalBackend(Backend):
         self.script_roots = [Path(root).resolve() for root in connection.get("script_roots", ())]
         self.python = connection.get("python") or default_python()
         self.launcher = Launcher(self.python, warm=bool(connection.get("warm", True)))
+        self.bounds = bounds.order(connection, shared=True)
         self.isolation_mode = str(connection.get("isolation", "off"))
         self.place = isolation.Place(
             self.data_dir, self.workspace, self.python,
@@ -100,6 +101,7 @@ class LocalBackend(Backend):
         return render(
             job, plan, run_dir=self._run_dir(job.name), cwd=self._workspace(job), python=self.python,
             log_dir=self._log_dir(job.task_id, job.attempt), confine=self._confine(job),
+            bounds=self.bounds,
             code=code.Place(str(self._code_dir(job.name)), str(self._packages(job)), self.python),
         )  # fmt: skip
 

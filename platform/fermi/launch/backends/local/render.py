@@ -34,12 +34,14 @@ def render(
     python: str,
     confine: Mapping[str, Any] | None = None,
     code: Place,
+    bounds: Mapping[str, Any],
 ) -> Rendered:
     bindings = {Late.HEAD_HOST: "127.0.0.1", Late.FILES_DIR: str(run_dir / "files"), Late.PYTHON: python}
     fork = not any(name.startswith(READ_BEFORE_THE_SCRIPT) for name in (*job.env, *job.secret_env))
     files = [Artifact("file", name, resolve(text, bindings)) for name, text in plan.files.items()]
+    common = {**watched(job), **bounds, "fork": fork, **({"confine": confine} if confine else {})}
     nodes = [
-        Artifact("node", f"node-{node.node_rank}", _node(job, plan, node, bindings, log_dir, cwd, fork, confine, code))
+        Artifact("node", f"node-{node.node_rank}", _node(job, plan, node, bindings, log_dir, cwd, common, code))
         for node in plan.nodes
     ]
     later = {"preload_later": list(plan.preload_later)} if fork and plan.preload_later else {}
@@ -55,8 +57,7 @@ def _node(
     bindings: Mapping[Late, str],
     log_dir: Path,
     cwd: Path,
-    fork: bool,
-    confine: Mapping[str, Any] | None,
+    common: Mapping[str, Any],
     code: Place,
 ) -> dict[str, Any]:
     env = {name: resolve(value, bindings) for name, value in node.env.items()}
@@ -81,9 +82,7 @@ def _node(
         ],
         "stop_signal": plan.stop_signal,
         "grace_seconds": plan.grace_seconds,
-        **watched(job),
-        "fork": fork,
+        **common,
         **code.order(job),
-        **({"confine": confine} if confine else {}),
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }

@@ -36,6 +36,7 @@ The connection (no secrets, only where they are):
     modules, conda, setup  what makes the training stack usable: `module load`, `conda activate`, any shell lines
     container              {"runtime": "pyxis" or "apptainer", "image": "…", "mounts": ["/a:/b"]}; default image: the
                            environment's
+    bounds                 what a task may use of a node beside what Slurm divides: see `fermi.launch.bounds`
 
 What a node's `engine` may hold: `node` (the Slurm node it is), else any node that fits; and `partition`, `constraint`,
 `gres` (e.g. `gpu:a100:4`; default `gpu:<count>`), `mem`, `cpus`, `python`, `image` of its own.

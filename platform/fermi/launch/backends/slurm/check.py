@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fermi.launch import bounds
 from fermi.launch import endings as launch_endings
 from fermi.launch.backends import chosen
 from fermi.launch.backends.slurm.driver import Driver, Machine
@@ -67,6 +68,7 @@ CONNECTION = {
             "required": ["runtime"],
             "properties": {"runtime": {"enum": ["pyxis", "apptainer"]}, "image": _TEXT, "mounts": _WORDS},
         },
+        "bounds": bounds.SCHEMA,
     },
     "dependentSchemas": {
         "url": {"anyOf": [{"required": ["token_file"]}, {"required": ["key_file"]}, {

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from fermi.launch import shipped
+from fermi.launch import bounds, shipped
 from fermi.launch.backends import chosen
 from fermi.launch.backends.slurm.components import CHOSEN, Component, components
 from fermi.launch.backends.watched import watched
@@ -105,6 +105,7 @@ def _node(
         "stop_signal": plan.stop_signal,
         "grace_seconds": plan.grace_seconds,
         **watched(job),
+        **bounds.order(connection, shared=False),
         **at.order(job),
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }

@@ -1,0 +1,51 @@
+"""What a task may use of the machines that it runs on: from a cluster's connection to the order of its node runners
+(`fermi.runner.bounds`, `fermi.runner.diskuse`). Pure.
+
+    bounds   {"processes": 4096, "openFiles": 1048576, "memoryGb": 200, "diskGb": 500, "reservePercent": 5}
+
+All are of one node, but for `diskGb`: that is of the task's run folder, logs, outputs and checkpoints together.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+PROCESSES, OPEN_FILES, RESERVE_PERCENT = 4096, 1 << 20, 5
+SCHEMA = {
+    "type": "object",
+    "additionalProperties": False,
+    "description": "what a task may use of a machine",
+    "properties": {
+        "processes": {"type": "integer", "minimum": 16, "description": f"of a node; {PROCESSES} by default"},
+        "openFiles": {"type": "integer", "minimum": 64, "description": f"of a node; {OPEN_FILES} by default"},
+        "memoryGb": {"type": "number", "exclusiveMinimum": 0, "description": "of a node; default: docs/training.md"},
+        "diskGb": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "description": "of the task's run folder, logs, outputs and checkpoints together; no bound by default",
+        },
+        "reservePercent": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 50,
+            "description": f"of each disk that tasks leave to the platform; {RESERVE_PERCENT} by default",
+        },
+    },
+}
+
+
+def order(connection: Mapping[str, Any], *, shared: bool) -> dict[str, Any]:
+    """Returns the keys of a node's spec. `shared`: tasks share machines that nobody else divides among them, so runners
+    hold them to a part of the memory, and use control groups where they can. Elsewhere the engine has given each task
+    its part."""
+    asked = connection.get("bounds") or {}
+    memory, disk = asked.get("memoryGb"), asked.get("diskGb")
+    return {
+        "bounds": {
+            "processes": asked.get("processes", PROCESSES),
+            "open_files": asked.get("openFiles", OPEN_FILES),
+            "memory": int(memory * 2**30) if memory else None if shared else False,
+            "disk": int(disk * 2**30) if disk else None,
+            "reserve": asked.get("reservePercent", RESERVE_PERCENT) / 100,
+            "control_group": shared,
+        }
+    }

@@ -1,0 +1,202 @@
+"""Bounds of what a task may use of a machine that it shares with others and with the platform. Its node's runner
+counts, and ends the node with a cause before the machine has no more. Standard library only, Python 3.9 or later.
+
+The order stands in a node's spec:
+
+    "bounds": {"processes": 4096, "open_files": 1048576, "memory": null, "disk": null, "reserve": 0.05,
+               "control_group": true}
+
+processes       of one node. Threads may be `THREADS` times as many, and neither more than half of what the machine can
+                have
+open_files      of one node, and of each process (RLIMIT_NOFILE)
+memory          in bytes; null = `MEMORY_SHARE` of the machine's; false = whoever started the runner holds it to a limit
+disk, reserve   see `diskuse.py`
+control_group   the kernel is to hold memory and threads where that can be had (`cgroups.py`): then of all of the task's
+                nodes on this machine together, and memory is not counted here
+
+RLIMIT_NPROC is no answer: it counts the processes of a user, whom tasks share (getrlimit(2)).
+
+Counting processes means reading all of /proc. A task can have grown by no more than the machine has since, but for what
+others gave back; so it is done when that much could pass a bound, and else every `COUNT_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from fermi.runner import cgroups, kernel, processes
+from fermi.runner.room import shown
+
+THREADS = 8
+MEMORY_SHARE = 0.95
+COUNT_SECONDS = 10.0
+REST = 20
+MAX_REST_SECONDS = 1.0
+"""So many times as long as a count took, and at most so long, passes before the next one."""
+PAGE = os.sysconf("SC_PAGE_SIZE")
+UNKNOWN = 1 << 62
+
+
+class Use(NamedTuple):
+    """Of the whole machine, or of a node's processes."""
+
+    threads: int = 0
+    open_files: int = 0
+    memory: int = 0
+
+
+class Bounds:
+    """`name`: of the attempt. `leaders`: the rank of each rank's first process. To be made before the ranks begin: they
+    inherit what holds them."""
+
+    def __init__(self, order: Mapping[str, Any], name: str, leaders: Callable[[], Mapping[int, int]]) -> None:
+        self.task = name.rpartition("-")[0]
+        self._leaders = leaders
+        most = machine_threads() // 2
+        self.processes = min(int(order["processes"]), most)
+        self.threads = min(THREADS * int(order["processes"]), most)
+        self.open_files = int(order["open_files"])
+        self.memory = _memory(order.get("memory"))
+        limits = {"pids": self.threads, **({"memory": self.memory} if self.memory else {})}
+        self.group = cgroups.join(name, limits) if order.get("control_group") else None
+        if self.group and "memory" in self.group.held:
+            self.memory = None
+        self._before, self._own = _machine(), Use()
+        self._count_at = self._again_at = 0.0
+
+    def limit_rank(self) -> None:
+        """Of the process that calls it, and what it starts."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if hard == resource.RLIM_INFINITY or hard > self.open_files:
+            soft = min(soft, self.open_files) if soft != resource.RLIM_INFINITY else self.open_files
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, self.open_files))
+
+    def look(self, *, certainly: bool = False) -> dict[str, Any] | None:
+        """Returns why the node has to end; None while it keeps within its bounds. To be called several times a second.
+        `certainly`: it counts, whatever has grown."""
+        now, machine = time.monotonic(), _machine()
+        if now < self._again_at and not certainly:
+            return None
+        refused = bool(self.group and self.group.refused_forks())
+        if not (certainly or refused or now >= self._count_at or self._may_have_passed(machine)):
+            return None
+        try:
+            return self._count(machine, refused=refused)
+        finally:
+            ended = time.monotonic()
+            self._again_at = ended + min(REST * (ended - now), MAX_REST_SECONDS)
+            self._count_at = ended + COUNT_SECONDS
+
+    def close(self) -> None:
+        """Once no rank is left."""
+        if self.group:
+            self.group.leave()
+
+    def _may_have_passed(self, machine: Use) -> bool:
+        grown = Use(*(own + new - old for own, new, old in zip(self._own, machine, self._before)))  # noqa: B905
+        return (
+            grown.threads >= min(self.processes, self.threads)
+            or grown.open_files >= self.open_files
+            or grown.memory >= (self.memory or UNKNOWN)
+        )
+
+    def _count(self, machine: Use, *, refused: bool) -> dict[str, Any] | None:
+        tree = processes.descendants()
+        threads = sum(int(fields[17]) for fields in tree.values())
+        if refused or len(tree) >= self.processes or threads >= self.threads:
+            about = {"processes": len(tree), "threads": threads, "bound": self.processes, "threadBound": self.threads}
+            return self._told("PROCESS_BOUND_REACHED", tree, dict.fromkeys(tree, 1), about)
+        resident = sum(int(fields[21]) * PAGE for fields in tree.values())  # shared pages as often as they are shared
+        memory = _memory_of(tree) if self.memory and resident >= self.memory else resident
+        files = {pid: _open_files(pid) for pid in tree}
+        self._before, self._own = machine, Use(threads, sum(files.values()), memory)
+        if self._own.open_files >= self.open_files:
+            about = {"files": self._own.open_files, "bound": self.open_files}
+            return self._told("OPEN_FILE_BOUND_REACHED", tree, files, about)
+        if self.memory and memory >= self.memory:
+            each = {pid: int(fields[21]) for pid, fields in tree.items()}
+            about = {"used": shown(memory), "bound": shown(self.memory)}
+            return self._told("MEMORY_BOUND_REACHED", tree, each, about)
+        return None
+
+    def _told(
+        self, code: str, tree: Mapping[int, list[bytes]], each: Mapping[int, int], about: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """With the rank whose processes have most of it: those below its first one, and those of its session, which
+        keep it when their parent ends."""
+        leaders, shares = self._leaders(), Counter[int]()
+        for pid, share in each.items():
+            above = pid
+            while above in tree and above not in leaders:
+                parent, session = int(tree[above][1]), int(tree[above][3])
+                above = session if session in leaders else parent
+            if above in leaders:
+                shares[leaders[above]] += share
+        rank = shares.most_common(1)[0][0] if shares else min(leaders.values(), default=None)
+        return {"code": code, "task": self.task, "rank": rank, **about}
+
+
+def machine_threads() -> int:
+    """How many processes and threads this machine, or what we are held to, can have."""
+    limits = [_number(f"/proc/sys/kernel/{name}") for name in ("pid_max", "threads-max")]
+    limits += [_number(f"{folder}/pids.max") for folder in cgroups.own_folders()]
+    return min((limit for limit in limits if limit), default=1 << 15)
+
+
+def _memory(ordered: Any) -> int | None:
+    """In bytes; None: it is not counted."""
+    if ordered is False:
+        return None
+    if ordered:
+        return int(ordered)
+    total = kernel.memory_limit()
+    return int(total * MEMORY_SHARE) if total else None
+
+
+def _machine() -> Use:
+    """What cannot be read counts as unknown: no more than before."""
+    threads = open_files = memory = 0
+    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/loadavg", encoding="ascii") as file:
+        threads = int(file.read().split()[3].partition("/")[2])
+    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/sys/fs/file-nr", encoding="ascii") as file:
+        open_files = int(file.read().split()[0])
+    with contextlib.suppress(OSError, ValueError), open("/proc/meminfo", encoding="ascii") as file:
+        figures = dict(line.split(":", 1) for line in file)
+        memory = (int(figures["MemTotal"].split()[0]) - int(figures["MemAvailable"].split()[0])) << 10
+    return Use(threads, open_files, memory)
+
+
+def _memory_of(pids: Iterable[int]) -> int:
+    """What is theirs alone, and their parts of what they share with each other (smaps_rollup of proc(5)); without
+    files, which the kernel can drop."""
+    return sum(map(_proportional, pids))
+
+
+def _proportional(pid: int) -> int:
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+        figures = dict(line.split(":", 1) for line in list(file)[1:])
+        if "Pss_Anon" in figures:
+            return sum(int(figures[name].split()[0]) << 10 for name in ("Pss_Anon", "Pss_Shmem"))
+        return int(figures["Pss"].split()[0]) << 10
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        said = processes.status(pid)
+        return sum(int(said[name].split()[0]) << 10 for name in ("RssAnon", "RssShmem"))
+    return 0
+
+
+def _open_files(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    return 0
+
+
+def _number(path: str) -> int | None:
+    with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii") as file:
+        return int(file.read())
+    return None
