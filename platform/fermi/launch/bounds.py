@@ -1,7 +1,8 @@
 """What a task may use of the machines that it runs on: from a cluster's connection to the order of its node runners
 (`fermi.runner.bounds`, `fermi.runner.diskuse`). Pure.
 
-    bounds   {"processes": 4096, "openFiles": 1048576, "memoryGb": 200, "diskGb": 500, "reservePercent": 5}
+    bounds   {"processes": 4096, "openFiles": 1048576, "memoryGb": 200, "diskGb": 500, "reservePercent": 5,
+              "controlGroups": true}
 
 All are of one node, but for `diskGb`: that is of the task's run folder, logs, outputs and checkpoints together.
 """
@@ -29,6 +30,7 @@ SCHEMA = {
             "maximum": 50,
             "description": f"of each disk that tasks leave to the platform; {RESERVE_PERCENT} by default",
         },
+        "controlGroups": {"type": "boolean", "description": "false: the kernel is not asked to hold tasks to these"},
     },
 }
 
@@ -46,6 +48,6 @@ def order(connection: Mapping[str, Any], *, shared: bool) -> dict[str, Any]:
             "memory": int(memory * 2**30) if memory else None if shared else False,
             "disk": int(disk * 2**30) if disk else None,
             "reserve": asked.get("reservePercent", RESERVE_PERCENT) / 100,
-            "control_group": shared,
+            "control_group": shared and asked.get("controlGroups", True),
         }
     }

@@ -5,12 +5,14 @@ library only, Python 3.9 or later.
       fermi-platform/      ours: what starts tasks moved here (`divide_own`), so that the parent may be divided
       <attempt>/           all runners of the attempt on this machine, and their ranks
 
-The parent is the group that was delegated to us (a systemd unit with `Delegate=`, a container with a writable
-hierarchy), or for root `/fermi` at the top, as the kubelet and Docker with their cgroupfs drivers have `/kubepods` and
-`/docker` there. Rules: Documentation/admin-guide/cgroup-v2.rst of the kernel ("No Internal Process Constraint",
-"Delegation"), docs/CGROUP_DELEGATION.md of systemd.
+The parent is the group that was delegated to us: a systemd service with `DelegateSubgroup=fermi-platform`, a scope with
+`Delegate=`, a container with a writable hierarchy. For root it is `/fermi` at the top, as the kubelet and Docker with
+their cgroupfs drivers have `/kubepods` and `/docker` there. Rules: the kernel's
+Documentation/admin-guide/cgroup-v2.rst ("No Internal Process Constraint", "Delegation"), systemd's
+docs/CGROUP_DELEGATION.md.
 
-A limit that somebody has set on us is never left: where one holds, and our group was not delegated, no group is made.
+A limit of memory that somebody has set on us is never left: where one holds, and our group was not delegated, no group
+is made.
 """
 
 from __future__ import annotations
@@ -72,7 +74,10 @@ def join(name: str, limits: Mapping[str, int]) -> Group | None:
 
 def divide_own() -> bool:
     """Where the group of this process was delegated to us: moves all of its processes one level down, so that groups of
-    tasks can be made beside them. Returns whether it did. To be called before anything is started."""
+    tasks can be made beside them. Returns whether it did. To be called before anything is started.
+
+    A service is left as it is: once it was divided, and training still runs there, systemd could not start it again
+    (systemd.resource-control(5), `DelegateSubgroup=`)."""
     own = _own()
     if own is None or os.path.basename(own) == PLATFORM or not _is_delegated(own):
         return False
@@ -103,7 +108,7 @@ def _find_parent() -> tuple[str, str] | None:
         parent = os.path.dirname(own)
         return (parent, own) if _enable(parent) else None
     top = _mount()[0]
-    if os.geteuid() or _is_below_top(top) or any(_is_limited(folder) for folder in _upwards(own, top)):
+    if os.geteuid() or _is_below_top(top) or any(_words(f"{one}/memory.max") - {"max"} for one in own_folders()):
         return None
     parent = f"{top}/{TOP}"
     with contextlib.suppress(OSError):
@@ -112,14 +117,20 @@ def _find_parent() -> tuple[str, str] | None:
 
 
 def _is_delegated(folder: str) -> bool:
-    """As systemd marks it, or because it is the top of a namespace, which has the files of a group that is below."""
+    """A scope of systemd's that says so, or the top of a namespace, which has the files of a group that is below."""
     if not os.access(f"{folder}/cgroup.subtree_control", os.W_OK):
         return False
+    if folder == _mount()[0]:
+        return _is_below_top(folder)
+    return folder.endswith(".scope") and (bool(os.geteuid()) or _is_marked(folder))
+
+
+def _is_marked(folder: str) -> bool:
     for mark in ("trusted.delegate", "user.delegate"):
         with contextlib.suppress(OSError):
             if os.getxattr(folder, mark) == b"1":
                 return True
-    return folder == _mount()[0] and _is_below_top(folder)
+    return False
 
 
 def _is_below_top(folder: str) -> bool:
@@ -141,10 +152,6 @@ def _limit(folder: str, controller: str, value: int) -> bool:
         return False
     _write(path, str(value))
     return True
-
-
-def _is_limited(folder: str) -> bool:
-    return any(_words(f"{folder}/{name}") - {"max"} for name in LIMITS.values())
 
 
 def _remove_empty(parent: str) -> None:

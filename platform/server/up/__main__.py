@@ -3,7 +3,7 @@
 import os
 import sys
 
-from fermi.runner import programs
+from fermi.runner import cgroups, programs
 from server import places
 from server.up import console
 from server.up.checks import CannotStart
@@ -23,6 +23,7 @@ def main(arguments: list[str]) -> int:
             return Development(data, _address()).run()
         if arguments:
             raise CannotStart("The arguments are `down` and `dev`; without one the platform starts.")
+        cgroups.divide_own()
         return Platform(data, _address()).run()
     except CannotStart as error:
         console.say(str(error), fault=True)

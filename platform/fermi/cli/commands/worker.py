@@ -33,6 +33,7 @@ def worker(session: Session, config: str | None, gpus: str | None, **given: Any)
     from fermi.agent.agent import Agent
     from fermi.agent.errors import AgentError
     from fermi.agent.settings import load, numbers
+    from fermi.runner import cgroups
 
     given["server"] = given["server"] or session.url
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
@@ -40,6 +41,7 @@ def worker(session: Session, config: str | None, gpus: str | None, **given: Any)
     _keep_out_of_sight(given["token"])
     refuse_tracers()
     try:
+        cgroups.divide_own()
         settings = load(config, {**given, "gpus": numbers(gpus) if gpus else None})
         agent = Agent(settings, config)
         click.echo(agent.confining.sentences(texts.language()), err=True)
