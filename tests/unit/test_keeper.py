@@ -392,6 +392,22 @@ def test_a_script_that_fails_again_and_again_is_given_up_with_what_it_said(hosti
     assert members(run) == []
 
 
+def test_an_environment_that_forks_for_ever_is_ended_and_given_up(data: Path) -> None:
+    """The script stops by itself after 300, should nobody else end it."""
+    bounded = registry.hosting("local", {"data_dir": str(data), "isolation": "auto", "bounds": {"processes": 60}})
+    assert bounded
+    forks = (
+        "import os, signal\nfor _ in range(300):\n    if os.fork() == 0:\n        os.setsid()\n        signal.pause()\n"
+    )
+    script = f"exec {sys.executable} -c '{forks}signal.pause()'"
+    run = named(bounded, "env-forks", kind="custom", start_script=script).start()
+    cause = run.until(HostedPhase.ENDED).cause
+    assert cause
+    assert (cause.code, cause.params["exitCode"]) == ("SERVICE_CRASHED", 128 + 9)
+    assert "fermi: PROCESS_BOUND_REACHED" in cause.params["output"]
+    assert members(run) == []
+
+
 def test_packages_that_cannot_be_had_end_the_run_with_pips_own_words(hosting: Hosting, tmp_path: Path) -> None:
     nowhere = (tmp_path / "absent-1.0-py3-none-any.whl").as_uri()
     run = named(hosting, "env-p", packages=(f"absent @ {nowhere}",)).start()

@@ -38,14 +38,20 @@ class Child:
 
 class Children:
     """`confinements`: by name ("service", "preparing"), `confine.Confinement`s; without them, nothing is confined.
-    `variables`: what all processes get that run for the environment (`within`); secrets are among them."""
+    `variables`: what all processes get that run for the environment (`within`); secrets are among them. `limit`: called
+    in each, before it is confined."""
 
     def __init__(
-        self, confinements: Mapping[str, Any], variables: Mapping[str, str], on_change: Callable[[], None]
+        self,
+        confinements: Mapping[str, Any],
+        variables: Mapping[str, str],
+        on_change: Callable[[], None],
+        limit: Callable[[], None] | None = None,
     ) -> None:
         self.confinements = confinements
         self.variables = variables
         self._on_change = on_change
+        self._limit = limit
         self._waited: dict[int, Child] = {}
 
     def listen(self) -> None:
@@ -65,7 +71,7 @@ class Children:
         ready, not_yet = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if pid == 0:
-            _become(command, streams, cwd, whole, keeper, confinement, tty, kept)
+            _become(command, streams, cwd, whole, keeper, confinement, tty, kept, self._limit)
         os.close(not_yet)
         os.read(ready, 1)  # until it leads its session, or is gone
         os.close(ready)
@@ -137,7 +143,7 @@ def _kill(pid: int) -> None:
 
 def _become(
     command: Sequence[str], streams: tuple[int, int, int], cwd: str, env: dict[str, str], keeper: int,
-    confinement: Any, tty: bool, kept: Iterable[int],
+    confinement: Any, tty: bool, kept: Iterable[int], limit: Callable[[], None] | None,
 ) -> None:  # fmt: skip
     """In the child; never returns."""
     try:
@@ -149,6 +155,9 @@ def _become(
             fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
         for target, source in enumerate([os.dup(stream) for stream in streams]):
             os.dup2(source, target)
+        processes.offer_to_oom_killer()
+        if limit:
+            limit()
         if confinement:
             confinement.enter(1)
         for descriptor in kept:

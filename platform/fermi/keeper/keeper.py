@@ -16,8 +16,10 @@ from fermi.keeper.children import MARK, Children
 from fermi.keeper.held import Held
 from fermi.keeper.service import Service
 from fermi.runner import files, newest, processes
+from fermi.runner.bounds import Bounds
 
 LOOK_SECONDS = 5.0
+BOUNDS_SECONDS = 0.5
 STOP_POLL_SECONDS = 0.5
 MAX_TERMINATION_BYTES = 4096
 STOPS = (signal.SIGTERM, signal.SIGUSR1)
@@ -41,7 +43,9 @@ class Keeper:
         gpus = spec["env"].get("CUDA_VISIBLE_DEVICES")
         self.held = Held(gpus)
         own = {**spec["env"], **variables, MARK: spec["name"]}
-        self.children = Children(_confinements(spec), own, self.save)
+        self.bounds = Bounds(spec["bounds"], spec["name"], dict) if spec.get("bounds") else None
+        limit = self.bounds.limit_process if self.bounds else None
+        self.children = Children(_confinements(spec), own, self.save, limit)
         self.service = Service(spec, self.children, self.log, self.save)
 
     async def live(self, doors: Iterable[Callable[[], Awaitable[asyncio.Server]]]) -> None:
@@ -55,19 +59,22 @@ class Keeper:
         servers = [await door() for door in doors]
         if not self.spec["lazy"]:
             self.service.want()
-        looking = asyncio.create_task(self._look())
+        tasks = [asyncio.create_task(self._look()), asyncio.create_task(self._keep_bounds())]
         while not self.ending.is_set() and not self._over():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.ending.wait(), STOP_POLL_SECONDS)
         for server in servers:
             server.close()
-        looking.cancel()
+        for task in tasks:
+            task.cancel()
         await self.service.end(self.grace_seconds())
         await self.children.end_all()
         for confinement in self.children.confinements.values():
             confinement.close()
         self._leave()
         self._say_why()
+        if self.bounds:
+            self.bounds.close()
 
     def _leave(self) -> None:
         """Who was asked to end by a signal alone was not asked by the platform: one that begins on demand will do so
@@ -127,6 +134,16 @@ class Keeper:
             with contextlib.suppress(Exception):  # what cannot be looked at ends nothing
                 await self.look()
             await asyncio.sleep(LOOK_SECONDS)
+
+    async def _keep_bounds(self) -> None:
+        """Kills what the environment runs where it uses more of the machine than it may; its service begins again."""
+        while self.bounds:
+            with contextlib.suppress(OSError, ValueError, IndexError, KeyError):
+                if found := self.bounds.look():
+                    self.service.note(f"fermi: {found.pop('code')} {found}")
+                    processes.kill_descendants()
+                    self.children.reap()
+            await asyncio.sleep(BOUNDS_SECONDS)
 
     async def look(self) -> None:
         now = time.time()

@@ -322,6 +322,11 @@ class Service:
 
     # --- what is told of it ---
 
+    def note(self, line: str) -> None:
+        """Into the log, and among the last lines should the service end."""
+        self._said.append(line)
+        self._log(f"{line}\n".encode())
+
     def _last(self) -> str:
         return "\n".join(self._said)[-LAST_BYTES:]
 

@@ -70,7 +70,7 @@ class Bounds:
         self._before, self._own = _machine(), Use()
         self._count_at = self._again_at = 0.0
 
-    def limit_rank(self) -> None:
+    def limit_process(self) -> None:
         """Of the process that calls it, and what it starts."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if hard == resource.RLIM_INFINITY or hard > self.open_files:

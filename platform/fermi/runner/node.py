@@ -263,7 +263,7 @@ class Node:
             number, self.spec["command"], {**env, **self.spec["env"], **rank["env"]}, self.spec["cwd"], output,
             fork=bool(self.spec.get("fork")), confinement=confinement, signals=self.stops.signals,
             pulse=watch.give(number) if watch else None, batch=visible(self.spec) == "",
-            limit=self.bounds.limit_rank if self.bounds else None,
+            limit=self.bounds.limit_process if self.bounds else None,
             inherited=[*inherited, *(watch.descriptors(but=number) if watch else ())],
         )  # fmt: skip
         entry.update(pid=pid, start_time=processes.start_time(pid), state="running", began_at=time.time())

@@ -95,7 +95,7 @@ class LocalHosting(Hosting):
             "packages": list(spec.packages), "env": self._env(spec, disk), "start_script": spec.start_script,
             "ports": [{"name": port.name, "port": port.port} for port in spec.ports],
             "lazy": not (spec.packages or spec.start_script or spec.secret_env or spec.kind == "vscode"),
-            "grace_seconds": GRACE_SECONDS, **self._confined(disk, run, cache),
+            "grace_seconds": GRACE_SECONDS, **self.backend.bounds, **self._confined(disk, run, cache),
         }  # fmt: skip
         return Rendered(spec.run_name, "local", (Artifact("keeper", "keeper", content),))
 
