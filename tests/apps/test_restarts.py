@@ -145,6 +145,22 @@ def test_the_attempt_after_a_full_disk_waits_for_room_there(task: Task, monkeypa
     assert attempt_after_a_pass(task) > 1
 
 
+@pytest.mark.parametrize("code", ["DISK_RESERVE_REACHED", "DISK_WITHOUT_ROOM"])
+def test_the_attempt_after_the_platforms_part_of_a_disk_was_reached_waits_for_more(
+    task: Task, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    have_ended(task, [code])
+    about = {"path": "/scratch", "freeMiB": 3, "totalMiB": 1024, "reserveMiB": 51, "node": "gn5", "rank": 0}
+    task.attempts.update(outcome_params={**about, "task": "task-x", "wrote": "1 GiB", "seconds": 9})
+    free = 50 << 20
+    monkeypatch.setattr(disks, "room", lambda path: {"free": free, "total": 1 << 30} if path == "/scratch" else None)
+    assert attempt_after_a_pass(task) == 1
+    assert (task.state, task.reason, task.reason_params["freeMiB"]) == (State.QUEUED, code, 50)
+    free = 52 << 20
+    hints.poke(task.pk)
+    assert attempt_after_a_pass(task) > 1
+
+
 def test_a_disk_that_cannot_be_seen_from_here_is_not_waited_for(task: Task) -> None:
     have_ended(task, ["DISK_FULL"])
     task.attempts.update(outcome_params={"path": "/nowhere/here", "free": 0, "total": 1})

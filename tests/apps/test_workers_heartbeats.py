@@ -28,6 +28,7 @@ from apps.workers.heartbeat.schema import Beat, read
 from apps.workers.heartbeat.using import Used
 from apps.workers.models import Report, Worker
 from apps.workers.tokens import digest
+from fermi.launch.backends import culprit
 from fermi.launch.backends.agent.store import Order
 from fermi.launch.spec import attempt_parts
 
@@ -146,6 +147,32 @@ def test_a_word_of_a_cause_is_judged_alike_in_front_and_by_the_document(name: st
     for judge in (read, partial(parse, WorkerHeartbeatRequest)):
         with nullcontext() if is_one else pytest.raises((ValueError, ProblemsError)):
             judge({"workers": [entry]})
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        {"code": "PROCESS_BOUND_REACHED", "processes": 70, "threads": 90, "processBound": 64, "threadBound": 512},
+        {"code": "OPEN_FILE_BOUND_REACHED", "files": 700, "fileBound": 600},
+        {"code": "MEMORY_BOUND_REACHED", "used": "41.2 GiB", "bound": "40 GiB"},
+        {"code": "DISK_BOUND_REACHED", "size": "41 GiB", "bound": "40 GiB", "wrote": "3 GiB", "seconds": 9,
+         "path": "/d"},
+        {"code": "DISK_RESERVE_REACHED", "path": "/d", "wrote": "3 GiB", "seconds": 9, "freeMiB": 1, "totalMiB": 64,
+         "reserveMiB": 3},
+        {"code": "DISK_WITHOUT_ROOM", "path": "/d", "freeMiB": 1, "totalMiB": 64, "reserveMiB": 3},
+    ],
+    ids=lambda cause: cause["code"],
+)  # fmt: skip
+def test_all_that_a_runner_says_of_a_bound_comes_through(cause: dict[str, Any]) -> None:
+    """And fills the text of the reason: the tests' own `Cause` raises where something is missing."""
+    said = {**cause} if cause["code"] == "DISK_WITHOUT_ROOM" else {**cause, "task": "task-x", "rank": 0}
+    process = {"name": "x", "state": "exited", "cause": said}
+    entry = {"id": "gn6-0", "token": "t", "incarnation": "i", "sequence": 1, "generation": 1, "process": process}
+    parse(WorkerHeartbeatRequest, {"workers": [entry]})
+    _, [beat] = read({"workers": [entry]})
+    assert beat.process is not None
+    assert beat.process["cause"] == said
+    assert culprit.by_runner(beat.process["cause"], {"nodeRank": 0, "node": "gn6"}) is not None
 
 
 def test_what_a_newer_agent_says_besides_is_not_kept() -> None:

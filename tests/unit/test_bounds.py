@@ -103,7 +103,7 @@ sys.exit(7)
     run(tmp_path, script, 1, name="task-x-1", bounds=ordered(open_files=600))
     found = cause(tmp_path)
     assert found is not None
-    assert (found["code"], found["rank"], found["bound"]) == ("OPEN_FILE_BOUND_REACHED", 0, 600)
+    assert (found["code"], found["rank"], found["fileBound"]) == ("OPEN_FILE_BOUND_REACHED", 0, 600)
     assert "files open" in text(found)
 
 

@@ -1,5 +1,7 @@
 """Shapes of requests and answers about workers and groups."""
 
+from typing import Any
+
 from django.db.models import CharField, Value
 from django.db.models.functions import Cast, Concat, LPad
 from rest_framework import serializers
@@ -10,7 +12,16 @@ from apps.common.pages import OrderingField, PageQuery
 from apps.training.api.serializers import STATES
 from apps.workers import selectors
 from apps.workers.health import STATUSES
-from apps.workers.heartbeat.schema import COUNT, DAY_SECONDS, LONGEST, MOST_PORTS, MOST_WORKERS
+from apps.workers.heartbeat.schema import (
+    CAUSE_NUMBERS,
+    CAUSE_TEXTS,
+    CAUSE_WORDS,
+    COUNT,
+    DAY_SECONDS,
+    LONGEST,
+    MOST_PORTS,
+    MOST_WORKERS,
+)
 from apps.workers.heartbeat.schema import STATES as PROCESS_STATES
 from apps.workers.models import GROUP_NAME_LENGTH, NODE_LENGTH, CommunicationBackend
 from fermi.launch.request import MOST_RESTARTS
@@ -114,17 +125,15 @@ class WorkerCause(serializers.Serializer):
 
     TAKES_MORE = True
 
-    code = serializers.CharField(max_length=LONGEST, allow_null=True, required=False)
-    path = serializers.CharField(max_length=LONGEST, allow_null=True, required=False)
-    free = serializers.IntegerField(min_value=-COUNT, max_value=COUNT, allow_null=True, required=False)
-    total = serializers.IntegerField(min_value=-COUNT, max_value=COUNT, allow_null=True, required=False)
-    rank = serializers.IntegerField(min_value=-COUNT, max_value=COUNT, allow_null=True, required=False)
-    port = serializers.IntegerField(min_value=-COUNT, max_value=COUNT, allow_null=True, required=False)
-    holder = serializers.CharField(max_length=LONGEST, allow_null=True, required=False)
-    file = serializers.CharField(max_length=LONGEST, allow_null=True, allow_blank=True, required=False)
-    why = serializers.CharField(max_length=LONGEST, allow_null=True, allow_blank=True, required=False)
-    expected = serializers.CharField(max_length=LONGEST, allow_null=True, allow_blank=True, required=False)
-    found = serializers.CharField(max_length=LONGEST, allow_null=True, allow_blank=True, required=False)
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        given: dict[str, Any] = {"allow_null": True, "required": False}
+        numbers = {"min_value": -COUNT, "max_value": COUNT, **given}
+        texts = {"max_length": LONGEST, "allow_blank": True, **given}
+        return {
+            **{name: serializers.CharField(max_length=LONGEST, **given) for name in CAUSE_WORDS},
+            **{name: serializers.IntegerField(**numbers) for name in CAUSE_NUMBERS},
+            **{name: serializers.CharField(**texts) for name in CAUSE_TEXTS},
+        }
 
 
 class WorkerProcess(serializers.Serializer):

@@ -24,7 +24,11 @@ PROCESS = ("name", "rank", "state", "pid", "exitCode", "endedAt", "left", "asked
 USAGE = ("gpuUtilization", "gpuMemoryUsedMb", "gpuMemoryTotalMb", "cpuPercent", "memoryUsedMb")
 MOST_PORTS = 1024
 MOST_WORKERS = 1024
-CAUSE = ("code", "path", "free", "total", "rank", "port", "holder")
+CAUSE_NUMBERS = (
+    "free", "total", "rank", "port", "freeMiB", "totalMiB", "reserveMiB", "seconds", "processes", "threads",
+    "processBound", "threadBound", "files", "fileBound",
+)  # fmt: skip
+CAUSE_WORDS = ("code", "path", "holder", "task", "wrote", "size", "used", "bound")
 CAUSE_TEXTS = ("file", "why", "expected", "found")
 """Of a cause, what others have said: it may be empty, and is taken as far as a database does."""
 LONGEST = 4096
@@ -74,7 +78,7 @@ def _beat(item: Any) -> Beat:
         raise ValueError("process or usage")
     if process and (cause := process.get("cause")):
         texts = {name: storable.text(text) for name, text in _known(cause, CAUSE_TEXTS).items() if text is not None}
-        process = {**process, "cause": {**_known(cause, CAUSE), **texts}}
+        process = {**process, "cause": {**_known(cause, (*CAUSE_NUMBERS, *CAUSE_WORDS)), **texts}}
     if PORTS in usage:
         usage = {**usage, PORTS: [_known(one, ("port", "holder")) for one in usage[PORTS]]}
     news = {**reported.news(process), **_doing(process)} if process else {}
@@ -136,8 +140,8 @@ def _is_process(found: Any) -> bool:
 def _is_cause(found: Any) -> bool:
     return found is None or (
         isinstance(found, dict)
-        and all(_is(found.get(name), int) for name in ("free", "total", "rank", "port"))
-        and all(_is_word(found.get(name)) for name in ("code", "path", "holder"))
+        and all(_is(found.get(name), int) for name in CAUSE_NUMBERS)
+        and all(_is_word(found.get(name)) for name in CAUSE_WORDS)
         and all(_is_text(found.get(name)) for name in CAUSE_TEXTS)
     )
 

@@ -110,14 +110,15 @@ class Bounds:
         tree = processes.descendants()
         threads = sum(int(fields[17]) for fields in tree.values())
         if refused or len(tree) >= self.processes or threads >= self.threads:
-            about = {"processes": len(tree), "threads": threads, "bound": self.processes, "threadBound": self.threads}
+            limits = {"processBound": self.processes, "threadBound": self.threads}
+            about = {"processes": len(tree), "threads": threads, **limits}
             return self._told("PROCESS_BOUND_REACHED", tree, dict.fromkeys(tree, 1), about)
         resident = sum(int(fields[21]) * PAGE for fields in tree.values())  # shared pages as often as they are shared
         memory = _memory_of(tree) if self.memory and resident >= self.memory else resident
         files = {pid: _open_files(pid) for pid in tree}
         self._before, self._own = machine, Use(threads, sum(files.values()), memory)
         if self._own.open_files >= self.open_files:
-            about = {"files": self._own.open_files, "bound": self.open_files}
+            about = {"files": self._own.open_files, "fileBound": self.open_files}
             return self._told("OPEN_FILE_BOUND_REACHED", tree, files, about)
         if self.memory and memory >= self.memory:
             each = {pid: int(fields[21]) for pid, fields in tree.items()}
