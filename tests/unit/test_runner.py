@@ -275,6 +275,7 @@ def test_a_full_disk_ends_no_runner_and_is_why_the_rank_failed(small_disk: Path)
 
 
 def test_training_on_a_full_disk_goes_on_and_can_be_stopped(small_disk: Path) -> None:
+    """Where nothing of the disk is kept for the platform."""
     script, door = small_disk / "train.py", small_disk.parent / "door"
     os.mkfifo(door)
     reader = os.open(door, os.O_RDWR)
@@ -285,7 +286,7 @@ while True:
     time.sleep(1)
 """
     script.write_text(PREAMBLE + FILL + waits, encoding="utf-8")
-    backend = LocalBackend({"data_dir": str(small_disk), "warm": False})
+    backend = LocalBackend({"data_dir": str(small_disk), "warm": False, "bounds": {"reservePercent": 0}})
     environment = {"HERE": str(small_disk)}
     spec = replace(job("env-001"), entrypoint=Entrypoint(str(script)), env=environment, master_port=free_port())
     handle = Handle(spec.name, spec.task_id, spec.attempt, spec.world_size)

@@ -68,6 +68,7 @@ class Bounds:
         if self.group and "memory" in self.group.held:
             self.memory = None
         self._before, self._own = _machine(), Use()
+        self._refusals = self.group.refused_forks() if self.group else 0
         self._count_at = self._again_at = 0.0
 
     def limit_process(self) -> None:
@@ -83,15 +84,23 @@ class Bounds:
         now, machine = time.monotonic(), _machine()
         if now < self._again_at and not certainly:
             return None
-        refused = bool(self.group and self.group.refused_forks())
-        if not (certainly or refused or now >= self._count_at or self._may_have_passed(machine)):
+        refusals = self.group.refused_forks() if self.group else 0
+        refused, self._refusals = refusals > self._refusals, refusals
+        hurry = refused or self._may_have_passed(machine)
+        if not (certainly or hurry or now >= self._count_at):
             return None
         try:
-            return self._count(machine, refused=refused)
+            with processes.ahead_of_others() if hurry else contextlib.nullcontext():
+                return self._count(machine, refused=refused)
         finally:
             ended = time.monotonic()
             self._again_at = ended + min(REST * (ended - now), MAX_REST_SECONDS)
             self._count_at = ended + COUNT_SECONDS
+
+    def forbid_more(self) -> None:
+        """Where the kernel holds the task's processes, none of them starts another from now on."""
+        if self.group:
+            self.group.forbid_forks()
 
     def close(self) -> None:
         """Once no rank is left."""

@@ -38,6 +38,10 @@ class Group:
         """How often the limit of processes was met."""
         return _figures(f"{self.folder}/pids.events").get("max", 0)
 
+    def forbid_forks(self) -> None:
+        with contextlib.suppress(OSError):
+            _write(f"{self.folder}/{LIMITS['pids']}", "0")
+
     def leave(self) -> None:
         """Goes back to where this process came from, and removes the group if it was the last one in it."""
         with contextlib.suppress(OSError):

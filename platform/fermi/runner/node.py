@@ -399,6 +399,8 @@ class Node:
             print(f"fermi: the ranks are ended: {found}", file=sys.stderr, flush=True)
         for entry in self.running():
             entry["asked"] = True
+        if self.bounds:
+            self.bounds.forbid_more()
         processes.kill_descendants()
         self.ask_to_end(0.0)
 
