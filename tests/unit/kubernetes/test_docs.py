@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-from apps.training.states.reasons import CAUSES
+from apps.training.states.reasons import BOUNDS, CAUSES
 from fermi import messages
 from fermi.launch import registry
 from fermi.launch.backends import kubernetes
@@ -23,7 +23,7 @@ def codes() -> set[str]:
     known = messages.entries("en")
     trees = [ast.parse(path.read_text("utf-8")) for path in (*PACKAGE.glob("*.py"), PACKAGE.parent / "culprit.py")]
     nodes = [node for tree in trees for node in ast.walk(tree)]
-    return {node.value for node in nodes if isinstance(node, ast.Constant) and node.value in known}
+    return {node.value for node in nodes if isinstance(node, ast.Constant) and node.value in known} | {*BOUNDS}
 
 
 def test_every_code_is_listed(root: Path) -> None:
