@@ -131,8 +131,8 @@ class Bounds:
             return self._told("OPEN_FILE_BOUND_REACHED", tree, files, about)
         if self.memory and memory >= self.memory:
             each = {pid: int(fields[21]) for pid, fields in tree.items()}
-            about = {"used": shown(memory), "bound": shown(self.memory)}
-            return self._told("MEMORY_BOUND_REACHED", tree, each, about)
+            sizes = {"used": shown(memory), "bound": shown(self.memory)}
+            return self._told("MEMORY_BOUND_REACHED", tree, each, sizes)
         return None
 
     def _told(

@@ -4,12 +4,13 @@ import ast
 import re
 from pathlib import Path
 
-from apps.training.states.reasons import BOUNDS, CAUSES
+from apps.training.states.reasons import CAUSES
 from fermi import messages
 from fermi.launch import registry
 from fermi.launch.backends import kubernetes
 from fermi.launch.backends.kubernetes.check import CONNECTION
 from fermi.launch.backends.kubernetes.permissions import RULES
+from fermi.launch.causes import BOUNDS
 
 PACKAGE = Path(kubernetes.__file__).parent
 
