@@ -75,7 +75,7 @@ class Handler(ASGIHandler):
             if may.known and not await self.run(partial(self._is_signed_in, scope)):
                 body: IO[bytes] = BytesIO()  # nobody's is not read: the answer does not depend on it
             else:
-                body = await self.read_body(receive, may.most(), declared=int(header(scope, b"content-length") or 0))
+                body = await self.read_bounded(receive, may.most(), declared=int(header(scope, b"content-length") or 0))
         except RequestAborted:
             return
         with body:
@@ -89,14 +89,14 @@ class Handler(ASGIHandler):
         else:
             await self.send_response(response, send)
 
-    def create_request(self, scope: MutableMapping[str, Any], body_file: IO[bytes]) -> Any:
+    def create_request(self, scope: Mapping[str, Any], body_file: IO[bytes]) -> Any:
         """Whoever asks for the host in FERMI_PUBLIC_URL asked by its scheme, whether a proxy says so or not."""
         public = urlsplit(settings.PUBLIC_URL)
         if public.netloc and public.netloc == header(scope, b"host"):
             scope = {**scope, "scheme": public.scheme}
         return super().create_request(scope, body_file)
 
-    async def read_body(self, receive: Receive, limit: int, declared: int = 0) -> IO[bytes]:
+    async def read_bounded(self, receive: Receive, limit: int, declared: int = 0) -> IO[bytes]:
         """The body, of `limit` bytes at most. Raises ApiError as soon as it is known to be larger: the client hears the
         answer, and the server drops what still comes. Raises RequestAborted where the client goes away."""
         if declared > limit:

@@ -194,7 +194,7 @@ def test_a_body_that_is_too_large_is_refused_as_soon_as_it_is_known_to_be(declar
     client = Client("/plain")
     client.incoming = [{"type": "http.request", "body": b"x" * 8, "more_body": True} for _ in range(100)]
     with pytest.raises(ApiError, match="BODY_TOO_LARGE"):
-        asyncio.run(Handler().read_body(client.receive, 10, declared=declared))
+        asyncio.run(Handler().read_bounded(client.receive, 10, declared=declared))
     assert len(client.incoming) == (100 if declared else 98)
 
 
