@@ -82,5 +82,5 @@ def language(scope: Scope) -> str:
     return texts.asked_for(header(scope, b"accept-language"))
 
 
-def header(scope: Scope, wanted: bytes) -> str:
+def header(scope: Mapping[str, Any], wanted: bytes) -> str:
     return next((value.decode("latin-1") for name, value in scope["headers"] if name == wanted), "")
