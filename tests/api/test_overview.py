@@ -218,14 +218,11 @@ def test_all_that_needs_somebody_is_counted_by_kind_and_paged_without_a_gap(
     a_task(project, cluster, "task-soon", State.QUEUED, state_since=now())
     a_task(project, cluster, "task-paused", State.QUEUED, paused_at=now())
     a_task(project, cluster, "task-bad", State.FAILED, reason="RUN_TIMEOUT")
-    Finding.objects.create(
-        task_id="task-a",
-        attempt=0,
-        code="HANG_SUSPECTED",
-        level="warn",
-        since=now(),
-        params={"ranks": "0", "node": "env-001", "seconds": 9},
-    )
+    for code, level in (("HANG_SUSPECTED", "warn"), ("HANG", "info")):  # a doubt needs nobody
+        Finding.objects.create(
+            task_id="task-a", attempt=0, code=code, level=level, since=now(),
+            params={"ranks": "0", "node": "env-001", "seconds": 9},
+        )  # fmt: skip
     Limits.objects.create(project=project, updated_at=now(), budget=9, budget_warned=month_name(now()))
     contact.lost(cluster, BackendError("ENGINE_UNREACHABLE", why="refused", where="here"))
     counts = {

@@ -10,6 +10,7 @@ from apps.overview.waiting import WAITING
 from apps.training.models import Finding
 from apps.training.shown import presenters
 from apps.training.states import ACTIVE, State
+from fermi.launch.diagnosis import Level as Severity
 from fermi.launch.diagnosis import hangs
 from fermi.launch.findings import Level
 
@@ -23,7 +24,7 @@ _COLUMNS = ("id", "name", "state_since", *presenters.WHY)
 def _hung(looked: Looked) -> Rows:
     """Not those of whom there is only something to know."""
     rows = Finding.objects.filter(code__in=hangs.CODES, until=None, task__state__in=ACTIVE, attempt=F("task__attempt"))
-    rows = rows.exclude(level=Level.INFO)
+    rows = rows.exclude(level=Severity.INFO)
     rows = looked.scope.of_projects(rows, "task__project").order_by("since", "pk")
     rows = rows.filter(task__owner=looked.scope.user) if looked.scope.mine else rows
     return rows.values("task_id", "task__name", "code", "params", "since")

@@ -21,28 +21,30 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .rank import Pulse
+    from collections.abc import Callable
+
+    from .page import Page
 
 PERIOD = 0.1
 """Seconds between two looks at whether the runner has asked; each takes two microseconds."""
 
 
-def begin(pulse: Pulse, stacks: int) -> None:
+def begin(page: Page, stacks: int, is_mine: Callable[[], bool]) -> None:
     """Starts the thread. It ends with the process, or when another process has the page. Not one of `threading`'s, so
     that the script does not count it. Whatever goes wrong, the rank goes on, and no stacks are told."""
     try:
-        _thread.start_new_thread(_answer, (pulse, stacks, os.getpid()))
+        _thread.start_new_thread(_answer, (page, stacks, is_mine))
     except Exception:
         pass
 
 
-def _answer(pulse: Pulse, stacks: int, pid: int) -> None:
+def _answer(page: Page, stacks: int, is_mine: Callable[[], bool]) -> None:
     try:
-        page = pulse.page
+        pid = os.getpid()
         # the process's signals go to the script's threads, which wait for them
         _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals() - {_signal.SIGURG})
         page.number("answers", _thread.get_native_id())
-        while pulse.mine and page.pid() == pid:
+        while is_mine() and page.pid() == pid:
             asked = page.at("asked_at")
             if asked != page.at("answered_at"):
                 faulthandler.dump_traceback(stacks, all_threads=True)

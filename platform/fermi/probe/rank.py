@@ -82,7 +82,7 @@ class Pulse:
         page.number("pid", os.getpid())
         page.number("magic", MAGIC)
         self.mine = True
-        answer.begin(self, stacks)
+        answer.begin(page, stacks, lambda: self.mine)
 
     def advance(self) -> bool:
         """This process steps, or is about to: whether it may say so."""
