@@ -45,7 +45,7 @@ CAUSES = declared(
     Cause("KEEPER_ENDED", retry=True),
     # while it runs
     Cause("LOG_UNAVAILABLE"),
-    Cause("NODE_SILENT", retry=True),
+    Cause("NODE_SILENT"),
 )
 NO_CLASS = "WorkloadPriorityClassNotFound"
 """Kueue makes no Workload for such a job: pkg/controller/jobframework/reconciler.go, ExtractPriority."""
