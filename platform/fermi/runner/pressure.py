@@ -38,7 +38,7 @@ def look(pid: int) -> Pressure:
 
 def shares(before: Pressure, now: Pressure, passed: float) -> dict[str, float]:
     """Of the time between two looks, 0 to 1, and bytes per second: those that can be told and are not zero."""
-    found = {}
+    found: dict[str, float] = {}
     for name, old, new in zip(Pressure._fields, before, now):  # noqa: B905 (strict is newer than 3.9)
         if old is None or new is None or passed <= 0:
             continue

@@ -103,7 +103,7 @@ def waits_in(sample: Sample) -> dict[str, Any]:
         return {"in": "", "for": 0.0, "op": None}
     said = page.collective
     sizes = said.get("sizes")
-    op = {"seq": said.get("seq"), "group": str(said.get("group", ""))[:MOST_TEXT], "sizes": sizes,
+    op: dict[str, Any] = {"seq": said.get("seq"), "group": str(said.get("group", ""))[:MOST_TEXT], "sizes": sizes,
           **{part: said[part] for part in ("ranks", "name", "root") if part in said}}  # fmt: skip
     name = said.get("op")
     return {

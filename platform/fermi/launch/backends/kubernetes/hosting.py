@@ -331,7 +331,7 @@ class KubernetesHosting(Hosting):
                 if error.status not in (403, 404):
                     return facts
                 self._zones[node] = ""
-        return {**facts, "zone": self._zones[node]} if self._zones.get(node or "") else facts
+        return {**facts, "zone": zone} if (zone := self._zones.get(node or "")) else facts
 
     def _may_begin(self, handle: HostedHandle, made: Object | None) -> bool | None:
         """Whether a run of which nothing is there still can: none that is marked or that a later one has replaced."""
