@@ -3633,7 +3633,7 @@ export interface components {
             allowed: boolean;
         };
         /** @enum {string} */
-        FindingActionCode: "RESTART_FROM_CHECKPOINT" | "WITHOUT_NODE" | "USE_SPARE" | "CORDON" | "PREFLIGHT" | "STOP" | "RESUME" | "RAISE_LIMIT" | "LOWER_BATCH" | "CHANGE_FIELD" | "CHOOSE_OTHERS" | "SEE_LOG" | "SEE_TASK" | "EDIT_SCRIPT" | "INSTALL" | "FREE_DISK" | "ADD_SECRET" | "ASK_OPERATOR" | "WAIT";
+        FindingActionCode: "RESTART_FROM_CHECKPOINT" | "WITHOUT_NODE" | "USE_SPARE" | "CORDON" | "PREFLIGHT" | "STOP" | "RESUME" | "RAISE_LIMIT" | "LOWER_BATCH" | "CHANGE_FIELD" | "CHOOSE_OTHERS" | "SEE_LOG" | "SEE_TASK" | "EDIT_SCRIPT" | "INSTALL" | "CONTINUE_PROCESS" | "FREE_DISK" | "ADD_SECRET" | "ASK_OPERATOR" | "WAIT";
         FindingEvidence: {
             message: string;
             /** @description as they were printed: a log, a stack */
@@ -6922,6 +6922,12 @@ export interface components {
         WorkerCause: {
             code?: string | null;
             path?: string | null;
+            holder?: string | null;
+            task?: string | null;
+            wrote?: string | null;
+            size?: string | null;
+            used?: string | null;
+            bound?: string | null;
             /** Format: int64 */
             free?: number | null;
             /** Format: int64 */
@@ -6930,7 +6936,26 @@ export interface components {
             rank?: number | null;
             /** Format: int64 */
             port?: number | null;
-            holder?: string | null;
+            /** Format: int64 */
+            freeMiB?: number | null;
+            /** Format: int64 */
+            totalMiB?: number | null;
+            /** Format: int64 */
+            reserveMiB?: number | null;
+            /** Format: int64 */
+            seconds?: number | null;
+            /** Format: int64 */
+            processes?: number | null;
+            /** Format: int64 */
+            threads?: number | null;
+            /** Format: int64 */
+            processBound?: number | null;
+            /** Format: int64 */
+            threadBound?: number | null;
+            /** Format: int64 */
+            files?: number | null;
+            /** Format: int64 */
+            fileBound?: number | null;
             file?: string | null;
             why?: string | null;
             expected?: string | null;

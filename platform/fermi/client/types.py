@@ -530,6 +530,7 @@ FindingActionCode: TypeAlias = Literal[
     "SEE_TASK",
     "EDIT_SCRIPT",
     "INSTALL",
+    "CONTINUE_PROCESS",
     "FREE_DISK",
     "ADD_SECRET",
     "ASK_OPERATOR",
@@ -2459,11 +2460,26 @@ class WorkerCause(TypedDict):
 
     code: NotRequired[str | None]
     path: NotRequired[str | None]
+    holder: NotRequired[str | None]
+    task: NotRequired[str | None]
+    wrote: NotRequired[str | None]
+    size: NotRequired[str | None]
+    used: NotRequired[str | None]
+    bound: NotRequired[str | None]
     free: NotRequired[int | None]
     total: NotRequired[int | None]
     rank: NotRequired[int | None]
     port: NotRequired[int | None]
-    holder: NotRequired[str | None]
+    freeMiB: NotRequired[int | None]
+    totalMiB: NotRequired[int | None]
+    reserveMiB: NotRequired[int | None]
+    seconds: NotRequired[int | None]
+    processes: NotRequired[int | None]
+    threads: NotRequired[int | None]
+    processBound: NotRequired[int | None]
+    threadBound: NotRequired[int | None]
+    files: NotRequired[int | None]
+    fileBound: NotRequired[int | None]
     file: NotRequired[str | None]
     why: NotRequired[str | None]
     expected: NotRequired[str | None]
