@@ -314,6 +314,7 @@ def test_a_hierarchy_without_controllers_gives_no_group(tmp_path: Path, monkeypa
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     (tmp_path / "cgroup.subtree_control").write_text("")
     assert cgroups.join("task-x-1", {"pids": 64}) is None
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [], "nothing is left behind"
     monkeypatch.setattr(cgroups, "_mount", lambda: ("", ""))
     assert cgroups.join("task-x-1", {"pids": 64}) is None
     assert not cgroups.divide_own()

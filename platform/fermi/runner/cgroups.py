@@ -114,10 +114,12 @@ def _find_parent() -> tuple[str, str] | None:
     top = _mount()[0]
     if os.geteuid() or _is_below_top(top) or any(_words(f"{one}/memory.max") - {"max"} for one in own_folders()):
         return None
+    if not _enable(top):
+        return None
     parent = f"{top}/{TOP}"
     with contextlib.suppress(OSError):
         os.mkdir(parent)
-    return (parent, own) if _enable(top) and _enable(parent) else None
+    return (parent, own) if _enable(parent) else None
 
 
 def _is_delegated(folder: str) -> bool:
