@@ -103,8 +103,8 @@ def waits_in(sample: Sample) -> dict[str, Any]:
         return {"in": "", "for": 0.0, "op": None}
     said = page.collective
     sizes = said.get("sizes")
-    op: dict[str, Any] = {"seq": said.get("seq"), "group": str(said.get("group", ""))[:MOST_TEXT], "sizes": sizes,
-          **{part: said[part] for part in ("ranks", "name", "root") if part in said}}  # fmt: skip
+    op: dict[str, Any] = {"seq": said.get("seq"), "group": str(said.get("group", ""))[:MOST_TEXT], "sizes": sizes}
+    op.update({part: said[part] for part in ("ranks", "name", "root") if part in said})
     name = said.get("op")
     return {
         "in": name[:MOST_TEXT] if isinstance(name, str) and name else "collective",
