@@ -120,7 +120,7 @@ def test_a_way_in_ends_quietly_whoever_leaves_first(lab: Lab, monkeypatch: pytes
     monkeypatch.setattr(threading, "excepthook", raised.append)
     lab.start()
     lab.until(HostedPhase.RUNNING)
-    command = {"open": "exec", "command": ["sh", "-c", "yes"], "cwd": "", "env": {}, "tty": None}
+    command: dict[str, Any] = {"open": "exec", "command": ["sh", "-c", "yes"], "cwd": "", "env": {}, "tty": None}
     first, second = lab.engine.dial(FIRST), lab.engine.dial(FIRST)
     for stream in (first, second):
         assert wire.ask(stream, command)["ok"]

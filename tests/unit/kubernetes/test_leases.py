@@ -2,6 +2,7 @@
 
 import pytest
 
+from fermi.launch.backends.kubernetes import engine
 from fermi.launch.backends.kubernetes.client import Client, Refused
 from fermi.launch.backends.kubernetes.leases import Leases
 from fermi.launch.errors import BackendError
@@ -89,6 +90,7 @@ def test_a_task_names_the_machine_that_says_nothing_and_goes_on(lab: Lab, monkey
     assert seen.waiting
     assert (seen.waiting.code, seen.waiting.params["machine"]) == ("NODE_SILENT", "machine-b")
     assert seen.waiting.params["node"] == "dev-b"
+    monkeypatch.setattr(engine, "FIND_SECONDS", 0.1)
     lab.watched(backend)
     until(lambda: lab.changes.count(one.name) > 3, what="whoever watches tells again and again of it")
     monkeypatch.setattr(backend._leases, "silent", lambda: frozenset({"machine-z"}))

@@ -322,7 +322,7 @@ class KubernetesHosting(Hosting):
 
     def _facts(self, pod: Object) -> dict[str, Any]:
         """Also the zone that its node bears, which does not change; without the right to look at nodes, none."""
-        facts, node = _facts(pod), (pod.get("spec") or {}).get("nodeName")
+        facts, node = _facts(pod), str((pod.get("spec") or {}).get("nodeName") or "")
         if node and node not in self._zones:
             try:
                 found = self.client.get(f"/api/v1/nodes/{node}")
@@ -331,7 +331,7 @@ class KubernetesHosting(Hosting):
                 if error.status not in (403, 404):
                     return facts
                 self._zones[node] = ""
-        return {**facts, "zone": zone} if (zone := self._zones.get(node or "")) else facts
+        return {**facts, "zone": self._zones[node]} if self._zones.get(node) else facts
 
     def _may_begin(self, handle: HostedHandle, made: Object | None) -> bool | None:
         """Whether a run of which nothing is there still can: none that is marked or that a later one has replaced."""
