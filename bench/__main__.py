@@ -19,6 +19,7 @@ SECTIONS = (
     *ON_ONE_PLATFORM,
     "preview",
     "sweep",
+    "burst",
     "size",
     "api",
     "streams",

@@ -1,5 +1,5 @@
-"""What has to run inside Django, on scratch data: `python -m bench.inside tasks|sweep|workers|overview|telemetry|size
-<count>`."""
+"""What has to run inside Django, on scratch data: `python -m bench.inside tasks|sweep|burst|workers|overview|telemetry|
+size <count>`."""
 
 import io
 import json
@@ -29,7 +29,7 @@ from apps.training.states import State  # noqa: E402
 from apps.workers.engine.store import DatabaseStore  # noqa: E402
 from apps.workers.models import Report, Worker  # noqa: E402
 from apps.workers.tokens import digest  # noqa: E402
-from bench import crowd, fleet, series  # noqa: E402
+from bench import crowd, fleet, posted, series  # noqa: E402
 from bench.heartbeats import worker_id  # noqa: E402
 from bench.timing import in_turns, seconds  # noqa: E402
 from fermi.launch import registry, spec  # noqa: E402
@@ -50,6 +50,9 @@ def main(command: str, count: str) -> None:
         return
     if command == "telemetry":
         print(json.dumps(series.cost(int(count))))
+        return
+    if command == "burst":
+        print(json.dumps(posted.cost(int(count))))
         return
     if command == "size":
         print(json.dumps(crowd.cost(int(count))))

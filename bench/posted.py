@@ -1,0 +1,118 @@
+"""Many tasks that are posted at once, and the threads of one worker. Imported inside Django."""
+
+import logging
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from django.conf import settings
+from django.db import close_old_connections, connection
+
+from apps.accounts.models import Project, User
+from apps.clusters import selectors
+from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
+from apps.training.ground import hints, launching, storing
+from apps.training.models import Event, Task
+from apps.training.reconcile import ports, reconciler, steps
+from apps.training.states import State
+from bench import preview
+from bench.recorded import NUMBER, Recorded, task_id
+from fermi.launch import registry
+from fermi.launch.spec import Entrypoint, JobSpec, Rendered, attempt_parts
+from tests.waiting import until
+
+THREADS, SWEEPS = 8, 2.0
+MAKING = 0.02
+"""Seconds that the engine takes to make a gang."""
+
+
+def cost(count: int) -> dict[str, float]:
+    file = Path(settings.DATA_DIR) / "changes"
+    file.write_bytes(bytes(count * NUMBER.size))
+    cluster = Cluster.objects.create(name="recorded", backend="recorded", connection={"file": str(file)})
+    _prepare(launching.backend_for(cluster))
+    jobs = [_job(cluster, number) for number in range(count)]
+    messages, began, failed = SimpleQueue[tuple[str, ...]](), Counter[str](), _Failures()
+    look = ports.look
+
+    def looked(task: Task, backend: Any) -> Any:
+        """Once in each pass that begins an attempt."""
+        began[task.pk] += 1
+        return look(task, backend)
+
+    steps.ports.look = looked
+    hints._send = lambda *hint: messages.put(hint)
+    logging.getLogger("apps.training.reconcile.reconciler").addHandler(failed)
+    ending = threading.Event()
+    threads = [threading.Thread(target=_work, args=(messages, ending)) for _ in range(THREADS)]
+    threads.append(threading.Thread(target=_beat, args=(messages, ending)))
+    moment, owner = time.monotonic(), User.objects.get()
+    for job in jobs:
+        storing.store(job, owner, cluster, name=job.task_id, request={})
+    for thread in threads:
+        thread.start()
+    try:
+        until(lambda: Task.objects.filter(state=State.RUNNING).count() == count, seconds=100, what="all of them run")
+    finally:
+        ending.set()
+        for thread in threads:
+            thread.join()
+    begun = Event.objects.filter(code="ATTEMPT_BEGAN").count()
+    assert begun == count, begun
+    repeated = sum(times - 1 for times in began.values())
+    return {"repeated": repeated, "failed": failed.count, "seconds": time.monotonic() - moment}
+
+
+def _prepare(engine: Any) -> None:
+    assert isinstance(engine, Recorded)
+    local = registry.backend("local", preview.CONNECTION)
+
+    def submit(rendered: Rendered, secrets: object = None) -> None:
+        hints.poke(attempt_parts(rendered.name)[0])
+        time.sleep(MAKING)
+
+    engine.render = local.render  # type: ignore[method-assign]
+    engine.submit = submit  # type: ignore[method-assign]
+
+
+def _job(cluster: Cluster, number: int) -> JobSpec:
+    project, zone = Project.objects.get(), AvailabilityZone.objects.get_or_create(name="burst")[0]
+    name = f"env-burst-{number}"
+    made = DevEnvironment.objects.create(
+        id=name, name=name, project=project, cluster=cluster, zone=zone, gpu_type="A100", gpu_count=1, emulated=True
+    )
+    (node,) = selectors.snapshots([made])
+    return replace(
+        JobSpec(task_id(number), "pytorch-ddp", (node,), name, project=project.pk),
+        entrypoint=Entrypoint("train.py"), checkpoint_dir="/c",
+    )  # fmt: skip
+
+
+def _work(messages: SimpleQueue[tuple[str, ...]], ending: threading.Event) -> None:
+    while not ending.is_set():
+        try:
+            name, *args = messages.get(timeout=0.1)
+        except Empty:
+            continue
+        try:
+            close_old_connections()
+            reconciler.reconcile(*args) if name == "training.reconcile" else reconciler.sweep()
+        except Exception:
+            logging.getLogger("apps.training.reconcile.reconciler").exception("a message failed")
+    connection.close()
+
+
+def _beat(messages: SimpleQueue[tuple[str, ...]], ending: threading.Event) -> None:
+    while not ending.wait(SWEEPS):
+        messages.put(("training.sweep",))
+
+
+class _Failures(logging.Handler):
+    count = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.count += record.levelno >= logging.ERROR
