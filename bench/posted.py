@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import close_old_connections, connection
 
 from apps.accounts.models import Project, User
-from apps.clusters import selectors
+from apps.clusters import leases, selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.training.ground import hints, launching, storing
 from apps.training.models import Event, Task
@@ -37,14 +37,22 @@ def cost(count: int) -> dict[str, float]:
     _prepare(launching.backend_for(cluster))
     jobs = [_job(cluster, number) for number in range(count)]
     messages, began, failed = SimpleQueue[tuple[str, ...]](), Counter[str](), _Failures()
-    look = ports.look
+    look, take = ports.look, leases.take_port
 
     def looked(task: Task, backend: Any) -> Any:
         """Once in each pass that begins an attempt."""
         began[task.pk] += 1
         return look(task, backend)
 
-    steps.ports.look = looked
+    def taken(host: str, candidates: Any, attempt: str) -> int:
+        """Others were quicker with all of its ports: that it looks again is no other pass's doing."""
+        try:
+            return take(host, candidates, attempt)
+        except leases.NoFreePort:
+            began[attempt_parts(attempt)[0]] -= 1
+            raise
+
+    steps.ports.look, leases.take_port = looked, taken
     hints._send = lambda *hint: messages.put(hint)
     logging.getLogger("apps.training.reconcile.reconciler").addHandler(failed)
     ending = threading.Event()
