@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from django.db import transaction
 from knox.crypto import hash_token
@@ -29,9 +30,13 @@ HARDWARE = ("cpu_cores", "memory_gb", "gpu_type", "gpu_count", "versions", "netw
 TOKEN_NAME = "first start"
 
 
-def run(data: Path, *, with_demo: bool) -> dict[str, str]:
+SAYS_WHAT_IS_OPEN = ("VIEW_MISSING", "SECCOMP_MISSING")
+"""Of the reasons why tasks are not kept away better."""
+
+
+def run(data: Path, *, with_demo: bool) -> dict[str, Any]:
     """`{"signInLink": path on the site, "token_path": file with the administrator's token, "isolation": what keeps
-    training from the platform's own, "exposed": "" unless nothing does}`."""
+    training from the platform's own, "exposed": "" unless something is open, "notes": what `/readyz` says of that}`."""
     with transaction.atomic():
         user, project, cluster = _essentials()
         facts = machine.facts()
@@ -52,9 +57,16 @@ def run(data: Path, *, with_demo: bool) -> dict[str, str]:
     tried = check.isolation_tried(connection(cluster))
     said = [isolation.sentences("en"), *(messages.text(one.code, "en", **one.params)[0] for one in tried)]
     held = isolation.protects and all(one.level is Level.PASS for one in tried)
+    open_parts = [
+        (code, params)
+        for code, params in isolation.said()
+        if code in SAYS_WHAT_IS_OPEN or (code == isolation.code and not isolation.protects)
+    ]
+    open_parts += [(one.code, one.params) for one in tried if one.level is not Level.PASS]
     return {
         "signInLink": services.make_sign_in_link(user), "token_path": str(path),
         "isolation": " ".join(said), "exposed": "" if held else "yes",
+        "notes": [{"code": code, "params": {**params}, "at": int(now().timestamp())} for code, params in open_parts],
     }  # fmt: skip
 
 

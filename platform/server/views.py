@@ -32,7 +32,8 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
     """Readiness: what this process depends on takes what is written; 503 names what does not (`parts`), and why
-    (`faults`). `warnings`: what will not for long, such as a disk at 90 %, and processes that were replaced."""
+    (`faults`). `warnings`: what will not for long, such as a disk at 90 %, processes that were
+    replaced, and what keeps tasks from the platform less than it could."""
     faults = {fault.part: fault.code for fault in readiness.faults()}
     nearly_full = disks.nearly_full(settings.DATA_DIR)
     body = {

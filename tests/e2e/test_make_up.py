@@ -84,7 +84,9 @@ def test_it_says_at_its_start_what_keeps_training_from_it(serving: Running) -> N
     lines = [
         line for line in serving.output.read_text("utf-8").splitlines() if "training on this machine" in line.lower()
     ]
-    assert lines == [f"fermi  | {isolation.chosen('auto', place).sentences('en')}"]
+    found = isolation.chosen("auto", place)
+    tried = " Tried from inside: a task gets at nothing of the platform's." if found.protects else ""
+    assert lines == [f"fermi  | {found.sentences('en')}{tried}"]
 
 
 def test_who_is_signed_out_gets_back_in_with_a_fresh_link(serving: Running) -> None:
@@ -231,6 +233,8 @@ def test_what_exposes_the_platform_comes_with_a_warning(platform: Running) -> No
     said = platform.output.read_text("utf-8")
     assert "Other machines can reach this address" in said
     assert f"fermi  | {isolation.Isolation(False, None, wanted=False).sentences('en')}" in said.splitlines()
+    warnings = until(lambda: httpx.get(f"{platform.url}/readyz").json()["warnings"])
+    assert [one["code"] for one in warnings if one["code"].startswith("ISOLATION")] == ["ISOLATION_OFF"]
     host = socket.gethostname()
     assert httpx.get(f"{platform.url}/auth/link/x", headers={"Host": host}).status_code == 410
     assert httpx.get(f"{platform.url}/auth/link/x", headers={"Host": "rebound.example"}).status_code == 400

@@ -38,10 +38,10 @@ class _Subject:
 
 
 class Supervision:
-    """`pid`: the supervisor's. `notes`: the file that `/readyz` reads."""
+    """`pid`: the supervisor's. `notes`: the file that `/readyz` reads. `standing`: notes that hold while it runs."""
 
-    def __init__(self, pid: int, notes: Path) -> None:
-        self._pid, self._path = pid, notes
+    def __init__(self, pid: int, notes: Path, standing: Sequence[dict[str, Any]] = ()) -> None:
+        self._pid, self._path, self._standing = pid, notes, standing
         self._start = limits.of_process(pid)
         self._at = time.monotonic()
         self._subjects: dict[str, _Subject] = {}
@@ -120,7 +120,7 @@ class Supervision:
             for key, note in self._notes.items()
             if note["at"] > oldest and (note["code"] != "PROCESS_STOPPED" or self._says(*key))
         }
-        notes = [*self._notes.values()]
+        notes = [*self._standing, *self._notes.values()]
         if notes != self._written:
             with suppress(OSError):  # a full disk is no reason to end what runs
                 files.write_atomically(str(self._path), notes, 0o600)

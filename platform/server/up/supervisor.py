@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from fermi.runner.processes import refuse_tracers
 from server import env, places
@@ -48,6 +49,7 @@ class Platform:
         self.site = address.url  # where people open it
         self.record = Record(data)
         self.children: list[Child] = []
+        self._standing: list[dict[str, Any]] = []  # notes of what is open from the start on
         self.ending = threading.Event()
         self._me = Process.of("fermi", os.getpid())
         self._env = environment(
@@ -111,6 +113,7 @@ class Platform:
         self._migrate()
         web = self._web(1)
         first = self._run("firststart")
+        self._standing = first["notes"]
         self._until(web, self._answers)
         self._announce(first, time.monotonic() - began)
         celery = [sys.executable, "-m", "celery", "--quiet", "-A", "server.celery"]
@@ -124,7 +127,7 @@ class Platform:
             child.keep()
 
     def _serve(self) -> None:
-        supervision = Supervision(self._me.pid, places.notes(self.record.dir))
+        supervision = Supervision(self._me.pid, places.notes(self.record.dir), self._standing)
         while not self.ending.wait(LOOK_S):
             supervision.look(self.children)
             serving = [child for child in self.children if child.inherits]
@@ -133,7 +136,7 @@ class Platform:
                 console.say(f"starting web process {len(serving) + 1}: {len(serving)} cannot keep up")
                 self._web(len(serving) + 1).keep()
 
-    def _announce(self, first: dict[str, str], seconds: float) -> None:
+    def _announce(self, first: dict[str, Any], seconds: float) -> None:
         self.record.publish(self.address.url)
         console.say(f"serving {self.site} (ready in {seconds:.1f} s; Ctrl-C stops the platform)")
         console.say(f"sign in, once: {self.site}{first['signInLink']}")
@@ -203,7 +206,7 @@ class Platform:
         finally:
             connection.close()
 
-    def _run(self, *arguments: str) -> dict[str, str]:
+    def _run(self, *arguments: str) -> dict[str, Any]:
         """A management command, to its end; gives the JSON object it prints, if any, and shows the rest. It is a child
         like the others, so that Ctrl-C ends it too."""
         answers: list[str] = []
