@@ -8,6 +8,7 @@ the web process, whether each of them gets every line, and whether every line is
 """
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ from statistics import mean
 from bench import live
 from bench.procfs import cpu_seconds, forget_peak, memory, peak
 from bench.readers import Readers
-from bench.scratch import ROOT, scratch
+from bench.scratch import ROOT
 from bench.table import Figure, Target
 from bench.timing import in_turns
 from bench.web import Web
@@ -38,37 +39,37 @@ POINTS = STEPS // 10
 
 def measure() -> Iterator[Figure]:
     running = live.shared()
-    with scratch() as folder:
-        folder.mkdir()
-        printing: dict[str, list[float]] = {"fermi": [], "by hand": []}
+    workspace = running.data / "workspace"
+    folder = workspace / "printed"  # of what tasks may write
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(SCRIPT, workspace)
+    printing: dict[str, list[float]] = {"fermi": [], "by hand": []}
 
-        def watched() -> float:
-            working, spent = _watched(running, folder)
-            printing["fermi"].append(spent)
-            return working
+    def watched() -> float:
+        working, spent = _watched(running, folder)
+        printing["fermi"].append(spent)
+        return working
 
-        def alone() -> float:
-            working, spent = _alone(folder)
-            printing["by hand"].append(spent)
-            return working
+    def alone() -> float:
+        working, spent = _alone(folder)
+        printing["by hand"].append(spent)
+        return working
 
-        took = in_turns(ROUNDS, alone=alone, watched=watched)
-        yield Figure(
-            f"a step of {LINES} lines, watched", took["watched"] * 1e3, "ms", took["alone"] * 1e3, "by hand",
-            Target(1.1, of="ratio"),
-        )  # fmt: skip
-        yield Figure(
-            "its printing alone", mean(printing["fermi"]) * 1e3, "ms", mean(printing["by hand"]) * 1e3, "by hand"
-        )
-        task_id = yield from _flood(running, folder)
-        yield from _missing(running, task_id)
+    took = in_turns(ROUNDS, alone=alone, watched=watched)
+    yield Figure(
+        f"a step of {LINES} lines, watched", took["watched"] * 1e3, "ms", took["alone"] * 1e3, "by hand",
+        Target(1.1, of="ratio"),
+    )  # fmt: skip
+    yield Figure("its printing alone", mean(printing["fermi"]) * 1e3, "ms", mean(printing["by hand"]) * 1e3, "by hand")
+    task_id = yield from _flood(running, folder)
+    yield from _missing(running, task_id)
 
 
 def _flood(running: live.Live, folder: Path) -> Generator[Figure, None, str]:
     """Its task is what it returns."""
     pid = int(running.processes()["web"]["pid"])
     web = Web(int(running.url.rpartition(":")[2]), (running.data / "token").read_text().strip(), (pid,))
-    entrypoint = {"script": str(SCRIPT), "args": _arguments(folder, STEPS)}
+    entrypoint = {"script": SCRIPT.name, "args": _arguments(folder, STEPS)}
     before, spent, began = memory([pid]).resident, cpu_seconds([pid]), time.monotonic()
     forget_peak(pid)
     task_id, _ = live.create(running, RANKS, entrypoint=entrypoint, maxRestarts=0)
@@ -97,7 +98,7 @@ def _arguments(folder: Path, steps: int = SHORT) -> list[str]:
 
 
 def _watched(running: live.Live, folder: Path) -> tuple[float, float]:
-    entrypoint = {"script": str(SCRIPT), "args": _arguments(folder)}
+    entrypoint = {"script": SCRIPT.name, "args": _arguments(folder)}
     task_id, _ = live.create(running, RANKS, entrypoint=entrypoint, maxRestarts=0)
     with live.client(running) as fermi:
         for _ in fermi.tasks.stream(task_id, logs="all"):  # ends with the task

@@ -22,10 +22,13 @@ class Host:
         self.ids = [f"{node}-{number}" for number in range(gpus)]
         self.workspace = folder / "workspace"
         self.workspace.mkdir(parents=True)
+        self.shared = folder.parent / "shared"  # of all hosts beside it: their ranks may write there
+        self.shared.mkdir(exist_ok=True)
         self.config = folder / "worker.toml"
         lines = {
             "server": platform.url, "token": token, "node": node, "gpus": list(range(gpus)), "emulate": True,
             "state": str(folder / "state"), "workspace": str(self.workspace), "warm": True,
+            "writes": [str(self.shared)],
         }  # fmt: skip
         self.config.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in lines.items()))
         self.agent: subprocess.Popen[bytes] | None = None

@@ -107,13 +107,15 @@ def test_a_damaged_archive_is_refused_with_its_cause(platform, folder, tmp_path)
 
 
 def test_packages_are_prepared_once_and_a_wrong_one_says_so(platform, folder, tmp_path):
-    with zipfile.ZipFile(tmp_path / "fermitoy-1.0-py3-none-any.whl", "w") as wheel:
+    wheels = platform.data / "workspace" / "wheels"  # where a task may read
+    wheels.mkdir(parents=True)
+    with zipfile.ZipFile(wheels / "fermitoy-1.0-py3-none-any.whl", "w") as wheel:
         wheel.writestr("fermitoy.py", 'WORD = "toy"\n')
         wheel.writestr("fermitoy-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: fermitoy\nVersion: 1.0\n")
         wheel.writestr("fermitoy-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr("fermitoy-1.0.dist-info/RECORD", "")
     (folder / "lib" / "word.py").write_text("from fermitoy import WORD\n")
-    (folder / "requirements.txt").write_text(f"--no-index\n--find-links {tmp_path}\nfermitoy\n")
+    (folder / "requirements.txt").write_text(f"--no-index\n--find-links {wheels}\nfermitoy\n")
     task = submit(platform, tmp_path, "--code", str(folder), *FEW)
     platform.until_state(task["taskId"], "succeeded", seconds=180)
     lines = words_of(platform, task["taskId"])

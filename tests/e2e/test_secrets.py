@@ -110,8 +110,8 @@ def assert_nowhere(platform: Running, task_id: str, value: str) -> None:
 
 
 @pytest.mark.storage
-def test_it_is_in_the_ranks_environment_here_and_nowhere_else(platform: Running, value: str, tmp_path: Path) -> None:
-    script, go = platform.data / "workspace" / "digest.py", tmp_path / "go"
+def test_it_is_in_the_ranks_environment_here_and_nowhere_else(platform: Running, value: str) -> None:
+    script, go = platform.data / "workspace" / "digest.py", platform.data / "workspace" / "go"
     script.parent.mkdir(exist_ok=True)
     script.write_text(SCRIPT)
     assert platform.api.put(KEY, json={"value": value}).status_code == 200

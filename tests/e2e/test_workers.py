@@ -203,7 +203,7 @@ def test_a_group_trains_as_the_document_says(platform: Running, lab: Hosts) -> N
 def test_a_platform_that_dies_and_comes_back_loses_nothing_and_doubles_nothing(platform: Running, lab: Hosts) -> None:
     lab.start("gn8")
     lab.start("gn9")
-    end = lab.folder / "end"
+    end = lab.workspace / "end"
     task = lab.begin(lab.group("steady", "gn8-0", "gn9-0", masterAddress="gn8", args=[str(end)]))
     until(lambda: "line 5" in platform.log(task, 1), seconds=180, what="both ranks print")
     before = platform.log(task, 1)
@@ -223,7 +223,7 @@ def test_a_platform_that_dies_and_comes_back_loses_nothing_and_doubles_nothing(p
 def test_a_host_that_is_lost_ends_the_attempt_and_the_next_one_waits_for_it(platform: Running, lab: Hosts) -> None:
     lab.start("gn10")
     lab.start("gn11")
-    end = lab.folder / "end"
+    end = lab.workspace / "end"
     group = lab.group("fragile", "gn10-0", "gn11-0", masterAddress="gn10", args=[str(end)])
     task = lab.begin(group)
     until(lambda: "line 5" in platform.log(task, 1), seconds=180, what="both ranks print")
@@ -250,7 +250,7 @@ def test_hosts_say_what_they_prepare_before_their_ranks_begin_and_which_of_them_
     lab.start("gn14", "0,1")
     lab.start("gn15")
     known = {one["name"]: one["id"] for one in platform.get("/dev-environments", pageSize=100)["items"]}
-    both, gate = [known["gn14"], known["gn15"]], lab.folder / "gate"
+    both, gate = [known["gn14"], known["gn15"]], lab.workspace / "gate"
     task = packages.submit(platform, lab.folder, packages.tree(gate), both)
     seen = packages.until_prepared_on(platform, task, "gn14", "gn15")
     assert (seen["status"], seen["reason"]["code"]) == ("starting", "CODE_PACKAGES_PREPARING")

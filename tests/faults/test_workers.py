@@ -3,6 +3,7 @@ happens when all of the platform is away, or a host loses power, is in `tests/e2
 
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -124,14 +125,15 @@ def test_a_killed_rank_is_named_and_training_resumes_from_its_checkpoint(platfor
     assert first > 10
 
 
-def test_a_host_that_comes_back_ends_its_old_rank_before_it_begins_the_new_one(platform, site, tmp_path):
+def test_a_host_that_comes_back_ends_its_old_rank_before_it_begins_the_new_one(platform, site):
     """It was not heard for so long that its attempt was given up, while its rank went on."""
     for host in site.hosts:
         (host.workspace / "old_and_new.py").write_text(OLD_AND_NEW)
     ids = [site.environment(host.node)["id"] for host in site.hosts]
-    script = {"script": "old_and_new.py", "args": [str(tmp_path)]}
+    folder = Path(tempfile.mkdtemp(dir=site.gn6.shared))
+    script = {"script": "old_and_new.py", "args": [str(folder)]}
     task_id = platform.create(ids, entrypoint=script, env={"PYTHONHASHSEED": "0"}, maxRestarts=1)
-    until(lambda: {path.name for path in tmp_path.iterdir()} == {"0", "1", "2"}, what="all ranks run")
+    until(lambda: {path.name for path in folder.iterdir()} == {"0", "1", "2"}, what="all ranks run")
     site.gn7.freeze()
     waiting = platform.until_state(task_id, "queued")
     assert waiting["attempts"][0]["outcome"]["code"] == "WORKER_LOST"
@@ -142,16 +144,17 @@ def test_a_host_that_comes_back_ends_its_old_rank_before_it_begins_the_new_one(p
     assert platform.log(task_id, 2, attempt=2) == "old rank alive: False\n"
 
 
-def test_a_spare_host_takes_the_rank_of_one_that_is_lost(platform, site, tmp_path):
+def test_a_spare_host_takes_the_rank_of_one_that_is_lost(platform, site):
     """The lost one's rank goes on unheard, and is ended when its host is heard again."""
     site.spare.start()
     for host in (*site.hosts, site.spare):
         (host.workspace / "old_and_new.py").write_text(OLD_AND_NEW)
     ids = [site.environment(host.node)["id"] for host in site.hosts]
     spares = [site.environment("gn8")["id"]]
-    script = {"script": "old_and_new.py", "args": [str(tmp_path)]}
+    folder = Path(tempfile.mkdtemp(dir=site.gn6.shared))
+    script = {"script": "old_and_new.py", "args": [str(folder)]}
     task_id = platform.create(ids, spareEnvironmentIds=spares, entrypoint=script, maxRestarts=5)
-    until(lambda: {path.name for path in tmp_path.iterdir()} == {"0", "1", "2"}, what="all ranks run")
+    until(lambda: {path.name for path in folder.iterdir()} == {"0", "1", "2"}, what="all ranks run")
     site.gn7.freeze()
     task = platform.until_state(task_id, "succeeded")
     assert task["attempts"][0]["outcome"]["code"] == "WORKER_LOST"
