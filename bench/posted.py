@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -44,12 +45,12 @@ def cost(count: int) -> dict[str, float]:
         began[task.pk] += 1
         return look(task, backend)
 
-    def taken(host: str, candidates: Any, attempt: str) -> int:
+    def taken(host: str, candidates: Sequence[int], holder: str) -> int:
         """Others were quicker with all of its ports: that it looks again is no other pass's doing."""
         try:
-            return take(host, candidates, attempt)
+            return take(host, candidates, holder)
         except leases.NoFreePort:
-            began[attempt_parts(attempt)[0]] -= 1
+            began[attempt_parts(holder)[0]] -= 1
             raise
 
     steps.ports.look, leases.take_port = looked, taken

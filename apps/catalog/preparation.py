@@ -35,7 +35,7 @@ def prepare(version_id: str) -> bool:
         .filter(pk=version_id, status=VersionStatus.PREPARING, due_at__lte=now())
         .first()
     )
-    claim = claims.take(version, CLAIM) if version else None
+    claim = claims.claim_row(version, CLAIM) if version else None
     if version is None or claim is None:
         return False
     with claim.kept():

@@ -56,7 +56,7 @@ def fetch(fetch_id: str) -> bool:
     row = Fetch.objects.select_related("project", "created_by").filter(pk=fetch_id).first()
     if row is None or row.status != FetchStatus.FETCHING or row.due_at is None or row.due_at > now():
         return False
-    claim = claims.take(row, CLAIM, tries=row.tries + 1)
+    claim = claims.claim_row(row, CLAIM, tries=row.tries + 1)
     if claim is None:
         return False
     with claim.kept():

@@ -78,7 +78,7 @@ class Claim:
         return True
 
 
-def take(row: Any, span: timedelta, **values: Any) -> Claim | None:
+def claim_row(row: Any, span: timedelta, **values: Any) -> Claim | None:
     """The row, as it was read, is this process's for `span`; `values` are set along. None: another was quicker."""
     claim = Claim(row, span)
     return claim if row.due_at is not None and claim.renew(**values) else None

@@ -6,7 +6,7 @@ READ_ONLY = "25006"
 """PostgreSQL's state for a write where nothing is written: a standby, or a primary that was told so."""
 
 
-class DatabaseAway(OperationalError):
+class DatabaseAwayError(OperationalError):
     """The database is known to be away: nobody tried to connect for this request."""
 
 

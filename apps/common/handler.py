@@ -32,7 +32,7 @@ RETRY_AFTER = {"DATABASE_UNAVAILABLE": "1"}
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
     known = translate(error)
-    if isinstance(error, databases.DatabaseAway):
+    if isinstance(error, databases.DatabaseAwayError):
         log.warning("request refused: %s", error)  # how it went away was said once, with all that is known
     elif known.status >= 500 or isinstance(error, IntegrityError | DataError):
         log.exception("request failed", exc_info=error)

@@ -208,9 +208,9 @@ def test_a_claim_is_renewed_and_ends_with_the_work(user: User) -> None:
         due_at=now(),
     )  # fmt: skip
     other = Fetch.objects.get(pk=row.pk)
-    claim = claims.take(row, timedelta(seconds=30))
+    claim = claims.claim_row(row, timedelta(seconds=30))
     assert claim is not None
-    assert claims.take(other, timedelta(seconds=30)) is None, "as it was read it is no more"
+    assert claims.claim_row(other, timedelta(seconds=30)) is None, "as it was read it is no more"
     first = row.due_at
     assert claim.renew()
     assert row.due_at > first

@@ -10,7 +10,7 @@ import pytest
 from django.db import OperationalError
 from django.db.utils import ConnectionHandler
 
-from apps.common.databases import DatabaseAway
+from apps.common.databases import DatabaseAwayError
 from apps.common.postgresql import base
 from server import env
 from tests import services
@@ -76,11 +76,11 @@ def test_while_the_database_is_away_requests_fail_without_a_try_until_it_is_back
     assert ask(handler) == 1
     pool = wrapper(handler).pool
     server.stop()
-    with pytest.raises(DatabaseAway):
+    with pytest.raises(DatabaseAwayError):
         ask(handler)
     asked = pool.get_stats()["requests_num"]
     for _ in range(100):
-        with pytest.raises(DatabaseAway):
+        with pytest.raises(DatabaseAwayError):
             ask(handler)
     assert pool.get_stats()["requests_num"] == asked
     server.start()
@@ -98,7 +98,7 @@ def test_of_many_threads_that_find_the_database_away_one_tries_to_connect(
         raise OperationalError("nobody listens")
 
     def look() -> None:
-        with pytest.raises(DatabaseAway, match="nobody listens"):
+        with pytest.raises(DatabaseAwayError, match="nobody listens"):
             base.BREAKER.look(connect)
 
     threads = [threading.Thread(target=look, name=f"request-{number}") for number in range(16)]

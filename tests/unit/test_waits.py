@@ -49,7 +49,7 @@ def test_a_program_of_its_own_that_wakes_up_shows_in_a_rank_also_from_another_se
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, start_new_session=True) as rank:
 
         def look() -> waits.Waits:
-            return waits.look(stillness.look([rank.pid])[rank.pid].pids)
+            return waits.read_waits(stillness.look([rank.pid])[rank.pid].pids)
 
         try:
             if moves:

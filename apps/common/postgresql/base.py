@@ -15,7 +15,7 @@ from typing import Any
 from django.db.backends.postgresql import base
 from psycopg_pool import PoolTimeout
 
-from apps.common.databases import DatabaseAway
+from apps.common.databases import DatabaseAwayError
 
 log = logging.getLogger(__name__)
 
@@ -35,13 +35,13 @@ class Breaker:
         self._guard = threading.Lock()
 
     def check(self) -> None:
-        """Raises DatabaseAway while the database is known to be away."""
+        """Raises DatabaseAwayError while the database is known to be away."""
         if self._away:
-            raise DatabaseAway(self._away)
+            raise DatabaseAwayError(self._away)
 
     def look(self, connect: Callable[[], Any]) -> None:
-        """Connects by `connect`, and closes that connection again. Raises DatabaseAway, from then on also in `check`,
-        where that fails. Of several threads one connects, and the others have its answer."""
+        """Connects by `connect`, and closes that connection again. Raises DatabaseAwayError, from then on also in
+        `check`, where that fails. Of several threads one connects, and the others have its answer."""
         with self._guard:
             self.check()
             try:
@@ -69,7 +69,7 @@ BREAKER = Breaker()
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Raises DatabaseAway, an OperationalError, instead of waiting for a server that is not there."""
+    """Raises DatabaseAwayError, an OperationalError, instead of waiting for a server that is not there."""
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         if not self.pool:

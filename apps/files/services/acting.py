@@ -35,7 +35,7 @@ def now_or_later(project: Project, rows: QuerySet[File]) -> None:
 
 def act(file: File) -> None:
     """What fails is tried again in a minute: a row that raises never stops the rest."""
-    claim = claims.take(file, CLAIM)
+    claim = claims.claim_row(file, CLAIM)
     if claim is None:
         return
     with claim.kept(), suppress(claims.LostError):

@@ -62,7 +62,7 @@ def due() -> Iterable[Outputs]:
 
 def settle(row: Outputs, *, ended: bool) -> None:
     """Of a row that is due. `ended`: nothing writes there any more."""
-    claim = claims.take(row, CLAIM)
+    claim = claims.claim_row(row, CLAIM)
     if claim is None:
         return
     with claim.kept(), suppress(claims.LostError):

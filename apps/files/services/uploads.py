@@ -176,7 +176,7 @@ def cancel(user: User, project: Project, upload_id: str) -> None:
 
 def check(upload: Upload) -> None:
     """Of one that is being checked: to its end, whoever began it. Does nothing where somebody else has it."""
-    if upload.due_at is None or upload.due_at > now() or (claim := claims.take(upload, CLAIM)) is None:
+    if upload.due_at is None or upload.due_at > now() or (claim := claims.claim_row(upload, CLAIM)) is None:
         return
     with claim.kept(), suppress(claims.LostError):
         try:

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from apps.notices.sending import addresses, confining, posting
+from apps.notices.sending import addresses, sandbox, transport
 from apps.notices.sending.guard import Allowed, guarded
 from apps.notices.sending.unsent import Unsent
 
@@ -24,8 +24,8 @@ def main() -> None:
         for standard in (0, 1, 2):
             os.dup2(null, standard)
         os.close(null)
-        readable = confining.list_readable()
-        confining.confine(readable)
+        readable = sandbox.list_readable()
+        sandbox.confine(readable)
         for line in orders:
             order = json.loads(line)
             signal.alarm(int(order["seconds"]) + 1)  # whoever wanted to end this process may be dead
@@ -44,9 +44,9 @@ def carry_out(order: Mapping[str, Any], readable: list[str] | None = None) -> di
                 case "check":
                     return {"answer": addresses.check_address(order["address"], allowed)}
                 case "webhook":
-                    return {"answer": posting.post_webhook(order)}
+                    return {"answer": transport.post_webhook(order)}
                 case _:
-                    return {"answer": posting.notify(order)}
+                    return {"answer": transport.notify(order)}
         except Unsent as error:
             unsent = Unsent("CHANNEL_HOST_REFUSED", host=refused.host) if refused.host else error
         except Exception as error:

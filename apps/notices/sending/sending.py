@@ -12,8 +12,8 @@ from apps.accounts import sealing
 from apps.notices.models import Channel, Delivery, Kind
 from apps.notices.sending import addresses, wording
 from apps.notices.sending.guard import Allowed
-from apps.notices.sending.posting import DELIVERY
 from apps.notices.sending.process import CHECK_SECONDS, SEND_SECONDS, Sender
+from apps.notices.sending.transport import DELIVERY
 from apps.notices.sending.unsent import Unsent
 
 SIGNATURE, EVENT = "X-Fermi-Signature", "X-Fermi-Event"

@@ -39,7 +39,7 @@ class Waits(NamedTuple):
     timed: bool = False
 
 
-def look(pids: Iterable[int], leave_out: Collection[int] = ()) -> Waits:
+def read_waits(pids: Iterable[int], leave_out: Collection[int] = ()) -> Waits:
     """At these processes of a rank. `leave_out`: threads of the probe."""
     wakes, locked, timed, seen = 0, True, False, False
     try:

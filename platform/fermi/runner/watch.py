@@ -231,7 +231,7 @@ class Watch:
         kept = one.stall.evidence.ras if one.stall and one.stall.evidence else []
         return Evidence(
             sample, activity, main, connections, channel, stacks.beside(others, self.cwd), said or kept,
-            waits.look(activity.pids, of_probe), stalls.stopped_by(sample, one.entry["pid"]),
+            waits.read_waits(activity.pids, of_probe), stalls.stopped_by(sample, one.entry["pid"]),
         )  # fmt: skip
 
     def _told(self, stall: Stall, now: Evidence, before: Evidence | None, *, still: bool) -> dict[str, Any]:

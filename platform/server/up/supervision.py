@@ -76,7 +76,7 @@ class Supervision:
         line = child.line
         if line is None:
             return
-        verdict = subject.watchdog.look(passed, watchdog.ask(line), watchdog.see(subject.process.pid))
+        verdict = subject.watchdog.look(passed, watchdog.ask_process(line), watchdog.see(subject.process.pid))
         code = verdict.code if verdict else ""
         if verdict and code not in subject.said:
             console.say(self._note(child.name, code, pid=subject.process.pid, seconds=verdict.seconds), fault=True)

@@ -94,7 +94,7 @@ def see(pid: int) -> Seen:
     return Seen(state, {thread: nanoseconds / 1e9 for thread, nanoseconds in waited.items()} or None)
 
 
-def ask(line: socket.socket) -> bytes | None:
+def ask_process(line: socket.socket) -> bytes | None:
     """Asks anew, and returns the last answer to what was asked before; None where there is none."""
     answer = None
     with suppress(OSError):

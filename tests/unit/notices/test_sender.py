@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from apps.notices.sending import process
-from apps.notices.sending.confining import SENDER_UID
 from apps.notices.sending.process import Sender, SendersBusyError
+from apps.notices.sending.sandbox import SENDER_UID
 from apps.notices.sending.unsent import Unsent
 from fermi.runner.confine import landlock_abi
 from tests.waiting import until

@@ -51,7 +51,7 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Child]]:
         children.append(child)
         child.start()
         child.keep()
-        until(lambda: child.line and watchdog.ask(child.line), what="it answers")
+        until(lambda: child.line and watchdog.ask_process(child.line), what="it answers")
         return child
 
     yield begin

@@ -184,7 +184,7 @@ class Client:
         return b"".join(line + b"\n" for lines in stream.batches() for line in lines)
 
     def forward(self, pod: str, port: int) -> WebSocket:
-        """To a port of the pod's own loopback, through the API server; see `forwarding`."""
+        """To a port of the pod's own loopback, through the API server; see `port_forward`."""
         return self._upgraded("connect_get_namespaced_pod_portforward", pod, ports=str(port))
 
     def execute(self, pod: str, container: str, command: Sequence[str]) -> WebSocket:

@@ -27,10 +27,10 @@ from fermi.keeper import wire
 from fermi.launch.backends import reported
 from fermi.launch.backends.kubernetes import causes, modules, names, pods
 from fermi.launch.backends.kubernetes.client import MERGE_PATCH, METADATA, Client, Refused, in_time
-from fermi.launch.backends.kubernetes.forwarding import Forwarding
 from fermi.launch.backends.kubernetes.gang import FINISHED, condition, container, phase
 from fermi.launch.backends.kubernetes.hosted import DISK, PORT, SPARE_SECONDS, disk_size, render
 from fermi.launch.backends.kubernetes.names import CANCELLED, HOSTED, RUN, SUBMITTED
+from fermi.launch.backends.kubernetes.port_forward import Forwarding
 from fermi.launch.causes import BY_KEEPERS
 from fermi.launch.errors import BackendError
 from fermi.launch.hosting import (
