@@ -33,6 +33,32 @@ def test_submitting_again_never_leaves_a_rank_with_half_a_file(tmp_path: Path, m
     assert [(file.name, file.read_text()) for file in left] == [("config", "second")]
 
 
+def test_what_a_task_could_not_read_is_refused_before_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confine, "landlock_abi", lambda: 4)
+    for name in ("elsewhere/train.py", "given/train.py", "given/5.pt", "elsewhere/5.pt", "data/workspace/train.py",
+                 "data/token.py"):  # fmt: skip
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    connection = {"data_dir": str(tmp_path / "data"), "warm": False, "task_reads": [str(tmp_path / "given")]}
+
+    def problems(mode: str, script: str, resume: str = "") -> list[tuple[str, str]]:
+        backend = LocalBackend({**connection, "isolation": mode})
+        spec = replace(job("env-001"), entrypoint=Entrypoint(str(tmp_path / script)), resume_from=resume)
+        return [(found.field, found.code) for found in backend.problems(spec)]
+
+    refused = [("entrypoint.script", "PATH_NOT_GIVEN")]
+    assert problems("landlock", "elsewhere/train.py") == refused
+    assert problems("landlock", "data/token.py") == refused
+    assert problems("landlock", "given/train.py") == []
+    assert problems("landlock", "data/workspace/train.py") == []
+    assert problems("off", "elsewhere/train.py") == []
+    assert problems("landlock", "given/train.py", str(tmp_path / "given/5.pt")) == []
+    wrong = problems("landlock", "given/train.py", str(tmp_path / "elsewhere/5.pt"))
+    assert wrong == [("resumeFrom", "PATH_NOT_GIVEN")]
+
+
 def test_ranks_get_their_own_checkpoints_and_the_folder_they_resume_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,7 @@ import shutil
 import site
 import stat
 import struct
+import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -115,6 +116,14 @@ def system_paths() -> dict[str, str]:
         **dict.fromkeys(devices, "rw"),
         MPS_PIPES: "rw",
     }
+
+
+def make_gpu_devices() -> None:
+    """Has the driver's own program make the device that CUDA opens first, where nobody has used CUDA since the machine
+    was started: ranks cannot, because no set-uid program helps them (nvidia-modprobe(1))."""
+    if os.path.exists("/dev/nvidiactl") and not os.path.exists("/dev/nvidia-uvm"):
+        with suppress(OSError, subprocess.SubprocessError):
+            subprocess.run(["nvidia-modprobe", "-u", "-c=0"], check=False, capture_output=True, timeout=10)
 
 
 def program_folders(env: Mapping[str, str]) -> list[str]:
@@ -229,6 +238,7 @@ class Confinement:
             for path in [*order["own"], *([home] if home else [])]:
                 self._own(path)
             self._set_environment(home, name, env)
+            make_gpu_devices()
             paths = {
                 **system_paths(),
                 **dict.fromkeys(program_folders(env), "r"),
@@ -265,7 +275,7 @@ class Confinement:
             self.env.update(USER=self.user["name"], LOGNAME=self.user["name"])
         self.env["TMPDIR"] = self.temporary
         if home:
-            self.env["HOME"] = home
+            self.env.update(HOME=home, TORCHINDUCTOR_CACHE_DIR=os.path.join(home, ".cache", "torchinductor"))
             if site.ENABLE_USER_SITE and site.USER_BASE and os.path.isdir(site.USER_SITE or ""):
                 self.env["PYTHONUSERBASE"] = site.USER_BASE
 

@@ -159,7 +159,12 @@ def _make_root(given: Mapping[str, str], named: Iterable[str], temporary: str) -
         if path == "/dev/shm" and mode == PRIVATE:
             _mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, large)
         elif mode:
-            _mount(temporary if mode == PRIVATE else path, target, None, MS_BIND | MS_REC * (mode != PRIVATE))
+            try:
+                _mount(temporary if mode == PRIVATE else path, target, None, MS_BIND | MS_REC * (mode != PRIVATE))
+            except ViewError:
+                if mode != "r":
+                    raise
+                continue  # a file server that is away: the task finds nothing there
             if path == "/dev" or (mode != PRIVATE and "m" not in mode):
                 # Devices, sockets and what is open already (a rank's log) are written to all the same.
                 _set_read_only(target, recursive=path != "/dev")
