@@ -20,6 +20,7 @@ from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 
 from fermi.launch import registry
+from fermi.launch.backends.kubernetes import modules
 from fermi.launch.backends.kubernetes.engine import KubernetesBackend
 from fermi.launch.backends.kubernetes.names import CONTAINER, SELECTOR
 from fermi.launch.backends.kubernetes.render import merge
@@ -165,14 +166,16 @@ class Lab:
         return self.core.list_namespaced_pod(self.namespace, label_selector=selector).items
 
     def left(self) -> list[str]:
-        """Every object of the platform's that is in the namespace, as `kind/name`."""
+        """Every object of the platform's that is in the namespace, as `kind/name`, but for the modules that all attempts
+        share."""
         found = []
         for kind, lists in (
             ("configmap", self.core.list_namespaced_config_map), ("service", self.core.list_namespaced_service),
             ("pod", self.core.list_namespaced_pod), ("job", self.batch.list_namespaced_job),
         ):  # fmt: skip
             items = lists(self.namespace, label_selector=SELECTOR).items
-            found += [f"{kind}/{item.metadata.name}" for item in items]
+            made = [item.metadata.name for item in items]
+            found += [f"{kind}/{name}" for name in made if not name.startswith(modules.NAME)]
         if self.has("jobset.x-k8s.io"):
             where = ("jobset.x-k8s.io", "v1alpha2", self.namespace, "jobsets")
             found += [

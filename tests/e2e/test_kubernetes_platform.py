@@ -61,7 +61,7 @@ def test_the_preview_of_the_documents_request_shows_objects_that_validate_strict
     for one in objects:
         for version in ("1.30", "1.34"):
             kubernetes_validate.validate(one, version, strict=True)
-    assert sorted(one["kind"] for one in objects) == ["ConfigMap", "Job", "Job", "Job", "Service"]
+    assert sorted(one["kind"] for one in objects) == ["ConfigMap", "ConfigMap", "Job", "Job", "Job", "Service"]
     jobs = [one["spec"]["template"]["spec"] for one in objects if one["kind"] == "Job"]
     mounts = [one for pod in jobs for one in pod["containers"][0]["volumeMounts"] if one["name"] == "fermi-data"]
     assert {one["subPath"].partition("/")[0] for one in mounts} == {"datasets", "checkpoints", "outputs", "files"}, (

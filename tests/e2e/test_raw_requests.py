@@ -51,7 +51,7 @@ ODD = {
     "heartbeat": (b"POST /api/v1/workers/heartbeat", [JSON, b"Authorization: \xff"], 400, "PARSE_ERROR"),
     "method": (b"BREW /api/v1/projects", [], 405, "METHOD_NOT_ALLOWED"),
     "place in a stream": (b"GET /api/v1/training-tasks/x/stream", [b"Last-Event-ID: \xff"], 404, "NOT_FOUND"),
-    "sign-in": (b"POST /_allauth/browser/v1/auth/login", [JSON], 403, "FORBIDDEN"),
+    "sign-in": (b"POST /_allauth/browser/v1/auth/login", [JSON], 400, "PARSE_ERROR"),
     "metrics": (b"GET /metrics", [b"Authorization: Bearer \xff"], 401, "TOKEN_INVALID"),
 }
 """HTTP with bytes that are no UTF-8 wherever it can hold some; what has a body has `\\xff`."""
