@@ -166,8 +166,7 @@ class Lab:
         return self.core.list_namespaced_pod(self.namespace, label_selector=selector).items
 
     def left(self) -> list[str]:
-        """Every object of the platform's that is in the namespace, as `kind/name`, but for the modules that all attempts
-        share."""
+        """Every object of the platform's that is in the namespace, as `kind/name`. What all attempts share stays."""
         found = []
         for kind, lists in (
             ("configmap", self.core.list_namespaced_config_map), ("service", self.core.list_namespaced_service),
