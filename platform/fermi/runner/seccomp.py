@@ -7,9 +7,10 @@ for the right to trace it, which Landlock, or another user, refuses already (ker
 
 A filter sees numbers only. It cannot know whether a process id belongs to the same task, so it allows 0 ("myself",
 which setrlimit, nice, taskset and numactl use) and the id of the process that entered it. Every other id is refused
-with EPERM. One call is answered differently: sched_setaffinity for an id other than 0 succeeds and changes nothing,
-because the C library binds threads by their ids (pthread_setaffinity_np), and OpenMP ends a program whose threads
-cannot be bound (libgomp, team.c). Decision 78 has the reasons.
+with EPERM. Calls of the scheduler are answered differently: for another id they succeed and change nothing, because
+the C library names threads by their ids (pthread_setaffinity_np, pthread_setschedparam), OpenMP ends a program whose
+threads cannot be bound (libgomp, team.c), and ZeroMQ, which JupyterLab's kernels talk by, one whose threads cannot be
+given the policy that they have (libzmq, thread.cpp). Decision 78 has the reasons.
 
 The numbers come from the kernel's arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h, the
 form of a filter from seccomp(2) and include/uapi/linux/{seccomp,filter,audit}.h.
@@ -99,7 +100,7 @@ def filter_steps(machine: Machine, pid: int) -> list[Step]:
         (LOAD, 0, 0, NUMBER_AT), (JUMP_AT_LEAST, 0, 1, X32), (RETURN, 0, 0, NO_SUCH_CALL),
     ]  # fmt: skip
     for number in (machine.sched_setparam, machine.sched_setscheduler, machine.sched_setattr):
-        steps += _on(number, _unless_own(0, pid))
+        steps += _on(number, [*_allow_if(0, 0), *_allow_if_equal(pid), (RETURN, 0, 0, PRETEND)])
     steps += _on(machine.sched_setaffinity, [*_allow_if(0, 0), (RETURN, 0, 0, PRETEND)])
     reads = [(LOAD, 0, 0, _low(2)), (JUMP_EQUAL, 0, 3, 0), (LOAD, 0, 0, _low(2) + 4), *_allow_if_equal(0)]
     steps += _on(machine.prlimit64, [*reads, *_unless_own(0, pid)])
