@@ -18,6 +18,7 @@ CHECKS: dict[str, tuple[list[str | Path], Path]] = {
     "migrations": ([sys.executable, "manage.py", "makemigrations", "--check", "--dry-run"], ROOT),
     "API schema": ([sys.executable, "scripts/schema.py", "--check"], ROOT),
     "client types": ([sys.executable, "scripts/generate_client.py", "--check"], ROOT),
+    "locks": ([sys.executable, "scripts/lock.py", "--check"], ROOT),
     "translations": ([sys.executable, "scripts/translations.py"], ROOT),
     "test ledger": ([sys.executable, "scripts/ledger.py"], ROOT),
     "front end": (["npm", "run", "--silent", "check"], ROOT / "frontend"),
