@@ -13,13 +13,15 @@
 # make bench  measures (ONLY="api launch": those sections, in detail; ALL=1: all of them)
 # make profile  where the time of a request goes (WHAT=list)
 # make schema and make lock write generated files anew; make clean removes what was built
+# make check-deps   which packages have known weaknesses, and which images are named by tag only (needs the registries)
+# make sbom     writes what the platform is made of to build/sbom.json, in CycloneDX's format
 # make manifests  writes the chart as plain Kubernetes manifests to build/manifests.yaml
 #
 # Variables of `up`, `dev` and `down`: PORT=8000 HOST=127.0.0.1 DATA=var DEMO=1 WEB=auto (DEMO=0: no demo environments on
 #           first start; WEB=2: that many web processes).
 
-.PHONY: help up down dev test check fix coverage check-api test-frameworks test-deploy faults healthy \
-	bench profile schema lock manifests clean
+.PHONY: help up down dev test check fix coverage check-api check-deps test-frameworks test-deploy faults healthy \
+	bench profile schema lock sbom manifests clean
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
@@ -56,11 +58,14 @@ test:
 check:
 	@$(SETUP) check
 
-dev fix coverage check-api test-frameworks test-deploy faults healthy schema lock manifests:
+dev fix coverage check-api check-deps test-frameworks test-deploy faults healthy schema lock manifests:
 	@$(SETUP) $@
 
 bench:
 	@$(SETUP) bench $(ONLY) $(if $(ALL),--all) $(if $(KEEP),--keep '$(KEEP)')
+
+sbom:
+	@$(SETUP:setup.py=sbom.py)
 
 profile:
 	@$(SETUP) profile '$(or $(WHAT),list)'

@@ -78,7 +78,8 @@ def compile_lock(lock: Lock) -> None:
     """Writes the file. Raises CalledProcessError where no versions fit together, or the index does not answer."""
     command = [
         *(sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.11"),
-        *("--fork-strategy", "fewest", "--generate-hashes", "--no-header", "--no-annotate", "--system-certs"),
+        *("--fork-strategy", "fewest", "--generate-hashes", "--no-header", "--no-annotate"),
+        *("--system-certs", "--no-python-downloads"),
         *(word for path in lock.like for word in ("--constraint", path)),
         *(word for name in lock.without for word in ("--no-emit-package", name)),
         *("--output-file", lock.path, "-"),

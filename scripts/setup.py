@@ -269,16 +269,11 @@ def prepare(target: str) -> list[str | Path]:
                 frontend()
                 helm()
                 return [PYTHON, ROOT / "scripts" / f"{target}.py"]
-            case "check-deps":
+            case "check" | "check-deps" | "fix" | "schema" | "lock":
                 packages()
                 dev_packages()
                 frontend_packages()
-                return [PYTHON, ROOT / "scripts" / "check_deps.py"]
-            case "check" | "fix" | "schema" | "lock":
-                packages()
-                dev_packages()
-                frontend_packages()
-                return [PYTHON, ROOT / "scripts" / f"{target}.py"]
+                return [PYTHON, ROOT / "scripts" / f"{target.replace('-', '_')}.py"]
             case _:
                 raise Failed(f"There is no target {target!r}.")
 
@@ -293,7 +288,7 @@ def main(target: str) -> None:
     except KeyboardInterrupt:
         sys.exit("setup  | interrupted; the next make goes on from here.")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")])}
-    if target in {"dev", "test", "check", "fix", "schema"}:
+    if target in {"dev", "test", "check", "check-deps", "fix", "schema"}:
         env["PATH"] = node()["PATH"]
     os.execve(PYTHON, [str(part) for part in command], env)
 
