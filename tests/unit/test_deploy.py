@@ -270,8 +270,40 @@ def test_the_image_copies_what_there_is_and_what_the_context_has(root: Path) -> 
 def test_the_image_runs_as_nobody_special_and_has_no_training_stack(root: Path) -> None:
     text = dockerfile(root)
     assert re.search(r"^USER 1000:1000$", text, re.MULTILINE)
-    assert '".[server,s3,tracing]"' in text
-    assert "train" not in re.findall(r"\.\[(.*?)\]", text)[0]
+    packages = (root / "deploy" / "docker" / "requirements.txt").read_text()
+    assert "(base, server, s3, tracing)" in packages.splitlines()[0]
+    assert not re.search(r"^(torch|jax|deepspeed)\b", packages, re.MULTILINE)
+
+
+def test_the_image_installs_by_hash_and_says_what_it_is_made_of(root: Path) -> None:
+    installs = re.findall(r"pip install (.*)", dockerfile(root))
+    assert [("--require-hashes" in one, "deploy/docker/requirements.txt" in one) for one in installs] == [(True, True)]
+    assert re.findall(r"npm (ci|install)\b", dockerfile(root)) == ["ci"]  # by the hashes of package-lock.json
+    assert re.search(r"sbom\.py .*requirements\.txt frontend/package-lock\.json", dockerfile(root))
+    assert "COPY --from=packages /src/sbom.json ./" in dockerfile(root)
+
+
+DIGEST = f"sha256:{'1a' * 32}"
+
+
+def test_every_image_can_be_named_with_its_digest(root: Path) -> None:
+    assert re.findall(r"^FROM (\S+)", dockerfile(root), re.MULTILINE) == ["${NODE_IMAGE}", *["${PYTHON_IMAGE}"] * 2]
+    defaults = dict(re.findall(r"^ARG (\w+)=(\S+)", dockerfile(root), re.MULTILINE))
+    compose = yaml.safe_load((root / "docker-compose.yml").read_text())["services"]
+    for name, service in compose.items():
+        assert re.fullmatch(r"\$\{\w+_IMAGE:-[\w.:-]+\}", service["image"]), name
+    for name in OWN:
+        assert compose[name]["build"]["args"] == {arg: f"${{{arg}:-{default}}}" for arg, default in defaults.items()}
+
+
+def test_the_chart_names_images_with_their_digests() -> None:
+    values = {
+        "image": {"repository": "registry.example.org/fermi", "tag": "1.2.3", "digest": DIGEST},
+        "postgresql": {"image": f"postgres:16@{DIGEST}"},
+        "redis": {"image": f"redis:7@{DIGEST}"},
+    }
+    images = {one["image"] for _, pod in pods(manifests(values)) for one in pod["containers"]}
+    assert images == {f"{name}@{DIGEST}" for name in ("registry.example.org/fermi:1.2.3", "postgres:16", "redis:7")}
 
 
 # Restoring ------------------------------------------------------------------------------------------------------------
