@@ -259,9 +259,10 @@ def dockerfile(root: Path) -> str:
     return (root / "deploy" / "docker" / "Dockerfile").read_text()
 
 
-def test_the_image_copies_what_there_is_and_what_the_context_has(root: Path) -> None:
+@pytest.mark.parametrize("file", ["deploy/docker/Dockerfile", "tests/deploy/images/host.Containerfile"])
+def test_the_image_copies_what_there_is_and_what_the_context_has(root: Path, file: str) -> None:
     kept = [line[1:] for line in (root / ".dockerignore").read_text().split() if line[0] == "!"]
-    for line in re.findall(r"^COPY (?!--from)(.*)$", dockerfile(root), re.MULTILINE):
+    for line in re.findall(r"^COPY (?!--from)(.*)$", (root / file).read_text(), re.MULTILINE):
         for source in line.split()[:-1]:
             assert (root / source).exists(), source
             assert any(f"{source}/".startswith(f"{path}/") for path in kept), source
