@@ -112,7 +112,11 @@ def main(words: list[str]) -> int:
             print(f"{', '.join(behind)}: not what `make lock` makes of pyproject.toml. Run `make lock`.")
         return 1 if behind else 0
     for lock in LOCKS:
-        compile_lock(lock)
+        try:
+            compile_lock(lock)
+        except subprocess.CalledProcessError:
+            print(f"{lock.path}: not compiled and left as it was; what uv found is above.")
+            return 1
     return 0
 
 

@@ -206,8 +206,8 @@ def sha256(path: Path) -> str:
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> Iterator[str]:
-    """The address of a package index: pages of links, as PEP 503 has them, with each file's SHA-256."""
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package index that pip is configured with: pages of links, as PEP 503 has them, with each file's SHA-256."""
     folder = tmp_path / "index"
     for name, needs in (("torch", ('nvidia-cublas; sys_platform == "linux"', "toymaths")), ("nvidia_cublas", ())):
         (folder / name.replace("_", "-")).mkdir(parents=True)
@@ -227,18 +227,19 @@ def index(tmp_path: Path) -> Iterator[str]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
     Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.delenv("UV_DEFAULT_INDEX", raising=False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    yield
     server.shutdown()
     server.server_close()
 
 
+@pytest.mark.usefixtures("index")
 def test_a_lock_has_all_files_of_a_version_from_the_index_that_pip_is_told_of(
-    clone: Path, index: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    clone: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("PIP_INDEX_URL", index)
-    monkeypatch.delenv("UV_DEFAULT_INDEX", raising=False)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(Lock, "requirements", ["torch>=2"])
     lock.compile_lock(Lock("toy.txt", ("train",)))
     text = (clone / "toy.txt").read_text()
@@ -253,6 +254,17 @@ def test_a_lock_has_all_files_of_a_version_from_the_index_that_pip_is_told_of(
     assert "127.0.0.1" not in text
     assert (clone / lock.TORCH).read_text().splitlines()[1:] == ["torch==2.0"]
     assert Lock("toy.txt", ("train",)).holds()
+
+
+@pytest.mark.usefixtures("index")
+def test_what_does_not_fit_together_leaves_the_lock_as_it_was(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Lock, "requirements", ["torch>=3"])
+    before = (clone / PATHS[0]).read_bytes()
+    assert lock.main([]) == 1
+    assert capsys.readouterr().out.startswith("requirements.txt: not compiled")
+    assert (clone / PATHS[0]).read_bytes() == before
 
 
 # Installing -----------------------------------------------------------------------------------------------------------
