@@ -2,6 +2,7 @@
 
 import json
 import logging
+from pathlib import Path
 
 import pytest
 from django.utils import timezone
@@ -127,10 +128,11 @@ def test_stop_is_idempotent_and_noted_once(colleague, task):
     assert colleague.post(f"/training-tasks/{task.pk}/stop").data["status"] == "failed"
 
 
-def test_retry_makes_a_new_task_that_resumes_from_the_newest_checkpoint(colleague, task, tmp_path):
+def test_retry_makes_a_new_task_that_resumes_from_the_newest_checkpoint(colleague, task, settings):
     assert colleague.post(f"/training-tasks/{task.pk}/retry").error == "TASK_NOT_FINAL"
     end(task)
-    newest = tmp_path / "checkpoint_step_20.pt"
+    newest = Path(settings.DATA_DIR, "checkpoints", task.pk, "checkpoint_step_20.pt")
+    newest.parent.mkdir(parents=True)
     newest.write_bytes(b"x")
     for step, path in ((10, "/gone.pt"), (20, str(newest))):
         Checkpoint.objects.create(task=task, attempt=1, step=step, path=path, at=timezone.now())

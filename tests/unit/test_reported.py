@@ -40,7 +40,7 @@ ERROR = {
     "at": 9.5, "step": 12,
 }  # fmt: skip
 KILL = {"by": "memory", "scope": "cgroup", "limit": 1 << 30, "used": None, "gpu": None, "xid": None, "line": None}
-SEQUENCE = {"op": "all_reduce", "seq": 12, "group": "0", "sizes": [[4, 7]]}
+SEQUENCE = {"op": "all_reduce", "seq": 12, "group": "0", "sizes": [[4, 7]], "ranks": None, "name": None, "root": None}
 STALLED = {
     "since": 8.5, "looked_at": 17.0, "looks": 1, "still": True, "phase": "running", "step": 417, "in": "all_reduce",
     "for": 8.4, "op": SEQUENCE, "at": "train.py:120 in step", "stack": ["wait (torch/distributed/x.py:1)"],

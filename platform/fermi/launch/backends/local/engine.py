@@ -85,12 +85,12 @@ class LocalBackend(Backend):
         name, workspace = job.entrypoint.script, self._workspace(job)
         script = Path(os.path.realpath(workspace / name))
         params = {"script": name, "workspace": str(workspace)}
-        if not script.is_relative_to(workspace):
-            if self.script_roots and not any(script.is_relative_to(root) for root in self.script_roots):
-                return [Problem("entrypoint.script", "ENTRYPOINT_OUTSIDE", params)]
-            if not self.isolation.reaches(self.place, script):
-                return [Problem("entrypoint.script", "PATH_NOT_GIVEN", {"path": str(script)})]
-        return absent(script, Problem("entrypoint.script", "ENTRYPOINT_NOT_FOUND", params), file=True)
+        if self.script_roots and not any(script.is_relative_to(root) for root in (workspace, *self.script_roots)):
+            return [Problem("entrypoint.script", "ENTRYPOINT_OUTSIDE", params)]
+        found = absent(script, Problem("entrypoint.script", "ENTRYPOINT_NOT_FOUND", params), file=True)
+        if not (found or script.is_relative_to(workspace) or self.isolation.reaches(self.place, script)):
+            return [Problem("entrypoint.script", "PATH_NOT_GIVEN", {"path": str(script)})]
+        return found
 
     def _workspace(self, job: JobSpec) -> Path:
         """Where a job's ranks start: where its script was written (`kept.workspace_of`), or else in ours."""
