@@ -52,6 +52,7 @@ ONE_FOR_EACH_OTHER_ROW = {
     "training.Node", "training.Preflight", "training.TraceExport", "workers.Report",
 }  # fmt: skip
 BY_ADMINISTRATORS_OR_THE_PLATFORM = {
+    "common.ClockJump",
     "accounts.Project", "accounts.SignInLink", "accounts.User", "clusters.AvailabilityZone", "clusters.Cluster",
     "code.Blob", "environments.Event", "environments.Gpu", "environments.Run", "notices.Delivery", "notices.Incident",
     "notices.Item", "overview.Hour", "scheduling.Price", "scheduling.Usage", "telemetry.Block", "training.Attempt",

@@ -1,6 +1,7 @@
 """What a request leaves empty is chosen, shown with its reasons, and used."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -73,10 +74,12 @@ def test_a_task_shows_what_was_chosen_for_it_whatever_becomes_of_its_environment
     assert shown["request"]["distributedConfig"].get("strategy") is None, "the request stays as it was sent"
 
 
-def test_a_script_of_the_users_own_is_as_large_as_its_model_says(colleague: Api, tmp_path: Any) -> None:
+def test_a_script_of_the_users_own_is_as_large_as_its_model_says(colleague: Api, settings: Any) -> None:
     from apps.catalog.models import Model
 
-    (script := tmp_path / "train.py").touch()
+    script = Path(settings.DATA_DIR, "workspace", "train.py")
+    script.parent.mkdir(parents=True)
+    script.touch()
     own = empty("deepspeed", entrypoint={"script": str(script)})
     assert preview(colleague, own)["proposal"]["reasons"][1]["code"] == "PROPOSED_STAGE_USUAL"
     Model.objects.update(parameters=60 * 10**9)

@@ -118,10 +118,11 @@ def test_more_environments_take_no_more_queries(
         assert len(colleague.post("/training-tasks/preview", big).data["ranks"]) == 512
 
 
-def test_a_retry_resumes_from_the_newest_checkpoint_that_is_still_there(colleague: Api, tmp_path: Path) -> None:
+def test_a_retry_resumes_from_the_newest_checkpoint_that_is_still_there(colleague: Api, settings: Any) -> None:
     task = Task.objects.get(pk=colleague.post("/training-tasks", SINGLE).data["taskId"])
     Task.objects.update(state=State.FAILED, due_at=None, ended_at=now())
-    kept = tmp_path / "checkpoint_step_20.pt"
+    kept = Path(settings.DATA_DIR, "checkpoints", task.pk, "checkpoint_step_20.pt")
+    kept.parent.mkdir(parents=True)
     kept.write_bytes(b"x")
     for step, path in ((10, "/gone.pt"), (20, str(kept)), (30, "/gone-too.pt")):
         Checkpoint.objects.create(task=task, attempt=1, step=step, path=path, at=now())

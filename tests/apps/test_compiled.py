@@ -1,6 +1,6 @@
 """Queries that are compiled once give what Django gives, whoever asks and however often."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import connection
@@ -9,6 +9,7 @@ from django.forms.models import model_to_dict
 from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import User
+from apps.common import due
 from apps.common.clock import now
 from apps.common.compiled import Compiled, keys
 from apps.training.models import Attempt, Task
@@ -104,7 +105,9 @@ def test_a_pass_s_task_is_what_select_related_and_prefetch_related_give(task: Ta
     stranger.save(force_insert=True)
     Attempt.objects.create(task=stranger, number=7, master_port=1, created_at=now())
     rows = Task.objects.select_related("cluster").prefetch_related(Prefetch("attempts", Attempt.objects.defer("plan")))
-    expected, found = rows.get(pk=task.pk), reconciler._row(task.pk)
+    Task.objects.update(due_at=now(), claimed_at=None)
+    claim = due.Claim(Task.objects.filter(pk=task.pk), timedelta(seconds=30))
+    expected, found = rows.get(pk=task.pk), reconciler._row(task.pk, claim)
     assert found is not None
     with CaptureQueriesContext(connection) as asked:
         assert model_to_dict(found) == model_to_dict(expected)

@@ -400,7 +400,8 @@ def test_two_forked_ranks_of_which_one_comes_late_to_a_collective(start):
     waits, late = during["seen"]
     assert [seen["step"] for seen in during["seen"]] == [3, 3]
     assert waits["begun"] == waits["ended"] + 1 == late["begun"] + 1  # DDP's own are counted too
-    assert waits["collective"] == {"op": "all_reduce", "seq": waits["begun"], "group": "0", "sizes": [[4, 7]]}
+    told = {"op": "all_reduce", "seq": waits["begun"], "group": "0", "sizes": [[4, 7]], "ranks": [0, 1]}
+    assert waits["collective"] == told
     assert waits["trace"]["groups"] == {"0": {"enqueued": waits["begun"], "completed": waits["ended"]}}
     assert [entry["state"] for entry in waits["trace"]["last"]] == ["completed"] * 3 + ["scheduled"]
     assert waits["collective_at"] > waits["stepped_at"]
