@@ -118,4 +118,4 @@ def test_a_pass_s_task_is_what_select_related_and_prefetch_related_give(task: Ta
     newest = found.attempts.order_by("-number").first()
     assert newest is not None
     assert newest.number == 2, "what is asked anew is asked of this task alone"
-    assert reconciler._row("task-z") is None
+    assert reconciler._row("task-z", claim) is None
