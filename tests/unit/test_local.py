@@ -41,7 +41,8 @@ def test_what_a_task_could_not_read_is_refused_before_it_begins(
                  "data/token.py"):  # fmt: skip
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
-    connection = {"data_dir": str(tmp_path / "data"), "warm": False, "task_reads": [str(tmp_path / "given")]}
+    (tmp_path / "by link").symlink_to(tmp_path / "given")
+    connection = {"data_dir": str(tmp_path / "data"), "warm": False, "task_reads": [str(tmp_path / "by link")]}
 
     def problems(mode: str, script: str, resume: str = "") -> list[tuple[str, str]]:
         backend = LocalBackend({**connection, "isolation": mode})
@@ -51,7 +52,7 @@ def test_what_a_task_could_not_read_is_refused_before_it_begins(
     refused = [("entrypoint.script", "PATH_NOT_GIVEN")]
     assert problems("landlock", "elsewhere/train.py") == refused
     assert problems("landlock", "data/token.py") == refused
-    assert problems("landlock", "given/train.py") == []
+    assert problems("landlock", "given/train.py") == problems("landlock", "by link/train.py") == []
     assert problems("landlock", "data/workspace/train.py") == []
     assert problems("off", "elsewhere/train.py") == []
     assert problems("landlock", "given/train.py", str(tmp_path / "given/5.pt")) == []

@@ -135,14 +135,18 @@ class Isolation:
         return order
 
     def reaches(self, place: Place, path: Path) -> bool:
-        """Whether a task may read `path` because of what its operator gives to all tasks: neither the platform's own
-        nor any other folder of this machine."""
+        """Whether a task may read `path`, of which links are followed, because of what its operator gives to all tasks:
+        neither the platform's own nor any other folder of this machine."""
         if not self.landlock:
             return True
         given = (place.workspace, place.home / "datasets", *place.readable, *place.reads, *place.writes)
-        hidden = [one for one in (place.home, *place.private) if path.is_relative_to(one)]
-        found = [one for one in given if path.is_relative_to(one)]
+        hidden = [one for one in map(_real, (place.home, *place.private)) if path.is_relative_to(one)]
+        found = [one for one in map(_real, given) if path.is_relative_to(one)]
         return bool(found) and max(map(_depth, found)) >= max(map(_depth, hidden), default=0)
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
 
 
 def _depth(path: Path) -> int:
