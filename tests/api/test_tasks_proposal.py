@@ -78,7 +78,7 @@ def test_a_script_of_the_users_own_is_as_large_as_its_model_says(colleague: Api,
     from apps.catalog.models import Model
 
     script = Path(settings.DATA_DIR, "workspace", "train.py")
-    script.parent.mkdir(parents=True)
+    script.parent.mkdir(parents=True, exist_ok=True)
     script.touch()
     own = empty("deepspeed", entrypoint={"script": str(script)})
     assert preview(colleague, own)["proposal"]["reasons"][1]["code"] == "PROPOSED_STAGE_USUAL"

@@ -6,6 +6,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from apps.accounts.models import Membership, Project, Role, User
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
@@ -42,15 +43,24 @@ def sweep(dies_at: int) -> int:
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         return local if frame.f_code.co_filename.endswith(WATCHED) else None
 
-    before = sys.gettrace()
+    before, open_before = sys.gettrace(), len(connection.savepoint_ids)
     sys.settrace(trace)
     try:
         reconcile.sweep()
     except Killed:
-        pass
+        roll_back_to(open_before)
     finally:
         sys.settrace(before)
     return lines
+
+
+def roll_back_to(count: int) -> None:
+    """Ends the transactions beyond the first `count`, as a database does when a process is gone: at the last line of a
+    `with transaction.atomic()` a process dies before Django has left the block."""
+    while len(connection.savepoint_ids) > count:
+        connection.atomic_blocks.pop()
+        if savepoint := connection.savepoint_ids.pop():
+            connection.savepoint_rollback(savepoint)
 
 
 def passes(dies_at: int, rounds: int = 6) -> int:
