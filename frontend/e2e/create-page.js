@@ -36,6 +36,7 @@ export async function createPage(options) {
     unfold,
     looksRight,
     seed: fermi.seed,
+    write: fermi.write,
     eventually: (look, what, ms = LOOK_MS) => poll(page, look, what, ms),
     button: (name) => page.getByRole("button", { name, exact: true }),
     card: (name) => page.getByRole("checkbox", { name, exact: true }),

@@ -1,8 +1,5 @@
 // Logs of a real task: found by expression, level and time, side by side, and the first error.
 import assert from "node:assert/strict";
-import { mkdtempSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { after, before } from "node:test";
 import { launch, looksRight as looks, openPage } from "./browser.js";
 import { inOrder } from "./in-order.js";
@@ -10,8 +7,7 @@ import { platform } from "./platform.js";
 import { eventually as poll } from "./polling.js";
 
 const WAIT_MS = 60_000;
-const FOLDER = mkdtempSync(join(tmpdir(), "fermi-e2e-logs-"));
-const SIGNAL = join(FOLDER, "go");
+const SIGNAL = "go";
 const LINES = 600;
 
 /** One line for each second from 05:00 on, on rank 1 for every other; rank 1 fails at 05:05 and goes on. */
@@ -29,7 +25,7 @@ for second in range(0, ${LINES}, rank + 1):
             print(traceback.format_exc(), flush=True)
     say(second, "INFO", f"step {second} of rank {rank}")
 say(${LINES}, "DEBUG", "a" * 40 + "!")
-while not os.path.exists(${JSON.stringify(SIGNAL)}):
+while not os.path.exists(os.path.join(os.path.dirname(__file__), "${SIGNAL}")):
     time.sleep(0.1)
 say(${LINES}, "WARNING", "late word")
 time.sleep(3600)
@@ -43,8 +39,7 @@ before(async () => {
   ({ page, faults } = await openPage(browser, fermi.url, WAIT_MS));
   await page.goto(fermi.link);
   await page.waitForURL("**/overview");
-  const script = join(FOLDER, "talks.py");
-  writeFileSync(script, SCRIPT);
+  const script = fermi.write("talks.py", SCRIPT);
   const answer = await fetch(`${fermi.url}/api/v1/training-tasks`, {
     method: "POST",
     headers: { Authorization: `Bearer ${fermi.token()}`, "Content-Type": "application/json" },
@@ -115,7 +110,7 @@ test("an expression that would take a browser years takes nothing from the page"
 test("what a running task prints is found as it comes", async () => {
   await search().fill("late");
   await page.getByText("没有匹配的行").waitFor();
-  writeFileSync(SIGNAL, "");
+  fermi.write(SIGNAL, "");
   await page.getByText("1 行匹配", { exact: true }).waitFor();
 });
 

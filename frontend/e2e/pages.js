@@ -1,8 +1,5 @@
 // The pages around the main job, in the middle of the console's tests: the same platform, the same browser.
 import assert from "node:assert/strict";
-import { mkdtempSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { shootByMedia, THEMES, violations } from "./browser.js";
 
@@ -112,9 +109,8 @@ export function pageTests({ test, now, looksRight, eventually, trainingMs }) {
   });
 
   test("a log of 100,000 lines is read, followed and searched with few of them in the page", async () => {
-    const { page } = now();
-    const script = join(mkdtempSync(join(tmpdir(), "fermi-e2e-script-")), "chatty.py");
-    writeFileSync(script, CHATTY);
+    const { page, fermi } = now();
+    const script = fermi.write("chatty.py", CHATTY);
     const { taskId } = await submit("e2e-chatty", ["env-local"], { entrypoint: { script, args: [] } });
     await open(`/training/${taskId}`);
     await eventually(async () => /100,?00\d 行/.test(await page.locator("main").innerText()), "100,000 lines");

@@ -1,9 +1,9 @@
 // The platform under test: the one that FERMI_E2E_URL and FERMI_E2E_LINK name, else one of our own on fresh data.
 import { spawn, spawnSync } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const HERE = fileURLToPath(new URL(".", import.meta.url));
@@ -13,7 +13,8 @@ const READY_MS = 360_000;
 
 /**
  * `{ url, link, stop() }`; `link` signs in once. Of a platform of our own also `seed(environments)`, or with what another
- * file makes, `token()`, the administrator's, and `signal(part, name)`, which sends one of its processes a signal.
+ * file makes, `token()`, the administrator's, `signal(part, name)`, which sends one of its processes a signal, and
+ * `write(name, text)`, which makes a file in the workspace, where tasks may read, and gives its path.
  * `trains`: much is trained there, so one process stands by with PyTorch imported.
  */
 export async function platform({ trains = false } = {}) {
@@ -58,7 +59,13 @@ export async function platform({ trains = false } = {}) {
       const known = JSON.parse(readFileSync(join(data, "run/processes.json"), "utf8"));
       process.kill(known.find((each) => each.name === part).pid, name);
     };
-    return { ...(await announced(up)), stop, seed, token, signal };
+    const write = (name, text) => {
+      const path = join(data, "workspace", name);
+      mkdirSync(dirname(path), { recursive: true });
+      writeFileSync(path, text);
+      return path;
+    };
+    return { ...(await announced(up)), stop, seed, token, signal, write };
   } catch (error) {
     await stop();
     throw error;

@@ -1,8 +1,5 @@
 // The heat map of a real task of 14 ranks: what they use, the inspector in sight, and how each of them ended.
 import assert from "node:assert/strict";
-import { mkdtempSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { after, before } from "node:test";
 import { launch, looksRight as looks, openPage } from "./browser.js";
 import { inOrder } from "./in-order.js";
@@ -12,14 +9,12 @@ import { eventually as poll } from "./polling.js";
 const WAIT_MS = 120_000;
 const RANKS = 14;
 const FAILS = 5;
-const folder = mkdtempSync(join(tmpdir(), "fermi-e2e-ranks-"));
-const order = join(folder, "fail");
-const script = join(folder, "light.py");
+const ORDER = "fail";
 const LIGHT = `import os, sys, time
 while True:
     print("still here", flush=True)
     time.sleep(1)
-    if os.environ["RANK"] == "${FAILS}" and os.path.exists("${order}"):
+    if os.environ["RANK"] == "${FAILS}" and os.path.exists(os.path.join(os.path.dirname(__file__), "${ORDER}")):
         sys.exit(3)
 `;
 let fermi, browser, page, faults;
@@ -45,7 +40,7 @@ const inspector = () => page.getByRole("region", { name: "所选的 rank" });
 const insight = () => inspector().innerText();
 
 async function submit() {
-  writeFileSync(script, LIGHT);
+  const script = fermi.write("light.py", LIGHT);
   const answer = await fetch(`${fermi.url}/api/v1/training-tasks`, {
     method: "POST",
     headers: { Authorization: `Bearer ${fermi.token()}`, "Content-Type": "application/json" },
@@ -103,7 +98,7 @@ test("on a phone the inspector stays in sight while the map is scrolled through"
 });
 
 test("the rank that failed is told from those that the platform ended", async () => {
-  writeFileSync(order, "");
+  fermi.write(ORDER, "");
   await page.locator("h1").getByText("失败", { exact: true }).waitFor();
   await cells(`rank ${FAILS}, 最先失败`).waitFor();
   await eventually(async () => (await cells(/^rank \d+, 由平台结束$/).count()) === RANKS - 1, "the others ended");

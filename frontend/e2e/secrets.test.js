@@ -1,9 +1,6 @@
 // A project's secrets in the browser: set, used by real training, replaced, removed, and never shown again.
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { after, before } from "node:test";
 import { createPage } from "./create-page.js";
 import { inOrder } from "./in-order.js";
@@ -17,18 +14,16 @@ print("a key of", len(os.environ["WANDB_API_KEY"]), "characters", flush=True)
 for step in range(1, 4):
     print(json.dumps({"step": step, "loss": 1 / step}), flush=True)
 `;
-let create, page, open, unfold, looksRight, button, named, answers, folder, taskId;
+let create, page, open, unfold, looksRight, button, named, answers, script, taskId;
 
 before(async () => {
   create = await createPage();
   ({ page, open, unfold, looksRight, button, named } = create);
   answers = await listen();
-  folder = mkdtempSync(join(tmpdir(), "fermi-e2e-script-"));
-  writeFileSync(join(folder, "keyed.py"), SCRIPT);
+  script = create.write("keyed.py", SCRIPT);
 });
 after(async () => {
   await create?.close();
-  if (folder) rmSync(folder, { recursive: true });
 });
 
 const test = inOrder();
@@ -121,7 +116,7 @@ test("a task trains with it, and nothing that is said of the task has the value"
   await open("?environments=env-001");
   await named("taskName").fill("keyed");
   await unfold("高级选项");
-  await named("entrypoint.script").fill(join(folder, "keyed.py"));
+  await named("entrypoint.script").fill(script);
   await button("添加变量").click();
   await page.getByLabel("变量名").fill("WANDB_API_KEY");
   await page.getByLabel("WANDB_API_KEY 的密钥").selectOption("wandb");

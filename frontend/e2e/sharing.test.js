@@ -1,9 +1,6 @@
 // Sharing the machines against a real platform: who waits, in which order, what is set aside, what may be used, and what
 // it cost.
 import assert from "node:assert/strict";
-import { mkdtempSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { after, before } from "node:test";
 import { launch, looksRight as looks, openPage } from "./browser.js";
 import { inOrder } from "./in-order.js";
@@ -65,8 +62,7 @@ const waitingIs = (...names) =>
   eventually(async () => JSON.stringify(await waiting()) === JSON.stringify(names), names.join(", "));
 
 test("tasks that wait for one environment stand in line, and say what must end first", async () => {
-  const script = join(mkdtempSync(join(tmpdir(), "fermi-e2e-script-")), "steady.py");
-  writeFileSync(script, "import time\ntime.sleep(3600)\n");
+  const script = fermi.write("steady.py", "import time\ntime.sleep(3600)\n");
   await submit("holds-it", { entrypoint: { script, args: [] }, maxRunSeconds: 7200 });
   await eventually(async () => (await api(`/dev-environments/${HELD}`)).heldBy, "the environment held");
   for (const name of ["waits-1", "waits-2", "waits-3"]) await submit(name);
