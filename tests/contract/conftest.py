@@ -187,6 +187,7 @@ class OnSlurm(Engine):
         values = {
             "data_dir": str(scratch / "data"),
             "python": sys.executable,
+            "writes": [str(scratch)],
             **(connection or {**lab.connection, **lab.commands}),
         }
         super().__init__(registry.backend("slurm", values), scratch)

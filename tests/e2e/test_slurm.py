@@ -100,7 +100,7 @@ def test_jax_trains_on_two_nodes(engine: OnSlurm) -> None:
     """Its trainer is brought along, and each rank has a GPU of Slurm's. DDP: see the whole platform, below."""
     pytest.importorskip("jax")
     folder = engine.scratch / "data"
-    data = tokenise(stdlib_text(max_bytes=300_000), folder / "dataset")
+    data = tokenise(stdlib_text(max_bytes=300_000), folder / "datasets" / "stdlib")
     job = replace(
         engine.on(engine.job("", (1, 1), env=QUICK), "n2", "n1"),
         entrypoint=None, framework="jax", hyperparameters={**TINY, "batchSize": 2}, train_data=str(data.train_path),
@@ -403,7 +403,7 @@ def test_the_check_says_what_there_is_by_either_way(slurm: Slurm, tmp_path: Path
         report = registry.check("slurm").findings({"data_dir": str(tmp_path), **connection, "partition": "main"})
         fit = ["SLURM_REACHABLE", "SLURM_VERSION", "PARTITION_UP", "GPUS_FOUND", "SHARED_FOLDER_USABLE"]
         assert {one.code: one.level for one in report} == {
-            **dict.fromkeys(fit, Level.PASS), "SLURM_RANKS_UNCONFINED": Level.WARN
+            **dict.fromkeys(fit, Level.PASS), "SLURM_RANKS_CONFINED_AS_PLATFORM": Level.WARN
         }  # fmt: skip
         assert next(one for one in report if one.code == "GPUS_FOUND").params == {"gpus": "gpu × 4", "nodes": 2}
 
@@ -411,7 +411,7 @@ def test_the_check_says_what_there_is_by_either_way(slurm: Slurm, tmp_path: Path
 def test_the_check_names_what_is_wrong(slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def codes(**changes: str) -> set[str]:
         report = registry.check("slurm").findings({"data_dir": str(tmp_path), **slurm.connection, **changes})
-        return {one.code for one in report if one.level is not Level.PASS} - {"SLURM_RANKS_UNCONFINED"}
+        return {one.code for one in report if one.level is not Level.PASS} - {"SLURM_RANKS_CONFINED_AS_PLATFORM"}
 
     key = tmp_path / "key"
     key.write_bytes(os.urandom(32))

@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
@@ -204,10 +205,13 @@ def _confinements(spec: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     from fermi.runner.confine import Confinement
 
-    return {
+    made = {
         "service": Confinement(spec["confine"], spec["name"], os.environ),
         "preparing": Confinement(spec["preparing"], spec["name"], os.environ),
     }
+    for gap in made["service"].gaps:
+        print(f"fermi: this machine cannot keep the environment from all that is not its own: {gap}", file=sys.stderr)
+    return made
 
 
 def _began(pid: int | None, now: float) -> float | None:

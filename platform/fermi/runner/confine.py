@@ -9,10 +9,11 @@ of these. Standard library only, Python 3.9.
                 "user": {"uid": 61000, "gid": 61000, "groups": [44], "name": "fermi-tasks"}}
 
 `own`: folders that are made where they are missing, and belong to the ranks; `home` is one, and HOME. Of a path in
-`paths`, `r` allows to read, `w` to write to those that are there, `m` to make and remove entries (so no link can be put
-where the platform will read). Of two paths the longer one decides; where several names lead to one place, the one that
-allows more does. `landlock`: the kernel holds processes to these paths; `view`: they have a file system that holds
-these paths alone (`mounts.py`). Without `user` the ranks keep the runner's.
+`paths` (`~` is the user's home), `r` allows to read, `w` to write to those that are there, `m` to make and remove
+entries (so no link can be put where the platform will read). Of two paths the longer one decides; where several names
+lead to one place, the one that allows more does. `landlock`: the kernel holds processes to these paths; `view`: they
+have a file system that holds these paths alone (`mounts.py`). Without `user` the ranks keep the runner's. `optional`:
+what this machine cannot do is left out and stands in `gaps`; otherwise no rank begins then.
 
 To the paths come what any training needs of a machine (`system_paths`): programs and libraries, some of /etc, the
 interpreter, devices; a folder of their own in place of /tmp. Where no view can be made, TMPDIR names that folder, and
@@ -40,7 +41,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -127,9 +128,14 @@ def make_gpu_devices() -> None:
 
 
 def program_folders(env: Mapping[str, str]) -> list[str]:
-    """Returns the folders of PATH, but for those in which somebody's whole home lies."""
+    """Returns the folders of PATH and of libraries (ld.so(8)), and of CUDA's toolkit, which compilers of kernels look
+    for; but for those in which somebody's whole home lies."""
     home = os.path.realpath(os.path.expanduser("~"))
-    found = [os.path.realpath(path) for path in env.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(path)]
+    named = [
+        env.get("PATH", os.defpath),
+        *(env.get(name, "") for name in ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")),
+    ]
+    found = [os.path.realpath(path) for path in os.pathsep.join(named).split(os.pathsep) if os.path.isabs(path)]
     return [path for path in found if path != home and not _is_below(home, path)]
 
 
@@ -233,26 +239,42 @@ class Confinement:
         self.ruleset = -1
         self.view: mounts.View | None = None
         self.failure: OSError | None = None
+        self.gaps: list[str] = []
+        self._optional = bool(order.get("optional"))
         home = order.get("home") or (self.user or {}).get("home")
         try:
             for path in [*order["own"], *([home] if home else [])]:
-                self._own(path)
+                self._try(self._own, path)
+            if self._optional and home and not os.access(home, os.W_OK | os.X_OK):
+                home = None  # its temporary folder instead
             self._set_environment(home, name, env)
             make_gpu_devices()
             paths = {
                 **system_paths(),
                 **dict.fromkeys(program_folders(env), "r"),
-                **order.get("paths", {}),
+                **{os.path.expanduser(path): mode for path, mode in order.get("paths", {}).items()},
                 **({home: "rwm"} if home else {}),
             }
             found = real(paths)
             if order.get("view"):
-                self.view = mounts.make_view(found, [path for path in paths if path not in found], self.temporary)
-                self.env["TMPDIR"] = "/tmp"
+                self._try(self._make_view, found, [path for path in paths if path not in found])
             if "paths" in order and order.get("landlock", True):
-                self._make_ruleset(found)
+                self._try(self._make_ruleset, found)
         except OSError as error:
             self.failure = error
+
+    def _try(self, step: Callable[..., None], *arguments: Any) -> None:
+        """Raises OSError, unless this machine may do without."""
+        try:
+            step(*arguments)
+        except OSError as error:
+            if not self._optional:
+                raise
+            self.gaps.append(f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error))
+
+    def _make_view(self, found: Mapping[str, str], named: list[str]) -> None:
+        self.view = mounts.make_view(found, named, self.temporary)
+        self.env["TMPDIR"] = "/tmp"
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """What a rank inherits: another user's folders are not its own."""
@@ -274,6 +296,8 @@ class Confinement:
             os.chown(self.temporary, self.user["uid"], self.user["gid"])
             self.env.update(USER=self.user["name"], LOGNAME=self.user["name"])
         self.env["TMPDIR"] = self.temporary
+        if self._optional and not home:
+            self.env["HOME"] = self.temporary
         if home:
             self.env.update(HOME=home, TORCHINDUCTOR_CACHE_DIR=os.path.join(home, ".cache", "torchinductor"))
             if site.ENABLE_USER_SITE and site.USER_BASE and os.path.isdir(site.USER_SITE or ""):

@@ -244,9 +244,18 @@ class Node:
             from fermi.runner.confine import Confinement
 
             self.confinement = Confinement(order, self.spec["name"], os.environ)
+            self.say_gaps(self.confinement.gaps)
         if outputs := self.spec["env"].get("FERMI_OUTPUT_DIR"):
             with contextlib.suppress(OSError):  # a rank that writes there says so
                 os.makedirs(outputs, exist_ok=True)
+
+    def say_gaps(self, gaps: list[str]) -> None:
+        """What this machine does not keep its ranks from, in the log of the first."""
+        if gaps:
+            text = f"fermi: this machine cannot keep ranks from all that is not theirs: {'; '.join(gaps)}"
+            print(text, file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError), open(self.spec["ranks"][0]["log"], "a", encoding="utf-8") as file:
+                file.write(text + "\n")
 
     def start(self, entry: dict[str, Any], rank: dict[str, Any], inherited: list[int]) -> None:
         confinement = self.confinement

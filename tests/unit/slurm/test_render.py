@@ -206,17 +206,21 @@ def test_two_environments_of_one_machine_are_refused() -> None:
 @pytest.mark.parametrize(
     ("user", "level", "code"),
     [
-        (None, Level.WARN, "SLURM_RANKS_UNCONFINED"),
-        ("platform", Level.WARN, "SLURM_RANKS_UNCONFINED"),
-        ("root", Level.WARN, "SLURM_RANKS_UNCONFINED"),
-        ("tasks", Level.PASS, "SLURM_RANKS_OF_ANOTHER_USER"),
+        (None, Level.WARN, "SLURM_RANKS_CONFINED_AS_PLATFORM"),
+        ("platform", Level.WARN, "SLURM_RANKS_CONFINED_AS_PLATFORM"),
+        ("root", Level.WARN, "SLURM_RANKS_CONFINED_AS_PLATFORM"),
+        ("tasks", Level.PASS, "SLURM_RANKS_CONFINED"),
     ],
 )
 def test_the_check_says_as_whom_ranks_run_and_what_that_opens_to_them(
     user: str | None, level: Level, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("getpass.getuser", lambda: "platform")
-    found = check.whose_ranks({"data_dir": "/srv/fermi", **({"user": user} if user else {})})
+    connection = {"data_dir": "/srv/fermi", **({"user": user} if user else {})}
+    unconfined = check.whose_ranks({**connection, "confine": False})
+    assert unconfined.level is level
+    assert unconfined.code == ("SLURM_RANKS_UNCONFINED" if level is Level.WARN else "SLURM_RANKS_OF_ANOTHER_USER")
+    found = check.whose_ranks(connection)
     assert (found.level, found.code, found.params["user"]) == (level, code, user or "platform")
     for lang in messages.LANGUAGES:
         assert found.params["user"] in messages.text(found.code, lang, **found.params)[0]

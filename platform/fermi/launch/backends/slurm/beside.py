@@ -58,6 +58,7 @@ def _order(node: Mapping[str, Any], run: RunDir, rank: int) -> dict[str, Any]:
     return {
         "name": node["name"], "env": {**node["env"], **own}, "cwd": node["cwd"],
         "head": str(head or ""), "first": node["node_rank"] == 0,
+        **({"confine": node["confine"]} if "confine" in node else {}),
     }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from fermi.launch import bounds
 from fermi.launch import endings as launch_endings
 from fermi.launch.backends import chosen
+from fermi.launch.backends.slurm import confining
 from fermi.launch.backends.slurm.driver import Driver, Machine
 from fermi.launch.backends.slurm.engine import driver, user_of
 from fermi.launch.backends.slurm.render import folder_of
@@ -26,6 +27,7 @@ _GRES = re.compile(r"([a-z_]+):(?:([\w.-]+):)?(\d+)", re.IGNORECASE)
 _TEXT = {"type": "string", "pattern": r"^[^\r\n]+$"}
 _PATH = {"type": "string", "pattern": r"^/[^\r\n]*$"}
 _WORDS = {"type": "array", "items": _TEXT}
+_PATHS = {"type": "array", "items": _PATH}
 CONNECTION = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
@@ -69,6 +71,9 @@ CONNECTION = {
             "properties": {"runtime": {"enum": ["pyxis", "apptainer"]}, "image": _TEXT, "mounts": _WORDS},
         },
         "bounds": bounds.SCHEMA,
+        "confine": {"type": "boolean", "description": "false: nodes keep ranks from nothing"},
+        "reads": {**_PATHS, "description": "further folders of the nodes that every task may read"},
+        "writes": {**_PATHS, "description": "further folders of the nodes that every task may write to"},
     },
     "dependentSchemas": {
         "url": {"anyOf": [{"required": ["token_file"]}, {"required": ["key_file"]}, {
@@ -91,12 +96,14 @@ def findings(connection: Mapping[str, Any]) -> list[Finding]:
 
 
 def whose_ranks(connection: Mapping[str, Any]) -> Finding:
-    """Slurm's user is all that keeps ranks from what is not theirs: the runner confines none of them there."""
+    """What keeps ranks from what is not theirs: the nodes, unless the connection says otherwise, and Slurm's user."""
     ours, theirs = getpass.getuser(), user_of(connection)
     params = {"user": theirs, "path": str(Path(connection.get("data_dir") or "var").resolve())}
+    confined = confining.is_wanted(connection)
     if theirs in (ours, "root"):
-        return Finding(Level.WARN, "SLURM_RANKS_UNCONFINED", params)
-    return Finding(Level.PASS, "SLURM_RANKS_OF_ANOTHER_USER", params)
+        code = "SLURM_RANKS_CONFINED_AS_PLATFORM" if confined else "SLURM_RANKS_UNCONFINED"
+        return Finding(Level.WARN, code, params)
+    return Finding(Level.PASS, "SLURM_RANKS_CONFINED" if confined else "SLURM_RANKS_OF_ANOTHER_USER", params)
 
 
 def endings(connection: Mapping[str, Any]) -> list[Ending]:

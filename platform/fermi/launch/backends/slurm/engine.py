@@ -2,6 +2,7 @@
 
 import getpass
 import logging
+import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -11,13 +12,13 @@ from typing import Any
 
 from fermi.launch.backends import logfiles, measured, reported
 from fermi.launch.backends.base import Backend, Beside
-from fermi.launch.backends.slurm import beside, causes, components, state
+from fermi.launch.backends.slurm import beside, causes, components, confining, state
 from fermi.launch.backends.slurm.commands import Commands
 from fermi.launch.backends.slurm.driver import Driver, Job, Submission
 from fermi.launch.backends.slurm.line import Line
-from fermi.launch.backends.slurm.render import files, folder_of, render
+from fermi.launch.backends.slurm.render import files, folder_of, render, workspace_of
 from fermi.launch.backends.slurm.rest import Rest
-from fermi.launch.backends.slurm.rundir import RunDir
+from fermi.launch.backends.slurm.rundir import RunDir, make
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import (
     NO_SECRETS,
@@ -32,7 +33,7 @@ from fermi.launch.spec import (
     Rendered,
     Sample,
 )
-from fermi.launch.userpaths import absent_below
+from fermi.launch.userpaths import HOMES, absent_below
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +78,19 @@ class SlurmBackend(Backend):
                     Problem(f"environmentIds.{index}", "SLURM_ENVIRONMENT_NOT_TRAINED", {"environment": node.name})
                 )
         missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
-        return found + absent_below(self.data_dir, job.resume_from, missing)
+        return [*found, *absent_below(self.data_dir, job.resume_from, missing), *self._out_of_reach(job)]
+
+    def _out_of_reach(self, job: JobSpec) -> list[Problem]:
+        """A script that its ranks could not read."""
+        script = job.entrypoint.script if job.entrypoint else ""
+        if not script or job.brings(script):
+            return []
+        connection = {"data_dir": str(self.data_dir), **self.connection}
+        workspace = workspace_of(connection)
+        path = os.path.normpath(os.path.join(workspace, script))
+        if confining.reaches(connection, self.mount, workspace, path):
+            return []
+        return [Problem("entrypoint.script", "SLURM_PATH_NOT_GIVEN", {"path": path})]
 
     def render(self, job: JobSpec, plan: Plan) -> Rendered:
         return render(job, plan, {"data_dir": str(self.data_dir), **self.connection})
@@ -90,6 +103,7 @@ class SlurmBackend(Backend):
         if run.is_stopped() or run.submitted():
             return
         run.write(files(rendered))
+        make(self.data_dir / HOMES)  # in it, jobs make those of projects
         with run.alone():
             if run.is_stopped() or run.submitted():
                 return

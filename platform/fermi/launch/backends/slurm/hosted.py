@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fermi.launch.backends import chosen
-from fermi.launch.backends.slurm import causes
+from fermi.launch.backends.slurm import causes, confining
 from fermi.launch.backends.slurm.components import CHOSEN, SITE
 from fermi.launch.backends.slurm.driver import Job
 from fermi.launch.backends.slurm.line import Line
@@ -40,6 +40,7 @@ def render(spec: HostedSpec, connection: Mapping[str, Any]) -> Rendered:
         "ports": [{"name": port.name, "port": port.port} for port in spec.ports],
         "start_script": spec.start_script, "lazy": False, "foreground": True, "grace_seconds": GRACE_SECONDS,
     }  # fmt: skip
+    told |= confining.of_environment(told, folder_of(connection), connection)
     return Rendered(
         spec.run_name,
         "slurm",

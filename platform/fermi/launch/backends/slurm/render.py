@@ -7,6 +7,7 @@ from typing import Any
 
 from fermi.launch import bounds, shipped
 from fermi.launch.backends import chosen
+from fermi.launch.backends.slurm import confining
 from fermi.launch.backends.slurm.components import CHOSEN, Component, components
 from fermi.launch.backends.watched import watched
 from fermi.launch.code import Place
@@ -91,7 +92,7 @@ def _node(
         "node_rank": node.node_rank,
         "node": node.node.name,
         "command": [encode(word, bindings) for word in node.command],
-        "cwd": at.of_node(node.node_rank) if job.code else _cwd(connection),
+        "cwd": at.of_node(node.node_rank) if job.code else workspace_of(connection),
         "env": {name: encode(value, bindings) for name, value in node.env.items()},
         "ranks": [
             {
@@ -107,6 +108,7 @@ def _node(
         **watched(job),
         **bounds.order(connection, shared=False),
         **at.order(job),
+        **confining.of_rank(job, node, at, folder, workspace_of(connection), connection),
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }
 
@@ -136,7 +138,7 @@ def script(job: JobSpec, plan: Plan, connection: Mapping[str, Any], asked: list[
             "fi",
             *environment(connection),
             *_head(asked),
-            f"mkdir -p -- {quoted(_cwd(connection))} {quoted(_logs(job, connection))}",
+            f"mkdir -p -- {quoted(workspace_of(connection))} {quoted(_logs(job, connection))}",
             _srun(asked, connection),
             "code=$?",
             """printf '{"exit_code": %d, "job": "%s"}\\n' "$code" "$SLURM_JOB_ID" > end.tmp && mv end.tmp end.json""",
@@ -218,7 +220,7 @@ def _option(option: str) -> str:
     return f"{name}={quoted(value)}"
 
 
-def _cwd(connection: Mapping[str, Any]) -> str:
+def workspace_of(connection: Mapping[str, Any]) -> str:
     return str(connection.get("workspace") or f"{folder_of(connection)}/workspace")
 
 
@@ -240,4 +242,4 @@ def _ranks(node: NodePlan) -> str:
     return f"rank {first}" if first == last else f"ranks {first}-{last}"
 
 
-__all__ = ["NOT_OURS", "environment", "files", "folder_of", "quoted", "render", "script"]
+__all__ = ["NOT_OURS", "environment", "files", "folder_of", "quoted", "render", "script", "workspace_of"]
