@@ -2,6 +2,7 @@
 
 import json
 import socket
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,8 @@ class Beside:
 
     def shown(self, rank: int, **more: Any) -> tuple[Mapping[str, str], Path]:
         """Variables and working directory."""
-        done = self.run(rank, "python3", "-c", SHOWN, **more)
-        assert (done.code, done.err) == (0, "")
+        done = self.run(rank, sys.executable, "-c", SHOWN, **more)
+        assert (done.code, done.err) == (0, ""), done
         env, cwd = json.loads(done.out)
         return env, Path(cwd)
 

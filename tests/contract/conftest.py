@@ -187,6 +187,7 @@ class OnSlurm(Engine):
         values = {
             "data_dir": str(scratch / "data"),
             "python": sys.executable,
+            "reads": [str(Path(__file__).parent)],
             "writes": [str(scratch)],
             **(connection or {**lab.connection, **lab.commands}),
         }
