@@ -1,6 +1,7 @@
 """The node runner in a terminal: exit codes, output, signals, ports, nodes that do not come."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from fermi.runner import processes
 from tests.alive import alive
 from tests.byhand import ROOT, Started, lines_of
 from tests.running import free_port
+from tests.unit.test_bounds import environment
 
 RUNNER = [sys.executable, "-m", "fermi.runner.foreground"]
 SLEEP = "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)\n"
@@ -31,13 +34,16 @@ class Hand:
     def __init__(self, folder: Path) -> None:
         self.folder, self.runs = folder, []
 
-    def __call__(self, code: str, *options: str, ranks: int = 2, under: Sequence[str] = (), **env: str) -> Started:
+    def __call__(
+        self, code: str, *options: str, ranks: int = 2, under: Sequence[str] = (), cwd: Path | None = None, **env: str
+    ) -> Started:
         words = ["--port", str(free_port()), *options]
         for rank in range(ranks):
             words += ["--rank", str(rank), f"RANK={rank}"]
         output = self.folder / f"log-{len(self.runs)}"
         path = str(ROOT / "platform")
-        run = Started(output, *under, *RUNNER, *words, "--", sys.executable, "-u", "-c", code, PYTHONPATH=path, **env)
+        command = [*under, *RUNNER, *words, "--", sys.executable, "-u", "-c", code]
+        run = Started(output, *command, cwd=cwd, PYTHONPATH=path, **env)
         self.runs.append(run)
         return run
 
@@ -110,6 +116,159 @@ def test_what_a_rank_leaves_behind_ends_with_it(hand):
     left = f"import subprocess, sys\nprint(subprocess.Popen([sys.executable, '-c', {SLEEP!r}]).pid, flush=True)"
     text = hand(left, ranks=1).succeed()
     assert not alive(int(lines_of(text, 0)[0]))
+
+
+# --- what the run may use of the machine ---
+
+FORKS = """
+import os, signal, sys, time
+for number in range(300):
+    if os.fork() == 0:
+        if number % 2:
+            os.setsid()
+        signal.pause()
+time.sleep(60)
+sys.exit(7)
+"""
+
+
+def test_ranks_that_fork_for_ever_are_ended_and_the_terminal_says_why(hand):
+    """The script ends itself after a minute, should nobody else do it."""
+    run = hand(FORKS, "--processes", "100", "--no-pulse", ranks=1, FERMI_TASK_ID=str(hand.folder))
+    assert run.wait() == 128 + signal.SIGKILL
+    [line] = [line for line in run.text.splitlines() if line.startswith("fermi: ")]
+    assert re.match(r"fermi: the ranks were ended: there were \d+ processes with \d+ threads, most of them started by "
+                    r"rank 0; the bounds are 100 and 800: start fewer .* or raise --processes$", line)  # fmt: skip
+    mark = f"FERMI_TASK_ID={hand.folder}".encode()
+    assert [pid for pid, _ in processes.all_living() if mark in environment(pid)] == []
+
+
+def test_without_a_bound_nothing_is_counted(hand):
+    bounds = ["--processes", "0", "--open-files", "0", "--reserve-percent", "0"]
+    code = "import os\npids = [os.fork() or os._exit(0) for _ in range(50)]\nprint(len(pids))"
+    assert lines_of(hand(code, *bounds, ranks=1).succeed(), 0) == ["50"]
+
+
+def test_a_run_that_writes_more_than_it_may_is_ended(hand, tmp_path):
+    code = f"""
+import os, time
+for number in range(400):
+    with open(os.path.join({str(tmp_path / "out")!r}, f"{{number}}.bin"), "wb") as file:
+        file.write(b"x" * (1 << 18))
+    time.sleep(0.02)
+os._exit(7)
+"""
+    (tmp_path / "out").mkdir()
+    run = hand(code, "--disk-gb", "0.0078125", "--no-pulse", ranks=1, FERMI_CHECKPOINT_DIR=str(tmp_path / "out"))
+    assert run.wait() == 128 + signal.SIGKILL
+    assert "the ranks were ended: the folders of the run hold " in run.text
+    assert "the bound is 8 MiB: keep fewer checkpoints and outputs, or raise --disk-gb" in run.text
+
+
+def test_no_rank_begins_where_the_disk_has_only_what_is_kept(tmp_path):
+    change = "from fermi.runner import diskuse\ndiskuse.MAX_RESERVE = 1 << 60"
+    run = altered(tmp_path, change, "print('began')", "--reserve-percent", "100", ranks=1)
+    try:
+        assert run.wait() == 71
+        assert f"no rank was started: the disk of {tmp_path} has " in run.text
+        assert "make room there, or lower --reserve-percent" in run.text
+        assert "began" not in run.text
+    finally:
+        run.close()
+
+
+# --- what it may reach ---
+
+
+def confined(hand, code: str, *options: str, **env: str) -> Started:
+    run = hand(code, "--confine", *options, ranks=1, **env)
+    run.wait()
+    if "no rank was started" in run.text:
+        pytest.skip(run.text.splitlines()[-1])
+    return run
+
+
+def tries(*paths: Path) -> str:
+    return f"""
+import os
+for path in {[str(path) for path in paths]!r}:
+    try:
+        with open(path, "a") as file:
+            file.write("x")
+        print("wrote", os.path.basename(path))
+    except OSError as error:
+        print("refused", os.path.basename(path))
+print("home", os.path.basename(os.path.expanduser("~")))
+"""
+
+
+def test_a_confined_rank_writes_where_it_was_given_and_nowhere_else(hand, tmp_path):
+    for name in ("given", "checkpoints"):
+        (tmp_path / name).mkdir()
+    code = tries(*(tmp_path / name for name in ("given/a", "checkpoints/b", "here", "logs/0.log", ".fermi-home/c")))
+    run = confined(hand, code, "--write", str(tmp_path / "given"), "--logs", str(tmp_path / "logs"),
+                   FERMI_CHECKPOINT_DIR=str(tmp_path / "checkpoints"))  # fmt: skip
+    assert lines_of(run.succeed(), 0) == [
+        "wrote a", "wrote b", "refused here", "refused 0.log", "wrote c", "home .fermi-home"
+    ]  # fmt: skip
+    assert not (tmp_path / "here").exists()
+    assert "wrote a" in (tmp_path / "logs" / "0.log").read_text()
+
+
+def test_a_confined_rank_cannot_read_the_keys_of_the_person_who_started_it(hand, tmp_path):
+    home = tmp_path / "person"
+    job, key, data = home / "job", home / ".ssh" / "id_ed25519", home / "data" / "train.bin"
+    for path in (key, data, job / "script"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("secret")
+    code = f"""
+for path in {[str(key), str(data), str(job / "script")]!r}:
+    try:
+        print(open(path).read())
+    except OSError:
+        print("refused")
+"""
+    run = hand(code, "--confine", "--read", str(data.parent), ranks=1, cwd=job, HOME=str(home))
+    run.wait()
+    if "no rank was started" in run.text:
+        pytest.skip(run.text.splitlines()[-1])
+    assert lines_of(run.succeed(), 0) == ["refused", "secret", "secret"]
+
+
+@pytest.mark.parametrize(
+    ("options", "env", "why"),
+    [
+        (["--read", "/nowhere"], {}, "there is no /nowhere"),
+        ([], {"HOME": "{folder}/person"}, "holds your home: start in a folder of the job's own"),
+    ],
+)
+def test_what_cannot_be_confined_is_not_started(hand, tmp_path, options, env, why):
+    (tmp_path / "person").mkdir()
+    given = {name: value.format(folder=tmp_path) for name, value in env.items()}
+    run = hand("print('began')", "--confine", *options, ranks=1, **given)
+    assert run.wait() == 71
+    assert f"{why}: no rank was started" in run.text
+    assert "began" not in run.text
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("from fermi.runner import confine, sandbox\nconfine.landlock_abi = sandbox.landlock_abi = lambda: 0",
+         "this kernel has no Landlock"),
+        ("from fermi.runner import mounts\ndef none(): raise mounts.ViewError(1, 'a user namespace: not permitted')\n"
+         "mounts._unshare = none", "no mount namespace can be made here (a user namespace: not permitted)"),
+    ],
+    ids=["Landlock", "mount namespaces"],
+)  # fmt: skip
+def test_a_machine_that_cannot_confine_starts_nothing_and_names_what_it_lacks(tmp_path, change, why):
+    run = altered(tmp_path, change, "print('began')", "--confine", ranks=1)
+    try:
+        assert run.wait() == 71
+        assert why in run.text
+        assert "began" not in run.text
+    finally:
+        run.close()
 
 
 def altered(folder, change: str, script: str, *options: str, ranks: int = 2) -> Started:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from fermi.launch import causes
 from fermi.runner import telling
 
 LINK = {"peer": "10.0.0.2", "port": 4711, "unacked": 512, "retries": 4, "seconds": 6.5}
@@ -65,3 +66,17 @@ def test_why_a_rank_ended() -> None:
     lost = {"by": "gpu", "gpu": 3, "xid": 79, "line": "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."}
     assert telling.why({"error": None, "kill": lost}) == f": GPU 3: {lost['line']}"
     assert telling.why({"error": None, "kill": None}) == ""
+
+
+def test_a_bound_that_was_passed_is_told_with_figures_and_what_to_do() -> None:
+    figures = {
+        "rank": 3, "processes": 100, "threads": 120, "processBound": 100, "threadBound": 800, "files": 700,
+        "fileBound": 600, "used": "41.2 GiB", "size": "41 GiB", "bound": "40 GiB", "wrote": "3 GiB", "seconds": 9,
+        "path": "/d", "freeMiB": 1, "totalMiB": 64, "reserveMiB": 3, "free": 5, "total": 64,
+    }  # fmt: skip
+    assert set(telling.BOUNDS) == {*causes.BOUNDS, "DISK_FULL"}
+    said = [telling.bound({"code": code, **figures}) for code in telling.BOUNDS]
+    assert said[1] == (
+        "700 files were open, most of them by rank 3; the bound is 600: "
+        "close files, connections and memory maps that are no longer used, or raise --open-files"
+    )

@@ -10,7 +10,8 @@ All are of one node, but for `diskGb`: that is of the task's run folder, logs, o
 from collections.abc import Mapping
 from typing import Any
 
-PROCESSES, OPEN_FILES, RESERVE_PERCENT = 4096, 1 << 20, 5
+from fermi.runner.bounds import OPEN_FILES, PROCESSES, RESERVE_PERCENT
+
 SCHEMA = {
     "type": "object",
     "additionalProperties": False,
@@ -28,7 +29,7 @@ SCHEMA = {
             "type": "number",
             "minimum": 0,
             "maximum": 50,
-            "description": f"of each disk that tasks leave to the platform; {RESERVE_PERCENT} by default",
+            "description": f"of each disk that tasks leave to the platform; {RESERVE_PERCENT:g} by default",
         },
         "controlGroups": {"type": "boolean", "description": "false: the kernel is not asked to hold tasks to these"},
     },

@@ -21,14 +21,15 @@ from typing import Any
 import fermi
 from fermi import messages
 from fermi.runner import confine, seccomp
+from fermi.runner.sandbox import DATA_FOLDERS
 
 MODES = ("auto", "user", "landlock", "off")
 TASK_UID = 61000
 """Where the system has no user TASK_USER: a number that nothing else gives out (systemd's table of uid ranges leaves
 60706 to 61183 unused)."""
 TASK_USER = "fermi-tasks"
-DEFAULT_READS = ("/data", "/datasets", "/mnt", "/scratch")
-"""Where machines for training usually mount data: FERMI_TASK_READS, and `reads` of a worker's host."""
+DEFAULT_READS = DATA_FOLDERS
+"""FERMI_TASK_READS, and `reads` of a worker's host."""
 DEVICE_GROUPS = ("video", "render", "rdma")
 TOOLKIT = Path(fermi.__file__).resolve().parents[1]
 

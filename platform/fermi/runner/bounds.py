@@ -7,8 +7,8 @@ The order stands in a node's spec:
                "control_group": true}
 
 processes       of one node. Threads may be `THREADS` times as many, and neither more than half of what the machine can
-                have
-open_files      of one node, and of each process (RLIMIT_NOFILE)
+                have; 0 = they are not counted
+open_files      of one node, and of each process (RLIMIT_NOFILE); 0 = they are not counted
 memory          in bytes; null = `MEMORY_SHARE` of the machine's; false = whoever started the runner holds it to a limit
 disk, reserve   see `diskuse.py`
 control_group   the kernel is to hold memory and threads where that can be had (`cgroups.py`): then of all of the task's
@@ -33,6 +33,8 @@ from typing import Any, NamedTuple
 from fermi.runner import cgroups, kernel, processes
 from fermi.runner.room import shown
 
+PROCESSES, OPEN_FILES, RESERVE_PERCENT = 4096, 1 << 20, 5.0
+"""What is ordered where nobody says otherwise."""
 THREADS = 8
 MEMORY_SHARE = 0.95
 COUNT_SECONDS = 10.0
@@ -51,6 +53,20 @@ class Use(NamedTuple):
     memory: int = 0
 
 
+def order(
+    processes: int = PROCESSES,
+    open_files: int = OPEN_FILES,
+    memory_gb: float = 0,
+    disk_gb: float = 0,
+    reserve_percent: float = RESERVE_PERCENT,
+) -> dict[str, Any]:
+    """Returns the order of a run on a machine that it was given, in GiB and percent; 0 = no bound."""
+    return {
+        "processes": processes, "open_files": open_files, "memory": int(memory_gb * 2**30) or False,
+        "disk": int(disk_gb * 2**30) or None, "reserve": reserve_percent / 100, "control_group": False,
+    }  # fmt: skip
+
+
 class Bounds:
     """`name`: of the attempt. `leaders`: the rank of each rank's first process. To be made before the ranks begin: they
     inherit what holds them."""
@@ -58,10 +74,10 @@ class Bounds:
     def __init__(self, order: Mapping[str, Any], name: str, leaders: Callable[[], Mapping[int, int]]) -> None:
         self.task = name.rpartition("-")[0]
         self._leaders = leaders
-        most = machine_threads() // 2
-        self.processes = min(int(order["processes"]), most)
-        self.threads = min(THREADS * int(order["processes"]), most)
-        self.open_files = int(order["open_files"])
+        most, processes = machine_threads() // 2, int(order["processes"])
+        self.processes = min(processes, most) if processes else UNKNOWN
+        self.threads = min(THREADS * processes, most) if processes else UNKNOWN
+        self.open_files = int(order["open_files"]) or UNKNOWN
         self.memory = _memory(order.get("memory"))
         limits = {"pids": self.threads, **({"memory": self.memory} if self.memory else {})}
         self.group = cgroups.join(name, limits) if order.get("control_group") else None
@@ -74,6 +90,8 @@ class Bounds:
     def limit_process(self) -> None:
         """Of the process that calls it, and what it starts."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if self.open_files == UNKNOWN:
+            return
         if hard == resource.RLIM_INFINITY or hard > self.open_files:
             soft = min(soft, self.open_files) if soft != resource.RLIM_INFINITY else self.open_files
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, self.open_files))

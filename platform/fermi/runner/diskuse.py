@@ -5,6 +5,7 @@ Of the order (see `bounds.py`):
     disk      bytes that the task's folders may hold; null = no bound of its own
     reserve   share of each disk that is kept for the platform: tasks write no more once less is free (at most
               `MAX_RESERVE`)
+    beside    other folders that the task may write to: how much room there is counts, and not what lies there
 
 Free space costs one statvfs(3) and is looked at `PERIOD_SECONDS` apart; folders are walked only where it has shrunk,
 and rest `REST` times as long as a walk took. All of it happens in a thread: a file system on the network may keep who
@@ -57,7 +58,7 @@ class DiskUse:
         self.task = name.rpartition("-")[0]
         self.bound = int(order["disk"]) if order.get("disk") else None
         self.share = float(order.get("reserve") or 0.0)
-        self._named = list(folders)
+        self._named, self._beside = list(folders), list(order.get("beside", ()))
         self.samples: deque[Sample] = deque()
         self.found: dict[str, Any] | None = None
         self._walked_at, self._walk_took = 0.0, 0.0
@@ -69,9 +70,14 @@ class DiskUse:
         """Those that are there by now."""
         return _outermost(self._named)
 
+    @property
+    def _places(self) -> list[str]:
+        """Where there has to be room."""
+        return _outermost([*self._named, *(path for path in self._beside if os.access(path, os.W_OK))])
+
     def refusal(self) -> dict[str, Any] | None:
         """Why nothing should begin that writes there: less is free than what is kept."""
-        low = next((about for folder in self.folders if (about := self._below_reserve(folder))), None)
+        low = next((about for folder in self._places if (about := self._below_reserve(folder))), None)
         return {"code": "DISK_WITHOUT_ROOM", **_in_mib(low)} if low else None
 
     def start(self) -> None:
@@ -83,9 +89,9 @@ class DiskUse:
 
     def look(self) -> dict[str, Any] | None:
         """Takes a sample. Returns why the task has to end; None while it need not."""
-        now, folders = time.monotonic(), self.folders
-        free = {folder: disk[0] for folder in folders if (disk := _disk(folder))}
-        low = [about for folder in folders if (about := self._below_reserve(folder))]
+        now, folders, places = time.monotonic(), self.folders, self._places
+        free = {folder: disk[0] for folder in places if (disk := _disk(folder))}
+        low = [about for folder in places if (about := self._below_reserve(folder))]
         last = self.samples[-1] if self.samples else None
         if last and not low and not self._shall_walk(now, last, free):
             return None

@@ -6,7 +6,9 @@ Starts one process for each --rank, with our own environment and what follows it
 rank that failed first (128 + n for signal n), or 0. With `--node-rank K --nodes N --head HOST --port PORT` it first
 waits until all N nodes are there (`meet.py`), so that no rank waits for a node that somebody has yet to start.
 
-Ranks that do not get on are named, with where each of them is.
+Ranks that do not get on are named, with where each of them is. Ranks that use more of the machine than they may are
+ended (`bounds.py`, `diskuse.py`); 0 = no bound. With --confine they reach what `sandbox.py` says, and --read and
+--write; where that cannot be had, no rank is started.
 
 Ctrl-C, SIGTERM or SIGHUP ask the ranks to end (SIGTERM, then SIGKILL after the grace); a second one kills them at once.
 With --until-eof so does the end of standard input: what starts us over ssh is gone then.
@@ -18,8 +20,10 @@ import argparse
 import os
 import signal
 import sys
+from collections.abc import Mapping
+from typing import Any
 
-from fermi.runner import meet, ports, telling
+from fermi.runner import bounds, meet, ports, sandbox, telling
 from fermi.runner.exits import GAVE_UP, GRACE_SECONDS, shown
 from fermi.runner.node import Node
 from fermi.runner.outputs import Pipes, write_all
@@ -27,6 +31,8 @@ from fermi.runner.prepare import Meeting, prepare
 from fermi.runner.stops import Stops
 
 LONGEST_LINE = 1 << 16
+MAX_AMOUNT = 1 << 30
+"""Of what an option bounds."""
 
 
 class PortTaken(Exception):
@@ -65,12 +71,22 @@ def result(node: Node) -> int:
     if asked := node.status["asked"]:
         return shown(-signal.Signals[asked])
     culprit = node.first_to_fail()
+    cause = node.status.get("cause")
+    if cause and (culprit is None or culprit["asked"]):
+        begun = any(entry["pid"] for entry in node.ranks)
+        say(f"{'the ranks were ended' if begun else 'no rank was started'}: {telling.bound(cause)}")
+        return shown(culprit["exit_code"]) if culprit else GAVE_UP
     if culprit is None or (node.never_ended and node.ranks[0]["exit_code"] == 0):
         return 0
     code = culprit["exit_code"]
     how = f"ended with exit code {code}" if code > 0 else f"was ended by {signal.Signals(-code).name}"
     why = telling.why(culprit)
     say(f"rank {culprit['rank']} (pid {culprit['pid']}) {how}{why}; the other ranks of this node were stopped")
+    if cause:
+        say(telling.bound(cause))
+    if confine := node.spec.get("confine"):
+        written = ", ".join(path for path, mode in confine["paths"].items() if mode == "rwm")
+        say(f"it was confined, and could write to {written} only: --write and --read give it more")
     return shown(code)
 
 
@@ -92,19 +108,28 @@ def run(
     until_eof: bool = False,
     pulse: bool = True,
     hang_seconds: float | None = None,
+    bounded: Mapping[str, Any] | None = None,
+    confine: Mapping[str, Any] | None = None,
 ) -> int:
     """`ranks`: number and environment of each. `port`: where rank 0 of this node will listen, if it is one of them.
-    `pulse`, `hang_seconds`: see `node.py`. Raises PortTaken and meet.GaveUp before any rank is started."""
+    `pulse`, `hang_seconds`, `confine`: see `node.py`. `bounded`: see `bounds.order`. Raises PortTaken, meet.GaveUp and
+    sandbox.SandboxError before any rank is started."""
     if port is not None and not ports.is_free(port):
         raise PortTaken(port)
+    if confine:
+        sandbox.check(confine)
     signals = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup
         signals.remove(signal.SIGHUP)
     stops = Stops(*signals, until_eof=until_eof, second_kills=True)
     spec = {
-        "name": "", "node_rank": 0, "command": command, "cwd": os.getcwd(), "env": env or {},
-        "ranks": [{"rank": rank, "local_rank": index, "env": own} for index, (rank, own) in enumerate(ranks)],
+        "name": "", "node_rank": 0, "command": command, "cwd": os.getcwd(), "env": {**places(), **(env or {})},
+        "ranks": [
+            {"rank": rank, "local_rank": index, "env": own, "log": os.path.join(logs, f"{rank}.log")}
+            for index, (rank, own) in enumerate(ranks)
+        ],
         "stop_signal": "SIGTERM", "grace_seconds": grace_seconds, "pulse": pulse, "hang_seconds": hang_seconds,
+        "bounds": {**(bounds.order() if bounded is None else bounded), "beside": [os.getcwd()]}, "confine": confine,
     }  # fmt: skip
     if meeting is not None:
         try:
@@ -116,9 +141,32 @@ def run(
     if logs:
         os.makedirs(logs, exist_ok=True)
     pipes = Pipes({rank: Lines(rank, mark, logs).take for rank, _ in ranks})
-    node = Node(spec, stops, telling.Stalls(say).save, pipes, whole=meeting is None)
+    node = TerminalNode(spec, stops, telling.Stalls(say).save, pipes, whole=meeting is None)
     node.run()
     return result(node)
+
+
+class TerminalNode(Node):
+    """What ends its ranks is told last, in words."""
+
+    def blame(self, bound: dict[str, Any]) -> None:
+        self.status["cause"] = bound
+
+
+def places() -> dict[str, str]:
+    """Folders of the job that stand in our own environment, and count as its disk."""
+    return {name: os.environ[name] for name in sandbox.WRITTEN if name in os.environ}
+
+
+def _amount(text: str) -> float:
+    number = float(text)
+    if not 0 <= number < MAX_AMOUNT:
+        raise argparse.ArgumentTypeError(f"{text} is not from 0 (no bound) to {MAX_AMOUNT}")
+    return number
+
+
+def _count(text: str) -> int:
+    return int(_amount(text))
 
 
 def parse(words: list[str]) -> argparse.Namespace:
@@ -143,6 +191,14 @@ def parse(words: list[str]) -> argparse.Namespace:
         help="ranks carry no probe, and nobody looks at those that hang",
     )
     add("--hang-seconds", type=float, help="look at a rank after so long without a sign of progress")
+    add("--processes", type=_count, default=bounds.PROCESSES, help="of this node; threads: eight times as many")
+    add("--open-files", type=_count, default=bounds.OPEN_FILES, help="of this node")
+    add("--memory-gb", type=_amount, default=0.0, help="of this node, in GiB")
+    add("--disk-gb", type=_amount, default=0.0, help="of logs, outputs and checkpoints together, in GiB")
+    add("--reserve-percent", type=_amount, default=bounds.RESERVE_PERCENT, help="of each disk that is left free")
+    add("--confine", action="store_true", help="ranks reach what they are given, and nothing else")
+    add("--read", action="append", default=[], metavar="PATH", help="with --confine: may be read, too")
+    add("--write", action="append", default=[], metavar="PATH", help="with --confine: may be written to, too")
     add("command", nargs="+")
     return parser.parse_args(words)
 
@@ -151,15 +207,19 @@ def main(words: list[str]) -> int:
     args = parse(words)
     ranks = [(int(rank), dict(pair.split("=", 1) for pair in pairs)) for rank, *pairs in args.ranks]
     several = args.nodes > 1
+    bounded = bounds.order(args.processes, args.open_files, args.memory_gb, args.disk_gb, args.reserve_percent)
     meeting = Meeting(args.name, args.node_rank, args.nodes, args.head, args.port, args.patience) if several else None
     try:
         return run(
             args.command, ranks, meeting=meeting, port=args.port if args.node_rank == 0 else None,
             mark=args.mark, logs=args.logs, grace_seconds=args.grace, until_eof=args.until_eof,
-            pulse=args.pulse, hang_seconds=args.hang_seconds,
+            pulse=args.pulse, hang_seconds=args.hang_seconds, bounded=bounded,
+            confine=sandbox.order(args.read, args.write, os.environ) if args.confine else None,
         )  # fmt: skip
     except PortTaken as error:
         say(f"{error}: end that process, or choose another port")
+    except sandbox.SandboxError as error:
+        say(f"--confine: {error.reason}: no rank was started")
     except meet.GaveUp as error:
         say(f"gave up: {error.cause}: {error.detail}: are all nodes started, and may they reach the master's port?")
     except KeyboardInterrupt:

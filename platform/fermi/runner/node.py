@@ -186,7 +186,7 @@ class Node:
             folders += [os.path.dirname(rank.get("log", "")) for rank in self.spec["ranks"]]
         self.disk_use = DiskUse(order, self.spec["name"], folders)
         if found := self.disk_use.refusal():
-            self.status["cause"] = found
+            self.blame(found)
         return found is None
 
     def bring(self, wake: int) -> bool:
@@ -404,8 +404,7 @@ class Node:
         if not found:
             return
         if self.kill_at is None and not self.status.get("cause"):
-            self.status["cause"] = found
-            print(f"fermi: the ranks are ended: {found}", file=sys.stderr, flush=True)
+            self.blame(found)
         for entry in self.running():
             entry["asked"] = True
         if self.bounds:
@@ -489,6 +488,11 @@ class Node:
             self.ask_to_end(0.0)
 
     # --- why ---
+
+    def blame(self, bound: dict[str, Any]) -> None:
+        """For the end of the ranks, or for none having begun. Into the runner's own log, too."""
+        self.status["cause"] = bound
+        print(f"fermi: the ranks are ended, or not started: {bound}", file=sys.stderr, flush=True)
 
     def first_to_fail(self) -> dict[str, Any] | None:
         """Of this node's ranks."""

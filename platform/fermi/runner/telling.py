@@ -75,6 +75,47 @@ def why(entry: dict[str, Any]) -> str:
     return ""
 
 
+BOUNDS = {
+    "PROCESS_BOUND_REACHED": (
+        "there were {processes} processes with {threads} threads, most of them started by rank {rank}; the bounds are "
+        "{processBound} and {threadBound}",
+        "start fewer data loader workers and wait for the processes that the script starts, or raise --processes",
+    ),
+    "OPEN_FILE_BOUND_REACHED": (
+        "{files} files were open, most of them by rank {rank}; the bound is {fileBound}",
+        "close files, connections and memory maps that are no longer used, or raise --open-files",
+    ),
+    "MEMORY_BOUND_REACHED": (
+        "the processes used {used} of memory, those of rank {rank} most; the bound is {bound}",
+        "take a smaller batch or fewer data loader workers, or raise --memory-gb",
+    ),
+    "DISK_BOUND_REACHED": (
+        "the folders of the run hold {size}, {wrote} of it written within {seconds} s; the bound is {bound}",
+        "keep fewer checkpoints and outputs, or raise --disk-gb",
+    ),
+    "DISK_RESERVE_REACHED": (
+        "the run wrote {wrote} within {seconds} s to the disk of {path}, of which {freeMiB} of {totalMiB} MiB are "
+        "free; the last {reserveMiB} MiB are kept",
+        "make room there and go on from the newest checkpoint, or lower --reserve-percent",
+    ),
+    "DISK_WITHOUT_ROOM": (
+        "the disk of {path} has {freeMiB} of {totalMiB} MiB free, and the last {reserveMiB} MiB are kept",
+        "make room there, or lower --reserve-percent",
+    ),
+    "DISK_FULL": (
+        "the disk of {path} is full ({free} of {total} bytes free)",
+        "make room there and go on from the newest checkpoint",
+    ),
+}
+"""What was found, and what to do: of the codes of `bounds.py`, `diskuse.py` and `causes.py`."""
+
+
+def bound(cause: dict[str, Any]) -> str:
+    """Of what a run used more than it may, with figures and what to do."""
+    found, advice = BOUNDS[cause["code"]]
+    return f"{found.format_map(cause)}: {advice}"
+
+
 def names(ranks: Sequence[int]) -> str:
     """Such as `rank 3` and `ranks 0-2, 5`."""
     runs: list[list[int]] = []
