@@ -347,3 +347,22 @@ def test_kubectl_is_given_the_value_on_no_command_line(tmp_path):
     assert all("name: task-hand-hand-2\n" in text and "key: API_KEY" in text for text in references)
     subprocess.run(["bash", folder / "delete.sh"], check=True, env=env)
     assert "delete --ignore-not-found secret task-hand-hand-2" in log.read_text()
+
+
+def test_scripts_bound_what_a_node_may_use_as_their_cluster_does():
+    asked = {"bounds": {"processes": 64, "memoryGb": 1.5, "reservePercent": 10}}
+    for target in ("shell", "torchrun", "compose"):
+        script = byhand.render(job(1, 1), target, "en", asked)["start-node-0.sh"]
+        assert "  --processes 64 --open-files 1048576\n  --memory-gb 1.5 --disk-gb 0 --reserve-percent 10\n" in script
+        usual = byhand.render(job(1, 1), target, "en")["start-node-0.sh"]
+        assert "  --processes 4096 --open-files 1048576\n  --memory-gb 0 --disk-gb 0 --reserve-percent 5\n" in usual
+
+
+@pytest.mark.parametrize("target", ["shell", "torchrun"])
+def test_options_of_the_script_for_all_nodes_reach_each_of_them(tmp_path, target):
+    spec = job(1, entrypoint=Entrypoint("train.py"), master_port=free_port())
+    (folder := write(tmp_path / "job", spec, target)).joinpath("train.py").write_text("print('began')")
+    run = Started(tmp_path / "log", "bash", folder / "start-all.sh", "--confine", "--read", "/no such folder")
+    assert run.wait() == 71
+    assert "fermi: --confine: there is no /no such folder: no rank was started" in run.text
+    assert "began" not in run.text

@@ -18,13 +18,16 @@ from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.launch.byhand import placement, sbatch
 from fermi.launch.errors import LaunchError
-from fermi.runner import foreground, meet, ports
+from fermi.runner import bounds, foreground, meet, ports, sandbox
 from fermi.runner.exits import GRACE_SECONDS
 from fermi.runner.prepare import Meeting
 
+BOUNDS = ("processes", "open_files", "memory_gb", "disk_gb", "reserve_percent")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 MEETING = "fermi-launch"
+COUNT = click.IntRange(0, foreground.MAX_AMOUNT)
+AMOUNT = click.FloatRange(0, foreground.MAX_AMOUNT)
 MARKS = {"prefix": "[rank {rank}] ", "plain": ""}
 
 
@@ -72,6 +75,14 @@ def place_options(function: Function) -> Function:
 @click.option("--no-pulse", is_flag=True, help=_("OPTION_LAUNCH_NO_PULSE"))
 @click.option("--patience", type=float, default=meet.PATIENCE_SECONDS, help=_("OPTION_LAUNCH_PATIENCE"))
 @click.option("--no-wait", is_flag=True, help=_("OPTION_NO_WAIT"))
+@click.option("--processes", type=COUNT, default=bounds.PROCESSES, help=_("OPTION_LAUNCH_PROCESSES"))
+@click.option("--open-files", type=COUNT, default=bounds.OPEN_FILES, help=_("OPTION_LAUNCH_OPEN_FILES"))
+@click.option("--memory-gb", type=AMOUNT, default=0, help=_("OPTION_LAUNCH_MEMORY_GB"))
+@click.option("--disk-gb", type=AMOUNT, default=0, help=_("OPTION_LAUNCH_DISK_GB"))
+@click.option("--reserve-percent", type=AMOUNT, default=bounds.RESERVE_PERCENT, help=_("OPTION_LAUNCH_RESERVE_PERCENT"))
+@click.option("--confine", is_flag=True, help=_("OPTION_LAUNCH_CONFINE"))
+@click.option("--read", multiple=True, metavar="PATH", help=_("OPTION_LAUNCH_READ"))
+@click.option("--write", multiple=True, metavar="PATH", help=_("OPTION_LAUNCH_WRITE"))
 @click.option("--dry-run", is_flag=True, help=_("OPTION_DRY_RUN"))
 @click.option("--num-nodes", type=int, default=1, help=_("OPTION_NUM_NODES"))
 @click.option("--gpus-per-node", type=int, help=_("OPTION_GPUS_PER_NODE"))
@@ -126,7 +137,11 @@ def _launch(mode: str, words: list[str], given: dict[str, Any]) -> int:
             grace_seconds=given["grace"],
             pulse=not given["no_pulse"],
             hang_seconds=given["hang_seconds"],
+            bounded=bounds.order(**{name: given[name] for name in BOUNDS}),
+            confine=sandbox.order(given["read"], given["write"], os.environ) if given["confine"] else None,
         )
+    except sandbox.SandboxError as error:
+        raise LaunchError("LAUNCH_NOT_CONFINED", why=error.reason) from error
     except foreground.PortTaken as taken:
         who = taken.holder or _("ANOTHER_USERS_PROCESS")
         raise LaunchError("LAUNCH_PORT_TAKEN", port=port, holder=who, nearest=_some_port()) from taken

@@ -23,7 +23,7 @@ def files(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> dict[str, 
         "services": {service(at): _service(job, plan, at) for at in plan.nodes},
     }
     text = yaml.safe_dump(composed, sort_keys=False, allow_unicode=True, width=120)
-    return {**shell.nodes(job, plan, service(plan.nodes[0])), "docker-compose.yml": text}
+    return {**shell.nodes(job, plan, service(plan.nodes[0]), connection), "docker-compose.yml": text}
 
 
 def service(node: NodePlan) -> str:

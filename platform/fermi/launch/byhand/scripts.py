@@ -1,8 +1,10 @@
 """What the start scripts of all targets have in common."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+from fermi.launch import bounds
 from fermi.launch.byhand.quoting import assignment, quoted, value, word
 from fermi.launch.spec import JobSpec, Late, NodePlan, Plan, Value, resolve
 
@@ -109,6 +111,16 @@ def watched(job: JobSpec) -> Iterator[str]:
         yield f"--hang-seconds {job.hang_seconds:g}"
 
 
+def bounded(connection: Mapping[str, Any]) -> Iterator[str]:
+    """Options of the node runner: what a node may use of its machine, as `connection` or the platform has it, and what
+    it may read."""
+    asked = bounds.order(connection, shared=False)["bounds"]
+    yield f"--processes {asked['processes']} --open-files {asked['open_files']}"
+    sizes = [f"--{name}-gb {(asked[name] or 0) / 2**30:g}" for name in ("memory", "disk")]
+    yield " ".join([*sizes, f"--reserve-percent {asked['reserve'] * 100:g}"])
+    yield '--read "$here"'  # with --confine
+
+
 def _one_line(text: str) -> str:
     return " ".join(text.split())
 
@@ -127,6 +139,7 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 read -r -a ssh <<<"${FERMI_SSH:-ssh -o BatchMode=yes -o ConnectTimeout=15}"
 folder=${FERMI_FOLDER:-@folder@}
 settings=()
+options=(--until-eof "$@")  # of each node's script
 for name in FERMI_PYTHON FERMI_WORKDIR FERMI_LOGS; do
   if [[ -n ${!name:-} ]]; then settings+=("$name=${!name}"); fi
 done
@@ -177,7 +190,7 @@ trap interrupted INT TERM HUP
 
 start() {  # node rank
   local code=0 there
-  there=$(printf '%q ' env ${settings[@]+"${settings[@]}"} bash "$folder/start-node-$1.sh" --until-eof)
+  there=$(printf '%q ' env ${settings[@]+"${settings[@]}"} bash "$folder/start-node-$1.sh" "${options[@]}")
   at "${hosts[$1]}" "exec $there" <"$scratch/life" 8>&- || code=$?
   echo "$1 $code" >&8
 }

@@ -14,12 +14,12 @@ def problems(job: JobSpec) -> list[Problem]:
 
 
 def files(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> dict[str, str]:
-    return {**nodes(job, plan, plan.nodes[0].node.address), "start-all.sh": scripts.start_all(job, plan)}
+    return {**nodes(job, plan, plan.nodes[0].node.address, connection), "start-all.sh": scripts.start_all(job, plan)}
 
 
-def nodes(job: JobSpec, plan: Plan, head: str) -> dict[str, str]:
+def nodes(job: JobSpec, plan: Plan, head: str, connection: Mapping[str, Any]) -> dict[str, str]:
     """A script for each node, and what it needs beside it. `head`: by which name the nodes reach node 0."""
-    found = {scripts.start_name(at.node_rank): _start(job, plan, at, head) for at in plan.nodes}
+    found = {scripts.start_name(at.node_rank): _start(job, plan, at, head, connection) for at in plan.nodes}
     return found | scripts.configs(plan, head) | library(plan)
 
 
@@ -28,7 +28,7 @@ def library(plan: Plan) -> dict[str, str]:
     return {f"{scripts.LIB}/{path}": text for path, text in shipped.modules(shipped.FOREGROUND, words).items()}
 
 
-def _start(job: JobSpec, plan: Plan, node: NodePlan, head: str) -> str:
+def _start(job: JobSpec, plan: Plan, node: NodePlan, head: str, connection: Mapping[str, Any]) -> str:
     return scripts.start(job, plan, node, head, [
         "# What all ranks of this node share.",
         *scripts.array("environment", scripts.environment(node)),
@@ -47,6 +47,7 @@ def _start(job: JobSpec, plan: Plan, node: NodePlan, head: str) -> str:
             '--logs "${FERMI_LOGS:-$here/logs}"',
             f"--grace {plan.grace_seconds:g}",
             *scripts.watched(job),
+            *scripts.bounded(connection),
         ]),
         'runner=("$python" -m fermi.runner.foreground "${node[@]}" "$@" "${ranks[@]}")',
         'exec env "${environment[@]}" "${runner[@]}" -- "${command[@]}"',

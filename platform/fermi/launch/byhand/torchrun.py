@@ -35,12 +35,12 @@ def is_uneven(plan: Plan) -> bool:
 
 def files(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> dict[str, str]:
     head = plan.nodes[0].node.address
-    found = {scripts.start_name(node.node_rank): _start(job, plan, node, head) for node in plan.nodes}
+    found = {scripts.start_name(node.node_rank): _start(job, plan, node, head, connection) for node in plan.nodes}
     found["start-all.sh"] = scripts.start_all(job, plan)
     return found | scripts.configs(plan, head) | shell.library(plan)
 
 
-def _start(job: JobSpec, plan: Plan, node: NodePlan, head: str) -> str:
+def _start(job: JobSpec, plan: Plan, node: NodePlan, head: str, connection: Mapping[str, Any]) -> str:
     return scripts.start(job, plan, node, head, [
         *scripts.array("environment", scripts.environment(node, without=SETS)),
         "",
@@ -51,11 +51,13 @@ def _start(job: JobSpec, plan: Plan, node: NodePlan, head: str) -> str:
             f'--master-addr="$head" --master-port={plan.master_port} --max-restarts=0',
             *scripts.command(script(node)),
         ]),
-        "if [[ ${1:-} == --until-eof ]]; then  # of start-all.sh: torchrun itself would outlive a broken connection",
-        f'  runner=("$python" -m fermi.runner.foreground --until-eof --no-pulse --port {plan.master_port} --mark "")',
-        '  command=("${runner[@]}" --rank 0 -- "${command[@]}")',
-        "fi",
-        'exec env "${environment[@]}" "${command[@]}"',
+        "# Ends what torchrun leaves behind, and all of it where the node uses more of the machine than it may.",
+        *scripts.array("node", [
+            f'--node-rank {node.node_rank} --port {plan.master_port} --no-pulse --mark ""',
+            *scripts.bounded(connection),
+        ]),
+        'runner=("$python" -m fermi.runner.foreground "${node[@]}" "$@" --rank 0)',
+        'exec env "${environment[@]}" "${runner[@]}" -- "${command[@]}"',
     ])  # fmt: skip
 
 
