@@ -17,6 +17,7 @@ from fermi.launch import bounds, checks, registry
 from fermi.launch.backends import culprit
 from fermi.launch.causes import BOUNDS, CAUSES
 from fermi.runner import cgroups, diskuse, processes, room
+from tests.disks import small_disk
 from tests.goldens import job
 from tests.unit.test_runner import cause, run
 
@@ -162,14 +163,8 @@ os.wait()
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """64 megabytes, in memory."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "fermi-test", str(folder)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("a file system of its own cannot be mounted here")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with small_disk(tmp_path) as found:
+        yield found
 
 
 WRITES = """

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fermi.launch import bounds
 from fermi.launch.backends.local import containers, engines, images
 from fermi.launch.backends.local.engines import Done, Engine
 from fermi.launch.hosting import HostedSpec
@@ -26,7 +27,9 @@ def docker(folder: Path, info: dict[str, Any], code: int = 0) -> None:
 def words(engine: Engine, **about: Any) -> list[str]:
     spec = HostedSpec("env-a", "a", "p", 1, image="img:1", **about)
     box = containers.Box("env-a-1", "env-a", Path("/d"), Path("/d/r"), Path("/d/w"), Path("/d/h"))
-    return containers.command(engine, box, containers.content(spec, {}, 10.0)["container"])
+    return containers.command(
+        engine, box, containers.content(spec, {}, 10.0, bounds.order({}, shared=True))["container"]
+    )
 
 
 @pytest.fixture
@@ -133,3 +136,11 @@ def test_what_is_in_use_by_name_is_no_fault_of_the_image() -> None:
         125, "", 'docker: Error response from daemon: Conflict. The container name "/env-a-1" is already in use\n'
     )
     assert containers.refused(Engine("docker", "docker", "27"), box, "lab", done).code == "CONTAINER_NAME_TAKEN"
+
+
+def test_a_keeper_in_a_container_counts_the_disk_and_nothing_that_its_engine_holds() -> None:
+    spec = HostedSpec("env-a", "a", "project-1", 1, image="training:1", disk_gb=20)
+    ordered = bounds.order({"bounds": {"reservePercent": 10}}, shared=True)
+    assert containers.content(spec, {}, 10.0, ordered)["keeper"]["bounds"] == {
+        "processes": 0, "open_files": 0, "memory": False, "control_group": False, "disk": 20 << 30, "reserve": 0.1
+    }  # fmt: skip

@@ -8,7 +8,7 @@ import stat
 import sys
 import uuid
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from websockets.sync.client import connect as websocket
 
+from fermi import messages
 from fermi.keeper import wire
 from fermi.launch import registry
 from fermi.launch.backends import logfiles
@@ -25,6 +26,7 @@ from fermi.launch.errors import BackendError
 from fermi.launch.hosting import HostedHandle, HostedPhase, HostedSpec, Hosting, Port
 from fermi.launch.spec import LogChunk
 from fermi.runner import newest, processes
+from tests.disks import small_disk
 from tests.keepers import HOST, Kept, Ran, frames, ran
 from tests.waiting import until
 
@@ -406,6 +408,71 @@ def test_an_environment_that_forks_for_ever_is_ended_and_given_up(data: Path) ->
     assert (cause.code, cause.params["exitCode"]) == ("SERVICE_CRASHED", 128 + 9)
     assert "fermi: PROCESS_BOUND_REACHED" in cause.params["output"]
     assert members(run) == []
+
+
+WRITES = """
+import time
+for number in range(400):
+    with open(f"{number}.bin", "wb") as file:
+        file.write(b"x" * (1 << 20))
+    time.sleep(0.02)
+time.sleep(600)
+"""
+
+
+def begun(run: Kept, number: int = 1, *, size: int | None = None, **spec: Any) -> Kept:
+    """A run of the environment, with the size of its disk in bytes: a template's are GiB."""
+    again = Kept(run.hosting, replace(run.spec, run=number, **spec))
+    rendered = run.hosting.render(again.spec)
+    rendered.artifacts[0].content["bounds"].update(disk=size)
+    run.hosting.start(rendered)
+    return again
+
+
+def ended(run: Kept) -> tuple[str, Mapping[str, Any]]:
+    seen = run.until(HostedPhase.ENDED)
+    assert seen.cause
+    assert (seen.left, members(run)) == (False, [])
+    for lang in ("en", "zh"):
+        assert all(messages.text(seen.cause.code, lang, **seen.cause.params))
+    return seen.cause.code, seen.cause.params
+
+
+def test_an_environment_over_its_size_ends_and_begins_again_to_be_cleared_up(hosting: Hosting) -> None:
+    run = named(hosting, "env-size", kind="custom", start_script=f"exec {sys.executable} -c '{WRITES}'")
+    code, params = ended(begun(run, size=16 << 20))
+    assert (code, params["bound"]) == ("ENVIRONMENT_OVER_ITS_SIZE", "16 MiB")
+    again = begun(run, 2, size=16 << 20, start_script="")
+    assert again.run("sh", "-c", "ls | wc -l; rm -f *.bin; ls | wc -l").out.split()[1:] == ["0"]
+    assert again.seen().phase is HostedPhase.RUNNING
+    again.stop()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path) as found:
+        yield found
+
+
+def test_an_environment_ends_before_a_disk_is_full_and_begins_once_there_is_room(disk: Path) -> None:
+    """64 MiB, of which the platform has a half."""
+    connection = {"data_dir": str(disk), "isolation": "auto", "bounds": {"reservePercent": 50}}
+    hosting = registry.hosting("local", connection)
+    assert hosting
+    run = named(hosting, "env-fills", kind="custom", start_script=f"exec {sys.executable} -c '{WRITES}'")
+    code, params = ended(begun(run))
+    assert (code, params["totalMiB"], params["reserveMiB"]) == ("ENVIRONMENT_FILLED_THE_DISK", 64, 32)
+    refused = begun(run, 2, start_script="")
+    with pytest.raises(BackendError) as away:  # it begins when it is opened
+        refused.run("true")
+    code, params = ended(refused)
+    assert code == away.value.code
+    assert (code, params["path"]) == ("ENVIRONMENT_WITHOUT_ROOM", str(disk / "environments" / "env-fills" / "home"))
+    for path in (disk / "environments" / "env-fills" / "workspace").iterdir():
+        path.unlink()
+    again = begun(run, 3, start_script="echo there is room")
+    again.until(HostedPhase.RUNNING)
+    again.stop()
 
 
 def test_packages_that_cannot_be_had_end_the_run_with_pips_own_words(hosting: Hosting, tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ the service begins when its door is first used. `tcp`: a port on loopback to lis
 one it became stands in `SPEC.port`). `termination_message`: a file into which a keeper in a container writes why its
 service failed; it then ends with 1, and one that is begun again afterwards waits for its end. `stop`: where the
 request to end lies, if not beside the spec. `bounds`: what processes may use of the machine (see
-`fermi.runner.bounds`; disks are not counted). `confine`: what processes may reach, and `preparing`: what the
-installation of packages may (see `fermi.runner.confine`). Each caller's first line bears the token: that of
-FERMI_KEEPER_TOKEN, or the one in `.token`.
+`fermi.runner.bounds`), and of its disk workspace, home and the run's folder (`fermi.runner.diskuse`). `confine`: what
+processes may reach, and `preparing`: what the installation of packages may (see `fermi.runner.confine`). Each caller's
+first line bears the token: that of FERMI_KEEPER_TOKEN, or the one in `.token`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from functools import partial
 from typing import Any
 
 from fermi.keeper import callers
-from fermi.keeper.keeper import Keeper
+from fermi.keeper.keeper import Keeper, disk_use
 from fermi.keeper.port import in_folder
 from fermi.runner import files, processes
 
@@ -63,11 +63,16 @@ def main(path: str, variables: Mapping[str, str]) -> int:
     token = given or _token(paths)
     for name in ("workspace", "home", "service", "cache", "tools"):  # what is not there cannot be allowed
         os.makedirs(spec[name], exist_ok=True)
-    listening = _listen(paths, spec)
+    use = disk_use(spec, paths)
+    refusal = use.refusal() if use else None
+    listening = [] if refusal else _listen(paths, spec)
     if not spec.get("foreground"):
         _detach(paths)
     processes.keep_others_out()
     keeper = Keeper(spec, paths, variables, token)
+    if refusal:
+        keeper.refuse(refusal)
+        return 1 if spec.get("termination_message") else 0
     asyncio.run(keeper.live([partial(callers.serve, keeper, sock) for sock in listening]))
     return 1 if spec.get("termination_message") and keeper.failed else 0
 

@@ -1,6 +1,7 @@
 """An environment's processes, from the fork to the last of them.
 
-The keeper has one thread, so a fork is safe at any time; what its children leave behind comes to it
+The keeper forks from its main thread; the other (`fermi.runner.diskuse`) asks the kernel for sizes, and holds no lock
+that a child would wait for. What its children leave behind comes to it
 (PR_SET_CHILD_SUBREAPER). Each process carries the run's name in a variable (`MARK`): should the keeper be killed, what
 is left is still found."""
 

@@ -18,11 +18,20 @@ from fermi.keeper.held import Held
 from fermi.keeper.service import Service
 from fermi.runner import files, newest, processes
 from fermi.runner.bounds import Bounds
+from fermi.runner.diskuse import DiskUse
 
 LOOK_SECONDS = 5.0
 BOUNDS_SECONDS = 0.5
 STOP_POLL_SECONDS = 0.5
 MAX_TERMINATION_BYTES = 4096
+SPARE_BYTES = 64 << 20
+"""What an environment may write that holds more than its size already: whoever clears it up opens it, and so writes."""
+OF_DISKS = {
+    "DISK_BOUND_REACHED": "ENVIRONMENT_OVER_ITS_SIZE",
+    "DISK_RESERVE_REACHED": "ENVIRONMENT_FILLED_THE_DISK",
+    "DISK_WITHOUT_ROOM": "ENVIRONMENT_WITHOUT_ROOM",
+}
+"""What is said of a task, and of an environment."""
 STOPS = (signal.SIGTERM, signal.SIGUSR1)
 
 
@@ -43,10 +52,13 @@ class Keeper:
         self._logged = 0  # since the log was trimmed
         gpus = spec["env"].get("CUDA_VISIBLE_DEVICES")
         self.held = Held(gpus)
-        own = {**spec["env"], **variables, MARK: spec["name"]}
-        self.bounds = Bounds(spec["bounds"], spec["name"], dict) if spec.get("bounds") else None
+        given = {**spec["env"], **variables, MARK: spec["name"]}
+        bounds = spec.get("bounds")
+        self.bounds = Bounds(bounds, spec["name"], dict) if bounds else None
+        self.disk_use = disk_use(spec, paths)
+        self.passed: dict[str, Any] | None = None  # why the disk ends the run
         limit = self.bounds.limit_process if self.bounds else None
-        self.children = Children(_confinements(spec), own, self.save, limit)
+        self.children = Children(_confinements(spec), given, self.save, limit)
         self.service = Service(spec, self.children, self.log, self.save)
 
     async def live(self, doors: Iterable[Callable[[], Awaitable[asyncio.Server]]]) -> None:
@@ -58,6 +70,8 @@ class Keeper:
             signal.signal(number, signal.SIG_IGN)
         self.save()
         servers = [await door() for door in doors]
+        if self.disk_use:
+            self.disk_use.start()
         if not self.spec["lazy"]:
             self.service.want()
         tasks = [asyncio.create_task(self._look()), asyncio.create_task(self._keep_bounds())]
@@ -70,10 +84,15 @@ class Keeper:
             task.cancel()
         await self.service.end(self.grace_seconds())
         await self.children.end_all()
+        self._close()
+
+    def _close(self) -> None:
         for confinement in self.children.confinements.values():
             confinement.close()
         self._leave()
         self._say_why()
+        if self.disk_use:
+            self.disk_use.close()
         if self.bounds:
             self.bounds.close()
 
@@ -81,6 +100,10 @@ class Keeper:
         """Who was asked to end by a signal alone was not asked by the platform: one that begins on demand will do so
         again, and another is lost."""
         asked = self._stop or files.read_json(self.paths.stop)
+        if not asked and self.passed:
+            self.service.cause = self.passed
+            self.save("exited")
+            return
         if not asked and self.spec["lazy"]:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.paths.status)
@@ -93,8 +116,8 @@ class Keeper:
 
     @property
     def failed(self) -> bool:
-        """Whether the run ended because its service could not go on."""
-        return self.service.state == "failed" and self.service.cause is not None
+        """Whether the run ended because its service could not go on, or for its disk."""
+        return self.passed is not None or (self.service.state == "failed" and self.service.cause is not None)
 
     def _say_why(self) -> None:
         """To whoever looks at its container alone: the cause, as JSON."""
@@ -137,14 +160,31 @@ class Keeper:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _keep_bounds(self) -> None:
-        """Kills what the environment runs where it uses more of the machine than it may; its service begins again."""
+        """Kills what the environment runs where it uses more of the machine than it may; its service begins again. For
+        its disk the run ends: what wrote would write again, and who reads why knows what to remove."""
         while self.bounds:
+            if self.disk_use and self.disk_use.found and not self.passed:
+                processes.kill_descendants()
+                self.children.reap()
+                self.end_for(self.disk_use.found)
             with contextlib.suppress(OSError, ValueError, IndexError, KeyError):
                 if found := self.bounds.look():
                     self.service.note(f"fermi: {found.pop('code')} {found}")
                     processes.kill_descendants()
                     self.children.reap()
             await asyncio.sleep(BOUNDS_SECONDS)
+
+    def end_for(self, found: Mapping[str, Any]) -> None:
+        """What `fermi.runner.diskuse` found."""
+        params = {name: value for name, value in found.items() if name not in ("code", "task")}
+        self.passed = {"code": OF_DISKS[found["code"]], "params": params}
+        self.service.note(f"fermi: {self.passed['code']} {params}")
+        self.ending.set()
+
+    def refuse(self, found: Mapping[str, Any]) -> None:
+        """In place of `live`."""
+        self.end_for(found)
+        self._close()
 
     async def look(self) -> None:
         now = time.time()
@@ -186,6 +226,13 @@ class Keeper:
         self.status.update(state=said, ranks=self.children.leaders(), **self.told())
         with contextlib.suppress(OSError):
             files.write_atomically(self.paths.status, self.status, 0o600)
+
+
+def disk_use(spec: Mapping[str, Any], paths: files.Paths) -> DiskUse | None:
+    """Of the environment's disk and the run's folder, where its bounds are ordered."""
+    if not (ordered := spec.get("bounds")):
+        return None
+    return DiskUse({**ordered, "spare": SPARE_BYTES}, spec["name"], [spec["workspace"], spec["home"], paths.folder])
 
 
 def last_words(cause: Mapping[str, Any]) -> bytes:

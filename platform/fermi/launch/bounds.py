@@ -52,3 +52,10 @@ def order(connection: Mapping[str, Any], *, shared: bool) -> dict[str, Any]:
             "control_group": shared and asked.get("controlGroups", True),
         }
     }
+
+
+def of_environment(ordered: Mapping[str, Any], disk_gb: int, *, contained: bool = False) -> dict[str, Any]:
+    """Returns the keys of a keeper's spec, where nobody else holds the environment to `disk_gb` GiB (0 = no bound).
+    `ordered`: the keys of a node's spec there. `contained`: its container engine holds all but the disk."""
+    rest = {"processes": 0, "open_files": 0, "memory": False, "control_group": False} if contained else {}
+    return {"bounds": {**ordered["bounds"], **rest, "disk": disk_gb * 2**30 or None}}

@@ -69,6 +69,9 @@ CAUSES = declared(
     # said of environments
     Cause("KEEPER_LOST", retry=True, lost=True),
     *map(Cause, BY_KEEPERS),
+    Cause("ENVIRONMENT_OVER_ITS_SIZE"),
+    Cause("ENVIRONMENT_FILLED_THE_DISK", retry=True),
+    Cause("ENVIRONMENT_WITHOUT_ROOM", retry=True),
     # said of environments in containers
     Cause("IMAGE_PULLING", patient=True),
     Cause("IMAGE_NOT_FOUND"),

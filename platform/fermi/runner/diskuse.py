@@ -3,6 +3,7 @@
 Of the order (see `bounds.py`):
 
     disk      bytes that the task's folders may hold; null = no bound of its own
+    spare     bytes by which folders that hold more than that already may grow; 0 by default
     reserve   share of each disk that is kept for the platform: tasks write no more once less is free (at most
               `MAX_RESERVE`)
     beside    other folders that the task may write to: how much room there is counts, and not what lies there
@@ -57,6 +58,7 @@ class DiskUse:
     def __init__(self, order: Mapping[str, Any], name: str, folders: Iterable[str]) -> None:
         self.task = name.rpartition("-")[0]
         self.bound = int(order["disk"]) if order.get("disk") else None
+        self._spare, self._began_with = int(order.get("spare") or 0), -1
         self.share = float(order.get("reserve") or 0.0)
         self._named, self._beside = list(folders), list(order.get("beside", ()))
         self.samples: deque[Sample] = deque()
@@ -101,7 +103,10 @@ class DiskUse:
         self.samples.append(Sample(now, size, written, free))
         while len(self.samples) > 2 and now - self.samples[1].at > WINDOW_SECONDS:
             self.samples.popleft()
-        if self.bound and size >= self.bound:
+        if self._began_with < 0:
+            self._began_with = size
+        began_over = self.bound and self._began_with >= self.bound
+        if self.bound and size >= (self._began_with + self._spare if began_over else self.bound):
             first = self.samples[0]
             wrote = {"wrote": shown(max(0, size - first.size)), "seconds": round(now - first.at)}
             about = {"size": shown(size), "bound": shown(self.bound), "path": folders[0]}

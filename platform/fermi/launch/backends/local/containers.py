@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import fermi
+from fermi.launch import bounds
 from fermi.launch.backends.local.engines import Done, Engine, held_to
 from fermi.launch.errors import BackendError
 from fermi.launch.hosting import HostedSpec
@@ -61,8 +62,10 @@ class Box:
         return {RUN_LABEL: self.name, ENVIRONMENT: self.environment, DATA: str(self.data)}
 
 
-def content(spec: HostedSpec, env: Mapping[str, str], grace_seconds: float) -> dict[str, Any]:
-    """What is kept of the run on the host; `keeper` is what its keeper reads."""
+def content(
+    spec: HostedSpec, env: Mapping[str, str], grace_seconds: float, ordered: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What is kept of the run on the host; `keeper` is what its keeper reads. `ordered`: see `bounds.order`."""
     given: Any = [] if spec.emulated or not spec.gpu_count else list(spec.gpus) or "all"
     variables = {"HOME": HOME, "USER": "fermi", **({} if given else {"CUDA_VISIBLE_DEVICES": ""}), **env}
     keeper = {
@@ -71,7 +74,7 @@ def content(spec: HostedSpec, env: Mapping[str, str], grace_seconds: float) -> d
         "tools": f"{HOME}/.local/fermi", "python": PYTHON, "lab": PYTHON, "packages": list(spec.packages),
         "env": variables, "ports": [{"name": port.name, "port": port.port} for port in spec.ports],
         "start_script": spec.start_script, "lazy": False, "foreground": True, "stop": f"{TOLD}/stop.json",
-        "grace_seconds": grace_seconds,
+        "grace_seconds": grace_seconds, **bounds.of_environment(ordered, spec.disk_gb, contained=True),
     }  # fmt: skip
     sizes = {"cpus": spec.cpu_cores, "memory_gb": spec.memory_gb,
              "shared_memory_gb": spec.shared_memory_gb or max(1, spec.memory_gb // 2)}  # fmt: skip

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fermi.keeper import editor, wire
-from fermi.launch import interpreter
+from fermi.launch import bounds, interpreter
 from fermi.launch.backends import local, logfiles
 from fermi.launch.backends.local import containers
 from fermi.launch.backends.local.contained import Containers
@@ -85,7 +85,7 @@ class LocalHosting(Hosting):
         if spec.image and self.with_containers is False:
             raise BackendError("HOST_WITHOUT_CONTAINERS", permanent=True, host=socket.gethostname())
         if spec.image and self.with_containers:
-            made = containers.content(spec, _sizes(spec), GRACE_SECONDS)
+            made = containers.content(spec, _sizes(spec), GRACE_SECONDS, self.backend.bounds)
             return Rendered(spec.run_name, "local", (Artifact("keeper", "keeper", made),))
         cache = self.data_dir / "packages" / spec.project
         content = {
@@ -95,7 +95,8 @@ class LocalHosting(Hosting):
             "packages": list(spec.packages), "env": self._env(spec, disk), "start_script": spec.start_script,
             "ports": [{"name": port.name, "port": port.port} for port in spec.ports],
             "lazy": not (spec.packages or spec.start_script or spec.secret_env or spec.kind == "vscode"),
-            "grace_seconds": GRACE_SECONDS, **self.backend.bounds, **self._confined(disk, run, cache),
+            "grace_seconds": GRACE_SECONDS, **bounds.of_environment(self.backend.bounds, spec.disk_gb),
+            **self._confined(disk, run, cache),
         }  # fmt: skip
         return Rendered(spec.run_name, "local", (Artifact("keeper", "keeper", content),))
 
@@ -234,6 +235,10 @@ class LocalHosting(Hosting):
                     run.clear()
                 self._begin(run)
                 begun = True
+            if not boxed and (said := run.told()).get("state") == "exited":
+                if cause := _cause(said.get("cause")):
+                    raise BackendError(cause.code, **cause.params)
+                break
             if time.monotonic() > limit or run.is_stopped:
                 break
             time.sleep(POLL_SECONDS)
