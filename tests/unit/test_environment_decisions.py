@@ -10,7 +10,8 @@ from apps.environments.states import ARROWS, AT_REST, WITH_RUN, State, Wanted, a
 from apps.environments.states.decisions import Act, Facts, decide
 from apps.environments.states.idling import Idle, Use, judge, stops_at
 from apps.environments.states.limits import backoff
-from apps.environments.states.reasons import CAUSES, Reason
+from apps.environments.states.reasons import CAUSES, Reason, cause
+from fermi.launch import registry
 from fermi.launch.hosting import HostedPhase, HostedSeen
 from fermi.launch.spec import Cause
 
@@ -77,6 +78,21 @@ def test_what_may_pass_is_tried_again_and_nothing_else() -> None:
     assert decide(replace(facts, wanted=Wanted.STOPPED), gone).to is State.FAILED
     assert decide(Facts(State.STOPPED), None).act is Act.BEGIN
     assert decide(Facts(State.STOPPED, rested=False), None).act is Act.WAIT
+
+
+@pytest.mark.parametrize(
+    ("code", "to"),
+    [
+        ("ENVIRONMENT_OVER_ITS_SIZE", State.FAILED),  # until somebody starts it, to remove files
+        ("ENVIRONMENT_FILLED_THE_DISK", State.STOPPED),  # and begun again, once there is room
+        ("ENVIRONMENT_WITHOUT_ROOM", State.STOPPED),
+    ],
+)
+def test_an_environment_that_its_disk_ended_is_begun_again_where_room_may_come(code: str, to: State) -> None:
+    outcome = cause(code, {}, registry.causes("local"))
+    ending = Facts(State.STOPPING, Wanted.RUNNING, CAUSES[Reason.STOPPED], outcome=outcome, retries=3)
+    decision = decide(ending, HostedSeen(HostedPhase.ENDED, False))
+    assert (decision.act, decision.to, decision.cause) == (Act.CLOSE, to, outcome)
 
 
 def test_a_run_of_which_nothing_is_there_counts_as_running_where_it_begins_on_demand() -> None:
