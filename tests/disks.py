@@ -9,11 +9,12 @@ import pytest
 
 
 @contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
-    """64 MiB, in memory; its test is skipped where none can be mounted."""
+def small_disk(folder: Path, mebibytes: int = 64) -> Iterator[Path]:
+    """In memory; its test is skipped where none can be mounted."""
     disk = folder / "disk"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "fermi-test", str(disk)], capture_output=True)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "fermi-test", str(disk)]
+    mounted = subprocess.run(command, capture_output=True)
     if mounted.returncode:
         pytest.skip("a file system of its own cannot be mounted here")
     yield disk

@@ -20,6 +20,7 @@ from fermi.launch.backends import measured
 from fermi.launch.backends.local import LocalBackend
 from fermi.launch.spec import Entrypoint, Handle, Observation, Phase
 from fermi.runner import files, node
+from tests.disks import small_disk
 from tests.goldens import job
 from tests.running import free_port
 from tests.waiting import until
@@ -241,15 +242,9 @@ def test_the_local_engine_says_who_has_the_port(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Four megabytes, in memory."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "fermi-test", str(folder)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("a file system of its own cannot be mounted here")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path, 4) as found:
+        yield found
 
 
 FILL = """
@@ -263,20 +258,20 @@ with open(pathlib.Path(os.environ["HERE"], "filling"), "wb", buffering=0) as fil
 """
 
 
-def test_a_full_disk_ends_no_runner_and_is_why_the_rank_failed(small_disk: Path) -> None:
-    [rank] = run(small_disk, FILL + "sys.exit(5)", 1)
+def test_a_full_disk_ends_no_runner_and_is_why_the_rank_failed(disk: Path) -> None:
+    [rank] = run(disk, FILL + "sys.exit(5)", 1)
     assert (rank["state"], rank["exit_code"]) == ("exited", 5)
-    told = cause(small_disk)
+    told = cause(disk)
     assert told is not None
-    assert (told["code"], told["path"]) == ("DISK_FULL", str(small_disk))
+    assert (told["code"], told["path"]) == ("DISK_FULL", str(disk))
     assert told["free"] < 1 << 20 < told["total"] <= 4 << 20
     assert "was full" in messages.text("DISK_FULL", "en", node="gn5", **told)[0]
-    assert not [path for path in small_disk.iterdir() if path.suffix in (".tmp", ".reserve")]
+    assert not [path for path in disk.iterdir() if path.suffix in (".tmp", ".reserve")]
 
 
-def test_training_on_a_full_disk_goes_on_and_can_be_stopped(small_disk: Path) -> None:
+def test_training_on_a_full_disk_goes_on_and_can_be_stopped(disk: Path) -> None:
     """Where nothing of the disk is kept for the platform."""
-    script, door = small_disk / "train.py", small_disk.parent / "door"
+    script, door = disk / "train.py", disk.parent / "door"
     os.mkfifo(door)
     reader = os.open(door, os.O_RDWR)
     waits = f"""
@@ -286,8 +281,8 @@ while True:
     time.sleep(1)
 """
     script.write_text(PREAMBLE + FILL + waits, encoding="utf-8")
-    backend = LocalBackend({"data_dir": str(small_disk), "warm": False, "bounds": {"reservePercent": 0}})
-    environment = {"HERE": str(small_disk)}
+    backend = LocalBackend({"data_dir": str(disk), "warm": False, "bounds": {"reservePercent": 0}})
+    environment = {"HERE": str(disk)}
     spec = replace(job("env-001"), entrypoint=Entrypoint(str(script)), env=environment, master_port=free_port())
     handle = Handle(spec.name, spec.task_id, spec.attempt, spec.world_size)
 

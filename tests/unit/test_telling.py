@@ -76,6 +76,8 @@ def test_a_bound_that_was_passed_is_told_with_figures_and_what_to_do() -> None:
     }  # fmt: skip
     assert set(telling.BOUNDS) == {*causes.BOUNDS, "DISK_FULL"}
     said = [telling.bound({"code": code, **figures}) for code in telling.BOUNDS]
+    assert "by rank –;" in telling.bound({"code": "PROCESS_BOUND_REACHED", **figures, "rank": None})
+    assert telling.bound({"code": "NEW"}) == "NEW"
     assert said[1] == (
         "700 files were open, most of them by rank 3; the bound is 600: "
         "close files, connections and memory maps that are no longer used, or raise --open-files"

@@ -112,8 +112,11 @@ BOUNDS = {
 
 def bound(cause: dict[str, Any]) -> str:
     """Of what a run used more than it may, with figures and what to do."""
+    if cause["code"] not in BOUNDS:
+        return str(cause["code"])
     found, advice = BOUNDS[cause["code"]]
-    return f"{found.format_map(cause)}: {advice}"
+    rank = cause.get("rank")  # none: it ended before what it had started
+    return f"{found.format_map({**cause, 'rank': '–' if rank is None else rank})}: {advice}"
 
 
 def names(ranks: Sequence[int]) -> str:
