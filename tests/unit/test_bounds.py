@@ -84,6 +84,31 @@ def test_a_task_that_forks_for_ever_is_ended_with_all_that_it_started(tmp_path: 
     assert text(found).startswith(f"task-bomb was ended: it had {found['processes']} processes")
 
 
+LEAVES = """
+if rank == 1:
+    ready()
+    signal.pause()
+until("ready-1")
+runner, own = os.getppid(), os.getpid()
+os.kill(runner, signal.SIGSTOP)  # it counts once this rank has ended, and not before
+for number in range(120):
+    if os.fork() == 0:
+        while number == 0 and pathlib.Path(f"/proc/{own}/stat").read_text().split()[2] != "Z":
+            time.sleep(0.01)
+        if number == 0:
+            os.kill(runner, signal.SIGCONT)
+        signal.pause()
+sys.exit(7)
+"""
+
+
+def test_what_a_rank_has_started_counts_as_its_own_when_it_has_ended(tmp_path: Path) -> None:
+    run(tmp_path, LEAVES, 2, name="task-bomb-1", bounds=ordered(processes=100))
+    found = cause(tmp_path)
+    assert found is not None
+    assert (found["code"], found["rank"]) == ("PROCESS_BOUND_REACHED", 0)
+
+
 def environment(pid: int) -> list[bytes]:
     try:
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")

@@ -68,8 +68,8 @@ def order(
 
 
 class Bounds:
-    """`name`: of the attempt. `leaders`: the rank of each rank's first process. To be made before the ranks begin: they
-    inherit what holds them."""
+    """`name`: of the attempt. `leaders`: the rank of each rank's first process, those that have ended among them: what
+    they started is still in their sessions. To be made before the ranks begin: they inherit what holds them."""
 
     def __init__(self, order: Mapping[str, Any], name: str, leaders: Callable[[], Mapping[int, int]]) -> None:
         self.task = name.rpartition("-")[0]

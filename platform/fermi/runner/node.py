@@ -178,7 +178,9 @@ class Node:
         order, env = self.spec.get("bounds"), self.spec["env"]
         if not order:
             return True
-        self.bounds = Bounds(order, self.spec["name"], lambda: {one["pid"]: one["rank"] for one in self.running()})
+        self.bounds = Bounds(
+            order, self.spec["name"], lambda: {one["pid"]: one["rank"] for one in self.ranks if one["pid"]}
+        )
         self.memory = kernel.Memory()  # of the group that it has joined
         folders = [self.own_folder]
         if any(rank["rank"] == 0 for rank in self.ranks):  # one of all that see the task's folders counts them
