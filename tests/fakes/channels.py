@@ -150,6 +150,7 @@ class FakeChannels:
                 os.close(master)
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+            process._transport.close()  # its pipes too, while there is a loop: nobody waits for their ends
 
     def _control(self, process: asyncio.subprocess.Process, master: int, said: dict[str, Any]) -> None:
         if size := said.get("resize"):

@@ -21,7 +21,7 @@ def check_lives(scenario: str, every: int, scratch: Path, state: str, starts: di
     """Each life is looked at as it ends: the first that went wrong ends the test."""
     path = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
     stderr = scratch.with_suffix(".stderr")
-    first, every = stride(every, 5)
+    first, every = stride(every, 8)
     with stderr.open("w") as errors, subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("crash.py")), scenario, str(first), str(every),
          str(scratch), str(free_port()), *more],

@@ -85,9 +85,10 @@ def test_a_script_that_ranks_could_not_read_is_refused_by_name(script: str, allo
 
 
 def test_an_environment_is_given_its_disk_and_prepares_into_its_cache() -> None:
-    spec = HostedSpec("environment-x", "x", "nlp", 1)
+    spec = HostedSpec("environment-x", "x", "nlp", 1, disk_gb=20)
     rendered = registry.hosting("slurm", {**CONNECTION}).render(spec)
     told = next(one.content for one in rendered.artifacts if one.kind == "keeper")
+    assert told["bounds"]["disk"] == 20 * 2**30
     disk, cache = "/shared/fermi/slurm-environments/environment-x", told["cache"]
     assert told["confine"]["paths"][f"{disk}/home"] == told["confine"]["paths"][f"{disk}/workspace"] == "rwm"
     assert (told["confine"]["paths"]["/shared/fermi"], told["confine"]["paths"][cache]) == ("", "r")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fermi.launch import bounds
 from fermi.launch.backends import chosen
 from fermi.launch.backends.slurm import causes, confining
 from fermi.launch.backends.slurm.components import CHOSEN, SITE
@@ -39,6 +40,7 @@ def render(spec: HostedSpec, connection: Mapping[str, Any]) -> Rendered:
                 "FERMI_ENVIRONMENT": spec.id, **spec.env},
         "ports": [{"name": port.name, "port": port.port} for port in spec.ports],
         "start_script": spec.start_script, "lazy": False, "foreground": True, "grace_seconds": GRACE_SECONDS,
+        **bounds.of_environment(bounds.order(connection, shared=False), spec.disk_gb),
     }  # fmt: skip
     told |= confining.of_environment(told, folder_of(connection), connection)
     return Rendered(
