@@ -1,8 +1,11 @@
 """What a shell hands down to all that it starts, where it must not reach what a test starts."""
 
+import atexit
 import os
 import re
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,6 +21,10 @@ def forget_variables() -> None:
     for name in filter(OF_A_SHELL.fullmatch, list(os.environ)):
         del os.environ[name]
     os.environ["LANG"] = "C.UTF-8"  # whatever this machine's people read
+    if "FERMI_TEST_CONFIG" not in os.environ:  # and whatever they keep: a server, a token, a language
+        os.environ["FERMI_TEST_CONFIG"] = tempfile.mkdtemp(prefix="fermi-test-config-")
+        atexit.register(shutil.rmtree, os.environ["FERMI_TEST_CONFIG"], ignore_errors=True)
+    os.environ["XDG_CONFIG_HOME"] = os.environ["FERMI_TEST_CONFIG"]
 
 
 @contextmanager
