@@ -13,7 +13,7 @@ from tests.curves import assert_alike
 from tests.running import WARM, Running
 from tests.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.storage]
+pytestmark = pytest.mark.e2e
 
 HYPERPARAMETERS = {"totalSteps": 30, "checkpointEvery": 5, "evalEvery": 15, "evalBatches": 2, "logEvery": 1,
                    "batchSize": 4, "learningRate": 0.002, "warmupSteps": 5, "learningRateScaling": "sqrt"}  # fmt: skip

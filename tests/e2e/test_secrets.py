@@ -109,7 +109,6 @@ def assert_nowhere(platform: Running, task_id: str, value: str) -> None:
     assert in_command_lines(value) == []
 
 
-@pytest.mark.storage
 def test_it_is_in_the_ranks_environment_here_and_nowhere_else(platform: Running, value: str) -> None:
     script, go = platform.data / "workspace" / "digest.py", platform.data / "workspace" / "go"
     script.parent.mkdir(exist_ok=True)

@@ -68,7 +68,6 @@ def spans(collector: Collector, task: str) -> list[Received]:
     return until(found, seconds=60, what=f"the trace of {task}")
 
 
-@pytest.mark.storage
 def test_from_the_request_to_the_first_step_of_every_rank(traced: Running, collector: Collector) -> None:
     task = run(traced, traceparent=CALLER)
     mine = spans(collector, task)
