@@ -181,8 +181,13 @@ def test_a_queue_without_a_name_holds_a_task_back(lab, connection):
         pytest.skip("the cluster has no Kueue")
     platform = lab.platform(queue="no-such-queue", **connection)
     handle = lab.submit(platform, lab.job("meet"))
-    waiting = lab.until_waiting(platform, handle, "QUEUE_WAITING").waiting
-    assert "no-such-queue" in waiting.params["evidence"]
+
+    def told() -> bool:
+        """By Kueue, some time after it has held the task back."""
+        waiting = lab.until_waiting(platform, handle, "QUEUE_WAITING").waiting
+        return "no-such-queue" in waiting.params["evidence"]
+
+    lab.until(told, what="which queue there is not")
     assert lab.pods(handle) == []
     lab.end(platform, handle)
     lab.until(lambda: not lab.left(), what="an empty namespace")

@@ -27,23 +27,30 @@ if TYPE_CHECKING:
 
 PERIOD = 0.1
 """Seconds between two looks at whether the runner has asked; each takes two microseconds."""
+BEGIN_SECONDS = 1.0
 
 
 def begin(page: Page, stacks: int, is_mine: Callable[[], bool]) -> None:
     """Starts the thread. It ends with the process, or when another process has the page. Not one of `threading`'s, so
-    that the script does not count it. Whatever goes wrong, the rank goes on, and no stacks are told."""
+    that the script does not count it. Returns when the page says which it is, after `BEGIN_SECONDS` at the latest: a
+    script that keeps the interpreter from its first line on would let it say nothing. Whatever goes wrong, the rank
+    goes on, and no stacks are told."""
     try:
-        _thread.start_new_thread(_answer, (page, stacks, is_mine))
+        begun = _thread.allocate_lock()
+        begun.acquire()
+        _thread.start_new_thread(_answer, (page, stacks, is_mine, begun))
+        begun.acquire(timeout=BEGIN_SECONDS)
     except Exception:
         pass
 
 
-def _answer(page: Page, stacks: int, is_mine: Callable[[], bool]) -> None:
+def _answer(page: Page, stacks: int, is_mine: Callable[[], bool], begun: _thread.LockType) -> None:
     try:
         pid = os.getpid()
         # the process's signals go to the script's threads, which wait for them
         _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals() - {_signal.SIGURG})
         page.number("answers", _thread.get_native_id())
+        begun.release()
         while is_mine() and page.pid() == pid:
             asked = page.at("asked_at")
             if asked != page.at("answered_at"):
