@@ -15,7 +15,7 @@ rest.py        slurmrestd                                  state.py     from fol
 commands.py    sbatch, squeue, scancel                     line.py      who waits, in Slurm's order; pure
 hosting.py     dev environments, each a job            hosted.py    its script, and what is seen of it; pure
 causes.py      Slurm's states and reasons, and what they mean
-confining.py   what ranks and environments may reach; pure
+confinement.py what ranks and environments may reach; pure
 
 Slurm knows an attempt by the comment `fermi:<task>-<attempt>`, and by nothing else: ids are used again after a crash of
 its controller. The folder is the memory: a job that Slurm has forgotten (MinJobAge) is still known by it.
@@ -37,7 +37,7 @@ The connection (no secrets, only where they are):
     modules, conda, setup  what makes the training stack usable: `module load`, `conda activate`, any shell lines
     container              {"runtime": "pyxis" or "apptainer", "image": "…", "mounts": ["/a:/b"]}; default image: the
                            environment's
-    confine, reads, writes what a task may reach on a node: see `confining.py`
+    confine, reads, writes what a task may reach on a node: see `confinement.py`
     bounds                 what a task may use of a node beside what Slurm divides: see `fermi.launch.bounds`
 
 What a node's `engine` may hold: `node` (the Slurm node it is), else any node that fits; and `partition`, `constraint`,

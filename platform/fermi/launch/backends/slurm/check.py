@@ -12,7 +12,7 @@ from typing import Any
 from fermi.launch import bounds
 from fermi.launch import endings as launch_endings
 from fermi.launch.backends import chosen
-from fermi.launch.backends.slurm import confining
+from fermi.launch.backends.slurm import confinement
 from fermi.launch.backends.slurm.driver import Driver, Machine
 from fermi.launch.backends.slurm.engine import driver, user_of
 from fermi.launch.backends.slurm.render import folder_of
@@ -99,7 +99,7 @@ def whose_ranks(connection: Mapping[str, Any]) -> Finding:
     """What keeps ranks from what is not theirs: the nodes, unless the connection says otherwise, and Slurm's user."""
     ours, theirs = getpass.getuser(), user_of(connection)
     params = {"user": theirs, "path": str(Path(connection.get("data_dir") or "var").resolve())}
-    confined = confining.is_wanted(connection)
+    confined = confinement.is_confined(connection)
     if theirs in (ours, "root"):
         code = "SLURM_RANKS_CONFINED_AS_PLATFORM" if confined else "SLURM_RANKS_UNCONFINED"
         return Finding(Level.WARN, code, params)

@@ -6,13 +6,14 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 from fermi.launch.backends import logfiles, measured, reported
 from fermi.launch.backends.base import Backend, Beside
-from fermi.launch.backends.slurm import beside, causes, components, confining, state
+from fermi.launch.backends.slurm import beside, causes, components, confinement, state
 from fermi.launch.backends.slurm.commands import Commands
 from fermi.launch.backends.slurm.driver import Driver, Job, Submission
 from fermi.launch.backends.slurm.line import Line
@@ -88,7 +89,7 @@ class SlurmBackend(Backend):
         connection = {"data_dir": str(self.data_dir), **self.connection}
         workspace = workspace_of(connection)
         path = os.path.normpath(os.path.join(workspace, script))
-        if confining.reaches(connection, self.mount, workspace, path):
+        if confinement.can_read(connection, self.mount, workspace, path):
             return []
         return [Problem("entrypoint.script", "SLURM_PATH_NOT_GIVEN", {"path": path})]
 
@@ -103,7 +104,8 @@ class SlurmBackend(Backend):
         if run.is_stopped() or run.submitted():
             return
         run.write(files(rendered))
-        make(self.data_dir / HOMES)  # in it, jobs make those of projects
+        with suppress(OSError):  # in it, jobs make those of projects; without it, ranks have a temporary one and say so
+            make(self.data_dir / HOMES)
         with run.alone():
             if run.is_stopped() or run.submitted():
                 return

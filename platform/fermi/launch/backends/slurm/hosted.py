@@ -10,7 +10,7 @@ from typing import Any
 
 from fermi.launch import bounds
 from fermi.launch.backends import chosen
-from fermi.launch.backends.slurm import causes, confining
+from fermi.launch.backends.slurm import causes, confinement
 from fermi.launch.backends.slurm.components import CHOSEN, SITE
 from fermi.launch.backends.slurm.driver import Job
 from fermi.launch.backends.slurm.line import Line
@@ -42,7 +42,7 @@ def render(spec: HostedSpec, connection: Mapping[str, Any]) -> Rendered:
         "start_script": spec.start_script, "lazy": False, "foreground": True, "grace_seconds": GRACE_SECONDS,
         **bounds.of_environment(bounds.order(connection, shared=False), spec.disk_gb),
     }  # fmt: skip
-    told |= confining.of_environment(told, folder_of(connection), connection)
+    told |= confinement.confine_environment(told, folder_of(connection), connection)
     return Rendered(
         spec.run_name,
         "slurm",

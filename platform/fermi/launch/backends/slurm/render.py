@@ -7,7 +7,7 @@ from typing import Any
 
 from fermi.launch import bounds, shipped
 from fermi.launch.backends import chosen
-from fermi.launch.backends.slurm import confining
+from fermi.launch.backends.slurm import confinement
 from fermi.launch.backends.slurm.components import CHOSEN, Component, components
 from fermi.launch.backends.watched import watched
 from fermi.launch.code import Place
@@ -108,7 +108,7 @@ def _node(
         **watched(job),
         **bounds.order(connection, shared=False),
         **at.order(job),
-        **confining.of_rank(job, node, at, folder, workspace_of(connection), connection),
+        **confinement.confine_rank(job, at, folder, workspace_of(connection), connection),
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fermi.launch import registry
-from fermi.launch.backends.slurm import confining
+from fermi.launch.backends.slurm import confinement
 from fermi.launch.hosting import HostedSpec
 from fermi.launch.spec import Entrypoint, JobSpec
 from fermi.runner import confine, mounts, node
@@ -56,7 +56,7 @@ def test_a_task_is_given_its_own_folders_and_nothing_else_of_the_data_directory(
 def test_what_is_turned_off_is_not_asked_for(off: dict[str, Any]) -> None:
     assert order(job("env-001"), **off) is None
     told = dict.fromkeys(("workspace", "home", "service", "tools", "cache"), "/shared/fermi/x")
-    assert confining.of_environment(told, "/shared/fermi", off) == {}
+    assert confinement.confine_environment(told, "/shared/fermi", off) == {}
     assert order(job("env-001"), isolation="off", confine=True)
 
 

@@ -7,42 +7,41 @@ folders that were mounted into it; it is a file system of its own already.
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from fermi.launch.code import Place
 from fermi.launch.isolation import DEFAULT_READS
-from fermi.launch.spec import JobSpec, NodePlan
-from fermi.launch.userpaths import HOMES
+from fermi.launch.spec import JobSpec
+from fermi.launch.userpaths import HOMES, task_folder
 
 SITE_SOFTWARE = (
-    "/apps", "/cm/shared", "/cvmfs", "/easybuild", "/etc/slurm", "/etc/slurm-llnl", "/hpc", "/modules",
-    "/run/slurm/conf", "/share/apps", "/shared/apps", "/software", "/spack", "/sw",
+    "/apps", "/cm/shared", "/cvmfs", "/easybuild", "/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/hpc",
+    "/modules", "/run/slurm/conf/slurm.conf", "/share/apps", "/shared/apps", "/software", "/spack", "/sw",
 )  # fmt: skip
 """Where clusters usually keep software that all nodes share, and slurm.conf, which `scontrol show hostnames` reads.
 What `module load` puts on PATH and LD_LIBRARY_PATH elsewhere is found by the node (`confine.program_folders`)."""
 
 
-def is_wanted(connection: Mapping[str, Any]) -> bool:
+def is_confined(connection: Mapping[str, Any]) -> bool:
     """Whether nodes are asked to confine: neither FERMI_ISOLATION nor the connection turned it off."""
     return bool(connection.get("confine", connection.get("isolation") != "off"))
 
 
-def of_rank(
-    job: JobSpec, node: NodePlan, at: Place, folder: str, workspace: str, connection: Mapping[str, Any]
-) -> dict[str, Any]:
+def confine_rank(job: JobSpec, at: Place, folder: str, workspace: str, connection: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the key `confine` of a node's spec, or nothing where it is not wanted. `folder`: the platform's data
     directory as the nodes see it. Of what lies there, a task may write to its own outputs and checkpoints and to the
     workspace, and read its attempt's folder, the datasets, its project's files and what it resumes from."""
     run = f"{folder}/runs/{job.name}"
     own = [path for path in (job.checkpoint_dir, job.output_dir, at.tree if job.code else "") if path]
-    resume = _task_folder(folder, job.resume_from)
+    resume = str(task_folder(Path(folder), job.resume_from) or "")
     read = [f"{folder}/datasets", run, *([at.packages] if job.code else []), job.files_dir, resume]
     return _order(connection, folder, own=own, home=f"{folder}/{HOMES}/{job.project or 'default'}", workspace=workspace,
                   reads=[path for path in read if path],
                   logs=f"{folder}/logs/{job.task_id}/{job.attempt}")  # fmt: skip
 
 
-def of_environment(spec: Mapping[str, Any], folder: str, connection: Mapping[str, Any]) -> dict[str, Any]:
+def confine_environment(spec: Mapping[str, Any], folder: str, connection: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the keys `confine` and `preparing` of a keeper's spec, of what else stands in it."""
     own = [spec["workspace"], spec["home"], spec["service"]]
     given = {"home": spec["home"], "workspace": spec["workspace"], "logs": spec["service"]}
@@ -56,10 +55,10 @@ def _order(
     connection: Mapping[str, Any], folder: str, *, own: Sequence[str], home: str, workspace: str,
     reads: Sequence[str], logs: str,
 ) -> dict[str, Any]:  # fmt: skip
-    if not is_wanted(connection):
+    if not is_confined(connection):
         return {}
     container = bool(connection.get("container"))
-    read, written = given(connection)
+    read, written = list_given(connection)
     paths = {
         **({"/": "r", "~": ""} if container else {}),
         **dict.fromkeys(read, "r"), folder: "", **dict.fromkeys(reads, "r"), logs: "rw",
@@ -69,7 +68,7 @@ def _order(
     return {"confine": order}
 
 
-def given(connection: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+def list_given(connection: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """Returns the folders that every task may read, and those that it may write to: what the operator names, and what
     was mounted into its container."""
     container = connection.get("container") or {}
@@ -80,11 +79,11 @@ def given(connection: Mapping[str, Any]) -> tuple[list[str], list[str]]:
                                           *map(str, connection.get("writes", ())), *mounted]  # fmt: skip
 
 
-def reaches(connection: Mapping[str, Any], folder: str, workspace: str, path: str) -> bool:
+def can_read(connection: Mapping[str, Any], folder: str, workspace: str, path: str) -> bool:
     """Whether a task may read `path` on a node, as far as its name tells: links are not followed from here."""
-    if not is_wanted(connection) or connection.get("container"):
+    if not is_confined(connection) or connection.get("container"):
         return True
-    read, written = given(connection)
+    read, written = list_given(connection)
     open_to_all = [f"{folder}/datasets", workspace, *read, *written, "/usr", "/opt", "/nix/store", "/gnu/store"]
     found = [one for one in map(os.path.normpath, open_to_all) if _is_at_or_below(path, one)]
     hidden = [one for one in (folder,) if _is_at_or_below(path, one)]
@@ -93,10 +92,3 @@ def reaches(connection: Mapping[str, Any], folder: str, workspace: str, path: st
 
 def _is_at_or_below(path: str, folder: str) -> bool:
     return f"{os.path.normpath(path)}/".startswith(folder.rstrip("/") + "/")
-
-
-def _task_folder(folder: str, path: str) -> str:
-    """The task's own, whose checkpoints `path` names; a path elsewhere is readable or not by where it lies."""
-    top = f"{folder}/checkpoints/"
-    clean = os.path.normpath(path) if path else ""
-    return top + clean.removeprefix(top).split("/", 1)[0] if clean.startswith(top) else ""
