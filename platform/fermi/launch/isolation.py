@@ -11,11 +11,11 @@ import os
 import pwd
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import fermi
@@ -141,16 +141,21 @@ class Isolation:
         if not self.landlock:
             return True
         given = (place.workspace, place.home / "datasets", *place.readable, *place.reads, *place.writes)
-        hidden = [one for one in map(_real, (place.home, *place.private)) if path.is_relative_to(one)]
-        found = [one for one in map(_real, given) if path.is_relative_to(one)]
-        return bool(found) and max(map(_depth, found)) >= max(map(_depth, hidden), default=0)
+        return is_given(path, map(_real, given), map(_real, (place.home, *place.private)))
+
+
+def is_given(path: PurePath, given: Iterable[PurePath], hidden: Iterable[PurePath]) -> bool:
+    """Returns whether `path` may be read: of the folders that it lies in, the deepest decides, as in
+    `fermi.runner.confine`."""
+    found = [_depth(one) for one in given if path.is_relative_to(one)]
+    return bool(found) and max(found) >= max((_depth(one) for one in hidden if path.is_relative_to(one)), default=0)
 
 
 def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _depth(path: Path) -> int:
+def _depth(path: PurePath) -> int:
     return len(path.parts)
 
 

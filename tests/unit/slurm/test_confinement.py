@@ -65,6 +65,7 @@ def test_a_container_is_shown_but_for_the_home_and_what_was_mounted() -> None:
     found = order(job("env-001"), container=container)
     assert found
     assert (found["paths"]["/"], found["paths"]["~"], found["paths"]["/shared/fermi"]) == ("r", "", "")
+    assert (found["paths"]["/dev"], found["paths"]["/tmp"]) == ("", "")
     assert (found["paths"]["/data"], found["paths"]["/models"], found["view"]) == ("rwm", "rwm", False)
 
 

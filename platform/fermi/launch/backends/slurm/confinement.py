@@ -5,13 +5,12 @@ node lacks stands in the log of its first rank. Inside a container the image is 
 folders that were mounted into it; it is a file system of its own already.
 """
 
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from fermi.launch.code import Place
-from fermi.launch.isolation import DEFAULT_READS
+from fermi.launch.isolation import DEFAULT_READS, is_given
 from fermi.launch.spec import JobSpec
 from fermi.launch.userpaths import HOMES, task_folder
 
@@ -21,6 +20,10 @@ SITE_SOFTWARE = (
 )  # fmt: skip
 """Where clusters usually keep software that all nodes share, and slurm.conf, which `scontrol show hostnames` reads.
 What `module load` puts on PATH and LD_LIBRARY_PATH elsewhere is found by the node (`confine.program_folders`)."""
+
+HIDDEN_IN_CONTAINERS = ("~", "/dev", "/tmp", "/var/tmp")
+"""What apptainer mounts of the machine into each container (`mount home`, `mount dev`, `mount tmp` of apptainer.conf);
+devices for training are given by name."""
 
 
 def is_confined(connection: Mapping[str, Any]) -> bool:
@@ -60,7 +63,7 @@ def _order(
     container = bool(connection.get("container"))
     read, written = list_given(connection)
     paths = {
-        **({"/": "r", "~": ""} if container else {}),
+        **({**dict.fromkeys(HIDDEN_IN_CONTAINERS, ""), "/": "r"} if container else {}),  # a home may be "/"
         **dict.fromkeys(read, "r"), folder: "", **dict.fromkeys(reads, "r"), logs: "rw",
         **dict.fromkeys([*written, workspace, *own, home], "rwm"),
     }  # fmt: skip
@@ -80,15 +83,9 @@ def list_given(connection: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def can_read(connection: Mapping[str, Any], folder: str, workspace: str, path: str) -> bool:
-    """Whether a task may read `path` on a node, as far as its name tells: links are not followed from here."""
+    """Returns whether a task may read `path` (normalised) on a node, as far as its name tells: links are not followed."""
     if not is_confined(connection) or connection.get("container"):
         return True
     read, written = list_given(connection)
     open_to_all = [f"{folder}/datasets", workspace, *read, *written, "/usr", "/opt", "/nix/store", "/gnu/store"]
-    found = [one for one in map(os.path.normpath, open_to_all) if _is_at_or_below(path, one)]
-    hidden = [one for one in (folder,) if _is_at_or_below(path, one)]
-    return bool(found) and max(map(len, found)) >= max(map(len, hidden), default=0)
-
-
-def _is_at_or_below(path: str, folder: str) -> bool:
-    return f"{os.path.normpath(path)}/".startswith(folder.rstrip("/") + "/")
+    return is_given(PurePath(path), map(PurePath, open_to_all), [PurePath(folder)])
