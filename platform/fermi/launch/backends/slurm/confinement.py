@@ -83,7 +83,7 @@ def list_given(connection: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def can_read(connection: Mapping[str, Any], folder: str, workspace: str, path: str) -> bool:
-    """Returns whether a task may read `path` (normalised) on a node, as far as its name tells: links are not followed."""
+    """Returns whether a task may read `path` (normalised) on a node, by its name: links are not followed."""
     if not is_confined(connection) or connection.get("container"):
         return True
     read, written = list_given(connection)
