@@ -6,9 +6,11 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -123,7 +125,7 @@ def _agent_facts(context: Context) -> None:
             context.note("an agent tells no version of CUDA: no nvidia-cuda-runtime of the names that it looks for")
 
 
-def _show(line: str, letters: int = 14_000) -> str:
+def _show(line: str, letters: int = 24_000) -> str:
     """Prints what a line of shell says, for whoever reads the log, and returns it."""
     try:
         done = subprocess.run(
@@ -152,9 +154,9 @@ PARTS_OFF: dict[str, tuple[dict[str, Any], str]] = {
 CONFINED = """
 import json, os, sys
 {before}
-from fermi.runner import foreground
+from fermi.runner import bounds, foreground
 order = json.loads({order!r})
-bounded = None if order.pop("bounds", True) else {{}}
+bounded = None if order.pop("bounds", True) else bounds.order(0, 0, 0.0, 0.0, 0.0)
 sys.exit(foreground.run(
     [sys.executable, "-u", {script!r}], [(0, {{"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}})],
     mark="", pulse=False, confine=order, bounded=bounded,
@@ -247,17 +249,20 @@ def _try_without_parts(context: Context, script: Path) -> None:
     user = {"uid": 61000, "gid": 61000, "groups": [], "name": "fermi-tasks"} if os.geteuid() == 0 else None
     toolkit = Path(__file__).resolve().parents[3] / "platform"
     results: dict[str, Ran] = {}
+    folder = Path(tempfile.mkdtemp(prefix="gpu-check-", dir="/var/tmp"))  # where each user can pass through
+    folder.chmod(0o755)
 
     def tried(name: str, changes: Mapping[str, Any], before: str) -> None:
-        own = context.workspace / name.replace(" ", "-")
-        own.mkdir(exist_ok=True)
+        own = folder / name.replace(" ", "-")
+        own.mkdir()
         own.chmod(0o777)
+        shutil.copy(script, own / script.name)
         order: Row = {
             "own": [str(own)], "home": str(own), "landlock": True, "view": True, "user": user,
-            "paths": {str(toolkit): "r", str(context.workspace): "r", str(own): "rwm"}, **changes,
+            "paths": {str(toolkit): "r", str(own): "rwm"}, **changes,
         }  # fmt: skip
         order = {key: value for key, value in order.items() if value is not None}
-        program = CONFINED.format(before=before, order=json.dumps(order), script=str(script))
+        program = CONFINED.format(before=before, order=json.dumps(order), script=str(own / script.name))
         path = {"PYTHONPATH": os.pathsep.join([str(toolkit), os.environ.get("PYTHONPATH", "")])}
         results[name] = context.run(sys.executable, "-c", program, seconds=45, env=path, cwd=own)
 
@@ -266,6 +271,7 @@ def _try_without_parts(context: Context, script: Path) -> None:
         trial.start()
     for trial in trials:
         trial.join()
+    shutil.rmtree(folder, ignore_errors=True)
     context.finish(executed, 45)
     results["whole, as a task that is not forked"] = Ran(None, 0.0, context.log(executed))
     for name, ran in results.items():
@@ -483,7 +489,7 @@ def _check_api(context: Context, task_id: str, told: Row, held: float) -> None:
         }:
             break
         time.sleep(0.5)
-    print("telemetry of the task:", json.dumps(found)[:20_000])
+    print("telemetry of the task:", _shown(found))
     row = context.smi("memory.total", "power.max_limit")[0]
     context.expect(not found["emulated"], "the task's telemetry counts as emulated")
     of = {one["metric"]: one for one in found["series"] if one["index"] == "0" and one["rank"] == 0}
@@ -508,10 +514,16 @@ def _check_api(context: Context, task_id: str, told: Row, held: float) -> None:
     environment = context.platform.get(
         f"/dev-environments/{ENVIRONMENT}/telemetry", metric=["gpu", "power", "gpu_memory"]
     )
-    print("telemetry of this machine:", json.dumps(environment)[:6000])
+    print("telemetry of this machine:", _shown(environment))
     there = {one["metric"] for one in environment["series"] if one["index"] == "0"}
     context.expect({"gpu", "power", "gpu_memory"} <= there, f"of this machine the platform tells {sorted(there)}")
     print("the script said:", told)
+
+
+def _shown(found: Row) -> str:
+    """Without the moments of which nothing is known."""
+    rows = [{**one, "values": [value for value in one["values"] if value is not None]} for one in found["series"]]
+    return json.dumps({**found, "series": rows})[:20_000]
 
 
 def _dump_nvml() -> None:

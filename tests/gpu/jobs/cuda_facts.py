@@ -261,7 +261,7 @@ def main() -> None:
         kernel[(4,)](values, 1000, BLOCK=256)
         torch.cuda.synchronize()
         assert values.sum().item() == 1000.0
-        return {"cache": knobs.cache.dir, "imported before": already, "ptxas": str(knobs.nvidia.ptxas)}
+        return {"cache": knobs.cache.dir, "imported before": already}
 
     def compiled() -> Any:
         model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU(), torch.nn.Linear(64, 1)).to(device)
