@@ -310,6 +310,7 @@ class Confinement:
             self.env["HOME"] = self.temporary
         if home:
             self.env.update(HOME=home, TORCHINDUCTOR_CACHE_DIR=os.path.join(home, ".cache", "torchinductor"))
+            self.env["TRITON_HOME"] = home  # triton/knobs.py reads HOME when imported: in a forked rank, the runner's
             if site.ENABLE_USER_SITE and site.USER_BASE and os.path.isdir(site.USER_SITE or ""):
                 self.env["PYTHONUSERBASE"] = site.USER_BASE
 

@@ -81,7 +81,7 @@ class Nvml:
             }
 
         def memory() -> Mapping[str, float | None]:
-            known = nvml.nvmlDeviceGetMemoryInfo(handle)
+            known = self._memory_info(handle)
             return {"gpu_memory": known.used, "gpu_memory_total": known.total}
 
         def errors() -> Mapping[str, float | None]:
@@ -99,6 +99,14 @@ class Nvml:
         ask(lambda: self._nvlink(place, handle, now))
         ask(lambda: self._processes(handle))
         return told
+
+    def _memory_info(self, handle: Any) -> Any:
+        """As `nvidia-smi` tells it. What drivers before 510 know alone counts as used what the driver keeps for itself:
+        hundreds of MiB of a board that nobody uses (nvml.h, `nvmlMemory_t` and `nvmlMemory_v2_t`)."""
+        nvml = self._nvml
+        with contextlib.suppress(nvml.NVMLError, AttributeError, TypeError):
+            return nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
+        return nvml.nvmlDeviceGetMemoryInfo(handle)
 
     def _reasons(self, handle: Any) -> int:
         """Its name until driver 535, and since."""

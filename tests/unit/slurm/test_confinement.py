@@ -203,6 +203,15 @@ def test_a_machine_that_must_confine_starts_no_rank_without(tmp_path: Path, monk
         made.close()
 
 
+def test_caches_of_compiled_kernels_lie_in_the_home(tmp_path: Path) -> None:
+    """Of torch and Triton, which both look for them when they are imported: that is the runner's home."""
+    home = tmp_path / "home"
+    made = confine.Confinement({"own": [], "home": str(home)}, "x", {"TMPDIR": str(tmp_path)})
+    assert (made.env["HOME"], made.env["TRITON_HOME"]) == (str(home), str(home))
+    assert made.env["TORCHINDUCTOR_CACHE_DIR"].startswith(f"{home}/")
+    made.close()
+
+
 def test_a_home_that_cannot_be_made_is_a_temporary_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     asked = {"own": [], "home": str(tmp_path / "file" / "home"), "optional": True}

@@ -16,6 +16,7 @@ from fermi.telemetry.gpus import Amd, Nvml, Smi, slowed
 from fermi.telemetry.sampler import Sampler
 
 REAL = vars(pynvml)
+RESERVED = 551 << 20
 
 
 class Board:
@@ -37,10 +38,10 @@ class Driver:
         if not callable(REAL[name]) or isinstance(REAL[name], type):
             return REAL[name]
 
-        def call(*args: Any) -> Any:
+        def call(*args: Any, **more: Any) -> Any:
             if args and isinstance(args[0], Board) and name in args[0].refuses:
                 raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-            return getattr(self, f"_{name}")(*args)
+            return getattr(self, f"_{name}")(*args, **more)
 
         return call
 
@@ -60,8 +61,13 @@ class Driver:
     def _nvmlDeviceGetUtilizationRates(self, board: Board) -> Any:
         return SimpleNamespace(gpu=87, memory=40)
 
-    def _nvmlDeviceGetMemoryInfo(self, board: Board) -> Any:
-        return SimpleNamespace(used=3 << 30, total=80 << 30, free=77 << 30)
+    def _nvmlDeviceGetMemoryInfo(self, board: Board, version: int | None = None) -> Any:
+        if version is None:  # what the driver keeps for itself counts as used
+            return SimpleNamespace(used=(3 << 30) + RESERVED, total=80 << 30, free=(77 << 30) - RESERVED)
+        assert version == pynvml.nvmlMemory_v2
+        if "nvmlMemory_v2" in board.refuses:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+        return SimpleNamespace(used=3 << 30, total=80 << 30, free=(77 << 30) - RESERVED, reserved=RESERVED)
 
     def _nvmlDeviceGetPowerUsage(self, board: Board) -> int:
         return 412_500  # milliwatts
@@ -133,6 +139,11 @@ def test_what_a_board_does_not_support_is_left_out_and_the_rest_told() -> None:
     assert {"power", "ecc", "nvlink_sent"}.isdisjoint(told)
     assert told["throttled"] == 2.0  # by the name that the call had before driver 535
     assert told["gpu"] == 87
+
+
+def test_drivers_before_510_tell_used_memory_with_what_they_keep_for_themselves() -> None:
+    told = Nvml(None, Rates(), Driver(Board("GPU-old", ("nvmlMemory_v2",)))).look(1.0)[0]
+    assert told["gpu_memory"] == (3 << 30) + RESERVED
 
 
 def test_only_the_gpus_that_the_ranks_may_use_count_in_their_order() -> None:
