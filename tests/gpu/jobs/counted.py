@@ -50,7 +50,7 @@ def main() -> None:
         with tempfile.TemporaryFile() as file:
             torch.save({"model": model.state_dict(), "slow": Slow(args.phases)}, file)
     print(json.dumps({"at": "waiting"}), flush=True)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while not os.path.exists(args.hold) and time.monotonic() < deadline:
         time.sleep(0.05)
 

@@ -28,7 +28,7 @@ def main() -> None:
         compiled(model, batch, args.steps)
     else:
         replayed(model, batch, args.seconds)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while not os.path.exists(args.hold) and time.monotonic() < deadline:
         time.sleep(0.05)
 
