@@ -8,16 +8,20 @@ from typing import Any
 
 import httpx
 
-from tests.running import FINAL, Running
+from tests.running import FINAL, WARM, Running
 
 ENVIRONMENT = "env-local"
 """This machine, with all of its GPUs, as the platform registers it at its first start."""
 
 
 class Platform(Running):
-    """Started by the runner of the checks with `start`; each check speaks to it through `attach`."""
+    """Started by the runner of the checks with `start`; each check speaks to it through `attach`. A process stands by
+    with PyTorch imported, as with `make up`."""
 
     fresh = True
+
+    def __init__(self, data: Path) -> None:
+        super().__init__(data, **WARM)
 
     def _has_data(self) -> bool:
         return self.get("/dev-environments/" + ENVIRONMENT)["status"] == "running"

@@ -60,6 +60,7 @@ def main() -> None:
                     "ended": time.time(),
                     "device": str(device),
                     "world": dist.get_world_size(),
+                    "backend": dist.get_backend(),
                 }
             ),
             flush=True,
