@@ -56,6 +56,11 @@ def test_the_one_that_all_wait_for_is_named_and_becomes_a_warning_when_it_lasts(
         [([0.9, 0.9, 0.9, 0.0], 4.0, "evaluating")] * 100,
         [([0.9, 0.9, 0.9, 0.0], 4.0, "saving")] * 100,
         [([None, None, None, None], 0.1, "running")] * 100,
+        # One wait of 72 s, of which the shares of time tell for two more looks.
+        [EVEN] * 10
+        + [([1.0, 1.0, 1.0, 0.0], 1e9, "running")] * 18
+        + [([0.9, 0.9, 0.9, 0.0], 0.1, "running")] * 2
+        + [EVEN] * 9,
         ([EVEN] * 10 + [([0.1] * 4, 3.0, "evaluating")] * 5) * 5,
         ([EVEN] * 10 + [([0.1] * 4, 0.14, "running")] * 10) * 3,
     ],

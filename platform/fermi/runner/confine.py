@@ -81,6 +81,10 @@ ACCELERATORS = (
     "nvidia", "udmabuf", "xpmem",
 )  # fmt: skip
 """Of /dev, these names and what begins with those: no disk, no memory, no console."""
+NVIDIA_CONTROL = "/dev/nvidiactl"
+"""Where it is there, processes may write to the files of processes below /proc: CUDA's driver names its threads by
+fopen("/proc/self/task/<id>/comm", "w"), and where that is refused cuInit ends with CUDA_ERROR_OPERATING_SYSTEM (304).
+Seen with driver 580.159; NVIDIA/OpenShell's issue 1486 says the same. Decision 87 has what this opens."""
 MPS_PIPES = "/tmp/nvidia-mps"
 """Where CUDA's multi-process service listens by default (CUDA_MPS_PIPE_DIRECTORY)."""
 
@@ -200,6 +204,10 @@ def expanded(paths: Mapping[str, str]) -> tuple[dict[str, str], set[str]]:
     return allowed, opened
 
 
+def _is_read_only(path: str) -> bool:
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+
+
 def _is_below(path: str, folder: str) -> bool:
     return path.startswith(folder.rstrip("/") + "/")
 
@@ -238,6 +246,7 @@ class Confinement:
         self.temporary = ""
         self.ruleset = -1
         self.view: mounts.View | None = None
+        self._own_threads = False
         self.failure: OSError | None = None
         self.gaps: list[str] = []
         self._optional = bool(order.get("optional"))
@@ -252,6 +261,7 @@ class Confinement:
             paths = {
                 **system_paths(),
                 **dict.fromkeys(program_folders(env), "r"),
+                **({"/proc": "rw"} if os.path.exists(NVIDIA_CONTROL) else {}),
                 **{os.path.expanduser(path): mode for path, mode in order.get("paths", {}).items()},
                 **({home: "rwm"} if home else {}),
             }
@@ -311,12 +321,21 @@ class Confinement:
         size = 8 if abi < 4 else 16 if abi < 6 else 24
         self.ruleset = _syscall(CREATE_RULESET, attributes, ctypes.c_size_t(size), ctypes.c_uint32(0))
         os.set_inheritable(self.ruleset, False)
-        for path, mode in expanded({**paths, self.temporary: "rwm"})[0].items():
+        names_threads = "w" in paths.get("/proc", "")
+        for path, mode in expanded({**paths, "/proc": "r", self.temporary: "rwm"})[0].items():
             self._allow(path, _rights(mode, abi))
         if self.view:
             self._allow_open(self.view.shared_memory, _rights("rwm", abi))
         else:
             self._allow("/dev/shm", _rights("rwm", abi))
+        # As root, and without a view, /proc/sys would be among it (proc(5)), unless a container engine has mounted that
+        # read-only: then `enter` gives the rank its own alone.
+        is_root = not (self.user or {}).get("uid", os.geteuid())
+        self._own_threads = names_threads and is_root and not self.view and not _is_read_only("/proc/sys")
+        if names_threads and self.view:
+            self._allow_open(self.view.processes, _rights("rw", abi))
+        elif names_threads and not self._own_threads:
+            self._allow("/proc", _rights("rw", abi))
 
     def _allow(self, path: str, rights: int) -> None:
         try:
@@ -354,6 +373,8 @@ class Confinement:
         elif not os.geteuid():
             drop_capabilities()
         if self.ruleset >= 0:
+            if self._own_threads:
+                self._allow(f"/proc/{os.getpid()}/task", _rights("rw", landlock_abi()))
             _syscall(RESTRICT_SELF, ctypes.c_int(self.ruleset), ctypes.c_uint32(0))
             os.close(self.ruleset)
         seccomp.enter()

@@ -5,7 +5,7 @@ Landlock decides which contents a process may read and write. It knows nothing o
 bus, a tmux server, a container engine: each runs programs for whoever connects), of modes, owners and times of files,
 and of names. What is not in the view has none of these, and what is there to be read is mounted read-only.
 
-    /usr /opt /etc /proc /sys /dev …   of the system, read-only
+    /usr /opt /etc /proc /sys /dev …   of the system, read-only (but for /proc: see `make_view`)
     /tmp /var/tmp                      a folder of the task's own
     /dev/shm                           a tmpfs of its own, as large as the system's
     /srv/fermi/checkpoints/task-x …    what it was given, each at its own path
@@ -27,7 +27,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
-MS_BIND, MS_REC, MS_SLAVE, MS_NOSUID, MS_NODEV = 1 << 12, 1 << 14, 1 << 19, 2, 4
+MS_BIND, MS_REC, MS_SLAVE, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1 << 12, 1 << 14, 1 << 19, 2, 4, 8
 MNT_DETACH = 2
 MOUNT_SETATTR, MOUNT_ATTR_RDONLY, AT_FDCWD, AT_RECURSIVE = 442, 1, -100, 0x8000
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
@@ -60,11 +60,11 @@ class ViewError(OSError):
 
 
 class View:
-    """Descriptors of the namespaces; `shared_memory` is its /dev/shm, for rules of Landlock. `user` is -1 where root
-    made it."""
+    """Descriptors of the namespaces; `shared_memory` and `processes` are its /dev/shm and /proc, for rules of Landlock.
+    `user` is -1 where root made it."""
 
-    def __init__(self, mount: int, shared_memory: int, user: int = -1) -> None:
-        self.mount, self.shared_memory, self.user = mount, shared_memory, user
+    def __init__(self, mount: int, shared_memory: int, processes: int, user: int = -1) -> None:
+        self.mount, self.shared_memory, self.processes, self.user = mount, shared_memory, processes, user
 
     def enter(self) -> None:
         """Moves this process, which has one thread, into the view; its working directory is the root then. Raises
@@ -76,17 +76,21 @@ class View:
 
     def close(self) -> None:
         """Gives the descriptors back. The namespaces live as long as a process is in them."""
-        for descriptor in (self.mount, self.shared_memory, self.user):
+        for descriptor in (self.mount, self.shared_memory, self.processes, self.user):
             if descriptor >= 0:
                 with suppress(OSError):
                     os.close(descriptor)
-        self.mount = self.shared_memory = self.user = -1
+        self.mount = self.shared_memory = self.processes = self.user = -1
 
 
 def make_view(given: Mapping[str, str], named: Iterable[str], temporary: str) -> View:
     """Returns a view of `given` (real paths and what is allowed of each: "r", "rw", "rwm"; "" hides what lies below)
     and of the system's folders. `named`: paths as they are written elsewhere; the links on their way are made again.
-    `temporary`: the folder that becomes /tmp; a folder `root` in it is made for the time. Raises ViewError."""
+    `temporary`: the folder that becomes /tmp; a folder `root` in it is made for the time.
+
+    Where `given` has "rw" for /proc, the files of processes can be written to there and nothing else; where root makes
+    the view and the kernel can do it (Linux 5.8), processes that may not be traced are not in it at all
+    (`hidepid=ptraceable`). Raises ViewError."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         pid = os.fork()
@@ -94,12 +98,12 @@ def make_view(given: Mapping[str, str], named: Iterable[str], temporary: str) ->
             _hold(theirs, given, named, temporary)
         theirs.close()
         try:
-            said, descriptors, _, _ = socket.recv_fds(ours, 4096, 3)
+            said, descriptors, _, _ = socket.recv_fds(ours, 4096, 4)
         finally:
             os.waitpid(pid, 0)
             with suppress(OSError):
                 os.rmdir(os.path.join(temporary, "root"))
-    if len(descriptors) < 2:
+    if len(descriptors) < 3:
         number, _, what = said.decode(errors="replace").partition(" ")
         raise ViewError(int(number or 0), what or "the process that makes the view ended")
     for descriptor in descriptors:
@@ -112,7 +116,8 @@ def _hold(theirs: socket.socket, given: Mapping[str, str], named: Iterable[str],
     try:
         is_user = _unshare()
         _make_root(given, named, temporary)
-        kept = [os.open("/proc/self/ns/mnt", os.O_RDONLY), os.open("/dev/shm", os.O_PATH | os.O_DIRECTORY)]
+        folders = [os.open(path, os.O_PATH | os.O_DIRECTORY) for path in ("/dev/shm", "/proc")]
+        kept = [os.open("/proc/self/ns/mnt", os.O_RDONLY), *folders]
         if is_user:
             kept.append(os.open("/proc/self/ns/user", os.O_RDONLY))
         socket.send_fds(theirs, [b"0 "], kept)
@@ -158,6 +163,8 @@ def _make_root(given: Mapping[str, str], named: Iterable[str], temporary: str) -
         target = _target(root, path, is_folder)
         if path == "/dev/shm" and mode == PRIVATE:
             _mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, large)
+        elif path == "/proc" and "w" in mode:
+            _mount_processes(target)
         elif mode:
             try:
                 _mount(temporary if mode == PRIVATE else path, target, None, MS_BIND | MS_REC * (mode != PRIVATE))
@@ -185,6 +192,20 @@ def _make_root(given: Mapping[str, str], named: Iterable[str], temporary: str) -
     if _libc.umount2(b".", MNT_DETACH):
         raise _error("leaving the old root")
     os.chdir("/")
+
+
+def _mount_processes(target: str) -> None:
+    """Mounts /proc there so that nothing but files of processes can be written to: what is not a process's is shown as
+    it is here (a container may cover parts of it), read-only."""
+    hides = MS_NOSUID | MS_NODEV | MS_NOEXEC
+    if _libc.mount(b"proc", os.fsencode(target), b"proc", ctypes.c_ulong(hides), b"hidepid=ptraceable"):
+        _mount("/proc", target, None, MS_BIND | MS_REC)  # in a user namespace, or before Linux 5.8
+    with os.scandir("/proc") as entries:
+        for entry in entries:
+            if not (entry.name.isdigit() or entry.is_symlink()):
+                with suppress(ViewError):  # gone meanwhile, or one that only the host's /proc has
+                    _mount(entry.path, target + "/" + entry.name, None, MS_BIND | MS_REC)
+                _set_read_only(target + "/" + entry.name, recursive=True)
 
 
 def links_of(path: str) -> dict[str, str]:

@@ -31,6 +31,9 @@ FEWEST_STEPS, MOST_STEPS, LONG = 3, 20, 30.0
 """Steps for which the same rank has been waited for: the fewest where nearly all time is lost or it takes so many
 seconds, else the most."""
 CLEAR = 0.5
+ONE_PAUSE = 0.5
+"""Where one step took more than this part of the time, it was that step: a rank that waited once for its data is no
+straggler afterwards, though the shares of time still tell of it. The hang's rules look at such a step."""
 NOTED, EARLY = 8.0, 12.0
 """Seconds until it is told; until then a window of looks may still hold what came before the first steps."""
 LASTING = {STRAGGLER: 16.0, SLOWER: 90.0}
@@ -68,13 +71,22 @@ class Place:
 
 @dataclass(slots=True)
 class _Streak:
-    """Of looks that found the same. `step`, `since`: at the first of them."""
+    """Of looks that found the same. `step`, `since`: at the first of them; `newest` and `moved`: the step at the last,
+    and since when it is that; `pause`: the longest time without a step, in seconds."""
 
     key: int
     since: float
     step: int
+    newest: int
+    moved: float
+    pause: float = 0.0
     absent: int = 0
     told: str = ""
+
+    def look(self, step: int, moment: float) -> None:
+        self.pause = max(self.pause, moment - self.moved)
+        if step > self.newest:
+            self.newest, self.moved = step, moment
 
 
 @dataclass(slots=True)
@@ -151,9 +163,10 @@ def _streak(history: History, code: str, key: int | None, step: int, moment: flo
         del history.streaks[code]
         streak = None
     if streak is None and key is not None:
-        streak = history.streaks[code] = _Streak(key, moment, step)
+        streak = history.streaks[code] = _Streak(key, moment, step, step, moment)
     if streak:
         streak.absent = 0
+        streak.look(step, moment)
     return streak
 
 
@@ -165,6 +178,8 @@ def _level(
     clear = code == SLOWER or lasts >= LONG or (slowest is not None and _of_others(alive, slowest) >= CLEAR)
     early = streak.step < WARM_STEPS
     if step - streak.step < (FEWEST_STEPS if clear else MOST_STEPS) or lasts < (EARLY if early else NOTED):
+        return None
+    if streak.pause > ONE_PAUSE * lasts:
         return None
     level = Level.WARN if lasts >= LASTING[code] else Level.INFO
     return None if streak.told == level else level
