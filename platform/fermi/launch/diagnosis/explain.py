@@ -182,8 +182,8 @@ def _of_memory(seen: RankSeen) -> tuple[str, dict[str, Any]] | None:
 
 
 def _of_gpu(seen: RankSeen) -> tuple[str, Match | None]:
-    """The kernel's line of its GPU and what that says: the hardware's doing explains the end; a fault of a kernel of the
-    script's does where the rank printed nothing known, and stands beside what says the same."""
+    """The kernel's line of its GPU and what that says: the hardware's doing explains the end; a fault of the script's
+    own does where the rank printed nothing known, and stands beside what says the same."""
     line = str(seen.kill.get("line") or "") if seen.kill and seen.kill.get("by") == "gpu" else ""
     return line, rules.look(rules.ours(), [line]) if line else None
 
