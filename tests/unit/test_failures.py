@@ -24,6 +24,26 @@ def raised(exception: str) -> str:
     return f"Traceback (most recent call last):\n{OWN_FRAME}{library}    return forward_call()\n{exception}\n"
 
 
+def accelerator(said: str, name: str) -> str:
+    """As torch 2.8 and later raise an error of the CUDA runtime (c10/cuda/CUDAException.cpp)."""
+    return (
+        f"torch.AcceleratorError: CUDA error: {said}\nSearch for `{name}' in "
+        "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.\n"
+        "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be "
+        "incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
+        "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
+    )
+
+
+def nccl(what: str, said: str, last: str) -> str:
+    """As torch raises an error of NCCL (torch/csrc/distributed/c10d/NCCLUtils.cpp)."""
+    where = "/pytorch/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:3690"
+    return f"torch.distributed.DistBackendError: NCCL error in: {where}, {what}, NCCL version 2.28.9\n{said}\nLast error:\n{last}"
+
+
+COUNTING = "Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() that might have already set an error?"
+
+
 def of(log: str, *, exit_code: int = 1, **more: Any) -> explain.Told | None:
     seen = RankSeen(0, 0, "exited", exit_code=exit_code, ended_at=10.0, **more)
     return explain.explain([seen], 0, NAMES, lambda rank: log.encode(), addresses={"10.0.0.2": "gn6"})
@@ -33,6 +53,33 @@ KNOWN: list[tuple[str, str, dict[str, str]]] = [
     ("CUDA_OUT_OF_MEMORY", raised("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.12 GiB is free. Including non-PyTorch memory, this process has 77.00 GiB memory in use. Of the allocated memory 70.10 GiB is allocated by PyTorch, and 5.12 GiB is reserved by PyTorch but unallocated."), {"tried": "2.00 GiB", "free": "1.12 GiB", "unallocated": "5.12 GiB"}),
     ("CUDA_OUT_OF_MEMORY", raised("RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 1; 11.17 GiB total capacity; 10.50 GiB already allocated; 19.00 MiB free; 10.62 GiB reserved in total by PyTorch)"), {"gpu": "1", "free": "19.00 MiB"}),
     ("CUDA_OUT_OF_MEMORY", raised("RuntimeError: CUDA error: out of memory"), {}),
+    ("CUDA_OUT_OF_MEMORY", raised("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.95 GiB. GPU 0 has a total capacity of 14.57 GiB of which 1.58 GiB is free. Process 2493055 has 12.02 GiB memory in use. Including non-PyTorch memory, this process has 966.00 MiB memory in use. Of the allocated memory 734.07 MiB is allocated by PyTorch, and 33.93 MiB is reserved by PyTorch but unallocated."), {"holder": "2493055", "held": "12.02 GiB", "free": "1.58 GiB"}),
+    ("CUDA_OUT_OF_MEMORY", raised("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of 79.18 GiB of which 70.58 GiB is free. Including non-PyTorch memory, this process has 966.00 MiB memory in use. 3.96 GiB allowed; Of the allocated memory 734.07 MiB is allocated by PyTorch, and 33.93 MiB is reserved by PyTorch but unallocated."), {"allowed": "3.96 GiB"}),
+    ("CUDA_OUT_OF_MEMORY", raised("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 79.18 GiB of which 10.12 MiB is free. Including non-PyTorch memory, this process has 79.00 GiB memory in use. Of the allocated memory 70.07 GiB is allocated by PyTorch, with 2.00 GiB allocated in private pools (e.g., CUDA Graphs), and 133.93 MiB is reserved by PyTorch but unallocated."), {"unallocated": "133.93 MiB"}),
+    ("CUDA_OUT_OF_MEMORY", raised(nccl("unhandled cuda error (run with NCCL_DEBUG=INFO for details)", "ncclUnhandledCudaError: Call to CUDA function failed.", "Cuda failure 2 'out of memory'")), {}),
+    ("CUDA_LIBRARY_FAILED", raised("RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm( handle, opa, opb, m, n, k)`"), {}),
+    ("CUDA_LIBRARY_FAILED", raised("RuntimeError: GET was unable to find an engine to execute this computation"), {}),
+    ("CUDA_GRAPH_CAPTURE", raised(accelerator("operation not permitted when stream is capturing", "cudaErrorStreamCaptureUnsupported")), {}),
+    ("JAX_OUT_OF_MEMORY", raised("jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Failed to allocate request for 160.00GiB (171798691840B) on device ordinal 0"), {"tried": "160.00GiB"}),
+    ("GPU_NUMBER_WRONG", raised(nccl("invalid usage (run with NCCL_DEBUG=WARN for details)", "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.", "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000")), {"one": "1", "other": "0", "device": "1000"}),
+    ("GPU_NUMBER_WRONG", "[2026-01-05 10:00:00] gn5:77:90 [0] init.cc:1010 NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1000\n" + raised(nccl("invalid usage (run with NCCL_DEBUG=WARN for details)", "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.", "Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1000")), {"one": "0", "other": "1"}),
+    ("NCCL_NO_INTERFACE", raised(nccl("invalid usage (run with NCCL_DEBUG=WARN for details)", "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.", "Bootstrap : no socket interface found")), {}),
+    ("BACKEND_WITHOUT_DEVICE", raised("RuntimeError: No backend type associated with device type cpu"), {"device": "cpu"}),
+    ("DEVICE_ASSERT", "/pytorch/aten/src/ATen/native/cuda/Loss.cu:251: nll_loss_forward_reduce_cuda_kernel_2d: block: [0,0,0], thread: [5,0,0] Assertion `t >= 0 && t < n_classes` failed.\n" + raised(accelerator("device-side assert triggered", "cudaErrorAssert")), {"condition": "t >= 0 && t < n_classes"}),
+    ("ILLEGAL_MEMORY_ACCESS", raised(accelerator("an illegal memory access was encountered", "cudaErrorIllegalAddress")), {}),
+    ("ILLEGAL_MEMORY_ACCESS", raised(accelerator("an illegal instruction was encountered", "cudaErrorIllegalInstruction")), {}),
+    ("ILLEGAL_MEMORY_ACCESS", raised(accelerator("hardware stack error", "cudaErrorHardwareStackError")), {}),
+    ("ILLEGAL_MEMORY_ACCESS", raised("RuntimeError: Triton Error [CUDA]: an illegal memory access was encountered"), {}),
+    ("KERNEL_TIMED_OUT", raised(accelerator("the launch timed out and was terminated", "cudaErrorLaunchTimeout")), {}),
+    ("KERNEL_TOO_LARGE", raised("triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 262144, Hardware limit: 232448. Reducing block sizes or `num_stages` may help."), {"required": "262144", "limit": "232448"}),
+    ("GPU_LINK_FAILED", raised(accelerator("uncorrectable NVLink error detected during the execution", "cudaErrorNvlinkUncorrectable")), {}),
+    ("DRIVER_LIBRARY_WRONG", raised(f"RuntimeError: {COUNTING} Error 803: system has unsupported display driver / cuda driver combination"), {}),
+    ("DRIVER_LIBRARY_WRONG", raised(f"RuntimeError: {COUNTING} Error 34: CUDA driver is a stub library"), {}),
+    ("DRIVER_LIBRARY_WRONG", raised("ImportError: /work/empty/libcuda.so.1: file too short"), {}),
+    ("DRIVER_TOO_OLD", raised(f"RuntimeError: {COUNTING} Error 36: API call is not supported in the installed CUDA driver"), {}),
+    ("NO_GPU_VISIBLE", raised(f"RuntimeError: {COUNTING} Error 802: system not yet initialized"), {}),
+    ("NO_GPU_VISIBLE", raised("RuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env variable CUDA_VISIBLE_DEVICES after program start. Setting the available devices to be zero."), {}),
+    ("NO_GPU_VISIBLE", raised("ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!"), {}),
     ("CUDA_LIBRARY_OUT_OF_MEMORY", raised("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), {}),
     ("JAX_OUT_OF_MEMORY", raised("jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes."), {"tried": "17179869184 bytes"}),
     ("HOST_MEMORY_ERROR", raised("RuntimeError: [enforce fail at alloc_cpu.cpp:118] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 40960000000 bytes. Error code 12 (Cannot allocate memory)"), {"tried": "40960000000 bytes"}),
@@ -214,6 +261,11 @@ def test_what_a_script_did_on_the_gpu_is_told_by_its_own_exception() -> None:
     unknown = of("no word of it\n", kill=fault)
     assert unknown is not None
     assert unknown.why == "ILLEGAL_MEMORY_ACCESS"
+    same = of(raised(accelerator("an illegal memory access was encountered", "cudaErrorIllegalAddress")), kill=fault)
+    for one, evidence in ((told, ["RANK_PRINTED"]), (same, ["KERNEL_SAID", "RANK_PRINTED"])):
+        finding = one and one.finding()
+        assert finding is not None
+        assert [each.code for each in finding.evidence] == evidence
 
 
 def test_whoever_was_killed_from_outside_is_not_blamed_for_what_it_had_survived() -> None:

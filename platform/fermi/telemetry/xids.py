@@ -29,6 +29,9 @@ JOURNAL = ("journalctl", "--dmesg", "--grep=NVRM: Xid", "--output=short-unix", "
 JOURNAL_SECONDS = 15.0
 EXPLAINS_SECONDS = 1800.0
 """For so long after an Xid it may be why a rank ends: peers wait in a collective for no longer."""
+OF_ONE_PROCESS = (13, 31, 43, 45)
+"""Xids of what a process had the GPU do (NVIDIA's list of Xids: an exception of a kernel, a page fault, work that was
+ended): they say nothing of others that have the same GPU."""
 LONGEST = 300
 MOST_READS = 1 << 12
 _XID = re.compile(
@@ -89,7 +92,8 @@ class Xids:
         """What of it may be why the rank that had the GPU `place`, the process `pid`, has just ended."""
         self.look()
         for known, xid in sorted(self._newest.items(), key=lambda one: -one[1].at):
-            if (xid.pid == pid or known == place) and time.monotonic() - xid.at < EXPLAINS_SECONDS:
+            its_own = xid.pid == pid or (known == place and not (xid.pid and xid.number in OF_ONE_PROCESS))
+            if its_own and time.monotonic() - xid.at < EXPLAINS_SECONDS:
                 return {"by": "gpu", "gpu": known, "xid": xid.number, "line": xid.line}
         return None
 

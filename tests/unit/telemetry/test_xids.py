@@ -115,6 +115,15 @@ def test_an_error_explains_the_end_of_its_process_and_of_the_rank_that_had_the_g
     assert known.explains(7, 9) is None
 
 
+def test_a_fault_of_one_processs_kernel_says_nothing_of_others_on_the_same_gpu(kernel: Kernel, devices: Path) -> None:
+    known = Xids(None, kernel.path, str(devices))
+    fault = "NVRM: Xid (PCI:0000:3b:00): 31, pid=4711, name=python, Ch 00000008, MMU Fault: ENGINE GRAPHICS"
+    kernel.say(fault)
+    assert known.look() == {0: 31}
+    assert known.explains(0, 9) is None
+    assert known.explains(0, 4711) == {"by": "gpu", "gpu": 0, "xid": 31, "line": fault}
+
+
 def test_an_error_of_long_ago_explains_nothing(kernel: Kernel, devices: Path) -> None:
     known = Xids(None, kernel.path, str(devices))
     kernel.say(LOST, time.monotonic() - xids.EXPLAINS_SECONDS - 1)

@@ -23,6 +23,8 @@ LIMIT_REACHED, HOST_FULL = "MEMORY_LIMIT_REACHED", "HOST_OUT_OF_MEMORY"
 MOST_ASKED = 4
 """Ranks whose logs are read."""
 MOST_LINES = 12
+MORE = 3
+"""Lines of an exception's message after its first one: NCCL's says in its fourth what was wrong."""
 AROUND = 400
 """Lines before and after a crash in which rules look for their own."""
 _FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
@@ -106,7 +108,7 @@ def of_rank(seen: RankSeen, node: str, printed: bytes, table: Sequence[Rule], ad
     crash = None if seen.exit_code in _FROM_OUTSIDE else tracebacks.explaining(lines)
     said = _exception(seen, crash)
     text = f"{said.get('exception', '')}\n{(seen.error or {}).get('message', '')}"
-    span = (crash.begin, crash.end + 2) if crash else (len(lines) - MOST_LINES, len(lines))
+    span = (crash.begin, crash.end + MORE) if crash else (len(lines) - MOST_LINES, len(lines))
     begin = max(0, min(tracebacks.steps_end(lines), span[0]) - 40, span[0] - AROUND)
     near = [*lines[: span[1] + AROUND], text]
     found = rules.look(table, near, begin, span) if seen.exit_code not in _FROM_OUTSIDE else None
@@ -114,9 +116,10 @@ def of_rank(seen: RankSeen, node: str, printed: bytes, table: Sequence[Rule], ad
     if memory := _of_memory(seen):
         return Told(seen, node, said.get("exception", ""), said.get("at", ""), *memory)
     shown = _shown(near[:-1], crash, found)
-    kernel = _of_gpu(seen, found)
-    if kernel:
-        found, follows = kernel, False
+    line, heard = _of_gpu(seen)
+    if heard and (heard.rule.elsewhere or found is None):
+        found, follows = heard, False
+    kernel = heard is not None and found is not None and found.rule.code == heard.rule.code
     if found is None:
         return Told(seen, node, said.get("exception", ""), said.get("at", ""), follows=follows, lines=shown)
     about: dict[str, Any] = {"rank": seen.rank, "node": node, **found.params}
@@ -132,7 +135,7 @@ def of_rank(seen: RankSeen, node: str, printed: bytes, table: Sequence[Rule], ad
         code = rules.OWN
     return Told(
         seen, node, said.get("exception", ""), said.get("at", ""), code, about, follows, shown, found.rule,
-        str((seen.kill or {}).get("line") or "") if kernel else "",
+        line if kernel else "",
     )  # fmt: skip
 
 
@@ -178,11 +181,11 @@ def _of_memory(seen: RankSeen) -> tuple[str, dict[str, Any]] | None:
     return LIMIT_REACHED if seen.kill.get("scope") == "cgroup" else HOST_FULL, {"rank": seen.rank, **sizes}
 
 
-def _of_gpu(seen: RankSeen, printed: Match | None) -> Match | None:
-    """What the kernel's log says of its GPU, where that is the hardware's doing, or the rank printed nothing known."""
-    line = seen.kill.get("line") if seen.kill and seen.kill.get("by") == "gpu" else None
-    found = rules.look(rules.ours(), [str(line)]) if line else None
-    return found if (found and found.rule.elsewhere) or printed is None else None
+def _of_gpu(seen: RankSeen) -> tuple[str, Match | None]:
+    """The kernel's line of its GPU and what that says: the hardware's doing explains the end; a fault of the script's
+    own does where the rank printed nothing known, and stands beside what says the same."""
+    line = str(seen.kill.get("line") or "") if seen.kill and seen.kill.get("by") == "gpu" else ""
+    return line, rules.look(rules.ours(), [line]) if line else None
 
 
 def _shown(lines: Sequence[str], crash: Crash | None, found: Match | None) -> list[str]:

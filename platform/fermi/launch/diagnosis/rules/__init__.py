@@ -102,10 +102,11 @@ def _rank(match: Match, crash: tuple[int, int]) -> tuple[bool, bool, bool, int]:
 def _found(rule: Rule, text: str, lines: Sequence[str], begin: int, crash: tuple[int, int]) -> Match | None:
     params: dict[str, str] = {}
     best: tuple[bool, int, int] | None = None
+    of_crash = range(max(begin, crash[0]), min(crash[1], len(lines)))
     for one in rule.lines:
         if one.first not in text:
             continue
-        for index in range(begin, len(lines)):
+        for index in (*of_crash, *range(begin, len(lines))):
             if one.first in lines[index] and (taken := one.match(lines[index])) is not None:
                 params = {**taken, **params}
                 found = (crash[0] <= index < crash[1], one.weight, -index)
