@@ -19,7 +19,7 @@ from typing import Any
 
 from tests.gpu.check import SkippedError
 from tests.gpu.machine import Machine
-from tests.gpu.platform import ENVIRONMENT, FINAL, Platform, attached
+from tests.gpu.platform import FINAL, Platform, attached
 
 JOBS = Path(__file__).with_name("jobs")
 Row = dict[str, Any]
@@ -152,20 +152,22 @@ class Context:
         return path
 
     def start(self, script: str | Path | None = None, *args: str, ranks: int = 1, framework: str = "ddp",
-              env: Mapping[str, str] | None = None, registered: bool = False, **changes: Any) -> str:  # fmt: skip
+              env: Mapping[str, str] | None = None, options: Mapping[str, Any] | None = None,
+              registered: bool = False, **changes: Any) -> str:  # fmt: skip
         """Starts a task of the local engine and returns its id: one rank on this machine's card, or several that share
         it. `script`: of the workspace; None trains the platform's own (with `hyperparameters`). Each task has an
         environment of its own, because one has one task at a time; `registered`: it has that which the platform has
         registered for this machine."""
         chosen, more = ENVIRONMENT, dict(env or {})
         if not registered:
-            count = next(_NUMBERS)
-            chosen = self.platform.environment(f"{self.name}-{count}", ranks, emulated=not self.machine.cuda)
-            more = {**({"CUDA_VISIBLE_DEVICES": "0"} if self.machine.cuda else {}), **more}
+            name = f"{self.name}-{next(_NUMBERS)}"
+            chosen = self.platform.environment(name, ranks, emulated=not self.machine.cuda)
+            more = {**({"CUDA_VISIBLE_DEVICES": "0"} if ranks > 1 and self.machine.cuda else {}), **more}
         body: Row = {
             "taskName": self.name[:40], "maxRestarts": 0, "graceSeconds": 5,
             "distributedConfig": {
                 "enabled": True, "nodeIds": [chosen], "masterNode": chosen, "framework": framework,
+                "options": dict(options or {}),
             },
             **({"env": more} if more else {}),
             **({"entrypoint": {"script": str(script), "args": list(args)}} if script else {}), **changes,

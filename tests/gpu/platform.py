@@ -49,6 +49,7 @@ class Platform(Running):
         body = {
             "name": name, "zone": mine["zone"]["id"], "projectId": mine["projectId"], "clusterId": mine["clusterId"],
             "status": "running", "gpuType": mine["gpuType"] or "A100", "gpuCount": gpus, "emulated": emulated,
+            "cpuCores": mine["cpuCores"], "memoryGb": mine["memoryGb"],
         }  # fmt: skip
         made: str = self.send("POST", "/dev-environments", **body)["id"]
         return made
