@@ -179,8 +179,8 @@ def _end(one: Check, result: dict[str, Any], results: dict[str, Any]) -> None:
     results[one.name] = result
     figures = "; ".join(f"{each['name']} {each['value']} {each['unit']}".strip() for each in result["figures"])
     why = "; ".join(text.splitlines()[0][:300] if text else "" for text in result["reasons"])
-    said = f"{result['state']:7} {one.name:28} {result['seconds']:6.1f} s  {why}{' · ' if why and figures else ''}{figures}"
-    _say(said[:900])
+    said = " · ".join(part for part in (why, figures) if part)
+    _say(f"{result['state']:7} {one.name:28} {result['seconds']:6.1f} s  {said}"[:900])
 
 
 def _commit() -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 from tests.gpu.check import SkippedError
 from tests.gpu.machine import Machine
-from tests.gpu.platform import FINAL, Platform, attached
+from tests.gpu.platform import ENVIRONMENT, FINAL, Platform, attached
 
 JOBS = Path(__file__).with_name("jobs")
 Row = dict[str, Any]
