@@ -10,6 +10,8 @@
 # make test-deploy      the image, docker-compose.yml and the systemd unit for real (half an hour; a Docker engine)
 # make faults   makes every fault we know of happen and prints what is said of each (ONLY=name JOBS=4); make healthy runs
 #               a hundred trainings with which nothing is wrong (docs/faults.md)
+# make gpu-kit    fills build/gpu-kit with what the checks on a GPU need (PYTHON=3.11: of a machine with that Python, not
+#               3.12); make gpu-check runs them from there, without a network (ARGS="--minutes 9 --only nvml")
 # make bench  measures (ONLY="api launch": those sections, in detail; ALL=1: all of them)
 # make profile  where the time of a request goes (WHAT=list)
 # make schema and make lock write generated files anew; make clean removes what was built
@@ -21,7 +23,7 @@
 #           first start; WEB=2: that many web processes).
 
 .PHONY: help up down dev test check fix coverage check-api check-deps test-frameworks test-deploy faults healthy \
-	bench profile schema lock sbom manifests clean
+	gpu-kit gpu-check bench profile schema lock sbom manifests clean
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
@@ -37,11 +39,14 @@ $(call given,EXAMPLES,FERMI_API_EXAMPLES)
 $(call given,ALL,FERMI_TEST_ALL)
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
-CANDIDATES := $(or $(PYTHON),.venv/bin/python python3 python3.11 python3.12 python3.13 python3.14 python)
+# A bare version is no program: it says which Python the kit is for.
+CANDIDATES := $(or $(if $(filter gpu-kit,$(MAKECMDGOALS)),$(filter-out 3.%,$(PYTHON)),$(PYTHON)),\
+	.venv/bin/python python3 python3.11 python3.12 python3.13 python3.14 python)
 FOUND := $(shell for python in $(CANDIDATES); do \
 	$$python -ISc '$(NEW_ENOUGH)' 2>/dev/null && echo $$python && break; done)
-SETUP = $(if $(FOUND),$(FOUND) scripts/setup.py,$(error Fermi needs Python 3.11 or newer and found none among \
+RUN = $(if $(FOUND),$(FOUND),$(error Fermi needs Python 3.11 or newer and found none among \
 	"$(CANDIDATES)": install it, or name it with PYTHON=/path/to/python3.12))
+SETUP = $(RUN) scripts/setup.py
 
 help:
 	@sed -n '/^$$/q;s/^#  *//p' Makefile
@@ -61,11 +66,17 @@ check:
 dev fix coverage check-api check-deps test-frameworks test-deploy faults healthy schema lock manifests:
 	@$(SETUP) $@
 
+gpu-kit:
+	@$(SETUP) gpu-kit $(filter 3.%,$(PYTHON))
+
+gpu-check:
+	@$(RUN) scripts/gpu_check.py $(ARGS)
+
 bench:
 	@$(SETUP) bench $(ONLY) $(if $(ALL),--all) $(if $(KEEP),--keep '$(KEEP)')
 
 sbom:
-	@$(SETUP:setup.py=sbom.py)
+	@$(RUN) scripts/sbom.py
 
 profile:
 	@$(SETUP) profile '$(or $(WHAT),list)'

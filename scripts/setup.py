@@ -259,6 +259,10 @@ def prepare(target: str) -> list[str | Path]:
                 packages()
                 dev_packages()
                 return [PYTHON, ROOT / "scripts" / f"{target.replace('-', '_')}.py"]
+            case "gpu-kit":
+                packages()
+                frontend()
+                return [PYTHON, ROOT / "scripts" / "gpu_kit.py", *sys.argv[2:]]
             case "faults" | "healthy":
                 packages()
                 dev_packages()
