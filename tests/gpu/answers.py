@@ -46,9 +46,9 @@ def judge(context: Context, task_id: str, expected: Expected, script: Path, *, t
     Returns what was said last. `within`: seconds from when the rank went wrong to the right answer. `to_its_end`: the
     task has to end by itself, too. `marked`: the script says itself when it goes wrong."""
     began, said, lacks, right_at, over_at = time.monotonic(), NOTHING, ["any answer"], None, None
-    known, name = marks(script), title or script.stem
+    known, name, asked = marks(script), title or script.stem, 0
     while time.monotonic() - began < seconds:
-        said = answer.ask(context.platform, task_id)
+        said, asked = answer.ask(context.platform, task_id), asked + 1
         lacks = answer.missing(expected, said, [], known)
         if not lacks:
             right_at = time.time()
@@ -66,7 +66,7 @@ def judge(context: Context, task_id: str, expected: Expected, script: Path, *, t
         context.fail(f"{name}: it is still {task['status']} after {seconds:.0f} s")
     wrong_at = moment(context, task_id, key, ranks)
     context.expect(wrong_at or not marked, f"{name}: it never came to where it goes wrong")
-    if right_at and wrong_at:
+    if right_at and wrong_at and asked > 1:  # else it was there before it was asked for
         context.figure(f"{name}: seconds to the answer", max(0.0, right_at - wrong_at), "s", most=within)
     for lack in lacks:
         context.fail(f"{name} lacks {lack}; it says {said.short[:500]}")

@@ -114,7 +114,7 @@ def _memory_of_ranks(context: Context, task_id: str, ranks: int) -> None:
     for rank, one in enumerate(printed):
         said, seen = series.get(rank), driver.get(str(one["pid"]), "")
         context.note(
-            f"{ranks} ranks, rank {rank}: platform {said}, nvidia-smi {seen}, torch {one['allocated'] >> 20} MiB"
+            f"rank {rank} of {ranks}: platform {said} MiB, nvidia-smi {seen} MiB, torch {one['allocated'] >> 20} MiB"
         )
         if context.expect(seen.isdigit(), f"{ranks} ranks: nvidia-smi has no memory of rank {rank} ({one['pid']})"):
             right = said is not None and abs(said - float(seen)) < 100
