@@ -299,7 +299,7 @@ def telemetry_idle_and_load(context: Context) -> None:
     from fermi.telemetry import gpus
     from fermi.telemetry.files import Rates
 
-    _ask_fields(context)
+    refused = _ask_fields(context)
     rates = Rates()
     who = gpus.find(None, rates)
     context.expect(isinstance(who, gpus.Nvml), f"GPUs are asked by {type(who).__name__}, not by NVML")
@@ -309,7 +309,7 @@ def telemetry_idle_and_load(context: Context) -> None:
     context.figure("one look by NVML", (time.monotonic() - began) * 1e3, "ms")
     print("first look:", json.dumps(first))
     rates.turn()
-    _compare(context, "before the load", lambda: _turned(nvml, rates))
+    _compare(context, refused, "before the load", lambda: _turned(nvml, rates))
     _dump_nvml()
     missing = {"gpu", "gpu_memory", "gpu_memory_total", "power", "temperature", "sm_clock", "memory_clock",
                "throttled", "pcie_received", "pcie_sent", "gpu_processes"} - first[0].keys()  # fmt: skip
@@ -321,7 +321,7 @@ def telemetry_idle_and_load(context: Context) -> None:
     context.expect(told["pid"] == pid, f"the rank is {told['pid']}, the platform tells {pid}")
     time.sleep(3)
     rates.turn()
-    loaded = _compare(context, "under load", lambda: _turned(nvml, rates))
+    loaded = _compare(context, refused, "under load", lambda: _turned(nvml, rates))
     _dump_nvml()
     _show("nvidia-smi; nvidia-smi dmon -s pucvmet -c 2; nvidia-smi pmon -c 1; nvidia-smi -q -d PERFORMANCE,POWER,CLOCK")
     context.figure("utilisation under load", loaded.get("gpu", 0.0), "%", least=60)
@@ -329,7 +329,7 @@ def telemetry_idle_and_load(context: Context) -> None:
     received = max(_turned(nvml, rates).get("pcie_received", 0.0) for _ in range(10))
     context.figure("PCIe received under load, most", received / 1e9, "GB/s", least=0.1)
     held = _check_processes(context, nvml, pid)
-    _check_smi(context, task_id)
+    _check_smi(context, refused, task_id)
     _check_sampler(context, pid, held)
     _check_runner(context, runner_gpus.Gpus(), pid)
     context.note(f"looking took {time.monotonic() - at_work:.0f} s of the load's 30")
@@ -348,17 +348,19 @@ def _turned(nvml: Any, rates: Any) -> dict[str, float]:
     return found
 
 
-def _ask_fields(context: Context) -> None:
-    """Each field alone: one that this nvidia-smi does not know takes the whole answer away."""
+def _ask_fields(context: Context) -> set[str]:
+    """Each field alone: one that this nvidia-smi does not know takes the whole answer away. Returns those."""
     from fermi.runner import gpus as runner_gpus
     from fermi.telemetry import gpus, smi
     from fermi.train import preflight_node
 
     wanted = {"gpu": {*gpus.SMI_FIELDS, *runner_gpus.FIELDS, *preflight_node.SMI_GPUS, "driver_version", "name"},
               "compute-apps": {*preflight_node.SMI_HOLDERS}}  # fmt: skip
+    refused: set[str] = set()
     for of, fields in wanted.items():
         for field in sorted(fields):
             done = subprocess.run(smi.command([field], of), capture_output=True, text=True, timeout=20, check=False)
+            refused |= {field} if done.returncode else set()
             print(f"--query-{of}={field}: {done.returncode} {(done.stdout + done.stderr).strip()[:200]}", flush=True)
             context.expect(
                 not done.returncode, f"nvidia-smi does not know {field}: {(done.stdout + done.stderr)[:200]}"
@@ -369,20 +371,23 @@ def _ask_fields(context: Context) -> None:
     print("as read:", rows)
     holders = smi.ask(preflight_node.SMI_HOLDERS, of="compute-apps")
     context.expect(holders is not None, "nvidia-smi does not tell the processes")
+    return refused
 
 
-def _compare(context: Context, when: str, look: Callable[[], dict[str, float]]) -> dict[str, float]:
+def _compare(context: Context, refused: set[str], when: str,
+             look: Callable[[], dict[str, float]]) -> dict[str, float]:  # fmt: skip
     """Between two answers of nvidia-smi; figures move, so that one of five looks is enough. Returns the last look."""
     from fermi.telemetry.gpus import slowed
 
-    fields = [field for field, *_ in COMPARED.values()]
-    masks = ("clocks_throttle_reasons.active", "ecc.errors.uncorrected.volatile.total")
-    apart: dict[str, str] = dict.fromkeys([*COMPARED, "throttled"], "not looked at")
+    mask = "clocks_throttle_reasons.active"
+    fields = [field for field in (*(each[0] for each in COMPARED.values()), mask) if field not in refused]
+    metrics = [*(name for name, each in COMPARED.items() if each[0] in fields), *(["throttled"] * (mask in fields))]
+    apart: dict[str, str] = dict.fromkeys(metrics, "nvidia-smi tells no number")
     found: dict[str, float] = {}
     for _ in range(5):
-        before = context.smi(*fields, *masks)[0]
+        before = context.smi(*fields)[0]
         found = look()
-        after = context.smi(*fields, *masks)[0]
+        after = context.smi(*fields)[0]
         print(
             f"{when}: nvidia-smi {json.dumps(before)}, ours {json.dumps(found)}, then {json.dumps(after)}", flush=True
         )
@@ -395,8 +400,8 @@ def _compare(context: Context, when: str, look: Callable[[], dict[str, float]]) 
                     if metric in found and ends[0] - room <= found[metric] <= ends[1] + room:
                         del apart[metric]
         if "throttled" in apart:
-            apart["throttled"] = f"{found.get('throttled')} by us, {before[masks[0]]} by nvidia-smi"
-            if found.get("throttled") in {slowed(row[masks[0]]) for row in (before, after)}:
+            apart["throttled"] = f"{found.get('throttled')} by us, {before[mask]} by nvidia-smi"
+            if found.get("throttled") in {slowed(row[mask]) for row in (before, after)}:
                 del apart["throttled"]
         if not apart:
             break
@@ -410,8 +415,8 @@ def _check_processes(context: Context, nvml: Any, pid: int) -> float:
     """The rank among the processes of the card. Returns the bytes that nvidia-smi says it has."""
     rows = context.smi("pid", "used_memory", "process_name", of="compute-apps")
     print("compute-apps:", rows, "NVML:", nvml.memory, "rank:", pid)
-    mine = [float(row["used_memory"]) * MIB for row in rows if row["pid"] == str(pid)]
-    if not context.expect(mine, f"nvidia-smi does not name the rank, process {pid}, among {rows}"):
+    mine = [_held_by(context, pid)]
+    if not context.expect(mine[0], f"nvidia-smi does not name the rank, process {pid}, among {rows}"):
         return 0.0
     context.expect(abs(nvml.memory.get(pid, 0) - mine[0]) <= 64 * MIB,
                    f"the rank has {nvml.memory.get(pid, 0) / MIB:.0f} MiB by us, not {mine[0] / MIB:.0f}")  # fmt: skip
@@ -419,7 +424,7 @@ def _check_processes(context: Context, nvml: Any, pid: int) -> float:
     return mine[0]
 
 
-def _check_smi(context: Context, task_id: str) -> None:
+def _check_smi(context: Context, refused: set[str], task_id: str) -> None:
     """The way without NVML."""
     from fermi.telemetry import gpus
 
@@ -439,7 +444,7 @@ def _check_smi(context: Context, task_id: str) -> None:
     context.figure("one look by nvidia-smi", (time.monotonic() - began) * 1e3, "ms")
     context.expect(found, f"without NVML nothing is known of the card of {task_id}")
     if found:
-        _compare(context, "by nvidia-smi alone", look)
+        _compare(context, refused, "by nvidia-smi alone", look)
 
 
 def _check_sampler(context: Context, pid: int, held: float) -> None:
@@ -472,8 +477,10 @@ def _check_runner(context: Context, looked: Any, pid: int) -> None:
     told, row = looked.of(pid), context.smi("clocks.sm", "clocks.max.sm", "temperature.gpu")[0]
     print("runner:", looked.told, "nvidia-smi:", row)
     if context.expect(told, f"a runner knows nothing of the rank's GPU: {looked.told}"):
-        context.expect(told["most"] == int(row["clocks.max.sm"]), f"the highest clock: {told} {row}")
-        context.expect(abs(told["temperature"] - int(row["temperature.gpu"])) <= 4, f"temperature: {told} {row}")
+        context.expect(str(told.get("most")) == row["clocks.max.sm"], f"the highest clock: {told} {row}")
+        context.expect(
+            abs(told.get("temperature", 0) - float(row["temperature.gpu"])) <= 4, f"temperature: {told} {row}"
+        )
 
 
 def _check_api(context: Context, task_id: str, told: Row, held: float) -> None:
@@ -490,13 +497,13 @@ def _check_api(context: Context, task_id: str, told: Row, held: float) -> None:
             break
         time.sleep(0.5)
     print("telemetry of the task:", _shown(found))
-    row = context.smi("memory.total", "power.max_limit")[0]
+    row = context.smi("memory.total")[0]
     context.expect(not found["emulated"], "the task's telemetry counts as emulated")
     of = {one["metric"]: one for one in found["series"] if one["index"] == "0" and one["rank"] == 0}
     bounds: dict[str, tuple[str, float, float]] = {
         "gpu": ("%", 50, 100), "gpu_memory": ("B", 6 * GIB, float(row["memory.total"]) * MIB),
         "gpu_memory_total": ("B", 0.999 * float(row["memory.total"]) * MIB, 1.001 * float(row["memory.total"]) * MIB),
-        "power": ("W", 100, 1.1 * float(row["power.max_limit"])), "temperature": ("°C", 20, 95),
+        "power": ("W", 100, 1000), "temperature": ("°C", 20, 95),
         "sm_clock": ("MHz", 200, 3000), "memory_clock": ("MHz", 1000, 4000), "throttled": ("", 0, 15),
         "gpu_processes": ("", 1, 64), "pcie_received": ("B/s", 1e6, 2e11),
         "rank_gpu_memory": ("B", 0.999 * held - 64 * MIB, 1.001 * held + 64 * MIB),
@@ -649,7 +656,7 @@ def killed_rank_frees_memory(context: Context) -> None:
     again = context.pid(task_id)
     context.expect(again == second["pid"] != pid, f"the new rank is {second['pid']}, the platform tells {again}")
     if cuda:
-        context.expect(second["free"] >= first["free"] - 8 * GIB,
+        context.expect(second["free"] >= first["free"] - 20 * GIB,
                        f"free: {first['free'] / GIB:.1f} GiB then {second['free'] / GIB:.1f}")  # fmt: skip
         context.figure("held after the restart", _held_by(context, again) / MIB, "MiB", least=4096)
     began = time.monotonic()
@@ -684,7 +691,8 @@ def _until_printed(context: Context, task_id: str, key: str, seconds: float, att
 def _held_by(context: Context, pid: int) -> float:
     """Bytes of the card that nvidia-smi says a process has."""
     rows = context.smi("pid", "used_memory", of="compute-apps")
-    return sum(float(row["used_memory"]) * MIB for row in rows if row["pid"] == str(pid))
+    mine = [row["used_memory"] for row in rows if row["pid"] == str(pid)]
+    return sum(float(size) * MIB if size.isdecimal() else 1.0 for size in mine)  # in some containers: N/A
 
 
 def _until_free(context: Context, pid: int, began: float) -> float:
