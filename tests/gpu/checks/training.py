@@ -22,7 +22,7 @@ STEPS, HALF = 20, 10
 STOP_AFTER = 3
 LEARNS = 0.2
 """Nats per token that the loss falls by, at least, in so many steps."""
-NEAR = 2e-3
+NEAR = 5e-3
 """Relative. What backward passes of attention sum on GPUs is summed in any order: a run that went on from a checkpoint
 equals the uninterrupted one bit for bit on CPUs, and within this on GPUs."""
 

@@ -1,5 +1,5 @@
-"""Trains a small transformer eagerly and compiled, and steps AdamW in its three ways: what each takes. Where there is no
-card nothing becomes machine code: a C++ compiler takes a minute of a processor for it.
+"""Trains a small transformer eagerly and compiled, and steps AdamW in its three ways: what each takes. Where there is
+no card nothing becomes machine code: a C++ compiler takes a minute of a processor for it.
 """
 
 import json
