@@ -102,7 +102,7 @@ def _started(log: str) -> Row:
         return {}
 
 
-@check("transformers' Trainer, unchanged: bf16 on the card, curve, resumes", limit=150,
+@check("transformers' Trainer, unchanged: bf16 on the card, curve, resumes", limit=120,
        needs=("transformers", "accelerate"))  # fmt: skip
 def transformers_trainer(context: Context) -> None:
     folder, script = output(context), context.job("trainer_gpt2.py")
