@@ -28,6 +28,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--batch", type=int, default=16)
     args = parser.parse_args()
     accelerator = Accelerator(mixed_precision="bf16")
     torch.manual_seed(0)
@@ -35,7 +36,7 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     start = torch.randint(0, 64, (512, 1))
     data = TensorDataset((start + torch.arange(33)) % 64)
-    loader = DataLoader(data, batch_size=16, shuffle=True)
+    loader = DataLoader(data, batch_size=args.batch, shuffle=True)
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     step, folder = 0, args.output / "state"
     if folder.exists():

@@ -1,4 +1,6 @@
-"""Trains a small transformer eagerly and compiled, and steps AdamW in its three ways: what each takes."""
+"""Trains a small transformer eagerly and compiled, and steps AdamW in its three ways: what each takes. Where there is
+no card nothing becomes machine code: a C++ compiler takes a minute of a processor for it.
+"""
 
 import json
 import time
@@ -57,7 +59,7 @@ def main() -> None:
         loss.backward()
         return loss.detach()
 
-    eager, compiled = step(model).item(), torch.compile(model)
+    eager, compiled = step(model).item(), torch.compile(model, backend="inductor" if ON_GPU else "aot_eager")
     step(model)
     eager_ms = timed(lambda: step(model), 10)
     print(f"eager: {eager_ms:.2f} ms a step, loss {eager:.5f}", flush=True)

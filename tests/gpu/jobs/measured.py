@@ -64,6 +64,8 @@ def run(trainer: str, words: list[str]) -> dict[str, Any]:
 
 def main() -> None:
     train_ddp.GPT = make_on_device(train_ddp.GPT)  # type: ignore[misc]
+    if torch.cuda.is_available():
+        torch.cuda.init()  # statistics of memory want it
     with open(sys.argv[1], encoding="utf-8") as file:
         runs = json.load(file)
     for one in runs:

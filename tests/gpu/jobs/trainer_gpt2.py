@@ -6,8 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
-from transformers.trainer_utils import get_last_checkpoint
+from transformers import (  # type: ignore[import-not-found, unused-ignore]
+    GPT2Config,
+    GPT2LMHeadModel,
+    Trainer,
+    TrainingArguments,
+)
+from transformers.trainer_utils import get_last_checkpoint  # type: ignore[import-not-found, unused-ignore]
 
 
 class Counting(torch.utils.data.Dataset[dict[str, Any]]):
@@ -25,12 +30,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--batch", type=int, default=16)
     args = parser.parse_args()
     torch.manual_seed(0)
-    config = GPT2Config(vocab_size=64, n_positions=32, n_embd=128, n_layer=2, n_head=4)
+    config = GPT2Config(vocab_size=64, n_positions=32, n_embd=args.width, n_layer=2, n_head=4)
     on_gpu = torch.cuda.is_available()
     told = TrainingArguments(
-        output_dir=str(args.output), max_steps=args.steps, per_device_train_batch_size=16, logging_steps=5,
+        output_dir=str(args.output), max_steps=args.steps, per_device_train_batch_size=args.batch, logging_steps=5,
         save_steps=20, learning_rate=1e-3, bf16=on_gpu, report_to=[],
     )  # fmt: skip
     trainer = Trainer(model=GPT2LMHeadModel(config), args=told, train_dataset=Counting())
