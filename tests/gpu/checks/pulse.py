@@ -220,7 +220,7 @@ def cost_of_a_step(context: Context) -> None:
 @check("what telemetry costs a task, and its questions to NVML", limit=120, alone=True)
 def telemetry_cost(context: Context) -> None:
     """A task and a process by hand are both ready and train in turns."""
-    seconds = (3.0, 9.0, 3.0)
+    seconds = (2.0, 8.0, 2.0)
     script, folder = context.job("paced.py"), context.workspace
     turns = [folder / name for name in ("by-hand-1", "task", "by-hand-2")]
     words = [f"{turn}:{each}" for turn, each in zip(turns, seconds, strict=True)]
