@@ -209,6 +209,27 @@ def test_a_script_that_was_written_in_one_of_a_tasks_environments_trains_from_th
     assert started(replace(spec, entrypoint=Entrypoint("../../env-009/workspace/train.py")))[1] == set()
 
 
+@pytest.mark.parametrize(
+    ("name", "forks"),
+    [
+        ("GOMP_SPINCOUNT", False),
+        ("ONEDNN_DEFAULT_FPMATH_MODE", False),
+        ("KINETO_USE_DAEMON", False),
+        ("PYTORCH_CUDA_ALLOC_CONF", False),
+        ("MY_LEARNING_RATE", True),
+    ],
+)
+def test_ranks_are_executed_where_a_library_reads_a_variable_while_it_is_imported(
+    tmp_path: Path, name: str, forks: bool
+) -> None:
+    spec = replace(job("env-001"), env={name: "1"})
+    rendered = LocalBackend({"data_dir": str(tmp_path), "warm": False}).render(
+        spec, registry.framework("ddp").plan(spec)
+    )
+    launch, first, *_ = (artifact.content for artifact in rendered.artifacts)
+    assert (bool(launch["preload"]), first["fork"]) == (forks, forks)
+
+
 def test_ranks_have_the_gpus_that_their_environment_was_given(tmp_path: Path) -> None:
     backend = LocalBackend({"data_dir": str(tmp_path), "warm": False})
     spec = job("env-001")

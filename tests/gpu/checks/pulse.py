@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import procfs
+from fermi.launch.diagnosis.hangs import CODES
 from fermi.probe.page import Page
 from fermi.runner import stacks
 from tests.gpu.check import check
@@ -108,11 +109,19 @@ def cuda_graph_steps(context: Context) -> None:
         context.expect(ended["status"] == "succeeded", f"{ended['status']}: {ended['reason']}")
         events = context.platform.events(task)
         print("\n".join(events))
-        wrong = [text for text in events if "HANG" in text or "hang" in text.lower()]
-        context.expect(not wrong, f"a rank that replays a graph counts as hanging: {wrong}")
+        _expect_no_hang(context, events)
     told = context.printed(replayed, "replays")
     context.expect(last.get("step") == 4, f"of a captured step {last.get('step')} were counted; 4 are Python's own")
     context.figure("replays of a whole step: counted", f"{last.get('step')} of {told['replays'] + 4}")
+
+
+def _expect_no_hang(context: Context, events: list[str]) -> None:
+    """That a rank computes without a step may be said of it (docs/pulse.md), and nothing more."""
+    for one in map(json.loads, events):
+        if one["code"] == "HANG_SUSPECTED" and one["params"].get("why") == "computes":
+            context.note(f"said of it: {one['message']}")
+        elif one["code"] in CODES:
+            context.fail(f"a rank that replays a graph counts as hanging: {one}")
 
 
 # --- Stacks ------------------------------------------------------------------------------------------------------
@@ -211,7 +220,7 @@ def cost_of_a_step(context: Context) -> None:
 @check("what telemetry costs a task, and its questions to NVML", limit=120, alone=True)
 def telemetry_cost(context: Context) -> None:
     """A task and a process by hand are both ready and train in turns."""
-    seconds = (3.0, 9.0, 3.0)
+    seconds = (2.0, 8.0, 2.0)
     script, folder = context.job("paced.py"), context.workspace
     turns = [folder / name for name in ("by-hand-1", "task", "by-hand-2")]
     words = [f"{turn}:{each}" for turn, each in zip(turns, seconds, strict=True)]

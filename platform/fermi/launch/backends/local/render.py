@@ -12,16 +12,30 @@ READ_BEFORE_THE_SCRIPT = (
     "PYTHON",
     "LD_",
     "OMP_",
+    "GOMP_",
     "MKL_",
+    "MKLDNN_",
+    "DNNL_",
+    "ONEDNN_",
     "KMP_",
     "OPENBLAS_",
+    "GOTO_",
+    "NPY_",
+    "NUMPY_",
     "TORCH",
     "PYTORCH_",
+    "AOT_",
+    "AOTINDUCTOR_",
+    "INDUCTOR_",
+    "CUTLASS_",
+    "CUTEDSL_",
+    "KINETO_",
     "MALLOC_",
     "GLIBC_",
 )
 """Variables that the interpreter or a library reads while it starts or is imported. Where the user sets one, ranks are
-executed afresh instead of being forked from a process that has already read it."""
+executed afresh instead of being forked from a process that has already read it. Found by watching `getenv` while
+torch 2.13 and numpy are imported (tests/gpu, `read-before-the-fork`)."""
 
 
 def render(
