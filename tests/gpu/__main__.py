@@ -26,7 +26,7 @@ from tests.gpu.check import AREAS, Check, checks
 from tests.gpu.platform import Platform
 
 ROOT = Path(__file__).resolve().parents[2]
-CORES_PER_CHECK = 3
+CORES_PER_CHECK = 2
 FOR_THE_END = 12.0
 """Seconds that are kept for stopping the platform and writing the table."""
 
