@@ -293,8 +293,12 @@ def prepare(python: str | None) -> Path:
     kit = read_kit(KIT)
     if kit.get("requirements") != hash_file(ROOT / "requirements.txt"):
         say("note: the kit was made from another requirements.txt than this one; `make gpu-kit` makes a new one")
-    asked = (ask(program) for program in ([python] if python else candidates()))
-    chosen = choose_python([one for one in asked if one], kit["python"])
+    found: list[Found] = []
+    for one in filter(None, map(ask, [python] if python else candidates())):
+        found.append(one)
+        if one.version == kit["python"] and "torch" in one.packages:
+            break
+    chosen = choose_python(found, kit["python"])
     torch = chosen.packages.get("torch")
     what = f"PyTorch {torch}" if torch else "no PyTorch: what needs it is skipped"
     say(f"{chosen.program}: Python {chosen.version}, {what}")
