@@ -161,7 +161,8 @@ def unpack(archive: Path, folder: Path) -> None:
     """Raises GpuCheckError where the disk is full, or the archive is no archive."""
     try:
         with lzma.open(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
-            tar.extractall(folder, filter="tar")
+            tar.extraction_filter = getattr(tarfile, "tar_filter", None)  # 3.11.0 has no filters
+            tar.extractall(folder)
     except (OSError, lzma.LZMAError, tarfile.TarError) as error:
         raise GpuCheckError(f"{archive} cannot be unpacked into {folder}: {error}.") from error
 
