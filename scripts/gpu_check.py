@@ -161,7 +161,8 @@ def unpack(archive: Path, folder: Path) -> None:
     """Raises GpuCheckError where the disk is full, or the archive is no archive."""
     try:
         with lzma.open(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
-            tar.extractall(folder, filter="tar")
+            tar.extraction_filter = getattr(tarfile, "tar_filter", None)  # 3.11.0 has no filters
+            tar.extractall(folder)
     except (OSError, lzma.LZMAError, tarfile.TarError) as error:
         raise GpuCheckError(f"{archive} cannot be unpacked into {folder}: {error}.") from error
 
@@ -293,8 +294,12 @@ def prepare(python: str | None) -> Path:
     kit = read_kit(KIT)
     if kit.get("requirements") != hash_file(ROOT / "requirements.txt"):
         say("note: the kit was made from another requirements.txt than this one; `make gpu-kit` makes a new one")
-    asked = (ask(program) for program in ([python] if python else candidates()))
-    chosen = choose_python([one for one in asked if one], kit["python"])
+    found: list[Found] = []
+    for one in filter(None, map(ask, [python] if python else candidates())):
+        found.append(one)
+        if one.version == kit["python"] and "torch" in one.packages:
+            break
+    chosen = choose_python(found, kit["python"])
     torch = chosen.packages.get("torch")
     what = f"PyTorch {torch}" if torch else "no PyTorch: what needs it is skipped"
     say(f"{chosen.program}: Python {chosen.version}, {what}")
