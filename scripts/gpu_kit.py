@@ -102,6 +102,8 @@ RULES = (
     Rule("pages that show the API's document", ("drf_spectacular_sidecar/static/*",)),
     Rule("what a developer edits and builds again", ("jupyterlab/staging/yarn.lock", "*.json.orig")),
 )  # fmt: skip
+PRESET = 6
+"""Of xz: 38 MiB in three minutes of a processor; 2 gives 44 MiB in one."""
 DATA: dict[str, Callable[[Path], None]] = {}
 """What fills the folders of `data/`, by their name. A folder is empty when it is asked for, and its files count."""
 
@@ -208,7 +210,7 @@ def arrange(target: Path, environment: Path, python: str) -> None:
 def pack(folder: Path, archive: Path) -> None:
     """The same files give the same bytes. Files of one name lie side by side, as many are alike: clients of the
     versions of an API, copies of one file."""
-    filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 64 * 2**20}]
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": PRESET, "dict_size": 64 * 2**20}]
     with lzma.open(archive, "wb", filters=filters) as stream, tarfile.open(fileobj=stream, mode="w|") as tar:
         for path in sorted(files_of(folder), key=lambda path: (path.suffix, path.name, path.as_posix())):
             content = path.read_bytes()

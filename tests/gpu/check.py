@@ -18,6 +18,7 @@ AREAS = {
     "training": "Training, memory and speed",
     "pulse": "Pulse and telemetry",
     "libraries": "Accelerate, Lightning, Trainer",
+    "several": "Several cards",
 }
 """Modules of `checks/`, in order of worth."""
 

@@ -153,7 +153,7 @@ class Context:
 
     def start(self, script: str | Path | None = None, *args: str, ranks: int = 1, framework: str = "ddp",
               env: Mapping[str, str] | None = None, options: Mapping[str, Any] | None = None,
-              registered: bool = False, **changes: Any) -> str:  # fmt: skip
+              config: Mapping[str, Any] | None = None, registered: bool = False, **changes: Any) -> str:  # fmt: skip
         """Starts a task of the local engine and returns its id: one rank on this machine's card, or several that share
         it. `script`: of the workspace; None trains the platform's own (with `hyperparameters`). Each task has an
         environment of its own, because one has one task at a time; `registered`: it has that which the platform has
@@ -167,7 +167,7 @@ class Context:
             "taskName": self.name[:40], "maxRestarts": 0, "graceSeconds": 5,
             "distributedConfig": {
                 "enabled": True, "nodeIds": [chosen], "masterNode": chosen, "framework": framework,
-                "options": dict(options or {}),
+                "options": dict(options or {}), **(config or {}),
             },
             **({"env": more} if more else {}),
             **({"entrypoint": {"script": str(script), "args": list(args)}} if script else {}), **changes,

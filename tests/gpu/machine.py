@@ -51,17 +51,19 @@ class Machine:
     torch_error: str = ""
 
     def lacks(self, needs: tuple[str, ...]) -> str:
-        """Returns why a check cannot be made, empty where it can. `needs`: `cuda`, `root`, `smi` (nvidia-smi), or the
-        name of a module that must be importable."""
+        """Returns why a check cannot be made, empty where it can. `needs`: `cuda`, `cards` (more than one), `root`,
+        `smi` (nvidia-smi), or the name of a module that must be importable."""
         for need in needs:
             match need:
                 case "cuda" if not self.cuda:
                     return "no CUDA here" + (f": {self.torch_error}" if self.torch_error else "")
+                case "cards" if self.cards < 2:
+                    return "it takes several cards"
                 case "root" if self.user:
                     return "it needs root"
                 case "smi" if not shutil.which("nvidia-smi"):
                     return "there is no nvidia-smi"
-                case "cuda" | "root" | "smi":
+                case "cuda" | "cards" | "root" | "smi":
                     continue
                 case _ if not importlib.util.find_spec(need):
                     return f"{need} is not installed"

@@ -15,12 +15,13 @@ import pytest
 
 from fermi.cli import missing
 from fermi.cli.main import group
+from tests.gpu.check import checks
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "requirements.md"
 TEXT = PAGE.read_text("utf-8")
 
-STATES = ("met", "differs", "needs a GPU")
+STATES = ("met", "differs", "needs several GPUs")
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
 
@@ -47,6 +48,7 @@ ROWS = [
 CODE = [(row.id, proof[1:-1]) for row in ROWS for proof in row.proofs if proof.startswith("`")]
 TESTS = sorted({code for _, code in CODE if "::" in code})
 COMMANDS = sorted({code for _, code in CODE if "::" not in code})
+ON_A_GPU = [(row, shlex.split(code)) for row, code in CODE if code.startswith("make gpu-check")]
 
 
 def test_every_document_has_its_rows_numbered_without_a_gap() -> None:
@@ -114,6 +116,17 @@ def test_a_command_is_understood(command: str) -> None:
         run_as_module(words[1], words[2:])
     else:
         run_as_script(words[0], words[1:])
+
+
+def test_what_only_gpus_show_names_the_check_that_shows_it() -> None:
+    known, states = checks(), {row.id: row.state.partition(":")[0] for row in ROWS}
+    passed = re.findall(r"^\| `([\w-]+)`.*?\| passed \|", (ROOT / "docs" / "gpu.md").read_text("utf-8"), re.MULTILINE)
+    for row, (*_, words) in ON_A_GPU:
+        name = words.removeprefix("ARGS=--only ")
+        assert row in known[name].proves, (row, name)
+        assert states[row] != "met" or name in passed, f"{row} is met, and docs/gpu.md has no pass of {name}"
+    assert {row for row, _ in ON_A_GPU} >= {row for row, state in states.items() if state == "needs several GPUs"}
+    assert {row for one in known.values() for row in one.proves} <= states.keys()
 
 
 def run_as_module(name: str, words: list[str]) -> None:

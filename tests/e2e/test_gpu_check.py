@@ -1,0 +1,83 @@
+"""`make gpu-check` from a kit, as on a bare machine: no network, an empty HOME, another Python to start it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from importlib.metadata import distributions
+from pathlib import Path
+
+import pytest
+
+from scripts import gpu_check, gpu_kit
+from tests.running import ROOT
+
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+ISOLATED = 'ip link set lo up && exec "$@"'
+CHECKS = "plain-script,crash-in-c,illegal-address"
+
+
+def copy_from_here(pins: Iterable[str], python: str, folder: Path) -> None:
+    """Instead of pip's download: the same versions, as they are installed here."""
+    wanted = {line.partition("==")[0].lower() for line in pins}
+    for one in distributions():
+        if one.metadata["Name"].lower().replace("_", "-").replace(".", "-") in wanted:
+            for file in one.files or ():
+                source = Path(str(file.locate()))
+                if file.parts[0] != ".." and file.suffix != ".pyc" and source.is_file():
+                    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(source, folder / file)
+
+
+def clone(folder: Path) -> None:
+    """The files that git tracks, and nothing else."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file() and not name.startswith(("docs/pictures/", "frontend/", "bench/recorded/")):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+
+
+@pytest.fixture
+def isolated() -> list[str]:
+    """The beginning of a command that runs without any network but a loopback of its own."""
+    words = ["unshare", "--net" if os.geteuid() == 0 else "-rn", "sh", "-c", ISOLATED, "sh"]
+    if subprocess.run([*words, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no network namespace can be made here")
+    return words
+
+
+@pytest.mark.skipif(VERSION not in gpu_kit.PYTHONS, reason="kits are made for other versions of Python")
+def test_checks_run_from_the_kit_without_a_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolated: list[str]
+) -> None:
+    folder, home = tmp_path / "clone", tmp_path / "home"
+    home.mkdir()
+    clone(folder)
+    kit = folder / "build" / "gpu-kit"
+    kit.mkdir(parents=True)
+    monkeypatch.setattr(gpu_kit, "download", copy_from_here)
+    monkeypatch.setattr(gpu_kit, "BEYOND_THE_LOCK", {})
+    monkeypatch.setattr(gpu_kit, "PRESET", 0)
+    gpu_kit.make(VERSION, kit)
+    others = [path for name in ("python3", f"python{VERSION}") if (path := shutil.which(name, path="/usr/bin"))]
+    command = [others[0] if others else sys.executable, "scripts/gpu_check.py", "--python", sys.executable]
+    done = subprocess.run(
+        [*isolated, *command, "--only", CHECKS, "--minutes", "8"], cwd=folder, capture_output=True, text=True,
+        env={"HOME": str(home), "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, check=False,
+    )  # fmt: skip
+    said = done.stdout + done.stderr
+    work = folder / "build" / "gpu-check"
+    assert (work / "gpu-check.json").exists(), said
+    results = json.loads((work / "gpu-check.json").read_text())["results"]
+    logs = "".join(path.read_text(errors="replace")[-3000:] for path in sorted((work / "logs").glob("*-*.log")))
+    assert {name: one["state"] for name, one in results.items()} == {
+        "plain-script": "passed", "crash-in-c": "passed", "illegal-address": "skipped",
+    }, said + logs  # fmt: skip
+    assert "no CUDA here" in results["illegal-address"]["reasons"][0]
+    assert done.returncode == 0, said
+    assert "| `plain-script`<br>" in (work / "gpu-check.md").read_text()
+    assert {path.name for path in work.iterdir()} == set(gpu_check.RESULTS)
+    assert list(home.iterdir()) == []
