@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from scripts import ledger
+from scripts import ledger, shares
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / "build" / "tests"
@@ -97,7 +97,7 @@ ON_ONE = "--ignore=tests/openapi/test_every_operation.py"
 
 WHERE_IT_MATTERS = ["-m", "(not e2e and not faults) or storage", *(f"tests/{name}" for name in ON_BOTH)]
 CONSOLE = ["npm", "test", "--silent", "--", "--reporter=default", "--reporter=junit", "--outputFile.junit={junit}"]
-BROWSER = ["npm", "run", "--silent", "e2e"]
+BROWSER = ["node", "--test", "--test-concurrency=2"]
 BROWSER_TESTS = ROOT / "frontend" / "e2e"
 
 
@@ -181,8 +181,18 @@ def slowest(tests: Iterable[tuple[str, ledger.Outcome]]) -> list[str]:
     return [f"{test.seconds:6.1f} s  {test.name}  ({part})" for part, test in found]
 
 
+def browser_files() -> list[str]:
+    files = sorted(BROWSER_TESTS.glob("*.test.js"))
+    out = shares.left_out(files, shares.current())
+    return [str(path) for path in files if path not in out]
+
+
 def main() -> int:
     install_missing(NEEDS)
+    if share := shares.chosen(os.environ, commit()):
+        os.environ[shares.VARIABLE] = share
+        print(f"of the long tests, share {share} of {shares.SHARES} (FERMI_TEST_SHARE; ALL=1: all)", flush=True)
+    PARTS[-1].command += browser_files()
     shutil.rmtree(PREPARED, ignore_errors=True)
     PREPARED.mkdir(parents=True)
     began = datetime.now(UTC).strftime("%Y-%m-%dT%H:%MZ")

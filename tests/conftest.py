@@ -1,7 +1,6 @@
 """Fixtures for the whole suite. What a single area needs stays beside its tests."""
 
 import gc
-import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,15 +17,16 @@ from apps.common import bus
 from fermi import messages
 from fermi.launch.backends.agent import engine
 from fermi.launch.spec import Cause
+from scripts import shares
 from tests.running import Running, copy_database
 from tests.shell import forget_variables
-from tests.some import ALL
 
 forget_variables()
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")  # an example that takes longer on a busy machine is no failure
 
 ROOT = Path(__file__).resolve().parents[1]
+SHARED_OUT = ("e2e", "faults")
 LONGEST = ("e2e", "faults", "isolation", "contract", "openapi")
 
 gc.disable()  # until all tests are imported: nothing of them is garbage, and looking for it takes a third of the time
@@ -44,20 +44,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if twice := [name for name, count in ids.items() if count > 1]:
         raise pytest.UsageError(f"several tests have one id: {twice[:5]}")
     if hasattr(config, "workerinput"):
-        leave_out_trainings(config, items)
+        leave_out_shares(config, items)
         items.sort(key=lambda item: item.path.relative_to(ROOT / "tests").parts[0] not in LONGEST)
 
 
-def leave_out_trainings(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out every second test of the trainers that we bring, drawn alike in all processes of a run: each starts
-    several processes with PyTorch or JAX, for modules that seldom change."""
-    if ALL:
-        return
-    trainings = [item for item in items if item.path.match("e2e/test_train_*.py")]
-    first = random.Random(config.workerinput["testrunuid"]).randrange(2)  # type: ignore[attr-defined]
-    out = set(trainings[first::2])
-    items[:] = [item for item in items if item not in out]
-    config.hook.pytest_deselected(items=list(out))
+def leave_out_shares(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out files of long tests that another run takes (scripts/shares.py)."""
+    long = {item.path for item in items if item.path.relative_to(ROOT / "tests").parts[0] in SHARED_OUT}
+    out = shares.left_out(long, shares.current())
+    config.hook.pytest_deselected(items=[item for item in items if item.path in out])
+    items[:] = [item for item in items if item.path not in out]
 
 
 @pytest.fixture(scope="session")

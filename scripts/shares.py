@@ -1,0 +1,38 @@
+"""Which files of long tests a run of `make test` takes. Tests that start whole platforms, trainings and browsers take
+two hours of two cores; a run takes a third of their files, the next commit's run another third, ALL=1 all of them."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+SHARES = 3
+VARIABLE = "FERMI_TEST_SHARE"
+"""Which share a run takes, from 1 on; without it all files are taken: who names files to pytest gets those."""
+ALWAYS = ("test_main_job.py",)
+
+
+def chosen(environ: Mapping[str, str], commit: str) -> str:
+    """Returns the share of a run, "" for all: what the environment says, else one that follows from the commit, so that
+    the same commit takes the same files again."""
+    if environ.get("FERMI_TEST_ALL"):
+        return ""
+    return environ.get(VARIABLE) or str(int(hashlib.sha256(commit.encode()).hexdigest(), 16) % SHARES + 1)
+
+
+def left_out(files: Iterable[Path], share: str) -> set[Path]:
+    """Returns those of the files that the share does not take. Shares are about as large as each other: files are dealt
+    out by size, there and back."""
+    if not share:
+        return set()
+    dealt = sorted(files, key=lambda path: (-path.stat().st_size, path.name))
+    turns = [*range(SHARES), *reversed(range(SHARES))]
+    return {
+        path
+        for number, path in enumerate(dealt)
+        if turns[number % len(turns)] != int(share) - 1 and path.name not in ALWAYS
+    }
+
+
+def current() -> str:
+    return os.environ.get(VARIABLE, "")

@@ -1,0 +1,33 @@
+"""Which files of long tests a run takes."""
+
+from pathlib import Path
+
+from scripts import shares
+from tests.running import ROOT
+
+FILES = sorted([*ROOT.glob("tests/e2e/test_*.py"), *ROOT.glob("tests/faults/test_*.py")])
+
+
+def test_each_file_is_in_one_share_and_the_main_job_in_all() -> None:
+    taken = {number: set(FILES) - shares.left_out(FILES, str(number)) for number in range(1, shares.SHARES + 1)}
+    assert set.union(*taken.values()) == set(FILES)
+    assert {path.name for path in set.intersection(*taken.values())} == set(shares.ALWAYS)
+    for path in FILES:
+        if path.name not in shares.ALWAYS:
+            assert sum(path in files for files in taken.values()) == 1
+
+
+def test_shares_are_about_as_large_as_each_other() -> None:
+    sizes = [sum(path.stat().st_size for path in set(FILES) - shares.left_out(FILES, share)) for share in "123"]
+    assert max(sizes) < 1.25 * min(sizes)
+
+
+def test_a_commit_takes_the_same_share_again_and_commits_take_all_shares() -> None:
+    assert shares.chosen({}, "9add5725") == shares.chosen({}, "9add5725")
+    assert {shares.chosen({}, f"{number:x}") for number in range(40)} == {"1", "2", "3"}
+    assert shares.chosen({"FERMI_TEST_ALL": "1"}, "9add5725") == ""
+    assert shares.chosen({"FERMI_TEST_SHARE": "2"}, "9add5725") == "2"
+
+
+def test_without_a_share_nothing_is_left_out() -> None:
+    assert shares.left_out([Path("missing")], "") == set()
