@@ -268,6 +268,17 @@ def test_what_a_script_did_on_the_gpu_is_told_by_its_own_exception() -> None:
         assert [each.code for each in finding.evidence] == evidence
 
 
+def test_what_xla_appends_for_programs_is_left_out() -> None:
+    said = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 400.00GiB with allocator GPU_0_bfc on device 0."
+    told = of(
+        raised(
+            f"jax.errors.JaxRuntimeError: {said} [executable_name='jit__reduce_sum'] [tf-allocator-allocation-error='']"
+        )
+    )
+    assert told is not None
+    assert (told.why, told.exception) == ("JAX_OUT_OF_MEMORY", f"JaxRuntimeError: {said}")
+
+
 def test_whoever_was_killed_from_outside_is_not_blamed_for_what_it_had_survived() -> None:
     assert of(raised("ValueError: caught"), exit_code=-9) is None
 

@@ -136,6 +136,34 @@ def test_a_rank_that_is_stopped_is_named_at_once_and_ends_nothing(by, says):
     assert not judge(ranks, Site(SITE.names, patient=True), NOW + 86_400).certain
 
 
+def test_a_collective_that_may_stand_behind_a_kernel_is_likely_and_never_certain():
+    """NCCL's kernel that waits for its peers and the kernel before it look the same from outside."""
+    patient = Site(SITE.names, SITE.addresses, patient=True)
+    ranks = gang(stalled("all_reduce", gpu=True), stalled("all_reduce"))
+    for site, later in ((patient, 0), (SITE, 86_400)):
+        verdict = judge(ranks, site, NOW + later)
+        assert (verdict.finding.code, verdict.finding.level, verdict.certain) == (hangs.HANG, Level.WARN, False)
+        assert judge(gang(stalled("all_reduce"), stalled("all_reduce")), site, NOW + later).certain
+    elsewhere = judge(gang(stalled("all_reduce", gpu=True), stalled()), patient, NOW)
+    assert (elsewhere.certain, elsewhere.ranks) == (True, (1,))
+    other = stalled("all_gather", gpu=True)
+    assert judge(gang(stalled("all_reduce", gpu=True), other), SITE, NOW).finding.code == hangs.MISMATCH
+
+
+def test_who_is_ahead_of_a_broadcast_that_stands_behind_a_kernel_is_no_mismatch():
+    def ahead(**more):
+        return stalled("all_reduce", op={"seq": 80, "group": "nccl 0", "sizes": [[7]]}, **more)
+
+    def behind(**more):
+        return stalled("broadcast", op={"seq": 70, "group": "nccl 0", "sizes": [[7]]}, **more)
+
+    assert judge(gang(ahead(gpu=True), behind(gpu=True)), SITE, NOW).finding.code == hangs.HANG
+    assert judge(gang(ahead(), behind()), SITE, NOW).finding.code == hangs.MISMATCH
+    last = [{"seq": 70, "op": "all_gather", "sizes": [[7]], "dtype": "Float", "state": "completed", "group": "nccl 0"}]
+    passed = ahead(gpu=True, flight={"groups": {}, "last": last})
+    assert judge(gang(passed, behind(gpu=True)), SITE, NOW).finding.code == hangs.MISMATCH
+
+
 def test_one_look_is_not_enough():
     assert judge(gang(stalled("all_reduce", looks=1, still=False), stalled(looks=1, still=False)), SITE, NOW) is None
 

@@ -45,6 +45,19 @@ def test_the_report_is_taken_without_its_lines_and_greetings(server: tuple[str, 
     assert heard == ["timeout 1", "status"]
 
 
+def test_each_node_s_ranks_get_a_free_address_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ras.ADDRESS, raising=False)
+    host, _, port = ras.own_address().rpartition(":")
+    assert host == "127.0.0.1"
+    assert int(port) in ras.PORTS
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = taken.getsockname()[1]
+        monkeypatch.setattr(ras, "PORTS", range(number, number + 1))
+        assert ras.own_address() == ras.DEFAULT
+    monkeypatch.setenv(ras.ADDRESS, "10.0.0.1:5000")
+    assert ras.own_address() == "10.0.0.1:5000"
+
+
 @pytest.mark.parametrize(
     "env", [{"NCCL_RAS_ENABLE": "0"}, {"NCCL_RAS_ADDR": "127.0.0.1:1"}, {"NCCL_RAS_ADDR": "nonsense"}]
 )

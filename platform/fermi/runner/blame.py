@@ -13,6 +13,7 @@ Standard library only, Python 3.9 or later.
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -127,8 +128,12 @@ def erred(error: Mapping[str, Any] | None) -> dict[str, Any]:
     return said
 
 
+_PAYLOAD = re.compile(r"(?:\s*\[[\w-]+='[^']*'\])+$")
+"""What XLA appends for programs (xla/tsl, `Status` payloads): `[executable_name='jit_f'] [tf-allocator-…='']`."""
+
+
 def headline(message: str) -> str:
     """One line of it, and the next where that one only announces it."""
     lines = [line.strip() for line in message.split("\n") if line.strip()]
     found = " ".join(lines[:2]) if lines and lines[0].endswith(":") else lines[0] if lines else ""
-    return found[:LONGEST]
+    return _PAYLOAD.sub("", found)[:LONGEST]

@@ -48,7 +48,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fermi.runner import blame, causes, drill, kernel, lingering, processes
+from fermi.runner import blame, causes, drill, kernel, lingering, processes, ras
 from fermi.runner.bounds import Bounds
 from fermi.runner.diskuse import DiskUse
 from fermi.runner.exits import CANNOT_START, shown
@@ -234,6 +234,7 @@ class Node:
 
     def start_all(self, inherited: list[int]) -> None:
         self.confine()
+        self.spec["env"].setdefault(ras.ADDRESS, ras.own_address())
         for entry, rank in zip(self.ranks, self.spec["ranks"]):  # noqa: B905 (strict is newer than 3.9)
             self.start(entry, rank, inherited if self.lock is None else [*inherited, self.lock])
         if any(entry["exit_code"] for entry in self.ranks):

@@ -3,26 +3,43 @@ Standard library only, Python 3.9 or later.
 
 Lines in, text out, on a port of the host's own (NCCL user guide, "RAS"; `src/ras/client_support.cc`): commands are
 ended by a line feed, `timeout 1` is answered by `OK`, `status` by a report after which the server closes. Who closes
-first gets nothing.
+first gets nothing. All processes of one user may listen on one address (SO_REUSEPORT), so jobs that keep NCCL's default
+would answer for each other, and another user's cannot listen at all: each node's ranks get an address of their own.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 from collections.abc import Mapping
 
+ADDRESS = "NCCL_RAS_ADDR"
 DEFAULT = "localhost:28028"
+HOST, PORTS, TRIES = "127.0.0.1", range(29_600, 32_768), 16
+"""Above the usual rendezvous' port, below those that Linux gives to connections. By chance, because ranks listen later
+and others choose meanwhile."""
 ASK = b"timeout 1\nstatus\n"
 SECONDS = 1.5
 MOST_BYTES, MOST_LINES, LONGEST = 1 << 15, 24, 200
+
+
+def own_address() -> str:
+    """For the ranks of one node. What the environment of this process says; NCCL's default where no port was free."""
+    if said := os.environ.get(ADDRESS):
+        return said
+    for _ in range(TRIES):
+        port = PORTS[int.from_bytes(os.urandom(4), "little") % len(PORTS)]
+        with contextlib.suppress(OSError), socket.create_server((HOST, port)):
+            return f"{HOST}:{port}"
+    return DEFAULT
 
 
 def ask(env: Mapping[str, str]) -> list[str]:
     """The report's last lines, where what is wrong stands. Empty where nobody answers, and that soon."""
     if env.get("NCCL_RAS_ENABLE") == "0":
         return []
-    host, _, port = env.get("NCCL_RAS_ADDR", DEFAULT).rpartition(":")
+    host, _, port = env.get(ADDRESS, DEFAULT).rpartition(":")
     said = b""
     with contextlib.suppress(OSError, ValueError, OverflowError):
         connection = socket.create_connection((host.strip("[]") or "localhost", int(port)), timeout=0.2)

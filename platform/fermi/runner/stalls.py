@@ -2,8 +2,9 @@
 library only, Python 3.9 or later.
 
 Still is a rank whose main thread neither computes nor changes its place, and whose processes neither compute, read,
-write, nor send. Who waits in a collective is still while none ends, though it may spin there (NCCL does). Who saves or
-compiles never is. What cannot be read counts as doing something.
+write, nor send. Who waits in a collective is still while none ends, though it may spin there (NCCL does); in a group of
+its own alone it waits for nobody, but for its GPU. Who saves or compiles never is. What cannot be read counts as doing
+something.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def is_still(before: Evidence, now: Evidence) -> bool:
     if passed < APART_SECONDS or not now.activity.pids or not _is_quiet(before, now, passed) or now.stopped:
         return False
     rests = _rests(before, now, passed)
-    if now.sample.waits and now.sample.collectives() == before.sample.collectives():
+    if waits_for_peers(now.sample) and now.sample.collectives() == before.sample.collectives():
         return rests or same
     if stacks.take_leave(stacks.short(now.place, "")) and same:
         return True
@@ -91,6 +92,11 @@ def moves(before: Evidence, now: Evidence) -> bool:
     return now.waits.wakes is None or now.waits.wakes != before.waits.wakes
 
 
+def waits_for_peers(sample: Sample) -> bool:
+    """Whether it is in a collective that others take part in."""
+    return bool(sample.waits and sample.page and len(sample.page.collective.get("ranks") or (0, 0)) > 1)
+
+
 def is_in_nccl(sample: Sample) -> bool:
     """As its page names the group."""
     return bool(sample.waits and sample.page and str(sample.page.collective.get("group", "")).startswith("nccl"))
@@ -99,7 +105,7 @@ def is_in_nccl(sample: Sample) -> bool:
 def waits_in(sample: Sample) -> dict[str, Any]:
     """The collective that has not ended, as the rank says: `in`, `for` and `op`."""
     page = sample.page
-    if page is None or not sample.waits:
+    if page is None or not waits_for_peers(sample):
         return {"in": "", "for": 0.0, "op": None}
     said = page.collective
     sizes = said.get("sizes")

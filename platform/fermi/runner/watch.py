@@ -30,7 +30,7 @@ ANSWER_SECONDS = 0.3
 AGAIN = (2.8, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Seconds from look to look; the last for all that follow."""
 SHOWN = 6
-NEWS = ("still", "moves", "locked", "timed", "stopped")
+NEWS = ("still", "moves", "locked", "timed", "stopped", "gpu")
 """Looks that change a status; later ones do so only where they find something else of these."""
 Tell = Callable[[list[dict[str, Any]]], None]
 
@@ -65,7 +65,7 @@ class Watch:
         tell_seconds: float = PERIOD_SECONDS,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        self.env = env or {}
+        self.env = {} if env is None else env
         self.cwd, self.fixed, self.tell, self.tell_seconds = cwd, patience, tell, tell_seconds
         self.watched: dict[int, Watched] = {}  # by rank
         self.due = self.tell_at = time.monotonic() + PERIOD_SECONDS
@@ -249,6 +249,7 @@ class Watch:
             "locked": now.waits.locked and before is not None and before.waits == now.waits,
             "links": links.told(now.links, stall.links, now.sample.at),
             "flight": page.trace or None if page and now.sample.waits else None,
+            "gpu": stalls.waits_for_peers(now.sample) and stalls.gpu_computes(now.activity.pids),
         }  # fmt: skip
 
 

@@ -34,6 +34,8 @@ OF_ONE_PROCESS = (13, 31, 43, 45)
 ended): they say nothing of others that have the same GPU."""
 LONGEST = 300
 MOST_READS = 1 << 12
+MOST_PROCESSES = 256
+"""Of which what the driver said last is kept."""
 _XID = re.compile(
     r"NVRM: Xid \((?:PCI:)?([0-9a-f]+):([0-9a-f]+):([0-9a-f]+)[^)]*\): (\d+)(?:, pid=(\d+))?", re.IGNORECASE
 )
@@ -69,6 +71,7 @@ class Xids:
     ) -> None:
         self._buses = buses(visible, devices)
         self._newest: dict[int, Xid] = {}  # by place
+        self._blamed: dict[int, tuple[int, Xid]] = {}  # by process, with the place; others may have the same GPU
         self._lock = threading.Lock()
         self._log = _open(log) if self._buses else None
         self._journal, self._command = Beside(JOURNAL_SECONDS), journal
@@ -85,13 +88,23 @@ class Xids:
         with self._lock:
             for xid in self._from_journal() if self._log is None else self._from_log(self._log):
                 if xid.bus in self._buses:
-                    self._newest[self._buses.index(xid.bus)] = xid
+                    self._keep(self._buses.index(xid.bus), xid)
             return {place: xid.number for place, xid in self._newest.items()}
+
+    def _keep(self, place: int, xid: Xid) -> None:
+        self._newest[place] = xid
+        if xid.pid:
+            self._blamed.pop(xid.pid, None)
+            self._blamed[xid.pid] = place, xid
+            if len(self._blamed) > MOST_PROCESSES:
+                del self._blamed[next(iter(self._blamed))]
 
     def explains(self, place: int, pid: int) -> dict[str, Any] | None:
         """What of it may be why the rank that had the GPU `place`, the process `pid`, has just ended."""
         self.look()
-        for known, xid in sorted(self._newest.items(), key=lambda one: -one[1].at):
+        with self._lock:
+            found = [*self._newest.items(), *([self._blamed[pid]] if pid in self._blamed else [])]
+        for known, xid in sorted(found, key=lambda one: -one[1].at):
             its_own = xid.pid == pid or (known == place and not (xid.pid and xid.number in OF_ONE_PROCESS))
             if its_own and time.monotonic() - xid.at < EXPLAINS_SECONDS:
                 return {"by": "gpu", "gpu": known, "xid": xid.number, "line": xid.line}

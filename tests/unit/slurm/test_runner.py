@@ -50,6 +50,19 @@ def test_a_free_port_is_no_cause(tmp_path: Path) -> None:
     assert (code, status["cause"]) == (0, None)
 
 
+@pytest.mark.parametrize("own", ["", "10.0.0.1:5000"])
+def test_ranks_get_an_address_for_nccl_s_ras_unless_the_task_has_one(tmp_path: Path, own: str) -> None:
+    told = spec(tmp_path, free_port())
+    told["command"] = [sys.executable, "-c", "import os; print(os.environ['NCCL_RAS_ADDR'])"]
+    told["env"] = {"NCCL_RAS_ADDR": own} if own else {}
+    (tmp_path / "node-0.json").write_text(json.dumps(told))
+    runner = "import sys; from fermi.runner import node; node.main(sys.argv[1], {})"
+    env = {name: value for name, value in os.environ.items() if name != "NCCL_RAS_ADDR"} | {"PYTHONPATH": str(PLATFORM)}
+    subprocess.run([sys.executable, "-c", runner, str(tmp_path / "node-0.json")], env=env, timeout=60, check=True)
+    said = (tmp_path / "0.log").read_text().strip()
+    assert said == own or (not own and said.startswith("127.0.0.1:"))
+
+
 def test_a_full_disk_is_written_down_beside_what_slurm_s_runners_always_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

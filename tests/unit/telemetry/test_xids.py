@@ -124,6 +124,23 @@ def test_a_fault_of_one_processs_kernel_says_nothing_of_others_on_the_same_gpu(k
     assert known.explains(0, 4711) == {"by": "gpu", "gpu": 0, "xid": 31, "line": fault}
 
 
+def test_of_two_processes_that_fault_on_one_gpu_each_is_told_its_own(kernel: Kernel, devices: Path) -> None:
+    known = Xids(None, kernel.path, str(devices))
+    lines = {
+        pid: f"NVRM: Xid (PCI:0000:3b:00): 31, pid={pid}, name=python, channel 0x{channel}, intr 00000000. MMU Fault: "
+        "ENGINE GRAPHICS GPC1 GPCCLIENT_T1_8 faulted @ 0x837b_13e27000. Fault is of type FAULT_PDE"
+        for pid, channel in ((3076, "0000000a"), (3104, "0000001f"))
+    }
+    for line in lines.values():
+        kernel.say(line)
+    for pid, line in lines.items():
+        assert known.explains(0, pid) == {"by": "gpu", "gpu": 0, "xid": 31, "line": line}
+    for pid in range(xids.MOST_PROCESSES):
+        kernel.say(lines[3076].replace("3076", str(10_000 + pid)))
+        known.look()
+    assert known.explains(0, 3076) is None
+
+
 def test_an_error_of_long_ago_explains_nothing(kernel: Kernel, devices: Path) -> None:
     known = Xids(None, kernel.path, str(devices))
     kernel.say(LOST, time.monotonic() - xids.EXPLAINS_SECONDS - 1)

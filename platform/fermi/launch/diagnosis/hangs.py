@@ -5,7 +5,7 @@
     ├─ data waits on a connection that is dead      NETWORK_CUT, with the two nodes
     ├─ some are in one collective, some in another  COLLECTIVE_MISMATCH, with those that differ from most
     ├─ some wait in a collective, some do not       HANG: the others wait for these (`odd`), where they are
-    ├─ all wait in the same collective              HANG
+    ├─ all wait in the same collective              HANG, never certain while a GPU computes
     ├─ none waits in a collective                   HANG: all are odd
     └─ all others ended with 0                      RANKS_LEFT_BEHIND
 
@@ -15,7 +15,8 @@ back from its waits, or has not begun to step. It is told at once, as something 
 
 A HANG is certain, so that it may end the attempt, where two proofs agree: all that the others wait for is still, and
 nobody can ever end it (`_Gang.is_deadlock`). Else it is only likely, and told as a warning, until it has lasted as long
-as the past of its project makes one wait (`patience`).
+as the past of its project makes one wait (`patience`). Where all wait in one collective and a GPU of theirs computes,
+it stays likely: a kernel that waits for its peers and one that the collective stands behind look the same from outside.
 """
 
 from collections import Counter
@@ -198,7 +199,8 @@ class _Gang:
     def mismatch(self) -> Verdict | None:
         """Ranks that are in collectives which can never meet. Only of the group of all: a rank numbers the others as
         it joins them, so two ranks' second groups need not be one. While a rank is elsewhere, a broadcast's root may be
-        ahead of those that it does not wait for: then only collectives of one number are compared."""
+        ahead of those that it does not wait for: then only collectives of one number are compared. So it may be, too,
+        of one whose GPU still computes what stands before the broadcast."""
         if len(self.waiting) < 2 or not all(_is_still(rank) for rank in self.waiting):
             return None
         together: dict[tuple[str, int], list[tuple[RankSeen, tuple[Any, ...]]]] = {}
@@ -208,6 +210,8 @@ class _Gang:
             seq = op["seq"] or 0
             number = seq if len(ops) < len(self.stalled) else 0
             said = _passed(rank, str(op["group"]), first) if seq != first and not number else None
+            if seq != first and said is None and self.a_gpu_computes():
+                number = seq
             together.setdefault((str(op["group"]), number), []).append(
                 (rank, said or (seq, _of(rank)["in"], _sizes(op["sizes"])))
             )
@@ -266,7 +270,11 @@ class _Gang:
         whys = [why for rank in self.odd if not self.site.patient and (why := _doubt(rank, lasts, self.site))]
         if whys:
             return self._verdict(SUSPECTED, odd, certain=False, why=whys[0])
-        if self.site.patient or self.is_deadlock() or lasts >= self.site.patience:
+        if self.is_deadlock():
+            return self._verdict(HANG, odd, certain=True)
+        if not self.odd and self.a_gpu_computes():
+            return self._verdict(HANG, odd, certain=False, level=Level.WARN)
+        if self.site.patient or lasts >= self.site.patience:
             return self._verdict(HANG, odd, certain=True)
         return self._verdict(HANG, odd, certain=False, level=Level.WARN, more={"patience": round(self.site.patience)})
 
@@ -279,6 +287,13 @@ class _Gang:
         return bool(self.ended) and all(
             _of(rank)["op"] and _is_of_all(_of(rank)["op"], _of(rank)["in"]) for rank in self.waiting
         )
+
+    def a_gpu_computes(self) -> bool:
+        """Of a rank that waits: NCCL's own kernel, or one before it in its stream. NVML's utilisation says of both
+        that a kernel was running (NVML's API reference, `nvmlUtilization_t`), and torch's flight recorder calls a
+        collective `scheduled` until it has ended, unless TORCH_NCCL_ENABLE_TIMING is set (torch 2.11,
+        `FlightRecorder`)."""
+        return any(_of(rank)["gpu"] for rank in self.waiting)
 
     # --- what is said of them ---
 
@@ -395,7 +410,7 @@ class _Gang:
 _NOTHING: Mapping[str, Any] = {
     "in": "", "still": False, "looks": 0, "since": 0.0, "stack": (), "threads": (), "links": (), "at": "",
     "state": "", "waits": "", "op": None, "step": None, "flight": None, "ras": (), "moves": False, "timed": False,
-    "locked": False, "stopped": None,
+    "locked": False, "stopped": None, "gpu": False,
 }  # fmt: skip
 
 
