@@ -17,8 +17,10 @@ def threads() -> list[str]:
     """Returns the name of each thread of this process and the place in the kernel where it waits."""
     found = []
     for task in Path("/proc/self/task").iterdir():
+        found.append(task.name)
         with contextlib.suppress(OSError):
-            found.append(f"{(task / 'comm').read_text().strip()} {(task / 'wchan').read_text().strip()}")
+            found[-1] = (task / "comm").read_text().strip()
+            found[-1] += " " + (task / "wchan").read_text().strip()
     return found
 
 
