@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,14 +30,14 @@ def starting() -> Iterator[Launcher]:
 
 def order(
     launching: Launcher, folder: Path, script: str, *preload: str, later: tuple[str, ...] = (),
-    words: Sequence[str] = (), **secrets: str,
+    words: Sequence[str] = (), env: Mapping[str, str] | None = None, **secrets: str,
 ) -> dict[str, Any]:  # fmt: skip
     """The status of a node whose one rank ran `script`, or `words`."""
     folder.mkdir()
     (folder / "script.py").write_text(script, encoding="utf-8")
     content = {
         "name": folder.name, "node_rank": 0, "command": [sys.executable, *(words or ("-u", str(folder / "script.py")))],
-        "cwd": str(folder), "env": {}, "stop_signal": "SIGTERM", "grace_seconds": 30, "fork": True,
+        "cwd": str(folder), "env": dict(env or {}), "stop_signal": "SIGTERM", "grace_seconds": 30, "fork": True,
         "ranks": [{"rank": 0, "local_rank": 0, "env": {}, "log": str(folder / "0.log")}],
     }  # fmt: skip
     spec = folder / "node-0.json"
@@ -177,6 +177,27 @@ def test_one_that_dies_is_replaced(starting: Launcher, tmp_path: Path) -> None:
 def test_a_file_that_a_script_left_open_is_written_out(starting: Launcher, tmp_path: Path) -> None:
     """As the interpreter does at its end, which a forked rank does not wait for."""
     order(starting, tmp_path / "a-1", "left = open('left', 'w'); left.write('all of it')")
+    assert (tmp_path / "a-1" / "left").read_text(encoding="utf-8") == "all of it"
+
+
+def test_a_rank_of_many_threads_begins_with_none_that_do_nothing(starting: Launcher, tmp_path: Path) -> None:
+    """PyTorch's pthreadpool would start them at once, and again in each worker of a DataLoader."""
+    script = "import os, torch; print(torch.get_num_threads(), len(os.listdir('/proc/self/task')))"
+    order(starting, tmp_path / "a-1", script, "torch", env={"OMP_NUM_THREADS": "4"})
+    assert said(tmp_path / "a-1") == "4 1\n"
+
+
+@pytest.mark.parametrize("ends", ["raise SystemExit", "os.kill(os.getpid(), 9)"])
+def test_what_a_library_in_c_prints_is_in_the_log_at_once(starting: Launcher, tmp_path: Path, ends: str) -> None:
+    """NCCL prints its warnings this way, and does not flush."""
+    order(starting, tmp_path / "a-1", f"import ctypes, os; ctypes.CDLL(None).printf(b'NCCL WARN a line'); {ends}")
+    assert said(tmp_path / "a-1") == "NCCL WARN a line"
+
+
+def test_a_file_that_a_library_in_c_left_open_is_written_out(starting: Launcher, tmp_path: Path) -> None:
+    script = "import ctypes; libc = ctypes.CDLL(None); libc.fopen.restype = ctypes.c_void_p\n"
+    script += "libc.fputs(b'all of it', ctypes.c_void_p(libc.fopen(b'left', b'w')))"
+    order(starting, tmp_path / "a-1", script)
     assert (tmp_path / "a-1" / "left").read_text(encoding="utf-8") == "all of it"
 
 

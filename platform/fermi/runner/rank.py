@@ -110,7 +110,10 @@ def become(command: list[str], env: dict[str, str]) -> None:
     if numpy_random := sys.modules.get("numpy.random"):
         numpy_random.seed()  # a fork inherits the parent's state; `random` reseeds itself
     if torch := sys.modules.get("torch"):
-        torch.set_num_threads(int(env.get("OMP_NUM_THREADS") or 1))  # libgomp read its environment before the fork
+        # libgomp read its environment before the fork. The first call sizes PyTorch's other pool as well (pthreadpool,
+        # caffe2/utils/threadpool/pthreadpool-cpp.cc, which training does not use), and starts its threads at once
+        for threads in (1, int(env.get("OMP_NUM_THREADS") or 1)):
+            torch.set_num_threads(threads)
     pulse = _pulse() if VARIABLE in env else None
     sys.stdin = open(0, encoding="utf-8", closefd=False)
     sys.stdout = open(1, "w", encoding="utf-8", buffering=1, closefd=False)
@@ -138,7 +141,18 @@ def become(command: list[str], env: dict[str, str]) -> None:
     vars(sys.modules["__main__"]).clear()  # a file that the script left open is written out
     sys.stdout.flush()
     sys.stderr.flush()
+    _flush_c()
     os._exit(code & 0xFF)  # tearing the inherited modules down would cost half a second and touch every shared page
+
+
+def _flush_c() -> None:
+    """Writes out what libraries in C have in files that they left open, as exit(3) does. Never raises."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).fflush(None)
+    except Exception:
+        pass
 
 
 def _pulse() -> Pulse | None:

@@ -1,6 +1,6 @@
 """Imports the training stack once, then forks node runners: `import torch` is paid once and not once per rank.
 
-    python -m fermi.runner.template --preload torch,numpy [--later torch._dynamo]
+    python -u -m fermi.runner.template --preload torch,numpy [--later torch._dynamo]
 
 Each line of standard input is an order, `{"specs": [node spec files], "log": file for what goes wrong, "secrets":
 {variables of all ranks that are in no file}}`. For each, one node runner is forked per spec, and one line of standard
@@ -13,6 +13,10 @@ Safe because nothing here runs but imports, one look-up, and the `stand_by` of w
 autograd, and a thread count of one, which is checked; if something did start a thread, the ranks are executed instead
 of forked. An order is read by the process that is forked for it: what it says, and secrets above all, is in no page
 that ranks of another order share.
+
+`-u`, with which ranks are executed, too, turns the buffer of C's standard output off (Python/initconfig.c). NCCL prints
+its warnings there and does not flush (src/debug.cc, 2.28): a rank that hangs, or that a signal ends, would keep them to
+itself, and its script's next line would be glued to half a line of NCCL's.
 """
 
 import argparse
@@ -66,7 +70,7 @@ def main() -> None:
         pages.gather(lambda: bool(_come(orders, 0)))
     while _come(orders) & select.POLLIN:
         if _folders() != imported_from:
-            os.execv(sys.executable, [sys.executable, "-m", "fermi.runner.template", *sys.argv[1:]])
+            os.execv(sys.executable, [sys.executable, "-u", "-m", "fermi.runner.template", *sys.argv[1:]])
         _pass_on()
 
 

@@ -68,7 +68,10 @@ def fork_server_has_no_context(context: Context) -> None:
         told = context.printed(task["taskId"], "before")
         print(json.dumps(told, indent=1))
         context.expect("torch" in told["before"], f"PyTorch had not been imported before the rank: {told['before']}")
-        context.expect(told["threads"] <= 2, f"a forked rank began with {told['threads']} threads (one is the pulse's)")
+        context.expect(len(told["threads"]) <= 2, f"a forked rank began with {told['threads']} (one is the pulse's)")
+        wanted = int(told["threads_wanted"] or 1)
+        context.expect(told["threads_of_torch"] == wanted, f"{told['threads_of_torch']} threads, not {wanted}, compute")
+        context.note(f"threads: {len(told['threads'])}, of a worker {told['threads_of_a_worker']}; compute: {wanted}")
         context.expect(not told["initialised"], "CUDA counted as initialised when the rank began")
         context.expect(not told["bad_fork"], "PyTorch took the rank for forked after CUDA had begun")
         context.expect(told["sum"] == told["after"] == 64**3, f"it computed {told['sum']} and {told['after']}")
@@ -160,24 +163,33 @@ def read_before_the_fork(context: Context) -> None:
     if built.code != 0:
         context.skip("there is no C compiler to watch getenv with")
     names = context.folder / "names"
+    # what is set is read by whoever goes through the environment: only what is asked for by its name shall be seen
+    machines: dict[str, str | None] = {name: None for name in os.environ if name.startswith(OF_ACCELERATORS)}
+    context.note(f"set by the machine's image: {', '.join(sorted(machines))}")
     watched = context.python("-c", PYTHON_READS.replace("MODULES", modules), env={
-        "LD_PRELOAD": str(library), "GETENV_LOG": str(names),
+        **machines, "LD_PRELOAD": str(library), "GETENV_LOG": str(names),
     })  # fmt: skip
     in_c = set(names.read_text().split()) if names.exists() else set()
-    in_python = set(watched.json("python")["python"])
-    print(f"in C: {sorted(in_c)}\nin Python: {sorted(in_python)}")
-    read = in_c | in_python
+    in_python = watched.json("python")["python"]
+    places = {name: place for name, place in in_python.items() if name.startswith((*OF_ACCELERATORS, *OF_COMPILERS))}
+    print(f"in C: {sorted(in_c)}\nin Python: {sorted(in_python)}\n{json.dumps(places, indent=1)}")
+    read = in_c | in_python.keys()
     context.expect(len(in_c) > 10, f"only {sorted(in_c)} were seen in C")
     unlisted = sorted(name for name in read if not name.startswith(READ_BEFORE_THE_SCRIPT))
     context.figure("variables that are read before the fork", len(read))
     context.note(f"read before the fork, and not listed: {', '.join(unlisted)}")
-    matter = [name for name in unlisted if name.startswith(OF_ACCELERATORS) and name not in HARMLESS]
+    matter = [name for name in unlisted if name.startswith((*OF_ACCELERATORS, *OF_COMPILERS)) and name not in HARMLESS]
     context.expect(not matter, f"read before the fork, so that a forked rank's would come too late: {matter}")
 
 
 OF_ACCELERATORS = ("CUDA", "CUBLAS", "CUDNN", "CUFFT", "CUSOLVER", "CUSPARSE", "NVIDIA", "NCCL", "NVSHMEM", "NVTE",
                    "GLOO", "XLA", "JAX", "TRITON", "CUPTI", "KINETO", "ATEN", "C10", "CUFILE", "UCX")  # fmt: skip
-HARMLESS = {"CUDA_HOME", "CUDA_PATH"}
+OF_COMPILERS = ("CXX", "NVRTC", "NVCC", "PTXAS")
+HARMLESS = {
+    "CUDA_HOME": "where it is looked for while PyTorch is imported, nothing is built",
+    "CUDA_PATH": "the same",
+    "PTXAS_OPTIONS": "of no documentation",
+}
 GETENV = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -208,13 +220,19 @@ char *secure_getenv(const char *name) { note(name); return find(name); }
 """
 PYTHON_READS = """
 import json, os
-read, get = set(), os._Environ.__getitem__
+import sys
+read, get = {}, os._Environ.__getitem__
 def noted(self, name):
-    read.add(name if isinstance(name, str) else repr(name))
+    frame = sys._getframe(1)
+    while frame and ("os.py" in frame.f_code.co_filename or "frozen" in frame.f_code.co_filename
+                     or "collections" in frame.f_code.co_filename):
+        frame = frame.f_back
+    place = f"{frame.f_code.co_filename[-60:]}:{frame.f_lineno}" if frame else ""
+    read.setdefault(name if isinstance(name, str) else repr(name), place)
     return get(self, name)
 os._Environ.__getitem__ = noted
 import MODULES
-print(json.dumps({"python": sorted(read)}))
+print(json.dumps({"python": read}))
 """
 
 
@@ -226,8 +244,9 @@ def variables_reach_a_forked_rank(context: Context) -> None:
     allocator = "expandable_segments:True"
     runs: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         "none": ({}, ()),
-        "many": ({"CUDA_LAUNCH_BLOCKING": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "NVIDIA_TF32_OVERRIDE": "0",
+        "many": ({"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "NVIDIA_TF32_OVERRIDE": "0",
                   "CUBLAS_WORKSPACE_CONFIG": ":16:8", "NCCL_DEBUG": "INFO"}, ()),
+        "blocking": ({"CUDA_LAUNCH_BLOCKING": "1"}, ()),
         "allocator": ({"PYTORCH_CUDA_ALLOC_CONF": allocator}, ()),
         "newer allocator": ({"PYTORCH_ALLOC_CONF": allocator}, ()),
         "by uuid": ({"CUDA_VISIBLE_DEVICES": uuid}, ()),
@@ -249,25 +268,30 @@ def variables_reach_a_forked_rank(context: Context) -> None:
     print(json.dumps(found, indent=1))
     none, many = found["none"], found["many"]
     context.expect(none.get("forked") and many.get("forked"), "the ranks were not forked, so nothing is shown of that")
-    for name in ("allocator", "newer allocator"):
-        context.expect(not found[name].get("forked"), f"{runs[name][0]}: the rank was forked after it had been read")
+    for name in ("allocator", "newer allocator", "blocking"):
+        context.expect(
+            found[name].get("forked") is False, f"{runs[name][0]}: the rank was forked after it had been read"
+        )
     context.expect(many.get("order") == "PCI_BUS_ID", f"CUDA_DEVICE_ORDER is {many.get('order')}")
     context.expect(found["no device"].get("devices") == 0, f"CUDA_VISIBLE_DEVICES=-1: {found['no device']}")
     if context.machine.cuda:
-        _expect_effects(context, found, context.log(tasks["many"]))
+        _expect_effects(context, found, tasks)
         context.expect(found["by uuid"].get("devices") == 1, f"CUDA_VISIBLE_DEVICES={uuid}: {found['by uuid']}")
 
 
-def _expect_effects(context: Context, found: dict[str, Row], log: str) -> None:
-    none, many = found["none"], found["many"]
+def _expect_effects(context: Context, found: dict[str, Row], tasks: dict[str, str]) -> None:
+    none, many, log = found["none"], found["many"], context.log(tasks["many"])
     _expect_blocking(context, "none", none, blocking=False)
-    _expect_blocking(context, "CUDA_LAUNCH_BLOCKING", many, blocking=True)
+    _expect_blocking(context, "CUDA_LAUNCH_BLOCKING", found["blocking"], blocking=True)
     context.expect(none.get("error", 0) > 3e-5, f"without a variable TF32 was not in use: {none.get('error')}")
     context.expect(many.get("error", 1) < 3e-5, f"NVIDIA_TF32_OVERRIDE=0 changed nothing: {many.get('error')}")
     context.expect(many.get("workspace", 1e9) < none.get("workspace", 0),
                    f"CUBLAS_WORKSPACE_CONFIG: {many.get('workspace')} against {none.get('workspace')} B")  # fmt: skip
     context.expect(many.get("deterministic") == "", f"CUBLAS_WORKSPACE_CONFIG: {many.get('deterministic')}")
     context.expect("NCCL INFO" in log, "NCCL_DEBUG=INFO brought no line of NCCL's")
+    context.expect("Destroy COMPLETE" in log, f"NCCL's last lines are not in the log: {log[-600:]}")
+    for name in ("none", "allocator"):  # forked, executed
+        context.expect("NCCL version" in context.log(tasks[name]), f"with {name} the log lacks NCCL's version")
     for name in ("allocator", "newer allocator"):
         context.expect(found[name].get("expandable"), f"the {name}'s variable changed nothing")
     ours, theirs = found["in the script"], found["in the script, by hand"]

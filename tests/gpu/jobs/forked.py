@@ -1,5 +1,6 @@
 """Prints what a process finds when it begins, and whether CUDA starts in it, with and after the libraries named."""
 
+import contextlib
 import importlib
 import json
 import os
@@ -12,12 +13,35 @@ BEFORE = [name for name in ("torch", "jax", "transformers", "triton", "pynvml", 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
+def threads() -> list[str]:
+    """Returns the name of each thread of this process and the place in the kernel where it waits."""
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        found.append(task.name)
+        with contextlib.suppress(OSError):
+            found[-1] = (task / "comm").read_text().strip()
+            found[-1] += " " + (task / "wchan").read_text().strip()
+    return found
+
+
+def of_worker(_: int) -> int:
+    """Returns how many threads a worker of a DataLoader has."""
+    import torch
+
+    torch.set_num_threads(1)  # as torch/utils/data/_utils/worker.py does
+    return len(os.listdir("/proc/self/task"))
+
+
 def main() -> None:
-    told: dict[str, Any] = {"before": BEFORE, "pid": os.getpid(), "threads": len(os.listdir("/proc/self/task"))}
+    told: dict[str, Any] = {"before": BEFORE, "pid": os.getpid(), "threads": threads()}
+    told["threads_wanted"] = os.environ.get("OMP_NUM_THREADS")
     maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
     told["libcuda"] = sorted({line.split()[-1] for line in maps if "libcuda.so" in line})
     import torch
 
+    told["threads_of_torch"] = torch.get_num_threads()
+    with torch.multiprocessing.get_context("fork").Pool(1) as pool:
+        told["threads_of_a_worker"] = pool.map(of_worker, [0])[0]
     told["initialised"] = torch.cuda.is_initialized()
     told["bad_fork"] = bool(torch.cuda._is_in_bad_fork())
     told["devices"] = torch.cuda.device_count()

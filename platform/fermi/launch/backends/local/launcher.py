@@ -113,9 +113,10 @@ class _Template:
 
     def __init__(self, python: str, preload: tuple[str, ...], later: tuple[str, ...], log: Path | None) -> None:
         self.modules = (*preload, *later)
+        words = ["--preload", ",".join(preload), "--later", ",".join(later)]
         with open(log or os.devnull, "ab") as errors:
             self._process = subprocess.Popen(
-                [python, "-m", "fermi.runner.template", "--preload", ",".join(preload), "--later", ",".join(later)],
+                [python, "-u", "-m", "fermi.runner.template", *words],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
                 env=training_env(), cwd="/", start_new_session=True,
             )  # fmt: skip

@@ -29,13 +29,27 @@ READ_BEFORE_THE_SCRIPT = (
     "INDUCTOR_",
     "CUTLASS_",
     "CUTEDSL_",
+    "TRITON_DEBUG",
+    "TRITON_INTERPRET",
+    "TRITON_ENABLE_PYTHON_STACKTRACE",
+    "TRITON_INSTRUMENTATION_MODE",
+    "TRITON_BACKENDS_IN_TREE",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDAHOSTCXX",
+    "CXX",
+    "CUBLAS_LOG",
+    "CUBLASLT_DISABLE_CPU_INSTRUCTIONS_MASK",
+    "NVRTC_",
     "KINETO_",
     "MALLOC_",
     "GLIBC_",
 )
 """Variables that the interpreter or a library reads while it starts or is imported. Where the user sets one, ranks are
 executed afresh instead of being forked from a process that has already read it. Found by watching `getenv` while
-torch 2.13 and numpy are imported (tests/gpu, `read-before-the-fork`)."""
+torch 2.13 (and 2.11 for CUDA 13) and numpy are imported (tests/gpu, `read-before-the-fork`). Of families of which most
+are read later, and which tasks often set (CUDA_VISIBLE_DEVICES, TRITON_CACHE_DIR, NCCL_…), only those that are read
+then: where Triton reads TRITON_INTERPRET after the fork, for example, the script's kernels would be interpreted and
+those of its own language, made when it was imported, would not."""
 
 
 def render(
