@@ -47,6 +47,11 @@ def test_a_test_is_asked_for_and_waits_for_its_turn(colleague):
     assert colleague.get(f"/preflights/{data['id']}").data == data
 
 
+def test_it_has_a_folder_for_checkpoints_that_is_no_tasks(colleague, settings):
+    test = asked(colleague)
+    assert test.run.spec["checkpoint_dir"] == str(settings.DATA_DIR / "checkpoints" / test.pk)
+
+
 def test_it_has_one_process_per_node_and_takes_the_environments(colleague):
     test = asked(colleague)
     reconciler.reconcile(test.pk)

@@ -133,6 +133,15 @@ def test_what_was_run_for_a_task_goes_with_it_and_not_before(old: Task) -> None:
     assert set(Task.objects.values_list("pk", flat=True)) == kept
 
 
+def test_a_preflight_test_goes_without_the_checkpoints_of_any_task(old: Task, tmp_path: Path) -> None:
+    """Older ones name the folder of all checkpoints as theirs."""
+    ended(old, days=1)
+    spec = {"checkpoint_dir": str(tmp_path / "checkpoints")}
+    Preflight.objects.create(run=ended(another(old, "stage", kind=Kind.PREFLIGHT, spec=spec)), level="quick")
+    assert forgetting.forget() == 1
+    assert (tmp_path / "checkpoints" / old.pk).exists()
+
+
 def test_a_test_or_drill_of_no_task_goes_by_itself(old: Task) -> None:
     Preflight.objects.create(run=ended(another(old, "stage", kind=Kind.PREFLIGHT)), level="quick")
     Drill.objects.create(run=ended(another(old, "drill", kind=Kind.DRILL)))

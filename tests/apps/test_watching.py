@@ -378,6 +378,20 @@ def test_what_an_attempt_uses_is_its_environments_and_its_own(task: Task) -> Non
     assert found["env:env-0"].emulated
 
 
+def test_what_comes_with_the_end_of_an_attempt_is_read(task: Task) -> None:
+    """Of an attempt that ends before a runner has told anything of it, there is nothing else."""
+    Node.objects.create(task=task, node_rank=0, name="e", processes=3)
+    watcher = Watcher()
+    watcher.find()
+    watcher.look(0.0)
+    use(task, 0, (now().timestamp(), {"rank_gpu_memory:1": 5000}))
+    watcher.look(TICK)
+    Task.objects.filter(pk=task.pk).update(state=State.SUCCEEDED)
+    watcher.find()
+    watcher.writer.flush(all_of_it=True)
+    assert newest(["task:task-x"])["task:task-x"].values == {"rank_gpu_memory:1": 5000}
+
+
 def test_use_that_cannot_be_read_keeps_nobody_from_the_logs(
     task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

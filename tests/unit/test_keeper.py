@@ -9,7 +9,7 @@ import sys
 import uuid
 import zipfile
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -596,7 +596,18 @@ def test_many_who_dial_at_once_meet_one_keeper(hosting: Hosting) -> None:
     run.stop()
 
 
-def test_a_handle_that_nobody_knows_is_absent_and_away(hosting: Hosting) -> None:
+def test_one_that_is_dialled_before_it_is_started_is_waited_for(hosting: Hosting) -> None:
+    run = named(hosting, "env-early")
+    with ThreadPoolExecutor(1) as pool:
+        said = pool.submit(run.ask, {"open": "status"})
+        wait([said], 0.2)
+        run.start()
+        assert said.result(30)
+    run.stop()
+
+
+def test_a_handle_that_nobody_knows_is_absent_and_away(hosting: Hosting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fermi.launch.backends.local.hosting.DIAL_SECONDS", 0.1)
     handle = HostedHandle("env-none", 1)
     assert hosting.observe([handle])[handle.name].phase is HostedPhase.ABSENT
     with pytest.raises(BackendError, match="ENVIRONMENT_AWAY"):

@@ -42,6 +42,18 @@ def seen(folder: Path, given: dict[str, str], named: list[str], *paths: str) -> 
     return json.loads(done.stdout)
 
 
+DISKS = """
+import json, os, sys, tempfile
+from fermi.runner import confine, mounts
+from fermi.train import preflight_node
+own = tempfile.mkdtemp(dir=sys.argv[1])
+view = mounts.make_view({**confine.real(confine.system_paths()), sys.argv[2]: "rwm"}, [], own)
+view.enter()
+os.chdir(sys.argv[2])
+print(json.dumps(preflight_node._disks()))
+"""
+
+
 @pytest.fixture
 def folder():
     """Outside of /tmp, which a view has of its own."""
@@ -51,6 +63,23 @@ def folder():
     path = Path(tempfile.mkdtemp(prefix="fermi-test-", dir=where))
     yield path
     shutil.rmtree(path)
+
+
+def test_the_pre_flight_test_measures_no_file_system_of_the_view(folder: Path) -> None:
+    """The parents of what a task was given lie on one of 4 MB."""
+    for name in ("own", "data/workspace"):
+        (folder / name).mkdir(parents=True)
+    missing = str(folder / "data" / "checkpoints" / "task-x")
+    done = subprocess.run(
+        [sys.executable, "-c", DISKS, str(folder / "own"), str(folder / "data" / "workspace")], text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "platform"), "FERMI_CHECKPOINT_DIR": missing},
+        capture_output=True, check=False,
+    )  # fmt: skip
+    if "ViewError" in done.stderr:
+        pytest.skip(f"no mount namespace can be made here: {done.stderr.splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+    total = shutil.disk_usage(folder).total >> 20
+    assert {disk["totalMb"] for disk in json.loads(done.stdout)} == {total}
 
 
 def test_a_view_holds_what_was_given_and_nothing_else(folder: Path) -> None:

@@ -45,12 +45,18 @@ class Used:
         if moment < self._due or not self._places:
             return
         self._due = moment + TOLD_SECONDS
-        backend, began = backend_for(self._task.cluster), time.monotonic()
-        for sample in backend.telemetry(self._handle, min(self._after)):
+        began = time.monotonic()
+        self.read_rest(writer)
+        self._due = moment + max(TOLD_SECONDS, sparing.pause(time.monotonic() - began, SHARE, LONGEST))
+
+    def read_rest(self, writer: Writer) -> None:
+        """Reads what is not read yet; at the end of the attempt, too, with which the last samples come: of a short one
+        there are no others."""
+        backend = backend_for(self._task.cluster)
+        for sample in backend.telemetry(self._handle, min(self._after, default=0.0)):
             if sample.node_rank < len(self._places) and sample.at > self._after[sample.node_rank]:
                 self._after[sample.node_rank] = sample.at
                 self._put(sample, writer, here=backend.here)
-        self._due = moment + max(TOLD_SECONDS, sparing.pause(time.monotonic() - began, SHARE, LONGEST))
 
     def _put(self, sample: Sample, writer: Writer, *, here: bool) -> None:
         """On this machine all nodes are one, which is measured once: only their GPUs are their own."""

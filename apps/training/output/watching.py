@@ -7,7 +7,9 @@ lived is read when it is closed. Several watchers share the attempts (`shares`).
 import logging
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from django.db import connection
 from django.db.models import Q, QuerySet
@@ -153,7 +155,10 @@ class Watcher:
         """Follows the attempts that are alive now and its own, and no others."""
         began = time.time()
         keys = {(row["id"], row["attempt"]) for row in _ALIVE.ask() if self.shares.has(row["id"])}
+        over = [one for key, one in self._followed.items() if key not in keys]
         self._followed = {key: one for key, one in self._followed.items() if key in keys}
+        for one in over:
+            self._read_use(one, one.used.read_rest)
         if new := [pk for pk, attempt in keys if (pk, attempt) not in self._followed]:
             for task in _alive().filter(pk__in=new).select_related("cluster").only("attempt", "world_size", "cluster"):
                 self._followed[task.pk, task.attempt] = Followed(task, self.shares)
@@ -175,10 +180,7 @@ class Watcher:
             except Exception as error:
                 _complain(error, f"{one.handle.name} cannot be read")
                 one.rest(moment)
-            try:
-                one.used.read(moment, self.writer)
-            except Exception as error:
-                _complain(error, f"what {one.handle.name} uses cannot be read")
+            self._read_use(one, partial(one.used.read, moment))
         for cluster, members in by_cluster.items():
             if moment >= self._observe_at.get(cluster, 0.0):
                 began = time.monotonic()
@@ -186,6 +188,12 @@ class Watcher:
                 self._observe_at[cluster] = moment + max(pause, sparing.pause(time.monotonic() - began, SHARE))
         self.shares.looked(min([self._found, *(self._looked.get(cluster, 0.0) for cluster in by_cluster)]))
         return more
+
+    def _read_use(self, one: Followed, read: Callable[[Writer], None]) -> None:
+        try:
+            read(self.writer)
+        except Exception as error:
+            _complain(error, f"what {one.handle.name} uses cannot be read")
 
     def _observe(self, moment: float, members: list[Followed]) -> float:
         """Hands whoever changed since the last look to the reconciler. The least pause until the next one."""

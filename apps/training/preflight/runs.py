@@ -5,9 +5,11 @@ and ends as training does; here is only what is its own: how one begins, what it
                                               └─▶ not fit, or not to be had: the task failed, for the culprit's reason
 """
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -39,7 +41,7 @@ def begin(user: User, cluster: Cluster, job: JobSpec, level: str, before: Task |
     job = replace(
         job, task_id=key, framework=PREFLIGHT, options=options,
         entrypoint=None, hyperparameters={}, strategy={}, train_data="", valid_data="", resume_from="",
-        checkpoint_dir=str(settings.DATA_DIR / CHECKPOINTS), grace_seconds=5.0,
+        checkpoint_dir=str(settings.DATA_DIR / CHECKPOINTS / key), grace_seconds=5.0,
         max_restarts=0, spares=(), preflight="off", elastic=None,
         code=replace(job.code, requirements=OFF) if job.code and job.code.snapshot else None,
         output_dir="", files_dir="", files_url="",
@@ -101,9 +103,12 @@ def _facts(run: Task, attempt: int) -> Iterator[dict[str, Any]]:
 
 
 def finish(run: Task, found: dict[str, Any]) -> None:
-    """In the transaction that ends the run: keeps the report, and tells the task that waits for it."""
+    """In the transaction that ends the run: keeps the report, tells the task that waits for it, and lets the folder go
+    whose disk was looked at."""
     test = Preflight.objects.select_related("before").get(run=run)
     Preflight.objects.filter(run=run).update(report=found)
+    folder = settings.DATA_DIR / CHECKPOINTS / run.pk
+    transaction.on_commit(partial(shutil.rmtree, folder, ignore_errors=True))
     if task := test.before:
         for culprit in _culprits(found):
             transitions.record(task.pk, 0, "preflight", culprit["code"], culprit["params"])

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 
 from django.conf import settings
 from django.db import transaction
@@ -11,6 +10,7 @@ from django.db.models import Q
 from apps.files.services import outputs
 from apps.training.ground.launching import backend_for, handle_for
 from apps.training.models import Task
+from fermi.launch.userpaths import CHECKPOINTS
 
 
 def runs_of(task: Task) -> list[Task]:
@@ -25,9 +25,8 @@ def remove(task: Task, record: Callable[[], None]) -> None:
     for each in (task, *runs):
         for number in each.attempts.values_list("number", flat=True):
             backend_for(each.cluster).forget(handle_for(each, number))
-        shutil.rmtree(settings.DATA_DIR / "logs" / each.pk, ignore_errors=True)
-    if checkpoints := task.spec.get("checkpoint_dir"):
-        shutil.rmtree(Path(checkpoints), ignore_errors=True)
+        for folder in ("logs", CHECKPOINTS):
+            shutil.rmtree(settings.DATA_DIR / folder / each.pk, ignore_errors=True)
     outputs.forget(task.project_id, task.pk)
     with transaction.atomic():
         record()

@@ -38,6 +38,7 @@ def open_paths(mode: str, place: Place) -> tuple[str, ...]:
     isolation = chosen(mode, place)
     (place.home / "runs").mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=NAME, dir=place.home / "runs"))
+    scratch.chmod(0o711)  # its own folder lies in there, and the task may be another user
     secret = place.home / f"{NAME}-secret"
     try:
         secret.write_text("secret", encoding="ascii")

@@ -60,15 +60,21 @@ def _versions(packages: Iterable[str]) -> dict[str, str]:
 
 
 def _disks() -> list[Fact]:
+    """Those that training writes to. What it cannot write to is another one's: where a task sees the folders alone that
+    it was given, their parents lie on a file system of a few MB (`fermi.runner.mounts`)."""
     paths = [os.getcwd(), "/tmp", os.environ.get("FERMI_CHECKPOINT_DIR") or os.getcwd()]
     found: dict[int, Fact] = {}
     for path in paths:
         while not os.path.exists(path):
             path = os.path.dirname(path)
-        space = _space(path)
+        space = None if _is_read_only(path) else _space(path)
         if space:
             found.setdefault(os.stat(path).st_dev, {"path": path, **space})
     return list(found.values())
+
+
+def _is_read_only(path: str) -> bool:
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
 def _space(path: str) -> Fact | None:

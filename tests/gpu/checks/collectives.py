@@ -71,14 +71,15 @@ def master_on_the_nodes_address(context: Context) -> None:
 @check("DDP over gloo on CUDA tensors, 2 and 4 ranks on one card: the losses of one process", limit=120)
 def gloo_on_one_card(context: Context) -> None:
     script = context.job("gloo_on_one_card.py")
-    hold = {2: "16", 4: "30"} if context.machine.cuda else {2: "0", 4: "0"}
-    tasks = {ranks: context.start(script, "--hold", seconds, ranks=ranks) for ranks, seconds in hold.items()}
+    hold = "20" if context.machine.cuda else "0"
+    tasks = {ranks: context.start(script, "--hold", hold, ranks=ranks) for ranks in (2, 4)}
     alone = context.torchrun(script, seconds=60)
     wanted = alone.json("losses")["losses"] if context.expect(alone.code == 0, "torchrun failed") else []
-    for ranks, task_id in tasks.items() if context.machine.cuda else ():
-        _memory_of_ranks(context, task_id, ranks)  # of both, before either is waited for: they hold it for so long
+    seen = _driver_memory(context, tasks) if context.machine.cuda else {}
     for ranks, task_id in tasks.items():
         task = context.finish(task_id, 80)
+        if context.machine.cuda:
+            _memory_of_ranks(context, task_id, ranks, seen)
         context.expect(task["status"] == "succeeded", f"{ranks} ranks: {task['status']}: {task['reason']}")
         if task["status"] != "succeeded":
             answers.show(context, task_id, ranks=ranks)
@@ -89,31 +90,38 @@ def gloo_on_one_card(context: Context) -> None:
         context.figure(f"{ranks} ranks: farthest loss from that of one process", off, most=1e-5)
 
 
-def _memory_of_ranks(context: Context, task_id: str, ranks: int) -> None:
-    """While each rank holds 256 MiB for each number up to its own: what the platform says, and what the driver says."""
+def _held(context: Context, task_id: str, ranks: int) -> list[Row]:
+    """What its ranks printed once they hold their memory."""
+    return [json.loads(line) for rank in range(ranks) for line in context.log(task_id, rank).splitlines()
+            if line.startswith('{"losses"')]  # fmt: skip
 
-    def held() -> list[Row]:
-        return [json.loads(line) for rank in range(ranks) for line in context.log(task_id, rank).splitlines()
-                if line.startswith('{"losses"')]  # fmt: skip
 
-    until(
-        lambda: len(held()) == ranks or context.platform.task(task_id)["status"] in FINAL, seconds=60, what="training"
-    )
-    printed = held()
-    driver = {row["pid"]: row["used_gpu_memory"] for row in context.smi("pid", "used_gpu_memory", of="compute-apps")}
+def _driver_memory(context: Context, tasks: dict[int, str]) -> dict[str, str]:
+    """Returns the largest MiB that nvidia-smi tells of each process, until all ranks hold theirs."""
+    seen, deadline = dict[str, str](), time.monotonic() + 60
+    while time.monotonic() < deadline:
+        held = all(len(_held(context, task_id, ranks)) == ranks for ranks, task_id in tasks.items())
+        for row in context.smi("pid", "used_gpu_memory", of="compute-apps"):
+            if row["used_gpu_memory"].isdigit():
+                seen[row["pid"]] = str(max(int(row["used_gpu_memory"]), int(seen.get(row["pid"], 0))))
+        if held or all(context.platform.task(task_id)["status"] in FINAL for task_id in tasks.values()):
+            break
+        time.sleep(0.5)
+    return seen
+
+
+def _memory_of_ranks(context: Context, task_id: str, ranks: int, driver: dict[str, str]) -> None:
+    """Each rank held 256 MiB for each number up to its own: what the platform says afterwards, and what the driver said
+    meanwhile. What a short task used is written within half a minute after its end."""
+    printed = _held(context, task_id, ranks)
     print("driver |", driver, [one["pid"] for one in printed], flush=True)
-    series, deadline = dict[int, float](), time.monotonic() + 12
+    series, deadline = dict[int, float](), time.monotonic() + 40
     while len(series) < ranks and time.monotonic() < deadline:
         told = context.platform.get(f"/training-tasks/{task_id}/telemetry", metric="rank_gpu_memory")["series"]
         values = {one["rank"]: [each for each in one["values"] if each] for one in told}
-        series = {rank: found[-1] / 2**20 for rank, found in values.items() if found}
+        series = {rank: max(found) / 2**20 for rank, found in values.items() if found}
         time.sleep(0.5)
     print("telemetry |", json.dumps(told)[:4000], flush=True)
-    print(
-        "telemetry now |",
-        json.dumps(context.platform.get(f"/training-tasks/{task_id}/telemetry/now"))[:4000],
-        flush=True,
-    )
     for rank, one in enumerate(printed):
         said, seen = series.get(rank), driver.get(str(one["pid"]), "")
         context.note(

@@ -618,8 +618,9 @@ def placement(context: Context) -> None:
 
 
 def _check_place(context: Context, name: str, task_id: str) -> None:
-    """The telemetry of a task finds its GPU, and the rank's memory on it, however the GPU is named."""
-    path, deadline, found = f"/training-tasks/{task_id}/telemetry", time.monotonic() + 20, Row()
+    """The telemetry of a task finds its GPU, and the rank's memory on it, however the GPU is named. What a task of less
+    than half a minute used is written within half a minute after its end."""
+    path, deadline, found = f"/training-tasks/{task_id}/telemetry", time.monotonic() + 40, Row()
     while time.monotonic() < deadline:
         found = context.platform.get(path, metric=["gpu_memory_total", "rank_gpu_memory"])
         of = {one["metric"] for one in found["series"] if one["index"] == "0" and one["rank"] == 0}
@@ -734,7 +735,7 @@ def environment_holds_memory(context: Context) -> None:
         context.expect(refused.status_code in (400, 409) and "GPUS_TAKEN" in refused.text,
                        f"a second environment was given the only card: {refused.status_code}")  # fmt: skip
     ended: list[Any] = []
-    with Fermi(platform.url, (platform.data / "token").read_text("utf-8").strip()) as fermi:
+    with Fermi(platform.url, (platform.data / "token").read_text("utf-8").strip(), lang="en") as fermi:
         words = [sys.executable, "-u", str(script), "--gib", "3" if cuda else "0.2", "--seconds", "70"]
         copy = ["bash", "-c", f"cat > hold_memory.py; exec {' '.join(words[:2])} hold_memory.py {' '.join(words[3:])}"]
 

@@ -237,8 +237,8 @@ def telemetry_cost(context: Context) -> None:
         runner = procfs.parent(rank)
         used, began = procfs.cpu_seconds([runner]), time.monotonic()
         turns[1].touch()
-        during = _wait_for_growing(context, task, runner)
-        used, passed = procfs.cpu_seconds([runner]) - used, time.monotonic() - began
+        during, until, after_it = _wait_for_growing(context, task, runner)
+        used, passed = after_it - used, until - began
         turns[2].touch()
         after = _wait_for(log.read_text, '"by-hand-2"', 30)
     finally:
@@ -281,15 +281,19 @@ def _wait_for(read: Any, word: str, seconds: float) -> Row:
     raise AssertionError(f"no line with {word} in {seconds} s:\n{text[-3000:]}")
 
 
-def _wait_for_growing(context: Context, task: str, runner: int) -> Row:
-    """The same of a task's turn; its log is looked at rarely, so that this does not disturb the steps."""
+def _wait_for_growing(context: Context, task: str, runner: int) -> tuple[Row, float, float]:
+    """The same of a task's turn, and when the processor time of its runner was read last, and that: the runner ends
+    with it. Its log is looked at rarely, so that this does not disturb the steps."""
     log = context.platform.data / "logs" / task / "1" / "0.log"
+    until, used = 0.0, 0.0
     deadline = time.monotonic() + 40
     while time.monotonic() < deadline:
         time.sleep(0.5)
+        with suppress(OSError):
+            until, used = time.monotonic(), procfs.cpu_seconds([runner])
         if '"turn"' in log.read_text():
             break
-    return _wait_for(log.read_text, '"turn"', 1)
+    return _wait_for(log.read_text, '"turn"', 1), until, used
 
 
 def _ask_nvml(context: Context) -> None:

@@ -221,10 +221,14 @@ class LocalHosting(Hosting):
         return logfiles.chunk(self._box(run).inside / "keeper.log" if _has_container(run) else run.log, cursor, limit)
 
     def dial(self, handle: HostedHandle) -> socket.socket:
-        """Begins what begins on demand; of several who dial at once, one does."""
+        """Begins what begins on demand; of several who dial at once, one does. A run that was not started here yet,
+        because the platform itself has just begun, is waited for; run 0 is nobody's."""
         run = self._run(handle)
-        spec = files.read_json(str(run.spec))
         limit = time.monotonic() + DIAL_SECONDS
+        while (spec := files.read_json(str(run.spec))) is None and handle.run and not run.is_stopped:
+            if time.monotonic() > limit:
+                break
+            time.sleep(POLL_SECONDS)
         begun = False
         boxed = self._box(run) if spec and "container" in spec else None
         while spec is not None:
