@@ -58,10 +58,10 @@ def test_several_ranks_of_ddp_have_room_for_the_buckets_that_they_send() -> None
 
     def rejected(gpus: int) -> bool:
         node = Node("v", "v", gpu_type="V100", gpu_count=gpus, memory_gb=64)
-        assert memory.needed(parameters) < (room := memory.usable([node])) < memory.needed(parameters, in_buckets=True)
+        assert memory.needed(parameters) < memory.usable([node]) < memory.needed(parameters, in_buckets=True)
         _, bad = recommend(over(node, model_parameters=parameters, hyperparameters=recipes.typical(parameters)))
         codes = {one.framework: [reason.code for reason in one.reasons] for one in bad}
-        return room > 0 and "REJECTED_BY_MEMORY" in codes.get("pytorch-ddp", [])
+        return "REJECTED_BY_MEMORY" in codes.get("pytorch-ddp", [])
 
     assert not rejected(1)
     assert rejected(2)
