@@ -5,6 +5,7 @@ no card nothing becomes machine code: a C++ compiler takes a minute of a process
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -66,8 +67,8 @@ def main() -> None:
     first = time.perf_counter() - began
     print(f"compiled: first step after {first:.1f} s, loss {other:.5f}", flush=True)
     for module in (model, compiled):
-        timed(lambda module=module: step(module), 10)  # kernels are loaded, memory is taken
-    rounds = [[timed(lambda module=module: step(module), 10) for module in (model, compiled)] for _ in range(5)]
+        timed(partial(step, module), 10)  # kernels are loaded, memory is taken
+    rounds = [[timed(partial(step, module), 10) for module in (model, compiled)] for _ in range(5)]
     print("ms a step, eager and compiled:", rounds, flush=True)
     eager_ms, compiled_ms = (median(times) for times in zip(*rounds, strict=True))
     ways: dict[str, dict[str, Any]] = {
