@@ -334,7 +334,9 @@ def test_what_libraries_in_c_print_comes_line_by_line_and_is_not_lost(start):
             if number % 100 == 50:
                 print('{"event": "started"}', flush=True)
         os.abort()
-        """
+        """,
+        command=[sys.executable, "train.py"],  # with -u Python has C write at once; a forked rank begins without
+        PYTHONUNBUFFERED="",
     )
     one.wait()
     lines = one.text.splitlines()
