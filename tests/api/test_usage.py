@@ -264,3 +264,8 @@ def test_model_flops_are_told_against_what_its_gpus_can_do(task: Task, colleague
     Task.objects.filter(pk=task.pk).update(spec=spec)
     MetricPoint.objects.update(values={"tflops": 1747.2})
     assert told() == {"tflops": 1747.2, "peakTflops": 14 * 312, "utilisation": pytest.approx(0.4)}
+    first = MetricPoint.objects.order_by("pk")[0]
+    MetricPoint.objects.filter(pk=first.pk).update(values={"tflops": 14.4})
+    assert told()["tflops"] == 1747.2, "the first point of an attempt is that of a cold start"
+    MetricPoint.objects.exclude(pk=first.pk).delete()
+    assert told()["tflops"] == 14.4, "there is no other"

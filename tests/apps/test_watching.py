@@ -31,7 +31,9 @@ from apps.training.output.watching import (
     TICK,
     Watcher,
 )
+from apps.training.reconcile.steps import close
 from apps.training.states import State
+from apps.training.states.decisions import Act, Decision
 from fermi.launch.backends.local.engine import LocalBackend
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import Cause, Handle, Observation, Phase, PulseSeen, RankSeen
@@ -305,6 +307,43 @@ def test_steps_are_counted_where_a_script_prints_none(
     assert progress(COUNT * 3) == {"step": 1, "loss": 1}
     assert progress(COUNT * 4) == {"step": 1, "loss": 1}
     assert len(asked) == 2
+
+
+def test_lines_that_tell_no_step_do_not_take_the_place_of_the_steps_that_are_counted(
+    task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the Trainer of transformers 5.17 prints them with `logging_steps=5`."""
+    line = "{'loss': '3.311', 'grad_norm': '2.075', 'learning_rate': '0.0009', 'epoch': '0.1562'}\n"
+    steps = [20]
+    monkeypatch.setattr(LocalBackend, "pulses", lambda *_: {0: PulseSeen(0, 9.0, step=steps[-1])})
+
+    def progress(seconds: float) -> Any:
+        watcher.look(seconds)
+        task.refresh_from_db()
+        return task.progress
+
+    write(task, 2 * line)
+    assert progress(TICK) == {"step": 2, "counted": True, "loss": 3.311}, "nobody has counted yet"
+    assert progress(COUNT) == {"step": 20, "counted": True, "loss": 3.311}
+    write(task, line)
+    assert progress(COUNT * 1.5) == {"step": 20, "counted": True, "loss": 3.311}
+    steps.append(35)
+    assert progress(COUNT * 2) == {"step": 35, "counted": True, "loss": 3.311}
+    task.attempts.update(seen={"ranks": [{"rank": 0, "last_step": 40}]})
+    write(task, line)
+    close(task, task.attempts.get(), Decision(Act.CLOSE, State.SUCCEEDED))
+    task.refresh_from_db()
+    assert task.progress == {"step": 40, "counted": True, "loss": 3.311}
+    assert points() == 4
+
+
+def test_a_step_that_was_printed_stays_the_tasks_step(task: Task, watcher: Watcher) -> None:
+    write(task, "{'loss': 1, 'step': 70}\n{'loss': 0.5, 'epoch': 1}\n")
+    watcher.look(TICK)
+    task.attempts.update(seen={"ranks": [{"rank": 0, "last_step": 40}]})
+    close(task, task.attempts.get(), Decision(Act.CLOSE, State.SUCCEEDED))
+    task.refresh_from_db()
+    assert task.progress == {"step": 70, "loss": 0.5}
 
 
 class Enough(BaseException):

@@ -49,6 +49,22 @@ def test_state_is_16_bytes_a_parameter_and_what_is_split_is_divided() -> None:
     assert memory.needed(2**30) == 16
     assert memory.needed(2**30, weights=1, gradients=4, optimizer=4) == 2 + 14 / 4
     assert memory.needed(2**30, weights=2, gradients=2, optimizer=0) == 2
+    assert memory.needed(2**30, in_buckets=True) == 16 + 4
+
+
+def test_several_ranks_of_ddp_have_room_for_the_buckets_that_they_send() -> None:
+    """A V100 holds 25.6 GiB of state: 16 bytes of 1.5 billion parameters, and not 20."""
+    parameters = 1_500_000_000
+
+    def rejected(gpus: int) -> bool:
+        node = Node("v", "v", gpu_type="V100", gpu_count=gpus, memory_gb=64)
+        assert memory.needed(parameters) < memory.usable([node]) < memory.needed(parameters, in_buckets=True)
+        _, bad = recommend(over(node, model_parameters=parameters, hyperparameters=recipes.typical(parameters)))
+        codes = {one.framework: [reason.code for reason in one.reasons] for one in bad}
+        return "REJECTED_BY_MEMORY" in codes.get("pytorch-ddp", [])
+
+    assert not rejected(1)
+    assert rejected(2)
 
 
 def test_the_smallest_gpu_decides_and_a_rank_without_one_has_its_part_of_the_node() -> None:

@@ -81,6 +81,14 @@ def test_nccl_warns_and_a_rank_of_torch_whose_peer_is_gone_ends() -> None:
         assert variables(plan(framework), "TORCH_NCCL_ASYNC_ERROR_HANDLING") == [handling, handling]
 
 
+def test_ranks_of_torch_say_that_they_were_started_as_torchrun_does() -> None:
+    """Lightning 2.6 looks for this variable, and otherwise asks Slurm's or starts MPI."""
+    for framework in ("pytorch-ddp", "pytorch-fsdp", "deepspeed", "jax"):
+        found = variables(plan(framework), "TORCHELASTIC_RUN_ID")
+        assert len(found) == 2
+        assert all(found) == (framework != "jax")
+
+
 def test_the_user_s_variables_win() -> None:
     env = dict.fromkeys((*NCCL, "GLOO_SOCKET_IFNAME"), "mine")
     made = plan(env=env, network={"env-001": FAST, "env-003": FAST})

@@ -45,6 +45,7 @@ def test_the_document_s_table_of_two_machines_of_four():
     assert second.shared_env(29500) == {
         "MASTER_ADDR": "192.168.1.100", "MASTER_PORT": "29500", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4",
         "NODE_RANK": "1", "GROUP_RANK": "1", "JAX_COORDINATOR_ADDRESS": "192.168.1.100:29500",
+        "TORCHELASTIC_RUN_ID": "none",
     }  # fmt: skip
     assert second.rank_env(5, 1) == {"RANK": "5", "LOCAL_RANK": "1"}
 

@@ -322,6 +322,29 @@ def test_steps_and_phases_of_an_unchanged_pytorch_script(start):
     assert seen.stepping > 0.0
 
 
+def test_what_libraries_in_c_print_comes_line_by_line_and_is_not_lost(start):
+    """NCCL prints so. In whole blocks, lines of Python would go on where a block ended."""
+    one = start(
+        """
+        import ctypes, os
+        import torch
+        say = ctypes.CDLL(None).printf
+        for number in range(300):
+            say(b"host:1:1 [0] NCCL INFO Channel %d/300 : 0\\n", number)
+            if number % 100 == 50:
+                print('{"event": "started"}', flush=True)
+        os.abort()
+        """,
+        command=[sys.executable, "train.py"],  # with -u Python has C write at once; a forked rank begins without
+        PYTHONUNBUFFERED="",
+    )
+    one.wait()
+    lines = one.text.splitlines()
+    said = [line for line in lines if "NCCL" in line]
+    assert said == [f"host:1:1 [0] NCCL INFO Channel {number}/300 : 0" for number in range(300)]
+    assert [at for at, line in enumerate(lines) if line == '{"event": "started"}'] == [51, 152, 253]
+
+
 GANG = """
 import json, os, sys, time
 sys.path.insert(0, sys.argv[1])

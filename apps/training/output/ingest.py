@@ -19,6 +19,7 @@ from typing import Any
 from zlib import crc32
 
 from django.db import transaction
+from django.db.models import Q
 
 from apps.clusters import paths
 from apps.clusters.models import Cluster
@@ -63,6 +64,16 @@ def drain(task_id: str, attempt: int) -> None:
         pass
 
 
+def count_steps(task_id: str, attempt: int, step: int) -> None:
+    """Stores how far an attempt is by its optimizers, unless its rank 0 has printed a step."""
+    rows = Task.objects.filter(Q(progress={}) | Q(progress__counted=True), pk=task_id, attempt=attempt)
+    with transaction.atomic():
+        progress = rows.select_for_update().values_list("progress", flat=True).first()
+        if progress is not None and progress.get("step") != step:
+            rows.update(progress={**progress, "step": step, "counted": True})
+            hints.changed(task_id, "metric")
+
+
 @dataclass(slots=True)
 class News:
     """`grown`: ranks that printed something, of whatever kind. `more`: there is more to read at once."""
@@ -90,8 +101,14 @@ class Reading:
 
     @property
     def tells_progress(self) -> bool:
-        """Whether rank 0 has printed how far it is, as far as was read here."""
-        return 0 in self._tails and "progress" in self._tails[0].state
+        """Whether rank 0 has printed a step, as far as was read here."""
+        return 0 in self._tails and not self._tails[0].state.get("progress", {"counted": True}).get("counted")
+
+    def count(self, step: int) -> None:
+        """Takes the step that the ranks' probes counted: it is nearer than the number of a point without a step."""
+        if 0 in self._tails:
+            self._tails[0].state["steps"] = step
+        count_steps(self._task_id, self._attempt, step)
 
     def read(self, ranks: Iterable[int] | None = None, *, to_the_end: bool = False) -> News:
         """One pass over the new bytes of `ranks` (all of them without), at most `CHUNK` of each."""
@@ -194,7 +211,8 @@ class _Tail:
     to be stored; `seen` is how long the log was.
 
     `state`: `skipping` inside an over-long line; `counted` points without a step; `kinds` of lines: how many, and the
-    key of the point that goes when the next one comes; `events`; `progress`, the newest step and loss; `losses`, what
+    key of the point that goes when the next one comes; `events`; `progress`, the newest step and loss, with `counted`
+    where no step was printed; `steps`, what the ranks' probes counted last; `losses`, what
     `fermi.launch.diagnosis.losses` remembers.
     """
 
@@ -259,7 +277,11 @@ class _Found:
             step = tail.state["counted"] = tail.state.get("counted", 0) + 1
         if tail.rank == 0:
             self.progress = tail.state.setdefault("progress", {})
-            self.progress["step"] = step
+            if point.step is not None:
+                self.progress["step"] = step
+                self.progress.pop("counted", None)
+            elif self.progress.get("counted", "step" not in self.progress):
+                self.progress |= {"step": tail.state.get("steps", step), "counted": True}
             if "loss" in point.values:
                 self.progress["loss"] = point.values["loss"]
         at = self._at(point.time)

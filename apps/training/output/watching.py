@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from django.db import connection
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 
 from apps.common import bus
 from apps.common.compiled import Compiled
@@ -95,9 +95,7 @@ class Followed:
         if step is None or step == self._steps:
             return
         self._steps = step
-        rows = Task.objects.filter(pk=self.task.pk, attempt=self.task.attempt)
-        if rows.filter(Q(progress={}) | Q(progress__counted=True)).update(progress={"step": step, "counted": True}):
-            hints.changed(self.task.pk, "metric")
+        self._reading.count(step)
 
     def is_news(self, seen: Observation, moment: float) -> bool:
         """Also when nobody can tell any more: then it says so, and is news again. While it is starting its ranks begin

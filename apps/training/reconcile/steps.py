@@ -197,6 +197,8 @@ def close(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
     """Nothing of the attempt is left: everything it printed is read, then the task restarts or ends."""
     assert decision.to is not None
     ingest.drain(task.pk, attempt.number)
+    if (step := max((entry.get("last_step") or 0 for entry in attempt.seen.get("ranks", ())), default=0)) > 0:
+        ingest.count_steps(task.pk, attempt.number, step)
     if crashes.corrected(task, attempt):
         return None  # what was read last may change what follows: it is decided anew
     report = runs.report(task, attempt.number) if task.kind == Kind.PREFLIGHT else None

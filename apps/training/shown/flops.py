@@ -13,7 +13,8 @@ NEWEST_POINTS = 200
 
 
 def of_task(task: Task) -> dict[str, Any] | None:
-    """Of the newest attempt, where its trainer prints `tflops` (of all ranks, in a second) or `flops_per_step`."""
+    """Of the newest attempt, where its trainer prints `tflops` (of all ranks, in a second) or `flops_per_step`. Its
+    first point is left out once there are others: kernels are chosen, loaded and compiled in it."""
     points = MetricPoint.objects.filter(task=task, attempt=task.attempt, rank=0).order_by("-pk")[:NEWEST_POINTS]
     told = list(points.values_list("step", "at", "values"))
     speed = _said(told) or _by_steps(told)
@@ -24,8 +25,9 @@ def of_task(task: Task) -> dict[str, Any] | None:
 
 
 def _said(told: list[Any]) -> float | None:
-    found = [values["tflops"] for _, _, values in told if values.get("tflops") is not None]
-    return mean(found) if found else None
+    found = [values["tflops"] for _, _, values in told if values.get("tflops") is not None]  # the newest first
+    warm = found if len(told) == NEWEST_POINTS else found[:-1] or found
+    return mean(warm) if warm else None
 
 
 def _by_steps(told: list[Any]) -> float | None:

@@ -1,7 +1,8 @@
 """Whether a model's state fits: weights, gradients and Adam's state in mixed precision, in GiB.
 
 Per parameter 2 bytes of weight, 2 of gradient and 12 of optimizer (4 master weight + 8 moments): 16 in all (ZeRO
-paper, §3.1). What forward and backward passes keep comes on top.
+paper, §3.1). DistributedDataParallel copies gradients into the buckets that it sends: 4 more, unless
+`gradient_as_bucket_view` (torch/nn/parallel/distributed.py). What forward and backward passes keep comes on top.
 """
 
 from collections.abc import Iterable
@@ -11,6 +12,8 @@ from fermi.launch.spec import Node
 
 WEIGHT, GRADIENT, OPTIMIZER = 2, 2, 12
 STATE_BYTES = WEIGHT + GRADIENT + OPTIMIZER
+BUCKET = 4
+"""Buckets have the type of the weights, which is float32 under autocast."""
 
 HEADROOM = 0.8
 """Share of a GPU's memory that the state may take; the rest is for activations."""
@@ -25,9 +28,12 @@ def usable(nodes: Iterable[Node]) -> float:
     return min(sizes) * HEADROOM
 
 
-def needed(parameters: int, *, weights: int = 1, gradients: int = 1, optimizer: int = 1) -> float:
-    """Per rank; each part is split among so many ranks, and 0 = it lies elsewhere."""
-    parts = ((WEIGHT, weights), (GRADIENT, gradients), (OPTIMIZER, optimizer))
+def needed(
+    parameters: int, *, weights: int = 1, gradients: int = 1, optimizer: int = 1, in_buckets: bool = False
+) -> float:
+    """Returns GiB per rank; each part is split among so many ranks, and 0 = it lies elsewhere. `in_buckets`: gradients
+    are copied to be sent, as DDP does."""
+    parts = ((WEIGHT, weights), (GRADIENT, gradients), (OPTIMIZER, optimizer), (BUCKET, int(in_buckets)))
     return sum(size * parameters / ranks for size, ranks in parts if ranks) / 2**30
 
 

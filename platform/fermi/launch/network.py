@@ -46,9 +46,14 @@ def node_env(node: Node, backend: str, *, infiniband: bool) -> dict[str, str]:
 
 
 def torch_env(spec: JobSpec, backend: str) -> dict[str, str]:
-    """For frameworks on torch.distributed. With 3, torch's default from 2.2 on, a rank whose NCCL call fails or times
-    out ends at once, instead of first tearing down communicators, which may hang."""
-    env = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "3"} if backend == "nccl" else {}
+    """Returns variables for frameworks on torch.distributed. With 3, torch's default from 2.2 on, a rank whose NCCL
+    call fails or times out ends at once, instead of first tearing down communicators, which may hang. The run's id says
+    that ranks were started as torchrun starts them (`torch.distributed.is_torchelastic_launched`): Lightning looks for
+    it first (`_choose_and_init_cluster_environment` of its `accelerator_connector.py`), and would ask Slurm's
+    variables, which are the node's, or start MPI."""
+    env = {"TORCHELASTIC_RUN_ID": spec.task_id}
+    if backend == "nccl":
+        env["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "3"
     if (seconds := spec.options.get("timeoutSeconds")) is not None:
         env["FERMI_TIMEOUT_SECONDS"] = str(seconds)
     return env

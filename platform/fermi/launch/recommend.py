@@ -38,7 +38,7 @@ def recommend(
     `obstacles`: what else is against a framework."""
     parameters = recipes.parameters(job)
     assert parameters is not None
-    needed, usable = memory.needed(parameters), memory.usable(job.nodes)
+    needed, usable = memory.needed(parameters, in_buckets=job.world_size > 1), memory.usable(job.nodes)
     sizes = {"size": figures.count(parameters), "needed": memory.shown(needed), "usable": memory.shown(usable)}
     good, bad = [], []
     for framework in sorted(registry.frameworks(), key=lambda each: _distance(each.info, parameters)):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .rank import Pulse
 
 HOOKS = {
-    "torch": "of_torch.steps later.put_off",
+    "torch": "of_torch.steps of_torch.print_by_line later.put_off",
     "torch.serialization": "of_torch.saves",
     "torch.distributed.checkpoint.state_dict_saver": "of_torch.saves_distributed",
     "torch.distributed.distributed_c10d": "of_torch.groups",

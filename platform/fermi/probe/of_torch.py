@@ -55,6 +55,17 @@ def steps(pulse: Pulse, torch: ModuleType) -> None:
     _replace(torch.nn.Module, "eval", functools.partial(_evaluates, pulse))
 
 
+def print_by_line(pulse: Pulse, torch: ModuleType) -> None:
+    """Makes C's stdout write each line at once. In a file it would write whole blocks: what NCCL says (its
+    `src/debug.cc` prints to stdout, and sets line buffering for files of its own alone) would end in the middle of a
+    line that Python goes on with, come too late, and be lost with a rank that is killed."""
+    import ctypes  # torch has imported it
+
+    libc = ctypes.CDLL(None)
+    line_buffered = 1  # _IOLBF of glibc and musl
+    libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, line_buffered, ctypes.c_size_t(0))
+
+
 def _evaluates(pulse: Pulse, function: Callable[..., Any]) -> Callable[..., Any]:
     def evaluates(self: Any) -> Any:
         if not compiling() and pulse.on_main_thread():

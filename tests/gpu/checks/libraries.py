@@ -41,7 +41,7 @@ def fell(context: Context, task: Row, label: str) -> None:
     print("curve  |", found, flush=True)
     if context.expect(len(found) >= 4, f"{label}: the platform has {len(found)} points of its curve"):
         context.expect(found[-1] < found[0], f"{label}: the loss went from {found[0]} to {found[-1]}")
-    context.figure(f"{label}: steps that the platform counted", task["step"] or 0, "steps")
+    context.figure(f"{label}: steps that the platform counted", task["step"] or 0, "steps", least=40)
 
 
 @check("Accelerate, unchanged: bf16 on the card, curve, saved and loaded", limit=120, needs=("accelerate",))

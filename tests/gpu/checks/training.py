@@ -50,7 +50,7 @@ def begin(context: Context, framework: str, *words: str, options: Mapping[str, A
 
 
 def said(context: Context, task_id: str, event: str) -> list[Row]:
-    """Returns the events of this name that rank 0 printed."""
+    """Returns the events of this name that rank 0 printed, each on a line of its own."""
     found = []
     for line in context.log(task_id).splitlines():
         if line.startswith("{") and f'"{event}"' in line:
@@ -259,7 +259,7 @@ def words_of(hyperparameters: Mapping[str, Any], *more: str) -> list[str]:
        proves=("002-23", "002-24", "002-28", "002-57", "002-59", "004-89"))  # fmt: skip
 def precisions(context: Context) -> None:
     """bfloat16, float16 with a scaler, TF32 and float32 with the same data and weights. Then the state alone (a batch
-    of one short sequence) against 16 bytes a parameter, for DDP and FSDP; and FSDP's activations, kept or not."""
+    of one short sequence) against our estimate, for DDP and FSDP; and FSDP's activations, kept or not."""
     model = large(context)
     speed = words_of({**model, "totalSteps": 30, "warmupSteps": 5, "learningRate": 3e-4, "logEvery": 5})
     short = words_of({**model, "batchSize": 1, "sequenceLength": 32, "totalSteps": 4, "logEvery": 1})
@@ -301,17 +301,20 @@ def compare_losses(context: Context, made: Measured) -> None:
 
 
 def compare_memory(context: Context, made: Measured, model: Row) -> None:
-    """`model`: the one of the runs that measure the state. Its estimate is weights, gradients and Adam's state."""
+    """`model`: the one of the runs that measure the state. Its estimate is weights, gradients and Adam's state, and
+    DDP's buckets. In the second step DDP lays these out anew while NCCL's watchdog, which looks every 100 ms, may still
+    hold the old ones: 4 bytes a parameter more at most."""
     count = recipes.count(model)
-    estimated = memory.needed(count)
-    context.figure("state by our estimate", estimated, "GiB")
     for label in ("state of one process", "state of DDP", "state of FSDP"):
+        estimated = memory.needed(count, in_buckets=label == "state of DDP")
+        context.figure(f"{label}: our estimate", estimated, "GiB")
         if row := made.get(label):
             context.expect(
                 row["parameters"] == count, f"{label}: {row['parameters']} weights, the platform says {count}"
             )
             if context.machine.cuda:
-                context.figure(f"{label}: peak over the estimate", row["peak_gib"] / estimated, "", least=0.6, most=1.5)
+                over = row["peak_gib"] / estimated
+                context.figure(f"{label}: peak over the estimate", over, "", least=0.8, most=1.25)
     for label in ("bfloat16", "float16", "tf32", "float32", "FSDP", "FSDP, activations computed again"):
         if context.machine.cuda and (row := made.get(label)):
             context.figure(f"{label}: peak", row["peak_gib"], "GiB")
@@ -337,7 +340,7 @@ def mfu(context: Context) -> None:
     width, length, layers = model["hiddenSize"], model["sequenceLength"], model["layers"]
     weights = 12 * layers * width**2 + 256 * width
     each = 6 * weights + 12 * layers * width * length
-    mine = mean(speeds.values()) * each / 1e12
+    mine = mean(list(speeds.values())[1:]) * each / 1e12  # the platform leaves the first point out, too
     context.figure("TFLOPS that the platform tells, over ours", told["tflops"] / mine, "", least=0.99, most=1.01)
     steady = median(list(speeds.values())[-4:]) * each / 1e12
     context.figure("TFLOPS once it is warm", steady, "TFLOPS")
@@ -356,7 +359,7 @@ def mfu(context: Context) -> None:
 @check("torch.compile and fused AdamW work inside a task", limit=100, alone=True)
 def compile_and_fused(context: Context) -> None:
     """A user's plain script: our trainers use fused AdamW, and compile nothing."""
-    task = context.train(context.job("compiled.py"), seconds=90)
+    task = context.train(context.job("compiled.py"), seconds=90, env={"TORCH_LOGS": "recompiles"})
     told = context.printed(task["taskId"], "compiled_ms")
     context.expect(on_card(context, told["device"]), f"it ran on {told['device']}")
     context.expect(told["off"] < 0.02, f"compiled and eager losses differ by {told['off']}")

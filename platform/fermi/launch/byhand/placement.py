@@ -59,6 +59,7 @@ class Place:
             "LOCAL_WORLD_SIZE": str(self.local_world_size),
             "NODE_RANK": str(self.node_rank),
             "GROUP_RANK": str(self.node_rank),
+            "TORCHELASTIC_RUN_ID": "none",  # torchrun's default; see `fermi.launch.network.torch_env`
             "JAX_COORDINATOR_ADDRESS": f"{self.master_addr}:{port}",
         }
 

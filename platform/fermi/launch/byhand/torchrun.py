@@ -8,8 +8,11 @@ from fermi.launch.byhand import scripts, shell
 from fermi.launch.frameworks.base import Framework
 from fermi.launch.spec import JobSpec, Late, NodePlan, Plan, Problem
 
-SETS = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"}
-"""By torchrun, to the same values: it numbers nodes by --node-rank and ranks by node."""
+SETS = {
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
+    "TORCHELASTIC_RUN_ID",
+}  # fmt: skip
+"""By torchrun, to the same values: it numbers nodes by --node-rank and ranks by node. Its run has an id of its own."""
 
 
 def problems(job: JobSpec) -> list[Problem]:
