@@ -92,11 +92,23 @@ def main(host: str = "127.0.0.1", port: str = "8000") -> None:
     )
     for one in shared:
         one.set_inheritable(False)
-    config = uvicorn.Config(
+    server = Server(configured(host, int(port), is_shared=bool(shared)))
+    with suppress(KeyboardInterrupt):
+        server.run(shared or None)
+    if not server.started:
+        sys.exit(STARTUP_FAILURE)
+
+
+def configured(host: str, port: int, *, is_shared: bool) -> uvicorn.Config:
+    """Returns how the API is served; `is_shared`: with other processes that listen on the same socket."""
+    return uvicorn.Config(
         "server.asgi:application",
         host=host,
-        port=int(port),
-        backlog=1 if shared else 2048,  # also how many are taken at a time: the next one is for who has nothing to do
+        port=port,
+        loop="asyncio",  # also where somebody has installed uvloop, whose connections are not asyncio's (doors/streams.py)
+        backlog=1
+        if is_shared
+        else 2048,  # also how many are taken at a time: the next one is for who has nothing to do
         lifespan="off",
         access_log=False,
         log_config=None,
@@ -110,11 +122,6 @@ def main(host: str = "127.0.0.1", port: str = "8000") -> None:
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=3,  # seconds; open event streams would hold it for ever
     )
-    server = Server(config)
-    with suppress(KeyboardInterrupt):
-        server.run(shared or None)
-    if not server.started:
-        sys.exit(STARTUP_FAILURE)
 
 
 if __name__ == "__main__":

@@ -3,15 +3,17 @@
 import asyncio
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from types import ModuleType
 from typing import Any
 
 import pytest
 import uvicorn
 
 from server.http import Http
-from server.web import KEEP_ALIVE, Server
+from server.web import KEEP_ALIVE, Server, configured
 
 ASK = b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -73,3 +75,13 @@ def test_half_a_request_is_noticed_while_nothing_else_happens(monkeypatch: pytes
         server.handle_exit(signal.SIGTERM, None)
         thread.join(60)
     assert not thread.is_alive()
+
+
+def test_asyncio_s_own_loop_serves_where_uvloop_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Doors hand sockets over, which uvloop's connections do not let them."""
+    monkeypatch.setitem(sys.modules, "uvloop", ModuleType("uvloop"))  # as any package's dependency may bring it
+    make = configured("127.0.0.1", 0, is_shared=False).get_loop_factory()
+    assert make is not None
+    loop = make()
+    loop.close()
+    assert isinstance(loop, asyncio.SelectorEventLoop)
