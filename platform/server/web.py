@@ -105,7 +105,7 @@ def configured(host: str, port: int, *, is_shared: bool) -> uvicorn.Config:
         "server.asgi:application",
         host=host,
         port=port,
-        loop="asyncio",  # also where somebody has installed uvloop, whose connections are not asyncio's (doors/streams.py)
+        loop="asyncio",  # also where uvloop is installed: its connections are not asyncio's (doors/streams.py)
         backlog=1
         if is_shared
         else 2048,  # also how many are taken at a time: the next one is for who has nothing to do
