@@ -37,11 +37,15 @@ class Running:
     process: subprocess.Popen[bytes]
     began: float
 
-    def take(self, work: Path, *, ended: bool) -> dict[str, Any]:
-        """Returns the result that the check has left; `ended`: it was ended at its limit."""
+    def stop(self) -> int:
+        """Ends it with its children; returns its exit code."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        code, path = self.process.wait(), work / "checks" / f"{self.check.name}.json"
+        return self.process.wait()
+
+    def take(self, work: Path, *, ended: bool) -> dict[str, Any]:
+        """Returns the result that the check has left; `ended`: it was ended at its limit."""
+        code, path = self.stop(), work / "checks" / f"{self.check.name}.json"
         if path.exists():
             found: dict[str, Any] = json.loads(path.read_text())
             return found
@@ -85,7 +89,7 @@ def main() -> int:
                 shutil.copy(path, work / "logs" / f"platform-{path.name}")
             shutil.copy(platform.output, work / "logs" / "platform.log")
     report.write(work, here, known, results, about)
-    mine = {one.name: results[one.name] for one in chosen if one.name in results}
+    mine = {one.name: results[one.name] for one in chosen if one not in left}
     counts = {state: sum(one["state"] == state for one in mine.values()) for state in ("passed", "failed", "skipped")}
     _say(", ".join(f"{count} {state}" for state, count in counts.items()) + f" in {time.monotonic() - began:.0f} s")
     if left:
@@ -134,26 +138,30 @@ def _start(platform: Platform) -> int:
 def _run_all(chosen: list[Check], work: Path, port: int, here: machine.Machine, deadline: float, save: Any,
              results: dict[str, Any]) -> list[Check]:  # fmt: skip
     """Runs them in order, several at once where none measures time; returns those for which no time was left."""
-    waiting, running = list(chosen), list[Running]()
+    waiting, running, left = list(chosen), list[Running](), list[Check]()
     width = max(1, here.cores // CORES_PER_CHECK)
     try:
-        while waiting or running:
+        while running or (waiting and time.monotonic() < deadline):
             while waiting and time.monotonic() < deadline and _may_begin(waiting[0], running, width):
                 one = waiting.pop(0)
                 if why := here.lacks(one.needs):
                     _end(one, {"state": "skipped", "reasons": [why], "notes": [], "figures": [], "seconds": 0}, results)
                 else:
                     running.append(_begin(one, work, port))
-            if not running and waiting and time.monotonic() >= deadline:
-                return waiting
             for each in list(running):
-                over = time.monotonic() > min(each.began + each.check.limit, max(deadline, each.began))
-                if over or each.process.poll() is not None:
-                    running.remove(each)
+                now = time.monotonic()
+                over = now > each.began + each.check.limit
+                if each.process.poll() is None and not over and now < deadline:
+                    continue
+                running.remove(each)
+                if each.process.poll() is None and not over:
+                    left.append(each.check)  # the time was up: it failed in nothing
+                    each.stop()
+                else:
                     _end(each.check, each.take(work, ended=over), results)
                     save()
             time.sleep(0.05)
-        return []
+        return [*left, *waiting]
     finally:
         for each in running:
             with suppress(ProcessLookupError):
