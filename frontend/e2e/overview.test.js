@@ -60,7 +60,9 @@ test("what is one's own is a switch away", async () => {
   await page.waitForURL(/view=mine/);
   await page.getByRole("link", { name: `等待中: ${OWN}` }).waitFor();
   await region("剩余额度").getByRole("heading", { level: 3 }).first().waitFor();
-  assert.equal(await region("我运行中和等待中的任务").getByRole("listitem").count(), 2 * OWN);
+  const mine = region("我运行中和等待中的任务").getByRole("listitem");
+  await mine.nth(2 * OWN - 1).waitFor();
+  assert.equal(await mine.count(), 2 * OWN);
   await looksRight("overview-mine");
 });
 

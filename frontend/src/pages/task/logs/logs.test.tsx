@@ -75,11 +75,10 @@ const search = () => screen.getByLabelText("在日志中查找");
 
 test("a plain text is found without asking, and all of it is marked", async () => {
   await opened();
-  const before = asked.length;
   await userEvent.type(search(), "BEGIN");
   await screen.findByText("1 行匹配");
   expect(document.querySelector("mark")?.textContent).toBe("begin");
-  expect(asked).toHaveLength(before);
+  expect(asked.filter((query) => query.get("search"))).toEqual([]); // what follows the log may ask meanwhile
 });
 
 test("a regular expression is answered by the platform", async () => {
