@@ -65,7 +65,7 @@ class GpuCheckError(Exception):
     """The checks cannot be started; the message says what to do."""
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     print(f"gpu-check | {text}", flush=True)
 
 
@@ -113,7 +113,7 @@ class Found:
     packages: dict[str, str]
 
 
-def ask(program: str) -> Found | None:
+def probe_python(program: str) -> Found | None:
     """Returns what this Python is; None where it does not answer."""
     env = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
     try:
@@ -293,16 +293,16 @@ def prepare(python: str | None) -> Path:
     began = time.monotonic()
     kit = read_kit(KIT)
     if kit.get("requirements") != hash_file(ROOT / "requirements.txt"):
-        say("note: the kit was made from another requirements.txt than this one; `make gpu-kit` makes a new one")
+        print_line("note: the kit was made from another requirements.txt than this one; `make gpu-kit` makes a new one")
     found: list[Found] = []
-    for one in filter(None, map(ask, [python] if python else candidates())):
+    for one in filter(None, map(probe_python, [python] if python else candidates())):
         found.append(one)
         if one.version == kit["python"] and "torch" in one.packages:
             break
     chosen = choose_python(found, kit["python"])
     torch = chosen.packages.get("torch")
     what = f"PyTorch {torch}" if torch else "no PyTorch: what needs it is skipped"
-    say(f"{chosen.program}: Python {chosen.version}, {what}")
+    print_line(f"{chosen.program}: Python {chosen.version}, {what}")
     WORK.mkdir(parents=True, exist_ok=True)
     there = {"console": not DIST.exists(), "bytecode": [str(path) for path in bytecode_folders()]}
     (WORK / MADE).write_text(json.dumps(there), encoding="utf-8")
@@ -312,9 +312,9 @@ def prepare(python: str | None) -> Path:
     compile_all(program, [ROOT / "platform", ROOT / "apps"])
     there_too = {name: chosen.packages[name] for name in kit["packages"] if name in chosen.packages}
     if other := [name for name, version in there_too.items() if version != kit["packages"][name]]:
-        say("in the kit's version, not that of the machine: "
+        print_line("in the kit's version, not that of the machine: "
             + ", ".join(f"{name} {kit['packages'][name]} (not {there_too[name]})" for name in other))  # fmt: skip
-    say(f"prepared in {time.monotonic() - began:.0f} s")
+    print_line(f"prepared in {time.monotonic() - began:.0f} s")
     return program
 
 
@@ -341,13 +341,13 @@ def main(words: list[str]) -> int:
             env.pop(name, None)
         return run([program, "-m", "tests.gpu", "--work", WORK, *(word for word in rest if word != "--")], env)
     except GpuCheckError as error:
-        say(str(error))
+        print_line(str(error))
         return 2
     finally:
         for number in ends:
             signal.signal(number, signal.SIG_IGN)
         if left := end_descendants():
-            say(f"{left} processes still ran and were ended")
+            print_line(f"{left} processes still ran and were ended")
         clean(WORK, keep)
 
 

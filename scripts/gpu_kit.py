@@ -112,7 +112,7 @@ class KitError(Exception):
     """There is no kit; the message is for the person at the terminal."""
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     print(f"gpu-kit | {text}", flush=True)
 
 
@@ -267,7 +267,7 @@ def make(python: str, kit: Path) -> None:
         wheels.append(carried[name][1])
     with tempfile.TemporaryDirectory(dir=kit.parent) as scratch:
         target, environment = Path(scratch, "target"), Path(scratch, "environment")
-        say(f"{len(carried)} packages for Python {python}")
+        print_line(f"{len(carried)} packages for Python {python}")
         download(wheels, python, target)
         for name in AS_SOURCE:
             copy_installed(distribution(name), target)
@@ -275,7 +275,7 @@ def make(python: str, kit: Path) -> None:
         stripped = strip(target)
         after = size_of(target)
         arrange(target, environment, python)
-        say(f"{mib(before)}, of which {mib(before - after)} are not needed; packing")
+        print_line(f"{mib(before)}, of which {mib(before - after)} are not needed; packing")
         pack(environment, kit / SITE)
     pack(DIST, kit / CONSOLE)
     for name, fill in DATA.items():
@@ -312,10 +312,12 @@ def main(words: list[str]) -> int:
             shutil.rmtree(KIT, ignore_errors=True)
             new.rename(KIT)
         for path in sorted(KIT.iterdir()):
-            say(f"{path.name:<16} {mib(size_of(path) if path.is_dir() else path.stat().st_size):>10}")
+            print_line(f"{path.name:<16} {mib(size_of(path) if path.is_dir() else path.stat().st_size):>10}")
         kit, tracked = size_of(KIT), tracked_size()
-        say(f"{'tracked files':<16} {mib(tracked):>10}")
-        say(f"{'to carry':<16} {mib(kit + tracked):>10}, at most {mib(MAX_BYTES)}; in {time.monotonic() - began:.0f} s")
+        print_line(f"{'tracked files':<16} {mib(tracked):>10}")
+        print_line(
+            f"{'to carry':<16} {mib(kit + tracked):>10}, at most {mib(MAX_BYTES)}; in {time.monotonic() - began:.0f} s"
+        )
         check_size(kit, tracked)
     except KitError as error:
         print(f"gpu-kit | {error}", file=sys.stderr)

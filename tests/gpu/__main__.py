@@ -68,7 +68,7 @@ def main() -> int:
         shutil.rmtree(folder, ignore_errors=True)
     (work / "checks").mkdir(parents=True)
     (work / "logs").mkdir(exist_ok=True)
-    here = machine.look()
+    here = machine.inspect_machine()
     (work / "machine.json").write_text(machine.write(here))
     _say(f"{here.card or 'no GPU'} · driver {here.driver or '-'} · torch {here.packages.get('torch', '-')} · "
          f"CUDA {here.cuda_version or '-'} · {here.cores} cores · {time.monotonic() - began:.1f} s")  # fmt: skip

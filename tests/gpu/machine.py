@@ -70,7 +70,7 @@ class Machine:
         return ""
 
 
-def look() -> Machine:
+def inspect_machine() -> Machine:
     """Returns what this machine has. PyTorch is asked in a process of its own, so that none of ours opens the card."""
     found = subprocess.run([sys.executable, "-c", ASK_TORCH], capture_output=True, text=True, check=False)
     told = json.loads(found.stdout) if found.returncode == 0 else {"torch_error": found.stderr.strip()[-300:]}

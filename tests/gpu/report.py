@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ def write(
 ) -> None:
     """Writes `gpu-check.json` and `gpu-check.md`; results of an earlier run that the folder has are kept where this
     one has none. `about`: date, commit and such."""
-    whole = {"about": about, "machine": json.loads(_machine(machine)), "results": results}
+    whole = {"about": about, "machine": asdict(machine), "results": results}
     (folder / f"{NAME}.json").write_text(json.dumps(whole, ensure_ascii=False, indent=1) + "\n")
     (folder / f"{NAME}.md").write_text(markdown(machine, checks, results, about))
 
@@ -27,12 +28,6 @@ def read(folder: Path) -> dict[str, Any]:
     path = folder / f"{NAME}.json"
     found: dict[str, Any] = json.loads(path.read_text())["results"] if path.exists() else {}
     return found
-
-
-def _machine(machine: Machine) -> str:
-    from tests.gpu.machine import write as text
-
-    return text(machine)
 
 
 def markdown(machine: Machine, checks: dict[str, Check], results: dict[str, Any], about: dict[str, Any]) -> str:

@@ -157,13 +157,13 @@ def test_it_says_what_is_missing_for_the_kit(found: list[Found], said: str) -> N
 
 
 def test_a_program_that_is_no_python_is_passed_over() -> None:
-    assert gpu_check.ask("/bin/true") is None
-    assert gpu_check.ask("/no/such/python") is None
+    assert gpu_check.probe_python("/bin/true") is None
+    assert gpu_check.probe_python("/no/such/python") is None
 
 
 def test_the_environment_has_the_kit_s_packages_and_those_of_the_python(root: Path, tmp_path: Path) -> None:
     kit = write_kit(tmp_path)
-    this = gpu_check.ask(sys.executable)
+    this = gpu_check.probe_python(sys.executable)
     assert this is not None
     assert this.version == VERSION
     folder = tmp_path / "a folder with spaces" / "env"

@@ -12,7 +12,7 @@ SELF, PAIR = [0], [0, 1]
 PLACE = [Frame("collective_behind_a_kernel.py", 49, "main")]
 
 
-def look(at: float, ranks: list[int] | None, state: str = "R") -> stalls.Evidence:
+def make_evidence(at: float, ranks: list[int] | None, state: str = "R") -> stalls.Evidence:
     """Of a rank whose main thread spins until its GPU has done its work."""
     said = {"op": "all_reduce", "seq": 6, "group": "nccl 0", "sizes": [[1 << 20]]}
     page = Seen(**dict.fromkeys(Seen._fields, 0))._replace(  # type: ignore[arg-type]
@@ -25,14 +25,14 @@ def look(at: float, ranks: list[int] | None, state: str = "R") -> stalls.Evidenc
 
 @pytest.mark.parametrize(("ranks", "still"), [(SELF, False), (PAIR, True), (None, True)])
 def test_who_spins_in_a_collective_waits_for_peers_where_it_has_some(ranks: list[int] | None, still: bool) -> None:
-    assert stalls.is_still(look(10, ranks), look(15, ranks)) is still
-    assert stalls.waits_in(look(15, ranks).sample)["in"] == ("all_reduce" if still else "")
+    assert stalls.is_still(make_evidence(10, ranks), make_evidence(15, ranks)) is still
+    assert stalls.waits_in(make_evidence(15, ranks).sample)["in"] == ("all_reduce" if still else "")
 
 
 def test_in_a_group_of_its_own_alone_a_rank_that_sleeps_waits_for_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stalls.gpus, "indices", lambda pid: {0})
     row = {"index": "0", "utilization.gpu": "100"}
     monkeypatch.setattr(stalls.smi, "ask", lambda *_, **__: [row])
-    assert not stalls.is_still(look(10, SELF, "S"), look(15, SELF, "S"))
+    assert not stalls.is_still(make_evidence(10, SELF, "S"), make_evidence(15, SELF, "S"))
     row["utilization.gpu"] = "0"
-    assert stalls.is_still(look(10, SELF, "S"), look(15, SELF, "S"))
+    assert stalls.is_still(make_evidence(10, SELF, "S"), make_evidence(15, SELF, "S"))

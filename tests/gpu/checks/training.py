@@ -48,7 +48,7 @@ def begin(context: Context, framework: str, *words: str, options: Mapping[str, A
     return context.start(script, *words, framework=framework, env=env, options=dict(options or {}), **changes)
 
 
-def said(context: Context, task_id: str, event: str) -> list[Row]:
+def printed_events(context: Context, task_id: str, event: str) -> list[Row]:
     """Returns the events of this name that rank 0 printed, each on a line of its own."""
     found = []
     for line in context.log(task_id).splitlines():
@@ -80,7 +80,7 @@ def learns(context: Context, task_id: str, label: str, seconds: float, steps: in
     """Waits for a task's end; returns its losses. Expects that it trained on the card, all steps, and learnt."""
     if not succeeded(context, task_id, seconds):
         return {}
-    [started] = said(context, task_id, "started") or [{}]
+    [started] = printed_events(context, task_id, "started") or [{}]
     context.expect(on_card(context, str(started.get("device"))), f"{label} trained on {started.get('device')}")
     found = losses(context, task_id)
     if context.expect(set(found) == set(range(1, steps + 1)), f"{label}: the platform has the steps {sorted(found)}"):
@@ -111,7 +111,7 @@ def saves_and_resumes(context: Context, framework: str, label: str, *words: str,
     stops(context, endless, label, seconds)
     if again and succeeded(context, again, seconds):
         resumed = losses(context, again)
-        context.expect(said(context, again, "resumed"), f"{label}: it did not say that it resumed")
+        context.expect(printed_events(context, again, "resumed"), f"{label}: it did not say that it resumed")
         if context.expect(set(resumed) == set(range(HALF + 1, STEPS + 1)), f"{label}: resumed {sorted(resumed)}"):
             off = max(abs(resumed[step] - found[step]) / found[step] for step in resumed)
             context.figure(f"{label}: resumed, off by at most", off, "of the loss", most=NEAR)
@@ -131,7 +131,7 @@ def stops(context: Context, task_id: str, label: str, seconds: float) -> None:
     context.platform.api.post(f"/training-tasks/{task_id}/stop")
     task = context.finish(task_id, 30)
     context.figure(f"{label}: saved and stopped after", time.monotonic() - began, "s", most=20)
-    stopped, saved = said(context, task_id, "stopped"), said(context, task_id, "checkpoint")
+    stopped, saved = printed_events(context, task_id, "stopped"), printed_events(context, task_id, "checkpoint")
     context.expect(task["status"] == "stopped", f"{label}: stopped as {task['status']}: {task['reason']}")
     if context.expect(stopped and saved, f"{label}: SIGTERM saved nothing: {stopped} {saved}"):
         last = max(losses(context, task_id), default=0)

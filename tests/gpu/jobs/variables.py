@@ -19,11 +19,11 @@ def main() -> None:
     told: dict[str, Any] = {"forked": FORKED, "devices": torch.cuda.device_count()}
     told["order"] = os.environ.get("CUDA_DEVICE_ORDER", "")
     if torch.cuda.is_available():
-        told.update(look())
+        told.update(read_variables())
     print(json.dumps({"variables": told}), flush=True)
 
 
-def look() -> dict[str, Any]:
+def read_variables() -> dict[str, Any]:
     told: dict[str, Any] = {"uuid": str(torch.cuda.get_device_properties(0).uuid)}
     generator = torch.Generator("cuda").manual_seed(1)
     matrix = torch.randn(1024, 1024, device="cuda", generator=generator)

@@ -83,7 +83,7 @@ class _Streak:
     absent: int = 0
     told: str = ""
 
-    def look(self, step: int, moment: float) -> None:
+    def note_step(self, step: int, moment: float) -> None:
         self.pause = max(self.pause, moment - self.moved)
         if step > self.newest:
             self.newest, self.moved = step, moment
@@ -166,7 +166,7 @@ def _streak(history: History, code: str, key: int | None, step: int, moment: flo
         streak = history.streaks[code] = _Streak(key, moment, step, step, moment)
     if streak:
         streak.absent = 0
-        streak.look(step, moment)
+        streak.note_step(step, moment)
     return streak
 
 
