@@ -22,6 +22,7 @@ export default defineConfig({
     environment: "jsdom",
     environmentOptions: { jsdom: { url: "http://fermi.test/" } },
     setupFiles: ["src/test/setup.ts"],
+    maxWorkers: "100%",
     testTimeout: 60_000,
     include: ["src/**/*.test.{ts,tsx}"],
   },

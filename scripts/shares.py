@@ -1,12 +1,12 @@
 """Which files of long tests a run of `make test` takes. Tests that start whole platforms, trainings and browsers take
-two hours of two cores; a run takes a third of their files, the next commit's run another third, ALL=1 all of them."""
+two hours of two cores; a run takes a quarter of their files, the next commit's run another one, ALL=1 all of them."""
 
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-SHARES = 3
+SHARES = 4
 VARIABLE = "FERMI_TEST_SHARE"
 """Which share a run takes, from 1 on; without it all files are taken: who names files to pytest gets those."""
 ALWAYS = ("test_main_job.py",)
