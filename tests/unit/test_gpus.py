@@ -1,13 +1,17 @@
 """How fast and how hot GPUs are, as `nvidia-smi` prints it."""
 
 import os
+import re
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from fermi.runner import gpus
 from fermi.runner.gpus import Gpus
+from fermi.runner.watch import Watch
 from tests.waiting import until
 
 PRINTED = """0, 1980, 1980, 61, 0x0000000000000000
@@ -59,3 +63,79 @@ def test_without_the_program_nothing_is_known(monkeypatch: pytest.MonkeyPatch, t
     node.look(100.0, [os.getpid()])
     node.look(101.0, [os.getpid()])
     assert node.of(os.getpid()) is None
+
+
+@pytest.fixture
+def devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Files that stand in for `/dev/nvidia0` and `/dev/nvidia1`."""
+    monkeypatch.setattr(gpus, "DEVICES", f"{tmp_path}/nvidia[0-9]*")
+    monkeypatch.setattr(gpus, "DEVICE", re.compile(rf"{tmp_path}/nvidia(\d+)"))
+    for name in ("nvidia0", "nvidia1", "nvidiactl"):
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def test_whether_a_process_has_a_gpu_open_is_read_from_its_descriptors(devices: Path) -> None:
+    assert gpus.are_there()
+    with (devices / "nvidiactl").open():  # NVML's clients have this one, and no GPU
+        assert gpus.are_open([os.getpid()]) is False
+    with (devices / "nvidia1").open():
+        assert gpus.are_open([os.getpid()]) is True
+        assert gpus.indices(os.getpid()) == {1}
+    child = subprocess.Popen(["true"])
+    child.wait()
+    assert gpus.are_open([child.pid, os.getpid()]) is False
+    assert gpus.are_open([]) is None
+
+
+def test_what_cannot_be_read_is_not_known(devices: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(folder: str) -> list[str]:
+        raise PermissionError(13, "Permission denied", folder)
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    assert gpus.are_open([os.getpid()]) is None
+
+
+OPENS = """
+import sys
+kept = []
+for line in sys.stdin:
+    kept.append(open(line.strip()))
+    print("opened", flush=True)
+"""
+
+
+class Silent:
+    """A rank's output that never grows."""
+
+    def size(self) -> int:
+        return 0
+
+    def tail(self) -> bytes:
+        return b""
+
+
+def test_a_rank_that_trains_is_asked_for_its_gpu_until_it_has_one_open(devices: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", OPENS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as rank:
+        assert rank.stdin
+        assert rank.stdout
+        watch = Watch(".")
+        watch.add({"rank": 0, "pid": rank.pid, "error": None, "stalled": None, "exit_code": None}, Silent())
+        one = watch.watched[0]
+
+        def opened() -> bool | None:
+            watch.due = watch.gpus_at = 0.0
+            watch.look()
+            return one.gpu_open
+
+        assert opened() is None  # it may still load its data
+        one.pulse.figures = gpus.FEW_STEPS
+        assert opened() is False
+        rank.stdin.write(f"{devices / 'nvidia0'}\n")
+        rank.stdin.flush()
+        assert rank.stdout.readline() == "opened\n"
+        assert opened() is True
+        rank.stdin.close()
+    watch.ended(one.entry)

@@ -1,5 +1,5 @@
-"""Whether an attempt's ranks hold each other up, have become slower, or compile again and again: asked of the engine
-now and then while it runs, and stored where something changed."""
+"""Whether an attempt's ranks hold each other up, have become slower, compile again and again, or do not use their GPUs:
+asked of the engine now and then while it runs, and stored where something changed."""
 
 import time
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from apps.training.ground.launching import backend_for
 from apps.training.models import Task
 from apps.training.output import sparing
 from apps.training.states import Kind
-from fermi.launch.diagnosis import recompiles, slow, worlds
+from fermi.launch.diagnosis import recompiles, slow, unused, worlds
 from fermi.launch.ranks import place
 from fermi.launch.spec import Handle, JobSpec, Observation, Phase
 
@@ -23,10 +23,11 @@ class Pace:
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
-        self._history, self._compiled = slow.History(), recompiles.History()
+        self._history, self._compiled, self._unused = slow.History(), recompiles.History(), unused.History()
         self._due = 0.0
         self._compares, self._met = True, False
         self._places: dict[int, slow.Place] | None = None
+        self._with_gpus: dict[int, slow.Place] = {}
 
     def look(self, moment: float, seen: Observation | None) -> None:
         """`moment`: monotonic. Costs nothing before its time."""
@@ -44,7 +45,10 @@ class Pace:
         task = self._task
         pulses = backend_for(task.cluster).pulses(self._handle)
         moment = datetime.now(UTC).timestamp()
-        told = [recompiles.judge(self._compiled, pulses, self._places, moment)]
+        told = [
+            recompiles.judge(self._compiled, pulses, self._places, moment),
+            unused.judge(self._unused, pulses, self._with_gpus, moment),
+        ]
         if self._compares:
             told.append(slow.judge(self._history, pulses, self._places, moment))
         if not self._met and (wrong := worlds.judge(pulses, self._places)):
@@ -65,6 +69,7 @@ class Pace:
         self._compares = not piped
         if not job.pulse or self._task.kind != Kind.TRAINING:
             return {}
-        return {
-            rank: slow.Place(at.node_rank, at.node.name) for at in place(job.nodes, job.master) for rank in at.ranks
-        }
+        placed = place(job.nodes, job.master)
+        found = {rank: slow.Place(at.node_rank, at.node.name) for at in placed for rank in at.ranks}
+        self._with_gpus = {rank: found[rank] for at in placed if at.node.has_cuda for rank in at.ranks}
+        return found

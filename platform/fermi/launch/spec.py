@@ -364,6 +364,8 @@ class PulseSeen:
     starved, throttled, stolen, squeezed   shares of the window, and read, written: bytes per second (see
                    `fermi.runner.pressure`); None where there is nothing to tell
     world_size     of the first process group that it makes
+    gpu_open       whether a process of it has a GPU open; None: not known, or it has made too few steps to tell
+    cpu_build      its torch was built without support for GPUs
     compiles       how often something was compiled, `compiling`: seconds in it; `recompiled`: in how many steps after
                    the first ones, `recompiled_at`: the newest of them; `compiler`: the function that it `gave_up`
     place          where its main thread is between collectives (see `fermi.probe.places`)
@@ -388,6 +390,8 @@ class PulseSeen:
     read: int | None = None
     written: int | None = None
     world_size: int | None = None
+    gpu_open: bool | None = None
+    cpu_build: bool | None = None
     compiles: int | None = None
     compiling: float | None = None
     recompiled: int | None = None

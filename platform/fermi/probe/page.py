@@ -42,6 +42,7 @@ _NUMBERS = {
     "recompiled": 88,  # steps, after the first ones, in which something was compiled
     "recompiled_at": 96,  # the newest of these steps
     "world_size": 104,  # with which it makes its first process group
+    "cpu_build": 112,  # 1: its torch was built without support for GPUs
 }
 _MOMENTS = {
     "began": 256,  # when the probe did

@@ -179,8 +179,12 @@ class Pulse:
 
     def _gpu(self) -> None:
         torch = sys.modules.get("torch")
-        if torch is not None and torch.cuda.is_initialized():
+        if torch is None:
+            return
+        if torch.cuda.is_initialized():
             self.page.number("gpu_bytes", torch.cuda.max_memory_allocated())
+        elif not (torch.version.cuda or torch.version.hip):
+            self.page.number("cpu_build", 1)
 
     # --- how it ends ---
 

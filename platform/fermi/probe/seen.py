@@ -21,6 +21,7 @@ class Seen(NamedTuple):
     recompiled: int
     recompiled_at: int
     world_size: int
+    cpu_build: int
     began: float
     stepped_at: float
     phase_at: float

@@ -4,6 +4,7 @@ only, Python 3.9 or later. Without the program, or with one that fails, nothing 
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
 from collections.abc import Iterable
@@ -13,6 +14,11 @@ from fermi.telemetry import smi
 from fermi.telemetry.beside import Beside
 
 PERIOD_SECONDS = 30.0
+DEVICES, DEVICE = "/dev/nvidia[0-9]*", re.compile(r"/dev/nvidia(\d+)")
+OPEN_SECONDS = 10.0
+"""From one look to the next whether ranks have a GPU open."""
+FEW_STEPS = 20
+"""Steps, or looks at which figures had been printed, after which a rank that is to use a GPU has begun to."""
 FIGURES = {"clocks.sm": "clock", "clocks.max.sm": "most", "temperature.gpu": "temperature"}
 REASONS = "clocks_throttle_reasons.active"
 FIELDS = ("index", *FIGURES, REASONS)
@@ -52,10 +58,36 @@ def parse(text: str) -> dict[int, dict[str, Any]]:
 
 def indices(pid: int) -> set[int]:
     """Of the GPUs that a process has open."""
-    found = set()
     with contextlib.suppress(OSError):
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(OSError):
-                if match := re.fullmatch(r"/dev/nvidia(\d+)", os.readlink(f"/proc/{pid}/fd/{name}")):
-                    found.add(int(match[1]))
+        return _indices(pid)
+    return set()
+
+
+def are_there() -> bool:
+    """Returns whether this machine shows GPUs of NVIDIA; on WSL and of other makers it shows none."""
+    return bool(glob.glob(DEVICES))
+
+
+def are_open(pids: Iterable[int]) -> bool | None:
+    """Returns whether one of these processes has a GPU open; None where it cannot be read of all of them."""
+    unknown, asked = False, False
+    for pid in pids:
+        asked = True
+        try:
+            if _indices(pid):
+                return True
+        except (FileNotFoundError, ProcessLookupError):  # it has ended
+            continue
+        except OSError:
+            unknown = True
+    return None if unknown or not asked else False
+
+
+def _indices(pid: int) -> set[int]:
+    """Raises OSError where its descriptors cannot be read."""
+    found = set()
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            if match := DEVICE.fullmatch(os.readlink(f"/proc/{pid}/fd/{name}")):
+                found.add(int(match[1]))
     return found

@@ -209,6 +209,8 @@ class Pulse:
         )
         if page.world_size:
             told["world_size"] = page.world_size
+        if page.cpu_build:
+            told["cpu_build"] = True
         if page.compiles:
             told.update(compiles=page.compiles, recompiled=page.recompiled, recompiled_at=page.recompiled_at,
                         compiling=round(page.compiling, 1), compiler=page.compiler or None)  # fmt: skip

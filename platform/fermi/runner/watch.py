@@ -18,7 +18,7 @@ from typing import Any
 
 from fermi.probe import give
 from fermi.probe.give import Given
-from fermi.runner import links, processes, ras, stacks, stalls, stillness, waits
+from fermi.runner import gpus, links, processes, ras, stacks, stalls, stillness, waits
 from fermi.runner.gpus import Gpus
 from fermi.runner.patience import FLOOR, Patience
 from fermi.runner.pulse import STOPPED, LogFile, Output, Pulse, Sample  # noqa: F401 (for others)
@@ -47,10 +47,13 @@ class Stall:
 
 
 class Watched:
+    """`gpu_open`: see `PulseSeen`; once it is True it stays so."""
+
     def __init__(self, entry: dict[str, Any], pulse: Pulse, patience: Patience) -> None:
         self.entry, self.pulse, self.patience = entry, pulse, patience
         self.sample = Sample(patience.advanced_at)
         self.stall: Stall | None = None
+        self.gpu_open: bool | None = None
 
 
 class Watch:
@@ -70,7 +73,7 @@ class Watch:
         self.watched: dict[int, Watched] = {}  # by rank
         self.due = self.tell_at = time.monotonic() + PERIOD_SECONDS
         self.read_at = math.inf
-        self.gpus = Gpus()
+        self.gpus, self.gpus_at = Gpus(), self.due
         self._given: dict[int, Given] = {}
 
     # --- how ranks come under watch, and leave it ---
@@ -120,6 +123,9 @@ class Watch:
                 changed = self._advance(one, now) or changed
             self._begin_stalls(now)
             self.gpus.look(now, (one.sample.pid for one in self.watched.values()))
+            if now >= self.gpus_at:
+                self.gpus_at = now + gpus.OPEN_SECONDS
+                self._find_gpus()
         self._ask(now)
         if self.tell and now >= self.tell_at:
             self.tell_at = now + self.tell_seconds
@@ -130,7 +136,20 @@ class Watch:
 
     def _gpu(self, one: Watched) -> dict[str, Any]:
         found = self.gpus.of(one.sample.pid) if self.gpus.told else None
-        return {"gpu": found} if found else {}
+        told: dict[str, Any] = {} if one.gpu_open is None else {"gpu_open": one.gpu_open}
+        return {**told, "gpu": found} if found else told
+
+    def _find_gpus(self) -> None:
+        """Notes which ranks that train have a GPU open: a process of theirs, whichever."""
+        if not gpus.are_there():
+            return
+        trains = [one for one in self.watched.values() if one.pulse.repeats(one.sample) >= gpus.FEW_STEPS]
+        asked = [one for one in trains if not one.gpu_open]
+        found = stillness.look(one.entry["pid"] for one in asked) if asked else {}
+        for one in asked:
+            activity = found.get(one.entry["pid"])
+            allocated = one.sample.page and one.sample.page.gpu_bytes
+            one.gpu_open = True if allocated else gpus.are_open(activity.pids if activity else ())
 
     def _advance(self, one: Watched, now: float) -> bool:
         before, sample = one.sample, one.pulse.look(now)

@@ -3,6 +3,7 @@ own file.
 
     [PORT_IN_USE]                                   the code
     lines = ["Address already in use{}port {port:int}"]     known lines, see `holes`; each may bring params
+    details = ["held by {holder}"]                  of ours: more params from a known line; alone they tell of nothing
     level = "fail"                                  or `warn`
     actions = ["CHOOSE_OTHERS", {do = "INSTALL", what = "{module}"}]     of `diagnosis.actions`
     elsewhere = true                                not the script's own doing: the same again is no crash loop
@@ -42,6 +43,7 @@ class Rule:
 
     code: str
     lines: Sequence[Pattern]
+    details: Sequence[Pattern] = ()
     level: Level = Level.FAIL
     actions: Sequence[Mapping[str, str]] = ()
     elsewhere: bool = False
@@ -103,15 +105,19 @@ def _found(rule: Rule, text: str, lines: Sequence[str], begin: int, crash: tuple
     params: dict[str, str] = {}
     best: tuple[bool, int, int] | None = None
     of_crash = range(max(begin, crash[0]), min(crash[1], len(lines)))
+    known: list[int] = []
     for one in rule.lines:
         if one.first not in text:
             continue
         for index in (*of_crash, *range(begin, len(lines))):
             if one.first in lines[index] and (taken := one.match(lines[index])) is not None:
                 params = {**taken, **params}
+                known.append(index)
                 found = (crash[0] <= index < crash[1], one.weight, -index)
                 best = max(best, found) if best else found
                 break
+    for detail in rule.details:
+        params = {**next(filter(None, (detail.match(lines[index]) for index in known)), {}), **params}
     return Match(rule, params, -best[2], best[1]) if best else None
 
 
@@ -210,6 +216,7 @@ def _rule(code: str, entry: Mapping[str, Any]) -> Rule:
     return Rule(
         code,
         tuple(pattern(line) for line in entry.get("lines", ())),
+        tuple(pattern(line) for line in entry.get("details", ())),
         Level(entry.get("level", "fail")),
         tuple(actions),
         bool(entry.get("elsewhere") or entry.get("follows")),

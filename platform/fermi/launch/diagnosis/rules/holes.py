@@ -4,26 +4,29 @@
 
 It is looked for anywhere in a printed line. `{name}` takes what stands up to the next words, at the end of the pattern
 the rest of the line; `{}` passes over anything. `{name:int}`, `num`, `size` (`2.00 GiB`) and `name` (letters, digits,
-`. _ - /`) take that alone. `{{` is a brace.
+`. _ - /`) take that alone. `most` is a size, too: of all places in the line where the pattern stands, the one with the
+largest counts. `{{` is a brace.
 
 No regular expressions: what projects write is matched while a task is being ended, by a process that serves everybody.
 A pattern with holes takes time linear in the line, whatever it is and whatever was printed.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+_SIZE = re.compile(r"(\d{1,20}(?:\.\d{1,20})?) ?(?:([KMGTPE])i?)?(?:B|bytes|b)?\b")
 KINDS: Mapping[str, re.Pattern[str]] = {
     "int": re.compile(r"\d{1,20}"),
     "num": re.compile(r"\d{1,20}(?:\.\d{1,20})?"),
-    "size": re.compile(r"\d{1,20}(?:\.\d{1,20})? ?(?:[KMGTPE]i?)?(?:B|bytes|b)?\b"),
+    "size": _SIZE,
     "name": re.compile(r"[\w./-]{1,200}"),
+    "most": _SIZE,
 }
 SHORTEST = 4
 """Letters that a pattern begins with at least: by these it is looked for."""
 LONGEST = 500
-MOST_TRIES = 8
+MOST_TRIES = 16
 MOST_TAKEN = 300
 _PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _NAME = re.compile(r"[a-z][a-zA-Z0-9]{0,30}$")
@@ -63,14 +66,18 @@ class Pattern:
         return sum(len(piece) for piece in self.pieces if isinstance(piece, str))
 
     def match(self, line: str) -> dict[str, str] | None:
+        found = self._places(line)
+        most = next((hole.name for hole in self.pieces if isinstance(hole, Hole) and hole.kind == "most"), "")
+        return max(found, key=lambda taken: size(taken[most]), default=None) if most else next(found, None)
+
+    def _places(self, line: str) -> Iterator[dict[str, str]]:
         at = -1
         for _ in range(MOST_TRIES):
             at = line.find(self.first, at + 1)
             if at < 0:
-                return None
+                return
             if (found := self._from(line, at + len(self.first))) is not None:
-                return found
-        return None
+                yield found
 
     def _from(self, line: str, at: int) -> dict[str, str] | None:
         taken: dict[str, str] = {}
@@ -94,6 +101,12 @@ class Pattern:
                 taken.setdefault(hole.name, value)
             at = end + len(words)
         return taken
+
+
+def size(text: str) -> float:
+    """Returns the bytes that a text of the kind `size` stands for, 0 for any other text."""
+    found = _SIZE.fullmatch(text)
+    return float(found[1]) * 1024 ** " KMGTPE".index(found[2] or " ") if found else 0.0
 
 
 def pattern(text: str) -> Pattern:
