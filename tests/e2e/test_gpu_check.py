@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,12 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from scripts import gpu_check, gpu_kit
+from scripts import gpu_check, gpu_kit, shares
+from tests.gpu.check import checks
 from tests.running import ROOT
 
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 ISOLATED = 'ip link set lo up && exec "$@"'
-CHECKS = "plain-script,crash-in-c,illegal-address"
+FEW = {"plain-script": "passed", "crash-in-c": "passed", "illegal-address": "skipped"}
+"""What a run that takes a share of the long tests asks for, and what comes of it without a GPU; others ask for all."""
+MAX_RUNS = 2
 
 
 def copy_from_here(pins: Iterable[str], python: str, folder: Path) -> None:
@@ -74,20 +78,28 @@ def test_checks_run_from_the_kit_without_a_network(
     gpu_kit.make(VERSION, kit)
     others = [path for name in ("python3", f"python{VERSION}") if (path := shutil.which(name, path="/usr/bin"))]
     command = [others[0] if others else sys.executable, "scripts/gpu_check.py", "--python", sys.executable]
-    done = subprocess.run(
-        [*isolated, *command, "--only", CHECKS, "--minutes", "8"], cwd=folder, capture_output=True, text=True,
-        env={"HOME": str(home), "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, check=False,
-    )  # fmt: skip
-    said = done.stdout + done.stderr
-    work = folder / "build" / "gpu-check"
+    some, work = bool(shares.current()), folder / "build" / "gpu-check"
+    which, said, codes = ["--only", ",".join(FEW)] if some else [], "", []
+    for _ in range(MAX_RUNS):
+        done = subprocess.run(
+            [*isolated, *command, *which, "--minutes", "9"], cwd=folder, capture_output=True, text=True, check=False,
+            env={"HOME": str(home), "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+        )  # fmt: skip
+        said += done.stdout + done.stderr
+        codes.append(done.returncode)
+        if not (left := re.search(r"go on with --from ([\w-]+)", done.stdout)):
+            break
+        which = ["--from", left[1]]
     assert (work / "gpu-check.json").exists(), said
     results = json.loads((work / "gpu-check.json").read_text())["results"]
     logs = "".join(path.read_text(errors="replace")[-3000:] for path in sorted((work / "logs").glob("*.log")))
-    assert {name: one["state"] for name, one in results.items()} == {
-        "plain-script": "passed", "crash-in-c": "passed", "illegal-address": "skipped",
-    }, said + logs  # fmt: skip
+    states = {name: one["state"] for name, one in results.items()}
+    assert FEW.items() <= states.items(), said + logs
+    assert set(states) == (set(FEW) if some else set(checks())), said
+    assert "failed" not in states.values(), said + logs
     assert "no CUDA here" in results["illegal-address"]["reasons"][0]
-    assert done.returncode == 0, said
+    assert set(codes) == {0}, said
+    assert left is None, said
     assert "| `plain-script`<br>" in (work / "gpu-check.md").read_text()
     assert {path.name for path in work.iterdir()} == set(gpu_check.RESULTS)
     assert list(home.iterdir()) == []
