@@ -228,14 +228,14 @@ def wrong_driver_library(context: Context) -> None:
         answers.judge(context, tasks[name], expected, script, title=name)
 
 
-@check("a task that has a card and trains on the CPU is told so; one that trains on its card is not", limit=75,
+@check("a task that has a card and trains on the CPU is told so; one that trains on its card is not", limit=110,
        needs=("cuda",))  # fmt: skip
 def falls_to_the_cpu(context: Context) -> None:
     script = context.job("falls_to_the_cpu.py")
     for env, device in (({"CUDA_VISIBLE_DEVICES": ""}, "cpu"), ({}, "cuda:0")):
-        task_id, began = context.start(script, "32", env=env), time.monotonic()
+        task_id, began = context.start(script, "42", env=env), time.monotonic()
         found, seconds = dict[str, str](), None
-        while context.platform.task(task_id)["status"] not in FINAL and time.monotonic() < began + 36:
+        while context.platform.task(task_id)["status"] not in FINAL and time.monotonic() < began + 48:
             found |= {str(one["code"]): one["message"] for one in context.platform.diagnosis(task_id)["findings"]}
             if seconds is None and "GPU_NOT_USED" in found:
                 seconds = time.monotonic() - began
@@ -250,7 +250,7 @@ def falls_to_the_cpu(context: Context) -> None:
             answers.stop(context, task_id)
         context.expect((seconds is not None) == (device == "cpu"), f"on {device} it was told {found}")
         if seconds is not None:
-            context.figure("seconds from the request until it was told", seconds, "s", most=32)
+            context.figure("seconds from the request until it was told", seconds, "s", most=40)
 
 
 @check("kill -9 of one of two ranks that share the card: named, its memory is free, and it goes on", limit=75)
