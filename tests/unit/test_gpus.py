@@ -76,16 +76,16 @@ def devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_whether_a_process_has_a_gpu_open_is_read_from_its_descriptors(devices: Path) -> None:
-    assert gpus.are_there()
+    assert gpus.machine_has_gpus()
     with (devices / "nvidiactl").open():  # NVML's clients have this one, and no GPU
-        assert gpus.are_open([os.getpid()]) is False
+        assert gpus.has_gpu_open([os.getpid()]) is False
     with (devices / "nvidia1").open():
-        assert gpus.are_open([os.getpid()]) is True
+        assert gpus.has_gpu_open([os.getpid()]) is True
         assert gpus.indices(os.getpid()) == {1}
     child = subprocess.Popen(["true"])
     child.wait()
-    assert gpus.are_open([child.pid, os.getpid()]) is False
-    assert gpus.are_open([]) is None
+    assert gpus.has_gpu_open([child.pid, os.getpid()]) is False
+    assert gpus.has_gpu_open([]) is None
 
 
 def test_what_cannot_be_read_is_not_known(devices: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,7 @@ def test_what_cannot_be_read_is_not_known(devices: Path, monkeypatch: pytest.Mon
         raise PermissionError(13, "Permission denied", folder)
 
     monkeypatch.setattr(os, "listdir", refuse)
-    assert gpus.are_open([os.getpid()]) is None
+    assert gpus.has_gpu_open([os.getpid()]) is None
 
 
 OPENS = """

@@ -9,7 +9,7 @@ from apps.training.ground.launching import backend_for
 from apps.training.models import Task
 from apps.training.output import sparing
 from apps.training.states import Kind
-from fermi.launch.diagnosis import recompiles, slow, unused, worlds
+from fermi.launch.diagnosis import recompiles, slow, unused_gpus, worlds
 from fermi.launch.ranks import place
 from fermi.launch.spec import Handle, JobSpec, Observation, Phase
 
@@ -23,7 +23,7 @@ class Pace:
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
-        self._history, self._compiled, self._unused = slow.History(), recompiles.History(), unused.History()
+        self._history, self._compiled, self._unused = slow.History(), recompiles.History(), unused_gpus.History()
         self._due = 0.0
         self._compares, self._met = True, False
         self._places: dict[int, slow.Place] | None = None
@@ -47,7 +47,7 @@ class Pace:
         moment = datetime.now(UTC).timestamp()
         told = [
             recompiles.judge(self._compiled, pulses, self._places, moment),
-            unused.judge(self._unused, pulses, self._with_gpus, moment),
+            unused_gpus.judge(self._unused, pulses, self._with_gpus, moment),
         ]
         if self._compares:
             told.append(slow.judge(self._history, pulses, self._places, moment))

@@ -63,12 +63,12 @@ def indices(pid: int) -> set[int]:
     return set()
 
 
-def are_there() -> bool:
+def machine_has_gpus() -> bool:
     """Returns whether this machine shows GPUs of NVIDIA; on WSL and of other makers it shows none."""
     return bool(glob.glob(DEVICES))
 
 
-def are_open(pids: Iterable[int]) -> bool | None:
+def has_gpu_open(pids: Iterable[int]) -> bool | None:
     """Returns whether one of these processes has a GPU open; None where it cannot be read of all of them."""
     unknown, asked = False, False
     for pid in pids:

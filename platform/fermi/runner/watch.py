@@ -125,7 +125,7 @@ class Watch:
             self.gpus.look(now, (one.sample.pid for one in self.watched.values()))
             if now >= self.gpus_at:
                 self.gpus_at = now + gpus.OPEN_SECONDS
-                self._find_gpus()
+                self._note_open_gpus()
         self._ask(now)
         if self.tell and now >= self.tell_at:
             self.tell_at = now + self.tell_seconds
@@ -139,9 +139,9 @@ class Watch:
         told: dict[str, Any] = {} if one.gpu_open is None else {"gpu_open": one.gpu_open}
         return {**told, "gpu": found} if found else told
 
-    def _find_gpus(self) -> None:
+    def _note_open_gpus(self) -> None:
         """Notes which ranks that train have a GPU open: a process of theirs, whichever."""
-        if not gpus.are_there():
+        if not gpus.machine_has_gpus():
             return
         trains = [one for one in self.watched.values() if one.pulse.repeats(one.sample) >= gpus.FEW_STEPS]
         asked = [one for one in trains if not one.gpu_open]
@@ -149,7 +149,7 @@ class Watch:
         for one in asked:
             activity = found.get(one.entry["pid"])
             allocated = one.sample.page and one.sample.page.gpu_bytes
-            one.gpu_open = True if allocated else gpus.are_open(activity.pids if activity else ())
+            one.gpu_open = True if allocated else gpus.has_gpu_open(activity.pids if activity else ())
 
     def _advance(self, one: Watched, now: float) -> bool:
         before, sample = one.sample, one.pulse.look(now)

@@ -66,11 +66,11 @@ class Pattern:
         return sum(len(piece) for piece in self.pieces if isinstance(piece, str))
 
     def match(self, line: str) -> dict[str, str] | None:
-        found = self._places(line)
+        found = self._find_all(line)
         most = next((hole.name for hole in self.pieces if isinstance(hole, Hole) and hole.kind == "most"), "")
-        return max(found, key=lambda taken: size(taken[most]), default=None) if most else next(found, None)
+        return max(found, key=lambda taken: parse_size(taken[most]), default=None) if most else next(found, None)
 
-    def _places(self, line: str) -> Iterator[dict[str, str]]:
+    def _find_all(self, line: str) -> Iterator[dict[str, str]]:
         at = -1
         for _ in range(MOST_TRIES):
             at = line.find(self.first, at + 1)
@@ -103,7 +103,7 @@ class Pattern:
         return taken
 
 
-def size(text: str) -> float:
+def parse_size(text: str) -> float:
     """Returns the bytes that a text of the kind `size` stands for, 0 for any other text."""
     found = _SIZE.fullmatch(text)
     return float(found[1]) * 1024 ** " KMGTPE".index(found[2] or " ") if found else 0.0

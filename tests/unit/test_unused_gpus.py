@@ -1,7 +1,7 @@
 """Ranks that hold GPUs and train without them."""
 
 from fermi import messages
-from fermi.launch.diagnosis import Level, unused
+from fermi.launch.diagnosis import Level, unused_gpus
 from fermi.launch.diagnosis.slow import News, Place
 from fermi.launch.spec import PulseSeen
 
@@ -9,15 +9,15 @@ PLACES = {rank: Place(rank // 2, f"env-{rank // 2}") for rank in range(4)}
 NOW = 1e9
 
 
-def look(history: unused.History, moment: float, *opened: bool | None, build: bool | None = None) -> News:
+def look(history: unused_gpus.History, moment: float, *opened: bool | None, build: bool | None = None) -> News:
     pulses = {rank: PulseSeen(rank, NOW + moment, gpu_open=one, cpu_build=build) for rank, one in enumerate(opened)}
-    return unused.judge(history, pulses, PLACES, NOW + moment)
+    return unused_gpus.judge(history, pulses, PLACES, NOW + moment)
 
 
 def test_ranks_that_stay_without_a_gpu_are_named_once_and_it_is_over_with_the_first_use() -> None:
-    history = unused.History()
+    history = unused_gpus.History()
     assert look(history, 0, True, False, True, False) == News()
-    news = look(history, unused.LASTING, True, False, True, False)
+    news = look(history, unused_gpus.LASTING, True, False, True, False)
     [finding] = news.found
     assert (finding.level, [(one.rank, one.node) for one in finding.where]) == (
         Level.WARN,
@@ -30,23 +30,23 @@ def test_ranks_that_stay_without_a_gpu_are_named_once_and_it_is_over_with_the_fi
     assert look(history, 20, True, False, True, False) == News()
     [fewer] = look(history, 24, True, True, True, False).found
     assert fewer.params["ranks"] == "3"
-    assert look(history, 28, True, True, True, True) == News(over=[unused.GPU_NOT_USED])
+    assert look(history, 28, True, True, True, True) == News(over=[unused_gpus.GPU_NOT_USED])
 
 
 def test_a_build_without_cuda_is_named_as_the_cause() -> None:
-    history = unused.History()
+    history = unused_gpus.History()
     look(history, 0, False, False, build=True)
     [finding] = look(history, 15, False, False, build=True).found
     assert "build without CUDA" in messages.text(finding.code, "en", **finding.params)[0]
 
 
 def test_what_is_not_known_has_ended_or_has_no_gpu_is_no_finding() -> None:
-    history = unused.History()
+    history = unused_gpus.History()
     for moment in range(0, 60, 4):
         assert look(history, moment, None, None) == News()
     of_cpus = {7: PulseSeen(7, NOW, gpu_open=False)}
-    assert unused.judge(history, of_cpus, PLACES, NOW) == News()
-    assert unused.judge(history, of_cpus, PLACES, NOW + 20) == News()
+    assert unused_gpus.judge(history, of_cpus, PLACES, NOW) == News()
+    assert unused_gpus.judge(history, of_cpus, PLACES, NOW + 20) == News()
     look(history, 60, False)
-    assert unused.judge(history, {0: PulseSeen(0, NOW, gpu_open=True)}, PLACES, NOW + 90) == News()
+    assert unused_gpus.judge(history, {0: PulseSeen(0, NOW, gpu_open=True)}, PLACES, NOW + 90) == News()
     assert look(history, 200, True) == News()
