@@ -22,7 +22,7 @@ export default defineConfig({
     environment: "jsdom",
     environmentOptions: { jsdom: { url: "http://fermi.test/" } },
     setupFiles: ["src/test/setup.ts"],
-    maxWorkers: "100%",
+    maxWorkers: "100%", // without it one core is left free: of two that is half
     testTimeout: 60_000,
     include: ["src/**/*.test.{ts,tsx}"],
   },

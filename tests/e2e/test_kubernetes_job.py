@@ -242,11 +242,11 @@ def test_kueue_admits_when_there_is_quota(fake):
     platform = fake.platform(queue="team")
     handle = fake.submit(platform, fake.job("meet"))
 
-    def says_why() -> bool:  # Kueue writes its message a moment after the job is held
+    def gives_reason() -> bool:  # Kueue writes its message a moment after the job is held
         waiting = fake.until_waiting(platform, handle, "QUEUE_WAITING").waiting
         return "insufficient unused quota for nvidia.com/gpu" in waiting.params["evidence"]
 
-    fake.until(says_why, what="Kueue's reason")
+    fake.until(gives_reason, what="Kueue's reason")
     fake.fake.admit()
     fake.until_phase(platform, handle, Phase.SUCCEEDED)
     fake.until_gone(platform, handle)

@@ -125,17 +125,17 @@ def test_a_rank_that_trains_is_asked_for_its_gpu_until_it_has_one_open(devices: 
         watch.add({"rank": 0, "pid": rank.pid, "error": None, "stalled": None, "exit_code": None}, Silent())
         one = watch.watched[0]
 
-        def opened() -> bool | None:
+        def look_again() -> bool | None:
             watch.due = watch.gpus_at = 0.0
             watch.look()
             return one.gpu_open
 
-        assert opened() is None  # it may still load its data
+        assert look_again() is None  # it may still load its data
         one.pulse.figures = gpus.FEW_STEPS
-        assert opened() is False
+        assert look_again() is False
         rank.stdin.write(f"{devices / 'nvidia0'}\n")
         rank.stdin.flush()
         assert rank.stdout.readline() == "opened\n"
-        assert opened() is True
+        assert look_again() is True
         rank.stdin.close()
     watch.ended(one.entry)

@@ -183,7 +183,7 @@ class Pulse:
             return
         if torch.cuda.is_initialized():
             self.page.number("gpu_bytes", torch.cuda.max_memory_allocated())
-        elif not (torch.version.cuda or torch.version.hip):
+        elif not any(getattr(torch.version, name, None) for name in ("cuda", "hip", "xpu")):
             self.page.number("cpu_build", 1)
 
     # --- how it ends ---

@@ -144,12 +144,14 @@ class Watch:
         if not gpus.machine_has_gpus():
             return
         trains = [one for one in self.watched.values() if one.pulse.repeats(one.sample) >= gpus.FEW_STEPS]
+        for one in trains:
+            if one.sample.page and one.sample.page.gpu_bytes:
+                one.gpu_open = True
         asked = [one for one in trains if not one.gpu_open]
         found = stillness.look(one.entry["pid"] for one in asked) if asked else {}
         for one in asked:
             activity = found.get(one.entry["pid"])
-            allocated = one.sample.page and one.sample.page.gpu_bytes
-            one.gpu_open = True if allocated else gpus.has_gpu_open(activity.pids if activity else ())
+            one.gpu_open = gpus.has_gpu_open(activity.pids if activity else ())
 
     def _advance(self, one: Watched, now: float) -> bool:
         before, sample = one.sample, one.pulse.look(now)

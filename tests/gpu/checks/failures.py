@@ -234,23 +234,22 @@ def falls_to_the_cpu(context: Context) -> None:
     script = context.job("falls_to_the_cpu.py")
     for env, device in (({"CUDA_VISIBLE_DEVICES": ""}, "cpu"), ({}, "cuda:0")):
         task_id, began = context.start(script, "42", env=env), time.monotonic()
-        found, seconds = dict[str, str](), None
-        while context.platform.task(task_id)["status"] not in FINAL and time.monotonic() < began + 48:
+        found, deadline = dict[str, str](), began + 48
+        while "GPU_NOT_USED" not in found and time.monotonic() < deadline:
             found |= {str(one["code"]): one["message"] for one in context.platform.diagnosis(task_id)["findings"]}
-            if seconds is None and "GPU_NOT_USED" in found:
-                seconds = time.monotonic() - began
+            if context.platform.task(task_id)["status"] in FINAL:
                 break
             time.sleep(0.5)
+        told, seconds = "GPU_NOT_USED" in found, time.monotonic() - began
         print(device, "| found |", json.dumps(found), flush=True)
-        if seconds is None:
-            answers.show(context, task_id)
-            told = context.printed(task_id, "device")
-            context.expect(told["device"] == device, f"it trained on {told['device']}")
-        else:
-            answers.stop(context, task_id)
-        context.expect((seconds is not None) == (device == "cpu"), f"on {device} it was told {found}")
-        if seconds is not None:
+        context.expect(told == (device == "cpu"), f"on {device} it was told {found}")
+        if told:
             context.figure("seconds from the request until it was told", seconds, "s", most=40)
+            answers.stop(context, task_id)
+        else:
+            answers.show(context, task_id)
+            used = context.printed(task_id, "device")["device"]
+            context.expect(used == device, f"it trained on {used}")
 
 
 @check("kill -9 of one of two ranks that share the card: named, its memory is free, and it goes on", limit=75)

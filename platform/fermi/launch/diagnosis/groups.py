@@ -29,7 +29,7 @@ class Wait:
 
     def __str__(self) -> str:
         named = f"group {self.name}" if self.name else "the group"
-        return f"{self.op}, number {self.seq} of {named} of ranks {listed(self.members)}"
+        return f"{self.op}, number {self.seq} of {named} of ranks {list_names(self.members)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,7 @@ def roots(found: Sequence[Wait]) -> tuple[list[Wait], list[Wait]] | None:
     return None
 
 
-def listed(ranks: Sequence[int]) -> str:
-    more = len(ranks) - MAX_NAMED
-    return ", ".join(map(str, ranks[:MAX_NAMED])) + (f", … (+{more})" if more > 0 else "")
+def list_names(names: Sequence[int | str]) -> str:
+    """Returns the first `MAX_NAMED` ranks or nodes, and how many more there are."""
+    more = len(names) - MAX_NAMED
+    return ", ".join(map(str, names[:MAX_NAMED])) + (f", … (+{more})" if more > 0 else "")

@@ -26,6 +26,7 @@ from typing import Any
 
 from fermi.launch.diagnosis import Action, Evidence, Finding, Level, Where, groups
 from fermi.launch.diagnosis.actions import Do, take
+from fermi.launch.diagnosis.groups import list_names
 from fermi.launch.spec import RankSeen
 
 HANG, SUSPECTED, MISMATCH, CUT, LEFT, STOPPED = (
@@ -316,8 +317,8 @@ class _Gang:
         nodes = sorted({rank.node_rank for rank in named})
         others = [rank for rank in self.waiting if rank not in named]
         params: dict[str, Any] = {
-            "ranks": _listed([rank.rank for rank in named]),
-            "node": _listed([self.site.name(node) for node in nodes]),
+            "ranks": list_names([rank.rank for rank in named]),
+            "node": list_names([self.site.name(node) for node in nodes]),
             **self._duration(lasts),
             **({"place": place} if (place := _common([_place(_of(rank)) for rank in named if rank.stalled])) else {}),
             **({"why": why} if why else {}),
@@ -372,8 +373,8 @@ class _Gang:
         found = []
         for members in sorted(groups.values(), key=len)[:MOST_GROUPS]:
             first = _of(members[0])
-            nodes = _listed([self.site.name(node) for node in sorted({rank.node_rank for rank in members})])
-            params = {"ranks": _listed([rank.rank for rank in members]), "node": nodes, "count": len(members)}
+            nodes = list_names([self.site.name(node) for node in sorted({rank.node_rank for rank in members})])
+            params = {"ranks": list_names([rank.rank for rank in members]), "node": nodes, "count": len(members)}
             params |= {"op": _named_op(first)} if first["in"] else {}
             where = Where(members[0].rank, members[0].node_rank, self.site.name(members[0].node_rank))
             found.append(Evidence("STACK_OF_RANKS", params, list(first["stack"]), where))
@@ -390,7 +391,7 @@ class _Gang:
         return [
             Evidence(
                 "COLLECTIVE_LACKS",
-                {"op": str(one.wait), "ranks": groups.listed(one.there), "missing": groups.listed(one.missing)},
+                {"op": str(one.wait), "ranks": list_names(one.there), "missing": list_names(one.missing)},
             )
             for one in found[:MOST_GROUPS]
         ]
@@ -497,8 +498,3 @@ def _common(texts: Sequence[str]) -> str:
     """The text that most share."""
     counted = Counter(text for text in texts if text)
     return counted.most_common(1)[0][0] if counted else ""
-
-
-def _listed(all_of: Sequence[int | str]) -> str:
-    more = len(all_of) - MOST_NAMED
-    return ", ".join(map(str, all_of[:MOST_NAMED])) + (f", … (+{more})" if more > 0 else "")

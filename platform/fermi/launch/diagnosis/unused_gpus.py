@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 
 from fermi.launch.diagnosis import Finding, Level, Where
 from fermi.launch.diagnosis.actions import Do, take
+from fermi.launch.diagnosis.groups import MAX_NAMED, list_names
 from fermi.launch.diagnosis.slow import STALE, News, Place
 from fermi.launch.spec import PulseSeen
 
 GPU_NOT_USED = "GPU_NOT_USED"
 LASTING = 12.0
-"""Longer than a runner's time from look to look (`fermi.runner.gpus.OPEN_SECONDS`)."""
-MAX_NAMED = 16
+"""Longer than a runner's time from look to look (`fermi.runner.gpus.OPEN_SECONDS`): two of them found it so."""
 
 
 @dataclass(slots=True)
@@ -31,26 +31,32 @@ class History:
 def judge(history: History, pulses: Mapping[int, PulseSeen], places: Mapping[int, Place], moment: float) -> News:
     """Returns a finding with the ranks, where they are others than before. `moment`: unix seconds; `places`: of the
     ranks on nodes with GPUs. `history` is brought up to date."""
-    for rank, pulse in pulses.items():
-        if pulse.gpu_open is False and rank in places and moment - pulse.at < STALE:
-            history.since.setdefault(rank, moment)
-        elif pulse.gpu_open:
+    found = []
+    for rank in sorted(places):
+        pulse = pulses.get(rank)
+        if pulse is None or moment - pulse.at >= STALE:  # nobody knows how it is now
+            lasts = rank in history.told
+        elif pulse.gpu_open is False:
+            lasts = moment - history.since.setdefault(rank, moment) >= LASTING
+        else:
             history.since.pop(rank, None)
-    without = tuple(sorted(rank for rank, since in history.since.items() if moment - since >= LASTING))
+            lasts = False
+        if lasts:
+            found.append(rank)
+    without = tuple(found)
     if without == history.told:
         return News()
     before, history.told = history.told, without
     if not without:
         return News(over=[GPU_NOT_USED] if before else ())
-    return News([_finding(without, pulses, places, min(history.since.values()))])
+    return News([_finding(without, pulses, places, min(history.since[rank] for rank in without))])
 
 
 def _finding(
     ranks: tuple[int, ...], pulses: Mapping[int, PulseSeen], places: Mapping[int, Place], since: float
 ) -> Finding:
     first, at = ranks[0], places[ranks[0]]
-    named = ", ".join(str(rank) for rank in ranks[:MAX_NAMED]) + (", …" if len(ranks) > MAX_NAMED else "")
-    params = {"rank": first, "node": at.node, "nodeRank": at.node_rank, "ranks": named, "count": len(ranks)}
+    params = {"rank": first, "node": at.node, "nodeRank": at.node_rank, "ranks": list_names(ranks)}
     if any(pulses[rank].cpu_build for rank in ranks if rank in pulses):
         params["cpuBuild"] = True
     where = [Where(rank, places[rank].node_rank, places[rank].node) for rank in ranks[:MAX_NAMED]]

@@ -4,8 +4,8 @@
 
 It is looked for anywhere in a printed line. `{name}` takes what stands up to the next words, at the end of the pattern
 the rest of the line; `{}` passes over anything. `{name:int}`, `num`, `size` (`2.00 GiB`) and `name` (letters, digits,
-`. _ - /`) take that alone. `most` is a size, too: of all places in the line where the pattern stands, the one with the
-largest counts. `{{` is a brace.
+`. _ - /`) take that alone. `largest` is a size, too: of all places in the line where the pattern stands, the one with
+the largest counts. `{{` is a brace.
 
 No regular expressions: what projects write is matched while a task is being ended, by a process that serves everybody.
 A pattern with holes takes time linear in the line, whatever it is and whatever was printed.
@@ -21,7 +21,7 @@ KINDS: Mapping[str, re.Pattern[str]] = {
     "num": re.compile(r"\d{1,20}(?:\.\d{1,20})?"),
     "size": _SIZE,
     "name": re.compile(r"[\w./-]{1,200}"),
-    "most": _SIZE,
+    "largest": _SIZE,
 }
 SHORTEST = 4
 """Letters that a pattern begins with at least: by these it is looked for."""
@@ -67,8 +67,8 @@ class Pattern:
 
     def match(self, line: str) -> dict[str, str] | None:
         found = self._find_all(line)
-        most = next((hole.name for hole in self.pieces if isinstance(hole, Hole) and hole.kind == "most"), "")
-        return max(found, key=lambda taken: parse_size(taken[most]), default=None) if most else next(found, None)
+        name = next((hole.name for hole in self.pieces if isinstance(hole, Hole) and hole.kind == "largest"), "")
+        return max(found, key=lambda taken: parse_size(taken[name]), default=None) if name else next(found, None)
 
     def _find_all(self, line: str) -> Iterator[dict[str, str]]:
         at = -1
