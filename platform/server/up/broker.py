@@ -6,6 +6,7 @@ It keeps nothing on disk: the database is the truth, and the sweep sends again w
 
 import importlib.util
 import os
+import resource
 import secrets
 import shutil
 import socket
@@ -15,6 +16,10 @@ from server import places
 from server.up.checks import CannotStart
 
 SERVERS = ("valkey-server", "redis-server")
+MAX_CLIENTS = 10_000
+"""What both servers take by default."""
+OWN_FILES = 32
+"""What both need open beside their clients' connections (CONFIG_MIN_RESERVED_FDS)."""
 
 
 def program() -> Path:
@@ -37,6 +42,14 @@ def set_password(run_dir: Path) -> None:
         file.write(f"requirepass {secrets.token_urlsafe(32)}\n")
 
 
+def count_clients() -> int:
+    """Returns how many clients fit within the limit of open files that this process has. A server that is to have more
+    sets its limits itself, the hard one too, and downwards (adjustOpenFilesLimit in server.c); the supervisor would
+    take that for a change from outside (`server.up.limits`) and start the server again, for ever."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CLIENTS if soft == resource.RLIM_INFINITY else min(MAX_CLIENTS, soft - OWN_FILES)
+
+
 def command(run_dir: Path) -> list[str | Path]:
     return [
         program(),
@@ -44,6 +57,7 @@ def command(run_dir: Path) -> list[str | Path]:
         *("--port", "0"),
         *("--unixsocket", run_dir / "broker.sock"),
         *("--unixsocketperm", "700"),
+        *("--maxclients", str(count_clients())),
         *("--dir", run_dir),
         *("--save", ""),
         *("--appendonly", "no"),
