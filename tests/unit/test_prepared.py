@@ -80,3 +80,13 @@ def test_packages_that_are_parts_of_the_code_are_made_again_for_other_code(
     assert folder("here", "one") == first
     assert (folder("here", "two") != first) is by_tree
     assert (folder("there", "one") != first) is by_place
+
+
+def test_of_attempts_at_an_index_that_cannot_be_reached_the_newest_is_told(tmp_path: Path) -> None:
+    attempt = (
+        "WARNING: Retrying (Retry(total={}, read=None)) after connection broken by 'NewConnectionError(…)': /torch/"
+    )
+    lines = [*(attempt.format(left) for left in (4, 3, 2, 1, 0)), "", "ERROR: No matching distribution found for torch"]
+    with pytest.raises(prepared.PrepareError) as failed:
+        prepared._run([sys.executable, "-c", f"print({chr(10).join(lines)!r}); raise SystemExit(1)"], print)
+    assert failed.value.params["output"].splitlines() == [lines[4], lines[6]]

@@ -38,6 +38,7 @@ _INCLUDED = re.compile(rb"^\s*(?:-r|--requirement|-c|--constraint)[=\s]\s*(\S+)"
 _LINKED = re.compile(r"\s*(?:-e|--editable)[=\s]\s*")
 _LOCKED = re.compile(r'source = \{ (editable|directory|path) = "([^"]+)" \}')
 _TOLD = re.compile(r"\s*(Collecting|Downloading|Building|Installing|Preparing|Resolved|Prepared|Installed) ")
+_ATTEMPT = re.compile(r"WARNING: Retrying \(")
 _LOOK = (
     "import json, site, sys; "
     "print(json.dumps([sys.implementation.cache_tag, sys.prefix, sys.version, "
@@ -268,4 +269,7 @@ def _run(command: Sequence[str], say: Say, cwd: str | None = None) -> None:
 
 
 def _last(lines: Sequence[str] | deque[str]) -> str:
-    return "\n".join([line for line in lines if line.strip()][-LAST_LINES:])
+    """Returns the last lines that are not empty; of pip's attempts at the index (five for each package) the newest."""
+    told = [line for line in lines if line.strip()]
+    newest = max((at for at, line in enumerate(told) if _ATTEMPT.match(line)), default=0)
+    return "\n".join([line for at, line in enumerate(told) if at == newest or not _ATTEMPT.match(line)][-LAST_LINES:])
