@@ -52,6 +52,7 @@ BEYOND_THE_LOCK = {
 LEFT_OUT = {
     "torch": "the machine has it, built for its GPU",
     "triton": "comes with PyTorch",
+    "setuptools": "comes with PyTorch, which of this package takes some versions only",
     "nvidia-*": "comes with PyTorch",
     "cuda-*": "comes with PyTorch",
     "numpy": "the machine has it, as PyTorch was built for it",

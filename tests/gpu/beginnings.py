@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 
 Times = dict[str, float]
+GROUPS = 6
 
 
 class Clock:
@@ -57,6 +58,22 @@ def begin_group(clock: Clock, device: torch.device, folder: str) -> None:
     clock.lap("destroy_process_group")
 
 
+def begin_groups(clock: Clock, device: torch.device, folder: str) -> None:
+    """Several communicators, as Megatron makes one for each way in which it splits."""
+    value = torch.zeros(1, device=device)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, init_method=f"file://{folder}/meeting-{os.getpid()}", rank=0, world_size=1)
+    dist.all_reduce(value)
+    clock.lap("context and first communicator")
+    groups = [dist.new_group([0]) for _ in range(GROUPS)]
+    clock.lap(f"{GROUPS} more groups")
+    for group in groups:
+        dist.all_reduce(value, group=group)
+    clock.lap(f"{GROUPS} more communicators")
+    dist.destroy_process_group()
+    clock.lap("destroy_process_group")
+
+
 def begin_products(clock: Clock, device: torch.device, folder: str) -> None:
     matrix = torch.ones(1024, 1024, device=device)
     clock.lap("context")
@@ -90,6 +107,7 @@ def begin_fused(clock: Clock, device: torch.device, folder: str) -> None:
 WAYS: dict[str, Callable[[Clock, torch.device, str], None]] = {
     "CUDA": begin_context,
     "NCCL": begin_group,
+    "NCCL, several groups": begin_groups,
     "cuBLAS": begin_products,
     "optimizer": begin_optimizer,
     "fused optimizer": begin_fused,

@@ -50,10 +50,19 @@ def markdown(machine: Machine, checks: dict[str, Check], results: dict[str, Any]
 
 
 def _row(name: str, title: str, result: dict[str, Any]) -> str:
-    figures = [f"{one['name']}: **{one['value']}** {one['unit']}".strip() + _bounds(one) for one in result["figures"]]
+    figures = [
+        f"{one['name']}: **{_short(one['value'])}** {one['unit']}".strip() + _bounds(one) for one in result["figures"]
+    ]
     said = "<br>".join(part.replace("|", "\\|").replace("\n", " ")[:400] for part in
                        [*figures, *result["reasons"], *result["notes"]])  # fmt: skip
     return f"| `{name}`<br>{title} | {result['state']} | {result['seconds']} | {said} |"
+
+
+def _short(value: float | str) -> str:
+    """Returns a number with four significant digits, all of those before the point."""
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _bounds(figure: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """What goes wrong with a card: named by the platform with rank, line, cause and what to do, within seconds.
 
-A launch time-out needs a card with a display's watchdog, and CUBLAS_STATUS_ALLOC_FAILED a card that is full to the
-last MiB while others use it: neither is made here. The parser's tests have their texts (tests/unit/test_failures.py).
+A launch time-out needs a card with a display's watchdog: it is not made here. The parser's tests have its text
+(tests/unit/test_failures.py).
 """
 
 from __future__ import annotations
@@ -48,6 +48,13 @@ def out_of_memory(context: Context) -> None:
         answers.judge(context, model, expected, script, title="model")
         expected = Expected("RANK_FAILED", rank=0, says=["memory", "GiB"], shows=["out_of_memory.py:{tensor}"])
         answers.judge(context, part, expected, script, title="part of the card")
+
+
+@check("the first product on a full card: cuBLAS has no memory for itself", limit=60, needs=("cuda",), alone=True)
+def full_card(context: Context) -> None:
+    script = context.job("full_card.py")
+    expected = Expected("RANK_FAILED", rank=0, says=["memory", BATCH], shows=["full_card.py:{product}"])
+    answers.judge(context, context.start(script), expected, script, title="first product")
 
 
 @contextmanager

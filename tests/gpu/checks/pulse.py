@@ -7,18 +7,17 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from bench import procfs
 from fermi.launch.diagnosis.hangs import CODES
-from fermi.probe.page import Page
 from fermi.runner import stacks
 from tests.gpu.check import check
 from tests.gpu.checks.first_step import own_environment
 from tests.gpu.context import Context
+from tests.gpu.stacks import files_of
 
 PHASE_SECONDS = 2.6
 """A runner looks once a second."""
@@ -139,7 +138,7 @@ def profiles_and_stacks(context: Context) -> None:
     rank = context.pid(task)
     runner = procfs.parent(rank)
     print(Path(f"/proc/{rank}/status").read_text(encoding="utf-8"), procfs.command(runner), sep="\n")
-    with _files_of(runner) as (page, file):
+    with files_of(runner) as (page, file):
         moment = time.monotonic()
         stacks.ask(page, file, moment)
         while page.at("answered_at") != moment and time.monotonic() < moment + 5:
@@ -159,7 +158,7 @@ def profiles_and_stacks(context: Context) -> None:
     ended = context.finish(task, 60)
     context.expect(ended["status"] == "succeeded", f"it did not go on: {ended['status']}: {ended['reason']}")
     print("\n".join(context.platform.events(task)))
-    context.figure("it waited", context.printed(task, "waited")["waited"], "s", least=13.0)
+    context.figure("it waited", context.printed(task, "waited")["waited"], "s", least=10.0)
 
 
 def _stalled(context: Context, task: str, seconds: float) -> Row:
@@ -173,24 +172,6 @@ def _stalled(context: Context, task: str, seconds: float) -> Row:
             break
         time.sleep(0.2)
     return found
-
-
-@contextmanager
-def _files_of(runner: int) -> Iterator[tuple[Page, int]]:
-    """The page and the file for stacks of the only rank of a runner, which nobody else can open by a name."""
-    opened = {}
-    for name in os.listdir(f"/proc/{runner}/fd"):
-        with suppress(OSError):
-            target = os.readlink(f"/proc/{runner}/fd/{name}")
-            for kind in ("page", "stacks"):
-                if target.startswith(f"/memfd:fermi-{kind}"):
-                    opened[kind] = os.open(f"/proc/{runner}/fd/{name}", os.O_RDWR)
-    assert len(opened) == 2, f"the runner {runner} has {opened} of a rank's two files"
-    try:
-        yield Page(opened["page"]), opened["stacks"]
-    finally:
-        for descriptor in opened.values():
-            os.close(descriptor)
 
 
 # --- Cost --------------------------------------------------------------------------------------------------------
