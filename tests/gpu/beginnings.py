@@ -44,11 +44,15 @@ def begin_context(clock: Clock, device: torch.device, folder: str) -> None:
     clock.lap("the same again")
 
 
+def join_group(device: torch.device, folder: str) -> None:
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, init_method=f"file://{folder}/meeting-{os.getpid()}", rank=0, world_size=1)
+
+
 def begin_group(clock: Clock, device: torch.device, folder: str) -> None:
     value = torch.zeros(1, device=device)
     clock.lap("context")
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, init_method=f"file://{folder}/meeting-{os.getpid()}", rank=0, world_size=1)
+    join_group(device, folder)
     clock.lap("init_process_group")
     dist.all_reduce(value)
     clock.lap("communicator and first all_reduce")
@@ -61,8 +65,7 @@ def begin_group(clock: Clock, device: torch.device, folder: str) -> None:
 def begin_groups(clock: Clock, device: torch.device, folder: str) -> None:
     """Several communicators, as Megatron makes one for each way in which it splits."""
     value = torch.zeros(1, device=device)
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, init_method=f"file://{folder}/meeting-{os.getpid()}", rank=0, world_size=1)
+    join_group(device, folder)
     dist.all_reduce(value)
     clock.lap("context and first communicator")
     groups = [dist.new_group([0]) for _ in range(GROUPS)]

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -178,14 +178,16 @@ class Context:
         print(f"task   | {task_id} {script or framework}", flush=True)
         return task_id
 
-    def finish(self, task_id: str, seconds: float = 120) -> Row:
-        """Returns the task once it has ended, stopped at the time limit; prints what it logged."""
+    def finish(self, task_id: str, seconds: float = 120, meanwhile: Callable[[], None] = lambda: None) -> Row:
+        """Returns the task once it has ended, stopped at the time limit; prints what it logged. `meanwhile` is called
+        again and again until then."""
         deadline = time.monotonic() + seconds
         while (task := self.platform.task(task_id))["status"] not in FINAL:
             if time.monotonic() > deadline:
                 self.fail(f"{task_id} was still {task['status']} after {seconds:.0f} s: {task['reason']}")
                 self.platform.api.post(f"/training-tasks/{task_id}/stop")
                 return self.platform.until_final(task_id, 20)
+            meanwhile()
             time.sleep(0.1)
         print(f"task   | {task_id}: {task['status']} {task['reason']}\n{self.log(task_id)[-5000:]}", flush=True)
         return task

@@ -31,15 +31,22 @@ def files_of(runner: int) -> Iterator[tuple[Page, int]]:
             os.close(descriptor)
 
 
+def ask(page: Page, file: int, seconds: float) -> float:
+    """Asks a rank for its stacks, waits for the answer, and returns after how many seconds it came, `seconds` at
+    most."""
+    moment = time.monotonic()
+    stacks.ask(page, file, moment)
+    while page.at("answered_at") != moment and time.monotonic() < moment + seconds:
+        time.sleep(0.01)
+    return time.monotonic() - moment
+
+
 def print_stacks(context: Context, task_id: str, seconds: float = 1.0) -> None:
     """Prints where the rank is, or why that cannot be said. Never raises."""
     try:
         runner = procfs.parent(context.pid(task_id))
         with files_of(runner) as (page, file):
-            moment = time.monotonic()
-            stacks.ask(page, file, moment)
-            while page.at("answered_at") != moment and time.monotonic() < moment + seconds:
-                time.sleep(0.01)
+            ask(page, file, seconds)
             print("stacks |", os.pread(file, 1 << 16, 0).decode(errors="replace")[:6000], flush=True)
     except Exception as error:
         print("stacks | none:", repr(error)[:300], flush=True)

@@ -82,7 +82,7 @@ def test_packages_that_are_parts_of_the_code_are_made_again_for_other_code(
     assert (folder("there", "one") != first) is by_place
 
 
-def test_of_attempts_at_an_index_that_cannot_be_reached_the_newest_is_told(tmp_path: Path) -> None:
+def test_of_attempts_at_an_index_that_cannot_be_reached_the_newest_is_told() -> None:
     attempt = (
         "WARNING: Retrying (Retry(total={}, read=None)) after connection broken by 'NewConnectionError(…)': /torch/"
     )

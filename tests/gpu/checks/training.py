@@ -15,7 +15,6 @@ from typing import Any
 from fermi.launch import gpus, memory, recipes
 from tests.gpu.check import check
 from tests.gpu.context import Context, Row
-from tests.gpu.platform import FINAL
 from tests.gpu.stacks import print_stacks
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -134,13 +133,14 @@ def stops(context: Context, task_id: str, label: str, seconds: float) -> None:
         time.sleep(0.1)
     began = time.monotonic()
     context.platform.api.post(f"/training-tasks/{task_id}/stop")
-    while context.platform.task(task_id)["status"] not in FINAL and time.monotonic() < began + 30:
-        if time.monotonic() > began + SLOW:
-            print(f"stop   | after {time.monotonic() - began:.1f} s; the log ends {context.log(task_id)[-200:]!r}")
+
+    def show_what_lasts() -> None:
+        if (lasts := time.monotonic() - began) > SLOW:
+            print(f"stop   | after {lasts:.1f} s; the log ends {context.log(task_id)[-200:]!r}")
             print_stacks(context, task_id)
             time.sleep(0.7)
-        time.sleep(0.1)
-    task = context.finish(task_id, 1)
+
+    task = context.finish(task_id, 30, show_what_lasts)
     context.figure(f"{label}: saved and stopped after", time.monotonic() - began, "s", most=20)
     stopped, saved = printed_events(context, task_id, "stopped"), printed_events(context, task_id, "checkpoint")
     context.expect(task["status"] == "stopped", f"{label}: stopped as {task['status']}: {task['reason']}")
