@@ -205,6 +205,60 @@ def test_the_exception_that_ended_it_and_the_users_own_line(log: str, exception:
     assert (crash and crash.exception, crash and crash.at) == (exception, at)
 
 
+LAUNCHER = """Traceback (most recent call last):
+  File "/w/train.py", line 12, in <module>
+    launcher.elastic_launch(config, entrypoint=work)(7)
+  File "/env/lib/python3.11/site-packages/torch/distributed/launcher/api.py", line 383, in launch_agent
+    raise ChildFailedError(
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+work FAILED
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  rank      : 1 (local_rank: 1)
+  exitcode  : 1 (pid: 30146)
+  traceback : Traceback (most recent call last):
+    File "/env/lib/python3.11/site-packages/torch/distributed/elastic/multiprocessing/errors/__init__.py", line 367, in wrapper
+      return f(*args, **kwargs)
+    File "/w/train.py", line 7, in work
+      raise ValueError(f"bad batch at step {step}")
+  ValueError: bad batch at step 7
+
+============================================================
+"""
+"""What torch 2.13's elastic_launch prints at last."""
+OF_CHILD = "".join(
+    f"E1127 08:10:49.436000 29751 torch/distributed/elastic/multiprocessing/api.py:836] {line}\n"
+    for line in """Traceback (most recent call last):
+  File "/env/lib/python3.11/site-packages/torch/multiprocessing/spawn.py", line 211, in join
+    raise ProcessRaisedException(msg, error_index, failed_process.pid)
+torch.multiprocessing.spawn.ProcessRaisedException:
+
+-- Process 1 terminated with the following error:
+Traceback (most recent call last):
+  File "/w/train.py", line 7, in work
+    raise ValueError(f"bad batch at step {step}")
+ValueError: bad batch at step 7
+""".splitlines()
+)
+ASKED = """Traceback (most recent call last):
+  File "/env/lib/python3.11/site-packages/torch/distributed/elastic/multiprocessing/api.py", line 86, in handler
+    raise SignalException(f"Process {os.getpid()} got signal: {sigval}", sigval=sigval)
+torch.distributed.elastic.multiprocessing.api.SignalException: Process 4891 got signal: 15
+"""
+
+
+@pytest.mark.parametrize("log", [LAUNCHER, OF_CHILD + LAUNCHER, OF_CHILD + LAUNCHER + ASKED], ids=range(3))
+def test_what_a_launcher_tells_of_its_child_is_the_childs(log: str) -> None:
+    """Also where the launcher was asked to end while it told of it."""
+    error = {"type": "ChildFailedError", "message": "", "at": 10.0, "file": "/w/train.py", "line": 12}
+    told = of(log, error=error)
+    assert told is not None
+    assert (told.exception, told.at) == ("ValueError: bad batch at step 7", "train.py:7 in work")
+    assert (told.why, told.follows) == ("", False)
+
+
 def test_a_rank_that_tells_of_a_gone_peer_explains_nothing_where_another_tells_more() -> None:
     logs = {0: raised("RuntimeError: [pair.cc:534] Connection closed by peer [10.0.0.2]:1"), 1: raised("KeyError: 'x'")}
     ranks = [RankSeen(n, n, "exited", exit_code=1, ended_at=10.0 + n) for n in (0, 1)]

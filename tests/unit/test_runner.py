@@ -17,6 +17,7 @@ import pytest
 from fermi import messages
 from fermi.launch import registry
 from fermi.launch.backends import measured
+from fermi.launch.backends.culprit import cause_of_failure, rank_seen
 from fermi.launch.backends.local import LocalBackend
 from fermi.launch.spec import Entrypoint, Handle, Observation, Phase
 from fermi.runner import files, node
@@ -166,6 +167,39 @@ while True:
     assert (saved["exit_code"], saved["asked"]) == (143, True)
     assert waited["ended_at"] < saved["ended_at"], "it got the time that nobody needed"
     assert "saving 19" in (tmp_path / "2.log").read_text()
+
+
+@pytest.mark.parametrize("fork", [True, False])
+def test_a_rank_that_raised_before_it_was_asked_to_end_ends_by_its_exception(fork: bool, tmp_path: Path) -> None:
+    """It leaves its group for a while, in which a peer fails for want of it; the request to end comes then."""
+    script = """
+import atexit
+class SignalException(Exception): pass
+def raise_it(*_):
+    raise SignalException("a launcher's own, for SIGTERM")
+if rank == 0:
+    atexit.register(lambda: (ready(), time.sleep(600)))
+    raise ValueError("bad batch at step 7")
+until("ready-0")
+if rank == 1:
+    until("ready-2")
+    raise RuntimeError("Connection closed by peer")
+signal.signal(signal.SIGTERM, raise_it)
+ready()
+time.sleep(600)
+"""
+    first, follower, launcher = run(tmp_path, script, 3, fork=fork, pulse=True)
+    assert (first["exit_code"], first["asked"], first["error"]["type"]) == (1, False, "ValueError")
+    assert (follower["exit_code"], follower["asked"]) == (1, False)
+    assert (launcher["exit_code"], launcher["asked"], launcher["error"]["type"]) == (
+        1,
+        True,
+        "SignalException",
+    )
+    cause = cause_of_failure([rank_seen(entry, 0) for entry in (first, follower, launcher)], str)
+    assert cause is not None
+    assert (cause.code, cause.params["rank"]) == ("RANK_FAILED", 0)
+    assert cause.params["exception"] == "ValueError: bad batch at step 7"
 
 
 def test_a_stop_gives_those_that_do_nothing_all_of_their_grace(tmp_path: Path) -> None:

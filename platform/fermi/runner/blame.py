@@ -23,6 +23,8 @@ TOGETHER_SECONDS = 5.0
 LONGEST = 240
 """Letters of an exception."""
 EXPLAIN_NOTHING = (signal.SIGTERM, signal.SIGABRT)
+BY_SIGNALS = ("SignalException", "KeyboardInterrupt", "SystemExit")
+"""Exceptions that handlers of signals raise: torchrun's agent, Python's own for SIGINT, `sys.exit` in a script's."""
 FOLLOWS = (
     "Connection closed by peer", "Connection reset by peer", "Connection refused", "BrokenPipeError", "Broken pipe",
     "ConnectionResetError", "ncclRemoteError", "remote process exited", "connection closed by remote",
@@ -66,7 +68,15 @@ def of_error(error: Mapping[str, Any] | None) -> tuple[float, bool]:
     """When, and whether another's end may have caused it."""
     if not error:
         return 0.0, False
-    return error.get("at") or 0.0, follows(f"{error.get('type')}: {error.get('message')}")
+    return raised_at(error), follows(f"{error.get('type')}: {error.get('message')}")
+
+
+def raised_at(error: Mapping[str, Any] | None) -> float:
+    """Returns when the exception was raised that ended a rank, in unix seconds; 0 where none is known, and for one
+    that a signal raised: that signal's reason explains, and not the exception."""
+    if not error or str(error.get("type", "")).rpartition(".")[2] in BY_SIGNALS:
+        return 0.0
+    return error.get("at") or 0.0
 
 
 def follows(said: str) -> bool:

@@ -107,6 +107,7 @@ class Node:
              "kill": None, "called_at": time.time(), "began_at": None, "last_step": None} for r in spec["ranks"]
         ]  # fmt: skip
         self.last_seconds: float = spec.get("last_seconds", LAST_SECONDS)
+        self.asked_at: dict[int, float] = {}  # by rank, unix seconds: the first time
         self.kill_at: float | None = None  # monotonic seconds; set once the ranks have been asked to end
         self.began = time.monotonic()
         self.look_at = self.began + self.last_seconds / LOOKS
@@ -356,6 +357,22 @@ class Node:
         self.hear_of_gpu(entry, process)
         if self.watch:
             self.watch.ended(entry)
+        self.prefer_exception(entry)
+
+    def prefer_exception(self, entry: dict[str, Any]) -> None:
+        """Takes the end of a rank that had raised before it was asked to end for its own. A process takes seconds to go
+        down (exit handlers, threads, a group that is left), in which a peer's failure may come first; what the signal
+        did to it then says nothing. Its exit code is Python's for an exception that nobody caught."""
+        raised_at = blame.raised_at(entry["error"])
+        if entry["asked"] and 0 < raised_at <= self.asked_at.get(entry["rank"], 0.0):
+            entry["asked"] = False
+            if entry["exit_code"] < 0:
+                entry["exit_code"] = 1
+
+    def ask(self, entry: dict[str, Any]) -> None:
+        """Notes that the rank is told to end, so that its end blames nobody."""
+        entry["asked"] = True
+        self.asked_at.setdefault(entry["rank"], time.time())
 
     def hear_of_gpu(self, entry: dict[str, Any], process: int) -> None:
         """What the kernel says of the GPU of a rank that has failed."""
@@ -379,7 +396,7 @@ class Node:
             if running and not self.status["asked"]:
                 self.status.update(asked=stop.by, asked_at=time.time())
                 for entry in running:
-                    entry["asked"] = True
+                    self.ask(entry)
                 self.save(self.status["state"])
         grace_seconds = self.spec["grace_seconds"] if stop.grace_seconds is None else stop.grace_seconds
         if stop.heard:
@@ -409,7 +426,7 @@ class Node:
         if self.kill_at is None and not self.status.get("cause"):
             self.blame(found)
         for entry in self.running():
-            entry["asked"] = True
+            self.ask(entry)
         if self.bounds:
             self.bounds.forbid_more()
         processes.kill_descendants()
@@ -419,10 +436,9 @@ class Node:
         for entry in self.running():
             self.signal_rank(entry, number)
 
-    @staticmethod
-    def signal_rank(entry: dict[str, Any], number: int) -> None:
+    def signal_rank(self, entry: dict[str, Any], number: int) -> None:
         """To the process group: a rank leads its own session and group, and its helpers are in it."""
-        entry["asked"] = True
+        self.ask(entry)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(entry["pid"], number)
 

@@ -110,7 +110,10 @@ def of_rank(seen: RankSeen, node: str, printed: bytes, table: Sequence[Rule], ad
     text = f"{said.get('exception', '')}\n{(seen.error or {}).get('message', '')}"
     span = (crash.begin, crash.end + MORE) if crash else (len(lines) - MOST_LINES, len(lines))
     begin = max(0, min(tracebacks.steps_end(lines), span[0]) - 40, span[0] - AROUND)
-    near = [*lines[: span[1] + AROUND], text]
+    end = span[1] + AROUND
+    if crash and crash.launched:
+        begin, end = span  # what a launcher says around its child's exception is what came of that
+    near = [*lines[:end], text]
     found = rules.look(table, near, begin, span) if seen.exit_code not in _FROM_OUTSIDE else None
     follows = blame.follows(text) or bool(found and found.rule.follows)
     if memory := _of_memory(seen):
@@ -156,7 +159,7 @@ def _asked(ranks: Sequence[RankSeen], blamed: int) -> Iterator[RankSeen]:
     def moment(seen: RankSeen) -> float:
         return (seen.error or {}).get("at") or seen.ended_at or float("inf")
 
-    failed = [one for one in ranks if one.rank != blamed and (one.error or (one.exit_code and not one.asked))]
+    failed = [one for one in ranks if one.rank != blamed and not one.asked and (one.error or one.exit_code)]
     yield from [one for one in ranks if one.rank == blamed]
     yield from sorted(failed, key=moment)[: MOST_ASKED - 1]
 

@@ -32,6 +32,8 @@ _PANIC = re.compile(r"thread '[^']*'(?: \(\d+\))? panicked at (?:'(?P<old>.*)', 
 _CHAINED = ("The above exception was the direct cause of", "During handling of the above exception, another")
 _SURVIVED = ("Exception ignored in", "Exception in thread ", "--- Logging error ---", "Exception ignored while")
 _WRAPPED = re.compile(r"Caught \w+ in \w+ worker process|RemoteTraceback|ProcessRaisedException|Process \d+ terminated")
+LAUNCHERS = ("ChildFailedError", "ProcessRaisedException", "ProcessExitedException", "SignalException")
+"""What torch's launchers raise where a process that they have started fails, or when they are asked to end."""
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/fermi/", "/lib/python3", "/lib64/python3")
 _STEP = ('{"step"', '{"event"', "{'loss'", '{"loss"')
 
@@ -59,7 +61,7 @@ class Crash:
     """`type`: without its module. `frames`: the innermost last. `begin`, `end`: of its lines. `chained`: the next one
     belongs to it, as what came of it or as what it `wraps`. `survived`: the script went on after it, or it was no
     exception of the main thread. `lines`: as they were printed, and what belongs to it; `chain`: the types of all that
-    do."""
+    do. `launched`: a child's, which a launcher told of and then ended by."""
 
     type: str
     message: str
@@ -71,6 +73,7 @@ class Crash:
     survived: bool = False
     lines: Sequence[str] = ()
     chain: Sequence[str] = ()
+    launched: bool = False
 
     @property
     def own(self) -> Frame | None:
@@ -108,12 +111,20 @@ def explaining(lines: Sequence[str]) -> Crash | None:
     if not ends:
         return None
     chain = mains[-1] if mains else ends[0]
+    launcher: list[Crash] = []
+    if chain[-1].type in LAUNCHERS and (of_child := next(filter(_is_own, ends), None)):
+        chain, launcher = of_child, chain
     inner = [crash for crash in chain if not crash.wraps] or chain
     root = next((crash for crash in (*inner, *chain) if crash.own), inner[-1])
-    types = [crash.type for crash in chain]
+    types = [crash.type for crash in (*chain, *launcher)]
     came_of_it = [crash.exception for crash in chain if crash is not root][-MOST_CHAINED:]
     shown = [*_evidence(lines[root.begin : root.end]), *came_of_it]
-    return replace(root, lines=shown, end=chain[-1].end, chain=types)
+    return replace(root, lines=shown, end=chain[-1].end, chain=types, launched=bool(launcher))
+
+
+def _is_own(chain: Sequence[Crash]) -> bool:
+    """Whether the script's own code raised it, and no launcher that only tells of a child."""
+    return chain[-1].type not in LAUNCHERS and any(crash.own for crash in chain)
 
 
 def crashes(lines: Sequence[str]) -> Iterator[Crash]:
@@ -197,6 +208,8 @@ def _traceback(lines: Sequence[str], begin: int) -> Crash | None:
 
 def _prefix(before: str, following: Sequence[str]) -> str:
     """What stands before each line of it: `[rank0]: `, the margin of a group. A logger writes its own once."""
+    if before.strip() == "traceback :":  # in what torch's launcher lists of its children
+        return before[: len(before) - len(before.lstrip())]
     before = before.removesuffix("Original ").removesuffix("Exception Group ").replace("+", "|")
     return before if before and any(line.startswith(f"{before}  File ") for line in following) else ""
 
