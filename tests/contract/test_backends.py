@@ -10,7 +10,7 @@ import socket
 from collections import Counter
 from pathlib import Path
 
-from fermi.launch.spec import Handle, Phase
+from fermi.launch.spec import Handle, Phase, RankSeen
 from tests.alive import alive
 from tests.waiting import until
 
@@ -25,10 +25,17 @@ def starts(engine) -> Counter[str]:
     )
 
 
-def ready(engine, handle: Handle) -> None:
-    """A log may come before the word of the process that writes it."""
+def ready(engine, handle: Handle) -> list[RankSeen]:
+    """Returns the ranks once all have printed that they are ready and their processes are known: which of the two an
+    engine tells first, it tells for each node by itself."""
     engine.until(handle, Phase.RUNNING)
     until(lambda: all("ready" in engine.log(handle, rank) for rank in range(handle.world_size)), what="ranks ready")
+
+    def known() -> list[RankSeen]:
+        ranks = list(engine.look(handle).ranks)
+        return ranks if len(ranks) == handle.world_size and all(one.pid for one in ranks) else []
+
+    return until(known, what="the ranks' processes are known")
 
 
 def test_rendering_is_pure(engine):
@@ -132,8 +139,7 @@ def test_the_rank_that_failed_is_named_and_its_siblings_end(engine):
 
 def test_a_rank_killed_from_outside_is_named_with_the_signal(engine):
     handle = engine.submit(engine.job("wait", (1, 2)))
-    ready(engine, handle)
-    victim = next(rank for rank in engine.look(handle).ranks if rank.rank == 2)
+    victim = next(rank for rank in ready(engine, handle) if rank.rank == 2)
     os.kill(victim.pid, signal.SIGKILL)
     seen = engine.until(handle, Phase.FAILED)
     assert seen.cause.code == "RANK_KILLED"
@@ -142,8 +148,7 @@ def test_a_rank_killed_from_outside_is_named_with_the_signal(engine):
 
 def test_ranks_do_not_outlive_their_runner(engine):
     handle = engine.submit(engine.job("wait"))
-    ready(engine, handle)
-    ranks = engine.look(handle).ranks
+    ranks = ready(engine, handle)
     parent = int(Path(f"/proc/{ranks[0].pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
     os.kill(parent, signal.SIGKILL)
     seen = engine.until(handle, Phase.FAILED)
