@@ -1,7 +1,8 @@
 """Who failed first: one rule, for a runner, which knows its own node, and for the platform, which knows all of them.
 Standard library only, Python 3.9 or later.
 
-1. What the platform or a runner asked for (SIGTERM to the siblings, a stop) blames nobody.
+1. What the platform or a runner asked for (SIGTERM to the siblings, a stop) blames nobody. A rank that had raised
+   before it was asked ended by that (`Node.prefer_exception`: its runner knows both moments by one clock).
 2. A rank that a signal killed explains its peers' errors, which follow it within moments, whatever the clocks say.
    SIGTERM is a request, and SIGABRT often a consequence: gloo and NCCL abort when a peer's connection breaks.
 3. Else who failed first: by the moment of the exception, where it is known, for a process may take seconds to go down.
@@ -85,10 +86,7 @@ def follows(said: str) -> bool:
 
 def first_to_fail(found: Iterable[End]) -> End | None:
     failed = [end for end in found if end.exit_code]
-    unasked = [end for end in failed if not end.asked]
-    first = min((end.ended_at for end in unasked), default=0.0)
-    before = [end._replace(asked=False) for end in failed if end.asked and 0 < end.erred_at < first]
-    candidates = unasked + before or failed
+    candidates = [end for end in failed if not end.asked] or failed
     if not candidates:
         return None
     begin = min(end.failed_at for end in candidates)
