@@ -31,11 +31,11 @@ def ready(engine, handle: Handle) -> list[RankSeen]:
     engine.until(handle, Phase.RUNNING)
     until(lambda: all("ready" in engine.log(handle, rank) for rank in range(handle.world_size)), what="ranks ready")
 
-    def known() -> list[RankSeen]:
+    def find_processes() -> list[RankSeen]:
         ranks = list(engine.look(handle).ranks)
         return ranks if len(ranks) == handle.world_size and all(one.pid for one in ranks) else []
 
-    return until(known, what="the ranks' processes are known")
+    return until(find_processes, what="the ranks' processes are known")
 
 
 def test_rendering_is_pure(engine):

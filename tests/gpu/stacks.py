@@ -31,9 +31,8 @@ def files_of(runner: int) -> Iterator[tuple[Page, int]]:
             os.close(descriptor)
 
 
-def ask(page: Page, file: int, seconds: float) -> float:
-    """Asks a rank for its stacks, waits for the answer, and returns after how many seconds it came, `seconds` at
-    most."""
+def request_stacks(page: Page, file: int, seconds: float) -> float:
+    """Requests a rank's stacks, waits for the answer at most `seconds`, and returns how many seconds that took."""
     moment = time.monotonic()
     stacks.ask(page, file, moment)
     while page.at("answered_at") != moment and time.monotonic() < moment + seconds:
@@ -46,7 +45,7 @@ def print_stacks(context: Context, task_id: str, seconds: float = 1.0) -> None:
     try:
         runner = procfs.parent(context.pid(task_id))
         with files_of(runner) as (page, file):
-            ask(page, file, seconds)
+            request_stacks(page, file, seconds)
             print("stacks |", os.pread(file, 1 << 16, 0).decode(errors="replace")[:6000], flush=True)
     except Exception as error:
         print("stacks | none:", repr(error)[:300], flush=True)

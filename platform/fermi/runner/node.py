@@ -360,17 +360,17 @@ class Node:
         self.prefer_exception(entry)
 
     def prefer_exception(self, entry: dict[str, Any]) -> None:
-        """Takes the end of a rank that had raised before it was asked to end for its own. A process takes seconds to go
-        down (exit handlers, threads, a group that is left), in which a peer's failure may come first; what the signal
-        did to it then says nothing. Its exit code is Python's for an exception that nobody caught."""
+        """Marks a rank that had raised before it was asked to end as not asked: it ended by its exception. A process
+        takes seconds to go down (exit handlers, threads, a group that is left), in which a peer's failure may come
+        first; the signal that follows explains nothing. The exit code becomes 1, Python's for an uncaught exception."""
         raised_at = blame.raised_at(entry["error"])
         if entry["asked"] and 0 < raised_at <= self.asked_at.get(entry["rank"], 0.0):
             entry["asked"] = False
             if entry["exit_code"] < 0:
                 entry["exit_code"] = 1
 
-    def ask(self, entry: dict[str, Any]) -> None:
-        """Notes that the rank is told to end, so that its end blames nobody."""
+    def note_request(self, entry: dict[str, Any]) -> None:
+        """Notes that the rank is requested to end, and when, so that its end blames nobody."""
         entry["asked"] = True
         self.asked_at.setdefault(entry["rank"], time.time())
 
@@ -396,7 +396,7 @@ class Node:
             if running and not self.status["asked"]:
                 self.status.update(asked=stop.by, asked_at=time.time())
                 for entry in running:
-                    self.ask(entry)
+                    self.note_request(entry)
                 self.save(self.status["state"])
         grace_seconds = self.spec["grace_seconds"] if stop.grace_seconds is None else stop.grace_seconds
         if stop.heard:
@@ -426,7 +426,7 @@ class Node:
         if self.kill_at is None and not self.status.get("cause"):
             self.blame(found)
         for entry in self.running():
-            self.ask(entry)
+            self.note_request(entry)
         if self.bounds:
             self.bounds.forbid_more()
         processes.kill_descendants()
@@ -438,7 +438,7 @@ class Node:
 
     def signal_rank(self, entry: dict[str, Any], number: int) -> None:
         """To the process group: a rank leads its own session and group, and its helpers are in it."""
-        self.ask(entry)
+        self.note_request(entry)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(entry["pid"], number)
 

@@ -17,7 +17,7 @@ from fermi.runner import stacks
 from tests.gpu.check import check
 from tests.gpu.checks.first_step import own_environment
 from tests.gpu.context import Context
-from tests.gpu.stacks import ask, files_of
+from tests.gpu.stacks import files_of, request_stacks
 
 PHASE_SECONDS = 2.6
 """A runner looks once a second."""
@@ -139,7 +139,7 @@ def profiles_and_stacks(context: Context) -> None:
     runner = procfs.parent(rank)
     print(Path(f"/proc/{rank}/status").read_text(encoding="utf-8"), procfs.command(runner), sep="\n")
     with files_of(runner) as (page, file):
-        took = ask(page, file, 5)
+        took = request_stacks(page, file, 5)
         frames = stacks.read(file)
         print(os.pread(file, 1 << 16, 0).decode(errors="replace"))
     place = stacks.own(frames[0], str(context.workspace)) if frames else ""

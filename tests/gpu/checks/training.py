@@ -134,13 +134,13 @@ def stops(context: Context, task_id: str, label: str, seconds: float) -> None:
     began = time.monotonic()
     context.platform.api.post(f"/training-tasks/{task_id}/stop")
 
-    def show_what_lasts() -> None:
+    def print_slow_stop() -> None:
         if (lasts := time.monotonic() - began) > SLOW:
             print(f"stop   | after {lasts:.1f} s; the log ends {context.log(task_id)[-200:]!r}")
             print_stacks(context, task_id)
             time.sleep(0.7)
 
-    task = context.finish(task_id, 30, show_what_lasts)
+    task = context.finish(task_id, 30, print_slow_stop)
     context.figure(f"{label}: saved and stopped after", time.monotonic() - began, "s", most=20)
     stopped, saved = printed_events(context, task_id, "stopped"), printed_events(context, task_id, "checkpoint")
     context.expect(task["status"] == "stopped", f"{label}: stopped as {task['status']}: {task['reason']}")

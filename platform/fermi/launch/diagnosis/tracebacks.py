@@ -32,7 +32,7 @@ _PANIC = re.compile(r"thread '[^']*'(?: \(\d+\))? panicked at (?:'(?P<old>.*)', 
 _CHAINED = ("The above exception was the direct cause of", "During handling of the above exception, another")
 _SURVIVED = ("Exception ignored in", "Exception in thread ", "--- Logging error ---", "Exception ignored while")
 _WRAPPED = re.compile(r"Caught \w+ in \w+ worker process|RemoteTraceback|ProcessRaisedException|Process \d+ terminated")
-LAUNCHERS = ("ChildFailedError", "ProcessRaisedException", "ProcessExitedException", "SignalException")
+_LAUNCHER_ERRORS = ("ChildFailedError", "ProcessRaisedException", "ProcessExitedException", "SignalException")
 """What torch's launchers raise where a process that they have started fails, or when they are asked to end."""
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/fermi/", "/lib/python3", "/lib64/python3")
 _STEP = ('{"step"', '{"event"', "{'loss'", '{"loss"')
@@ -112,7 +112,7 @@ def explaining(lines: Sequence[str]) -> Crash | None:
         return None
     chain = mains[-1] if mains else ends[0]
     launcher: list[Crash] = []
-    if chain[-1].type in LAUNCHERS and (of_child := next(filter(_is_own, ends), None)):
+    if chain[-1].type in _LAUNCHER_ERRORS and (of_child := next(filter(_is_raised_by_script, ends), None)):
         chain, launcher = of_child, chain
     inner = [crash for crash in chain if not crash.wraps] or chain
     root = next((crash for crash in (*inner, *chain) if crash.own), inner[-1])
@@ -122,9 +122,9 @@ def explaining(lines: Sequence[str]) -> Crash | None:
     return replace(root, lines=shown, end=chain[-1].end, chain=types, launched=bool(launcher))
 
 
-def _is_own(chain: Sequence[Crash]) -> bool:
+def _is_raised_by_script(chain: Sequence[Crash]) -> bool:
     """Whether the script's own code raised it, and no launcher that only tells of a child."""
-    return chain[-1].type not in LAUNCHERS and any(crash.own for crash in chain)
+    return chain[-1].type not in _LAUNCHER_ERRORS and any(crash.own for crash in chain)
 
 
 def crashes(lines: Sequence[str]) -> Iterator[Crash]:
