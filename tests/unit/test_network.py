@@ -1,5 +1,9 @@
 """NCCL's and gloo's variables: what is known of each node, the weakest for what all share, and the user's word last."""
 
+import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,6 +91,25 @@ def test_ranks_of_torch_say_that_they_were_started_as_torchrun_does() -> None:
         found = variables(plan(framework), "TORCHELASTIC_RUN_ID")
         assert len(found) == 2
         assert all(found) == (framework != "jax")
+
+
+def test_ranks_have_what_torchrun_gives_them(tmp_path: Path) -> None:
+    """All but what torchrun's agent uses itself: a store in its own process, a file for errors, its signals."""
+    agents = {"TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_SIGNALS_TO_HANDLE"}
+    script = tmp_path / "env.py"
+    script.write_text("import json, os; print(json.dumps(dict(os.environ)))")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1", str(script)]
+    bare = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=bare)
+    theirs = json.loads(done.stdout)
+    node = plan(attempt=3, max_restarts=5).nodes[1]
+    ours = {**node.env, **node.processes[0].env}
+    assert set(theirs) - set(bare) - agents <= {*ours, "LC_CTYPE", "TORCH_NCCL_ASYNC_ERROR_HANDLING"}
+    assert {name: ours[name] for name in ("GROUP_WORLD_SIZE", "ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE")} == {
+        "GROUP_WORLD_SIZE": "2", "ROLE_NAME": theirs["ROLE_NAME"], "ROLE_RANK": ours["RANK"],
+        "ROLE_WORLD_SIZE": ours["WORLD_SIZE"],
+    }  # fmt: skip
+    assert (ours["TORCHELASTIC_RESTART_COUNT"], ours["TORCHELASTIC_MAX_RESTARTS"]) == ("2", "5")
 
 
 def test_the_user_s_variables_win() -> None:

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from fermi.launch.byhand import hostlist, sbatch
-from fermi.launch.byhand.placement import Asked, Place, find
+from fermi.launch.byhand.placement import Asked, Place, exports, find
 from fermi.launch.errors import LaunchError
 from fermi.launch.ranks import place
 from fermi.launch.spec import Node
@@ -45,9 +45,10 @@ def test_the_document_s_table_of_two_machines_of_four():
     assert second.shared_env(29500) == {
         "MASTER_ADDR": "192.168.1.100", "MASTER_PORT": "29500", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4",
         "NODE_RANK": "1", "GROUP_RANK": "1", "JAX_COORDINATOR_ADDRESS": "192.168.1.100:29500",
-        "TORCHELASTIC_RUN_ID": "none",
+        "GROUP_WORLD_SIZE": "2", "ROLE_NAME": "default", "ROLE_WORLD_SIZE": "8", "TORCHELASTIC_RUN_ID": "none",
+        "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "0",
     }  # fmt: skip
-    assert second.rank_env(5, 1) == {"RANK": "5", "LOCAL_RANK": "1"}
+    assert exports(second, 29500)["5"].items() >= {"RANK": "5", "LOCAL_RANK": "1", "ROLE_RANK": "5"}.items()
 
 
 def test_uneven_nodes_are_numbered_as_everywhere():

@@ -1,4 +1,5 @@
-"""The variables that every rank gets whatever its framework."""
+"""The variables that every rank gets whatever its framework: those that torchrun sets (`_start_workers` of torch's
+`elastic/agent/server/local_elastic_agent.py`), and the platform's own."""
 
 import json
 import math
@@ -41,6 +42,8 @@ def job_env(spec: JobSpec) -> dict[str, Value]:
         "MASTER_ADDR": Late.HEAD_HOST,
         "MASTER_PORT": str(spec.master_port),
         "WORLD_SIZE": str(spec.world_size),
+        "GROUP_WORLD_SIZE": str(len(spec.nodes)),
+        **roles(spec.world_size),
         "FERMI_TASK_ID": spec.task_id,
         "FERMI_ATTEMPT": str(spec.attempt),
         "FERMI_BACKEND": backend,
@@ -52,6 +55,11 @@ def job_env(spec: JobSpec) -> dict[str, Value]:
         "FERMI_HYPERPARAMETERS": json.dumps(dict(spec.hyperparameters), sort_keys=True),
         **({VARIABLE: json.dumps({"rank": drill.victim(spec)})} if spec.rehearses else {}),
     }
+
+
+def roles(world_size: int) -> dict[str, str]:
+    """Returns what torchrun says of roles, where all ranks have the one that it gives them."""
+    return {"ROLE_NAME": "default", "ROLE_WORLD_SIZE": str(world_size)}
 
 
 def _places(spec: JobSpec) -> dict[str, Value]:
@@ -82,5 +90,5 @@ def node_env(shared: Mapping[str, Value], place: Placement) -> dict[str, Value]:
     return env
 
 
-def rank_env(place: Placement, local_rank: int) -> dict[str, Value]:
-    return {"RANK": str(place.first_rank + local_rank), "LOCAL_RANK": str(local_rank)}
+def rank_env(rank: int, local_rank: int) -> dict[str, str]:
+    return {"RANK": str(rank), "LOCAL_RANK": str(local_rank), "ROLE_RANK": str(rank)}

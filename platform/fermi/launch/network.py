@@ -51,7 +51,11 @@ def torch_env(spec: JobSpec, backend: str) -> dict[str, str]:
     that ranks were started as torchrun starts them (`torch.distributed.is_torchelastic_launched`): Lightning looks for
     it first (`_choose_and_init_cluster_environment` of its `accelerator_connector.py`), and would ask Slurm's
     variables, which are the node's, or start MPI."""
-    env = {"TORCHELASTIC_RUN_ID": spec.task_id}
+    env = {
+        "TORCHELASTIC_RUN_ID": spec.task_id,
+        "TORCHELASTIC_RESTART_COUNT": str(max(spec.attempt - 1, 0)),
+        "TORCHELASTIC_MAX_RESTARTS": str(spec.max_restarts),
+    }
     if backend == "nccl":
         env["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "3"
     if (seconds := spec.options.get("timeoutSeconds")) is not None:

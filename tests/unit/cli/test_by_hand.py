@@ -187,7 +187,7 @@ def test_a_dry_run_shows_the_environment_and_starts_nothing(command):
                    "--dry-run", "--", "false")  # fmt: skip
     assert done.code == 0
     first, second = done.out.splitlines()
-    assert "RANK=2 LOCAL_RANK=0 false" in first
+    assert "RANK=2 LOCAL_RANK=0 ROLE_RANK=2 false" in first
     assert "MASTER_ADDR=gn6 MASTER_PORT=29500 WORLD_SIZE=4" in second
 
 

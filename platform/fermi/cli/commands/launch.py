@@ -17,6 +17,7 @@ from fermi.cli.failures import REFUSED
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.launch.byhand import placement, sbatch
+from fermi.launch.environment import rank_env
 from fermi.launch.errors import LaunchError
 from fermi.runner import bounds, foreground, meet, ports, sandbox
 from fermi.runner.exits import GRACE_SECONDS
@@ -128,7 +129,7 @@ def _launch(mode: str, words: list[str], given: dict[str, Any]) -> int:
     try:
         return foreground.run(
             words,
-            [(rank, place.rank_env(rank, local)) for rank, local in place.ranks],
+            [(rank, rank_env(rank, local)) for rank, local in place.ranks],
             env=env,
             meeting=meeting,
             port=place.master_port if place.member == 0 else None,  # one that was chosen here is free
@@ -204,7 +205,7 @@ def _show(place: placement.Place, env: dict[str, str], words: list[str]) -> None
     import shlex
 
     for rank, local in place.ranks:
-        values = {**env, **place.rank_env(rank, local)}
+        values = {**env, **rank_env(rank, local)}
         click.echo(" ".join([*(f"{name}={shlex.quote(value)}" for name, value in values.items()), shlex.join(words)]))
 
 

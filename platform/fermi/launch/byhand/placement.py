@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fermi.launch.byhand import hostlist
+from fermi.launch.environment import rank_env, roles
 from fermi.launch.errors import LaunchError
 from fermi.runner.ports import MASTER_PORT
 
@@ -45,6 +46,7 @@ class Place:
     world_size: int
     local_world_size: int
     node_rank: int
+    nodes: int = 1
     member: int = 0
     members: int = 1
     master_addr: str = LOOPBACK
@@ -59,13 +61,13 @@ class Place:
             "LOCAL_WORLD_SIZE": str(self.local_world_size),
             "NODE_RANK": str(self.node_rank),
             "GROUP_RANK": str(self.node_rank),
+            "GROUP_WORLD_SIZE": str(self.nodes),
+            **roles(self.world_size),
             "TORCHELASTIC_RUN_ID": "none",  # torchrun's default; see `fermi.launch.network.torch_env`
+            "TORCHELASTIC_RESTART_COUNT": "0",
+            "TORCHELASTIC_MAX_RESTARTS": "0",
             "JAX_COORDINATOR_ADDRESS": f"{self.master_addr}:{port}",
         }
-
-    @staticmethod
-    def rank_env(rank: int, local_rank: int) -> dict[str, str]:
-        return {"RANK": str(rank), "LOCAL_RANK": str(local_rank)}
 
 
 def find(asked: Asked, env: Mapping[str, str], gpus: int) -> Place:
@@ -98,8 +100,8 @@ def _one_rank(asked: Asked, env: Mapping[str, str], rank: int) -> Place:
     node = asked.node_rank if asked.node_rank is not None else rank // per_node if per_node else 0
     if size == 1:
         return Place(((0, local),), 1, 1, node, master_port=asked.master_port)
-    address = _master(asked, env, f"--rank {rank} --world-size {size}")
-    return Place(((rank, local),), size, per_node or 1, node, rank, size, address, _port(asked, env))
+    address, nodes = _master(asked, env, f"--rank {rank} --world-size {size}"), -(-size // (per_node or 1))
+    return Place(((rank, local),), size, per_node or 1, node, nodes, rank, size, address, _port(asked, env))
 
 
 def _one_node(asked: Asked, env: Mapping[str, str], gpus: int) -> Place:
@@ -145,7 +147,8 @@ def _slurm(asked: Asked, env: Mapping[str, str]) -> Place:
     _agrees(asked.world_size, tasks, "SLURM_NTASKS")
     here = _tasks_here(env, node)
     local = asked.local_rank if asked.local_rank is not None else number["SLURM_LOCALID"]
-    return Place(((task, local),), tasks, here, node, task, tasks, address, port)
+    nodes = int(env.get("SLURM_STEP_NUM_NODES") or env.get("SLURM_NNODES") or 1)
+    return Place(((task, local),), tasks, here, node, nodes, task, tasks, address, port)
 
 
 def _tasks_here(env: Mapping[str, str], node: int) -> int:
@@ -156,7 +159,7 @@ def _tasks_here(env: Mapping[str, str], node: int) -> int:
 def _node(counts: tuple[int, ...], node_rank: int, address: str, port: int | None) -> Place:
     first = sum(counts[:node_rank])
     ranks = tuple((first + local, local) for local in range(counts[node_rank]))
-    return Place(ranks, sum(counts), len(ranks), node_rank, node_rank, len(counts), address, port)
+    return Place(ranks, sum(counts), len(ranks), node_rank, len(counts), node_rank, len(counts), address, port)
 
 
 def _master(asked: Asked, env: Mapping[str, str], why: str) -> str:
@@ -190,4 +193,4 @@ def _agrees(world_size: int | None, processes: int, whence: str) -> None:
 
 def exports(place: Place, port: int) -> dict[str, Any]:
     """What --dry-run shows."""
-    return {str(rank): {**place.shared_env(port), **place.rank_env(rank, local)} for rank, local in place.ranks}
+    return {str(rank): {**place.shared_env(port), **rank_env(rank, local)} for rank, local in place.ranks}

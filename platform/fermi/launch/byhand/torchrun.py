@@ -9,8 +9,9 @@ from fermi.launch.frameworks.base import Framework
 from fermi.launch.spec import JobSpec, Late, NodePlan, Plan, Problem
 
 SETS = {
-    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
-    "TORCHELASTIC_RUN_ID",
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "MASTER_ADDR",
+    "MASTER_PORT", "ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+    "TORCHELASTIC_MAX_RESTARTS",
 }  # fmt: skip
 """By torchrun, to the same values: it numbers nodes by --node-rank and ranks by node. Its run has an id of its own."""
 

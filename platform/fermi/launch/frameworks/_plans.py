@@ -62,7 +62,7 @@ def _node(
                 rank=rank,
                 local_rank=local,
                 device=local if at.node.has_cuda else None,
-                env={**rank_env(at, local), **environment.rank_env(at, local)},
+                env={**rank_env(at, local), **environment.rank_env(at.first_rank + local, local)},
             )
             for local, rank in enumerate(at.ranks)
         ),
