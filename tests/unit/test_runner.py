@@ -202,6 +202,16 @@ time.sleep(600)
     assert cause.params["exception"] == "ValueError: bad batch at step 7"
 
 
+@pytest.mark.parametrize("fork", [True, False])
+def test_the_programs_of_the_ranks_interpreter_are_found_first(fork: bool, tmp_path: Path) -> None:
+    """As in an activated virtual environment; a PATH that the task's `env` sets keeps its order behind that."""
+    env = {"HERE": str(tmp_path), "PATH": "/of/the/user:/usr/bin:/bin"}
+    [rank] = run(tmp_path, "print(os.environ['PATH'])", 1, fork=fork, env=env)
+    assert rank["exit_code"] == 0
+    folder = os.path.dirname(sys.executable)
+    assert (tmp_path / "0.log").read_text() == f"{folder}:/of/the/user:/usr/bin:/bin\n"
+
+
 def test_a_stop_gives_those_that_do_nothing_all_of_their_grace(tmp_path: Path) -> None:
     """Whoever asks for a stop may have to wait for a rank that waits for something else."""
     script = """

@@ -35,6 +35,7 @@ from fermi.keeper.children import Children
 from fermi.keeper.command import Command, check
 from fermi.runner import bringing, interfaces, processes
 from fermi.runner.late import Late, decode
+from fermi.runner.rank import interpreter_first
 
 SILENT_SECONDS = 20.0
 """How long a caller may take to say what it wants."""
@@ -80,8 +81,9 @@ def _variables(order: Mapping[str, Any]) -> dict[str, str]:
     known = {Late.PYTHON: sys.executable, **({Late.HEAD_HOST: head} if head else {})}
     env = interfaces.for_ranks(head, is_here=bool(order.get("first"))) if head else {}
     env.update({name: decode(value, known) for name, value in (order.get("env") or {}).items()})
-    python = bringing.word_of(str(order["cwd"])) if order.get("cwd") else ""
-    return {**env, **(bringing.in_front(python, env) if python else {})}
+    if order.get("cwd") and (python := bringing.word_of(str(order["cwd"]))):
+        return {**env, **bringing.in_front(python, env)}
+    return {**env, **interpreter_first(sys.executable, {**os.environ, **env})}
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

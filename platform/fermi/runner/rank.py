@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fermi.probe.give import Given
@@ -50,8 +50,9 @@ def begin(
     handlers for, and descriptors that no rank is to have (those of other ranks' pulses among them). `pulse`: what the
     rank's process is to tell of itself by. `batch`: it computes on processors, beside others that do (see
     `processes.as_batch`). `limit`: called in it, before it is confined."""
+    env = {**env, **interpreter_first(command[0], env)}
     if pulse:
-        env = {**env, **pulse.environment(env, fork=fork)}
+        env.update(pulse.environment(env, fork=fork))
     runner = os.getpid()
     ready, not_yet = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
@@ -90,6 +91,16 @@ def begin(
     os.read(ready, 1)  # until the child leads its session: before that, no signal to its group would reach it
     os.close(ready)
     return pid
+
+
+def interpreter_first(program: str, env: Mapping[str, str]) -> dict[str, str]:
+    """Returns the PATH with which `python`, `torchrun` or `ninja` is that of the interpreter `program`, as in an
+    activated virtual environment; nothing where `program` is no interpreter with a path of its own."""
+    folder, name = os.path.split(program)
+    path = env.get("PATH") or os.defpath
+    if not os.path.isabs(folder) or not name.startswith("python") or path.split(os.pathsep)[0] == folder:
+        return {}
+    return {"PATH": folder + os.pathsep + path}
 
 
 def _execute(command: list[str], env: dict[str, str]) -> BaseException:
