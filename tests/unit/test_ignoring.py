@@ -65,3 +65,30 @@ def test_fermiignore_has_the_last_word_and_a_pipe_is_none(folder: Path) -> None:
     subprocess.run(["mkfifo", str(folder / "pipe")], check=True)
     with pytest.raises(Wrong, match="SNAPSHOT_SPECIAL_FILE"):
         tree.walk(folder)
+
+
+def test_what_jupyter_and_python_keep_beside_files_is_left_out_unless_it_is_asked_for(tmp_path: Path) -> None:
+    for path in ("a.py", ".ipynb_checkpoints/a-checkpoint.py", "lib/__pycache__/b.pyc", "lib/b.py"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("x")
+    assert [one.path for one in tree.walk(tmp_path)] == ["a.py", "lib/b.py"]
+    (tmp_path / ".fermiignore").write_text("!__pycache__/\n")
+    assert [one.path for one in tree.walk(tmp_path)] == [".fermiignore", "a.py", "lib/__pycache__/b.pyc", "lib/b.py"]
+
+
+def test_a_folder_that_only_lies_inside_of_a_repository_does_not_come_from_it(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        subprocess.run(["git", "-C", str(tmp_path), *who, *words], check=True, capture_output=True)
+
+    git("init", "-q")
+    inside, tracked = tmp_path / "var" / "mine", tmp_path / "src"
+    for folder in (inside, tracked):
+        folder.mkdir(parents=True)
+        (folder / "train.py").write_text("x")
+    (tmp_path / ".gitignore").write_text("/var/\n")
+    git("add", ".")
+    git("commit", "-q", "-m", "one")
+    assert tree.origin(inside) == ({}, "")
+    said, patch = tree.origin(tracked)
+    assert (len(said["commit"]), said["dirty"], patch) == (40, False, "")

@@ -1,7 +1,8 @@
 """A folder as a snapshot of code: what belongs to it, its hashes, and where it comes from. Standard library only,
 Python 3.9 or later.
 
-.gitignore and .fermiignore of each folder say what does not; .git never does. A file whose stamp (times, size, inode)
+.gitignore and .fermiignore of each folder say what does not; .git never does, and what Jupyter and Python keep beside
+files (`LEFT_OUT`) only where one of these takes it back. A file whose stamp (times, size, inode)
 is the one that it had when it was hashed last is not read again.
 """
 
@@ -24,6 +25,7 @@ from fermi.runner.code import EXECUTABLE, PLAIN, File, Wrong
 from fermi.runner.ignoring import Rules
 
 IGNORES = (".gitignore", ".fermiignore")  # the latter has the last word
+LEFT_OUT = (("", Rules([".ipynb_checkpoints/", "__pycache__/"])),)
 MB = 1 << 20
 LONGEST_PATCH = 200_000
 FRESH_SECONDS = 2.0
@@ -40,7 +42,7 @@ class Found:
 
 def walk(top: Path) -> list[Found]:
     """In the order of a manifest. Raises Wrong for what is neither file, folder nor link, and OSError."""
-    return sorted(_walk(top, "", ()), key=lambda one: one.path)
+    return sorted(_walk(top, "", LEFT_OUT), key=lambda one: one.path)
 
 
 _Above = tuple[tuple[str, Rules], ...]
@@ -146,9 +148,10 @@ class _Hashes:
 
 
 def origin(top: Path) -> tuple[dict[str, Any], str]:
-    """Of the repository that the folder is in, where it is in one: its commit, branch, and what differs from it."""
+    """Of the repository that the folder belongs to, where it does: its commit, branch, and what differs from it. A
+    folder that only lies inside of one (it tracks nothing of it) comes from nowhere."""
     commit = _git(top, "rev-parse", "HEAD")
-    if not commit:
+    if not commit or not _git(top, "ls-files", "--", "."):
         return {}, ""
     patch = _git(top, "diff", "HEAD", "--", ".")
     dirty = bool(patch or _git(top, "status", "--porcelain", "--", "."))
