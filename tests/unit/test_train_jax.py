@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import subprocess
 import sys
 import threading
 from contextlib import nullcontext
@@ -16,6 +17,16 @@ from fermi.launch import recipes
 from fermi.train import common, gpt_jax, mesh_jax, terminal, train_ddp, train_jax, world_jax
 
 SMALL = ["--train_data_path=train.bin", "--n_layer=2", "--n_head=2", "--n_embd=12", "--block_size=5"]
+
+
+def test_without_jax_it_says_in_a_line_what_to_install():
+    script = (
+        "import runpy, sys; sys.modules['jax'] = None; runpy.run_module('fermi.train.train_jax', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", script, *SMALL], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install jax" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_initial_weights_are_torch_s_from_the_same_seed():

@@ -29,7 +29,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
+try:
+    import jax
+except ModuleNotFoundError as missing:
+    if missing.name != "jax" or __name__ != "__main__":
+        raise
+    print(f"train_jax: {missing}: install it with `pip install jax`, or with `pip install 'jax[cuda13]'` for NVIDIA "
+          "GPUs (https://docs.jax.dev/en/latest/installation.html)", file=sys.stderr)  # fmt: skip
+    sys.exit(2)
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
