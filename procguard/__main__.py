@@ -4,8 +4,8 @@ import os
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-SETUP = ROOT / "scripts" / "setup.py"
+from procguard.installed import SETUP, become_set_up
+
 CONFIG = "configs/procguard_config.yaml"
 INSTEAD = ("--daemon", "--decoupled", "--slurm", "--gpu-count")
 
@@ -37,16 +37,11 @@ def main(arguments: list[str]) -> int:
     return os.execv(sys.executable, [sys.executable, str(SETUP), "up"])
 
 
-def become_set_up() -> None:
-    """Where the packages are not there yet: they are installed, and this begins anew with them."""
-    os.execv(sys.executable, [sys.executable, str(SETUP), "procguard", *sys.argv[1:]])
-
-
 if __name__ == "__main__":
     try:
         import yaml  # noqa: F401
 
         import fermi  # noqa: F401
     except ModuleNotFoundError:
-        become_set_up()
+        become_set_up("procguard")
     sys.exit(main(sys.argv[1:]))

@@ -10,7 +10,14 @@ import os
 import shlex
 import sys
 
-from procguard.texts import say
+from procguard.installed import become_set_up
+
+try:
+    from procguard.texts import say
+except ModuleNotFoundError:
+    if __name__ != "__main__":
+        raise
+    become_set_up("worker-launcher")
 
 OURS = {"worker_id": "--id", "manager_url": "--server", "working_dir": "--workspace"}
 INSTEAD = ("--env", "--heartbeat-interval", "--log-level", "--slurm", "--gpu-count", "--auto-start")

@@ -240,6 +240,9 @@ def prepare(target: str) -> list[str | Path]:
                 packages()
                 frontend()
                 return [PYTHON, "-m", "procguard", *sys.argv[2:]]
+            case "worker-launcher":
+                packages()
+                return [PYTHON, "-m", "procguard.worker_launcher", *sys.argv[2:]]
             case "dev":
                 packages()
                 frontend_packages()

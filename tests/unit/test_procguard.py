@@ -1,5 +1,8 @@
 """The way in for people who know ProcGuard's commands and its configuration file."""
 
+import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -120,3 +123,11 @@ def test_every_text_is_there_in_both_languages_and_each_key_without_a_counterpar
     assert found["zh"].keys() == found["en"].keys()
     named = {*config.ALWAYS, *config.INSTEAD, *procguard.INSTEAD, *worker_launcher.INSTEAD}
     assert named <= found["en"].keys()
+
+
+def test_the_launcher_finds_the_packages_of_the_clone_from_a_python_without_them() -> None:
+    command = [sys.executable, "-S", "-m", "procguard.worker_launcher", "--help"]
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--worker-id" in done.stdout
