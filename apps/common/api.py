@@ -41,7 +41,7 @@ from rest_framework.views import APIView
 from apps.common.errors import ApiError
 from apps.common.openapi import ErrorEnvelope, Shape, envelope, is_struct, page_of, reference
 from apps.common.pages import PageQuery, page
-from apps.common.requests import parse, parse_most, parse_query, read
+from apps.common.requests import NoFields, Strict, parse, parse_most, parse_query, read, refuse_body
 from apps.common.texts import text
 
 __all__ = ["APIView", "Body", "Data", "PageQuery", "Query", "Request", "answer", "operation", "page"]
@@ -64,6 +64,7 @@ _HEADERS: dict[str, dict[str, Any]] = {
     "Range": {"type": "string", "maxLength": 100},
     "Last-Event-ID": {"type": "string"},
 }
+_WRITES = ("POST", "PUT", "PATCH", "DELETE")
 _CONTENT = {
     **dict.fromkeys(
         ("application/gzip", "application/octet-stream", "application/x-tar", "application/zip"), OpenApiTypes.BINARY
@@ -109,7 +110,7 @@ def operation(
     document = extend_schema(
         operation_id=name,
         parameters=[
-            *([query] if query else []),
+            *([query or Strict] if query or body else []),
             *(OpenApiParameter(header, _HEADERS[header], OpenApiParameter.HEADER) for header in headers),
         ],
         request={takes: _CONTENT[takes]} if takes else reference(body) if is_struct(body) else body,
@@ -121,9 +122,12 @@ def operation(
         def endpoint(view: APIView, request: Request, **path: str) -> HttpResponseBase:
             if any("\x00" in value for value in path.values()):  # PostgreSQL's text cannot hold it
                 raise ApiError(404, "NOT_FOUND")
+            asked = parse_query(query or (Strict if body else NoFields), request.query_params)
             if query:
-                path["query"] = parse_query(query, request.query_params)  # type: ignore[assignment]
-            if is_struct(body):
+                path["query"] = asked  # type: ignore[assignment]
+            if body is None and takes is None and request.method in _WRITES:
+                refuse_body(request.data)
+            elif is_struct(body):
                 path["body"], path["wrong"] = read(body, request.data)  # type: ignore[assignment]
             elif body and most:
                 path["body"], path["wrong"] = parse_most(body, request.data, partial=partial)  # type: ignore[assignment,arg-type]

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from apps.common import bounds
 from apps.common.encoding import encode
 from apps.common.errors import ApiError
+from fermi.comments import find_comment
 
 OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
 
@@ -70,4 +71,6 @@ class JSONParser(BaseParser):
         try:
             return orjson.loads(body)
         except orjson.JSONDecodeError as error:
+            if comment := find_comment(error.doc, error.pos):
+                raise ApiError(400, "JSON_COMMENT", line=comment.line, comment=comment.text) from error
             raise ParseError(str(error)) from error

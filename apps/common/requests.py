@@ -15,7 +15,7 @@ from rest_framework.fields import empty
 from apps.common.bounds import MAX_DEPTH, MAX_ENTRIES, MAX_ITEMS, MAX_NAMES, MAX_PROBLEMS
 from apps.common.errors import ProblemsError
 from apps.common.pages import OrderingField
-from fermi.launch import nearest, shape, values
+from fermi.launch import shape, values
 from fermi.launch.spec import Problem
 from fermi.messages import Words
 
@@ -49,6 +49,12 @@ def parse(serializer: type[serializers.Serializer], data: Any, *, partial: bool 
     return _validated(form, problems)
 
 
+def refuse_body(data: Any) -> None:
+    """Raises ProblemsError where a request has fields whose operation takes none."""
+    if data:
+        parse(NoFields, data)
+
+
 def read(kind: type[Kind], data: Any) -> tuple[Kind, list[Problem]]:
     """The body as `kind`, without what is wrong with its shape, and that: whoever knows the rules can then say all that
     is wrong at once. Raises ProblemsError for a body that nothing can be read from."""
@@ -76,6 +82,16 @@ def parse_most(
             return parse(serializer, reduced, partial=partial), error.problems
         except ProblemsError:
             raise error from None
+
+
+class NoFields(serializers.Serializer):
+    """Of an operation that takes none."""
+
+
+class Strict(serializers.Serializer):
+    """Of an operation with a body that filters nothing."""
+
+    strict = serializers.BooleanField(required=False, help_text="unknown fields are refused with it and without it")
 
 
 _NOTHING: Any = object()
@@ -119,7 +135,8 @@ def _validated(form: serializers.Serializer, problems: list[Problem]) -> dict[st
         known = {problem.field for problem in problems}
         problems += [problem for problem in _problems(form, form.errors, "") if problem.field not in known]
     if problems:
-        raise ProblemsError(problems)
+        fields = list(_paths(form, ""))
+        raise ProblemsError(shape.suggest(problem, fields) for problem in problems)
     return dict(form.validated_data)
 
 
@@ -215,8 +232,15 @@ def _unknown(form: serializers.Serializer, data: Mapping[str, Any], path: str) -
     names = list(form.fields)
     for name in () if getattr(form, "TAKES_MORE", False) else data:
         if name not in names:
-            params = {"name": name, "nearest": nearest.closest(name, names), "allowed": ", ".join(names)}
-            yield Problem(_join(path, name), "UNKNOWN_FIELD", params)
+            allowed = {"allowed": ", ".join(names), **({} if names else {"none": True})}
+            yield Problem(_join(path, name), "UNKNOWN_FIELD", {"name": name, **allowed})
+
+
+def _paths(field: Any, path: str) -> Iterator[str]:
+    """Of all fields of a body; those within lists have no path of their own."""
+    for name, inner in field.fields.items() if isinstance(field, serializers.Serializer) else ():
+        yield _join(path, name)
+        yield from _paths(inner, _join(path, name))
 
 
 def _problems(field: Any, detail: Any, path: str) -> Iterator[Problem]:

@@ -73,8 +73,8 @@ class Api:
     def patch(self, path: str, body: Any) -> Answer:
         return self._send("PATCH", path, body)
 
-    def delete(self, path: str) -> Answer:
-        return self._send("DELETE", path)
+    def delete(self, path: str, body: Any = None) -> Answer:
+        return self._send("DELETE", path, body)
 
     def _send(self, method: str, path: str, body: Any = None, *, query: Any = None, headers: Any = None) -> Answer:
         sent = {"Accept-Language": self.lang, **{name.replace("_", "-"): v for name, v in (headers or {}).items()}}
@@ -83,7 +83,7 @@ class Api:
         response = self.client.generic(
             method,
             BASE + path,
-            json.dumps(body).encode() if body is not None else b"",
+            body if isinstance(body, bytes) else json.dumps(body).encode() if body is not None else b"",
             content_type="application/json",
             headers=sent,
             query_params=query,

@@ -34,6 +34,30 @@ def test_an_unknown_field_is_refused_naming_the_nearest(owner: Api) -> None:
     assert "expiresInDays" in problem["hint"]
 
 
+def test_an_operation_without_fields_refuses_them(owner: Api) -> None:
+    """A field that is ignored is a wish that nobody hears of."""
+    token = owner.post("/tokens", {"name": "x"}).data["id"]
+    refused = owner.delete(f"/tokens/{token}", {"force": True})
+    assert (refused.status, refused.problems) == (400, {"force": "UNKNOWN_FIELD"})
+    assert owner.delete(f"/tokens/{token}?force=true").problems == {"force": "UNKNOWN_FIELD"}
+    assert owner.delete(f"/tokens/{token}", {}).status == 200
+
+
+def test_strict_is_known_where_fields_are(owner: Api) -> None:
+    assert owner.post("/tokens?strict=true", {"name": "x"}).status == 201
+    assert owner.post("/tokens?strict=true", {"nam": "x"}).problems["nam"] == "UNKNOWN_FIELD"
+    assert owner.post("/tokens?strict=perhaps", {"name": "x"}).problems == {"strict": "FIELD_INVALID"}
+
+
+@pytest.mark.parametrize(
+    "body", ['{"name": "x", // why\n "a": 1}', '{\n/* why */ "name": "x"}', '{"name": "x" # why\n}', "// why\n{}"]
+)
+def test_a_comment_is_named(owner: Api, body: str) -> None:
+    answer = owner.post("/tokens", body.encode())
+    assert (answer.status, answer.error) == (400, "JSON_COMMENT")
+    assert "why" in answer.body["message"]
+
+
 def test_a_single_problem_is_the_message_too(owner: Api) -> None:
     body = owner.post("/tokens", {"name": ""}).body
     assert body["message"] == body["errors"][0]["message"]

@@ -105,8 +105,7 @@ def test_a_created_task_keeps_what_it_was_made_from(colleague, environments):
         ({"modelId": "model-9"}, {"modelId": "MODEL_UNKNOWN"}),
         ({"launchMode": "fleet"}, {"launchMode": "LAUNCH_MODE_UNKNOWN"}),
         ({"distributedConfig": None}, {"environmentIds": "ENVIRONMENT_REQUIRED"}),
-        ({"distributedConfig__nodeIds": []}, {"distributedConfig.nodeIds": "ENVIRONMENT_REQUIRED",
-                                              "distributedConfig.masterNode": "MASTER_NOT_SELECTED"}),
+        ({"distributedConfig__nodeIds": []}, {"distributedConfig.nodeIds": "ENVIRONMENT_REQUIRED"}),
         ({"distributedConfig__nodeIds": ["env-001", "env-001"]},
          {"distributedConfig.nodeIds.1": "ENVIRONMENT_DUPLICATE"}),
         ({"distributedConfig__nodeIds": ["env-001", "env-9"]}, {"distributedConfig.nodeIds.1": "ENVIRONMENT_UNKNOWN"}),
@@ -178,6 +177,45 @@ def test_all_problems_come_at_once(colleague):
         distributedConfig__nodeIds=["env-001", "env-004", "env-9"], distributedConfig__masterPort=1,
     )  # fmt: skip
     assert len(colleague.post("/training-tasks", request).problems) == 9
+
+
+def test_problems_come_in_the_order_of_the_form(colleague):
+    """Name, dataset, version, environments, master, framework (document 004, "提交验证"), then the rest."""
+    request = changed(
+        maxRestarts=1000, taskName="", datasetId="?", datasetVersionId="?", typoHere=1, modelId="?",
+        distributedConfig__framework="caffe", distributedConfig__masterNode="env-9",
+    )  # fmt: skip
+    found = [one["field"] for one in colleague.post("/training-tasks", request).body["errors"]]
+    assert found[:4] == ["taskName", "datasetId", "distributedConfig.masterNode", "distributedConfig.framework"]
+    assert set(found[4:]) == {"maxRestarts", "typoHere", "modelId"}
+
+
+def test_the_documents_request_with_its_comment_names_the_comment(colleague):
+    text = '{\n  "taskName": "t",\n  "distributedConfig": {\n    "enabled": true,\n    // 以下为分布式配置\n    "nodeIds": []'
+    answer = colleague.post("/training-tasks", text.encode())
+    assert (answer.status, answer.error) == (400, "JSON_COMMENT")
+    assert "5" in answer.body["message"]
+    assert "// 以下为分布式配置" in answer.body["message"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "nearest"),
+    [
+        ({"taskname": "x"}, "taskName"),
+        ({"distributedConfig__maxRestart": 3}, "maxRestarts"),  # of another object of the same request
+        ({"distributedConfig__maxRestarts": 3}, "maxRestarts"),
+        ({"masterPort": 29500}, "distributedConfig.masterPort"),
+        ({"entrypoint": {"script": "train.py", "argv": []}}, "entrypoint.args"),
+        ({"typoHere": 1}, None),
+    ],
+)
+@pytest.mark.parametrize("path", ["/training-tasks", "/training-tasks/preview"])
+def test_an_unknown_field_names_the_path_of_the_nearest(colleague, path, changes, nearest):
+    colleague.lang = "en"
+    answer = colleague.post(path, changed(**changes))
+    problems = answer.data["problems"] if answer.status == 200 else answer.body["errors"]
+    [hint] = [one["hint"] for one in problems if one["error"] == "UNKNOWN_FIELD"]
+    assert hint.startswith(f"Did you mean {nearest}?" if nearest else "Known fields: ")
 
 
 def test_environments_of_two_projects_do_not_mix(admin, environments, other_project):

@@ -86,7 +86,8 @@ def build(
             problems += validate.of_framework(job) + sizes.problems(job)
             problems += installed.problems(job, backend_for(draft.cluster))
             draft.warnings = _warnings(job) + installed.warnings(job, backend_for(draft.cluster))
-    draft.problems = together(wrong, (problem for problem in problems if not _follows(problem, wrong)))
+    found = together(wrong, (problem for problem in problems if not _follows(problem, wrong)))
+    draft.problems = sorted(found, key=_place_in_form)
     return draft
 
 
@@ -94,6 +95,18 @@ def _follows(problem: Problem, wrong: Sequence[Problem]) -> bool:
     """Whether the problem may only be there because another field could not be read."""
     needed = next((fields for start, fields in _NEEDED.items() if problem.field.startswith(start)), ())
     return unread(wrong, *needed)
+
+
+_FORM = (
+    "taskName", "datasetId", "datasetVersionId", "launchMode", "environmentIds", "newEnvironments",
+    f"{CONFIG}.nodeIds", f"{CONFIG}.select", f"{CONFIG}.masterNode", f"{CONFIG}.framework",
+)  # fmt: skip
+"""The fields in the order in which they are filled in; the first problem is what people are told first."""
+
+
+def _place_in_form(problem: Problem) -> int:
+    """Of a field that is filled in later, or of none, behind all others."""
+    return next((n for n, field in enumerate(_FORM) if f"{problem.field}.".startswith(f"{field}.")), len(_FORM))
 
 
 _NODES = ("environmentIds", f"{CONFIG}.nodeIds", f"{CONFIG}.select", f"{CONFIG}.enabled")

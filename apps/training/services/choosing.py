@@ -125,9 +125,8 @@ def master(asked: TaskRequest, choice: Choice, problems: list[Problem]) -> str:
         pass  # the first
     elif chosen in ids:
         return chosen
-    elif chosen:
-        names = ", ".join(ids) or "–"
-        problems.append(Problem(where, "MASTER_NOT_SELECTED", {"master": chosen, "allowed": names}))
+    elif chosen and ids:  # without any, that is what is missing
+        problems.append(Problem(where, "MASTER_NOT_SELECTED", {"master": chosen, "allowed": ", ".join(ids)}))
     elif len(ids) > 1:
         problems.append(Problem(where, "MASTER_REQUIRED", {"allowed": ", ".join(ids)}))
     return ids[0] if ids else ""

@@ -11,6 +11,7 @@ import click
 import yaml
 
 from fermi.cli.texts import _
+from fermi.comments import Comment, find_comment
 
 
 class _Yaml(yaml.SafeLoader):
@@ -33,12 +34,28 @@ _resolve(
 
 def _read(file: TextIO, name: str) -> dict[str, Any]:
     try:
-        found = yaml.load(file, _Yaml)
+        text = file.read()
+        if comment := _comment(text):
+            raise click.UsageError(_("FILE_HAS_COMMENT", file=name, line=comment.line, comment=comment.text))
+        found = yaml.load(text, _Yaml)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise click.UsageError(_("FILE_NOT_YAML", file=name, why=error)) from error
     if not isinstance(found, dict):
         raise click.UsageError(_("FILE_HOLDS_NO_REQUEST", file=name))
     return found
+
+
+def _comment(text: str) -> Comment | None:
+    """The first one in a file that is written as JSON. YAML has comments, too, but none that begin with `//`."""
+    try:
+        if text.lstrip().startswith("{"):
+            json.loads(text)
+    except json.JSONDecodeError as error:
+        found = find_comment(text, error.pos)
+        return None if found and found.text.startswith("#") else found
+    except (ValueError, RecursionError):
+        return None
+    return None
 
 
 def request(path: str) -> dict[str, Any]:

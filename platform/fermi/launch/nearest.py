@@ -6,6 +6,9 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+MAX_NAME = 100
+"""Letters of a name for which a nearest one is looked for."""
+
 
 def name(found: Any, known: Iterable[str]) -> str | None:
     """Of names the one spelled most alike, whatever its capitals."""
@@ -14,9 +17,17 @@ def name(found: Any, known: Iterable[str]) -> str | None:
     return spelled[matches[0]] if matches else None
 
 
-def closest(found: str, known: Iterable[str]) -> str:
-    """The name spelled most alike, however little; empty where there is none."""
-    return next(iter(difflib.get_close_matches(found, list(known), n=1, cutoff=0)), "")
+def field(found: str, known: Iterable[str]) -> str | None:
+    """Returns the path of the field that `found`, a path like `distributedConfig.maxRestart`, was meant to be: the one
+    of `known` whose last name is spelled most alike, and of several the one in the same object. None where nothing is
+    near."""
+    within, _, last = found.rpartition(".")
+    if len(last) > MAX_NAME:
+        return None
+    paths = list(known)
+    word = name(last, (path.rpartition(".")[2] for path in paths))
+    meant = [path for path in paths if path.rpartition(".")[2] == word]
+    return next((path for path in meant if path.rpartition(".")[0] == within), next(iter(meant), None))
 
 
 def number(found: Any, low: float | None, high: float | None, *, whole: bool) -> float | None:

@@ -7,7 +7,8 @@ rule: `{"maximum": "MAX_RESTARTS_OUT_OF_RANGE"}`; empty, somebody else tells it,
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
@@ -80,7 +81,30 @@ def read(kind: type[Kind], data: Mapping[str, Any]) -> tuple[Kind, list[Problem]
     others."""
     found: list[Problem] = []
     left = _look(schema(kind), data, "", found)  # type: ignore[arg-type]
-    return msgspec.convert(left, kind, strict=False), found
+    return msgspec.convert(left, kind, strict=False), [suggest(problem, _fields(kind)) for problem in found]  # type: ignore[arg-type]
+
+
+def suggest(problem: Problem, fields: Iterable[str]) -> Problem:
+    """Returns the problem of an unknown name with the `nearest` that is known, in its own object or among `fields`, the
+    paths of the whole body; another problem as it is."""
+    if problem.code != "UNKNOWN_FIELD":
+        return problem
+    within = problem.field.removesuffix(problem.params["name"])
+    own = [f"{within}{name}" for name in problem.params["allowed"].split(", ") if name]
+    near = nearest.field(problem.field, [*own, *fields])
+    return replace(problem, params={**problem.params, "nearest": near}) if near else problem
+
+
+@cache
+def _fields(kind: Any) -> tuple[str, ...]:
+    return tuple(_paths(schema(kind), ""))
+
+
+def _paths(rule: Mapping[str, Any], path: str) -> Iterator[str]:
+    """Of all fields that a rule names; those within lists have no path of their own."""
+    for name, inner in rule.get("properties", {}).items():
+        yield _join(path, name)
+        yield from _paths(inner, _join(path, name))
 
 
 def _look(rule: Mapping[str, Any], value: Any, path: str, found: list[Problem]) -> Any:
@@ -132,8 +156,7 @@ def _object(rule: Mapping[str, Any], value: Mapping[str, Any], path: str, found:
         name = str(key)  # YAML knows others
         at = _join(path, name)
         if name not in known and others is False:
-            near = nearest.closest(name, known)
-            found.append(Problem(at, "UNKNOWN_FIELD", {"name": name, "nearest": near, "allowed": ", ".join(known)}))
+            found.append(Problem(at, "UNKNOWN_FIELD", {"name": name, "allowed": ", ".join(known)}))
             continue
         kept = _look(known.get(name, others), inner, at, found)
         if kept is not NOTHING:

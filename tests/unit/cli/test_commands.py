@@ -283,6 +283,23 @@ def catalogue(api: FakeApi) -> FakeApi:
     return api
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{"taskName": "t", // why\n "launchMode": "existing"}', "Line 1"),
+        ('{\n  "taskName": "t" /* why */\n}', "Line 2"),
+    ],
+)
+def test_a_comment_in_a_json_file_is_named(
+    text: str, place: str, catalogue: FakeApi, command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "task.json").write_text(text)
+    result = command("submit", "-f", "task.json")
+    assert result.code == 2
+    assert place in result.err
+    assert "why" in result.err
+
+
 def test_submitting_says_what_was_chosen_and_warns(catalogue: FakeApi, command: Command) -> None:
     result = command("submit", "--name", "t", "--env", "a", "--env", "b", "-o", "json")
     assert json.loads(result.out) == CREATED
