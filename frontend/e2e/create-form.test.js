@@ -4,11 +4,25 @@ import { after, before, test } from "node:test";
 import { setTheme } from "./browser.js";
 import { createPage } from "./create-page.js";
 
-let create, page, faults, open, unfold, looksRight, eventually, button, card, named, chosenText, fact;
+let create,
+  page,
+  faults,
+  open,
+  unfold,
+  openTab,
+  takeScript,
+  looksRight,
+  eventually,
+  button,
+  card,
+  named,
+  chosenText,
+  fact;
 
 before(async () => {
   create = await createPage();
-  ({ page, faults, open, unfold, looksRight, eventually, button, card, named, chosenText, fact } = create);
+  ({ page, faults, open, unfold, openTab, takeScript, looksRight, eventually, button, card, named, chosenText, fact } =
+    create);
 });
 after(() => create?.close());
 
@@ -36,11 +50,11 @@ test("every form that is refused is refused on its field, before the button is p
     ["taskName", "x".repeat(101), "101"],
     ["hyperparameters.batchSize", "0", "batchSize"],
     ["hyperparameters.learningRate", "fast", "learningRate"],
-    ["entrypoint.script", "no-such-script.py", "no-such-script.py"],
     ["env", "RANK=7", "RANK"],
     ["env", "9LIVES=1", "9LIVES"],
     ["maxRestarts", "1000", "1000"],
-    ["minRunSeconds", "86401", "86400"],
+    ["minRunSeconds", "25h", "86400"],
+    ["hangSeconds", "soon", ""],
     ["resumeFrom", "/no/such/checkpoint", ""],
     ["distributedConfig.masterPort", "80", "80"],
     ["distributedConfig.strategy.dataParallel", "two", ""],
@@ -48,8 +62,9 @@ test("every form that is refused is refused on its field, before the button is p
     ["distributedConfig.options.trainBatchSize", "7", "7"],
     ["distributedConfig.options.config", "{not json", "config"],
   ];
-  for (const [name, value, words] of wrong) {
+  const refuses = async (name, value, words) => {
     const field = named(name);
+    await openTab(name);
     const before = await field.inputValue();
     await field.fill(value);
     await eventually(async () => (await field.getAttribute("aria-invalid")) === "true", `${name} = ${value} refused`);
@@ -57,7 +72,8 @@ test("every form that is refused is refused on its field, before the button is p
     assert.ok((await page.locator(`[id="${below}"]`).innerText()).includes(words), `${name} = ${value}`);
     await field.fill(before);
     await eventually(async () => (await field.getAttribute("aria-invalid")) === null, `${name} accepted again`);
-  }
+  };
+  for (const [name, value, words] of wrong) await refuses(name, value, words);
   await named("datasetId").selectOption("");
   await eventually(
     async () => (await named("datasetId").getAttribute("aria-invalid")) === "true",
@@ -66,6 +82,15 @@ test("every form that is refused is refused on its field, before the button is p
   await button("创建并启动训练").click();
   await page.locator("[data-sonner-toast]").getByText("请选择数据集").waitFor();
   await looksRight("create-refused");
+  await takeScript();
+  await named("entrypoint.script").waitFor();
+  await page.getByText("可以提交").waitFor({ state: "hidden" });
+  await looksRight("create-script");
+  await named("entrypoint.script").fill("no-such-script.py");
+  await eventually(
+    async () => (await named("entrypoint.script").getAttribute("aria-invalid")) === "true",
+    "a script that is not there refused",
+  );
 });
 
 test("an environment that is not running cannot be ticked and says why", async () => {

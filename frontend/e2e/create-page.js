@@ -27,6 +27,12 @@ export async function createPage(options) {
     if ((await fold.getAttribute("open")) === null) await fold.locator("summary").first().click();
   }
 
+  /** Opens the tab in which a control lies. */
+  async function openTab(name) {
+    const panel = page.getByRole("tabpanel", { includeHidden: true }).filter({ has: page.locator(`[name="${name}"]`) });
+    if ((await panel.count()) > 0) await page.locator(`[id="${await panel.getAttribute("aria-labelledby")}"]`).click();
+  }
+
   const looksRight = (name) => looks(page, name);
 
   return {
@@ -34,6 +40,9 @@ export async function createPage(options) {
     faults,
     open,
     unfold,
+    openTab,
+    /** Trains a script of one's own in place of a model. */
+    takeScript: () => page.getByRole("radio", { name: "我的脚本" }).click(),
     looksRight,
     seed: fermi.seed,
     write: fermi.write,

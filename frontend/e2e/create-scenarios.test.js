@@ -4,11 +4,11 @@ import { after, before, test } from "node:test";
 import { createPage } from "./create-page.js";
 
 const TRAINING_MS = 600_000;
-let create, page, faults, open, unfold, looksRight, eventually, button, card, named, chosenText, fact;
+let create, page, faults, open, unfold, openTab, looksRight, eventually, button, card, named, chosenText, fact;
 
 before(async () => {
   create = await createPage({ trains: true });
-  ({ page, faults, open, unfold, looksRight, eventually, button, card, named, chosenText, fact } = create);
+  ({ page, faults, open, unfold, openTab, looksRight, eventually, button, card, named, chosenText, fact } = create);
 });
 after(() => create?.close());
 
@@ -117,6 +117,7 @@ test("clone brings the same form back, and retry its newest checkpoint with it",
   }, id);
   await open(`?retry=${id}`);
   await unfold("高级选项");
+  await openTab("resumeFrom");
   assert.equal(await named("resumeFrom").inputValue(), newest);
 });
 

@@ -107,12 +107,13 @@ test("a shell in the page sees the same files", async () => {
 });
 
 test("ticked with two others, it trains the script on 14 ranks", async () => {
-  await open("/training/create");
+  await page.getByRole("link", { name: "在此训练", exact: true }).click();
   await page.getByLabel("任务名称").fill("fourteen");
-  for (const name of ["lab", "llm-training-env", "nlp-research-lab"]) {
+  assert.equal(await page.getByRole("checkbox", { name: /^lab/ }).isChecked(), true, "whence one came is ticked");
+  for (const name of ["llm-training-env", "nlp-research-lab"]) {
     await page.getByRole("checkbox", { name: new RegExp(`^${name}`) }).click();
   }
-  await page.locator("summary", { hasText: "高级选项" }).click();
+  await page.getByRole("radio", { name: "我的脚本" }).click();
   await page.getByLabel("训练脚本", { exact: true }).fill("train.py");
   await page.getByText("可以提交").waitFor();
   await button("创建并启动训练").click();

@@ -14,11 +14,11 @@ print("a key of", len(os.environ["WANDB_API_KEY"]), "characters", flush=True)
 for step in range(1, 4):
     print(json.dumps({"step": step, "loss": 1 / step}), flush=True)
 `;
-let create, page, open, unfold, looksRight, button, named, answers, script, taskId;
+let create, page, open, unfold, openTab, takeScript, looksRight, button, named, answers, script, taskId;
 
 before(async () => {
   create = await createPage();
-  ({ page, open, unfold, looksRight, button, named } = create);
+  ({ page, open, unfold, openTab, takeScript, looksRight, button, named } = create);
   answers = await listen();
   script = create.write("keyed.py", SCRIPT);
 });
@@ -115,8 +115,10 @@ test("a secret is set, and listed by its name alone", async () => {
 test("a task trains with it, and nothing that is said of the task has the value", async () => {
   await open("?environments=env-001");
   await named("taskName").fill("keyed");
-  await unfold("高级选项");
+  await takeScript();
   await named("entrypoint.script").fill(script);
+  await unfold("高级选项");
+  await openTab("env");
   await button("添加变量").click();
   await page.getByLabel("变量名").fill("WANDB_API_KEY");
   await page.getByLabel("WANDB_API_KEY 的密钥").selectOption("wandb");
@@ -162,6 +164,7 @@ test("in English: another value is set, and a clone of the task gets it", async 
   await goTo(`/training/create?from=${taskId}`);
   await page.getByText("Ready to submit").waitFor();
   await unfold("Advanced");
+  await openTab("env");
   await page.getByRole("group", { name: "Variables with secrets" }).waitFor();
   assert.equal(await page.getByLabel("Variable", { exact: true }).inputValue(), "WANDB_API_KEY");
   assert.equal(await page.getByLabel("Secret for WANDB_API_KEY").inputValue(), "wandb");

@@ -35,7 +35,7 @@ def nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in (serializers.Serializer, serializers.ListField, serializers.DictField):
         monkeypatch.setattr(kind, "run_validation", looks)
     monkeypatch.setattr(serializers.Serializer, "is_valid", looks)
-    monkeypatch.setattr(nearest, "closest", looks)
+    monkeypatch.setattr(nearest, "field", looks)
 
 
 # Before any work ------------------------------------------------------------------------------------------------------

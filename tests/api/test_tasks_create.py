@@ -191,7 +191,7 @@ def test_problems_come_in_the_order_of_the_form(colleague):
 
 
 def test_the_documents_request_with_its_comment_names_the_comment(colleague):
-    text = '{\n  "taskName": "t",\n  "distributedConfig": {\n    "enabled": true,\n    // 以下为分布式配置\n    "nodeIds": []'
+    text = '{\n  "taskName": "t",\n  "distributedConfig": {\n    "enabled": true,\n    // 以下为分布式配置\n    "master'
     answer = colleague.post("/training-tasks", text.encode())
     assert (answer.status, answer.error) == (400, "JSON_COMMENT")
     assert "5" in answer.body["message"]

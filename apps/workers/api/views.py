@@ -85,6 +85,9 @@ class WorkerOrderView(APIView):
         return found
 
 
+RAW = "application/octet-stream"
+
+
 class RawParser(BaseParser):
     """Bytes as they are."""
 
@@ -99,7 +102,7 @@ class WorkerLogView(APIView):
     permission_classes = (AllowAny,)
     parser_classes = (RawParser,)
 
-    @operation("appendWorkerLog", query=shapes.WorkerLogQuery, data=shapes.WorkerLogAnswer)
+    @operation("appendWorkerLog", query=shapes.WorkerLogQuery, takes=RAW, data=shapes.WorkerLogAnswer)
     def put(self, request: Request, worker_id: str, task_id: str, attempt: str, rank: str, query: Query) -> Data:
         """A piece of a rank's log from byte `offset` on, as raw bytes; with the worker's own token. A piece that comes
         again is not stored again; one that lies beyond the end is 409 with `data.acknowledged`, where to go on."""
@@ -131,7 +134,7 @@ class WorkerHostedLogView(APIView):
     permission_classes = (AllowAny,)
     parser_classes = (RawParser,)
 
-    @operation("appendWorkerHostedLog", query=shapes.WorkerLogQuery, data=shapes.WorkerLogAnswer)
+    @operation("appendWorkerHostedLog", query=shapes.WorkerLogQuery, takes=RAW, data=shapes.WorkerLogAnswer)
     def put(self, request: Request, worker_id: str, run: str, query: Query) -> Data:
         """A piece of what a dev environment's run printed, as a rank's log is sent."""
         data = cast(dict[str, Any], request.data).get("bytes", b"")

@@ -29,3 +29,7 @@ export const PLAIN = Object.entries(REQUEST)
   .filter(([name, rule]) => rule["x-flag"] && !choicesOf(rule) && name !== "taskName")
   .filter(([, rule]) => isNumber(rule) || typeOf(rule) === "string")
   .map(([name]) => name);
+
+/** Seconds in the unit of a field that is a time: the API's names end with it. */
+export const unitOf = (name: string): number | undefined =>
+  name.endsWith("Seconds") ? 1 : name.endsWith("Minutes") ? 60 : undefined;

@@ -13,10 +13,12 @@ interface TabsProps {
   /** Where the page itself opens one; else the strip knows which is open. */
   open?: string;
   onOpen?: (id: string) => void;
+  /** Whether all are mounted: of a form, whose controls are looked for by name. */
+  keep?: boolean;
 }
 
 /** Only the chosen tab is mounted, so that the others ask for nothing. */
-export function Tabs({ tabs, label, open, onOpen }: TabsProps) {
+export function Tabs({ tabs, label, open, onOpen, keep }: TabsProps) {
   return (
     <Radix.Root defaultValue={tabs[0]?.id} value={open} onValueChange={onOpen}>
       <Radix.List aria-label={label} className="strip flex gap-1 px-2">
@@ -31,7 +33,13 @@ export function Tabs({ tabs, label, open, onOpen }: TabsProps) {
         ))}
       </Radix.List>
       {tabs.map((tab) => (
-        <Radix.Content key={tab.id} value={tab.id} className="p-4" tabIndex={-1}>
+        <Radix.Content
+          key={tab.id}
+          value={tab.id}
+          className="p-4 data-[state=inactive]:hidden"
+          tabIndex={-1}
+          forceMount={keep || undefined}
+        >
           {tab.content}
         </Radix.Content>
       ))}

@@ -1,14 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
-import { lazy, type ReactNode, Suspense } from "react";
+import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { modelsQuery } from "@/api/inventory";
 import { meQuery } from "@/api/session";
-import { CHOICES, choicesOf, isNumber, PLAIN, REQUEST } from "@/api/request";
-import { withTexts } from "@/i18n";
+import { CHOICES, choicesOf, isNumber, PLAIN, REQUEST, unitOf } from "@/api/request";
 import { cx } from "@/lib/cx";
+import { durationText } from "@/lib/typed";
 import { Field } from "@/ui/field";
 import { Fold } from "@/ui/fold";
-import type { Draft } from "./draft";
+import { Tabs } from "@/ui/tabs";
 import { FrameworkSelect } from "./framework-fields";
 import { useLabels } from "./labels";
 import { textOf } from "./options";
@@ -16,8 +16,7 @@ import { textFor } from "./problems";
 import { SecretVariables } from "./secrets";
 import type { SectionProps } from "./section";
 import { Spares } from "./spares";
-
-const CodeFields = lazy(() => withTexts(import("./code"), "code"));
+import { Lines } from "./typed";
 
 const FIRST = ["totalSteps", "batchSize", "gradientAccumulationSteps", "learningRate", "dtype"];
 
@@ -27,35 +26,106 @@ function placeholders(defaults: Record<string, unknown> = {}): Record<string, st
   return Object.fromEntries(plain.map(([name, value]) => [name, String(value)]));
 }
 
-const FIELDS = [
-  "hyperparameters",
-  "code",
-  "entrypoint",
-  "env",
-  "secretEnv",
-  "spareEnvironmentIds",
-  ...PLAIN,
-  ...CHOICES,
-  "preemptible",
-  "projectId",
-  "distributedConfig.masterPort",
-  "distributedConfig.backend",
-];
+/** Single values of the request, by the tab that they are in; those that no other tab names are about failures. */
+const WAITING = ["priority", "minRunSeconds", "maxRunSeconds", "whenInUse"];
+const NETWORK = ["distributedConfig.masterPort", "distributedConfig.backend"];
+const inTab = (names: string[], waits: boolean) => names.filter((name) => WAITING.includes(name) === waits);
 
 interface AdvancedProps extends SectionProps {
   /** Of the chosen framework, where there is no distributed panel to hold them. */
   framework: ReactNode;
 }
 
+interface Part {
+  id: "hyperparameters" | "variables" | "waiting" | "failures" | "network" | "framework";
+  /** Those whose problems its tab counts. */
+  fields: string[];
+  content: ReactNode;
+}
+
 export function Advanced({ framework, ...section }: AdvancedProps) {
   const { t } = useTranslation();
   const { draft, problems } = section;
-  const wrong = FIELDS.some((field) => textFor(problems, field));
+  const alone = draft.selected.length === 1 && framework;
+  const values = (waits: boolean) => (
+    <>
+      {inTab(PLAIN, waits).map((name) => (
+        <Plain key={name} {...section} name={name} />
+      ))}
+      {inTab(CHOICES, waits).map((name) => (
+        <Choice key={name} {...section} name={name} />
+      ))}
+    </>
+  );
+  const parts: Part[] = [
+    { id: "hyperparameters", fields: ["hyperparameters"], content: <Hyperparameters {...section} /> },
+    {
+      id: "variables",
+      fields: ["env", "secretEnv"],
+      content: (
+        <Grid>
+          <Lines {...section} field="env" label={t("create.env")} hint={t("create.envHint")} />
+          <SecretVariables {...section} />
+        </Grid>
+      ),
+    },
+    {
+      id: "waiting",
+      fields: [...WAITING, "preemptible", "projectId"],
+      content: (
+        <Grid>
+          {values(true)}
+          <Preemptible {...section} />
+          <ProjectOfTask {...section} />
+        </Grid>
+      ),
+    },
+    {
+      id: "failures",
+      fields: [...inTab([...PLAIN, ...CHOICES], false), "spareEnvironmentIds"],
+      content: (
+        <div className="space-y-5">
+          <Grid>{values(false)}</Grid>
+          <Spares {...section} />
+        </div>
+      ),
+    },
+    ...(draft.selected.length > 1
+      ? [
+          {
+            id: "network" as const,
+            fields: NETWORK,
+            content: (
+              <Grid>
+                <Network {...section} />
+              </Grid>
+            ),
+          },
+        ]
+      : []),
+    ...(alone
+      ? [
+          {
+            id: "framework" as const,
+            fields: ["distributedConfig"],
+            content: (
+              <div className="space-y-4">
+                <div className="grid gap-4 sm:grid-cols-2">
+                  <FrameworkSelect {...section} label={t("create.singleFramework")} />
+                </div>
+                {framework}
+              </div>
+            ),
+          },
+        ]
+      : []),
+  ];
+  const wrongIn = (fields: string[]) => fields.filter((field) => textFor(problems, field)).length;
   return (
     <Fold
       className="rounded-xl border bg-surface shadow-xs"
       summaryClassName="px-4 py-3 font-semibold"
-      wanted={wrong}
+      wanted={parts.some(({ fields }) => wrongIn(fields) > 0)}
       title={
         <>
           {t("create.advanced")}
@@ -63,92 +133,69 @@ export function Advanced({ framework, ...section }: AdvancedProps) {
         </>
       }
     >
-      <div className="space-y-5 p-4 pt-1">
-        <Hyperparameters {...section} />
-        <Group title={t("create.scriptGroup")}>
-          <Suspense>
-            <CodeFields {...section} />
-          </Suspense>
-          <Text
-            {...section}
-            field="script"
-            control="entrypoint.script"
-            errors="entrypoint"
-            label={t("create.script")}
-            hint={t("create.scriptHint")}
-            placeholder="train.py"
-            mono
-          />
-          <Lines
-            {...section}
-            field="args"
-            control="entrypoint.args"
-            label={t("create.args")}
-            hint={t("create.argsHint")}
-          />
-          <Lines {...section} field="env" control="env" label={t("create.env")} hint={t("create.envHint")} />
-          <SecretVariables {...section} />
-        </Group>
-        <Group title={t("create.runGroup")}>
-          {PLAIN.map((name) => (
-            <Plain key={name} {...section} name={name} />
-          ))}
-          {CHOICES.map((name) => (
-            <Choice key={name} {...section} name={name} />
-          ))}
-          <Field
-            label={t("create.preemptible")}
-            hint={t("create.preemptibleHint")}
-            error={textFor(problems, "preemptible")}
-          >
-            {(wiring) => (
-              <select
-                {...wiring}
-                name="preemptible"
-                className="control"
-                value={String(draft.preemptible)}
-                onChange={({ target }) => section.onChange({ preemptible: target.value === "true" })}
-              >
-                <option value="false">{t("create.no")}</option>
-                <option value="true">{t("create.yes")}</option>
-              </select>
-            )}
-          </Field>
-          <ProjectOfTask {...section} />
-          {draft.selected.length > 1 && <Network {...section} />}
-        </Group>
-        <Spares {...section} />
-        {draft.selected.length === 1 && framework && (
-          <div className="space-y-4">
-            <div className="grid gap-4 sm:grid-cols-2">
-              <FrameworkSelect {...section} label={t("create.singleFramework")} />
-            </div>
-            {framework}
-          </div>
-        )}
-      </div>
+      <Tabs
+        keep
+        label={t("create.advanced")}
+        tabs={parts.map(({ id, fields, content }) => ({
+          id,
+          label: <TabLabel title={t(`create.tab.${id}`)} wrong={wrongIn(fields)} />,
+          content,
+        }))}
+      />
     </Fold>
   );
 }
 
-function Group({ title, children }: { title: string; children: ReactNode }) {
+/** With how many of its fields something is wrong. */
+function TabLabel({ title, wrong }: { title: string; wrong: number }) {
+  const { t } = useTranslation();
   return (
-    <fieldset>
-      <legend className="mb-2 text-sm font-semibold text-muted">{title}</legend>
-      <div className="grid gap-4 sm:grid-cols-2 xl:grid-cols-3">{children}</div>
-    </fieldset>
+    <>
+      {title}
+      {wrong > 0 && (
+        <span
+          className="ml-1.5 rounded-full bg-bad-soft px-1.5 text-xs text-bad-ink"
+          title={t("create.refused", { count: wrong })}
+        >
+          {wrong}
+        </span>
+      )}
+    </>
+  );
+}
+
+const Grid = ({ children }: { children: ReactNode }) => (
+  <div className="grid gap-4 sm:grid-cols-2 xl:grid-cols-3">{children}</div>
+);
+
+function Preemptible({ draft, problems, onChange }: SectionProps) {
+  const { t } = useTranslation();
+  return (
+    <Field label={t("create.preemptible")} hint={t("create.preemptibleHint")} error={textFor(problems, "preemptible")}>
+      {(wiring) => (
+        <select
+          {...wiring}
+          name="preemptible"
+          className="control"
+          value={String(draft.preemptible)}
+          onChange={({ target }) => onChange({ preemptible: target.value === "true" })}
+        >
+          <option value="false">{t("create.no")}</option>
+          <option value="true">{t("create.yes")}</option>
+        </select>
+      )}
+    </Field>
   );
 }
 
 /** The usual ones, what else the model knows, and what a cloned task set. */
 function Hyperparameters({ draft, problems, onChange }: SectionProps) {
-  const { t } = useTranslation();
   const labels = useLabels();
   const models = useQuery(modelsQuery).data ?? [];
   const defaults = placeholders(models.find((each) => each.id === draft.modelId)?.defaults);
   const names = [...new Set([...FIRST, ...Object.keys(defaults), ...Object.keys(draft.hyperparameters)])];
   return (
-    <Group title={t("create.hyperparameters")}>
+    <Grid>
       {names.map((name) => (
         <Field key={name} label={labels.hyperparameter(name)} error={textFor(problems, `hyperparameters.${name}`)}>
           {(wiring) => (
@@ -167,7 +214,7 @@ function Hyperparameters({ draft, problems, onChange }: SectionProps) {
           )}
         </Field>
       ))}
-    </Group>
+    </Grid>
   );
 }
 
@@ -267,6 +314,9 @@ function Network({ draft, problems, onChange }: SectionProps) {
 function Plain({ draft, problems, onChange, name }: SectionProps & { name: string }) {
   const labels = useLabels();
   const rule = REQUEST[name];
+  const unit = unitOf(name);
+  const isTyped = isNumber(rule) && !unit;
+  const usual = rule?.default;
   return (
     <Field label={labels.field(name)} hint={labels.hint(name)} error={textFor(problems, name)}>
       {(wiring) => (
@@ -275,70 +325,10 @@ function Plain({ draft, problems, onChange, name }: SectionProps & { name: strin
           name={name}
           className={cx("control", !isNumber(rule) && "font-mono")}
           autoComplete="off"
-          inputMode={isNumber(rule) ? "numeric" : "text"}
-          placeholder={textOf(rule?.default ?? "")}
+          inputMode={isTyped ? "numeric" : "text"}
+          placeholder={unit && typeof usual === "number" ? durationText(usual, unit) : textOf(usual ?? "")}
           value={draft.plain[name] ?? ""}
           onChange={({ target }) => onChange({ plain: { ...draft.plain, [name]: target.value } })}
-        />
-      )}
-    </Field>
-  );
-}
-
-interface TextProps extends SectionProps {
-  field: "script" | "args" | "env";
-  label: string;
-  hint: string;
-  /** The server's name for it, where that is another. */
-  control?: string;
-  /** What problems to show, where that is more than the control's own. */
-  errors?: keyof Draft | "entrypoint";
-  placeholder?: string;
-  mono?: boolean;
-}
-
-function Text({
-  draft,
-  problems,
-  onChange,
-  field,
-  label,
-  hint,
-  control = field,
-  errors,
-  placeholder,
-  mono,
-}: TextProps) {
-  return (
-    <Field label={label} hint={hint} error={textFor(problems, errors ?? control)}>
-      {(wiring) => (
-        <input
-          {...wiring}
-          name={control}
-          className={cx("control", mono && "font-mono")}
-          autoComplete="off"
-          inputMode={mono ? "text" : "numeric"}
-          placeholder={placeholder}
-          value={draft[field]}
-          onChange={({ target }) => onChange({ [field]: target.value })}
-        />
-      )}
-    </Field>
-  );
-}
-
-function Lines({ draft, problems, onChange, field, label, hint, control = field }: TextProps) {
-  return (
-    <Field label={label} hint={hint} error={textFor(problems, control)}>
-      {(wiring) => (
-        <textarea
-          {...wiring}
-          name={control}
-          rows={3}
-          spellCheck={false}
-          className="control h-auto py-2 font-mono"
-          value={draft[field]}
-          onChange={({ target }) => onChange({ [field]: target.value })}
         />
       )}
     </Field>

@@ -1,14 +1,20 @@
 import { useQuery } from "@tanstack/react-query";
-import { type ReactNode, useId } from "react";
+import { lazy, type ReactNode, Suspense } from "react";
 import { useTranslation } from "react-i18next";
 import { datasetsQuery, modelsQuery } from "@/api/inventory";
-import { cx } from "@/lib/cx";
+import { withTexts } from "@/i18n";
 import { Card } from "@/ui/card";
+import { Loading } from "@/ui/failure";
 import { Field } from "@/ui/field";
-import { hasScript, LAUNCH_MODE, NEW } from "./draft";
+import { type Draft, hasScript, LAUNCH_MODE, NEW } from "./draft";
 import { textFor } from "./problems";
+import { Radios } from "./radios";
 import type { SectionProps } from "./section";
-import { usableVersion } from "./versions";
+import { firstOf, usableVersion } from "./versions";
+
+const Script = lazy(() => withTexts(import("./script"), "code"));
+
+const NONE = { datasetId: "", datasetVersionId: "", modelId: "" };
 
 export function Basics({ draft, problems, onChange }: SectionProps) {
   const { t } = useTranslation();
@@ -17,6 +23,10 @@ export function Basics({ draft, problems, onChange }: SectionProps) {
   const versions = datasets.find((each) => each.id === draft.datasetId)?.versions ?? [];
   const preparing = versions.find((each) => each.id === draft.datasetVersionId)?.status === "preparing";
   const unchosen = (asked: string) => (hasScript(draft) ? t("create.withoutOne") : asked);
+  const label = (name: string) => (hasScript(draft) ? t("create.optional", { name }) : name);
+  /** A script brings its own data; a model of the platform needs some. */
+  const choose = (what: Draft["what"]) =>
+    onChange({ what, ...(what === "model" ? firstOf(datasets, models, draft) : NONE) });
   const chooseDataset = (datasetId: string) => {
     const chosen = datasets.find((each) => each.id === datasetId);
     onChange({ datasetId, datasetVersionId: usableVersion(chosen) ?? "" });
@@ -37,7 +47,23 @@ export function Basics({ draft, problems, onChange }: SectionProps) {
             />
           )}
         </Field>
-        <Field label={t("create.dataset")} error={textFor(problems, "datasetId")}>
+        <Radios
+          legend={t("create.what")}
+          name="what"
+          value={draft.what}
+          options={[
+            { value: "model", label: t("create.whatModel") },
+            { value: "script", label: t("create.whatScript") },
+          ]}
+          className="sm:col-span-2 sm:grid sm:grid-cols-2 sm:gap-x-4 sm:[&>legend]:col-span-2"
+          onChange={choose}
+        />
+        {hasScript(draft) && (
+          <Suspense fallback={<Loading />}>
+            <Script draft={draft} problems={problems} onChange={onChange} />
+          </Suspense>
+        )}
+        <Field label={label(t("create.dataset"))} error={textFor(problems, "datasetId")}>
           {(wiring) => (
             <Select {...wiring} name="datasetId" value={draft.datasetId} onChange={chooseDataset}>
               <Options none={unchosen(t("create.chooseDataset"))} value={draft.datasetId} items={datasets} />
@@ -45,7 +71,7 @@ export function Basics({ draft, problems, onChange }: SectionProps) {
           )}
         </Field>
         <Field
-          label={t("create.version")}
+          label={label(t("create.version"))}
           hint={preparing && t("create.preparingHint")}
           error={textFor(problems, "datasetVersionId")}
         >
@@ -69,51 +95,26 @@ export function Basics({ draft, problems, onChange }: SectionProps) {
             </Select>
           )}
         </Field>
-        <Field label={t("create.model")} error={textFor(problems, "modelId")}>
+        <Field label={label(t("create.model"))} error={textFor(problems, "modelId")}>
           {(wiring) => (
             <Select {...wiring} name="modelId" value={draft.modelId} onChange={(modelId) => onChange({ modelId })}>
               <Options none={unchosen(t("create.chooseModel"))} value={draft.modelId} items={models} />
             </Select>
           )}
         </Field>
-        <LaunchMode draft={draft} problems={problems} onChange={onChange} />
+        <Radios
+          legend={t("create.launchMode")}
+          name="launchMode"
+          value={draft.launchMode}
+          options={[
+            { value: LAUNCH_MODE, label: t("create.existing") },
+            { value: NEW, label: t("create.newMode") },
+          ]}
+          error={textFor(problems, "launchMode")}
+          onChange={(launchMode) => onChange({ launchMode })}
+        />
       </div>
     </Card>
-  );
-}
-
-/** What a cloned request names beyond them is left unticked, for the server to refuse. */
-function LaunchMode({ draft, problems, onChange }: SectionProps) {
-  const { t } = useTranslation();
-  const error = textFor(problems, "launchMode");
-  const id = useId();
-  return (
-    <fieldset className="min-w-0 space-y-1.5" aria-describedby={error && id}>
-      <legend className="text-sm font-medium">{t("create.launchMode")}</legend>
-      {([LAUNCH_MODE, NEW] as const).map((mode) => (
-        <label
-          key={mode}
-          className={cx(
-            "flex min-h-9 items-center gap-2 rounded-lg border px-3 py-1.5 text-sm has-focus-visible:outline-2 has-focus-visible:outline-offset-2 has-focus-visible:outline-accent-line",
-            draft.launchMode === mode && "border-accent-line bg-accent-soft",
-          )}
-        >
-          <input
-            type="radio"
-            name="launchMode"
-            className="size-4 shrink-0 accent-accent outline-none"
-            checked={draft.launchMode === mode}
-            onChange={() => onChange({ launchMode: mode })}
-          />
-          {t(mode === NEW ? "create.newMode" : "create.existing")}
-        </label>
-      ))}
-      {error && (
-        <p id={id} className="text-sm text-bad-ink">
-          {error}
-        </p>
-      )}
-    </fieldset>
   );
 }
 

@@ -313,10 +313,14 @@ test("spare environments are ticked among those that could take a place", async 
 test("a script of one's own is asked for without dataset and model", async () => {
   const asked = listening();
   visit(pair);
+  expect(screen.queryByLabelText("训练脚本")).toBeNull();
+  await userEvent.click(await screen.findByRole("radio", { name: "我的脚本" }));
   await userEvent.type(await screen.findByLabelText("训练脚本"), "train.py");
-  await userEvent.selectOptions(screen.getByLabelText("数据集"), "不使用，由脚本自己决定");
-  await userEvent.selectOptions(screen.getByLabelText("模型"), "不使用，由脚本自己决定");
-  await waitFor(() => expect(asked.body).toMatchObject({ datasetId: null, datasetVersionId: null, modelId: null }));
+  const own = { datasetId: null, datasetVersionId: null, modelId: null, entrypoint: { script: "train.py", args: [] } };
+  await waitFor(() => expect(asked.body).toMatchObject(own));
+  await userEvent.click(screen.getByRole("radio", { name: "平台的模型" }));
+  await waitFor(() => expect(asked.body).toMatchObject({ datasetId: "dataset-1", modelId: "model-1" }));
+  expect(asked.body).not.toHaveProperty("entrypoint");
 });
 
 test("a problem leads to its field, also where that is folded away", async () => {
@@ -327,6 +331,17 @@ test("a problem leads to its field, also where that is folded away", async () =>
   const input = screen.getByLabelText("每进程批大小");
   expect(document.activeElement).toBe(input);
   expect(input.closest("details")?.open).toBe(true);
+});
+
+test("a problem opens the tab that its field is in, and the tab counts it", async () => {
+  const field = "maxRestarts";
+  listening({ problems: [{ field, error: "MAX_RESTARTS_OUT_OF_RANGE", message: "超出范围", hint: "" }] });
+  visit(pair);
+  await userEvent.click(await screen.findByRole("button", { name: "去修改" }));
+  expect(document.activeElement).toBe(screen.getByLabelText("自动重启上限"));
+  expect(screen.getByRole("tab", { name: /故障与恢复/ }).getAttribute("aria-selected")).toBe("true");
+  await userEvent.click(screen.getByRole("button", { name: "创建并启动训练" }));
+  expect(await screen.findByRole("tab", { name: /故障与恢复 ?1/ })).toBeTruthy();
 });
 
 test("what was left unsent is there again after a reload, until one starts over", async () => {

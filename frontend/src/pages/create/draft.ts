@@ -1,6 +1,6 @@
-import { CHOICES, CONFIG, isNumber, PLAIN, REQUEST } from "@/api/request";
+import { CHOICES, CONFIG, isNumber, PLAIN, REQUEST, unitOf } from "@/api/request";
 import type { CreateRequest, Framework } from "@/api/types";
-import { environmentOf, linesOf, numberOr } from "@/lib/typed";
+import { durationOr, durationText, environmentOf, linesOf, numberOr } from "@/lib/typed";
 import { type Capacity, capacityOf, selectOf } from "./capacity";
 import { type CodeDraft, codeDraft, codeRequest, NO_CODE } from "./code-draft";
 import { frameworkNamed, rulesOf, textOf, valueOf } from "./options";
@@ -21,6 +21,8 @@ const UNTUNED: Tuning = { strategy: {}, options: {} };
 /** The form as it stands: text where a person types text. */
 export interface Draft {
   taskName: string;
+  /** What is trained: a model of the platform by its own trainer, or a script of one's own. */
+  what: "model" | "script";
   datasetId: string;
   datasetVersionId: string;
   modelId: string;
@@ -62,6 +64,7 @@ export interface Draft {
 
 export const EMPTY: Draft = {
   taskName: "",
+  what: "model",
   datasetId: "",
   datasetVersionId: "",
   modelId: "",
@@ -125,7 +128,7 @@ const isEmpty = (object: object) => Object.keys(object).length === 0;
 
 /** A script of one's own may do without a dataset and a model; what is left empty is null then. */
 export function hasScript(draft: Draft): boolean {
-  return draft.script.trim() !== "";
+  return draft.what === "script";
 }
 
 export function hyperparametersOf(draft: Draft): Record<string, unknown> {
@@ -152,13 +155,19 @@ export function requestOf(draft: Draft, frameworks: Framework[]): CreateRequest 
     ...nodes(draft, frameworks),
     ...(isNew(draft) && newEnvironmentsOf(draft)),
     ...(spares.length > 0 && { spareEnvironmentIds: spares }),
-    ...codeRequest(draft.code),
+    ...(hasScript(draft) && codeRequest(draft.code)),
     ...(hasScript(draft) && { entrypoint: { script: draft.script.trim(), args: linesOf(draft.args) } }),
     ...(!isEmpty(hyperparameters) && { hyperparameters }),
     ...(!isEmpty(env) && { env }),
     ...(!isEmpty(secretEnv) && { secretEnv }),
-    ...filled(draft.plain, (text, name) => (isNumber(REQUEST[name]) ? numberOr(text) : text.trim())),
+    ...filled(draft.plain, plainOf),
   };
+}
+
+function plainOf(text: string, name: string): unknown {
+  const unit = unitOf(name);
+  if (unit) return durationOr(text, unit);
+  return isNumber(REQUEST[name]) ? numberOr(text) : text.trim();
 }
 
 const newEnvironmentsOf = ({ made }: Draft) =>
@@ -202,6 +211,12 @@ function classOf(name: string, value: unknown): unknown {
   return value < 0 ? "low" : value < 100 ? "high" : "urgent";
 }
 
+/** As a person would type or choose it. */
+function typedOf(name: string, value: unknown): unknown {
+  const unit = unitOf(name);
+  return unit && typeof value === "number" ? durationText(value, unit) : classOf(name, value);
+}
+
 function textsOf(values: Record<string, unknown> = {}): Record<string, string> {
   return Object.fromEntries(
     Object.entries(values)
@@ -230,6 +245,7 @@ export function draftOf(request: CreateRequest): Draft {
   const text = (value: number | string | null | undefined) => (value == null ? "" : String(value));
   return {
     taskName: text(request.taskName),
+    what: request.entrypoint || request.code ? "script" : "model",
     datasetId: text(request.datasetId),
     datasetVersionId: text(request.datasetVersionId),
     modelId: text(request.modelId),
@@ -257,7 +273,7 @@ export function draftOf(request: CreateRequest): Draft {
     secrets: Object.entries(request.secretEnv ?? {}).map(([variable, secret]) => ({ variable, secret })),
     plain: textsOf(
       Object.fromEntries(
-        [...PLAIN, ...CHOICES].map((name) => [name, classOf(name, request[name as keyof CreateRequest])]),
+        [...PLAIN, ...CHOICES].map((name) => [name, typedOf(name, request[name as keyof CreateRequest])]),
       ),
     ),
   };

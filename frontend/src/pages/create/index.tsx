@@ -10,7 +10,7 @@ import { Page } from "@/ui/page";
 import { type Draft, draftOf, EMPTY, toggle } from "./draft";
 import { CreateForm } from "./form";
 import { type DraftStore, draftStore } from "./saved";
-import { usableVersion } from "./versions";
+import { firstOf } from "./versions";
 
 /**
  * `?from=<task>` starts from that task's request, `&resumeFrom=<path>` at one of its checkpoints, `?retry=<task>` at its
@@ -84,12 +84,6 @@ function Fresh({ environments, form }: { environments: string | null; form: Form
   const failed = [datasets, models].find((query) => query.isError);
   if (failed) return <Failure error={failed.error} retry={() => void failed.refetch()} />;
   if (!datasets.data || !models.data) return <Loading />;
-  const dataset = datasets.data.find((each) => usableVersion(each));
-  const start: Draft = {
-    ...EMPTY,
-    datasetId: dataset?.id ?? "",
-    datasetVersionId: usableVersion(dataset) ?? "",
-    modelId: models.data[0]?.id ?? "",
-  };
+  const start: Draft = { ...EMPTY, ...firstOf(datasets.data, models.data) };
   return form((environments?.split(",").filter(Boolean) ?? []).reduce(toggle, start));
 }

@@ -1,3 +1,4 @@
+import { flushSync } from "react-dom";
 import { CHOICES, PLAIN } from "@/api/request";
 import type { Problem } from "@/api/types";
 import type { Draft } from "./draft";
@@ -57,6 +58,12 @@ export function partOf(field: string): keyof Draft {
   return PARTS.find(([prefix]) => field.startsWith(prefix))?.[1] ?? "selected";
 }
 
+/** Opens the tab that the control lies in: a tab opens when it gets the focus. */
+function openTab(control: HTMLElement): void {
+  const name = control.closest("[role=tabpanel]")?.getAttribute("aria-labelledby");
+  if (name) flushSync(() => document.getElementById(name)?.focus());
+}
+
 /** Brings the control that is named `name`, or the nearest that holds it, into sight and gives it the focus. */
 export function focusControl(form: HTMLFormElement, name: string): void {
   const controls = [...form.elements].filter((each) => each instanceof HTMLElement) as (HTMLElement & {
@@ -67,6 +74,7 @@ export function focusControl(form: HTMLFormElement, name: string): void {
     if (!control) continue;
     for (let fold = control.closest("details"); fold; fold = fold.parentElement?.closest("details") ?? null)
       fold.open = true;
+    openTab(control);
     control.focus();
     control.scrollIntoView({ block: "center" });
     return;

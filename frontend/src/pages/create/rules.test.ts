@@ -118,15 +118,34 @@ describe("the request", () => {
   });
 
   test("of a script of one's own names neither dataset nor model where none was chosen; without a script both are asked for", () => {
-    const own = toggle({ ...EMPTY, taskName: "t", script: "train.py" }, "env-1");
+    const own = toggle({ ...EMPTY, taskName: "t", what: "script", script: "train.py" } as const, "env-1");
     const body = requestOf(own, []);
     expect(body).toMatchObject({ datasetId: null, datasetVersionId: null, modelId: null });
     expect(requestOf(draftOf(body), [])).toEqual(body);
-    expect(requestOf({ ...own, script: "" }, [])).toMatchObject({ datasetId: "", modelId: "" });
+    const model = requestOf({ ...own, what: "model" }, []);
+    expect(model).toMatchObject({ datasetId: "", modelId: "" });
+    expect(model).not.toHaveProperty("entrypoint");
     expect(requestOf({ ...own, datasetId: "d", datasetVersionId: "v" }, [])).toMatchObject({
       datasetId: "d",
       datasetVersionId: "v",
       modelId: null,
+    });
+  });
+
+  test("has times in the API's units, however they are typed; what is none goes out as it is, to be refused", () => {
+    const plain = {
+      graceSeconds: "90",
+      hangSeconds: "1h30m",
+      maxRunSeconds: "2 天",
+      drillMinutes: "90s",
+      minRunSeconds: "5x",
+    };
+    expect(requestOf({ ...named, plain }, [])).toMatchObject({
+      graceSeconds: 90,
+      hangSeconds: 5400,
+      maxRunSeconds: 172_800,
+      drillMinutes: 1.5,
+      minRunSeconds: "5x",
     });
   });
 

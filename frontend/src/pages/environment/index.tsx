@@ -1,5 +1,5 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { Ban, CircleCheck, ClipboardCheck } from "lucide-react";
+import { Ban, CircleCheck, ClipboardCheck, Play } from "lucide-react";
 import { lazy, Suspense } from "react";
 import { useTranslation } from "react-i18next";
 import { Link, useParams, useSearchParams } from "react-router";
@@ -72,6 +72,12 @@ function EnvironmentPage({ environment }: { environment: Environment }) {
       actions={
         <>
           {hosted && <HostedActions environment={environment} hosted={hosted} />}
+          {!obstacle && (
+            <ButtonLink look="primary" to={`/training/create?environments=${environment.id}`}>
+              <Play />
+              {t("environments.train")}
+            </ButtonLink>
+          )}
           <ButtonLink to={`/preflight/create?environments=${environment.id}`}>
             <ClipboardCheck />
             {t("preflight.run")}

@@ -1,0 +1,25 @@
+import { useTranslation } from "react-i18next";
+import CodeFields from "./code";
+import type { SectionProps } from "./section";
+import { Line, Lines } from "./typed";
+
+/** A script of one's own: the code it is part of, and how it is started. */
+export default function Script(section: SectionProps) {
+  const { t } = useTranslation();
+  return (
+    <>
+      <CodeFields {...section} />
+      <Line
+        {...section}
+        field="script"
+        control="entrypoint.script"
+        errors="entrypoint"
+        label={t("create.script")}
+        hint={t("create.scriptHint")}
+        placeholder="train.py"
+        className="sm:col-start-1"
+      />
+      <Lines {...section} field="args" control="entrypoint.args" label={t("create.args")} hint={t("create.argsHint")} />
+    </>
+  );
+}
