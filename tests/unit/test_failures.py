@@ -118,6 +118,8 @@ KNOWN: list[tuple[str, str, dict[str, str]]] = [
     ("STORE_GONE", raised("torch.distributed.DistStoreError: wait timeout after 300000ms, keys: /default_pg/0//cuda//0"), {"keys": "/default_pg/0//cuda//0"}),
     ("PORT_IN_USE", raised("torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use"), {"port": "29500"}),
     ("PORT_IN_USE", raised("OSError: [Errno 98] Address already in use"), {}),
+    ("PORT_IN_USE", raised("OSError: [Errno 98] Address already in use (while attempting to bind on address ('', 8000))"), {"port": "8000"}),
+    ("PORT_IN_USE", "E1127 10:08:40.130681   12695 add_port.cc:83] Failed to add port to server: No address added out of total 1 resolved for '[::]:38671'\n", {"port": "38671"}),
     ("NAME_NOT_RESOLVED", raised("socket.gaierror: [Errno -2] Name or service not known"), {}),
     ("HOROVOD_SHUT_DOWN", raised("horovod.common.exceptions.HorovodInternalError: Horovod has been shut down. This was caused by an exception on one of the ranks"), {}),
     ("GROUP_NOT_INITIALIZED", raised("ValueError: Default process group has not been initialized, please make sure to call init_process_group."), {}),
@@ -257,6 +259,14 @@ def test_what_a_launcher_tells_of_its_child_is_the_childs(log: str) -> None:
     assert told is not None
     assert (told.exception, told.at) == ("ValueError: bad batch at step 7", "train.py:7 in work")
     assert (told.why, told.follows) == ("", False)
+
+
+def test_a_store_whose_port_is_taken_tells_of_no_gone_peer() -> None:
+    """Though its exception is the one that tells of a store that is gone."""
+    said = "The server socket has failed to listen on any local network address. port: 29500, useIpv6: false, code: -98"
+    told = of(raised(f"torch.distributed.DistNetworkError: {said}, name: EADDRINUSE, message: address already in use"))
+    assert told is not None
+    assert (told.why, told.follows) == ("PORT_IN_USE", False)
 
 
 def test_a_rank_that_tells_of_a_gone_peer_explains_nothing_where_another_tells_more() -> None:

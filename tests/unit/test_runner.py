@@ -19,6 +19,7 @@ from fermi.launch import registry
 from fermi.launch.backends import measured
 from fermi.launch.backends.culprit import cause_of_failure, rank_seen
 from fermi.launch.backends.local import LocalBackend
+from fermi.launch.diagnosis import explain, rules
 from fermi.launch.spec import Entrypoint, Handle, Observation, Phase
 from fermi.runner import files, node
 from tests.disks import small_disk
@@ -240,10 +241,31 @@ def test_a_port_that_is_taken_before_the_start_is_named_with_its_holder_and_star
     assert f"pid {os.getpid()} (" in told["holder"]
 
 
-def test_a_port_that_is_taken_while_the_rank_starts_is_why_it_failed(tmp_path: Path) -> None:
+LISTENS = """
+import socket
+def listen(port=int(os.environ["MASTER_PORT"])):
+    door = socket.create_server(("127.0.0.1", port))
+    print("listens", flush=True)
+    return door
+def meet():
+    ready()
+    until("taken")
+    return listen()
+"""
+
+
+def of_task(folder: Path, port: int, task: str = "task-x") -> dict[str, Any]:
+    """What the ranks of `run` meet at, and what the runner is told of it."""
+    return {"port": port, "env": {"HERE": str(folder), "MASTER_PORT": str(port), "FERMI_TASK_ID": task}}
+
+
+@pytest.mark.parametrize("caught", [False, True], ids=["raises", "prints"])
+def test_a_port_that_is_taken_while_rank_0_starts_is_why_it_failed(caught: bool, tmp_path: Path) -> None:
+    """Whether it raises that, or a process that it has started prints it."""
+    script = LISTENS + ("try:\n    meet()\nexcept OSError as error:\n    sys.exit(str(error))" if caught else "meet()")
     port = free_port()
     with ThreadPoolExecutor() as pool:
-        ended = pool.submit(run, tmp_path, "ready(); until('taken'); sys.exit(1)", 1, port=port)
+        ended = pool.submit(run, tmp_path, script, 1, pulse=not caught, **of_task(tmp_path, port))
         until((tmp_path / "ready-0").exists, what="the rank runs")
         with socket.create_server(("127.0.0.1", port)):
             (tmp_path / "taken").touch()
@@ -251,19 +273,98 @@ def test_a_port_that_is_taken_while_the_rank_starts_is_why_it_failed(tmp_path: P
     told = cause(tmp_path)
     assert told is not None
     assert (told["code"], told["port"]) == ("MASTER_PORT_TAKEN", port)
+    assert f"pid {os.getpid()} (" in told["holder"]
+
+
+def test_a_failure_beside_a_port_that_somebody_has_taken_explains_itself(tmp_path: Path) -> None:
+    """Only rank 0 listens there, and only its own word says that it could not."""
+    port = free_port()
+    script = "ready(); until('taken'); raise ValueError('bad batch')"
+    with ThreadPoolExecutor() as pool:
+        ended = pool.submit(run, tmp_path, script, 1, pulse=True, **of_task(tmp_path, port))
+        until((tmp_path / "ready-0").exists, what="the rank runs")
+        with socket.create_server(("127.0.0.1", port)):
+            (tmp_path / "taken").touch()
+            [rank] = ended.result()
+    assert (rank["error"]["type"], rank["kill"], cause(tmp_path)) == ("ValueError", None, None)
+
+
+STARTS = (
+    LISTENS
+    + """
+import subprocess
+if rank == 1:
+    until("listening")
+    sys.exit(subprocess.call([sys.executable, "-c", CHILD]))
+held = listen() if os.environ["WHO"] == "rank" else subprocess.Popen(
+    [sys.executable, "-c", CHILD + "; pathlib.Path('listening').touch(); time.sleep(600)"])
+if os.environ["WHO"] == "rank":
+    (here / "listening").touch()
+time.sleep(600)
+"""
+)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize(("who", "code"), [("child", "RANKS_STARTED_RANKS"), ("rank", "PORT_IN_USE")])
+def test_a_port_that_the_task_itself_has_is_no_strangers(who: str, code: str, first: int, tmp_path: Path) -> None:
+    """Ranks that start processes of their own meet at one port: rank 0 may come first or last. Nobody else's process
+    is blamed, the rank that failed says why, and nothing is tried again for free."""
+    port = free_port()
+    given = of_task(tmp_path, port)
+    given["env"]["WHO"] = who
+    script = STARTS.replace("if rank == 1:", f"if rank == {1 - first}:")
+    failed = run(tmp_path, script, 2, pulse=True, **given)[1 - first]
+    assert cause(tmp_path) is None
+    kill = failed["kill"]
+    assert (kill["by"], kill["port"], kill["fixed"]) == ("port", port, False)
+    assert (kill["started"], kill.get("rank")) == ((True, None) if who == "child" else (False, first))
+    told = explain.of_rank(rank_seen(failed, 0), "gn5", (tmp_path / f"{1 - first}.log").read_bytes(), rules.ours(), {})
+    assert (told.why, told.follows) == (code, False)
+    assert f" {port}" in messages.text(told.why, "en", **(told.about or {}))[0]
+
+
+def test_a_port_that_the_script_chooses_names_the_task_that_has_it(tmp_path: Path) -> None:
+    """The other task's process, as this machine's engine starts it: forked, known by the log that it prints to."""
+    log = tmp_path / "logs" / "task-other" / "1" / "3.log"
+    log.parent.mkdir(parents=True)
+    holds = "import os, socket, sys; door = socket.create_server(('', 0))\n"
+    holds += "os.write(2, b'%d ' % door.getsockname()[1]); sys.stdin.read()"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            [sys.executable, "-c", holds], stdin=subprocess.PIPE, stdout=output, stderr=subprocess.PIPE,
+            env={name: value for name, value in os.environ.items() if name not in ("FERMI_TASK_ID", "RANK")},
+        ) as other,
+    ):  # fmt: skip
+        assert other.stderr is not None
+        port = int(b"".join(iter(lambda: other.stderr.read(1), b" ")))  # type: ignore[union-attr]
+        given = of_task(tmp_path, free_port())
+        [rank] = run(tmp_path, LISTENS + f"listen({port})", 1, pulse=True, **given)
+        other.communicate()
+    assert cause(tmp_path) is None
+    told = explain.of_rank(rank_seen(rank, 0), "gn5", (tmp_path / "0.log").read_bytes(), rules.ours(), {})
+    assert told.why == "PORT_FIXED_IN_USE"
+    assert told.about is not None
+    assert (told.about["port"], told.about["task"], told.about["holderRank"]) == (str(port), "task-other", "3")
+    assert "which the script chooses itself" in messages.text(told.why, "en", **told.about)[0]
+    finding = told.finding()
+    assert finding is not None
+    assert ("SEE_TASK", "task-other") in {(one.code, one.params.get("task")) for one in finding.actions}
 
 
 def test_a_rank_that_fails_with_its_port_to_itself_fails_by_itself(tmp_path: Path) -> None:
-    script = """
-import socket
-door = socket.create_server(("127.0.0.1", int(os.environ["PORT"])))
+    script = (
+        LISTENS
+        + """
+door = listen()
 if os.fork() == 0:  # a helper that outlives the rank has the port still
     time.sleep(600)
 sys.exit(1)
 """
-    port = free_port()
-    [rank] = run(tmp_path, script, 1, port=port, env={"HERE": str(tmp_path), "PORT": str(port)})
-    assert rank["exit_code"] == 1
+    )
+    [rank] = run(tmp_path, script, 1, **of_task(tmp_path, free_port()))
+    assert (rank["exit_code"], rank["kill"]) == (1, None)
     assert cause(tmp_path) is None
 
 

@@ -66,6 +66,11 @@ def test_why_a_rank_ended() -> None:
     lost = {"by": "gpu", "gpu": 3, "xid": 79, "line": "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."}
     assert telling.why({"error": None, "kill": lost}) == f": GPU 3: {lost['line']}"
     assert telling.why({"error": None, "kill": None}) == ""
+    held = {"by": "port", "port": 29500, "holder": "pid 7 (python serve.py)"}
+    assert telling.why({"error": None, "kill": held}) == "; port 29500 is in use by pid 7 (python serve.py)"
+    assert telling.why({"error": error, "kill": {**held, "holder": None}}).endswith(
+        "forward); port 29500 is in use by another process"
+    )
 
 
 def test_a_bound_that_was_passed_is_told_with_figures_and_what_to_do() -> None:

@@ -342,7 +342,7 @@ class RankSeen:
     still_since: float | None = None  # unix seconds; it has done nothing at all for long (`fermi.runner.stillness`)
     error: Mapping[str, Any] | None = None  # the exception that ended it, where its probe saw one
     stalled: Mapping[str, Any] | None = None  # it has not advanced for longer than its past explains
-    kill: Mapping[str, Any] | None = None  # what the kernel has to say of its end by a signal
+    kill: Mapping[str, Any] | None = None  # what the kernel has to say of its end (`believed.KILL`)
     called_at: float | None = None  # unix seconds, by its node's clock: its runner was at work
     began_at: float | None = None  # and its process was started
     last_step: int | None = None  # optimizer steps that it had made when it ended, where its pulse was seen

@@ -34,6 +34,8 @@ FOLLOWS = (
     "Horovod has been shut down", "ChildFailedError", "NCCL communicator was aborted",
 )  # fmt: skip
 """What errors say that come of a peer's end: gloo's, NCCL's, the store's, Horovod's."""
+BY_ITSELF = ("EADDRINUSE", "ddress already in use")
+"""What errors say that come of no peer's end, though they begin like those: the store's where its port is taken."""
 
 
 class End(NamedTuple):
@@ -81,7 +83,7 @@ def raised_at(error: Mapping[str, Any] | None) -> float:
 
 
 def follows(said: str) -> bool:
-    return any(words in said for words in FOLLOWS)
+    return any(words in said for words in FOLLOWS) and not any(words in said for words in BY_ITSELF)
 
 
 def first_to_fail(found: Iterable[End]) -> End | None:

@@ -3,22 +3,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fermi.runner import ports, room
+from fermi.runner import ports, processes, room
 
-PORT_BLAMED_SECONDS = 120.0
-"""Within so long of the start, a rank's failure is blamed on its port if somebody else listens there: what imports for
-longer than that is rare, and what fails later has had its port."""
+_IN_USE = re.compile(r"EADDRINUSE|[Aa]ddress already in use|\(errno: 98|No address added out of total")
+"""How torch's store (torch/csrc/distributed/c10d/TCPStoreLibUvBackend.cpp, socket.cpp), Python and gRPC, which JAX
+meets through (add_port.cc), say that a port cannot be listened on."""
+_PORT = re.compile(
+    r"bind to \S*:(\d+) \(errno|port: (\d+), useIpv6|on address \('[^']*', (\d+)|resolved for '\S*:(\d+)'"
+)
+_LOG = re.compile(r"/logs/([^/]+)/\d+/(\d+)\.log$")
+"""Where the ranks of this machine's engine print to."""
 
 
-def port_taken(port: int | None, age: float) -> dict[str, Any] | None:
-    """By somebody else, where rank 0 is to listen. To be asked while nothing of ours lives. `age`: seconds since the
-    node began."""
-    if port is None or ports.is_free(port) or age > PORT_BLAMED_SECONDS:
+def port_taken(port: int | None) -> dict[str, Any] | None:
+    """Returns the cause where somebody else listens at the port at which rank 0 is to listen. To be asked before any
+    rank is started."""
+    if port is None or ports.is_free(port):
         return None
     return {"code": "MASTER_PORT_TAKEN", "port": port, "holder": ports.holder(port) or None}
+
+
+def port_in_use(said: str) -> int | None:
+    """Returns the port that a rank could not listen on, by the last line that says so; 0 where that line names none.
+    None where no line says so."""
+    line = next((line for line in reversed(said.splitlines()) if _IN_USE.search(line)), None)
+    if line is None:
+        return None
+    named = _PORT.search(line)
+    return int(next(filter(None, named.groups()))) if named else 0
+
+
+def describe_port(port: int, task: str, ranks: Mapping[int, int]) -> dict[str, Any]:
+    """Returns who listens on a port that a rank of ours could not have, as its entry's `kill` says it. `holder` is None
+    where nobody that we may see does; `task` and `rank` are of another task's process. Of our own, `started` says
+    whether it is a process that a rank has started, and no rank. `task`: ours; `ranks`: ours, by process."""
+    pid, holder = ports.holders({port: ports.listened().get(port, set())}).get(port, (0, None))
+    said = {"by": "port", "port": port, "holder": holder}
+    if pid in ranks:
+        return {**said, "rank": ranks[pid], "started": False}
+    if pid in processes.descendants():
+        return {**said, "started": True}
+    of_task, rank = owner(pid) if pid else ("", None)
+    if of_task != task:
+        return {**said, "task": of_task or None, "rank": rank}
+    leads = False
+    with contextlib.suppress(OSError):  # a rank leads a session, and what it starts is in it
+        leads = os.getsid(pid) == pid
+    return {**said, "rank": rank, "started": not leads}
+
+
+def owner(pid: int) -> tuple[str, int | None]:
+    """Returns the task and the rank whose process it is, by its environment, or, of one that was forked, by the log it
+    prints to; empty and None where it is nobody's, or somebody else's to see."""
+    with contextlib.suppress(OSError, ValueError):
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            pairs = (pair.partition(b"=") for pair in file.read().split(b"\0"))
+            env = {
+                name: value.decode(errors="replace") for name, _, value in pairs if name in (b"FERMI_TASK_ID", b"RANK")
+            }
+        if task := env.get(b"FERMI_TASK_ID"):
+            return task, int(env.get(b"RANK", ""))
+        if found := _LOG.search(os.readlink(f"/proc/{pid}/fd/1")):
+            return found[1], int(found[2])
+    return "", None
 
 
 def disk_full(spec: dict[str, Any], folders: Iterable[str], rank: int) -> dict[str, Any] | None:

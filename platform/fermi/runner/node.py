@@ -48,7 +48,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fermi.runner import blame, causes, drill, kernel, lingering, processes, ras
+from fermi.runner import blame, causes, drill, kernel, lingering, ports, processes, ras
 from fermi.runner.bounds import Bounds
 from fermi.runner.diskuse import DiskUse
 from fermi.runner.exits import CANNOT_START, shown
@@ -58,7 +58,7 @@ from fermi.runner.outputs import Pipes
 from fermi.runner.rank import BecomeRank, become, begin
 from fermi.runner.stillness import LAST_SECONDS, NEVER, Stillness
 from fermi.runner.stops import Stop, Stops
-from fermi.runner.watch import LogFile, Tell, Watch
+from fermi.runner.watch import LogFile, Output, Tell, Watch
 from fermi.telemetry.xids import Xids
 
 SIBLINGS_GRACE_SECONDS = 5.0
@@ -109,8 +109,7 @@ class Node:
         self.last_seconds: float = spec.get("last_seconds", LAST_SECONDS)
         self.asked_at: dict[int, float] = {}  # by rank, unix seconds: the first time
         self.kill_at: float | None = None  # monotonic seconds; set once the ranks have been asked to end
-        self.began = time.monotonic()
-        self.look_at = self.began + self.last_seconds / LOOKS
+        self.look_at = time.monotonic() + self.last_seconds / LOOKS
         self.unsaved = False  # what is in memory is newer than what is written
         self.still_seconds: float | None = None
         self.stillness: Stillness | None = None
@@ -157,8 +156,6 @@ class Node:
             self.pipes.close()
         if self.confinement:
             self.confinement.close()
-        if any(end.exit_code and not end.asked for end in blame.ends(self.ranks)):
-            self.blame_port()
         for entry in self.ranks:
             self.hear_of_gpu(entry, entry["pid"])  # a journal says it later
         self.save("exited")
@@ -281,7 +278,11 @@ class Node:
         )  # fmt: skip
         entry.update(pid=pid, start_time=processes.start_time(pid), state="running", began_at=time.time())
         if watch:
-            watch.add(entry, self.pipes.carried[number] if self.pipes else LogFile(rank["log"]))
+            watch.add(entry, self.output(rank))
+
+    def output(self, rank: dict[str, Any]) -> Output:
+        """What the rank has printed."""
+        return self.pipes.carried[rank["rank"]] if self.pipes else LogFile(rank["log"])
 
     def open_output(self, rank: dict[str, Any]) -> int:
         """A descriptor that takes what the rank prints."""
@@ -358,6 +359,7 @@ class Node:
         if self.watch:
             self.watch.ended(entry)
         self.prefer_exception(entry)
+        self.hear_of_port(entry)
 
     def prefer_exception(self, entry: dict[str, Any]) -> None:
         """Marks a rank that had raised before it was asked to end as not asked: it ended by its exception. A process
@@ -378,6 +380,30 @@ class Node:
         """What the kernel says of the GPU of a rank that has failed."""
         if entry["exit_code"] and not entry["asked"] and not entry["kill"]:
             entry["kill"] = self.xids.explains(entry["local_rank"], process)
+
+    def hear_of_port(self, entry: dict[str, Any]) -> None:
+        """Looks up who listens on the port that the rank could not have, while that process still does. Where rank 0
+        could not have the port at which all meet, and nobody of this task has it, that is why the ranks ended."""
+        if not entry["exit_code"] or entry["asked"] or entry["kill"]:
+            return
+        number = entry["rank"]
+        rank = next(one for one in self.spec["ranks"] if one["rank"] == number)
+        if self.pipes:
+            self.pipes.carry(0.0)
+        said = self.output(rank).tail().decode(errors="replace")
+        port = causes.port_in_use(f"{said}\n{(entry['error'] or {}).get('message', '')}")
+        if port is None:
+            return
+        env = {**self.spec["env"], **rank["env"]}
+        meets_at = str(env.get("MASTER_PORT", ""))
+        if port == 0 and number == 0 and meets_at.isdecimal():
+            port = int(meets_at)
+        if not port or ports.is_free(port):
+            return
+        task, ranks = env.get("FERMI_TASK_ID", ""), {one["pid"]: one["rank"] for one in self.ranks if one["pid"]}
+        entry["kill"] = found = {**causes.describe_port(port, task, ranks), "fixed": str(port) != meets_at}
+        if number == 0 and not found["fixed"] and "started" not in found and not self.status.get("cause"):
+            self.status["cause"] = {"code": "MASTER_PORT_TAKEN", "port": port, "holder": found["holder"]}
 
     def sweep(self) -> None:
         """Kills what the ranks left behind, until nothing is."""
@@ -519,8 +545,8 @@ class Node:
         return end and next(entry for entry in self.ranks if entry["rank"] == end.rank)
 
     def blame_port(self) -> bool:
-        """Before the ranks are started, and once they have failed: it may have been taken in between."""
-        found = causes.port_taken(self.spec.get("port"), time.monotonic() - self.began)
+        """Before the ranks are started."""
+        found = causes.port_taken(self.spec.get("port"))
         if found:
             self.status["cause"] = found
         return bool(found)

@@ -67,7 +67,7 @@ class Pipes:
             return
         if data:
             carried = self.carried[self.ranks[pipe]]
-            carried.bytes, carried.last = carried.bytes + len(data), data[-TAIL:]
+            carried.bytes, carried.last = carried.bytes + len(data), (carried.last + data)[-TAIL:]
             self.sinks[self.ranks[pipe]](data)
         else:
             self._end(pipe)

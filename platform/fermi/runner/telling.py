@@ -61,11 +61,14 @@ def where(stalled: dict[str, Any]) -> str:
 
 def why(entry: dict[str, Any]) -> str:
     """After how a rank ended: its exception, or what the kernel says."""
+    kill = entry["kill"]
+    held = f"; port {kill['port']} is in use by {kill['holder'] or 'another process'}" if in_use(kill) else ""
     if error := entry["error"]:
         message = error["message"].splitlines()[0] if error["message"] else ""
         function = f" in {error['function']}" if error["function"] != "<module>" else ""
-        return f": {error['type']}: {message} ({error['file']}:{error['line']}{function})"
-    kill = entry["kill"]
+        return f": {error['type']}: {message} ({error['file']}:{error['line']}{function}){held}"
+    if held:
+        return held
     if kill and kill["by"] == "gpu":
         return f": GPU {kill['gpu']}: {kill['line']}"
     if kill:
@@ -73,6 +76,11 @@ def why(entry: dict[str, Any]) -> str:
         whose = "its limit" if kill["scope"] == "cgroup" else "the host"
         return f": killed by the kernel, {whose} has no more memory{limit}"
     return ""
+
+
+def in_use(kill: dict[str, Any] | None) -> bool:
+    """Whether a port is what the rank lacked."""
+    return bool(kill) and kill["by"] == "port"  # type: ignore[index]
 
 
 BOUNDS = {

@@ -71,9 +71,15 @@ LINE = number(0, 1 << 31, whole=True)
 SIZES = several(several(SIZE, 8), 8)
 
 ERROR = record(type=NAME, message=TEXT, file=TEXT, line=LINE, function=NAME, at=MOMENT, step=SIZE)
-KILL = record(by=NAME, scope=NAME, limit=SIZE, used=SIZE, gpu=SIZE, xid=SIZE, line=TEXT)
-"""What the kernel says of a rank's end: `by` memory (`scope`, `limit`, `used`) or a GPU (`gpu`, `xid`, `line`)."""
-_LINK = record(peer=NAME, port=number(0, 65535, whole=True), unacked=SIZE, retries=SIZE, seconds=SECONDS)
+_PORT = number(0, 65535, whole=True)
+KILL = record(
+    by=NAME, scope=NAME, limit=SIZE, used=SIZE, gpu=SIZE, xid=SIZE, line=TEXT,
+    port=_PORT, holder=TEXT, task=NAME, rank=number(0, 1 << 20, whole=True), started=truth, fixed=truth,
+)  # fmt: skip
+"""What the kernel says of a rank's end: `by` memory (`scope`, `limit`, `used`), a GPU (`gpu`, `xid`, `line`) or a port
+(who listens on it: `holder`, of which `task` and `rank`, and whether it was `started` by a rank of this one; `fixed`:
+it is not the port at which the platform has the ranks meet)."""
+_LINK = record(peer=NAME, port=_PORT, unacked=SIZE, retries=SIZE, seconds=SECONDS)
 _COLLECTIVE = record(seq=SIZE, op=NAME, sizes=SIZES, dtype=NAME, state=NAME, group=NAME)
 _FLIGHT = record(groups=table(record(enqueued=SIZE, completed=SIZE), 64), last=several(_COLLECTIVE, 4))
 STALLED = record(

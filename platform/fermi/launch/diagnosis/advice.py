@@ -117,7 +117,7 @@ def actions(cause: Cause, nodes: Sequence[str], *, ended: bool) -> list[Action]:
         found.append(take(Do.EDIT_SCRIPT, at=cause.params.get("at")))
     if isinstance(rank := cause.params.get("rank"), int):
         found.append(take(Do.SEE_LOG, rank=rank))
-    if cause.lost or cause.underlying or cause.code in NODE_MAY_BE_UNFIT:
+    if cause.lost or cause.code in NODE_MAY_BE_UNFIT:
         found += of_node(cause.params, nodes)
     if ended:
         found.append(take(Do.RESTART_FROM_CHECKPOINT))

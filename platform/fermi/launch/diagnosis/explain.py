@@ -7,7 +7,7 @@ beside it are asked in the order in which they did: the first one that tells of 
 
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fermi.launch import figures
@@ -19,6 +19,7 @@ from fermi.launch.spec import RankSeen
 from fermi.runner import blame
 
 UNCAUGHT = "UNCAUGHT_EXCEPTION"
+PORT_IN_USE = "PORT_IN_USE"
 LIMIT_REACHED, HOST_FULL = "MEMORY_LIMIT_REACHED", "HOST_OUT_OF_MEMORY"
 MOST_ASKED = 4
 """Ranks whose logs are read."""
@@ -118,6 +119,7 @@ def of_rank(seen: RankSeen, node: str, printed: bytes, table: Sequence[Rule], ad
     follows = blame.follows(text) or bool(found and found.rule.follows)
     if memory := _of_memory(seen):
         return Told(seen, node, said.get("exception", ""), said.get("at", ""), *memory)
+    found = _of_port(seen, found)
     shown = _shown(near[:-1], crash, found)
     line, heard = _of_gpu(seen)
     if heard and (heard.rule.elsewhere or found is None):
@@ -182,6 +184,19 @@ def _of_memory(seen: RankSeen) -> tuple[str, dict[str, Any]] | None:
         return None
     sizes = {name: figures.size(seen.kill[name]) for name in ("limit", "used") if seen.kill.get(name)}
     return LIMIT_REACHED if seen.kill.get("scope") == "cgroup" else HOST_FULL, {"rank": seen.rank, **sizes}
+
+
+def _of_port(seen: RankSeen, found: Match | None) -> Match | None:
+    """Returns `found` with who listens on the port that it tells of, under the code of what that means: processes that
+    the ranks started and that all meet at one port, a port that the script itself chooses, or any other."""
+    kill = seen.kill or {}
+    if kill.get("by") != "port" or found is None or found.rule.code != PORT_IN_USE:
+        return found
+    code = "RANKS_STARTED_RANKS" if kill.get("started") else "PORT_FIXED_IN_USE" if kill.get("fixed") else PORT_IN_USE
+    rule = next(rule for rule in rules.ours() if rule.code == code)
+    names = {"port": "port", "holder": "holder", "task": "task", "rank": "holderRank"}
+    about = {said: str(kill[name]) for name, said in names.items() if kill.get(name) is not None}
+    return replace(found, rule=rule, params={**found.params, **about})
 
 
 def _of_gpu(seen: RankSeen) -> tuple[str, Match | None]:

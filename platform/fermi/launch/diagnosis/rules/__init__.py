@@ -2,7 +2,8 @@
 own file.
 
     [PORT_IN_USE]                                   the code
-    lines = ["Address already in use{}port {port:int}"]     known lines, see `holes`; each may bring params
+    lines = ["Address already in use{}port {port:int}"]     known lines, see `holes`; each may bring params. One of ours
+                                                    without any is chosen by what a runner saw (`explain`)
     details = ["held by {holder}"]                  of ours: more params from a known line; alone they tell of nothing
     level = "fail"                                  or `warn`
     actions = ["CHOOSE_OTHERS", {do = "INSTALL", what = "{module}"}]     of `diagnosis.actions`
