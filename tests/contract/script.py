@@ -12,6 +12,8 @@ mode, scratch = sys.argv[1], Path(sys.argv[2])
 rank = os.environ["RANK"]
 names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "MASTER_PORT")
 print("env", *(os.environ[name] for name in names), flush=True)
+if given := sys.argv[3:]:
+    print(*given, os.environ["GIVEN"], flush=True)
 with open(scratch / "starts", "a", encoding="utf-8") as file:
     file.write(f"{rank} {os.getpid()}\n")
 

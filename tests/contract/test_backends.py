@@ -8,6 +8,7 @@ import secrets
 import signal
 import socket
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from fermi.launch.spec import Handle, Phase, RankSeen
@@ -71,6 +72,17 @@ def test_ranks_of_uneven_nodes_get_their_places_and_succeed(engine):
     assert [engine.log(handle, rank).strip() for rank in range(3)] == [
         f"env {seat} {job.master_port}" for seat in ("0 0 3 1 0 0", "1 0 3 2 1 1", "2 1 3 2 1 1")
     ]  # fmt: skip
+
+
+def test_placeholders_in_arguments_and_variables_become_each_ranks_own_values(engine):
+    job = engine.job("ok", (1, 2), env={"GIVEN": "rank-{rank}"})
+    args = (*job.entrypoint.args, "{node_rank}.{local_rank}/{world_size}", "{{rank}}", "{epoch}")
+    handle = engine.submit(replace(job, entrypoint=replace(job.entrypoint, args=args)))
+    assert engine.until(handle, Phase.SUCCEEDED, Phase.FAILED).phase is Phase.SUCCEEDED
+    engine.until_gone(handle)
+    assert [engine.log(handle, rank).splitlines()[1] for rank in range(3)] == [
+        f"{place}/3 {{rank}} {{epoch}} rank-{rank}" for rank, place in enumerate(("0.0", "1.0", "1.1"))
+    ]
 
 
 def test_submitting_twice_starts_once_even_after_the_end(engine):

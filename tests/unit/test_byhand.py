@@ -82,8 +82,8 @@ def test_each_rank_gets_the_plan_s_environment_and_arguments_whatever_is_in_them
     (tmp_path / "a script.py").write_text(DUMP)
     out = tmp_path / "out"
     out.mkdir()
-    spec = nasty(entrypoint=Entrypoint("a script.py", tuple(NASTY)), master_port=free_port())
-    spec = replace(spec, env={**spec.env, "OUT": str(out)})
+    spec = nasty(entrypoint=Entrypoint("a script.py", (*NASTY, "{rank}")), master_port=free_port())
+    spec = replace(spec, env={**spec.env, "OUT": str(out), "HERE": "{checkpoint_dir}/{rank}"})
     folder = write(tmp_path / "the 'folder'", spec, "shell")
     runs = [
         Started(tmp_path / f"log-{rank}", "bash", folder / f"start-node-{rank}.sh", FERMI_WORKDIR=str(tmp_path))
@@ -98,10 +98,11 @@ def test_each_rank_gets_the_plan_s_environment_and_arguments_whatever_is_in_them
             seen = json.loads((out / f"{process.rank}.json").read_text())
             wanted = {name: resolve(text, bindings) for name, text in {**node.env, **process.env}.items()}
             path = wanted.pop("PYTHONPATH")
+            wanted["HERE"] = f"{wanted['FERMI_CHECKPOINT_DIR']}/{process.rank}"
             assert {name: seen["env"].get(name) for name in wanted} == wanted
             probe, _, rest = seen["env"]["PYTHONPATH"].partition(":")  # first, until the rank trains
             assert (probe, rest) == (f"{folder}/lib/fermi/probe/site", f"{folder}/lib:{path}")
-            assert seen["argv"] == NASTY
+            assert seen["argv"] == [*NASTY, str(process.rank)]
             assert seen["cwd"] == str(tmp_path)
 
 

@@ -293,6 +293,7 @@ STARTS = (
     LISTENS
     + """
 import subprocess
+CHILD = "import os, pathlib, socket, time; door = socket.create_server(('', int(os.environ['MASTER_PORT'])))"
 if rank == 1:
     until("listening")
     sys.exit(subprocess.call([sys.executable, "-c", CHILD]))

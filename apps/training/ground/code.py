@@ -12,7 +12,7 @@ from apps.code.models import Fetch, FetchStatus
 from apps.common.errors import ProblemsError
 from apps.training.models import Task
 from apps.training.states import FINAL
-from fermi.launch import code
+from fermi.launch import code, entry
 from fermi.launch.request import CodeRequest
 from fermi.launch.spec import Code, JobSpec, Problem
 
@@ -55,7 +55,28 @@ def problems(job: JobSpec) -> list[Problem]:
     """What the job wants of its code and does not find there; of code that is yet to come, nothing is known."""
     if job.code is None or not job.code.snapshot:
         return []
-    return code.problems(job, store.files(job.code.snapshot))
+    return code.problems(job, store.files(job.code.snapshot)) + entry.text_problems(job.entrypoint, entry_text(job))
+
+
+def warnings(job: JobSpec) -> list[Problem]:
+    """What is worth knowing of it."""
+    return code.warnings(job, store.files(job.code.snapshot)) if job.code and job.code.snapshot else []
+
+
+def entry_text(job: JobSpec) -> bytes:
+    """Returns the beginning of the script or module that a job brings, at most `entry.MAX_TEXT` bytes; empty where it
+    brings none, or its code is yet to come."""
+    named = job.entrypoint
+    if job.code is None or not job.code.snapshot or named is None or not job.brings(named.script):
+        return b""
+    found = next((one for one in store.files(job.code.snapshot) if one.path in named.paths and one.sha256), None)
+    if found is None:
+        return b""
+    try:
+        with store.blob(found.sha256).open("rb") as file:
+            return file.read(entry.MAX_TEXT)
+    except OSError:
+        return b""
 
 
 def begin(job: JobSpec, user: User) -> JobSpec:

@@ -24,7 +24,7 @@ from apps.training.ground.launching import backend_for
 from apps.training.queue import load
 from apps.training.services import choosing
 from apps.training.services.choosing import Choice
-from fermi.launch import credentials, installed, recipes, registry, scenes, sizes, summary, validate
+from fermi.launch import credentials, entry, installed, recipes, registry, scenes, sizes, summary, validate
 from fermi.launch.errors import UnknownName
 from fermi.launch.request import EXISTING, NEW, TaskRequest, cut, job, places
 from fermi.launch.spec import JobSpec, Node, Problem
@@ -80,12 +80,15 @@ def build(
     if environments:
         draft.cluster, job = environments[0].cluster, sizes.begin(job)
         problems += _on_engine(user, draft.cluster, job)
+        outside = backend_for(draft.cluster).entry_text(job)
+        problems += entry.text_problems(job.entrypoint, outside)
         problems += asking.problems_of(user, project, _asks(asked, choice, project)) if project else []
         if framework:
             draft.job = job
             problems += validate.of_framework(job) + sizes.problems(job)
             problems += installed.problems(job, backend_for(draft.cluster))
             draft.warnings = _warnings(job) + installed.warnings(job, backend_for(draft.cluster))
+            draft.warnings += entry.warnings(job, outside or code.entry_text(job)) + code.warnings(job)
     found = together(wrong, (problem for problem in problems if not _follows(problem, wrong)))
     draft.problems = sorted(found, key=_place_in_form)
     return draft
@@ -116,6 +119,7 @@ _NEEDED = {
     "datasetVersionId": ("datasetId", "entrypoint"),
     "modelId": ("entrypoint",),
     "hyperparameters": ("entrypoint",),
+    "entrypoint.script": ("entrypoint.module",),
     f"{CONFIG}.nodeIds": _NODES,
     f"{CONFIG}.masterNode": _NODES,
     f"{CONFIG}.framework": _NODES,

@@ -16,9 +16,15 @@ def shown(task: Task) -> dict[str, Any]:
         "origin": selectors.origin_shown(held.get("origin") or {}) if row else None,
         "fetch": selectors.fetch_shown(fetch) if fetch else None,
         "requirements": held.get("requirements") or "off",
-        "script": (task.spec.get("entrypoint") or {}).get("script") or "",
+        "script": _entry(task),
         "previous": _before(task),
     }
+
+
+def _entry(task: Task) -> str:
+    """The script, or `-m` and the module."""
+    named = task.spec.get("entrypoint") or {}
+    return f"-m {named['module']}" if named.get("module") else named.get("script") or ""
 
 
 def _before(task: Task) -> dict[str, Any] | None:

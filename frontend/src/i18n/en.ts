@@ -961,11 +961,12 @@ export const en: Messages = {
     maxRestarts: "Automatic restarts",
     script: "Training script",
     scriptHint:
-      "A relative path is looked for in the code that the task brings, or else in the working directory of the master environment. Empty: the model's own recipe. Your own script needs neither dataset nor model.",
+      "A Python file, or -m and a module, such as -m pkg.train. A relative path is looked for in the code that the task brings, or else in the working directory of the master environment. Empty: the model's own recipe. Your own script needs neither dataset nor model.",
     args: "Script arguments",
-    argsHint: "One argument per line.",
+    argsHint:
+      "One argument per line. Each rank gets its own value for {checkpoint_dir}, {output_dir}, {resume_from}, {rank}, {local_rank}, {node_rank} and {world_size}.",
     env: "Environment variables",
-    envHint: "One per line, such as NCCL_DEBUG=INFO.",
+    envHint: "One per line, such as NCCL_DEBUG=INFO; placeholders as in the arguments.",
     secrets: "Variables with secrets",
     secretsHint: "Each gets the value of a secret of the project; only names are stored with the task.",
     secretsFirst: "Choose an environment first: secrets belong to its project.",

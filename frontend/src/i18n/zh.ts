@@ -955,11 +955,12 @@ export const zh = {
     maxRestarts: "自动重启上限",
     script: "训练脚本",
     scriptHint:
-      "相对路径从任务携带的代码、否则从主节点环境的工作目录找起。留空则使用模型自带的训练方法；有脚本时可以不选数据集和模型。",
+      "Python 文件，或 -m 加模块名，例如 -m pkg.train。相对路径从任务携带的代码、否则从主节点环境的工作目录找起。留空则使用模型自带的训练方法；有脚本时可以不选数据集和模型。",
     args: "脚本参数",
-    argsHint: "每行一个参数。",
+    argsHint:
+      "每行一个参数。{checkpoint_dir}、{output_dir}、{resume_from}、{rank}、{local_rank}、{node_rank} 和 {world_size} 会替换为各 rank 自己的值。",
     env: "环境变量",
-    envHint: "每行一个，形如 NCCL_DEBUG=INFO。",
+    envHint: "每行一个，形如 NCCL_DEBUG=INFO；可使用与参数相同的占位符。",
     secrets: "取自密钥的变量",
     secretsHint: "每个变量取项目中一个密钥的值；任务只保存名称。",
     secretsFirst: "请先选择环境：密钥属于环境所在的项目。",

@@ -1,6 +1,6 @@
 """A request for a task, from a file and from flags. Flags win; names become ids."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ class Flags:
     dataset: str | None = None
     model: str | None = None
     script: str | None = None
+    module: str | None = None
     args: tuple[str, ...] = ()
     project: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -54,10 +55,21 @@ def build(file: Mapping[str, Any], flags: Flags, names: Names) -> dict[str, Any]
 
 
 def _script(request: dict[str, Any], flags: Flags) -> None:
-    if flags.script:
-        request["entrypoint"] = {"script": flags.script, "args": [*flags.args]}
-    elif flags.args:
+    if found := make_entrypoint(flags.script, flags.module, flags.args):
+        request["entrypoint"] = found
+
+
+def make_entrypoint(script: str | None, module: str | None, args: Sequence[str]) -> dict[str, Any] | None:
+    """What a request says of these flags; `--script -m -- pkg.train` is taken as it is for `python`. Raises
+    click.UsageError."""
+    if script == "-m" and args and not module:
+        script, module, args = None, args[0], args[1:]
+    named = {name: value for name, value in (("script", script), ("module", module)) if value}
+    if len(named) > 1:
+        raise click.UsageError(_("SCRIPT_OR_MODULE"))
+    if args and not named:
         raise click.UsageError(_("ARGUMENTS_NEED_SCRIPT"))
+    return {**named, "args": [*args]} if named else None
 
 
 def _environments(request: dict[str, Any], flags: Flags, names: Names, *, distributed: bool) -> None:

@@ -33,7 +33,7 @@ from typing import Any
 from fermi.keeper import wire
 from fermi.keeper.children import Children
 from fermi.keeper.command import Command, check
-from fermi.runner import bringing, interfaces, processes
+from fermi.runner import bringing, interfaces, placeholders, processes
 from fermi.runner.late import Late, decode
 from fermi.runner.rank import interpreter_first
 
@@ -82,8 +82,11 @@ def _variables(order: Mapping[str, Any]) -> dict[str, str]:
     env = interfaces.for_ranks(head, is_here=bool(order.get("first"))) if head else {}
     env.update({name: decode(value, known) for name, value in (order.get("env") or {}).items()})
     if order.get("cwd") and (python := bringing.word_of(str(order["cwd"]))):
-        return {**env, **bringing.in_front(python, env)}
-    return {**env, **interpreter_first(sys.executable, {**os.environ, **env})}
+        env.update(bringing.in_front(python, env))
+    else:
+        env.update(interpreter_first(sys.executable, {**os.environ, **env}))
+    filled = placeholders.fill_env({**os.environ, **env})
+    return {name: value for name, value in filled.items() if name in env or value != os.environ.get(name)}
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,11 +1,11 @@
 """A task's code, as engines bring it to their nodes: see `fermi.runner.bringing`."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from fermi.launch import nearest
-from fermi.launch.spec import JobSpec, Problem
+from fermi.launch.spec import Entrypoint, JobSpec, Problem
 from fermi.runner.bringing import AUTO, OFF, requirements_named
 from fermi.runner.code import File
 
@@ -36,14 +36,16 @@ class Place:
 
 
 def problems(job: JobSpec, files: Iterable[File]) -> list[Problem]:
-    """What the job names and its snapshot, of these files, does not have."""
+    """What the job names and its snapshot, of these files, does not have. A module may be an installed one, unless its
+    package is in the snapshot."""
     assert job.code
     paths = {one.path for one in files}
     found = []
-    script = job.entrypoint.script if job.entrypoint else ""
-    if script and job.brings(script) and script.removeprefix("./") not in paths:
-        params = {"script": script, "snapshot": job.code.snapshot[:12], "nearest": nearest.name(script, paths)}
-        found.append(Problem("entrypoint.script", "ENTRYPOINT_NOT_IN_CODE", params))
+    entry = job.entrypoint
+    if entry and job.brings(entry.script) and paths.isdisjoint(entry.paths) and not is_installed(entry, paths):
+        near = nearest.name(entry.paths[0], paths)
+        params = {"script": entry.paths[0], "snapshot": job.code.snapshot[:12], "nearest": near}
+        found.append(Problem(entry.field, "ENTRYPOINT_NOT_IN_CODE", params))
     named = requirements_named(job.code.requirements)
     if named and named not in paths:
         params = {"file": named, "snapshot": job.code.snapshot[:12], "nearest": nearest.name(named, paths)}
@@ -51,4 +53,20 @@ def problems(job: JobSpec, files: Iterable[File]) -> list[Problem]:
     return found
 
 
-__all__ = ["ARCHIVES", "AUTO", "OFF", "Place", "problems"]
+def warnings(job: JobSpec, files: Iterable[File]) -> list[Problem]:
+    """A module that every node has to have, because the snapshot does not."""
+    paths = {one.path for one in files}
+    entry = job.entrypoint
+    if not (entry and is_installed(entry, paths)):
+        return []
+    params = {"module": entry.module, "nearest": nearest.name(entry.paths[0], paths)}
+    return [Problem(entry.field, "ENTRYPOINT_MODULE_NOT_IN_CODE", params)]
+
+
+def is_installed(entry: Entrypoint, paths: Collection[str]) -> bool:
+    """Whether the entry can only be a module that is installed on the nodes: nothing of its name is in the snapshot."""
+    top = entry.module.partition(".")[0]
+    return bool(top) and not any(path.startswith((f"{top}/", f"{top}.py")) for path in paths)
+
+
+__all__ = ["ARCHIVES", "AUTO", "OFF", "Place", "problems", "warnings"]

@@ -212,7 +212,7 @@ def command(spec: JobSpec, trainer: str, extra: Mapping[str, Any]) -> tuple[Valu
     """The user's script, or the reference `trainer` module with the hyperparameters as its arguments. `extra`: more
     arguments of the trainer (flag -> value; True = the flag alone)."""
     if spec.entrypoint is not None:
-        return (Late.PYTHON, "-u", spec.entrypoint.script, *spec.entrypoint.args)
+        return (Late.PYTHON, "-u", *spec.entrypoint.words, *spec.entrypoint.args)
     arguments: dict[str, Any] = {
         "train_data_path": spec.train_data,
         "valid_data_path": spec.valid_data,

@@ -74,7 +74,10 @@ Values: TypeAlias = Annotated[dict[str, Any], Meta(max_length=MOST_VARIABLES)]
 
 
 class EntrypointRequest(Struct, frozen=True, kw_only=True, rename="camel"):
-    script: Annotated[str, _text(500)]
+    """One of script and module."""
+
+    script: Annotated[str, _text(500, "a Python script")] = ""
+    module: Annotated[str, _text(500, "a module, which ranks run as `python -m` does: pkg.train")] = ""
     args: Annotated[tuple[Annotated[str, Meta(max_length=4000)], ...], Meta(max_length=1000)] = ()
 
 
@@ -442,7 +445,7 @@ def job(
         master=master,
         recipe=recipe,
         model_parameters=model_parameters,
-        entrypoint=Entrypoint(entry.script, entry.args) if entry else None,
+        entrypoint=Entrypoint(entry.script, entry.args, entry.module) if entry else None,
         hyperparameters={**({} if entry else defaults or {}), **request.hyperparameters},
         strategy=config.strategy,
         options=config.options,

@@ -69,10 +69,28 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Entrypoint:
-    """The user's own script and its arguments, in place of the model's recipe."""
+    """The user's own script, or module as `python -m` runs it, and its arguments, in place of the model's recipe."""
 
-    script: str
+    script: str = ""
     args: tuple[str, ...] = ()
+    module: str = ""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What stands behind `python -u`, without the arguments."""
+        return ("-m", self.module) if self.module else (self.script,)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files any of which it may be. Those of a module begin in the folder in which ranks start, where `python
+        -m` looks first; it may be an installed one as well."""
+        path = self.module.replace(".", "/")
+        return (f"{path}.py", f"{path}/__main__.py") if path else (self.script.removeprefix("./"),)
+
+    @property
+    def field(self) -> str:
+        """The field of the request that names it."""
+        return "entrypoint.module" if self.module else "entrypoint.script"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """All rules that need only the specification: the general ones here, the framework's own from its plugin."""
 
-from fermi.launch import nearest, recipes, registry, variables
+from fermi.launch import entry, nearest, recipes, registry, variables
 from fermi.launch.frameworks.base import Framework
 from fermi.launch.request import MASTER_PORTS
 from fermi.launch.spec import JobSpec, Problem
@@ -19,7 +19,7 @@ def general(spec: JobSpec) -> list[Problem]:
         near_name = nearest.name(spec.backend, ("nccl", "gloo")) or "auto"
         params = {"found": spec.backend, "allowed": "auto, nccl, gloo", "nearest": near_name}
         found.append(Problem("distributedConfig.backend", "BACKEND_UNKNOWN", params))
-    return found + recipes.problems(spec)
+    return found + entry.problems(spec.entrypoint) + recipes.problems(spec)
 
 
 def of_framework(spec: JobSpec) -> list[Problem]:

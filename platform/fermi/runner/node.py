@@ -28,6 +28,8 @@ their pulses, every `pulse_seconds`. `hang_seconds`: after so long without a sig
 
 `code`: what `cwd` is made from before the ranks begin (see `bringing.py`); `doing` of the status says how far it is.
 
+`command` and `env` may hold placeholders (see `placeholders.py`); `secrets`: variables of `env` that hold none.
+
 `confine`: what the ranks may reach (see `confine.py`); without it, whatever the runner may.
 
 `bounds`: what they may use of the machine (see `bounds.py` and `diskuse.py`); without it, whatever there is.
@@ -48,7 +50,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fermi.runner import blame, causes, drill, kernel, lingering, ports, processes, ras
+from fermi.runner import blame, causes, drill, kernel, lingering, placeholders, ports, processes, ras
 from fermi.runner.bounds import Bounds
 from fermi.runner.diskuse import DiskUse
 from fermi.runner.exits import CANNOT_START, shown
@@ -269,8 +271,10 @@ class Node:
             self.blame_disk()
             return
         number, watch = rank["rank"], self.watch
+        env = {**env, **self.spec["env"], **rank["env"]}
         pid = begin(
-            number, self.spec["command"], {**env, **self.spec["env"], **rank["env"]}, self.spec["cwd"], output,
+            number, [placeholders.fill(word, env) for word in self.spec["command"]],
+            placeholders.fill_env(env, self.spec.get("secrets", ())), self.spec["cwd"], output,
             fork=bool(self.spec.get("fork")), confinement=confinement, signals=self.stops.signals,
             pulse=watch.give(number) if watch else None, batch=visible(self.spec) == "",
             limit=self.bounds.limit_process if self.bounds else None,
@@ -568,7 +572,7 @@ def run(spec_path: str, secrets: dict[str, str]) -> None:
         return
     with open(paths.spec, encoding="utf-8") as file:
         spec = json.load(file)
-    spec["env"] = {**spec["env"], **secrets}
+    spec.update(env={**spec["env"], **secrets}, secrets=[*secrets])
     stops, save = Stops(signal.SIGTERM, path=paths.stop), StatusFile(paths, len(spec["ranks"])).save
     Node(
         spec, stops, save, folder=paths.folder, lock=lock,

@@ -167,7 +167,7 @@ def main(job_dir: str, run_dir: str) -> int:
         "ranks": json.loads(os.environ["FERMI_RANKS"]),
         "command": order["command"], "env": order["env"], "stop_signal": order["stop_signal"],
         "grace_seconds": order["grace_seconds"],
-        "bounds": order.get("bounds"),
+        "bounds": order.get("bounds"), "secrets": order.get("secrets", ()),
         "pulse": order.get("pulse", False), "hang_seconds": order.get("hang_seconds"),
     }  # fmt: skip
     if code := order.get("code"):

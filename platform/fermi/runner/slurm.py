@@ -53,6 +53,7 @@ def main(run_dir: str) -> int:
     if secrets and spec["node_rank"] == 0 and not node.stops.early():  # all have met, so all have read them
         os.unlink(os.path.join(run_dir, SECRETS))
     spec["env"].update(secrets)
+    spec["secrets"] = order.get("secrets", ())
     node.run()
     return code(node)
 

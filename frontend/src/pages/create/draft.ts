@@ -51,6 +51,7 @@ export interface Draft {
   backend: string;
   hyperparameters: Record<string, string>;
   code: CodeDraft;
+  /** A path, or `-m` and a module, as after `python`. */
   script: string;
   /** One argument a line. */
   args: string;
@@ -131,6 +132,12 @@ export function hasScript(draft: Draft): boolean {
   return draft.what === "script";
 }
 
+/** The script or the module that is typed. */
+function entryOf(draft: Draft): { script: string } | { module: string } {
+  const [, module] = /^-m\s+(.*)$/.exec(draft.script.trim()) ?? [];
+  return module === undefined ? { script: draft.script.trim() } : { module };
+}
+
 export function hyperparametersOf(draft: Draft): Record<string, unknown> {
   return filled(draft.hyperparameters, scalar);
 }
@@ -156,7 +163,7 @@ export function requestOf(draft: Draft, frameworks: Framework[]): CreateRequest 
     ...(isNew(draft) && newEnvironmentsOf(draft)),
     ...(spares.length > 0 && { spareEnvironmentIds: spares }),
     ...(hasScript(draft) && codeRequest(draft.code)),
-    ...(hasScript(draft) && { entrypoint: { script: draft.script.trim(), args: linesOf(draft.args) } }),
+    ...(hasScript(draft) && { entrypoint: { ...entryOf(draft), args: linesOf(draft.args) } }),
     ...(!isEmpty(hyperparameters) && { hyperparameters }),
     ...(!isEmpty(env) && { env }),
     ...(!isEmpty(secretEnv) && { secretEnv }),
@@ -265,7 +272,7 @@ export function draftOf(request: CreateRequest): Draft {
     backend: text(config?.backend),
     hyperparameters: textsOf(request.hyperparameters),
     code: codeDraft(request.code),
-    script: text(request.entrypoint?.script),
+    script: request.entrypoint?.module ? `-m ${request.entrypoint.module}` : text(request.entrypoint?.script),
     args: (request.entrypoint?.args ?? []).join("\n"),
     env: Object.entries(request.env ?? {})
       .map(([name, value]) => `${name}=${value}`)

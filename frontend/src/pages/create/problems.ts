@@ -64,13 +64,16 @@ function openTab(control: HTMLElement): void {
   if (name) flushSync(() => document.getElementById(name)?.focus());
 }
 
+/** Fields that are typed into another one's control. */
+const SHARED: Record<string, string> = { "entrypoint.module": "entrypoint.script" };
+
 /** Brings the control that is named `name`, or the nearest that holds it, into sight and gives it the focus. */
 export function focusControl(form: HTMLFormElement, name: string): void {
   const controls = [...form.elements].filter((each) => each instanceof HTMLElement) as (HTMLElement & {
     name?: string;
   })[];
   for (let wanted = name; wanted; wanted = wanted.slice(0, Math.max(wanted.lastIndexOf("."), 0))) {
-    const control = controls.find((each) => each.name === wanted);
+    const control = controls.find((each) => each.name === (SHARED[wanted] ?? wanted));
     if (!control) continue;
     for (let fold = control.closest("details"); fold; fold = fold.parentElement?.closest("details") ?? null)
       fold.open = true;

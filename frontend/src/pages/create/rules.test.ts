@@ -177,6 +177,9 @@ describe("the request", () => {
       resumeFrom: "checkpoints/task-1/step-50",
     };
     expect(requestOf(draftOf(request), [tunable])).toEqual(request);
+    const ofModule = { ...request, entrypoint: { module: "pkg.train", args: ["--epochs", "3"] } };
+    expect(draftOf(ofModule).script).toBe("-m pkg.train");
+    expect(requestOf(draftOf(ofModule), [tunable])).toEqual(ofModule);
   });
 
   test("of capacity names no environment, and is cloned as it was asked for", () => {

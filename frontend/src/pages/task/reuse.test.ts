@@ -48,6 +48,11 @@ test("the command says all that the request says, one word each for the shell", 
   ]);
 });
 
+test("a module is named as a module", () => {
+  const command = asCommand({ ...request, entrypoint: { module: "pkg.train", args: ["--epochs", "3"] } });
+  expect(command).toContain("--module pkg.train \\\n  -- --epochs 3");
+});
+
 test("a script that reads neither dataset nor model says so: the command would choose the only ones", () => {
   const command = asCommand({ ...request, datasetId: null, datasetVersionId: null, modelId: null });
   expect(command).toContain("--dataset none \\\n  --model none");

@@ -37,6 +37,7 @@ export function asCommand(request: CreateRequest): string {
     ...declared(CONFIG, config ?? {}),
     ...declared(REQUEST, rest),
     ["--script", entrypoint?.script],
+    ["--module", entrypoint?.module],
   ];
   const lines = flags
     .filter(([, value]) => value != null && value !== "")

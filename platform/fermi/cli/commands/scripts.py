@@ -13,6 +13,7 @@ from fermi import messages
 from fermi.cli import fields, output, reading, texts
 from fermi.cli.failures import REFUSED
 from fermi.cli.options import Session, command
+from fermi.cli.request import make_entrypoint
 from fermi.cli.texts import _
 from fermi.client import Problem as Told
 from fermi.launch import byhand
@@ -52,6 +53,7 @@ def scripts(
 @click.option("--master", help=_("OPTION_SCRIPTS_MASTER"))
 @fields.options(HandRequest)
 @click.option("--script", help=_("OPTION_SCRIPTS_SCRIPT"))
+@click.option("--module", metavar="MODULE", help=_("OPTION_MODULE"))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def render(
     session: Session, target: str, folder: str | None, force: bool, task_id: str | None, file: str | None, **given: Any
@@ -76,7 +78,7 @@ def render(
 
 def _script(entrypoint: Entrypoint | None, target: str) -> dict[str, str]:
     """The user's script, where it is here: it travels with the folder, to where ranks look for it."""
-    script = Path(entrypoint.script) if entrypoint else None
+    script = Path(entrypoint.script) if entrypoint and entrypoint.script else None
     if script is None or target == "kubernetes" or script.is_absolute() or ".." in script.parts or not script.is_file():
         return {}
     place = Path("workspace") / script if target == "slurm" else script
@@ -85,7 +87,7 @@ def _script(entrypoint: Entrypoint | None, target: str) -> dict[str, str]:
 
 def _request(
     file: Mapping[str, Any], *, nodes: tuple[str, ...], emulated: bool, master: str | None, script: str | None,
-    args: tuple[str, ...], **given: Any,
+    module: str | None, args: tuple[str, ...], **given: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """The file's, with what the flags say."""
     request = dict(file)
@@ -96,10 +98,8 @@ def _request(
     fields.apply(request, given, HandRequest)
     if master:
         request[fields.CONFIG] = {**fields.part(request, fields.CONFIG, dict), "masterNode": master}
-    if script:
-        request["entrypoint"] = {"script": script, "args": [*args]}
-    elif args:
-        raise click.UsageError(_("ARGUMENTS_NEED_SCRIPT"))
+    if found := make_entrypoint(script, module, args):
+        request["entrypoint"] = found
     return request
 
 

@@ -20,7 +20,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 CODE = ("code", "code_env", "git", "revision", "git_secret", "requirements")
-OWN = ("environments", "spares", "master", "dataset", "model", "script", "args", "project")
+OWN = ("environments", "spares", "master", "dataset", "model", "script", "module", "args", "project")
 
 
 def request_options(function: Function) -> Function:
@@ -36,6 +36,7 @@ def request_options(function: Function) -> Function:
             click.option("--dataset", metavar="DATASET[:VERSION]", help=_("OPTION_SUBMIT_MODEL")),
             click.option("--model", help=_("OPTION_SUBMIT_MODEL")),
             click.option("--script", help=_("OPTION_SCRIPTS_SCRIPT")),
+            click.option("--module", metavar="MODULE", help=_("OPTION_MODULE")),
             click.option("--project", help=_("OPTION_SUBMIT_PROJECT")),
             click.option("--code", metavar="FOLDER", help=_("OPTION_CODE")),
             click.option("--code-env", metavar="master[:FOLDER]", help=_("OPTION_CODE_ENV")),

@@ -63,7 +63,7 @@ _UNUSED = (': "$head" "$files"  # not every job needs both',)
 
 
 def _script_is_there(job: JobSpec) -> Iterable[str]:
-    if job.entrypoint is None:
+    if job.entrypoint is None or job.entrypoint.module:  # a module may be an installed one
         return ()
     return (
         f"script={quoted(job.entrypoint.script)}",

@@ -125,6 +125,7 @@ class _Gang:
             **watched(self.job),
             **bounds.order(self.connection, shared=False),
             **CODE.order(self.job),
+            **({"secrets": sorted(self.job.secret_env)} if self.job.secret_env else {}),
         }
 
     def _python(self, node: Node) -> str:

@@ -7,11 +7,12 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fermi.launch import bounds, code, interpreter, isolation
+from fermi.launch import bounds, code, entry, interpreter, isolation
 from fermi.launch.backends import joined, logfiles, measured, reported
 from fermi.launch.backends.base import Backend, Beside, not_running, out_of_reach
 from fermi.launch.backends.culprit import Loss, cause_of_failure, making_ready, rank_seen
@@ -81,16 +82,33 @@ class LocalBackend(Backend):
         return interpreter.absent(self.python, distributions)
 
     def _script_problems(self, job: JobSpec) -> list[Problem]:
+        """What is wrong with where the job's own script or module lies; a module may be an installed one, unless its
+        package lies in the workspace."""
         assert job.entrypoint
-        name, workspace = job.entrypoint.script, self._workspace(job)
-        script = Path(os.path.realpath(workspace / name))
-        params = {"script": name, "workspace": str(workspace)}
+        named, workspace, script = job.entrypoint, self._workspace(job), self._script(job)
+        package = workspace / named.module.partition(".")[0]
+        if named.module and not os.path.isfile(script) and not os.path.exists(package):
+            return []
+        params = {"script": named.script or named.paths[0], "workspace": str(workspace)}
         if self.script_roots and not any(script.is_relative_to(root) for root in (workspace, *self.script_roots)):
-            return [Problem("entrypoint.script", "ENTRYPOINT_OUTSIDE", params)]
-        found = absent(script, Problem("entrypoint.script", "ENTRYPOINT_NOT_FOUND", params), file=True)
+            return [Problem(named.field, "ENTRYPOINT_OUTSIDE", params)]
+        found = absent(script, Problem(named.field, "ENTRYPOINT_NOT_FOUND", params), file=True)
         if not (found or script.is_relative_to(workspace) or self.isolation.reaches(self.place, script)):
-            return [Problem("entrypoint.script", "PATH_NOT_GIVEN", {"path": str(script)})]
+            return [Problem(named.field, "PATH_NOT_GIVEN", {"path": str(script)})]
         return found
+
+    def _script(self, job: JobSpec) -> Path:
+        """Where the job's own script or module lies, or would lie."""
+        assert job.entrypoint
+        workspace = self._workspace(job)
+        places = [os.path.realpath(workspace / path) for path in job.entrypoint.paths]
+        return Path(next(filter(os.path.isfile, places), places[0]))
+
+    def entry_text(self, job: JobSpec) -> bytes:
+        if job.entrypoint and not job.brings(job.entrypoint.script) and not self._script_problems(job):
+            with suppress(OSError), logfiles.plain(self._script(job)) as file:
+                return file.read(entry.MAX_TEXT)
+        return b""
 
     def _workspace(self, job: JobSpec) -> Path:
         """Where a job's ranks start: where its script was written (`kept.workspace_of`), or else in ours."""

@@ -154,21 +154,21 @@ def _left_behind(run: Run) -> bool:
 
 
 def workspace_of(data_dir: Path, job: JobSpec) -> Path | None:
-    """In which of the environments of a job its script was written: the master's, or else the first of the others that
-    has it. None: in none. An environment that another project shares gives this one its GPUs, and not its files."""
-    script = job.entrypoint.script if job.entrypoint else ""
-    if not script or os.path.isabs(script):
+    """In which of the environments of a job its script or module was written: the master's, or else the first of the
+    others that has it. None: in none. An environment that another project shares gives this one its GPUs, and not its
+    files."""
+    paths = job.entrypoint.paths if job.entrypoint else ()
+    if not any(paths) or os.path.isabs(paths[0]):
         return None
     others = [node.id for node in job.nodes if node.id != job.master]
     for environment in (job.master, *others):
         try:
             disk = Disk.of(data_dir, environment)
-            there = Path(os.path.realpath(disk.workspace / script))
+            places = [Path(os.path.realpath(disk.workspace / path)) for path in paths]
             if (
                 disk.project
                 and disk.project == job.project
-                and there.is_relative_to(disk.workspace)
-                and there.is_file()
+                and any(there.is_relative_to(disk.workspace) and there.is_file() for there in places)
             ):
                 return disk.workspace
         except (OSError, ValueError):

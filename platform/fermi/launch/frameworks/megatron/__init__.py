@@ -86,4 +86,4 @@ def _command(spec: JobSpec, given: dict[str, Any]) -> tuple[Value, ...]:
         return recipes.command(replace(spec, hyperparameters=rest), "fermi.train.train_megatron", given)
     own = spec.entrypoint
     appended = arguments.words(given) if options.value(spec, OPTIONS, "appendArguments") else []
-    return (Late.PYTHON, "-u", own.script, *appended, *own.args)
+    return (Late.PYTHON, "-u", *own.words, *appended, *own.args)

@@ -94,7 +94,7 @@ def plan(spec: JobSpec) -> Plan:
     split = search.settled(request)
     given = launch.arguments(spec, request, split)
     appended = arguments.words(given) if options.value(spec, OPTIONS, "appendArguments") else []
-    command = (Late.PYTHON, "-u", script.script, *appended, *script.args)
+    command = (Late.PYTHON, "-u", *script.words, *appended, *script.args)
     env: dict[str, Value] = {
         "FERMI_DEEPSPEED_CONFIG": launch.CONFIG_FILE,
         "TORCH_EXTENSIONS_DIR": (Late.FILES_DIR, "/torch_extensions"),  # see docs/decisions/0008

@@ -1,0 +1,44 @@
+"""Placeholders in the arguments and variables of a task, which no shell reads: each rank gets its own values.
+
+    --out={output_dir}/rank-{rank}    is  --out=/srv/fermi/outputs/task-x/rank-3
+    --name={{rank}}                   is  --name={rank}
+
+Any other text in braces stays as it is, and so does a placeholder of which a rank knows no value. Standard library
+only, Python 3.9 or later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+VARIABLES = {
+    "checkpoint_dir": "FERMI_CHECKPOINT_DIR",
+    "output_dir": "FERMI_OUTPUT_DIR",
+    "resume_from": "FERMI_RESUME_FROM",
+    "rank": "RANK",
+    "local_rank": "LOCAL_RANK",
+    "node_rank": "NODE_RANK",
+    "world_size": "WORLD_SIZE",
+}
+"""The variable of a rank whose value each of them stands for."""
+_NAMES = "|".join(VARIABLES)
+_TOKEN = re.compile(rf"\{{\{{({_NAMES})\}}\}}|\{{({_NAMES})\}}")
+OWN = "FERMI_"
+"""How the names of the platform's own variables begin: it fills them itself, with what may hold braces."""
+
+
+def fill(text: str, env: Mapping[str, str]) -> str:
+    """Returns `text` with the values that `env`, of one rank, has for its placeholders."""
+
+    def value(found: re.Match[str]) -> str:
+        escaped, name = found.groups()
+        return f"{{{escaped}}}" if escaped else env.get(VARIABLES[name], found[0])
+
+    return _TOKEN.sub(value, text) if "{" in text else text
+
+
+def fill_env(env: Mapping[str, str], secrets: Collection[str] = ()) -> dict[str, str]:
+    """Returns the variables of a rank with their placeholders filled. A secret's value is never changed."""
+    kept = {*secrets, *VARIABLES.values()}
+    return {name: value if name in kept or name.startswith(OWN) else fill(value, env) for name, value in env.items()}
