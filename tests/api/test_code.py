@@ -204,6 +204,47 @@ def test_a_task_names_the_snapshot_and_a_script_in_it(owner: Api, environments: 
     assert copy["code"] == {"snapshot": key, "requirements": "auto"}
 
 
+MORE = {
+    "pkg/__init__.py": b"",
+    "pkg/train.py": b"print('one')\n",
+    "start": b"#!/usr/bin/env bash\npython train.py\n",
+    "launch.py": b"import subprocess\n\nsubprocess.call(['torchrun', 'train.py'])\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "problems", "warnings"),
+    [
+        ({"module": "pkg.train", "args": ["--epochs", "3"]}, {}, set()),
+        ({"module": "pkg.trian"}, {"entrypoint.module": "ENTRYPOINT_NOT_IN_CODE"}, set()),
+        ({"module": "lightning"}, {}, {"ENTRYPOINT_MODULE_NOT_IN_CODE"}),
+        ({"module": 5}, {"entrypoint.module": "WRONG_TYPE"}, set()),
+        ({"script": "train.py", "module": "pkg.train"}, {"entrypoint.script": "ENTRYPOINT_ONE"}, set()),
+        ({}, {"entrypoint.script": "ENTRYPOINT_ONE"}, set()),
+        ({"script": "start"}, {"entrypoint.script": "ENTRYPOINT_NOT_PYTHON"}, set()),
+        ({"script": "run.sh"}, {"entrypoint.script": "ENTRYPOINT_NOT_PYTHON"}, set()),
+        ({"script": "launch.py"}, {}, {"SCRIPT_STARTS_RANKS"}),
+        ({"script": "train.py", "args": ["--out=$FERMI_OUTPUT_DIR"]}, {}, {"VALUE_NOT_EXPANDED"}),
+        ({"script": "train.py", "args": ["--out={output_dir}"]}, {}, set()),
+    ],
+)
+def test_what_a_task_runs_is_looked_at_in_the_snapshot(
+    owner: Api, environments: Any, entrypoint: Any, problems: dict[str, str], warnings: set[str]
+) -> None:
+    key = put(owner, {**TREE, **MORE, "run.sh": b"python train.py\n"})
+    asked = task(code={"snapshot": key}, entrypoint=entrypoint)
+    shown = owner.post("/training-tasks/preview", asked).data
+    told = {one["field"]: one["error"] for one in shown["problems"]}
+    assert {field: code for field, code in told.items() if field.startswith("entrypoint")} == problems
+    ours = {"ENTRYPOINT_MODULE_NOT_IN_CODE", "SCRIPT_STARTS_RANKS", "VALUE_NOT_EXPANDED"}
+    assert {one["code"] for one in shown["warnings"]} & ours == warnings
+    made = owner.post("/training-tasks", asked)
+    assert made.status == (400 if problems else 201), made.body
+    if "module" in entrypoint and not problems:
+        node = next(one for one in shown["artifacts"] if one["kind"] == "node")
+        assert f'"-m", "{entrypoint["module"]}"' in " ".join(node["content"].split())
+
+
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     folder = tmp_path / "repository"

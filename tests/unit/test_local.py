@@ -169,6 +169,27 @@ def test_a_request_of_somebody_elses_is_known_while_ranks_still_save(tmp_path: P
     runner.wait(60)
 
 
+def test_a_module_is_looked_for_in_the_workspace_and_may_be_an_installed_one(tmp_path: Path) -> None:
+    backend = LocalBackend({"data_dir": str(tmp_path), "warm": False})
+    package = backend.workspace / "pkg"
+    package.mkdir(parents=True)
+    (package / "train.py").write_text("import torch.multiprocessing as mp\nmp.spawn(work)\n")
+    (backend.workspace / "start").write_bytes(b"#!/bin/sh\npython train.py\n")
+
+    def of(entrypoint: Entrypoint) -> tuple[list[str], bytes]:
+        spec = job("env-001", entrypoint=entrypoint)
+        return [one.code for one in backend.problems(spec)], backend.entry_text(spec)
+
+    assert of(Entrypoint(module="pkg.train")) == ([], (package / "train.py").read_bytes())
+    assert of(Entrypoint(module="pkg.trian")) == (["ENTRYPOINT_NOT_FOUND"], b"")
+    assert of(Entrypoint(module="torch.utils.collect_env")) == ([], b"")
+    assert of(Entrypoint("start")) == ([], b"#!/bin/sh\npython train.py\n")
+    spec = job("env-001", entrypoint=Entrypoint(module="pkg.train", args=("--epochs", "3")))
+    rendered = backend.render(spec, registry.framework("ddp").plan(spec))
+    [node] = [one.content for one in rendered.artifacts if one.kind == "node"]
+    assert node["command"][1:] == ["-u", "-m", "pkg.train", "--epochs", "3"]
+
+
 def test_a_script_that_was_written_in_one_of_a_tasks_environments_trains_from_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

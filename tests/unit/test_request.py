@@ -54,7 +54,7 @@ def test_everything_wrong_comes_at_once() -> None:
             "preflight": "thorough",
             "environmentIds": ["env-1", ""],
             "env": {"A": 1, "B": "b"},
-            "entrypoint": {"args": []},
+            "entrypoint": {"script": 5},
             "colour": "red",
             "distributedConfig": {"framework": " ", "masterPort": 80, "strategy": {"dataParallel": 0}, "nodes": []},
         }
@@ -66,7 +66,7 @@ def test_everything_wrong_comes_at_once() -> None:
         "preflight": "FIELD_CHOICE",
         "environmentIds.1": "FIELD_BLANK",
         "env.A": "WRONG_TYPE",
-        "entrypoint.script": "FIELD_REQUIRED",
+        "entrypoint.script": "WRONG_TYPE",
         "colour": "UNKNOWN_FIELD",
         "distributedConfig.framework": "FRAMEWORK_REQUIRED",
         "distributedConfig.masterPort": "PORT_OUT_OF_RANGE",
@@ -125,7 +125,7 @@ def test_every_problem_of_a_shape_has_a_text(lang: str) -> None:
     data = {
         "taskName": "x" * 101, "maxRestarts": -1, "graceSeconds": 1e9, "preflight": "?", "resumeFrom": "/" * 501,
         "environmentIds": {}, "spareEnvironmentIds": ["e"] * 4097, "env": {"A": None}, "secretEnv": {"A": ""},
-        "entrypoint": {}, "no": 1, "priority": "soon",
+        "entrypoint": {"script": ""}, "no": 1, "priority": "soon",
     }  # fmt: skip
     found = shape.read(TaskRequest, data)[1]
     assert len(found) == len(data)

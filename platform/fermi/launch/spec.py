@@ -85,7 +85,9 @@ class Entrypoint:
         """The files any of which it may be. Those of a module begin in the folder in which ranks start, where `python
         -m` looks first; it may be an installed one as well."""
         path = self.module.replace(".", "/")
-        return (f"{path}.py", f"{path}/__main__.py") if path else (self.script.removeprefix("./"),)
+        if path:
+            return f"{path}.py", f"{path}/__main__.py"
+        return (self.script.removeprefix("./"),) if self.script else ()
 
     @property
     def field(self) -> str:

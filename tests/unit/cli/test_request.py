@@ -132,6 +132,24 @@ def test_what_the_file_says_and_no_flag_does_stays(names: Names) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("flags", "entrypoint"),
+    [
+        ({"script": "train.py", "args": ("--a",)}, {"script": "train.py", "args": ["--a"]}),
+        ({"module": "pkg.train", "args": ("--a",)}, {"module": "pkg.train", "args": ["--a"]}),
+        ({"script": "-m", "args": ("pkg.train", "--a")}, {"module": "pkg.train", "args": ["--a"]}),
+    ],
+)
+def test_a_script_or_a_module_is_run_with_what_follows(names: Names, flags: Any, entrypoint: Any) -> None:
+    assert built(names, name="t", environments=("env-001",), **flags)["entrypoint"] == entrypoint
+
+
+@pytest.mark.parametrize("flags", [{"args": ("--a",)}, {"script": "a.py", "module": "a"}])
+def test_arguments_belong_to_one_script_or_module(names: Names, flags: Any) -> None:
+    with pytest.raises(click.UsageError, match="--module"):
+        built(names, name="t", environments=("env-001",), **flags)
+
+
 def test_a_file_for_one_environment_stays_one(names: Names) -> None:
     file = {"environmentIds": ["pytorch-dev-env"], "distributedConfig": {"enabled": False}}
     request = built(names, file)

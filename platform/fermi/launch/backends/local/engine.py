@@ -74,7 +74,7 @@ class LocalBackend(Backend):
             found += absent(Path(job.resume_from), missing)
             if not (found or self._task_folder(job.resume_from) or self.isolation.reaches(self.place, there)):
                 found.append(Problem("resumeFrom", "PATH_NOT_GIVEN", {"path": str(there)}))
-        if job.entrypoint is not None and not job.brings(job.entrypoint.script):
+        if job.entrypoint and job.entrypoint.paths and not job.brings(job.entrypoint.script):
             found += self._script_problems(job)
         return found
 
@@ -105,7 +105,8 @@ class LocalBackend(Backend):
         return Path(next(filter(os.path.isfile, places), places[0]))
 
     def entry_text(self, job: JobSpec) -> bytes:
-        if job.entrypoint and not job.brings(job.entrypoint.script) and not self._script_problems(job):
+        named = job.entrypoint
+        if named and named.paths and not job.brings(named.script) and not self._script_problems(job):
             with suppress(OSError), logfiles.plain(self._script(job)) as file:
                 return file.read(entry.MAX_TEXT)
         return b""

@@ -158,7 +158,7 @@ def workspace_of(data_dir: Path, job: JobSpec) -> Path | None:
     others that has it. None: in none. An environment that another project shares gives this one its GPUs, and not its
     files."""
     paths = job.entrypoint.paths if job.entrypoint else ()
-    if not any(paths) or os.path.isabs(paths[0]):
+    if not paths or os.path.isabs(paths[0]):
         return None
     others = [node.id for node in job.nodes if node.id != job.master]
     for environment in (job.master, *others):

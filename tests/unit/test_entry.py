@@ -1,0 +1,160 @@
+"""What a task names to run: what is refused before it starts anything, and what is worth a warning."""
+
+# ruff: noqa: E501  scripts stand as they are written
+
+from typing import Any
+
+import pytest
+
+from fermi import messages
+from fermi.launch import code, entry
+from fermi.launch.spec import Code, Entrypoint, Problem
+from fermi.runner.code import File
+from tests.goldens import job
+
+
+def said(found: list[Problem]) -> list[tuple[str, str]]:
+    for one in found:
+        for language in ("en", "zh"):
+            assert all(messages.text(one.code, language, **one.params))
+    return [(one.field, one.code) for one in found]
+
+
+SCRIPT, MODULE = "entrypoint.script", "entrypoint.module"
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        (Entrypoint("train.py"), []),
+        (Entrypoint("bin/train"), []),
+        (Entrypoint(module="pkg.train"), []),
+        (Entrypoint(module="train"), []),
+        (Entrypoint(), [(SCRIPT, "ENTRYPOINT_ONE")]),
+        (Entrypoint("train.py", module="train"), [(SCRIPT, "ENTRYPOINT_ONE")]),
+        (Entrypoint("run.sh"), [(SCRIPT, "ENTRYPOINT_NOT_PYTHON")]),
+        (Entrypoint("/w/Run.BASH"), [(SCRIPT, "ENTRYPOINT_NOT_PYTHON")]),
+        (Entrypoint("train.ipynb"), [(SCRIPT, "ENTRYPOINT_NOT_PYTHON")]),
+        (Entrypoint(module="pkg/train.py"), [(MODULE, "ENTRYPOINT_MODULE_NAME")]),
+        (Entrypoint(module="pkg..train"), [(MODULE, "ENTRYPOINT_MODULE_NAME")]),
+        (Entrypoint(module="-m pkg"), [(MODULE, "ENTRYPOINT_MODULE_NAME")]),
+    ],
+)
+def test_what_names_no_python_is_refused(named: Entrypoint, expected: list[tuple[str, str]]) -> None:
+    assert said(entry.problems(named)) == expected
+
+
+def test_a_refusal_says_what_it_is_and_what_to_name_instead() -> None:
+    [shell] = entry.problems(Entrypoint("run.sh"))
+    assert messages.text(shell.code, "en", **shell.params)[0].startswith("run.sh is no Python script")
+    [module] = entry.problems(Entrypoint(module="pkg/train.py"))
+    assert module.params["nearest"] == "pkg.train"
+    assert "newer Python" not in messages.text("SYNTAX_WRONG", "en", node="n", detail="invalid syntax")[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        (b"#!/usr/bin/env bash\nset -e\n", True),
+        (b"#!/bin/sh -e\n", True),
+        (b"#! /bin/zsh\n", True),
+        (b"\x7fELF\x02\x01", True),
+        (b"#!/usr/bin/env python3\nimport sys\n", False),
+        (b"#!/usr/bin/env -S uv run --script\nimport sys\n", False),
+        (b"print('#!/bin/sh')\n", False),
+        (b"", False),
+    ],
+)
+def test_what_begins_as_another_program_is_refused_whatever_its_name(text: bytes, refused: bool) -> None:
+    assert said(entry.text_problems(Entrypoint("train"), text)) == [(SCRIPT, "ENTRYPOINT_NOT_PYTHON")] * refused
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("import torch.multiprocessing as mp\n\n\nmp.spawn(work, nprocs=n)\n", ("mp.spawn", 4)),
+        ("from torch import multiprocessing\nmultiprocessing.spawn(work)\n", ("multiprocessing.spawn", 2)),
+        ("import subprocess, sys\nsubprocess.call([sys.executable, '-m', 'torch.distributed.run', 'x.py'])", ("torch.distributed.run", 2)),
+        ("import os\nos.system('torchrun --nproc_per_node=2 x.py')\n", ("torchrun", 2)),
+        ("import os\nos.system(f'{python} -m x')\nos.system('python3 -m torch.distributed.launch x.py')\n", ("torch.distributed.launch", 3)),
+        ("from subprocess import Popen\nPopen(f'torchrun --nnodes {n} x.py', shell=True)\n", ("torchrun", 2)),
+        ("import os\nos.execvp('torchrun', ['torchrun', 'x.py'])\n", ("torchrun", 2)),
+        ("import subprocess\nsubprocess.run(['accelerate', 'launch', 'x.py'])\n", ("accelerate launch", 2)),
+        ("import subprocess\nsubprocess.run(['deepspeed', 'x.py'])\n", ("deepspeed", 2)),
+        ("from torch.distributed.launcher.api import LaunchConfig, elastic_launch\n", ("torch.distributed.launcher", 1)),
+        ("from torch.distributed import launcher\nlauncher.elastic_launch(config, work)(7)\n", ("elastic_launch", 2)),
+        ("from accelerate import notebook_launcher\nnotebook_launcher(train, num_processes=2)\n", ("notebook_launcher", 2)),
+        # neither a start nor ranks
+        ('"""Run it with torchrun --nproc_per_node=2 train.py"""\nimport subprocess\n# torchrun\n', None),
+        ("import subprocess\nparser = ArgumentParser(description='torchrun train.py')\nprint('torchrun train.py')\n", None),
+        ("import subprocess\nif strategy == 'deepspeed':\n    subprocess.run(['ls'])\n", None),
+        ("raise RuntimeError('start it with torchrun')\n", None),
+        ("def spawn(mp):\n    return rng.spawn(2)\n", None),
+        ("import torch.distributed as dist\ndist.init_process_group('gloo')\n", None),
+        # what cannot be read
+        ("mp.spawn(work)\ndef f(:\n  '''", ("mp.spawn", 1)),
+        ("\0\0\0", None),
+        ("(" * 20_000, None),
+    ],
+    ids=range(21),
+)  # fmt: skip
+def test_what_starts_ranks_in_a_script_is_found_with_its_line(text: str, found: Any) -> None:
+    """Without a word in a comment, a docstring or a message counting for one."""
+    assert entry.start_of_ranks(text.encode()) == found
+
+
+def test_a_script_that_starts_ranks_is_warned_of_and_so_is_a_launcher_as_the_module() -> None:
+    spec = job("env-001", entrypoint=Entrypoint("launch.py"))
+    [one] = entry.warnings(spec, b"import torch.multiprocessing as mp\nmp.spawn(f)\n")
+    assert (one.field, one.code, one.params["what"], one.params["line"]) == (
+        SCRIPT,
+        "SCRIPT_STARTS_RANKS",
+        "mp.spawn",
+        2,
+    )
+    assert "line 2: mp.spawn" in messages.text(one.code, "en", **one.params)[0]
+    launcher = job("env-001", entrypoint=Entrypoint(module="torch.distributed.run", args=("train.py",)))
+    assert said(entry.warnings(launcher, b"")) == [(MODULE, "SCRIPT_STARTS_RANKS")]
+    assert entry.warnings(job("env-001"), b"") == []
+
+
+def test_a_variable_that_no_shell_will_expand_is_warned_of_with_the_placeholder() -> None:
+    args = (
+        "--out=$FERMI_CHECKPOINT_DIR",
+        "${RANK}/x",
+        "$FERMI_TASK_ID",
+        "$MINE",
+        "^a$",
+        "${oc.env:HOME}",
+        "$HOME",
+        "$5",
+    )
+    spec = job("env-001", entrypoint=Entrypoint("train.py", args), env={"MINE": "1", "LOG": "$MINE.log"})
+    found = entry.warnings(spec, b"")
+    assert said(found) == [
+        *((f"entrypoint.args.{index}", "VALUE_NOT_EXPANDED") for index in range(4)), ("env.LOG", "VALUE_NOT_EXPANDED")
+    ]  # fmt: skip
+    assert [one.params.get("placeholder") for one in found] == ["{checkpoint_dir}", "{rank}", None, None, None]
+    assert "{checkpoint_dir}" in messages.text(found[0].code, "en", **found[0].params)[1]
+
+
+FILES = [File(path, sha256="0") for path in ("pkg/__init__.py", "pkg/train.py", "tool/__main__.py", "alone.py")]
+
+
+@pytest.mark.parametrize(
+    ("module", "problem", "warning"),
+    [
+        ("pkg.train", [], []),
+        ("tool", [], []),
+        ("alone", [], []),
+        ("pkg.trian", [(MODULE, "ENTRYPOINT_NOT_IN_CODE")], []),
+        ("pkg", [(MODULE, "ENTRYPOINT_NOT_IN_CODE")], []),
+        ("lightning.fabric.cli", [], [(MODULE, "ENTRYPOINT_MODULE_NOT_IN_CODE")]),
+    ],
+)
+def test_a_module_is_looked_for_in_the_code_and_may_be_an_installed_one(
+    module: str, problem: list[Any], warning: list[Any]
+) -> None:
+    spec = job("env-001", entrypoint=Entrypoint(module=module), code=Code("0" * 64, "/archive"))
+    assert said(code.problems(spec, FILES)) == problem
+    assert said(code.warnings(spec, FILES)) == warning
