@@ -178,7 +178,7 @@ def test_a_module_is_looked_for_in_the_workspace_and_may_be_an_installed_one(tmp
 
     def of(entrypoint: Entrypoint) -> tuple[list[str], bytes]:
         spec = job("env-001", entrypoint=entrypoint)
-        return [one.code for one in backend.problems(spec)], backend.entry_text(spec)
+        return [one.code for one in backend.problems(spec)], backend.entry_text(spec, 1000)
 
     assert of(Entrypoint(module="pkg.train")) == ([], (package / "train.py").read_bytes())
     assert of(Entrypoint(module="pkg.trian")) == (["ENTRYPOINT_NOT_FOUND"], b"")

@@ -80,7 +80,7 @@ def build(
     if environments:
         draft.cluster, job = environments[0].cluster, sizes.begin(job)
         problems += _on_engine(user, draft.cluster, job)
-        outside = backend_for(draft.cluster).entry_text(job)
+        outside = backend_for(draft.cluster).entry_text(job, entry.MAX_TEXT)
         problems += entry.text_problems(job.entrypoint, outside)
         problems += asking.problems_of(user, project, _asks(asked, choice, project)) if project else []
         if framework:

@@ -42,10 +42,10 @@ def problems(job: JobSpec, files: Iterable[File]) -> list[Problem]:
     paths = {one.path for one in files}
     found = []
     entry = job.entrypoint
-    named = entry.paths if entry and job.brings(entry.script) else ()
-    if entry and named and paths.isdisjoint(named) and not is_installed(entry, paths):
-        near = nearest.name(named[0], paths)
-        params = {"script": named[0], "snapshot": job.code.snapshot[:12], "nearest": near}
+    scripts = entry.paths if entry and job.brings(entry.script) else ()
+    if entry and scripts and paths.isdisjoint(scripts) and not is_installed(entry, paths):
+        near = nearest.name(scripts[0], paths)
+        params = {"script": scripts[0], "snapshot": job.code.snapshot[:12], "nearest": near}
         found.append(Problem(entry.field, "ENTRYPOINT_NOT_IN_CODE", params))
     named = requirements_named(job.code.requirements)
     if named and named not in paths:

@@ -64,9 +64,9 @@ class Backend(ABC):
         """What is wrong with the job on this engine (a script that is not there, …); may look at the engine."""
         return []
 
-    def entry_text(self, job: JobSpec) -> bytes:
-        """Returns the beginning of the job's own script, at most `entry.MAX_TEXT` bytes; empty where the job brings it,
-        or it cannot be read from here."""
+    def entry_text(self, job: JobSpec, most: int) -> bytes:
+        """Returns the beginning of the job's own script, at most `most` bytes; empty where the job brings it, or it
+        cannot be read from here."""
         return b""
 
     def lacks(self, node: Node, distributions: Sequence[str]) -> list[str] | None:

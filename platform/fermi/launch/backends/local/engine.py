@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fermi.launch import bounds, code, entry, interpreter, isolation
+from fermi.launch import bounds, code, interpreter, isolation
 from fermi.launch.backends import joined, logfiles, measured, reported
 from fermi.launch.backends.base import Backend, Beside, not_running, out_of_reach
 from fermi.launch.backends.culprit import Loss, cause_of_failure, making_ready, rank_seen
@@ -104,11 +104,11 @@ class LocalBackend(Backend):
         places = [os.path.realpath(workspace / path) for path in job.entrypoint.paths]
         return Path(next(filter(os.path.isfile, places), places[0]))
 
-    def entry_text(self, job: JobSpec) -> bytes:
+    def entry_text(self, job: JobSpec, most: int) -> bytes:
         named = job.entrypoint
         if named and named.paths and not job.brings(named.script) and not self._script_problems(job):
             with suppress(OSError), logfiles.plain(self._script(job)) as file:
-                return file.read(entry.MAX_TEXT)
+                return file.read(most)
         return b""
 
     def _workspace(self, job: JobSpec) -> Path:
