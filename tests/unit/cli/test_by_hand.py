@@ -270,6 +270,17 @@ def test_a_script_that_is_here_travels_with_the_folder(command, empty_home):
     assert [lines_of(text, rank) for rank in (0, 1)] == [["trained 0 a b"], ["trained 1 a b"]]
 
 
+def test_a_module_is_rendered_as_python_runs_it(command, empty_home):
+    done = command(
+        "render", "--node", "10.0.0.1:2", "--emulated", "--module", "pkg.train", "-o", "job", "--", "--out={output_dir}"
+    )
+    assert done.code == 0, done.err
+    script = (empty_home / "job" / "start-node-0.sh").read_text()
+    assert '"${python}" -u -m pkg.train' in script
+    assert "--out={output_dir}" in script
+    assert "script=" not in script
+
+
 @pytest.mark.parametrize(
     ("change", "field", "code"),
     [
