@@ -322,7 +322,9 @@ def test_a_port_that_the_task_itself_has_is_no_strangers(who: str, code: str, fi
     assert (kill["started"], kill.get("rank")) == ((True, None) if who == "child" else (False, first))
     told = explain.of_rank(rank_seen(failed, 0), "gn5", (tmp_path / f"{1 - first}.log").read_bytes(), rules.ours(), {})
     assert (told.why, told.follows) == (code, False)
-    assert f" {port}" in messages.text(told.why, "en", **(told.about or {}))[0]
+    said, hint = messages.text(told.why, "en", **(told.about or {}))
+    assert str(port) in said
+    assert code != "RANKS_STARTED_RANKS" or ("MASTER_PORT" in said and str(kill["holder"]) in hint)
 
 
 def test_a_port_that_the_script_chooses_names_the_task_that_has_it(tmp_path: Path) -> None:
@@ -367,6 +369,22 @@ sys.exit(1)
     [rank] = run(tmp_path, script, 1, **of_task(tmp_path, free_port()))
     assert (rank["exit_code"], rank["kill"]) == (1, None)
     assert cause(tmp_path) is None
+
+
+def test_a_forked_rank_is_named_without_the_words_of_what_it_was_forked_from(tmp_path: Path) -> None:
+    script = (
+        LISTENS
+        + """
+if rank == 0:
+    held = listen()
+    (here / "listening").touch()
+    time.sleep(600)
+until("listening")
+listen()
+"""
+    )
+    first, second = run(tmp_path, script, 2, fork=True, pulse=True, **of_task(tmp_path, free_port()))
+    assert second["kill"]["holder"] == f"pid {first['pid']}"
 
 
 def test_the_local_engine_says_who_has_the_port(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ meets through (add_port.cc), say that a port cannot be listened on."""
 _PORT = re.compile(
     r"bind to \S*:(\d+) \(errno|port: (\d+), useIpv6|on address \('[^']*', (\d+)|resolved for '\S*:(\d+)'"
 )
+_FORKED = "fermi.runner."
 _LOG = re.compile(r"/logs/([^/]+)/\d+/(\d+)\.log$")
 """Where the ranks of this machine's engine print to."""
 
@@ -44,6 +45,8 @@ def describe_port(port: int, task: str, ranks: Mapping[int, int]) -> dict[str, A
     where nobody that we may see does; `task` and `rank` are of another task's process. Of our own, `started` says
     whether it is a process that a rank has started, and no rank. `task`: ours; `ranks`: ours, by process."""
     pid, holder = ports.holders({port: ports.listened().get(port, set())}).get(port, (0, None))
+    if holder and _FORKED in holder:  # the words are those of the process that it was forked from
+        holder = f"pid {pid}"
     said = {"by": "port", "port": port, "holder": holder}
     if pid in ranks:
         return {**said, "rank": ranks[pid], "started": False}

@@ -196,6 +196,7 @@ def _of_port(seen: RankSeen, found: Match | None) -> Match | None:
     rule = next(rule for rule in rules.ours() if rule.code == code)
     names = {"port": "port", "holder": "holder", "task": "task", "rank": "holderRank"}
     about = {said: str(kill[name]) for name, said in names.items() if kill.get(name) is not None}
+    about |= {} if kill.get("fixed") else {"meets": "MASTER_PORT"}
     return replace(found, rule=rule, params={**found.params, **about})
 
 
