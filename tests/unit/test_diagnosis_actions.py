@@ -1,9 +1,12 @@
 """What people may do about a finding is a closed list, and every part of it can be said."""
 
+from dataclasses import replace
+
 import pytest
 
 from fermi import messages
-from fermi.launch.diagnosis import actions
+from fermi.launch import registry
+from fermi.launch.diagnosis import actions, advice
 from fermi.launch.diagnosis.actions import ACTIONS, LABEL, Do
 
 
@@ -22,3 +25,12 @@ def test_an_action_takes_what_it_is_declared_to_take() -> None:
         actions.take(Do.RAISE_LIMIT)
     with pytest.raises(ValueError, match="WAIT does not take rank"):
         actions.take(Do.WAIT, rank=3)
+
+
+@pytest.mark.parametrize(
+    ("code", "unfit"), [("MASTER_PORT_TAKEN", False), ("WORKER_LOST", True), ("NODES_MISSING", True)]
+)
+def test_a_taken_port_says_nothing_against_its_machine(code: str, unfit: bool) -> None:
+    cause = replace(registry.causes("agent")[code], params={"port": 29500, "node": "gn5", "nodeRank": 0})
+    found = {one.code for one in advice.actions(cause, ["gn5"], ended=True)}
+    assert ({Do.CORDON, Do.WITHOUT_NODE, Do.USE_SPARE} <= found) is unfit

@@ -265,7 +265,8 @@ def test_a_port_that_is_taken_while_rank_0_starts_is_why_it_failed(caught: bool,
     script = LISTENS + ("try:\n    meet()\nexcept OSError as error:\n    sys.exit(str(error))" if caught else "meet()")
     port = free_port()
     with ThreadPoolExecutor() as pool:
-        ended = pool.submit(run, tmp_path, script, 1, pulse=not caught, **of_task(tmp_path, port))
+        given = of_task(tmp_path, port, "" if caught else "task-x")  # by hand there is no task
+        ended = pool.submit(run, tmp_path, script, 1, pulse=not caught, **given)
         until((tmp_path / "ready-0").exists, what="the rank runs")
         with socket.create_server(("127.0.0.1", port)):
             (tmp_path / "taken").touch()

@@ -53,7 +53,7 @@ def describe_port(port: int, task: str, ranks: Mapping[int, int]) -> dict[str, A
     if pid in processes.descendants():
         return {**said, "started": True}
     of_task, rank = owner(pid) if pid else ("", None)
-    if of_task != task:
+    if not of_task or of_task != task:
         return {**said, "task": of_task or None, "rank": rank}
     leads = False
     with contextlib.suppress(OSError):  # a rank leads a session, and what it starts is in it

@@ -363,7 +363,8 @@ class Node:
         if self.watch:
             self.watch.ended(entry)
         self.prefer_exception(entry)
-        self.hear_of_port(entry)
+        with contextlib.suppress(OSError, ValueError):  # what cannot be looked up is not known
+            self.hear_of_port(entry)
 
     def prefer_exception(self, entry: dict[str, Any]) -> None:
         """Marks a rank that had raised before it was asked to end as not asked: it ended by its exception. A process
@@ -398,7 +399,7 @@ class Node:
         port = causes.port_in_use(f"{said}\n{(entry['error'] or {}).get('message', '')}")
         if port is None:
             return
-        env = {**self.spec["env"], **rank["env"]}
+        env = {**os.environ, **self.spec["env"], **rank["env"]}
         meets_at = str(env.get("MASTER_PORT", ""))
         if port == 0 and number == 0 and meets_at.isdecimal():
             port = int(meets_at)
