@@ -65,7 +65,9 @@ class Engine:
         return until(lambda: (seen := self.look(handle)).phase in phases and seen, what=f"{handle.name} in {phases}")
 
     def until_gone(self, handle: Handle) -> Observation:
-        return until(lambda: (seen := self.look(handle)).left is False and seen, what=f"{handle.name} gone")
+        seen = until(lambda: (seen := self.look(handle)).left is False and seen, what=f"{handle.name} gone")
+        self._handles = [other for other in self._handles if other != handle]
+        return seen
 
     def log(self, handle: Handle, rank: int) -> str:
         """Without what a node runner says of itself."""

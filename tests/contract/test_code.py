@@ -8,6 +8,7 @@ import pytest
 from fermi.launch.causes import CAUSES
 from fermi.launch.code import ARCHIVES
 from fermi.launch.spec import Code, Entrypoint, Handle, JobSpec, Observation, Phase
+from fermi.launch.userpaths import TREE, TREES
 from tests import packages
 from tests.waiting import until
 
@@ -50,6 +51,30 @@ def test_what_nodes_make_ready_is_told_until_their_ranks_begin(engine):
     assert (ended.phase, ended.waiting) == (Phase.SUCCEEDED, None), ended
     engine.until_gone(handle)
     assert [engine.log(handle, rank) for rank in range(2)] == ["trains with toy\n"] * 2
+
+
+KEEPS = """import os
+rank = os.environ["RANK"]
+there = sorted(name for name in os.listdir("out")) if os.path.isdir("out") else []
+print(open("lr.txt").read().strip(), *there, flush=True)
+os.makedirs("out", exist_ok=True)
+open(f"out/{os.environ['FERMI_ATTEMPT']}-{rank}", "w").close()
+open("lr.txt", "w").write("changed")
+"""
+
+
+def test_what_ranks_wrote_beside_their_script_is_there_in_the_next_attempt_for_all_nodes(engine):
+    job = bringing(engine, {"train.py": KEEPS, "lr.txt": "0.1"})
+    for attempt in (1, 2):
+        handle = engine.submit(replace(job, attempt=attempt))
+        ended = engine.until(handle, Phase.SUCCEEDED, Phase.FAILED)
+        assert ended.phase is Phase.SUCCEEDED, ended
+        engine.until_gone(handle)
+    said = [engine.log(handle, rank).split() for rank in range(2)]
+    assert all({"1-0", "1-1"} <= set(words) for words in said), "what both nodes wrote in attempt 1"
+    assert "0.1" in {words[0] for words in said}, "a file of the snapshot is again what it was"
+    written = engine.scratch / "data" / TREES / job.task_id / TREE / "out"
+    assert sorted(path.name for path in written.iterdir()) == ["1-0", "1-1", "2-0", "2-1"], "the platform sees it"
 
 
 def test_preparing_ends_with_the_attempt(engine):

@@ -102,10 +102,9 @@ def test_without_any_order_a_command_is_where_the_program_was_begun(program: Pro
 
 
 def test_the_packages_of_the_tasks_own_code_come_first(program: Program, tmp_path: Path) -> None:
-    tree = tmp_path / "code" / "0"
-    tree.mkdir(parents=True)
-    bringing.leave_word(str(tree), "/packages/venv/bin/python")
-    env, _ = program.shown({"cwd": str(tree)})
+    chosen = str(tmp_path / "python-0")
+    bringing.leave_word(chosen, "/packages/venv/bin/python")
+    env, _ = program.shown({"chosen": chosen})
     assert env["PATH"].startswith("/packages/venv/bin:")
     assert env["VIRTUAL_ENV"] == "/packages/venv"
 

@@ -31,7 +31,7 @@ from fermi.launch.drill import Ending, Killed, Resumed, Saved
 from fermi.launch.errors import BackendError
 from fermi.launch.ranks import place
 from fermi.launch.spec import Cause, JobSpec
-from fermi.launch.userpaths import CHECKPOINTS, OUTPUTS
+from fermi.launch.userpaths import CHECKPOINTS, OUTPUTS, TREES
 
 KILLED = "SCRIPT_DRILLED"
 
@@ -174,7 +174,7 @@ def finish(run: Task) -> None:
     if task := drill.task:
         transitions.record(task.pk, task.attempt, "drill", verdict["code"], {**verdict["params"], "drill": run.pk})
         hints.poke(task.pk)
-    for folder in (run.spec["checkpoint_dir"], run.spec.get("output_dir")):
+    for folder in (run.spec["checkpoint_dir"], run.spec.get("output_dir"), settings.DATA_DIR / TREES / run.pk):
         if folder:
             transaction.on_commit(partial(shutil.rmtree, folder, ignore_errors=True))
 

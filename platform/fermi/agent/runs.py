@@ -62,14 +62,15 @@ class Run:
         for name, text in body["files"].items():
             (plans / name).parent.mkdir(parents=True, exist_ok=True)
             (plans / name).write_text(decode(text, known), encoding="utf-8")
-        spec = {**body["spec"], "cwd": str(host.workspace), "measured": False}  # the agent measures the host
+        spec = {"cwd": str(host.workspace), **body["spec"], "measured": False}  # the agent measures the host
         spec["command"] = [decode(word, known) for word in spec["command"]]
         spec["env"] = {name: decode(value, known) for name, value in spec["env"].items()}
         spec["ranks"] = [_rank(rank, known, host) for rank in spec["ranks"]]
         own, packages = [], []
         if code := spec.get("code"):
-            packages, own = [host.state / code["cache"]], [folder / "code"]
-            spec.update(cwd=str(own[0] / "0"), code={**code, "cache": str(packages[0]), "python": host.python})
+            packages, own = [host.state / code["cache"]], [_tree(body["spec"].get("cwd"), folder, spec)]
+            known_here = {"cache": str(packages[0]), "chosen": str(folder / "python"), "python": host.python}
+            spec.update(cwd=str(own[0]), code={**code, **known_here})
         if rank := next(iter(spec["ranks"]), None):
             env = {**spec["env"], **rank["env"]}
             spec["confine"] = host.confining.order(
@@ -218,3 +219,21 @@ def _rank(rank: Mapping[str, Any], known: Mapping[Late, str], host: Host) -> dic
     log = host.state / rank["log"]
     log.parent.mkdir(parents=True, exist_ok=True)
     return {**rank, "log": str(log), "env": {name: decode(value, known) for name, value in rank["env"].items()}}
+
+
+def _tree(named: str | None, folder: Path, spec: Mapping[str, Any]) -> Path:
+    """Returns the folder that the ranks start in: the one that all hosts share, if this one may write there. Otherwise
+    one of the run's own, which goes with it, and the rank's log says so. `named`: None from an older platform."""
+    if named is None:
+        return folder / "code"
+    shared = Path(named)
+    try:
+        shared.parent.mkdir(parents=True, exist_ok=True)
+        why = "" if os.access(shared if shared.exists() else shared.parent, os.W_OK | os.X_OK) else "not writable"
+    except OSError as error:
+        why = error.strerror or str(error)
+    if not why:
+        return shared
+    with open(spec["ranks"][0]["log"], "a", encoding="utf-8") as log:
+        log.write(f"fermi: {shared}: {why}. Files that the script writes beside itself are lost with this attempt.\n")
+    return folder / "code"

@@ -6,6 +6,7 @@ from typing import Any
 
 from fermi.launch import nearest
 from fermi.launch.spec import Entrypoint, JobSpec, Problem
+from fermi.launch.userpaths import TREE, TREES
 from fermi.runner.bringing import AUTO, OFF, requirements_named
 from fermi.runner.code import File
 
@@ -15,24 +16,31 @@ ARCHIVES = "code/archives"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a node puts it. `tree`: a folder with one for each node of the job. `python`: the interpreter that is
-    planned, where somebody else than the runner knows it."""
+    """Where a node has it. `root`: the platform's data directory as the node sees it. `run`: the attempt's own folder
+    on the node. `python`: the interpreter that is planned, where somebody else than the runner knows it."""
 
-    tree: str
+    root: str
     packages: str
+    run: str
     python: str = ""
 
-    def of_node(self, node_rank: int) -> str:
-        return f"{self.tree}/{node_rank}"
+    def tree(self, job: JobSpec) -> str:
+        """The folder that the job's ranks start in: one for all nodes and all attempts (see
+        `fermi.runner.worktree`)."""
+        return f"{self.root.rstrip('/')}/{TREES}/{job.task_id}/{TREE}"
 
-    def order(self, job: JobSpec) -> dict[str, Any]:
+    def chosen(self, node_rank: int) -> str:
+        return f"{self.run}/python-{node_rank}"
+
+    def order(self, job: JobSpec, node_rank: int) -> dict[str, Any]:
         """What a node's spec says of it; nothing of a job without."""
         if job.code is None:
             return {}
         python = {"python": self.python} if self.python else {}
         code = job.code
         asked = {"snapshot": code.snapshot, "folder": code.folder, "requirements": code.requirements}
-        return {"code": {**asked, "cache": self.packages, **python}}
+        order = {**asked, "cache": self.packages, "chosen": self.chosen(node_rank), **python}
+        return {"cwd": self.tree(job), "code": order}
 
 
 def problems(job: JobSpec, files: Iterable[File]) -> list[Problem]:

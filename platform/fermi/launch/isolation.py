@@ -290,6 +290,7 @@ def _make_usable(place: Place, user: User, info: os.stat_result) -> None:
         ("runs", 0o711),
         ("checkpoints", 0o711),
         ("outputs", 0o711),
+        ("trees", 0o711),
         ("files", 0o711),
         ("homes", 0o711),
         ("logs", 0o700),

@@ -11,6 +11,8 @@ CHECKPOINTS = "checkpoints"
 
 OUTPUTS = "outputs"
 """The same of what tasks write besides."""
+TREES, TREE = "trees", "code"
+"""In the data directory: a folder for each task that brings code; in it, the folder that its ranks start in."""
 HOMES = "homes"
 """In the data directory: a folder for each project, which is HOME of its tasks and keeps what libraries cache there."""
 FILES = "files"
@@ -20,9 +22,11 @@ FILES = "files"
 def task_folder(data_dir: Path, path: str) -> Path | None:
     """The folder of the task whose checkpoints `path` names, as it is written: what may be read by who resumes from
     `path`. Links are not followed: a script can change those in its folder at any time, but not the folder itself."""
-    top = data_dir / CHECKPOINTS
     clean = Path(os.path.normpath(path))
-    return top / clean.relative_to(top).parts[0] if top in clean.parents else None
+    for top in (data_dir / CHECKPOINTS, data_dir / TREES):
+        if top in clean.parents:
+            return top / clean.relative_to(top).parts[0]
+    return None
 
 
 def output_folder(data_dir: Path, path: str) -> Path | None:

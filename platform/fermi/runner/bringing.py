@@ -2,7 +2,10 @@
 later.
 
     "code": {"snapshot": "…", "folder": "/…/code/archives/…", "requirements": "auto", "cache": "/…/packages",
-             "python": "/usr/bin/python3"}
+             "python": "/usr/bin/python3", "chosen": "/…/python"}
+
+`folder`: what carries the snapshot; `cwd` of the spec is the tree that is made of it (`worktree.py`). `chosen`: where
+this node keeps which interpreter its ranks run with, where that is not the planned one.
 
 Done by a process of its own, which leads its session: the runner goes on hearing who asks for the end, and can end it
 with whatever it has started.
@@ -21,7 +24,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fermi.runner import code, processes
+from fermi.runner import processes, worktree
 from fermi.runner.code import Broken
 
 OFF, AUTO = "off", "auto"
@@ -96,15 +99,15 @@ def in_front(python: str, env: Mapping[str, str]) -> dict[str, str]:
     return {"PATH": f"{folder}{os.pathsep}{path}", "VIRTUAL_ENV": os.path.dirname(folder)}
 
 
-def leave_word(tree: str, python: str) -> None:
+def leave_word(chosen: str, python: str) -> None:
     """For who comes beside the ranks of a node later: what they run with."""
-    with contextlib.suppress(OSError), open(f"{tree}.python", "w", encoding="utf-8") as file:
+    with contextlib.suppress(OSError), open(chosen, "w", encoding="utf-8") as file:
         file.write(python)
 
 
-def word_of(tree: str) -> str:
+def word_of(chosen: str) -> str:
     """Empty: they run with what was planned."""
-    with contextlib.suppress(OSError), open(f"{tree}.python", encoding="utf-8") as file:
+    with contextlib.suppress(OSError), open(chosen, encoding="utf-8") as file:
         return file.read()
     return ""
 
@@ -135,9 +138,9 @@ def bring(spec: dict[str, Any], tell: Any) -> str:
     """The interpreter that the ranks are to run with; empty: the one they have. Raises Broken."""
     order, target = spec["code"], spec["cwd"]
     tell(doing={"code": "CODE_UNPACKING"})
-    code.unpack(order["folder"], order["snapshot"], target)
-    if user := (spec.get("confine") or {}).get("user"):
-        _give(target, user["uid"], user["gid"])
+    user = (spec.get("confine") or {}).get("user")
+    owner = worktree.Owner(user["uid"], user["gid"]) if user else None  # scripts write beside themselves
+    worktree.check_out(order["folder"], order["snapshot"], target, spec["name"], owner)
     found = requirements(order.get("requirements") or AUTO, target)
     return _prepare(spec, *found, tell) if found else ""
 
@@ -161,21 +164,25 @@ def requirements_named(asked: str) -> str:
 
 
 def _prepare(spec: dict[str, Any], name: str, kind: str, tell: Any) -> str:
-    from fermi.runner.prepared import PrepareError, prepare
+    from fermi.runner.prepared import PrepareError, prepare, uses_tree
 
     def say(words: str) -> None:
         tell(doing={"code": "CODE_PACKAGES_PREPARING", "file": name, "said": words[-200:]})
 
     say("")
-    order, cache = spec["code"], spec["code"]["cache"]
+    order, tree, cache = spec["code"], spec["cwd"], spec["code"]["cache"]
+    where = os.path.join(tree, name)
     os.makedirs(cache, exist_ok=True)
-    if confine := spec.get("confine"):
-        _enter(confine, cache, spec["name"])
-    os.environ.update(spec["env"])  # an index of their own
-    os.chdir(spec["cwd"])
     try:
-        where = os.path.join(spec["cwd"], name)
-        made = prepare(_python(order), where, kind, Path(cache), say, tree=order["snapshot"])
+        with contextlib.ExitStack() as building:
+            if uses_tree(where, kind):  # which other nodes build in, too
+                lock = worktree.locked(f"{tree}.packages", lambda: say("waiting for another node that builds in it"))
+                building.enter_context(lock)
+            if confine := spec.get("confine"):
+                _enter(confine, cache, spec["name"])
+            os.environ.update(spec["env"])  # an index of their own
+            os.chdir(tree)
+            made = prepare(_python(order), where, kind, Path(cache), say, tree=order["snapshot"])
     except PrepareError as error:
         why = str(error.params.get("output") or error.code)
         raise Broken("CODE_PACKAGES_FAILED", file=name, why=why[-LONGEST_WORDS:]) from error
@@ -194,14 +201,6 @@ def _enter(order: dict[str, Any], cache: str, name: str) -> None:
     os.environ.clear()
     os.environ.update(inherited)
     confinement.enter(1)
-
-
-def _give(target: str, uid: int, gid: int) -> None:
-    """To the ranks' user: scripts write beside themselves."""
-    os.chown(target, uid, gid)
-    for folder, folders, files in os.walk(target):
-        for entry in (*folders, *files):
-            os.chown(os.path.join(folder, entry), uid, gid, follow_symlinks=False)
 
 
 def _python(order: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""A snapshot of code: what it is, and how it is unpacked and verified. Standard library only, Python 3.9 or later.
+"""A snapshot of code: what it is, and how it is carried and verified. Standard library only, Python 3.9 or later.
 
 A manifest names every file of a tree; the snapshot's id is the SHA-256 of the manifest's bytes, so whoever holds the id
 can tell whether what came is what was meant:
@@ -6,21 +6,17 @@ can tell whether what came is what was meant:
     {"files":[{"mode":420,"path":"train.py","sha256":"…","size":812},{"link":"train.py","path":"run.py"}],"version":1}
 
 Sorted by path; modes are 0644 or 0755. What carries it to a node is a folder with `manifest.json` and `code.tar`, in
-which the files lie in the manifest's order.
-
-    python -m fermi.runner.code <folder> <id> <target>      unpacks and verifies by hand
+which the files lie in the manifest's order; `worktree.py` makes a tree of it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
 import re
 import shutil
-import sys
 import tarfile
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
@@ -170,23 +166,6 @@ def write_archive(out: BinaryIO, files: Iterable[File], content: Any) -> None:
                 tar.addfile(entry, source)
 
 
-def unpack(folder: str, snapshot: str, target: str) -> list[File]:
-    """From the folder that carries it into `target`, which must not be there. Raises Broken, and then leaves nothing
-    behind."""
-    files = read_manifest(folder, snapshot)
-    archive = os.path.join(folder, ARCHIVE)
-    try:
-        with open(archive, "rb") as stream:
-            extract(stream, files, target, archive)
-    except FileNotFoundError as error:
-        raise Broken("CODE_ARCHIVE_MISSING", path=archive) from error
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        why = f"{'the disk is full: ' if full else ''}{error.strerror or error}"
-        raise Broken("CODE_NOT_UNPACKED", path=error.filename or target, why=why) from error
-    return files
-
-
 def read_manifest(folder: str, snapshot: str) -> list[File]:
     """Raises Broken."""
     path = os.path.join(folder, MANIFEST)
@@ -208,20 +187,27 @@ def extract(stream: BinaryIO, files: list[File], target: str, name: str) -> None
     os.makedirs(target)
     try:
         made = {""}
-        with _archive(stream, name) as entries:
-            for one in files:
-                _folder_of(target, one.path, made)
-                entry, content = next(entries, (None, None))
-                if entry is None or entry.name != one.path:
-                    found = entry.name if entry else "the archive's end"
-                    raise Broken("CODE_ARCHIVE_BROKEN", path=name, file=one.path, expected=one.path, found=found)
-                if one.link:
-                    os.symlink(one.link, os.path.join(target, one.path))
-                else:
-                    _write(os.path.join(target, one.path), one, content, name)
+        for one, content in entries(stream, files, name):
+            _folder_of(target, one.path, made)
+            if one.link:
+                os.symlink(one.link, os.path.join(target, one.path))
+            else:
+                write(os.path.join(target, one.path), one, content, name)
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
         raise
+
+
+def entries(stream: BinaryIO, files: Iterable[File], name: str) -> Iterator[tuple[File, Any]]:
+    """Returns each file with its content as the archive has it, to be read before the next. `name`: of the archive.
+    Raises Broken where the archive has another file in its place."""
+    with _archive(stream, name) as found:
+        for one in files:
+            entry, content = next(found, (None, None))
+            if entry is None or entry.name != one.path:
+                there = entry.name if entry else "the archive's end"
+                raise Broken("CODE_ARCHIVE_BROKEN", path=name, file=one.path, expected=one.path, found=there)
+            yield one, content
 
 
 @contextlib.contextmanager
@@ -240,7 +226,8 @@ def _folder_of(target: str, path: str, made: set[str]) -> None:
         made.add(above)
 
 
-def _write(path: str, one: File, content: Any, name: str) -> None:
+def write(path: str, one: File, content: Any, name: str) -> None:
+    """Makes the file at `path`, where nothing may be yet. Raises Broken where the content is not the snapshot's."""
     digest, size = hashlib.sha256(), 0
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with open(os.open(path, flags, one.mode), "wb") as file:
@@ -253,17 +240,3 @@ def _write(path: str, one: File, content: Any, name: str) -> None:
         found = f"{digest.hexdigest()[:12]}, {size} bytes"
         expected = f"{one.sha256[:12]}, {one.size} bytes"
         raise Broken("CODE_ARCHIVE_BROKEN", path=name, file=one.path, expected=expected, found=found)
-
-
-def main(folder: str, snapshot: str, target: str) -> int:
-    try:
-        files = unpack(folder, snapshot, target)
-    except Broken as error:
-        sys.stderr.write(f"fermi: the code is not here: {error}\n")
-        return 1
-    sys.stderr.write(f"fermi: {len(files)} files of snapshot {snapshot[:12]} are in {target}\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))

@@ -186,6 +186,7 @@ class Node:
         if any(rank["rank"] == 0 for rank in self.ranks):  # one of all that see the task's folders counts them
             folders += [env.get("FERMI_OUTPUT_DIR", ""), env.get("FERMI_CHECKPOINT_DIR", "")]
             folders += [os.path.dirname(rank.get("log", "")) for rank in self.spec["ranks"]]
+            folders += [self.spec["cwd"]] if "code" in self.spec else []
         self.disk_use = DiskUse(order, self.spec["name"], folders)
         if found := self.disk_use.refusal():
             self.blame(found)
@@ -230,7 +231,8 @@ class Node:
         self.spec["command"] = [python if word == planned else word for word in self.spec["command"]]
         self.spec["fork"] = False
         self.spec["env"].update(in_front(python, self.spec["env"]))
-        leave_word(self.spec["cwd"], python)
+        if chosen := self.spec["code"].get("chosen"):
+            leave_word(chosen, python)
 
     def start_all(self, inherited: list[int]) -> None:
         self.confine()

@@ -163,7 +163,7 @@ def main(job_dir: str, run_dir: str) -> int:
     with contextlib.suppress(FileNotFoundError):
         shutil.copytree(os.path.join(job_dir, "files"), os.path.join(run_dir, "files"), dirs_exist_ok=True)
     spec = {
-        "name": order["name"], "node_rank": node_rank, "cwd": os.getcwd(),
+        "name": order["name"], "node_rank": node_rank, "cwd": order.get("cwd") or os.getcwd(),
         "ranks": json.loads(os.environ["FERMI_RANKS"]),
         "command": order["command"], "env": order["env"], "stop_signal": order["stop_signal"],
         "grace_seconds": order["grace_seconds"],
@@ -171,7 +171,7 @@ def main(job_dir: str, run_dir: str) -> int:
         "pulse": order.get("pulse", False), "hang_seconds": order.get("hang_seconds"),
     }  # fmt: skip
     if code := order.get("code"):
-        spec.update(code=code, cwd=os.path.join(run_dir, "code", str(node_rank)))
+        spec["code"] = code
     lines = {rank["rank"]: Lines(rank["rank"]) for rank in spec["ranks"]}
     first = next(iter(lines.values()))
     try:

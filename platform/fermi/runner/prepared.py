@@ -78,6 +78,16 @@ def prepare(python: str, requirements: str, kind: str, cache: Path, say: Say, tr
     return folder
 
 
+def uses_tree(requirements: str, kind: str) -> bool:
+    """Whether parts of the folder around it are to be installed: they are built in it. Raises PrepareError."""
+    path = Path(requirements)
+    return any(
+        True
+        for _, content in _contents(path, kind)
+        for _ in _of_tree(path.parent, content.decode(errors="replace"), kind)
+    )
+
+
 def hold(folder: str) -> int:
     """For as long as the descriptor is open, nobody removes it; -1 where it is none of these."""
     try:

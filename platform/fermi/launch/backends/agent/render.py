@@ -21,7 +21,10 @@ def render(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> Rendered:
     known = {Late.HEAD_HOST: plan.nodes[0].node.hostname}
     files = [Artifact("file", name, encode(text, known)) for name, text in plan.files.items()]
     common = {**watched(job), **bounds.order(connection, shared=True)}
-    nodes = [Artifact("node", f"node-{node.node_rank}", _node(job, plan, node, known, common)) for node in plan.nodes]
+    nodes = [
+        Artifact("node", f"node-{node.node_rank}", _node(job, plan, node, known, common, connection))
+        for node in plan.nodes
+    ]
     return Rendered(job.name, "agent", (*nodes, *files))
 
 
@@ -53,8 +56,9 @@ def _orders(name: str, node: Mapping[str, Any], files: Mapping[str, Any]) -> Ite
 
 
 def _node(
-    job: JobSpec, plan: Plan, node: NodePlan, known: Mapping[Late, str], common: Mapping[str, Any]
-) -> dict[str, Any]:
+    job: JobSpec, plan: Plan, node: NodePlan, known: Mapping[Late, str], common: Mapping[str, Any],
+    connection: Mapping[str, Any],
+) -> dict[str, Any]:  # fmt: skip
     fork = not any(name.startswith(READ_BEFORE_THE_SCRIPT) for name in (*job.env, *job.secret_env))
     env = {name: encode(value, known) for name, value in node.env.items()}
     if node.node.has_cuda:
@@ -80,15 +84,16 @@ def _node(
         **common,
         "fork": fork,
         "home": f"{HOMES}/{job.project or 'default'}",
-        **_CODE.order(job),
+        **Place(_data(connection), "packages", "").order(job, node.node_rank),
         "preload": list(plan.preload) if fork else [],
         **({"preload_later": list(plan.preload_later)} if fork and plan.preload_later else {}),
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }
 
 
-_CODE = Place("", "packages")
-"""Named from the agent's state folder, as logs are; the tree lies with the run."""
+def _data(connection: Mapping[str, Any]) -> str:
+    """Returns where hosts see the platform's data directory."""
+    return str((connection.get("data") or {}).get("mountPath") or connection.get("data_dir") or "")
 
 
 def _gpus(node: Node) -> list[int]:

@@ -16,7 +16,8 @@ from fermi.launch.backends.kubernetes import names
 from fermi.launch.backends.kubernetes.client import Client, Refused, in_time
 from fermi.launch.backends.kubernetes.executing import Executing
 from fermi.launch.backends.kubernetes.gang import Gang, Object, container, phase
-from fermi.launch.backends.kubernetes.render import CODE, OWN_OF_RUNNER
+from fermi.launch.backends.kubernetes.render import OWN_OF_RUNNER
+from fermi.launch.backends.local.beside import chosen
 from fermi.launch.spec import Handle, Rendered
 
 DIAL_SECONDS = 8.0
@@ -76,7 +77,8 @@ def _order(rendered: Rendered, template: Object, gang: Gang, rank: int) -> dict[
         "without": [*secret, *OWN_OF_RUNNER],
         "head": str((head or {}).get("status", {}).get("podIP") or job["head"]),
         "first": node_rank == 0,
-        **({"cwd": CODE.of_node(node_rank)} if job.get("code") else {}),
+        **({"cwd": job["cwd"]} if "cwd" in job else {}),
+        **chosen(job),
     }
 
 

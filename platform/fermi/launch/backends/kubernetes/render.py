@@ -124,7 +124,7 @@ class _Gang:
             "grace_seconds": self.plan.grace_seconds,
             **watched(self.job),
             **bounds.order(self.connection, shared=False),
-            **CODE.order(self.job),
+            **Place(volumes.root(self.connection), f"{RUN_DIR}/packages", RUN_DIR).order(self.job, 0),
             **({"secrets": sorted(self.job.secret_env)} if self.job.secret_env else {}),
         }
 
@@ -327,10 +327,6 @@ _LOST = [
     for what in ("not-ready", "unreachable")
 ]  # fmt: skip
 _GPU_TAINT = [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]
-
-
-CODE = Place(f"{RUN_DIR}/code", f"{RUN_DIR}/packages")
-"""Of the pod's own: its folder goes with it."""
 
 
 def _rank(process: Any) -> dict[str, Any]:

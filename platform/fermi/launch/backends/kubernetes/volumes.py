@@ -6,6 +6,7 @@ data volume          in the pod
 code/archives/<id> of its own code; read-only
   checkpoints/<task> read and written; of the task that it resumes from, read-only
   outputs/<task>     read and written
+  trees/<task>       of a task that brings code; read and written
   files/<project>    of its own project; read-only
   the rest           never: there are the platform's keys and database, logs, other projects' files
 """
@@ -18,7 +19,7 @@ from posixpath import normpath
 from typing import Any
 
 from fermi.launch.spec import JobSpec, Node
-from fermi.launch.userpaths import CHECKPOINTS, FILES, OUTPUTS, task_folder
+from fermi.launch.userpaths import CHECKPOINTS, FILES, OUTPUTS, TREES, task_folder
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +66,8 @@ def of_task(job: JobSpec, connection: Mapping[str, Any]) -> Volumes:
     written = _below(job.output_dir, top)
     if written and len(written) == 2 and written[0] == OUTPUTS:
         wanted[written] = False
+    if job.code:
+        wanted[TREES, job.task_id] = False
     mounts: Volumes = []
     for parts, read_only in sorted(wanted.items()):
         if any(parts[:length] in wanted for length in range(1, len(parts))):

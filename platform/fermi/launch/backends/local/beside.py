@@ -22,8 +22,14 @@ def order(node: Mapping[str, Any], rank: int) -> dict[str, Any] | None:
     for process in node["ranks"]:
         if process["rank"] == rank:
             kept = {name: node[name] for name in ("name", "cwd", "confine") if node.get(name)}
-            return {"env": {**node["env"], **process["env"]}, **kept}
+            return {"env": {**node["env"], **process["env"]}, **kept, **chosen(node)}
     return None
+
+
+def chosen(node: Mapping[str, Any]) -> dict[str, str]:
+    """Of a node that prepares packages, where it keeps which interpreter its ranks run with."""
+    path = (node.get("code") or {}).get("chosen")
+    return {"chosen": path} if path else {}
 
 
 def runs(spec: Path, rank: int) -> bool:

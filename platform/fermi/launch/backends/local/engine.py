@@ -37,7 +37,7 @@ from fermi.launch.spec import (
     Rendered,
     Sample,
 )
-from fermi.launch.userpaths import CHECKPOINTS, HOMES, OUTPUTS, absent, output_folder, task_folder
+from fermi.launch.userpaths import HOMES, OUTPUTS, absent, output_folder, task_folder
 from fermi.runner import blame, ending, files, ports, status
 
 
@@ -121,7 +121,7 @@ class LocalBackend(Backend):
             job, plan, run_dir=self._run_dir(job.name), cwd=self._workspace(job), python=self.python,
             log_dir=self._log_dir(job.task_id, job.attempt), confine=self._confine(job),
             bounds=self.bounds,
-            code=code.Place(str(self._code_dir(job.name)), str(self._packages(job)), self.python),
+            code=self._code(job),
         )  # fmt: skip
 
     def _confine(self, job: JobSpec) -> dict[str, Any] | None:
@@ -133,7 +133,7 @@ class LocalBackend(Backend):
         outputs = self._output_folder(job.output_dir)
         return self.isolation.order(
             self.place,
-            own=[*own, *outputs, *workspace, *([self._code_dir(job.name)] if job.code else [])],
+            own=[*own, *outputs, *workspace, *([Path(self._code(job).tree(job))] if job.code else [])],
             readable=[self.data_dir / "datasets", self._run_dir(job.name) / "files", *resume, *packages, *shared],
             logs=self._log_dir(job.task_id, job.attempt),
             home=self.data_dir / HOMES / (job.project or "default"),
@@ -143,9 +143,8 @@ class LocalBackend(Backend):
         found = output_folder(self.data_dir, path) or output_folder(self.named, path)
         return [self.data_dir / OUTPUTS / found.name] if found else []
 
-    def _code_dir(self, name: str) -> Path:
-        """A folder for each node: all of them are here."""
-        return self._run_dir(name) / "code"
+    def _code(self, job: JobSpec) -> code.Place:
+        return code.Place(str(self.data_dir), str(self._packages(job)), str(self._run_dir(job.name)), self.python)
 
     def _packages(self, job: JobSpec) -> Path:
         """Of the project: what is built from source is built by its members."""
@@ -154,7 +153,7 @@ class LocalBackend(Backend):
     def _task_folder(self, path: str) -> list[Path]:
         """Jobs name the data directory as the platform was given it, which may be by a link."""
         found = task_folder(self.data_dir, path) or task_folder(self.named, path)
-        return [self.data_dir / CHECKPOINTS / found.name] if found else []
+        return [self.data_dir / found.parent.name / found.name] if found else []
 
     def submit(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
         """Secrets go to the runners through the launcher's standard input: they are never in a file."""

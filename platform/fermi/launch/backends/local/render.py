@@ -99,7 +99,7 @@ def _node(
         "node_rank": node.node_rank,
         "node": node.node.name,
         "command": [resolve(word, bindings) for word in node.command],
-        "cwd": code.of_node(node.node_rank) if job.code else str(cwd),
+        "cwd": str(cwd),
         "env": env,
         "ranks": [
             {
@@ -113,6 +113,6 @@ def _node(
         "stop_signal": plan.stop_signal,
         "grace_seconds": plan.grace_seconds,
         **common,
-        **code.order(job),
+        **code.order(job, node.node_rank),
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }

@@ -11,6 +11,7 @@ from typing import Any
 from fermi.keeper import wire
 from fermi.launch.backends import joined, reported
 from fermi.launch.backends.base import Beside, not_running, out_of_reach
+from fermi.launch.backends.local.beside import chosen
 from fermi.launch.backends.slurm.commands import Commands
 from fermi.launch.backends.slurm.render import environment, folder_of, quoted
 from fermi.launch.backends.slurm.rundir import RunDir
@@ -59,6 +60,7 @@ def _order(node: Mapping[str, Any], run: RunDir, rank: int) -> dict[str, Any]:
         "name": node["name"], "env": {**node["env"], **own}, "cwd": node["cwd"],
         "head": str(head or ""), "first": node["node_rank"] == 0,
         **({"confine": node["confine"]} if "confine" in node else {}),
+        **chosen(node),
     }  # fmt: skip
 
 

@@ -36,7 +36,7 @@ def confine_rank(job: JobSpec, at: Place, folder: str, workspace: str, connectio
     directory as the nodes see it. Of what lies there, a task may write to its own outputs and checkpoints and to the
     workspace, and read its attempt's folder, the datasets, its project's files and what it resumes from."""
     run = f"{folder}/runs/{job.name}"
-    own = [path for path in (job.checkpoint_dir, job.output_dir, at.tree if job.code else "") if path]
+    own = [path for path in (job.checkpoint_dir, job.output_dir, at.tree(job) if job.code else "") if path]
     resume = str(task_folder(Path(folder), job.resume_from) or "")
     read = [f"{folder}/datasets", run, *([at.packages] if job.code else []), job.files_dir, resume]
     return _order(connection, folder, own=own, home=f"{folder}/{HOMES}/{job.project or 'default'}", workspace=workspace,

@@ -34,7 +34,7 @@ from fermi.launch.spec import (
     Rendered,
     Sample,
 )
-from fermi.launch.userpaths import HOMES, absent_below
+from fermi.launch.userpaths import HOMES, TREES, absent_below
 
 log = logging.getLogger(__name__)
 
@@ -104,8 +104,9 @@ class SlurmBackend(Backend):
         if run.is_stopped() or run.submitted():
             return
         run.write(files(rendered))
-        with suppress(OSError):  # in it, jobs make those of projects; without it, ranks have a temporary one and say so
-            make(self.data_dir / HOMES)
+        for name in (HOMES, TREES):  # in them, jobs make those of projects and of tasks; without, they say so
+            with suppress(OSError):
+                make(self.data_dir / name)
         with run.alone():
             if run.is_stopped() or run.submitted():
                 return

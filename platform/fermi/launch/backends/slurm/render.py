@@ -86,13 +86,14 @@ def _node(
     job: JobSpec, plan: Plan, node: NodePlan, bindings: Mapping[Late, str], folder: str, connection: Mapping[str, Any]
 ) -> dict[str, Any]:
     """A node runner's spec in which the head's address and the interpreter are still open."""
-    at = Place(f"{folder}/runs/{job.name}/code", f"{folder}/packages/{job.project}/{node.node.hostname}")
+    packages = f"{folder}/packages/{job.project}/{node.node.hostname}"
+    at = Place(folder, packages, f"{folder}/runs/{job.name}")
     return {
         "name": job.name,
         "node_rank": node.node_rank,
         "node": node.node.name,
         "command": [encode(word, bindings) for word in node.command],
-        "cwd": at.of_node(node.node_rank) if job.code else workspace_of(connection),
+        "cwd": workspace_of(connection),
         "env": {name: encode(value, bindings) for name, value in node.env.items()},
         "ranks": [
             {
@@ -107,7 +108,7 @@ def _node(
         "grace_seconds": plan.grace_seconds,
         **watched(job),
         **bounds.order(connection, shared=False),
-        **at.order(job),
+        **at.order(job, node.node_rank),
         **confinement.confine_rank(job, at, folder, workspace_of(connection), connection),
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }

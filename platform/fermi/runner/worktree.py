@@ -1,0 +1,201 @@
+"""The working tree of a task: the folder that its ranks start in, which all its attempts and all its nodes share.
+Standard library only, Python 3.9 or later.
+
+    <tree>             the snapshot's files, and whatever the ranks have written beside them
+    <tree>.manifest    the snapshot's manifest: what is not named in it is new
+    <tree>.attempt     the attempt that the tree was made ready for; what has changed since was changed by its ranks
+    <tree>.lock        held by who makes it ready; <tree>.packages.lock by who builds packages in it
+
+The first node of an attempt that comes makes the tree ready, the others wait for it and find it so. Files of the
+snapshot that are missing or differ are written anew; what else lies there stays. A folder in the place of one of the
+snapshot's files stays, too, because all that is in it is new.
+
+The ranks may have put links and pipes anywhere in the tree, and whoever makes it ready may do more than they may. So
+every folder on the way to a file is opened from the one above it, and no link is followed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+from fermi.runner import code
+from fermi.runner.code import ARCHIVE, PIECE, Broken, File
+from fermi.runner.files import replace_atomically
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+CONTENT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Owner(NamedTuple):
+    """The user that the ranks run as, where that is not who makes the tree ready."""
+
+    uid: int
+    gid: int
+
+
+def check_out(folder: str, snapshot: str, tree: str, attempt: str, owner: Owner | None = None) -> None:
+    """Makes `tree` ready for an attempt, once, from the folder that carries the snapshot. Raises Broken; a tree that
+    was not there before is then not there either."""
+    files = code.read_manifest(folder, snapshot)
+    try:
+        os.makedirs(os.path.dirname(tree), exist_ok=True)
+        with locked(tree):
+            if _read(f"{tree}.attempt") == attempt.encode():
+                return
+            is_new = not os.path.lexists(tree)
+            try:
+                _update(files, os.path.join(folder, ARCHIVE), tree, owner)
+            except BaseException:
+                if is_new:
+                    shutil.rmtree(tree, ignore_errors=True)
+                raise
+            replace_atomically(f"{tree}.attempt", attempt.encode())
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        why = f"{'the disk is full: ' if full else ''}{error.strerror or error}"
+        raise Broken("CODE_NOT_UNPACKED", path=error.filename or tree, why=why) from error
+
+
+@contextlib.contextmanager
+def locked(tree: str, tell: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """One process at a time, of all nodes; `tell` is called where another has it. Where the file system has no locks,
+    several may make the same tree ready: each file is put in its place whole."""
+    lock = os.open(f"{tree}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        with contextlib.suppress(OSError):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                tell()
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _update(files: list[File], archive: str, tree: str, owner: Owner | None) -> None:
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(tree)
+        if owner:
+            os.chown(tree, *owner, follow_symlinks=False)
+    with _Folders(tree, owner) as folders:
+        wanted = {one.path for one in files if not _is_current(folders, one)}
+        if wanted:
+            try:
+                with open(archive, "rb") as stream:
+                    for one, content in code.entries(stream, files, archive):
+                        if one.path in wanted:
+                            _put(folders, tree, one, content, archive)
+            except FileNotFoundError as error:
+                if error.filename != archive:
+                    raise
+                raise Broken("CODE_ARCHIVE_MISSING", path=archive) from error
+    replace_atomically(f"{tree}.manifest", code.dump(files))
+
+
+class _Folders:
+    """Descriptors of folders in a tree; of the one that was asked for last."""
+
+    def __init__(self, tree: str, owner: Owner | None) -> None:
+        self.tree, self.owner = tree, owner
+        self._path, self._open = "", os.open(tree, FOLDER)
+
+    def __enter__(self) -> _Folders:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._open)
+
+    def of(self, path: str, *, make: bool = False) -> int:
+        """Of the folder that `path` lies in. With `make` it is made, in the place of what is no folder. Raises OSError;
+        without `make`, also where something on the way is no folder."""
+        above = path.rpartition("/")[0]
+        if above == self._path:
+            return self._open
+        there = os.open(self.tree, FOLDER)
+        try:
+            for name in above.split("/") if above else ():
+                below = self._enter(there, name, make)
+                os.close(there)
+                there = below
+        except BaseException:
+            os.close(there)
+            raise
+        os.close(self._open)
+        self._path, self._open = above, there
+        return there
+
+    def _enter(self, there: int, name: str, make: bool) -> int:
+        try:
+            return os.open(name, FOLDER, dir_fd=there)
+        except FileNotFoundError:
+            if not make:
+                raise
+        except OSError as error:
+            if not make or error.errno not in (errno.ENOTDIR, errno.ELOOP):
+                raise
+            os.unlink(name, dir_fd=there)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, dir_fd=there)
+        found = os.open(name, FOLDER, dir_fd=there)
+        if self.owner:
+            os.fchown(found, *self.owner)
+        return found
+
+
+def _is_current(folders: _Folders, one: File) -> bool:
+    """Whether the tree has this file of the snapshot as it is, or a folder in its place."""
+    name = one.path.rpartition("/")[2]
+    try:
+        there = folders.of(one.path)
+        found = os.stat(name, dir_fd=there, follow_symlinks=False)
+        if stat.S_ISDIR(found.st_mode):
+            return True
+        if one.link:
+            return stat.S_ISLNK(found.st_mode) and os.readlink(name, dir_fd=there) == one.link
+        if (stat.S_IFMT(found.st_mode), found.st_size) != (stat.S_IFREG, one.size):
+            return False
+        with open(os.open(name, CONTENT, dir_fd=there), "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            return mode == stat.S_IFREG | one.mode and _hash(file) == one.sha256
+    except OSError:
+        return False
+
+
+def _hash(file: BinaryIO) -> str:
+    digest = hashlib.sha256()
+    while piece := file.read(PIECE):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _put(folders: _Folders, tree: str, one: File, content: Any, archive: str) -> None:
+    """Written beside the tree, where no rank writes, and then moved to its place."""
+    there, name = folders.of(one.path, make=True), one.path.rpartition("/")[2]
+    made = f"{tree}.new-{os.urandom(8).hex()}"
+    try:
+        if one.link:
+            os.symlink(one.link, made)
+        else:
+            code.write(made, one, content, archive)
+        if folders.owner:
+            os.chown(made, *folders.owner, follow_symlinks=False)
+        os.rename(made, name, dst_dir_fd=there)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(made)
+        raise
+
+
+def _read(path: str) -> bytes:
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        return file.read()
+    return b""

@@ -1,0 +1,168 @@
+"""A task's working tree: made of its snapshot, kept over attempts, and never a way out of it."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from fermi.runner import worktree
+from fermi.runner.code import Broken
+from tests import packages
+from tests.waiting import until
+
+FILES = {"train.py": "print(1)\n", "lib/word.py": "WORD = 1\n", "lib/deep/other.py": "X = 2\n"}
+
+
+class Given:
+    def __init__(self, top: Path) -> None:
+        self.archives, self.tree = top / "archives", top / "trees" / "task-1" / "code"
+        self.snapshot = packages.archive(self.archives, FILES)
+        self.folder = self.archives / self.snapshot
+
+    def check_out(self, attempt: str) -> None:
+        worktree.check_out(str(self.folder), self.snapshot, str(self.tree), attempt)
+
+    def texts(self) -> dict[str, str]:
+        files = (path for path in self.tree.rglob("*") if path.is_file() and not path.is_symlink())
+        return {path.relative_to(self.tree).as_posix(): path.read_text() for path in files}
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> Given:
+    return Given(tmp_path)
+
+
+def test_a_new_tree_is_the_snapshot(given):
+    given.check_out("task-1-1")
+    assert given.texts() == FILES
+    assert sorted(path.name for path in given.tree.parent.iterdir()) == [
+        "code", "code.attempt", "code.lock", "code.manifest",
+    ]  # fmt: skip
+
+
+def test_the_next_attempt_finds_what_is_new_and_the_snapshots_files_as_they_were(given):
+    given.check_out("task-1-1")
+    (given.tree / "out").mkdir()
+    (given.tree / "out" / "last.pt").write_text("step 30")
+    (given.tree / "lib" / "cache.bin").write_text("kept")
+    (given.tree / "train.py").write_text("print(2)\n")
+    (given.tree / "lib" / "word.py").unlink()
+    (given.tree / "lib" / "deep" / "other.py").chmod(0o600)
+    before = (given.tree / "out" / "last.pt").stat().st_mtime_ns
+    given.check_out("task-1-2")
+    assert given.texts() == FILES | {"out/last.pt": "step 30", "lib/cache.bin": "kept"}
+    assert (given.tree / "lib" / "deep" / "other.py").stat().st_mode & 0o777 == 0o644
+    assert (given.tree / "out" / "last.pt").stat().st_mtime_ns == before
+
+
+def test_what_is_as_it_should_be_is_not_written_again(given):
+    given.check_out("task-1-1")
+    inode = (given.tree / "train.py").stat().st_ino
+    (given.folder / "code.tar").unlink()
+    given.check_out("task-1-2")
+    assert (given.tree / "train.py").stat().st_ino == inode
+
+
+def test_within_an_attempt_the_second_node_leaves_alone_what_the_first_has_changed(given):
+    given.check_out("task-1-1")
+    (given.tree / "train.py").write_text("changed by a rank")
+    given.check_out("task-1-1")
+    assert given.texts()["train.py"] == "changed by a rank"
+
+
+def test_a_folder_in_the_place_of_a_file_stays_with_what_is_in_it(given):
+    given.check_out("task-1-1")
+    (given.tree / "train.py").unlink()
+    (given.tree / "train.py").mkdir()
+    (given.tree / "train.py" / "new").write_text("new")
+    given.check_out("task-1-2")
+    assert given.texts()["train.py/new"] == "new"
+
+
+@pytest.mark.parametrize("way", ["lib", "lib/deep", "train.py"])
+def test_links_that_ranks_have_put_there_lead_nobody_out_of_the_tree(given, tmp_path, way):
+    given.check_out("task-1-1")
+    outside = tmp_path / "outside"
+    (outside / "deep").mkdir(parents=True)
+    for name in ("word.py", "deep/other.py", "train.py"):
+        (outside / name).write_text("somebody else's")
+    target = outside / ("train.py" if way == "train.py" else way.removeprefix("lib").lstrip("/"))
+    place = given.tree / way
+    os.rename(place, tmp_path / "moved")
+    place.symlink_to(target)
+    given.check_out("task-1-2")
+    assert given.texts() == FILES
+    assert not place.is_symlink()
+    assert {path.read_text() for path in outside.rglob("*") if path.is_file()} == {"somebody else's"}
+
+
+def test_a_hard_link_to_another_file_is_replaced_and_the_file_is_not_touched(given, tmp_path):
+    given.check_out("task-1-1")
+    other = tmp_path / "other"
+    other.write_text("somebody else's")
+    (given.tree / "train.py").unlink()
+    os.link(other, given.tree / "train.py")
+    given.check_out("task-1-2")
+    assert (given.texts()["train.py"], other.read_text()) == (FILES["train.py"], "somebody else's")
+
+
+def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(given):
+    given.check_out("task-1-1")
+    (given.tree / "train.py").unlink()
+    os.mkfifo(given.tree / "train.py")
+    given.check_out("task-1-2")
+    assert given.texts() == FILES
+
+
+def test_a_damaged_archive_leaves_no_new_tree_and_an_old_one_as_it_is(given):
+    archive = given.folder / "code.tar"
+    whole = archive.read_bytes()
+    archive.write_bytes(whole.replace(b"WORD = 1", b"WORD = 2"))
+    with pytest.raises(Broken, match="CODE_ARCHIVE_BROKEN"):
+        given.check_out("task-1-1")
+    assert not given.tree.exists()
+    archive.write_bytes(whole)
+    given.check_out("task-1-1")
+    (given.tree / "new").write_text("new")
+    (given.tree / "lib" / "word.py").unlink()
+    archive.write_bytes(whole.replace(b"WORD = 1", b"WORD = 2"))
+    with pytest.raises(Broken, match="CODE_ARCHIVE_BROKEN"):
+        given.check_out("task-1-2")
+    assert given.texts()["new"] == "new"
+    assert not list(given.tree.parent.glob("*.new-*"))
+
+
+def test_a_folder_that_cannot_be_made_is_the_cause(given, tmp_path):
+    (tmp_path / "trees").write_text("a file")
+    with pytest.raises(Broken, match="CODE_NOT_UNPACKED") as found:
+        given.check_out("task-1-1")
+    assert str(tmp_path / "trees") in found.value.params["path"]
+
+
+def test_who_comes_second_waits_for_the_first(given):
+    given.tree.parent.mkdir(parents=True)
+    second = threading.Thread(target=given.check_out, args=("task-1-1",))
+    waits = threading.Event()
+    with worktree.locked(str(given.tree)):
+        second.start()
+
+        def other() -> None:
+            with worktree.locked(str(given.tree), waits.set):
+                pass
+
+        third = threading.Thread(target=other)
+        third.start()
+        until(waits.is_set)
+        assert not given.tree.exists()
+    for thread in (second, third):
+        thread.join()
+    assert given.texts() == FILES
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
+def test_files_belong_to_the_ranks_user(given):
+    worktree.check_out(str(given.folder), given.snapshot, str(given.tree), "task-1-1", worktree.Owner(4321, 4322))
+    found = {(path.lstat().st_uid, path.lstat().st_gid) for path in (given.tree, *given.tree.rglob("*"))}
+    assert found == {(4321, 4322)}
+    assert given.tree.parent.stat().st_uid == 0
