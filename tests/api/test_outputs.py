@@ -17,6 +17,8 @@ from apps.files.services import acting
 from apps.training.models import Checkpoint, Task
 from apps.training.output import outputs
 from apps.training.states import State
+from fermi.runner import worktree
+from tests import packages
 from tests.api.conftest import BASE, Api
 from tests.api.test_files import bucket, store  # noqa: F401
 from tests.api.test_tasks_create import changed
@@ -131,6 +133,72 @@ def test_outputs_go_with_their_task(colleague: Api, task: Task, written: dict[st
     assert not Path(settings.DATA_DIR, "outputs", task.pk).exists()
     assert not Outputs.objects.exists()
     assert not File.objects.exists()
+
+
+@pytest.fixture
+def tree(task: Task, settings: Any, tmp_path: Path) -> Path:
+    """What an attempt begins in, as its node makes it."""
+    files = {"train.py": "import lib.word\n", "lib/word.py": "WORD = 1\n", "data/deep/rows.csv": "1\n"}
+    snapshot = packages.archive(tmp_path / "archives", files)
+    place = Path(settings.DATA_DIR, "trees", task.pk, "code")
+    worktree.check_out(str(tmp_path / "archives" / snapshot), snapshot, str(place), f"{task.pk}-1")
+    return place
+
+
+def test_what_a_script_wrote_beside_itself_is_among_its_outputs(
+    viewer: Api,
+    colleague: Api,
+    task: Task,
+    tree: Path,
+    written: dict[str, bytes],
+    settings: Any,
+    store: Any,  # noqa: F811
+) -> None:
+    beside = {"runs/a/events": b"curve", "out/last.pt": b"weights", "lib/made.bin": b"new", "plots/more.txt": b"more"}
+    for name, data in beside.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_bytes(data)
+    (tree / "lib" / "__pycache__").mkdir()
+    (tree / "lib" / "__pycache__" / "word.pyc").write_bytes(b"")
+    where, whole = f"/training-tasks/{task.pk}/outputs", written | beside
+    for _ in range(2):
+        assert listed(viewer, task) == ["lib", "out", "plots", "runs", "model.pt"]
+        assert listed(viewer, task, "lib") == ["lib/made.bin"]
+        assert listed(viewer, task, "plots") == ["plots/deep", "plots/loss.png", "plots/more.txt"]
+        assert listed(viewer, task, search="last") == ["out/last.pt"]
+        assert get(viewer, f"{where}/content", path="out/last.pt").body == b"weights"
+        with tarfile.open(fileobj=io.BytesIO(get(viewer, f"{where}/archive", format="tar").body)) as archive:
+            assert {one.name: archive.extractfile(one).read() for one in archive if one.isfile()} == whole
+        end(task)
+    assert viewer.get(f"{where}/summary").data["count"] == len(whole)
+    assert tree.exists(), "a retry may go on from what is in it"
+    assert colleague.delete(f"/training-tasks/{task.pk}").status == 200
+    assert not tree.parent.exists()
+
+
+@FOLDER
+def test_a_file_of_the_snapshot_is_listed_once_the_script_has_changed_it(viewer: Api, task: Task, tree: Path) -> None:
+    assert listed(viewer, task) == []
+    rows, ready = tree / "data" / "deep" / "rows.csv", (tree.parent / "code.attempt").stat().st_mtime
+    rows.write_text("2\n")
+    os.utime(rows, (ready + 1, ready + 1))
+    assert listed(viewer, task) == ["data"]
+    assert listed(viewer, task, search="rows") == ["data/deep/rows.csv"]
+    (tree.parent / "code.manifest").write_text("not what it was")
+    assert "train.py" in listed(viewer, task), "nothing is known of what it had"
+
+
+@FOLDER
+def test_links_in_a_working_tree_lead_nowhere(viewer: Api, task: Task, tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    (tree / "link").symlink_to(tmp_path / "secret")
+    (tree.parent / "code.manifest").unlink()
+    os.mkfifo(tree.parent / "code.manifest")
+    assert "link" not in listed(viewer, task)
+    assert get(viewer, f"/training-tasks/{task.pk}/outputs/content", path="link").status_code == 404
+    tree.rename(tree.parent / "moved")
+    tree.symlink_to(tmp_path)
+    assert listed(viewer, task) == []
 
 
 @FOLDER

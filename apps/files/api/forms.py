@@ -39,7 +39,9 @@ class FileUse(serializers.Serializer):
     usedBytes = serializers.IntegerField(help_text="all of the below")
     fileBytes = serializers.IntegerField()
     arrivingBytes = serializers.IntegerField(help_text="set aside for uploads under way")
-    outputBytes = serializers.IntegerField(help_text="what tasks have written to FERMI_OUTPUT_DIR")
+    outputBytes = serializers.IntegerField(
+        help_text="what tasks have written to FERMI_OUTPUT_DIR and beside their scripts"
+    )
     maxFileBytes = serializers.IntegerField(allow_null=True, help_text="null: no limit")
     place = serializers.CharField(help_text="for the project's ranks: FERMI_FILES_DIR, or FERMI_FILES_URL")
     remote = serializers.BooleanField(help_text="it is object storage")

@@ -1,4 +1,5 @@
-"""What a task writes to FERMI_OUTPUT_DIR: a folder in the data directory that only its ranks write to.
+"""What a task writes: to FERMI_OUTPUT_DIR, a folder in the data directory that only its ranks write to, and beside its
+script.
 
 counted while the task goes on ─▶ ended ─▶ counted once more
                                    └ where files lie in object storage: each is brought there, then the folder goes
@@ -27,7 +28,8 @@ from apps.files.models import File, Outputs
 from apps.files.services import folders
 from apps.files.store import Unusable, key, store
 from apps.files.trees import Entry, Tree
-from fermi.launch.userpaths import OUTPUTS
+from apps.files.written import Written
+from fermi.launch.userpaths import OUTPUTS, TREES
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +45,7 @@ def places_of(project: str) -> dict[str, Any]:
 
 
 def tree(task: str) -> Tree:
-    return Tree(Path(settings.DATA_DIR, OUTPUTS, task))
+    return Written(Path(settings.DATA_DIR), task)
 
 
 def begin(task: str, project: str) -> None:
@@ -111,7 +113,8 @@ def _bring(row: Outputs, claim: claims.Claim, there: Tree, entry: Entry) -> None
 
 def forget(project: str, task: str) -> None:
     """With the task: from the disk at once, from object storage soon."""
-    tree(task).remove()
+    for folder in (OUTPUTS, TREES):
+        Tree(Path(settings.DATA_DIR, folder, task)).remove()
     with transaction.atomic():
         Outputs.objects.filter(pk=task).delete()
         rows = File.objects.filter(project=project, task=task)

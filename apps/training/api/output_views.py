@@ -25,7 +25,8 @@ def _found(request: Request, task_id: str) -> tuple[Task, Project, bool]:
 class TaskOutputsView(APIView):
     @operation("listTaskOutputs", query=forms.FileQuery, page=forms.FileItem)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
-        """What the task has in a folder of its FERMI_OUTPUT_DIR; with `search` all below it."""
+        """What the task has written in a folder, of its FERMI_OUTPUT_DIR and beside its script; with `search` all below
+        it."""
         task, project, stored = _found(request, task_id)
         if not stored:
             return selectors.tree_page(outputs.tree(task.pk), query["path"].strip("/"), query)

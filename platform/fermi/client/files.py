@@ -137,7 +137,7 @@ class Files:
 
 
 class Outputs:
-    """What a task has written to FERMI_OUTPUT_DIR, and its checkpoints as files."""
+    """What a task has written to FERMI_OUTPUT_DIR and beside its script, and its checkpoints as files."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport

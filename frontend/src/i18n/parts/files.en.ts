@@ -37,7 +37,7 @@ const en: typeof zh = {
   usedOf: "{{used}} of {{most}} used",
   place: "Where tasks find them",
   outputs: "Outputs",
-  outputsHint: "What the task wrote to FERMI_OUTPUT_DIR.",
+  outputsHint: "What the task wrote to FERMI_OUTPUT_DIR and beside its script.",
   all: "Download all",
 };
 

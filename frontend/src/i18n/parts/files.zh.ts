@@ -35,6 +35,6 @@ export default {
   usedOf: "已用 {{used}}，上限 {{most}}",
   place: "任务中的位置",
   outputs: "输出",
-  outputsHint: "任务写入 FERMI_OUTPUT_DIR 的内容。",
+  outputsHint: "任务写入 FERMI_OUTPUT_DIR 和脚本所在目录的内容。",
   all: "全部下载",
 };
