@@ -59,6 +59,17 @@ def test_a_checkpoint_of_a_project_that_one_is_in_is_taken_and_stored_as_it_is_m
         assert Task.objects.get(pk=answer.data["taskId"]).spec["resume_from"] == os.path.normpath(spelt)
 
 
+def test_what_a_task_saved_beside_its_script_is_its_own_as_well(
+    colleague: Api, ours: Task, theirs: Task, data: Path
+) -> None:
+    for task in (ours, theirs):
+        path = data / "trees" / task.pk / "code" / "out" / "last.pt"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"weights")
+        status, problems = asked(colleague, str(path))
+        assert (status == 201) is (task is ours), problems
+
+
 @pytest.mark.parametrize("lang", ["zh-CN", "en"])
 def test_another_projects_checkpoint_and_one_that_is_not_there_get_the_same_answer(
     colleague: Api, theirs: Task, data: Path, lang: str

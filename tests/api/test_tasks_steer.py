@@ -160,10 +160,13 @@ def test_delete_takes_everything_along_and_only_after_the_end(colleague, task, s
     assert not any(folder.exists() for folder in folders)
 
 
-def test_checkpoints_that_another_task_resumes_from_are_not_deleted(colleague, task):
+def test_checkpoints_that_another_task_resumes_from_are_not_deleted(colleague, task, settings):
     end(task)
     other = Task.objects.get(pk=colleague.post("/training-tasks", SINGLE).data["taskId"])
     other.spec["resume_from"] = task.spec["checkpoint_dir"] + "/checkpoint_step_5.pt"
+    other.save()
+    assert colleague.delete(f"/training-tasks/{task.pk}").error == "CHECKPOINTS_IN_USE"
+    other.spec["resume_from"] = f"{settings.DATA_DIR}/trees/{task.pk}/code/out/last.pt"
     other.save()
     assert colleague.delete(f"/training-tasks/{task.pk}").error == "CHECKPOINTS_IN_USE"
 

@@ -5,13 +5,14 @@ import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.db import IntegrityError, OperationalError, connection
 
-from apps.training.ground import hints
+from apps.training.ground import checkpoints, hints
 from apps.training.models import Checkpoint, Event, LogCursor, MetricPoint, Task
 from apps.training.output import ingest, lines
 from apps.training.output.ingest import Reading
@@ -151,6 +152,21 @@ def test_a_checkpoint_is_one_row_however_often_it_is_saved(task: Task) -> None:
     found = Checkpoint.objects.get()
     assert (found.step, found.path, found.size_bytes, found.val_loss) == (101, "c/100.pt", None, None)
     assert events(task) == ["SCRIPT_CHECKPOINT"] * 3
+
+
+def test_a_path_that_a_script_names_from_where_it_starts_is_in_its_working_tree(
+    task: Task, settings: Any, tmp_path: Path
+) -> None:
+    settings.DATA_DIR = tmp_path
+    tree = tmp_path / "trees" / task.pk / "code"
+    tree.mkdir(parents=True)
+    for step, path in enumerate(["out/1.pt", "./out/../last.pt", "/elsewhere/3.pt"], 1):
+        write(task, json.dumps({"event": "checkpoint", "step": step, "path": path}) + "\n")
+    Reading(task, 1).read()
+    paths = [str(tree / "out/1.pt"), str(tree / "last.pt"), "/elsewhere/3.pt"]
+    assert list(Checkpoint.objects.order_by("step").values_list("path", flat=True)) == paths
+    assert all(checkpoints.is_of(task.pk, path) for path in paths)
+    assert not checkpoints.is_of("task-other", paths[0])
 
 
 @pytest.mark.parametrize("odd", [{"path": ""}, {"path": 7}, {"path": "x" * 501}, {"step": "7"}, {"step": -1}])

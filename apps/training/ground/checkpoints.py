@@ -16,7 +16,7 @@ from apps.catalog import sources
 from apps.clusters import paths
 from apps.clusters.models import Cluster
 from apps.training.models import Task
-from fermi.launch.userpaths import CHECKPOINTS
+from fermi.launch.userpaths import CHECKPOINTS, TREE, TREES
 
 AUTO = "auto"
 """The newest of a task's own, which its trainer finds."""
@@ -42,6 +42,14 @@ def may_read(user: User, path: str) -> bool:
     return access.visible(Task.objects.all(), user).filter(pk__in=owners).count() == len(owners)
 
 
+def announced(cluster: Cluster, task_id: str, path: str) -> str:
+    """What a task's script means by `path`, as the platform has it: its ranks start in their working tree."""
+    tree = settings.DATA_DIR / TREES / task_id / TREE
+    if path and not os.path.isabs(path) and tree.is_dir():
+        return os.path.normpath(tree / path)
+    return paths.here(cluster, path)
+
+
 def is_of(task_id: str, path: str) -> bool:
     """Whether that task's script may claim it as its own. Links in its folder open nothing else."""
     return _owner(Path(paths.plain(path))) in (task_id, ANYBODY)
@@ -50,9 +58,10 @@ def is_of(task_id: str, path: str) -> bool:
 def _owner(path: Path) -> str:
     """The task in whose folder it is, or ANYBODY for what every script may read: the open folders, and what is not in
     the data directory. The rest is the platform's own."""
-    for top in _names(settings.DATA_DIR / CHECKPOINTS):
-        if top in path.parents:
-            return path.relative_to(top).parts[0]
+    for folder in (CHECKPOINTS, TREES):
+        for top in _names(settings.DATA_DIR / folder):
+            if top in path.parents:
+                return path.relative_to(top).parts[0]
     inside = any(path.is_relative_to(top) for top in _names(settings.DATA_DIR))
     return PLATFORM if inside and not sources.is_open(path) else ANYBODY
 

@@ -11,7 +11,6 @@ too.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from apps.clusters import paths
 from apps.training.ground import checkpoints
 from apps.training.ground.checkpoints import AUTO
 from apps.training.ground.launching import backend_for
@@ -158,7 +157,9 @@ def _bad(task: Task, saved: list[Saved], gone_bad: Iterable[Bad] = ()) -> frozen
 
 def _said(task: Task, numbers: list[int]) -> Mapping[int, str]:
     rows = Event.objects.filter(task=task, attempt__in=numbers, code="SCRIPT_RESUMED").values_list("attempt", "params")
-    return {attempt: paths.here(task.cluster, str(params.get("path", ""))) for attempt, params in rows}
+    return {
+        attempt: checkpoints.announced(task.cluster, task.pk, str(params.get("path", ""))) for attempt, params in rows
+    }
 
 
 def _tried(attempt: Attempt, said: Mapping[int, str], stepped: set[int]) -> Tried:

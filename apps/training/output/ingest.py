@@ -21,10 +21,9 @@ from zlib import crc32
 from django.db import transaction
 from django.db.models import Q
 
-from apps.clusters import paths
 from apps.clusters.models import Cluster
 from apps.common.clock import now
-from apps.training.ground import findings, hints, transitions
+from apps.training.ground import checkpoints, findings, hints, transitions
 from apps.training.ground.launching import backend_for, handle_for
 from apps.training.models import Checkpoint, Event, LogCursor, MetricPoint, Task
 from apps.training.output import lines
@@ -318,8 +317,10 @@ class _Found:
 
     def _add_checkpoint(self, said: lines.Said, at: datetime) -> None:
         step, path = lines.integer(said.params["step"]), said.params["path"]
-        if step is not None and isinstance(path, str) and 0 < len(path) <= LONGEST_PATH:
-            path = paths.here(self._cluster, path)
+        if step is None or not isinstance(path, str) or not path:
+            return
+        path = checkpoints.announced(self._cluster, self._of["task_id"], path)
+        if len(path) <= LONGEST_PATH:
             size, loss = lines.integer(said.params.get("size_bytes")), lines.number(said.params.get("val_loss"))
             self.checkpoints[path] = Checkpoint(**self._of, step=step, path=path, size_bytes=size, val_loss=loss, at=at)
 

@@ -9,7 +9,7 @@ from apps.files.services import outputs
 from apps.files.trees import Tree
 from apps.training.models import Checkpoint, Task
 from apps.training.states import FINAL
-from fermi.launch.userpaths import CHECKPOINTS
+from fermi.launch.userpaths import CHECKPOINTS, TREE, TREES
 
 
 def sweep() -> None:
@@ -28,7 +28,7 @@ def checkpoint(task: Task, path: str) -> tuple[Tree, str]:
     if not Checkpoint.objects.filter(task=task, path=path).exists():
         raise ApiError(404, "CHECKPOINT_NOT_FOUND", "path", path=path)
     for top in (settings.DATA_DIR, settings.DATA_DIR.resolve()):
-        own = Path(top, CHECKPOINTS, task.pk)
-        if own in Path(path).parents:
-            return Tree(own), str(Path(path).relative_to(own))
+        for own in (Path(top, CHECKPOINTS, task.pk), Path(top, TREES, task.pk, TREE)):
+            if own in Path(path).parents:
+                return Tree(own), str(Path(path).relative_to(own))
     raise ApiError(409, "CHECKPOINT_ELSEWHERE", "path", path=path)

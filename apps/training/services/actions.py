@@ -1,9 +1,10 @@
 """Stopping, retrying, cloning and deleting."""
 
-from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
+from django.db.models import Q
 
 from apps.accounts import access, audit
 from apps.accounts.models import Role, User
@@ -15,6 +16,7 @@ from apps.training.services import removing
 from apps.training.shown import discretion
 from apps.training.states import ACTIVE, FINAL, Action, State, allowed_actions
 from fermi.launch.spec import JobSpec
+from fermi.launch.userpaths import TREES
 
 
 def find(user: User, task_id: str, role: Role = Role.VIEWER) -> Task:
@@ -89,9 +91,10 @@ def delete(user: User, task_id: str) -> None:
     """With its logs and checkpoints."""
     task = find(user, task_id, Role.MEMBER)
     _refuse_unless(task, Action.DELETE)
-    checkpoints = Path(task.spec["checkpoint_dir"])
-    users = Task.objects.filter(state__in=ACTIVE, spec__resume_from__startswith=f"{checkpoints}/")
-    if busy := users.values_list("pk", flat=True).first():
+    resumed = Q()
+    for folder in (task.spec["checkpoint_dir"], settings.DATA_DIR / TREES / task.pk):
+        resumed |= Q(spec__resume_from__startswith=f"{folder}/")
+    if busy := Task.objects.filter(resumed, state__in=ACTIVE).values_list("pk", flat=True).first():
         raise ApiError(409, "CHECKPOINTS_IN_USE", task=busy)
     if going_on := next((run.pk for run in removing.runs_of(task) if run.state in ACTIVE), None):
         raise ApiError(409, "DRILL_UNDER_WAY", drill=going_on)

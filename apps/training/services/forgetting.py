@@ -14,6 +14,7 @@ from apps.environments.models import Hosted
 from apps.training.models import Attempt, Task
 from apps.training.services import removing
 from apps.training.states import ACTIVE, FINAL, Kind
+from fermi.launch.userpaths import TREES
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +64,13 @@ def _resumed_from() -> set[str]:
 def _needed(tasks: list[Task], resumed: set[str]) -> set[str]:
     """Of these, those whose checkpoints others resume from, and those that environments were made for and stay."""
     hosted = Hosted.objects.filter(task__in=[task.pk for task in tasks]).values_list("task", flat=True)
-    return {*hosted, *(task.pk for task in tasks if str(task.spec.get("checkpoint_dir")) in resumed)}
+    return {
+        *hosted,
+        *(
+            task.pk for task in tasks
+            if {str(task.spec.get("checkpoint_dir")), str(settings.DATA_DIR / TREES / task.pk)} & resumed
+        ),
+    }  # fmt: skip
 
 
 def _remove(task: Task, days: int) -> bool:
