@@ -1,9 +1,14 @@
 """Why a task is as it is, over the API; and going on at somebody's word: as before, without a node, with a spare."""
 
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from apps.clusters.models import Lease
-from apps.training.models import Event, Task
+from apps.common.clock import now
+from apps.training.models import Checkpoint, Event, Task
 from apps.training.states import State
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
@@ -25,13 +30,83 @@ def submit(api: Api, request: dict, state: State | None = None, **fields: object
 def test_who_may_look_reads_why_in_ones_own_language(colleague: Api, viewer: Api, stranger: Api) -> None:
     path = f"/training-tasks/{submit(colleague, changed())}/diagnosis"
     found = viewer.get(path).data
-    assert set(found) == {"taskId", "status", "healthy", "summary", "findings"}
+    assert set(found) == {"taskId", "status", "healthy", "summary", "findings", "resumePoint"}
     assert (found["status"], found["healthy"], found["findings"]) == ("initializing", True, [])
+    assert found["resumePoint"] is None, "nothing was trained"
     assert "正在准备" in found["summary"]
     viewer.lang = "en"
     assert "being prepared" in viewer.get(path).data["summary"]
     assert stranger.get(path).error == "NOT_FOUND"
     assert Api().get(path).error == "NOT_AUTHENTICATED"
+
+
+def trained(api: Api, state: State, step: int | None = 2101) -> Task:
+    """A task in whose first attempt so many steps were printed."""
+    progress = {} if step is None else {"step": step}
+    return Task.objects.get(pk=submit(api, changed(), state, attempt=1, progress=progress))
+
+
+def save(task: Task, settings: Any, step: int = 2000) -> Path:
+    path = Path(settings.DATA_DIR, "checkpoints", task.pk, f"{step}.pt")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"weights")
+    at = now() - timedelta(minutes=4)
+    Checkpoint.objects.create(task=task, attempt=1, step=step, path=str(path), at=at)
+    return path
+
+
+def point_of(api: Api, task: Task) -> tuple[dict[str, Any], dict[str, str]]:
+    """And the hints of what may be done, by code."""
+    found = api.get(f"/training-tasks/{task.pk}/diagnosis").data
+    actions = [action for finding in found["findings"] for action in finding["actions"]]
+    return found["resumePoint"], {action["code"]: f"{action['label']}: {action['hint']}" for action in actions}
+
+
+@pytest.mark.parametrize("state", [State.RUNNING, State.STOPPED, State.FAILED])
+def test_it_says_of_which_step_the_newest_checkpoint_is_how_old_and_what_is_lost(
+    colleague: Api, settings: Any, tmp_path: Path, state: State
+) -> None:
+    settings.DATA_DIR, colleague.lang = tmp_path, "en"
+    task = trained(colleague, state)
+    Task.objects.filter(pk=task.pk).update(
+        reason={State.STOPPED: "STOPPED_BY_USER", State.FAILED: "RUN_TIMEOUT"}.get(state, "")
+    )
+    path = save(task, settings)
+    point, hints = point_of(colleague, task)
+    assert (point["step"], point["attempt"], point["path"], point["stepsLost"]) == (2000, 1, str(path), 101)
+    for part in ("step 2,000", "4 min ago", "101 steps"):
+        assert part in point["message"]
+    assert ("when it is asked to end" in point["message"]) == (state is State.RUNNING)
+    path.unlink()  # scripts remove old ones
+    point, hints = point_of(colleague, task)
+    assert (point["step"], point["savedAt"], point["path"], point["stepsLost"]) == (None, None, "", 2101)
+    assert "No checkpoint is known: 2,101 steps will be lost" in point["message"]
+    if state is State.STOPPED:
+        assert hints["RESTART_FROM_CHECKPOINT"].startswith("Restart: ")
+        assert point["message"] in hints["RESTART_FROM_CHECKPOINT"]
+
+
+def test_an_action_says_from_which_step_it_goes_on(colleague: Api, settings: Any, tmp_path: Path) -> None:
+    settings.DATA_DIR, colleague.lang = tmp_path, "en"
+    task = trained(colleague, State.STOPPED, step=2000)
+    Task.objects.filter(pk=task.pk).update(reason="STOPPED_BY_USER")
+    save(task, settings)
+    point, hints = point_of(colleague, task)
+    assert hints["RESTART_FROM_CHECKPOINT"].startswith("Go on from step 2,000: ")
+    assert (point["stepsLost"], "steps since then" in point["message"]) == (0, False)
+    colleague.lang = "zh-CN"
+    assert "第 2,000 步" in point_of(colleague, task)[0]["message"]
+
+
+def test_without_a_step_it_does_not_say_how_many_are_lost(colleague: Api, viewer: Api) -> None:
+    task = trained(colleague, State.RUNNING, step=None)
+    viewer.lang = "en"
+    point, _ = point_of(viewer, task)
+    assert (point["stepsLost"], point["message"]) == (
+        None, "No checkpoint of the task is known: training begins where the task began."
+    )  # fmt: skip
+    Task.objects.filter(pk=task.pk).update(state=State.SUCCEEDED, due_at=None)
+    assert point_of(viewer, task)[0] is None
 
 
 def test_a_running_task_goes_on_by_its_next_attempt_and_asking_again_changes_nothing(

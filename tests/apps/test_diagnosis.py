@@ -87,6 +87,20 @@ def test_no_state_and_no_cause_of_any_engine_is_without_an_answer(lang: str, mon
     assert not gaps
 
 
+def test_an_attempt_without_a_checkpoint_to_go_on_from_says_how_many_steps_are_done_again() -> None:
+    first = why.Attempt(1, 100.0, Cause("RANK_FAILED", PARAMS), 300.0, last_step=2101)
+    waits = facts("queued", Cause("RESTARTING", PARAMS), attempts=[first])
+    again = facts("running", attempts=[first, why.Attempt(2, 400.0)], attempt=2)
+    saved = facts("running", attempts=[first, why.Attempt(2, 400.0, resumed_from="/c", from_step=2000)], attempt=2)
+    others = facts("running", attempts=[first, why.Attempt(2, 400.0, resumed_from="/of/another")], attempt=2)
+    said = [
+        [(one.code, one.params["lost"]) for told in why.diagnose(known).findings for one in told.finding.evidence
+         if one.code.startswith("WENT_ON")]
+        for known in (waits, again, saved, others)
+    ]  # fmt: skip
+    assert said == [[("WENT_ON_WITHOUT", "2,101")], [("WENT_ON_WITHOUT", "2,101")], [("WENT_ON_FROM", "101")], []]
+
+
 def test_a_healthy_task_says_so_in_one_line() -> None:
     ranks = [RankSeen(rank, rank // 7, "running") for rank in range(14)]
     pulses = {rank: PulseSeen(rank, 1000.0, "running", 1204, 999.8, 1 / 3.1) for rank in range(14)}

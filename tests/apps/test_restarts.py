@@ -273,6 +273,26 @@ def test_a_recipes_own_choice_is_taken_back_too(here: Task) -> None:
     assert resuming.point(here) == (second, []), "the script says that it was the older one"
 
 
+def begun_after(task: Task, step: int) -> list[tuple[str, Any]]:
+    """What the attempt that begins after one of so many steps is said to have to do again."""
+    have_ended(task, ["RANK_FAILED"])
+    Task.objects.filter(pk=task.pk).update(progress={"step": step}, max_restarts=3)
+    assert attempt_after_a_pass(task) == 2
+    rows = Event.objects.filter(task=task, code="RESUMED_WITHOUT_CHECKPOINT")
+    return [(row.code, row.params["lost"]) for row in rows]
+
+
+def test_an_attempt_that_has_no_checkpoint_to_go_on_from_says_so(task: Task) -> None:
+    assert begun_after(task, 2101) == [("RESUMED_WITHOUT_CHECKPOINT", 2101)]
+    for lang in messages.LANGUAGES:
+        assert "2101" in messages.text("RESUMED_WITHOUT_CHECKPOINT", lang, lost=2101)[0]
+
+
+def test_one_that_has_a_checkpoint_or_nothing_to_do_again_says_nothing(task: Task) -> None:
+    Checkpoint.objects.create(task=task, attempt=1, step=2000, path=task.spec["checkpoint_dir"] + "/p", at=now())
+    assert begun_after(task, 2101) == []
+
+
 @pytest.mark.parametrize("outcome", ["WORKER_LOST", "MASTER_PORT_TAKEN", "PREEMPTED"])
 def test_what_is_not_the_ranks_doing_says_nothing_of_a_checkpoint(here: Task, outcome: str) -> None:
     saved(here, 1, 10)

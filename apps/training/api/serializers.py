@@ -400,12 +400,24 @@ class TaskFinding(serializers.Serializer):
     actions = FindingAction(many=True)
 
 
+class TaskResumePoint(serializers.Serializer):
+    """Where the next attempt, or a retry, would go on."""
+
+    step = serializers.IntegerField(allow_null=True, help_text="of the newest checkpoint; null: there is none")
+    savedAt = serializers.DateTimeField(allow_null=True)
+    attempt = serializers.IntegerField(allow_null=True, help_text="which saved it last")
+    path = serializers.CharField(help_text="of the checkpoint; empty: there is none")
+    stepsLost = serializers.IntegerField(allow_null=True, help_text="trained since then; null: not known")
+    message = serializers.CharField(help_text="all of it as a sentence")
+
+
 class TaskDiagnosis(serializers.Serializer):
     taskId = serializers.CharField()
     status = serializers.ChoiceField(STATES)
     healthy = serializers.BooleanField(help_text="nothing is wrong; waiting for one's turn is not")
     summary = serializers.CharField(help_text="how it is, in one line")
     findings = TaskFinding(many=True, help_text="what goes on first, the worst and newest of it first")
+    resumePoint = TaskResumePoint(allow_null=True, help_text="null: nothing was trained, or all of it")
 
 
 class TaskRestartRequest(serializers.Serializer):

@@ -10,14 +10,17 @@ too.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from apps.training.ground import checkpoints
 from apps.training.ground.checkpoints import AUTO
 from apps.training.ground.launching import backend_for
 from apps.training.models import Attempt, Checkpoint, Event, Finding, Task
+from apps.training.states import Kind, State
 from apps.training.states.reasons import Reason
 from fermi.launch.causes import BY_RANKS
 from fermi.launch.diagnosis import Level, losses
+from fermi.launch.errors import BackendError, UnknownName
 from fermi.launch.spec import JobSpec
 
 MOST_LOOKED_FOR = 20
@@ -30,6 +33,23 @@ class Saved:
     path: str
     attempt: int
     step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Where an attempt that began now would go on. `path`: empty without a checkpoint of the task's own, and then there
+    is no `step` either. `reached`: the newest step that was printed; None: none was."""
+
+    path: str = ""
+    step: int | None = None
+    saved_at: datetime | None = None
+    attempt: int | None = None
+    reached: int | None = None
+
+    @property
+    def lost(self) -> int | None:
+        """Steps that would be trained again; None: nothing says how many."""
+        return None if self.reached is None else max(self.reached - (self.step or 0), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +120,28 @@ def newest(task: Task) -> str | None:
     saved = [one for one in saved if one.path not in left_out]
     bad = _bad(task, saved, gone_bad)
     return _there(task, [one.path for one in saved if one.path not in bad] or [one.path for one in saved])
+
+
+def outlook(task: Task) -> Point | None:
+    """Where the task would go on; None: nothing of it has been trained, it needs no more, or its engine cannot be
+    asked."""
+    if task.kind != Kind.TRAINING or not task.attempt or task.state == State.SUCCEEDED:
+        return None
+    reached = task.progress.get("step")
+    try:
+        path = newest(task)
+    except (BackendError, UnknownName):
+        return None
+    row = Checkpoint.objects.filter(task=task, path=path).first() if path else None
+    return Point(row.path, row.step, row.at, row.attempt, reached) if row else Point(reached=reached)
+
+
+def steps_without(task: Task, resume_from: str) -> int:
+    """How many steps an attempt trains again that is told to resume where the task began, because no checkpoint of the
+    task is known; 0: none."""
+    if resume_from != task.spec["resume_from"] or _saved(task):
+        return 0
+    return int(task.progress.get("step") or 0)
 
 
 def went_bad(task: Task) -> list[Bad]:

@@ -7,6 +7,7 @@ from typing import Any
 from apps.accounts import access
 from apps.accounts.models import Role, User
 from apps.clusters.models import DevEnvironment
+from apps.training.ground import resuming
 from apps.training.models import Task
 from apps.training.output import logs
 from apps.training.services import going_on
@@ -24,6 +25,8 @@ BEGINS = "Traceback (most recent call last)"
 
 STACK = "STACK_OF_RANKS"
 
+GOES_ON = {Do.RESTART_FROM_CHECKPOINT, Do.WITHOUT_NODE, Do.USE_SPARE, Do.RESUME, Do.STOP, Do.EDIT_SCRIPT}
+"""Whose hints say from where training would go on."""
 CLONES = {Do.RAISE_LIMIT, Do.LOWER_BATCH, Do.CHANGE_FIELD, Do.CHOOSE_OTHERS}
 
 
@@ -41,7 +44,15 @@ def of(user: User, task: Task) -> dict[str, Any]:
         "healthy": found.healthy,
         "summary": findings.said(found.summary)[0],
         "findings": [findings.shown(one, [may.shown(action) for action in one.finding.actions]) for one in told],
-    }
+        "resumePoint": may.point and {
+            "step": may.point.step,
+            "savedAt": may.point.saved_at,
+            "attempt": may.point.attempt,
+            "path": may.point.path,
+            "stepsLost": may.point.lost,
+            "message": may.goes_on,
+        },
+    }  # fmt: skip
 
 
 def _is_newest(task: Task, told: why.Told) -> bool:
@@ -90,11 +101,16 @@ class _May:
             else []
         )
         self.environments = dict(task.nodes.values_list("node_rank", "environment_id"))
+        self.point = resuming.outlook(task)
+        self.goes_on = findings.resume_point(self.point, running=self.state is State.RUNNING) if self.point else ""
 
     def shown(self, action: Action) -> dict[str, Any]:
         environment = self.environments.get(action.params.get("nodeRank", -1))
+        if action.code == Do.RESTART_FROM_CHECKPOINT and self.point and self.point.step is not None:
+            action = replace(action, params={**action.params, "step": f"{self.point.step:,}"})
         params = {**action.params, **({"environmentId": environment} if environment else {})}
-        return findings.action(action, params, allowed=self._may(Do(action.code), environment))
+        found = findings.action(action, params, allowed=self._may(Do(action.code), environment))
+        return {**found, "hint": f"{found['hint']} {self.goes_on}".strip()} if action.code in GOES_ON else found
 
     def _may(self, code: Do, environment: str | None) -> bool:
         match code:

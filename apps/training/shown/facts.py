@@ -64,10 +64,10 @@ def _reason(task: Task) -> Cause | None:
 def _attempts(task: Task, attempts: Iterable[Attempt]) -> list[why.Attempt]:
     """How far each came, and from where: only asked for where there were several, or another follows."""
     rows = list(attempts)
-    reached: Mapping[int, int] = {}
+    reached: Mapping[int, int | None] = {}
     if len(rows) > 1 or task.state == State.QUEUED:
         steps = task.metrics.filter(rank=0).values("attempt").annotate(last=Max("step"))
-        reached = dict(steps.values_list("attempt", "last"))
+        reached = {task.attempt: task.progress.get("step"), **dict(steps.values_list("attempt", "last"))}
     return [
         why.Attempt(
             number=one.number,

@@ -5,7 +5,9 @@ from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
 
+from apps.common.clock import now
 from apps.common.texts import language, text
+from apps.training.ground import resuming
 from apps.training.shown import presenters
 from fermi import messages
 from fermi.launch.diagnosis import Action, Evidence, Where, why
@@ -49,6 +51,16 @@ def shown(told: why.Told, actions: Sequence[Mapping[str, Any]]) -> dict[str, Any
 def action(one: Action, params: Mapping[str, Any], *, allowed: bool) -> dict[str, Any]:
     label, hint = text(f"{LABEL}{one.code}", one.params)
     return {"code": one.code, "label": label, "hint": hint, "params": dict(params), "allowed": allowed}
+
+
+def resume_point(point: resuming.Point, *, running: bool) -> str:
+    """From where training would go on, and how many steps would be lost, as a sentence. `running`: its ranks may save
+    once more."""
+    params = {**({"lost": f"{point.lost:,}"} if point.lost else {}), **({"running": True} if running else {})}
+    if point.saved_at is None:
+        return said(Words("RESUME_POINT_NONE", params))[0]
+    age = why.span((now() - point.saved_at).total_seconds())
+    return said(Words("RESUME_POINT", {"step": f"{point.step:,}", "age": age, **params}))[0]
 
 
 def _evidence(one: Evidence) -> dict[str, Any]:

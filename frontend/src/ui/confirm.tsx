@@ -6,7 +6,7 @@ import { Button } from "./button";
 interface ConfirmProps {
   trigger: ReactNode;
   title: string;
-  description: string;
+  description: ReactNode;
   action: string;
   danger?: boolean;
   onConfirm: () => void;

@@ -10,6 +10,7 @@ import { Button, ButtonLink } from "@/ui/button";
 import { Confirm } from "@/ui/confirm";
 import { toastError } from "@/ui/failure";
 import { PauseButton, ResumeButton } from "./pausing";
+import { ResumePoint } from "./resume-point";
 import { Scripts } from "./scripts";
 import { useSteering } from "./use-steering";
 
@@ -43,7 +44,7 @@ export function Actions({ task }: { task: Task }) {
         key="stop"
         danger
         title={t("task.stopTitle")}
-        description={t("task.stopHint")}
+        description={<ResumePoint task={task.taskId} hint={t("task.stopHint")} />}
         action={t("task.stop")}
         onConfirm={() => stop.mutate()}
         trigger={
@@ -60,7 +61,7 @@ export function Actions({ task }: { task: Task }) {
       <Confirm
         key="retry"
         title={t("task.retryTitle")}
-        description={t("task.retryHint")}
+        description={<ResumePoint task={task.taskId} hint={t("task.retryHint")} />}
         action={t("task.retry")}
         onConfirm={() => retry.mutate()}
         trigger={

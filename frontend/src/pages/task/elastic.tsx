@@ -7,6 +7,7 @@ import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
 import { Confirm } from "@/ui/confirm";
 import { Facts } from "@/ui/table";
+import { ResumePoint } from "./resume-point";
 import { useSteering } from "./use-steering";
 
 const WORDS = ["free", "held", "running", "stopped", "unhealthy", "cordoned", "leftOut", "deleted"] as const;
@@ -50,7 +51,7 @@ export function Elastic({ task, elastic }: { task: Task; elastic: NonNullable<Ta
         <div className="mt-3">
           <Confirm
             title={t("task.growTitle", { nodes: elastic.largest })}
-            description={t("task.growHint")}
+            description={<ResumePoint task={task.taskId} hint={t("task.growHint")} />}
             action={t("task.grow")}
             onConfirm={() => grow.mutate()}
             trigger={

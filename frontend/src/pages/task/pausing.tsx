@@ -3,6 +3,7 @@ import { useTranslation } from "react-i18next";
 import { pauseTask, resumeTask } from "@/api/tasks";
 import { Button } from "@/ui/button";
 import { Confirm } from "@/ui/confirm";
+import { ResumePoint } from "./resume-point";
 import { useSteering } from "./use-steering";
 
 export function PauseButton({ id }: { id: string }) {
@@ -11,7 +12,7 @@ export function PauseButton({ id }: { id: string }) {
   return (
     <Confirm
       title={t("task.pauseTitle")}
-      description={t("task.pauseHint")}
+      description={<ResumePoint task={id} hint={t("task.pauseHint")} />}
       action={t("task.pause")}
       onConfirm={() => pause.mutate()}
       trigger={

@@ -50,6 +50,24 @@ test("stopping asks first, then tells the server once", async () => {
   expect(stopped).toHaveBeenCalledTimes(1);
 });
 
+test.each([
+  ["停止", ["stop"]],
+  ["暂停", ["pause"]],
+  ["重试", ["retry"]],
+])("%s says before it is confirmed from where training goes on and what is lost", async (label, allowedActions) => {
+  const message = "没有检查点：否则会丢失 2,101 步。";
+  const resumePoint = { step: null, savedAt: null, attempt: null, path: "", stepsLost: 2101, message };
+  platform.use(
+    http.get(api("/training-tasks/task-1"), () => ok({ ...task, allowedActions })),
+    http.get(api("/training-tasks/task-1/diagnosis"), () =>
+      ok({ taskId: "task-1", status: "running", healthy: true, summary: "", findings: [], resumePoint }),
+    ),
+  );
+  visit("/training/task-1");
+  await userEvent.click(await screen.findByRole("button", { name: label }));
+  expect(await within(await screen.findByRole("alertdialog")).findByText(message)).toBeTruthy();
+});
+
 test("a drill is begun from the task's page, and shows whether training resumes and at what cost", async () => {
   const asked = vi.fn();
   let newest: string | null = null;

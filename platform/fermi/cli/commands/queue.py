@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from fermi.cli import output
 from fermi.cli.names import Names
 from fermi.cli.options import Session, command
+from fermi.cli.resume_point import say_resume_point
 from fermi.cli.texts import _
 from fermi.cli.times import ago, clock
 from fermi.client.types import QueueItem, TaskQueue
@@ -39,6 +40,7 @@ def queue(session: Session, action: str, task: str | None, project: str | None, 
 @click.argument("tasks", nargs=-1, required=True)
 def pause(session: Session, tasks: tuple[str, ...]) -> None:
     for task in tasks:
+        say_resume_point(session, task)
         session.fermi.tasks.pause(task)
         output.say(_("TASK_PAUSING", id=task))
 
@@ -47,6 +49,7 @@ def pause(session: Session, tasks: tuple[str, ...]) -> None:
 @click.argument("tasks", nargs=-1, required=True)
 def resume(session: Session, tasks: tuple[str, ...]) -> None:
     for task in tasks:
+        say_resume_point(session, task)
         session.fermi.tasks.resume(task)
         output.say(_("TASK_RESUMED", id=task))
 

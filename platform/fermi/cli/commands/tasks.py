@@ -12,6 +12,7 @@ from rich.console import RenderableType
 from fermi.cli import output, pulse
 from fermi.cli.detail import detail, standing
 from fermi.cli.options import Session, command, follow_options
+from fermi.cli.resume_point import say_resume_point
 from fermi.cli.texts import _
 from fermi.cli.times import ago
 from fermi.client import NotFound
@@ -104,6 +105,7 @@ def _pulses(session: Session, task: str) -> dict[int, RankPulse]:
 @click.option("--wait", is_flag=True, help=_("OPTION_TASKS_WAIT"))
 def stop(session: Session, tasks: tuple[str, ...], wait: bool) -> None:
     for task in tasks:
+        say_resume_point(session, task)
         session.fermi.tasks.stop(task)
         output.say(_("TASK_STOPPING", id=task) if not wait else _("WAITING_FOR_END", id=task))
     if wait:
@@ -124,6 +126,7 @@ def grow(session: Session, task: str) -> None:
 @click.argument("task")
 @follow_options
 def retry(session: Session, task: str, wait: bool, follow: bool) -> int:
+    say_resume_point(session, task)
     created = session.fermi.tasks.retry(task)
     if wait or follow:
         from fermi.cli.follow import until_end

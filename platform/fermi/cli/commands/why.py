@@ -12,6 +12,7 @@ from fermi.cli import output
 from fermi.cli.failures import TRAINING_FAILED
 from fermi.cli.names import Names
 from fermi.cli.options import Session, command
+from fermi.cli.resume_point import say_resume_point
 from fermi.cli.texts import _
 from fermi.cli.times import ago
 from fermi.client.types import FindingAction, TaskDiagnosis, TaskFinding
@@ -55,6 +56,7 @@ def restart(session: Session, task: str, without: tuple[str, ...], replace: tupl
     if without and replace:
         raise click.UsageError(_("WITHOUT_OR_REPLACE"))
     nodes = Names(session.fermi).environments(without or replace) if without or replace else []
+    say_resume_point(session, task)
     found = session.fermi.tasks.restart(task, leave_out=nodes, use_spares=bool(replace))
     output.show(found, session.form, lambda: [_("TASK_RESTARTED", id=found["taskId"])])
 
@@ -63,6 +65,8 @@ def _screen(found: TaskDiagnosis) -> Iterator[RenderableType]:
     mark, style = ("✓", "green") if found["healthy"] else ("✗", "red")
     yield Text.assemble((f"{mark} ", style), found["taskId"], "  ", output.status(found["status"]))
     yield output.line(found["summary"], "bold")
+    if point := found.get("resumePoint"):
+        yield output.line(point["message"])
     for finding in found["findings"]:
         if finding["until"] is None:
             yield from _finding(found, finding)

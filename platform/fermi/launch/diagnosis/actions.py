@@ -54,7 +54,9 @@ class Takes:
 OF_A_NODE = Takes(needs=("nodeRank", "node"))
 
 ACTIONS: Mapping[str, Takes] = {
-    Do.RESTART_FROM_CHECKPOINT: Takes(),  # of a task that runs: its next attempt; of one that has ended: a retry
+    # of a task that runs: its next attempt; of one that has ended: a retry. `step`: of the newest checkpoint, filled in
+    # when it is shown
+    Do.RESTART_FROM_CHECKPOINT: Takes(may=("step",)),
     Do.WITHOUT_NODE: OF_A_NODE,
     Do.USE_SPARE: OF_A_NODE,
     Do.CORDON: OF_A_NODE,

@@ -326,12 +326,14 @@ def _next(facts: Facts) -> list[Evidence]:
 
 
 def _went_on(one: Attempt, following: Attempt) -> list[Evidence]:
-    return _steps(following.from_step, one.last_step) if following.resumed_from else []
+    if following.resumed_from and following.from_step is None:
+        return []  # another task's checkpoint, or one whose step nobody has said
+    return _steps(following.from_step, one.last_step)
 
 
 def _steps(saved: int | None, reached: int | None) -> list[Evidence]:
     if saved is None:
-        return []
+        return [Evidence("WENT_ON_WITHOUT", {"lost": f"{reached:,}"})] if reached else []
     lost = max((reached or saved) - saved, 0)
     return [Evidence("WENT_ON_FROM", {"step": f"{saved:,}", "lost": f"{lost:,}"})]
 
