@@ -943,6 +943,25 @@ def test_a_task_that_waits_shows_its_class_and_its_place(api: FakeApi, command: 
     assert "low" in listed
 
 
+POINT = {
+    "step": None, "savedAt": None, "attempt": None, "path": "", "stepsLost": 2101,
+    "message": "No checkpoint is known: 2,101 steps will be lost.",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("action", ["pause", "stop", "resume", "retry", "restart"])
+def test_what_is_lost_is_said_before_a_task_is_asked_to_end_or_goes_on(
+    api: FakeApi, command: Command, action: str
+) -> None:
+    about = {"taskId": "task-1", "status": "running", "healthy": True, "summary": "", "findings": []}
+    api.on("GET", f"{TASK}/diagnosis", data({**about, "resumePoint": POINT}), data(about), refused(500, "INTERNAL"))
+    api.on("POST", f"{TASK}/{action}", *[data(task())] * 3)
+    first, older, broken = (command(action, "task-1") for _ in range(3))
+    assert first.err.startswith(f"task-1: {POINT['message']}\n")
+    assert [first.code, older.code, broken.code] == [0, 0, 0]
+    assert "checkpoint is known" not in older.err + broken.err
+
+
 def test_tasks_are_paused_and_resumed(api: FakeApi, command: Command) -> None:
     for action, said in (("pause", "saves and rests"), ("resume", "when its turn comes")):
         api.on("POST", f"{TASK}/{action}", data({}))

@@ -83,7 +83,7 @@ def test_every_command_is_made_of_what_its_action_takes(code: Do) -> None:
 
 def test_a_task_goes_on_without_a_node_or_with_a_spare_in_its_place(api: FakeApi, command: Command) -> None:
     api.on("POST", f"{PATH}/restart", data(task()))
-    assert command("restart", "task-1").out == "task-1 goes on from its newest checkpoint.\n"
+    assert command("restart", "task-1").out == "task-1 goes on.\n"
     assert api.seen("POST", f"{PATH}/restart")[0].body == {"leaveOut": [], "useSpares": False}
     assert command("restart", "task-1", "--without", "a", "--replace", "b").code == 2
 
