@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench import live
 from bench.table import Figure, Target
-from fermi.runner.code import unpack
+from fermi.runner.worktree import check_out
 
 FILES = 10_000
 
@@ -31,9 +31,14 @@ def measure() -> Iterator[Figure]:
         began = time.monotonic()
         running.api.get(f"/code/snapshots/{key}/archive", timeout=120).raise_for_status()
         yield Figure("its archive made and read", time.monotonic() - began, "s")
-        began = time.monotonic()
-        unpack(str(running.data / "code" / "archives" / key), key, str(Path(scratch, "node")))
-        yield Figure("unpacked and verified on a node", time.monotonic() - began, "s", target=Target(5))
+        archive, tree = str(running.data / "code" / "archives" / key), str(Path(scratch, "trees", "task-1", "code"))
+        for attempt, name in (
+            ("task-1-1", "unpacked and verified on a node"),
+            ("task-1-2", "again, for the next attempt"),
+        ):
+            began = time.monotonic()
+            check_out(archive, key, tree, attempt)
+            yield Figure(name, time.monotonic() - began, "s", target=Target(5))
 
 
 def _fill(top: Path) -> None:

@@ -245,7 +245,7 @@ class _Found:
     """Rows to store of one pass over an attempt."""
 
     def __init__(self, task_id: str, attempt: int, cluster: Cluster) -> None:
-        self._cluster = cluster
+        self._cluster, self._task_id = cluster, task_id
         self._of = {"task_id": task_id, "attempt": attempt}
         self._now = now()
         self.points: list[MetricPoint] = []
@@ -319,7 +319,7 @@ class _Found:
         step, path = lines.integer(said.params["step"]), said.params["path"]
         if step is None or not isinstance(path, str) or not path:
             return
-        path = checkpoints.announced(self._cluster, self._of["task_id"], path)
+        path = checkpoints.announced(self._cluster, self._task_id, path)
         if len(path) <= LONGEST_PATH:
             size, loss = lines.integer(said.params.get("size_bytes")), lines.number(said.params.get("val_loss"))
             self.checkpoints[path] = Checkpoint(**self._of, step=step, path=path, size_bytes=size, val_loss=loss, at=at)

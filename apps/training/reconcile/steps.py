@@ -116,8 +116,8 @@ def lease(task: Task) -> timedelta | None:
                     transitions.record(task.pk, number, "attempt", "MASTER_PORT_BUSY", {**there.busy, "instead": port})
                 if back := verdicts.stepped_back(task, resume_from, in_vain):
                     transitions.record(task.pk, number, "attempt", *back)
-                elif lost := resuming.steps_without(task, resume_from):
-                    transitions.record(task.pk, number, "attempt", "RESUMED_WITHOUT_CHECKPOINT", {"lost": lost})
+                elif again := resuming.steps_without(task, resume_from):
+                    transitions.record(task.pk, number, "attempt", "RESUMED_WITHOUT_CHECKPOINT", {"lost": again})
     except OverLimit as over:
         _aside(task, over.problem.code, over.problem.params)
         return OVER_LIMIT

@@ -28,7 +28,14 @@ export const withRole = (role: Member["role"]) => ({
 
 export const me = withRole("member");
 
-const healthy = { taskId: "task-1", status: "running", healthy: true, summary: "训练正常：第 3 步。", findings: [], resumePoint: null };
+const healthy = {
+  taskId: "task-1",
+  status: "running",
+  healthy: true,
+  summary: "训练正常：第 3 步。",
+  findings: [],
+  resumePoint: null,
+};
 
 /** A platform where everything works, and one task is running. Tests put their own answers before these. */
 export const platform = setupServer(
