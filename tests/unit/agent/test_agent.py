@@ -120,6 +120,30 @@ def test_another_step_of_what_is_made_ready_is_news_and_what_is_said_within_one_
     assert first == second
 
 
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_host_that_cannot_write_to_the_data_directory_has_a_tree_of_its_own_and_says_so(tmp_path, writable):
+    host, data = Host(tmp_path / "host", tmp_path / "w", "python3", UNCONFINED), tmp_path / "data"
+    if not writable:
+        data.write_text("not mounted")
+    tree = data / "trees" / "task-x" / "code"
+    rank = {"rank": 0, "local_rank": 0, "env": {}, "log": "logs/task-x/1/0.log"}
+    order = {"snapshot": "…", "folder": "…", "requirements": "auto", "cache": "packages", "chosen": "/python-0"}
+    spec = {
+        "name": "task-x-1",
+        "node_rank": 0,
+        "command": [],
+        "env": {},
+        "ranks": [rank],
+        "cwd": str(tree),
+        "code": order,
+    }
+    run = Run.create(tmp_path / "run", {"spec": spec, "files": {}, "digest": "d"}, host)
+    said = run.log.read_text() if run.log.exists() else ""
+    assert run.spec["cwd"] == str(tree if writable else tmp_path / "run" / "code")
+    assert ("lost with this attempt" in said and str(tree) in said) is not writable
+    assert run.spec["code"]["chosen"] == str(tmp_path / "run" / "python")
+
+
 def test_a_port_of_rank_0_that_somebody_else_has_is_named_and_no_rank_begins(lab):
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
