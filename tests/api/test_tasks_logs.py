@@ -158,6 +158,104 @@ def test_each_bad_field_is_named(colleague, task, field, value):
     assert (answer.status, list(answer.problems)) == (400, [field])
 
 
+# Lines that are printed over ------------------------------------------------------------------------------------------
+
+
+BARS = "".join(f"\r {n}%|#" for n in range(101))
+
+
+def test_a_bar_is_shown_as_it_is_now_while_it_runs_and_once_when_it_has_ended(colleague, task, write):
+    def read(cursor: str = "") -> tuple[list[Any], str]:
+        page = colleague.get(f"/training-tasks/{task.pk}/logs", cursor=cursor).data
+        assert page["end"] is True
+        return page["lines"], page["cursor"]
+
+    write("begin\n\r 1%|#\r 2%|#")
+    lines, cursor = read()
+    assert lines == [{"offset": 0, "text": "begin"}, {"offset": 13, "text": " 2%|#", "open": True}]
+    assert read(cursor) == ([], cursor), "what has not changed is not told again"
+    write("begin\n\r 1%|#\r 2%|#\r 3%|#\r 4%")
+    lines, cursor = read(cursor)
+    assert lines == [{"offset": 25, "text": " 4%", "open": True}]
+    write("begin\n\r 1%|#\r 2%|#\r 3%|#\r 4%|#")
+    lines, cursor = read(cursor)
+    assert lines == [{"offset": 25, "text": " 4%|#", "open": True}], "of one that was half written all of it"
+    write("begin\n\r 1%|#\r 2%|#\r 3%|#\r 4%|#\r 5%|#\nend\n")
+    last = [{"offset": 31, "text": " 5%|#"}, {"offset": 37, "text": "end"}]
+    assert read(cursor)[0] == last
+    assert read()[0] == [{"offset": 0, "text": "begin"}, *last], "the same line wherever reading began"
+
+
+def test_half_a_line_that_nothing_prints_over_waits_for_its_end(ask, write):
+    write("done\nhal")
+    assert ask() == ["done"]
+
+
+def test_a_bar_that_its_attempt_left_open_is_a_line(ask, write, colleague, task):
+    write(BARS)
+    cursor = colleague.get(f"/training-tasks/{task.pk}/logs").data["cursor"]
+    Attempt.objects.update(ended_at=BEGUN)
+    page = colleague.get(f"/training-tasks/{task.pk}/logs", cursor=cursor).data
+    assert page["lines"] == [{"offset": BARS.index("100%") - 1, "text": " 100%|#"}]
+    assert colleague.get(f"/training-tasks/{task.pk}/logs", cursor=page["cursor"]).data["lines"] == []
+
+
+@pytest.mark.parametrize("tail", ["true", "false"])
+def test_of_a_bar_of_megabytes_the_newest_state_is_shown(ask, write, monkeypatch, tail):
+    monkeypatch.setattr(logs, "SCAN", 1 << 18)
+    long = "".join(f"\r{n:>8}|" + "#" * 91 for n in range(10_000))
+    write(long)
+    newest = [long.rpartition("\r")[2]]
+    assert ask(tail=tail, limit=5) == newest
+    write(f"before\n{long}\nafter\n")
+    assert ask(tail=tail, limit=5) == ([] if tail == "true" else ["before"]) + [*newest, "after"]
+
+
+def test_what_is_shown_is_searched(ask, write):
+    write(f"{BARS}\n50%\n")
+    assert ask(search="50%") == ["50%"]
+    assert ask(search=r"^ 100%", regex="true") == [" 100%|#"]
+    write(f"{BARS}\n\r 50%")
+    assert ask(search="50%") == [" 50%"]
+    assert ask(search="100%") == [" 100%|#"]
+
+
+def test_the_newest_lines_of_all_ranks_hold_their_bars(colleague, task, write):
+    for rank in (0, 1):
+        write(f"begin\n\r 1%\r {rank + 2}%", rank)
+    lines = colleague.get(f"/training-tasks/{task.pk}/logs", rank="all", tail="true", limit=5000).data["lines"]
+    assert [(line["rank"], line["text"], line.get("open")) for line in lines] == [
+        (0, "begin", None), (0, " 2%", True), (1, "begin", None), (1, " 3%", True),
+    ]  # fmt: skip
+
+
+def test_a_line_has_one_offset_wherever_reading_begins(colleague, task, write):
+    text = "a\r\n" + BARS + "\n\r 1%\r\x1b[K\nb\n"
+    write(text)
+
+    def read(begin: int) -> list[Any]:
+        page = colleague.get(f"/training-tasks/{task.pk}/logs", cursor=f"1@0:{begin}").data
+        return [(line["offset"], line["text"]) for line in page["lines"]]
+
+    whole = read(0)
+    assert [shown for _, shown in whole] == ["a", " 100%|#", "", "b"]
+    for begin in (3, text.index(" 50%") - 1, text.index(" 99%")):
+        assert read(begin) == whole[1:]
+
+
+def test_a_download_holds_what_a_terminal_shows(task, write, monkeypatch):
+    monkeypatch.setattr(logs, "PIECE", 1 << 10)
+    text = f"a\r\n{BARS}\n{'x' * 5000}\n\r 1%\r 2%"
+    write(text)
+    assert b"".join(logs.Reader(task, 1).whole(0)).decode() == f"a\n 100%|#\n{'x' * 5000}\n 2%"
+
+
+def test_an_error_that_was_printed_over_is_none_and_one_behind_a_bar_is_found(first, write):
+    write("\rERROR: try 1\r 1%|#\n\r 1%|#\r 2%|#\r    \rERROR: lost\n")
+    found = first(rank="0")["found"]
+    assert (found["text"], found["offset"]) == ("ERROR: lost", 38)
+
+
 # The first error ------------------------------------------------------------------------------------------------------
 
 

@@ -147,10 +147,33 @@ def test_readers_of_a_log_that_grows_meet_at_its_end(task: Task, user: User, mon
 
     monkeypatch.setattr(logs.Reader, "page", growing)
     places = [0, 2, 20, 290]
-    found = answered(*(question(task, user, "0", replace(base, offsets=((0, place),))) for place in places))
+    found = answered(*(question(task, user, "0", replace(base, offsets=((0, logs.Spot(place)),))) for place in places))
     assert len({one.position for one in found}) == 1
     assert [one.body.count(b'"text"') for one in found] == [100, 99, 90, 0]
     assert {one.rest for one in found} == {Rest.LATER}
+
+
+def test_readers_of_a_bar_that_grows_meet_at_its_newest_state(
+    task: Task, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(task, "begin\n" + "".join(f"\r {number}%" for number in range(50)))
+    [all_of_it] = answered(question(task, user, "0"))
+    base = all_of_it.position
+    real = logs.Reader.page
+
+    def growing(self: logs.Reader, *given: Any, **more: Any) -> Any:
+        found = real(self, *given, **more)
+        write(task, "\r grown")
+        return found
+
+    assert b'" 49%"' in all_of_it.body
+    write(task, "\r 50%")
+    monkeypatch.setattr(logs.Reader, "page", growing)
+    spots = [logs.Spot(), logs.Spot(6), logs.Spot(100), dict(base.offsets)[0]]
+    found = answered(*(question(task, user, "0", replace(base, offsets=((0, spot),))) for spot in spots))
+    assert len({one.position for one in found}) == 1
+    assert [one.body.count(b'"open":true') for one in found] == [1, 1, 1, 1]
+    assert all(b'" 50%"' in one.body for one in found)
 
 
 @pytest.mark.parametrize("long", [10, 20_000])

@@ -211,6 +211,26 @@ def test_lines_of_a_stream_have_the_level_and_time_of_the_lines_before_them(
     assert [one.data["lines"] for one in again] == [sent[4].data["lines"]]
 
 
+def test_a_bar_is_sent_as_it_is_each_time_it_grows_and_once_when_it_ends(task: Task, user: User) -> None:
+    """Also to who comes back, from where that was."""
+
+    def lines(sent: list[Sent]) -> list[tuple[str, bool]]:
+        shown = [line for one in sent if one.kind == "log" for line in one.data["lines"]]
+        return [(line["text"], line.get("open", False)) for line in shown]
+
+    def grow(sent: list[Sent]) -> bool:
+        if lines(sent)[-1:] == [(" 2%", True)]:
+            write(task, "\r 3%")
+        return lines(sent)[-1:] == [(" 3%", True)]
+
+    write(task, "begin\n\r 1%\r 2%")
+    first = listen(task, user, ranks="0", until=grow)
+    assert lines(first) == [("begin", False), (" 2%", True), (" 3%", True)]
+    write(task, "\r 100%\nend\n")
+    finish(task)
+    assert lines(listen(task, user, ranks="0", resume=first[-1].id)) == [(" 100%", False), ("end", False)]
+
+
 def test_much_that_is_waiting_is_sent_in_pieces(task: Task, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looks, "BATCH", 4)
     points, events = [add_point(task, step) for step in range(10)], [add_event(task) for _ in range(9)]

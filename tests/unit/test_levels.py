@@ -101,10 +101,6 @@ def test_a_line_says_its_level_and_its_time(line: str, level: str | None, at: st
     assert said.at == (at and datetime.fromisoformat(at).replace(tzinfo=UTC))
 
 
-def test_a_progress_bar_that_was_overwritten_hides_nothing() -> None:
-    assert read(" 10%|█  | 1/10\r 20%|██ | 2/10\rERROR: lost", CLOCK).level == "error"
-
-
 def test_times_without_a_zone_are_of_the_zone_that_is_set() -> None:
     clock = Clock(lambda: datetime(2026, 1, 1, tzinfo=UTC), ZoneInfo("Asia/Shanghai"))
     assert read("2026-11-22 18:00:00 ready", clock).at == datetime(2026, 11, 22, 10, tzinfo=UTC)

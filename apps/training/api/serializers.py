@@ -582,13 +582,17 @@ class LogQuery(serializers.Serializer):
 
 
 class LogLine(serializers.Serializer):
-    """`level` and `time` are left out where they are not known."""
+    """`level` and `time` are left out where they are not known, and `open` where the line is complete."""
 
     rank = serializers.IntegerField(required=False, help_text="with rank=all")
     offset = serializers.IntegerField(help_text="in bytes")
     text = serializers.CharField()
     level = serializers.ChoiceField(LOG_LEVELS, required=False)
     time = serializers.DateTimeField(required=False)
+    open = serializers.BooleanField(
+        required=False,
+        help_text="true: a progress bar, say, as it is now; the next line of its rank replaces it",
+    )
 
 
 class LogPage(serializers.Serializer):

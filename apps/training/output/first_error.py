@@ -13,6 +13,7 @@ from typing import Any
 from apps.training.models import Task
 from apps.training.output import levels, logs
 from apps.training.output.logs import LONGEST, Line, Reader
+from fermi.carriage_returns import newest_state
 
 WINDOW = 32 << 20  # bytes at each end of all logs together
 PIECE = 1 << 20  # bytes read at a time
@@ -104,9 +105,10 @@ def _in_piece(reader: Reader, rank: int, begin: int, data: bytes, start: int, st
         start = data.find(b"\n", hint.start()) + 1 or len(data)
         if line >= stop:
             return None
-        text = data[line:start][:LONGEST].rstrip(b"\r\n").decode(errors="replace")
+        state, shown = newest_state(data[line:start].removesuffix(b"\n"))
+        text = shown[:LONGEST].decode(errors="replace")
         if (said := levels.read(text, reader.clock)).level == "error":
-            offset = begin + line
+            offset = begin + line + state
             level, at = reader.above(rank, offset).take(offset, text)
             return Found(Line(rank, offset, text, level, at), said.at)
     return None

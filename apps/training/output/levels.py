@@ -160,8 +160,6 @@ class Above:
 
 def read(text: str, clock: Clock) -> Said:
     """What a line says itself. A plain line costs about a microsecond."""
-    if "\r" in text:  # what a terminal would show in the end
-        text = text[text.rfind("\r", 0, -1) + 1 :]
     head = text[:HEAD]
     if "%|" in head:
         return ALONE

@@ -1,11 +1,18 @@
 """Rank logs as pages of lines. Positions are byte offsets; a cursor says where to go on reading:
 
 "2@3:1024"          in attempt 2, in the log of rank 3
+"2@3:1024-1081"     there, and up to byte 1081 was already shown, as a line that is not complete yet
 "2@0:1024,3:77"     in the logs of all ranks, by rank (a rank that is not named is read from its beginning)
+
+Of a line that was printed over (a progress bar) the newest state is shown, also while the line is not complete
+(`open`): it is shown again as it grows, and last when it has ended. Its offset is where that state begins, so wherever
+reading began, a line has the same offset.
 """
 
+import re
 import time
 from collections.abc import Iterator
+from copy import copy
 from datetime import datetime
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -19,6 +26,7 @@ from apps.training.models import Task
 from apps.training.output import filters
 from apps.training.output.filters import EVERYTHING, Filter
 from apps.training.output.levels import REACH, Above, Clock
+from fermi.carriage_returns import newest_state, render
 from fermi.launch.spec import LogChunk
 
 PIECE = 1 << 18  # bytes read at a time
@@ -26,18 +34,38 @@ SCAN = 1 << 23  # bytes looked through for one page; a search that finds little 
 PATIENCE = 2.0  # seconds after which a page that filters ends as well, and the next goes on
 LONGEST = 1 << 16  # bytes of a line that are shown
 
+_BEGINS = re.compile(rb"(?<=\n)|\r(?!\n)")
+"""Where a line begins, or another state of one."""
+
 Known = dict[int, tuple[int, Above]]
 """By rank: what the lines before an offset say of the next one. Who reads a log piece by piece keeps it."""
 
 
+class Spot(NamedTuple):
+    """Where to go on in a log. `shown`: to which byte the line that begins there was already shown while it was open;
+    0: it was not."""
+
+    offset: int = 0
+    shown: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.shown or self.offset
+
+    def __str__(self) -> str:
+        return f"{self.offset}-{self.shown}" if self.shown else str(self.offset)
+
+
 class Line(NamedTuple):
-    """`level` and `at`: its own, or those of the line that it belongs to."""
+    """`level` and `at`: its own, or those of the line that it belongs to. `open`: it is not complete yet, and the next
+    line of its rank replaces it."""
 
     rank: int
     offset: int
     text: str
     level: str | None = None
     at: datetime | None = None
+    open: bool = False
 
     def shown(self) -> dict[str, Any]:
         """Without its rank."""
@@ -46,7 +74,18 @@ class Line(NamedTuple):
             shown["level"] = self.level
         if self.at is not None:
             shown["time"] = self.at
+        if self.open:
+            shown["open"] = True
         return shown
+
+
+class _Found(NamedTuple):
+    """A line in a piece of a log. `raw`: what is shown of it; None: nothing any more, it was printed over."""
+
+    offset: int
+    raw: bytes | None
+    following: int
+    open: bool = False
 
 
 class Reader:
@@ -72,69 +111,80 @@ class Reader:
 
     def whole(self, rank: int) -> Iterator[bytes]:
         """Everything that is there now, piece by piece."""
-        cursor, end = 0, False
+        cursor, end, rest = 0, False, b""
         while not end:
-            chunk = self.chunk(rank, cursor)
+            chunk = self.chunk(rank, cursor, PIECE)
             cursor, end = chunk.cursor, chunk.end
-            if chunk.data:
-                yield chunk.data
+            lines, feed, rest = (rest + chunk.data).rpartition(b"\n")
+            if feed:
+                yield render(lines) + feed
+            begin, _ = newest_state(rest)
+            rest = rest[begin:]
+            if rest and (end or len(rest) >= LONGEST):
+                yield render(rest)
+                rest = b""
 
     def page(
         self,
         rank: int,
-        cursor: int,
+        begin: Spot,
         limit: int,
         wanted: Filter = EVERYTHING,
         scan: int = SCAN,
         until: float | None = None,
         stop: int | None = None,
-    ) -> tuple[list[Line], int, bool]:
-        """Up to `limit` lines from `cursor` on, within about `scan` bytes; where to go on; whether that is the end for
-        now. A line that is still being written is shown once its attempt has ended, or it has become too long to wait
-        for. `until`: when to stop looking, by time.monotonic(); `stop`: where the end for now is, if that is known."""
+    ) -> tuple[list[Line], Spot, bool]:
+        """Up to `limit` lines from `begin` on, within about `scan` bytes; where to go on; whether that is the end for
+        now. A line that is still being written is shown as it is now where it is printed over and over; otherwise once
+        its attempt has ended, or it has become too long to wait for. `until`: when to stop looking, by
+        time.monotonic(); `stop`: where the end for now is, if that is known."""
         lines: list[Line] = []
-        begin, above, every = cursor, None, wanted is EVERYTHING
-        end = stop is not None and cursor >= stop
-        while not end and cursor - begin < scan:
-            chunk = self.chunk(rank, cursor, max(2 * LONGEST, min(PIECE, scan)))
+        cursor, above, every = begin.offset, None, wanted is EVERYTHING
+        shown, end = 0, stop is not None and begin.end >= stop
+        if end:
+            return lines, begin, end
+        while not end and cursor - begin.offset < scan:
+            chunk = _up_to(stop, self.chunk(rank, cursor, max(2 * LONGEST, min(PIECE, scan))))
             end = chunk.end
-            for offset, raw, following in self._lines(cursor, chunk):
-                above = above or self.above(rank, begin)
-                cursor = following
+            for found in self._lines(cursor, chunk):
+                offset, raw, cursor, is_open = found
+                if is_open:
+                    shown = chunk.cursor
+                if raw is None or (is_open and shown <= begin.shown):
+                    continue
+                above = above or self.above(rank, begin.offset)
                 if every or wanted.wants(raw):
                     text = raw.decode(errors="replace")
-                    level, at = above.take(offset, text)
+                    level, at = (copy(above) if is_open else above).take(offset, text)
                     if every or wanted.wants_of(level, at):
-                        lines.append(Line(rank, offset, text, level, at))
-                else:
+                        lines.append(Line(rank, offset, text, level, at, is_open))
+                elif not is_open:
                     above.skip(offset, raw)
-                if stop is not None and cursor >= stop:
-                    end = True
-                    break
-                if len(lines) == limit or (every and cursor - begin >= scan) or _is_over(until):
+                if not is_open and (
+                    len(lines) == limit or (every and cursor - begin.offset >= scan) or _is_over(until)
+                ):
                     self._known[rank] = cursor, above
-                    return lines, cursor, False
+                    return lines, Spot(cursor), False
         if above:
             self._known[rank] = cursor, above
-        return lines, cursor, end
+        return lines, Spot(cursor, shown), end
 
     def tail(
         self, rank: int, limit: int, wanted: Filter = EVERYTHING, scan: int = SCAN, until: float | None = None
-    ) -> tuple[list[Line], int, bool]:
+    ) -> tuple[list[Line], Spot, bool]:
         """The last `limit` lines, as far back as one page looks."""
         end = self.chunk(rank, -1).cursor
         begin = max(0, end - (min(scan, limit * 2048) if wanted is EVERYTHING else scan))
-        if begin:
-            first = self.chunk(rank, begin)
-            begin += first.data.find(b"\n") + 1
+        if begin and (whole := _BEGINS.search(self.chunk(rank, begin).data)):
+            begin += whole.start()
         lines: list[Line] = []
-        at_end = False
+        spot, at_end = Spot(begin), False
         while not at_end:
-            found, begin, at_end = self.page(rank, begin, 10_000, wanted, until=until)
+            found, spot, at_end = self.page(rank, spot, 10_000, wanted, until=until)
             lines = (lines + found)[-limit:]
             if _is_over(until):
                 break
-        return lines, begin, at_end
+        return lines, spot, at_end
 
     def above(self, rank: int, cursor: int) -> Above:
         """What the lines before `cursor` say of the next one."""
@@ -145,28 +195,45 @@ class Reader:
         begin = max(0, cursor - REACH)
         data = self.chunk(rank, begin, cursor - begin).data if cursor else b""
         whole = data.find(b"\n") + 1 if begin else 0
-        for offset, raw, _ in self._lines(begin + whole, LogChunk(data[whole:], cursor, end=False)):
-            above.skip(offset, raw)
+        for offset, raw, *_ in self._lines(begin + whole, LogChunk(data[whole:], cursor, end=False)):
+            if raw is not None:
+                above.skip(offset, raw)
         return above
 
-    def _lines(self, cursor: int, chunk: LogChunk) -> Iterator[tuple[int, bytes, int]]:
-        """Each whole line of a chunk: its offset, what is shown of it, the offset behind it."""
+    def _lines(self, cursor: int, chunk: LogChunk) -> Iterator[_Found]:
+        """Each whole line of a chunk, and what there is of the next one."""
         data, begin = chunk.data, 0
         while (newline := data.find(b"\n", begin)) >= 0:
-            yield cursor + begin, data[begin:newline][:LONGEST].rstrip(b"\r"), cursor + newline + 1
+            state, shown = newest_state(data[begin:newline])
+            yield _Found(cursor + begin + state, shown[:LONGEST], cursor + newline + 1)
             begin = newline + 1
         rest = data[begin:]
-        if rest and (len(rest) >= LONGEST or (chunk.end and self._has_ended())):
-            rest = rest[:LONGEST]
-            yield cursor + begin, rest.rstrip(b"\r"), cursor + begin + len(rest)
+        if not rest:
+            return
+        state, shown = newest_state(rest)
+        offset, length = cursor + begin + state, len(rest) - state
+        again = offset - 1 if state else offset  # from its carriage return on, by which it is known
+        if length >= LONGEST or (chunk.end and self._has_ended):
+            yield _Found(offset, shown[:LONGEST], offset + min(length, LONGEST))
+        elif chunk.end and b"\r" in rest:
+            yield _Found(offset, shown, again, open=True)
+        elif state:
+            yield _Found(offset, None, again)
 
     @cached_property
     def _begun(self) -> datetime:
         begun = self.task.attempts.filter(number=self.attempt).values_list("created_at", flat=True).first()
         return begun or now()
 
+    @cached_property
     def _has_ended(self) -> bool:
         return self.task.attempts.filter(number=self.attempt, ended_at__isnull=False).exists()
+
+
+def _up_to(stop: int | None, chunk: LogChunk) -> LogChunk:
+    if stop is None or chunk.cursor < stop:
+        return chunk
+    return LogChunk(chunk.data[: len(chunk.data) - (chunk.cursor - stop)], stop, end=True)
 
 
 def _is_over(until: float | None) -> bool:
@@ -189,14 +256,14 @@ def page(task: Task, query: dict[str, Any]) -> dict[str, Any]:
         if query["tail"] and not begun:
             lines, offsets[rank], end = reader.tail(rank, share, wanted, scan, until)
         else:
-            lines, offsets[rank], end = reader.page(rank, offsets.get(rank, 0), share, wanted, scan, until)
+            lines, offsets[rank], end = reader.page(rank, offsets.get(rank, Spot()), share, wanted, scan, until)
         shown += [{**({"rank": rank} if every else {}), **line.shown()} for line in lines]
         ended = ended and end
     cursor = f"{attempt}@{cursor_of(offsets)}"
     return {"rank": query["rank"], "attempt": attempt, "lines": shown, "cursor": cursor, "end": ended}
 
 
-def _resume(cursor: str) -> tuple[int, dict[int, int]]:
+def _resume(cursor: str) -> tuple[int, dict[int, Spot]]:
     """The attempt and the offsets; (0, {}) without a cursor."""
     attempt, _, offsets = cursor.rpartition("@")
     try:
@@ -205,16 +272,17 @@ def _resume(cursor: str) -> tuple[int, dict[int, int]]:
         raise ApiError(400, "CURSOR_INVALID", "cursor", cursor=cursor) from None
 
 
-def cursor_of(offsets: dict[int, int]) -> str:
-    return ",".join(f"{rank}:{offset}" for rank, offset in sorted(offsets.items()))
+def cursor_of(offsets: dict[int, Spot]) -> str:
+    return ",".join(f"{rank}:{spot}" for rank, spot in sorted(offsets.items()))
 
 
-def offsets_of(cursor: str) -> dict[int, int]:
+def offsets_of(cursor: str) -> dict[int, Spot]:
     """Raises ValueError when the text is no cursor."""
     offsets = {}
     for pair in filter(None, cursor.split(",")):
-        rank, _, offset = pair.partition(":")
-        offsets[_offset(rank)] = _offset(offset)
+        rank, _, spot = pair.partition(":")
+        offset, dash, shown = spot.partition("-")
+        offsets[_offset(rank)] = Spot(_offset(offset), _offset(shown) if dash else 0)
     return offsets
 
 

@@ -39,7 +39,7 @@ class Position:
     event: int = 0
     metric: int = 0
     attempt: int = 0
-    offsets: tuple[tuple[int, int], ...] = field(default=())
+    offsets: tuple[tuple[int, logs.Spot], ...] = field(default=())
 
     def __str__(self) -> str:
         return f"{self.status}.{self.event}.{self.metric}.{self.attempt}.{logs.cursor_of(dict(self.offsets))}"
@@ -212,19 +212,19 @@ def _answer(question: Question, pulse: Pulse | None, known: Known, ends: Ends) -
 
 def _lines(
     reader: logs.Reader, position: Position, ranks: str, anew: bool, ends: Ends
-) -> Iterator[tuple[int, list[dict[str, Any]], tuple[tuple[int, int], ...], bool]]:
+) -> Iterator[tuple[int, list[dict[str, Any]], tuple[tuple[int, logs.Spot], ...], bool]]:
     """New lines by rank, with all offsets as they are behind them. A reader that comes `anew` gets the last lines
     there are, and every line from there on."""
     offsets = dict(position.offsets)
     wanted = range(reader.task.world_size) if ranks == "all" else [int(ranks)]
     share = max(1, (FIRST_BYTES if anew else BYTES) // len(wanted))
     for rank in wanted:
-        begin, log = offsets.get(rank, 0), (reader.task.pk, reader.attempt, rank)
+        begin, log = offsets.get(rank, logs.Spot()), (reader.task.pk, reader.attempt, rank)
         if anew:
             lines, offsets[rank], end = reader.tail(rank, LINES, scan=share)
         else:
             lines, offsets[rank], end = reader.page(rank, begin, LINES, scan=share, stop=ends.get(log))
         if end:
-            ends.setdefault(log, offsets[rank])
+            ends.setdefault(log, offsets[rank].end)
         if offsets[rank] != begin:
             yield rank, [line.shown() for line in lines], tuple(offsets.items()), end

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from fermi.carriage_returns import render
+
 MOST_BYTES = 128 << 10
 """Of a log's tail."""
 MOST_LINES = 4000
@@ -99,9 +101,9 @@ def steps_end(lines: Sequence[str]) -> int:
 
 def lines_of(tail: bytes | str) -> list[str]:
     """As a terminal would show them in the end."""
-    text = tail[-MOST_BYTES:].decode(errors="replace") if isinstance(tail, bytes) else tail[-MOST_BYTES:]
-    text = _COLOUR.sub("", text.replace("\r\n", "\n").replace("\0", ""))
-    return [line.rpartition("\r")[2][:LONGEST_LINE] for line in text.split("\n")[-MOST_LINES:]]
+    data = tail[-MOST_BYTES:] if isinstance(tail, bytes) else tail[-MOST_BYTES:].encode(errors="replace")
+    text = _COLOUR.sub("", render(data).decode(errors="replace").replace("\0", ""))
+    return [line[:LONGEST_LINE] for line in text.split("\n")[-MOST_LINES:]]
 
 
 def explaining(lines: Sequence[str]) -> Crash | None:
