@@ -12,7 +12,8 @@ POLL_S = 0.5
 
 class LogLine(NamedTuple):
     """`offset` counts bytes from the beginning of the rank's log in that attempt. `level` (debug, info, warning, error)
-    and `time` (ISO) are the line's own, or those of the line that it belongs to, where they are known."""
+    and `time` (ISO) are the line's own, or those of the line that it belongs to, where they are known. `open`: it is
+    not complete yet (a progress bar, as it is now), and the next line of its rank replaces it."""
 
     attempt: int
     rank: int
@@ -20,6 +21,7 @@ class LogLine(NamedTuple):
     text: str
     level: str | None = None
     time: str | None = None
+    open: bool = False
 
 
 def read_log(
@@ -36,7 +38,8 @@ def read_log(
         page = transport.call("GET", path, params=asked, patience=patience)
         for line in page["lines"]:
             rank = int(line.get("rank", page["rank"]))
-            yield LogLine(page["attempt"], rank, line["offset"], line["text"], line.get("level"), line.get("time"))
+            about = line.get("level"), line.get("time"), line.get("open", False)
+            yield LogLine(page["attempt"], rank, line["offset"], line["text"], *about)
         if page["end"] or page["cursor"] == cursor:
             return page["cursor"]
         attempt, cursor = page["attempt"], page["cursor"]  # a cursor is one attempt's, whichever is the newest by now

@@ -223,7 +223,8 @@ class Tasks:
         follow: bool = False,
     ) -> Iterator[LogLine]:
         """Lines of the newest attempt, or of the one asked for. With `follow`, also those still to come, attempt after
-        attempt (unless one was asked for), until the task has ended.
+        attempt (unless one was asked for), until the task has ended. A progress bar is a line with `open`, which comes
+        again as it grows, until it ends.
 
         `search` is a text in upper or lower case, with `regex` an expression as RE2 reads it. `level` (debug, info,
         warning, error): of that level or graver. `since`, `until`: printed in between. `begin`: from this offset on,

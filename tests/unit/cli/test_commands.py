@@ -1,6 +1,7 @@
 import io
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -17,7 +18,7 @@ from rich.cells import cell_len
 
 from fermi.cli.main import run
 from fermi.cli.registry import COMMANDS
-from fermi.client import config
+from fermi.client import config, logs
 from tests.fakes.api import DROP, FakeApi, Reply, Request, data, event, page, refused, stream
 from tests.shell import as_in_a_terminal
 from tests.unit.cli.conftest import Command
@@ -240,6 +241,84 @@ def test_a_terminal_is_shown_what_a_rank_would_have_it_do(api: FakeApi, command:
         assert not set(said) & {"\x1b", "\x07", "\r", "\x9b", "\x7f"}
         found = yaml.safe_load(said)
         assert (found if form == "json" else found[0])["text"] == HOSTILE
+
+
+def bars(api: FakeApi) -> None:
+    """Two ranks with a bar each, page after page, until both have ended."""
+
+    def reply(*lines: tuple[int, str, bool]) -> Reply:
+        items = [{"rank": rank, "offset": 0, "text": text, **({"open": True} if is_open else {})}
+                 for rank, text, is_open in lines]  # fmt: skip
+        return data({"rank": "all", "attempt": 1, "lines": items, "cursor": f"c{next(numbers)}", "end": True})
+
+    numbers = iter(range(9))
+    ended = task(endedAt="2026-11-21T00:00:00Z", attempt=1)
+    api.on("GET", TASK, *[data(task(endedAt=None, attempt=1))] * 5, data(ended))
+    api.on(
+        "GET", f"{TASK}/logs",
+        reply((0, "begin", False), (0, "0: 1%", True), (1, "1: \x1b[31m1%", True)),
+        reply((0, "0: 2%", True)),
+        reply((1, "1: 100%", False), (1, "1: end", False)),
+        reply((0, "", True)),
+        reply((0, "0: 9%" + "9" * 100, True)),
+        reply((0, "0: 100%", False)),
+    )  # fmt: skip
+
+
+def screen(written: str, columns: int = 80) -> list[list[str]]:
+    """Returns what a terminal shows, each time that it was written to: as far as its codes are known here."""
+    rows, row, column, shown = [""], 0, 0, []
+    for part in re.findall(r"\x1b\[\d*[AJ]|\r|\n|[^\x1b\r\n]+", re.sub(r"\x1b\[\d*m", "", written)):
+        if part == "\n":
+            row, column = row + 1, 0
+            rows += [""] * (row + 1 - len(rows))
+        elif part == "\r":
+            column = 0
+        elif part.endswith("A"):
+            row -= int(part[2:-1])
+        elif part.startswith("\x1b"):
+            rows[row:] = [rows[row][:column]]
+        else:
+            rows[row] = rows[row][:column].ljust(column) + part + rows[row][column + len(part) :]
+            column += len(part)
+            assert column < columns, "it would wrap"
+        shown.append([*rows])
+    return shown
+
+
+def test_in_a_terminal_the_bars_of_ranks_stay_at_its_foot(
+    api: FakeApi, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "POLL_S", 0.001)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    bars(api)
+    seen = screen(command("logs", "task-1", "--rank", "all", "--follow").out)
+    for state in (
+        ["[0] begin", "[0] 0: 1%", "[1] 1: 1%"],
+        ["[0] begin", "[0] 0: 2%", "[1] 1: 1%"],
+        ["[0] begin", "[1] 1: 100%", "[0] 0: 2%"],
+        ["[0] begin", "[1] 1: 100%", "[1] 1: end", "[0] 0: 2%"],
+        ["[0] begin", "[1] 1: 100%", "[1] 1: end", ""],
+        ["[0] begin", "[1] 1: 100%", "[1] 1: end", f"[0] 0: 9%{'9' * 70}"],
+    ):
+        assert state in seen
+        seen = seen[seen.index(state) :]
+    assert seen[-1] == ["[0] begin", "[1] 1: 100%", "[1] 1: end", "[0] 0: 100%", ""]
+
+
+def test_elsewhere_each_state_of_a_bar_that_came_is_a_line(
+    api: FakeApi, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "POLL_S", 0.001)
+    bars(api)
+    said = command("logs", "task-1", "--rank", "all", "--follow").out.splitlines()
+    assert said[:3] == ["[0] begin", "[0] 0: 1%", "[1] 1: \\x1b[31m1%"]
+    assert said[3:] == ["[0] 0: 2%", "[1] 1: 100%", "[1] 1: end", f"[0] 0: 9%{'9' * 100}", "[0] 0: 100%"]
+    open_line = {"rank": 0, "offset": 7, "text": " 3%", "open": True}
+    api.on("GET", f"{TASK}/logs", data({"rank": "0", "attempt": 1, "lines": [open_line], "cursor": "c", "end": True}))
+    assert command("logs", "task-1").out == " 3%\n"
+    told = json.loads(command("logs", "task-1", "-o", "json").out)
+    assert told == {"attempt": 1, **open_line}
 
 
 def test_names_messages_and_advice_reach_no_terminal_as_commands_either(api: FakeApi, command: Command) -> None:

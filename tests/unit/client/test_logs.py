@@ -70,6 +70,18 @@ def test_lines_tell_their_level_and_time_where_they_are_known(api: FakeApi, ferm
     assert (unknown.level, unknown.time) == (None, None)
 
 
+def test_a_bar_comes_as_it_is_and_again_when_it_has_grown(api: FakeApi, fermi: Fermi) -> None:
+    def bar(cursor: str, text: str, **more: bool) -> Reply:
+        items = [{"offset": 9, "text": text, **more}]
+        return data({"rank": "0", "attempt": 1, "lines": items, "cursor": cursor, "end": True})
+
+    api.on("GET", TASK, task(1), task(1), task(1, ended=True))
+    api.on("GET", LOGS, bar("1@0:8-20", " 1%", open=True), lines(1, "1@0:8-20", end=True), bar("1@0:30", "100%"))
+    found = [(line.text, line.open) for line in fermi.tasks.logs("task-1", follow=True)]
+    assert found == [(" 1%", True), ("100%", False)]
+    assert [request.query.get("cursor") for request in api.seen("GET", LOGS)] == [None, "1@0:8-20", "1@0:8-20"]
+
+
 def test_reading_begins_where_it_is_asked_to(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", LOGS, lines(2, "c", "a", end=True))
     assert [line.text for line in fermi.tasks.logs("task-1", rank=3, attempt=2, begin=77)] == ["a"]

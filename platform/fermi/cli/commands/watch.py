@@ -12,16 +12,14 @@ from rich.console import RenderableType
 from fermi.characters import escape_name
 from fermi.cli import output
 from fermi.cli.leaving import leaving
+from fermi.cli.log_lines import COLOURS, Lines, log_lines
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.cli.times import clock, moment
-from fermi.client.logs import LogLine
 from fermi.launch import figures
 
 BLOCK = 60
 """Lines shown of a first error."""
-
-COLOURS = {"debug": None, "info": None, "warning": "yellow", "error": "red"}
 
 
 class Rank(click.ParamType):
@@ -73,23 +71,12 @@ def logs(
         _first_error(session, task, "all" if rank is None else rank, attempt, raw)
         return
     regex = grep is not None and not fixed
-    with leaving(task, following=follow):
+    shown = log_lines(session, raw, marked=rank == "all", following=follow)
+    with leaving(task, following=follow), shown as lines:
         for line in session.fermi.tasks.logs(
             task, rank=rank or 0, attempt=attempt, search=sought, regex=regex, follow=follow, **filters
         ):
-            _line(session, line, raw, marked=rank == "all")
-
-
-def _line(session: Session, line: LogLine, raw: bool, *, marked: bool) -> None:
-    if session.form == "table":
-        text = line.text if raw else click.style(output.visible(line.text), fg=COLOURS.get(line.level or ""))
-        click.echo(f"[{line.rank}] {text}" if marked else text, color=raw or None)
-        return
-    known = {name: value for name, value in line._asdict().items() if value is not None}
-    if session.form == "json":
-        click.echo(output.as_json(known))
-    else:
-        click.echo(output.as_yaml([known]), nl=False)
+            lines.take(line)
 
 
 def _first_error(session: Session, task: str, rank: int | Literal["all"], attempt: int | None, raw: bool) -> None:
@@ -105,8 +92,9 @@ def _first_error(session: Session, task: str, rank: int | Literal["all"], attemp
     else:
         output.say(_("FIRST_ERROR_AT", rank=found["rank"], attempt=answer["attempt"], offset=found["offset"]))
         lines = session.fermi.tasks.logs(task, rank=found["rank"], attempt=answer["attempt"], begin=found["offset"])
+        shown = Lines(session, raw, marked=False)
         for line in islice(takewhile(lambda line: line.level == "error", lines), BLOCK):
-            _line(session, line, raw, marked=False)
+            shown.take(line)
 
 
 @command("metrics")

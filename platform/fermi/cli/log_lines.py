@@ -1,0 +1,90 @@
+"""Lines of logs as they come. In a terminal, those that are still printed over (progress bars) stay at its foot."""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+from rich.cells import set_cell_size
+from rich.text import Text
+
+from fermi.cli import output
+from fermi.cli.options import Session
+from fermi.client.logs import LogLine
+
+COLOURS = {"debug": None, "info": None, "warning": "yellow", "error": "red"}
+
+
+class Lines:
+    """One below the other. `marked`: with their ranks."""
+
+    def __init__(self, session: Session, raw: bool, marked: bool) -> None:
+        self._form, self._raw, self._marked = session.form, raw, marked
+
+    def take(self, line: LogLine) -> None:
+        if line.open and not line.text:  # a bar that was taken away
+            return
+        if self._form == "table":
+            colour = COLOURS.get(line.level or "")
+            text = line.text if self._raw else click.style(output.visible(line.text), fg=colour)
+            click.echo(self._mark(line) + text, color=self._raw or None)
+            return
+        known = {name: value for name, value in line._asdict().items() if value is not None and value is not False}
+        if self._form == "json":
+            click.echo(output.as_json(known))
+        else:
+            click.echo(output.as_yaml([known]), nl=False)
+
+    def _mark(self, line: LogLine) -> str:
+        return f"[{line.rank}] " if self._marked else ""
+
+
+class TerminalLines(Lines):
+    """The open line of each rank is written anew at the foot of the terminal, until it ends."""
+
+    def __init__(self, session: Session, raw: bool, marked: bool) -> None:
+        super().__init__(session, raw, marked)
+        self._open: dict[int, str] = {}
+        self._height = 0
+
+    def take(self, line: LogLine) -> None:
+        self._clear()
+        self._open.pop(line.rank, None)
+        if not line.open:
+            super().take(line)
+        elif line.text:
+            self._open[line.rank] = self._mark(line) + output.visible(Text.from_ansi(line.text).plain)
+        if self._open:
+            self._draw()
+
+    def end(self) -> None:
+        """Leaves the newest state of each open line to be read."""
+        if self._height:
+            click.echo()
+
+    def _draw(self) -> None:
+        """Wider lines are cut off: what wraps cannot be taken back."""
+        size = shutil.get_terminal_size()
+        shown = [self._open[rank] for rank in sorted(self._open)][1 - size.lines :]
+        self._height = len(shown)
+        click.echo("\n".join(set_cell_size(text, size.columns - 1).rstrip() for text in shown), nl=False)
+
+    def _clear(self) -> None:
+        if self._height:
+            up = f"\x1b[{self._height - 1}A" if self._height > 1 else ""
+            click.echo(f"\r{up}\x1b[J", nl=False)
+            self._height = 0
+
+
+@contextmanager
+def log_lines(session: Session, raw: bool, *, marked: bool, following: bool) -> Iterator[Lines]:
+    """Yields what shows lines on standard output."""
+    if not (following and session.form == "table" and sys.stdout.isatty()):
+        yield Lines(session, raw, marked)
+        return
+    shown = TerminalLines(session, raw, marked)
+    try:
+        yield shown
+    finally:
+        shown.end()
