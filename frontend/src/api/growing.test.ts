@@ -3,7 +3,7 @@ import { http } from "msw";
 import { expect, test } from "vitest";
 import { metric } from "@/test/fixtures";
 import { api, ok, platform } from "@/test/platform";
-import { append, LINES_KEPT, logQuery, NOTHING, SIZE_KEPT } from "./logs";
+import { append, LINES_KEPT, type Log, logQuery, newestState, NOTHING, SIZE_KEPT, withOpen } from "./logs";
 import { mergeById, metricsQuery } from "./tasks";
 
 test("newer points are appended, and points that are known already are not doubled", () => {
@@ -41,6 +41,24 @@ test("a log line is taken once, rank by rank", () => {
   expect(append(again, [line(0, 0)])).toBe(again);
 });
 
+test("a line that is open is replaced by the next of its rank, and what is older changes nothing", () => {
+  const bar = (rank: number, offset: number, open = true) => ({ rank, offset, text: `${offset}%`, open });
+  const shown = (log: Log) => withOpen(log).map(({ rank, text }) => `${rank}:${text}`);
+  const first = append(NOTHING, [line(0, 0), bar(1, 5), bar(0, 10)]);
+  expect(shown(first)).toEqual(["0:0:0", "0:10%", "1:5%"]);
+  const grown = append(first, [bar(0, 20), bar(0, 10)]);
+  expect(shown(grown)).toEqual(["0:0:0", "0:20%", "1:5%"]);
+  const ended = append(grown, [bar(0, 30, false), line(1, 0), bar(0, 20)]);
+  expect(shown(ended)).toEqual(["0:0:0", "0:30%", "1:1:0", "1:5%"]);
+  expect(append(ended, [bar(0, 30)])).toBe(ended);
+  expect(shown(append(ended, [{ ...bar(1, 9), text: "" }]))).toEqual(["0:0:0", "0:30%", "1:1:0"]);
+});
+
+test("of text that was printed over, the newest state is left", () => {
+  const lines = ["\r 1%\r 2%", "10%\r20%\r", "of Windows\r", "plain", "\r"];
+  expect(lines.map(newestState)).toEqual([" 2%", "20%", "of Windows", "plain", ""]);
+});
+
 test("a log is read to its end by the cursor it is given", async () => {
   const pages = [
     { lines: [{ offset: 0, text: "a" }], cursor: "one", end: false },
@@ -60,6 +78,16 @@ test("a log is read to its end by the cursor it is given", async () => {
     { rank: 0, offset: 0, text: "a" },
     { rank: 0, offset: 2, text: "b" },
   ]);
+});
+
+test("a page without lines is not the end of a log: a bar of megabytes was printed over", async () => {
+  const pages = [
+    { lines: [], cursor: "one", end: false },
+    { lines: [{ offset: 20_000_000, text: "100%" }], cursor: "two", end: true },
+  ];
+  platform.use(http.get(api("/training-tasks/task-1/logs"), () => ok({ rank: 0, attempt: 1, ...pages.shift() })));
+  const log = await new QueryClient().query(logQuery("task-1", 1, 0));
+  expect(log.lines.map(({ text }) => text)).toEqual(["100%"]);
 });
 
 test("a page holds no more lines and no more text than it can bear, and says so", () => {

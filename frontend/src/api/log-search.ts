@@ -62,8 +62,8 @@ export const nearQuery = (id: string, attempt: number, { rank, offset }: Place) 
       let log: Log = { ...NOTHING, cursor: `${attempt}@${rank}:${start}` };
       for (let read = false; ;) {
         const page = await readPage(id, { rank: String(rank), cursor: log.cursor, limit: PAGE }, signal);
-        const cutLine = start > 0 && log.lines.length === 0;
-        log = { ...append(log, cutLine ? page.lines.slice(1) : page.lines), cursor: page.cursor };
+        const whole = page.lines.filter(({ offset: begin }) => begin > start || start === 0);
+        log = { ...append(log, whole), cursor: page.cursor };
         if (page.end || read) return log;
         read = (log.newest[rank] ?? -1) >= offset;
       }

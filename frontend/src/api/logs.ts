@@ -9,12 +9,14 @@ export type LogLevel = "debug" | "info" | "warning" | "error";
 
 export interface LogLine {
   rank: number;
-  /** Bytes from the start of that rank's log. */
+  /** Bytes from the start of that rank's log; of a line that was printed over, to its newest state. */
   offset: number;
   text: string;
   level?: LogLevel | undefined;
   /** Milliseconds; of a line that tells its time. */
   at?: number | undefined;
+  /** It is not complete yet: a progress bar, as it is now. */
+  open?: boolean | undefined;
 }
 
 /** As the platform tells a line. */
@@ -23,13 +25,17 @@ export interface ToldLine {
   text: string;
   level?: LogLevel | null;
   time?: string | null;
+  open?: boolean;
 }
 
 export interface Log {
+  /** Complete ones. */
   lines: LogLine[];
+  /** By rank; each is replaced by the next line of its rank. */
+  open: ReadonlyMap<number, LogLine>;
   /** Where the next page starts; opaque. */
   cursor: string | undefined;
-  /** The offset of the newest line of each rank. */
+  /** The offset of the newest complete line of each rank. */
   newest: Record<number, number>;
   /** Characters of all lines. */
   size: number;
@@ -44,13 +50,28 @@ export const LINES_KEPT = 200_000;
 export const SIZE_KEPT = 50_000_000;
 export const PAGE = 5_000;
 const PAGES_READ = LINES_KEPT / PAGE;
-export const NOTHING: Log = { lines: [], cursor: undefined, newest: {}, size: 0, cut: false, read: false };
+const NO_LINES: LogLine[] = [];
+export const NOTHING: Log = {
+  lines: [],
+  open: new Map(),
+  cursor: undefined,
+  newest: {},
+  size: 0,
+  cut: false,
+  read: false,
+};
 
 export const logsKey = (id: string) => [...taskKeys.one(id), "logs"] as const;
 export const logKey = (id: string, attempt: number, rank: RankChoice) => [...logsKey(id), attempt, rank] as const;
 
-export function lineOf(rank: number, { offset, text, level, time }: ToldLine): LogLine {
-  return { rank, offset, text, level: level ?? undefined, at: time ? Date.parse(time) : undefined };
+export function lineOf(rank: number, { offset, text, level, time, open }: ToldLine): LogLine {
+  return { rank, offset, text, level: level ?? undefined, at: time ? Date.parse(time) : undefined, open };
+}
+
+/** The complete lines of a log, or `lines` of them, and below them those that are still printed over, as in a terminal. */
+export function withOpen(log: Log | undefined, lines: LogLine[] = log?.lines ?? NO_LINES, needle = ""): LogLine[] {
+  const open = [...(log?.open.values() ?? [])].filter(({ text }) => text && text.toLowerCase().includes(needle));
+  return open.length > 0 ? [...lines, ...open.sort((one, other) => one.rank - other.rank)] : lines;
 }
 
 type Query = NonNullable<paths["/api/v1/training-tasks/{task_id}/logs"]["get"]["parameters"]["query"]>;
@@ -76,7 +97,7 @@ export const logQuery = (id: string, attempt: number, rank: RankChoice) =>
         const query = { rank: String(rank), attempt, cursor: log.cursor, limit: PAGE, tail: log.cut && !log.cursor };
         const page = await readPage(id, query, signal);
         log = { ...append(log, page.lines), cursor: page.cursor, read: log.read || page.end };
-        if (page.end || page.lines.length === 0) return log;
+        if (page.end || page.cursor === query.cursor) return log;
         client.setQueryData(queryKey, log);
       }
     },
@@ -103,20 +124,32 @@ export function plain(text: string): string {
   return text.replace(ANSI, "");
 }
 
+/** What a terminal shows of a line in the end: of a progress bar, its newest state. */
+export function newestState(line: string): string {
+  const states = line.replace(/\r+$/, "");
+  return states.slice(states.lastIndexOf("\r") + 1);
+}
+
 /** Lines that are already here are left out: a log's offsets only grow. */
 export function append(log: Log, lines: LogLine[]): Log {
   const newest = { ...log.newest };
+  const open = new Map(log.open);
   const fresh = lines.filter((line) => {
     if (line.offset <= (newest[line.rank] ?? -1)) return false;
+    if ((open.get(line.rank)?.offset ?? -1) <= line.offset) {
+      if (line.open) open.set(line.rank, line);
+      else open.delete(line.rank);
+    }
+    if (line.open) return false;
     newest[line.rank] = line.offset;
     return true;
   });
-  if (fresh.length === 0) return log;
+  if (fresh.length === 0) return lines.some((line) => open.get(line.rank) === line) ? { ...log, open } : log;
   const all = [...log.lines, ...fresh];
   let size = fresh.reduce((sum, { text }) => sum + text.length, log.size);
   let gone = 0;
   while (all.length - gone > LINES_KEPT || size > SIZE_KEPT) size -= all[gone++]?.text.length ?? 0;
-  return { ...log, newest, size, lines: gone ? all.slice(gone) : all, cut: log.cut || gone > 0 };
+  return { ...log, open, newest, size, lines: gone ? all.slice(gone) : all, cut: log.cut || gone > 0 };
 }
 
 export function downloadAddress(id: string, attempt: number, rank: RankChoice): string {

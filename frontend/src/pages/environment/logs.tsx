@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { hostedLogQuery } from "@/api/hosted";
-import { plain } from "@/api/logs";
+import { newestState, plain } from "@/api/logs";
 import { Failure, Loading } from "@/ui/failure";
 import { Rows } from "@/ui/rows";
 
@@ -14,7 +14,7 @@ export function HostedLogs({ id, run }: { id: string; run: number }) {
   const log = useQuery(hostedLogQuery(id, run));
   const [follow, setFollow] = useState(true);
   const text = log.data?.text ?? "";
-  const lines = useMemo(() => (text ? plain(text).replace(/\n$/, "").split("\n") : []), [text]);
+  const lines = useMemo(() => (text ? plain(text).replace(/\n$/, "").split("\n").map(newestState) : []), [text]);
   if (log.isError && !log.data) return <Failure error={log.error} retry={() => void log.refetch()} />;
   if (log.isPending) return <Loading />;
   if (lines.length === 0) return <p className="py-8 text-center text-sm text-muted">{t("hosted.noLog")}</p>;

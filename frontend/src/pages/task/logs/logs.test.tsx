@@ -217,7 +217,7 @@ test("of a log that is not kept whole, the lines around one are read from there"
       const from = /:(\d+)$/.exec(query.get("cursor") ?? "")?.[1];
       if (from === String(1_000_000 - 2 ** 18)) {
         const around = [
-          { offset: 737_857, text: "half a line" },
+          { offset: 1_000_000 - 2 ** 18, text: "half a line" },
           { offset: 999_990, text: "before it" },
         ];
         return page([...around, { offset: 1_000_000, text: "ERROR long ago", level: "error" }], true);
@@ -235,6 +235,24 @@ test("of a log that is not kept whole, the lines around one are read from there"
   expect(rows()).not.toContain("half a line");
   await userEvent.click(screen.getByRole("button", { name: "回到最新的行" }));
   await waitFor(() => expect(rows()).toEqual(["newest"]));
+});
+
+test("a progress bar stands below the lines, as it is now, is searched as it is shown, and ends as a line", async () => {
+  await opened({ status: "running", endedAt: null });
+  const send = (...lines: object[]) =>
+    act(() => {
+      FakeEventSource.opened.at(-1)?.send("log", { rank: 0, attempt: 1, lines });
+    });
+  send({ offset: 40, text: " 1%|#", open: true });
+  await waitFor(() => expect(rows().at(-1)).toBe(" 1%|#"));
+  send({ offset: 50, text: " 2%|##", open: true });
+  await waitFor(() => expect(rows().slice(2)).toEqual(["loss=3.25", " 2%|##"]));
+  await userEvent.type(search(), "2%");
+  await screen.findByText("1 行匹配");
+  expect(rows()).toEqual([" 2%|##"]);
+  await userEvent.clear(search());
+  send({ offset: 90, text: "100%|##########" }, { offset: 120, text: "end" });
+  await waitFor(() => expect(rows().slice(2)).toEqual(["loss=3.25", "100%|##########", "end"]));
 });
 
 test("a time is gone to in the whole log", async () => {

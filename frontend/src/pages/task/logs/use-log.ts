@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useDeferredValue, useMemo, useState } from "react";
 import { type Filter, foundQuery, nearQuery, needsPlatform, type Place, POLL_MS } from "@/api/log-search";
-import { logQuery, type LogLine, type RankChoice } from "@/api/logs";
+import { logQuery, type LogLine, type RankChoice, withOpen } from "@/api/logs";
 import { isOver } from "@/api/tasks";
 import type { Task } from "@/api/types";
 import { Search } from "./search";
@@ -34,18 +34,21 @@ export function useLog({ task, attempt, rank, filter, place, polls }: Wanted) {
   const lines = whole.data?.lines ?? NONE;
   const needle = useDeferredValue(filtered ? "" : filter.regex ? "" : filter.search.toLowerCase());
   const [finder] = useState(() => new Search());
-  const searched = useMemo(() => finder.among(lines, needle), [finder, lines, needle]);
+  const searched = useMemo(
+    () => withOpen(whole.data, finder.among(lines, needle), needle),
+    [finder, whole.data, lines, needle],
+  );
 
   const wanted = filtered || needle ? undefined : place;
-  const index = useMemo(() => indexOf(lines, wanted), [lines, wanted]);
+  const index = useMemo(() => indexOf(searched, wanted), [searched, wanted]);
   const away =
     wanted !== undefined && index === -1 && (whole.data?.cut ?? false) && [wanted.rank, "all"].includes(rank);
   const near = useQuery({ ...nearQuery(id, attempt, wanted ?? { rank: 0, offset: 0 }), enabled: begun && away });
-  const around = away ? (near.data?.lines ?? NONE) : NONE;
+  const around = away ? withOpen(near.data) : NONE;
 
   const asked = filtered ? found : away ? near : whole;
   return {
-    lines: filtered ? (found.data?.lines ?? NONE) : away ? around : searched,
+    lines: filtered ? withOpen(found.data) : away ? around : searched,
     /** Where the line is that was to be shown; -1: not here (yet). */
     index: away ? indexOf(around, wanted) : index,
     away,
