@@ -85,6 +85,21 @@ def test_lines_are_marked_and_kept_in_files(hand, tmp_path):
     assert [(tmp_path / "l" / f"{rank}.log").read_text() for rank in (0, 1)] == ["hello 0\nno end", "hello 1\nno end"]
 
 
+def test_a_progress_bar_is_shown_as_it_is_now_and_once_when_it_ends(hand, tmp_path):
+    go = tmp_path / "go"
+    code = (
+        f"import os, time\nfor n in range(3): print(f'\\r {{n}}%  ', end='')\n"
+        f"while not os.path.exists({str(go)!r}): time.sleep(0.05)\nprint('\\r 8%\\r 9%')\nprint('end\\r')"
+    )
+    run = hand(code)
+    run.until_says("[rank 0]  2%\n")
+    run.until_says("[rank 1]  2%\n")
+    go.touch()
+    text = run.succeed()
+    assert [line for line in lines_of(text, 0) if line not in (" 0%", " 1%")] == [" 2%", " 9%", "end"]
+    assert "\r" not in text
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_all_ranks(hand, number, code):
     run = hand(SLEEP)

@@ -20,6 +20,7 @@ import argparse
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,6 +32,8 @@ from fermi.runner.prepare import Meeting, prepare
 from fermi.runner.stops import Stops
 
 LONGEST_LINE = 1 << 16
+BAR_SECONDS = 1.0
+"""How often the newest state of a progress bar is shown."""
 MAX_AMOUNT = 1 << 30
 """Of what an option bounds."""
 
@@ -49,7 +52,8 @@ class Lines:
 
     def __init__(self, rank: int, mark: str | None, folder: str) -> None:
         self.mark = None if mark is None else mark.format(rank=rank).encode()
-        self.rest = b""
+        self.rest = self.shown = b""
+        self.shown_at = 0.0
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self.file = os.open(os.path.join(folder, f"{rank}.log"), flags, 0o640) if folder else None
 
@@ -61,7 +65,22 @@ class Lines:
         *lines, self.rest = (self.rest + data).split(b"\n")
         if self.rest and (not data or len(self.rest) > LONGEST_LINE):
             lines, self.rest = [*lines, self.rest], b""
-        write_all(1, b"".join(self.mark + line + b"\n" for line in lines))
+        write_all(1, b"".join(self.mark + _newest(line) + b"\n" for line in lines))
+
+    def flush(self) -> None:
+        """Shows a line that is printed over (a progress bar) as it is now, now and then. So it is for each rank: in one
+        terminal the bars of several ranks would print over each other."""
+        if self.mark is None or b"\r" not in self.rest or time.monotonic() - self.shown_at < BAR_SECONDS:
+            return
+        newest = _newest(self.rest)
+        if newest and newest != self.shown:
+            write_all(1, self.mark + newest + b"\n")
+        self.rest, self.shown, self.shown_at = b"\r" + newest, newest, time.monotonic()
+
+
+def _newest(line: bytes) -> bytes:
+    """What a carriage return has left of it."""
+    return line.rstrip(b"\r").rpartition(b"\r")[2].rstrip(b" ") if b"\r" in line else line
 
 
 def result(node: Node) -> int:
@@ -140,7 +159,8 @@ def run(
             raise
     if logs:
         os.makedirs(logs, exist_ok=True)
-    pipes = Pipes({rank: Lines(rank, mark, logs).take for rank, _ in ranks})
+    lines = {rank: Lines(rank, mark, logs) for rank, _ in ranks}
+    pipes = Pipes({rank: one.take for rank, one in lines.items()}, [one.flush for one in lines.values()])
     node = TerminalNode(spec, stops, telling.Stalls(say).save, pipes, whole=meeting is None)
     node.run()
     return result(node)

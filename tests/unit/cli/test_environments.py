@@ -110,6 +110,15 @@ def test_logs_are_read_to_their_end_and_move_no_cursor(api: FakeApi, command: Co
     assert command("environments", "logs", "mine", "--raw").out == "one\n\x1b[2Jtwo\n"
 
 
+def test_of_a_bar_in_a_log_the_newest_state_is_shown(api: FakeApi, command: Command) -> None:
+    def read(request: Request) -> Any:
+        at = int(request.query["cursor"])
+        return data({"text": ["\r 1%\r 2", "%\r 3%\nhalf", " a line"][at], "cursor": at + 1, "end": at == 2})
+
+    api.on("GET", "/dev-environments/env-001/logs", read)
+    assert command("environments", "logs", "mine").out == " 3%\nhalf a line\n"
+
+
 def test_templates_are_made_changed_and_removed(api: FakeApi, command: Command, tmp_path: Any) -> None:
     api.on("POST", "/environment-templates", data(TEMPLATE, 201))
     api.on("PATCH", "/environment-templates/template-1", data(TEMPLATE))

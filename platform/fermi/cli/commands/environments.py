@@ -7,13 +7,16 @@ from typing import Any
 import click
 from rich.console import RenderableType
 
+from fermi.carriage_returns import newest_state
 from fermi.cli import completing, output, reading
 from fermi.cli.commands.inventory import environments_table, envs
 from fermi.cli.hosted import hosted_parts, life_parts, waited
+from fermi.cli.log_lines import log_lines
 from fermi.cli.names import Names
 from fermi.cli.options import Session, command, group
 from fermi.cli.texts import _
 from fermi.cli.times import clock
+from fermi.client.logs import LogLine
 
 SIZES = {"gpus": "gpuCount", "cpus": "cpuCores", "memory": "memoryGb", "shared_memory": "sharedMemoryGb",
          "disk": "diskGb"}  # fmt: skip
@@ -228,9 +231,20 @@ def delete(session: Session, names: tuple[str, ...], yes: bool) -> None:
 @click.option("-f", "--follow", is_flag=True, help=_("OPTION_ENVIRONMENTS_FOLLOW"))
 @click.option("--raw", is_flag=True, help=_("OPTION_RAW"))
 def logs(session: Session, name: str, follow: bool, raw: bool) -> None:
-    shown = (lambda text: text) if raw else output.visible
-    for text in session.fermi.environments.logs(Names(session.fermi).environment(name), follow=follow):
-        click.echo(shown(text), nl=False, color=raw or None)
+    pieces, rest = session.fermi.environments.logs(Names(session.fermi).environment(name), follow=follow), ""
+    with log_lines(session, raw, marked=False, following=follow) as shown:
+        for text in pieces:
+            *lines, rest = (rest + text).split("\n")
+            for line in lines:
+                shown.take(_log_line(line))
+            if follow and "\r" in rest:  # a progress bar
+                shown.take(_log_line(rest, is_open=True))
+        if rest:
+            shown.take(_log_line(rest))
+
+
+def _log_line(text: str, *, is_open: bool = False) -> LogLine:
+    return LogLine(0, 0, 0, newest_state(text.encode())[1].decode(), open=is_open)
 
 
 @command("environments templates", _("MORE_ENVIRONMENTS_TEMPLATES"))
