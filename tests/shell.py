@@ -7,11 +7,12 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 OF_A_SHELL = re.compile(
     r"(LOCAL_|NODE_|GROUP_|CROSS_|)(RANK|WORLD_SIZE)|MASTER_(ADDR|PORT)|SLURM_\w+|PET_\w+"  # a job's
-    r"|((https?|all|ftp)_proxy)|KUBECONFIG|NO_COLOR|FORCE_COLOR|COLUMNS|LC_ALL|LC_MESSAGES|LANGUAGE",
+    r"|((https?|all|ftp)_proxy)|KUBECONFIG|NO_COLOR|FORCE_COLOR|COLUMNS|LC_ALL|LC_MESSAGES|LANGUAGE"
+    r"|BASH_ENV|ENV|ZDOTDIR",  # files that a shell reads first
     re.IGNORECASE,
 )
 """Variables that change, rightly, what the commands and clients do. Tests of that set them; no other test has any."""
@@ -21,10 +22,21 @@ def forget_variables() -> None:
     for name in filter(OF_A_SHELL.fullmatch, list(os.environ)):
         del os.environ[name]
     os.environ["LANG"] = "C.UTF-8"  # whatever this machine's people read
-    if "FERMI_TEST_CONFIG" not in os.environ:  # and whatever they keep: a server, a token, a language
-        os.environ["FERMI_TEST_CONFIG"] = tempfile.mkdtemp(prefix="fermi-test-config-")
-        atexit.register(shutil.rmtree, os.environ["FERMI_TEST_CONFIG"], ignore_errors=True)
-    os.environ["XDG_CONFIG_HOME"] = os.environ["FERMI_TEST_CONFIG"]
+    if "FERMI_TEST_HOME" not in os.environ:
+        os.environ["FERMI_TEST_HOME"] = home = make_home(os.path.expanduser("~"))
+        atexit.register(shutil.rmtree, home, ignore_errors=True)
+    os.environ["HOME"] = os.environ["FERMI_TEST_HOME"]
+    os.environ["XDG_CONFIG_HOME"] = os.path.join(os.environ["HOME"], ".config")
+
+
+def make_home(of_a_person: str) -> str:
+    """Makes and returns a folder for HOME that has nothing of a person's: no profile, which each login shell would run,
+    no server, token or language. What was downloaded once is found there: `.cache` is the person's own."""
+    home, cache = tempfile.mkdtemp(prefix="fermi-test-home-"), os.path.join(of_a_person, ".cache")
+    with suppress(OSError):
+        os.makedirs(cache, exist_ok=True)
+        os.symlink(cache, os.path.join(home, ".cache"))
+    return home
 
 
 @contextmanager

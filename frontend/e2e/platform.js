@@ -1,8 +1,17 @@
 // The platform under test: the one that FERMI_E2E_URL and FERMI_E2E_LINK name, else one of our own on fresh data.
 import { spawn, spawnSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { createServer } from "node:net";
-import { tmpdir } from "node:os";
+import { homedir, tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -24,6 +33,7 @@ export async function platform({ trains = false } = {}) {
   const port = await freePort();
   const env = {
     ...process.env,
+    ...homeOfItsOwn(),
     PYTHONPATH: [ROOT, join(ROOT, "platform")].join(":"),
     FERMI_DATA: data,
     FERMI_DATA_ROOTS: join(ROOT, "docs"),
@@ -43,6 +53,7 @@ export async function platform({ trains = false } = {}) {
     await ended;
     spawnSync(PYTHON, ["-m", "server.up", "down"], { cwd: ROOT, env, stdio: "ignore" });
     rmSync(data, { recursive: true, force: true });
+    rmSync(env.HOME, { recursive: true, force: true });
   };
   const seed = (environments, file = "seed.py") => {
     const done = spawnSync(PYTHON, ["manage.py", "shell"], {
@@ -70,6 +81,14 @@ export async function platform({ trains = false } = {}) {
     await stop();
     throw error;
   }
+}
+
+/** No profile of a person's is run by its shells; what was downloaded once is found (tests/shell.py, `make_home`). */
+function homeOfItsOwn() {
+  const home = mkdtempSync(join(tmpdir(), "fermi-e2e-home-"));
+  const cache = join(homedir(), ".cache");
+  if (existsSync(cache)) symlinkSync(cache, join(home, ".cache"));
+  return { HOME: home, XDG_CONFIG_HOME: join(home, ".config"), BASH_ENV: "", ENV: "", ZDOTDIR: home };
 }
 
 function announced(up) {
