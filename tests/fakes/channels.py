@@ -38,6 +38,10 @@ class FakeChannels:
     handshakes: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
     failing: list[int] = field(default_factory=list)
     """Statuses that the next handshakes get."""
+    starting: dict[str, Any] | None = None
+    """What a login shell is at, said before it prints."""
+    may_open: threading.Event = field(default_factory=threading.Event)
+    """Not set: a request to open something is not answered yet."""
     refusal: dict[str, Any] | None = None
 
     # What the platform refuses ----------------------------------------------------------------------------------------
@@ -58,6 +62,7 @@ class FakeChannels:
         with suppress(ConnectionClosed):
             request = json.loads(await socket.recv())
             self.asked.append(request)
+            await asyncio.get_running_loop().run_in_executor(None, self.may_open.wait)
             if self.refusal:
                 await socket.send(json.dumps({"ok": False, **self.refusal}))
             elif request["open"] == "exec":
@@ -113,6 +118,8 @@ class FakeChannels:
             out, err = process.stdout, process.stderr
             reads = [(wire.OUT, lambda: out.read(1 << 16)), (wire.ERR, lambda: err.read(1 << 16))]
         await socket.send(json.dumps({"ok": True}))
+        if self.starting and not request["command"]:
+            await socket.send(bytes([wire.CONTROL]) + json.dumps({"starting": self.starting}).encode())
 
         async def show(channel: int, read: Any) -> None:
             while data := await read():
@@ -189,6 +196,7 @@ def _read(master: int) -> bytes:
 def channels(*paths: str, env: Mapping[str, str] | None = None) -> Iterator[FakeChannels]:
     loop = asyncio.new_event_loop()
     fake = FakeChannels("", {*paths}, env=env or {})
+    fake.may_open.set()
 
     async def start() -> Server:
         return await serve(fake.serve, "127.0.0.1", 0, process_request=fake.check, compression=None, max_size=1 << 21)

@@ -19,6 +19,7 @@ from websockets.sync.client import connect as websocket
 
 from fermi import messages
 from fermi.keeper import wire
+from fermi.keeper.login_shell import find_shell
 from fermi.launch import registry
 from fermi.launch.backends import logfiles
 from fermi.launch.backends.local import kept, stop_everything
@@ -278,6 +279,31 @@ def test_a_terminal_has_a_size_that_changes_and_a_shell(jupyter: Kept) -> None:
     last = ran(stream)
     assert last.code == 9
     assert "22 77\r\n" in last.out
+
+
+def test_a_login_shell_that_prints_nothing_says_what_it_waits_for(jupyter: Kept) -> None:
+    """Also to somebody who types meanwhile, which the terminal shows; and not once it has printed something."""
+    home = Path(jupyter.hosting.render(jupyter.spec).artifacts[0].content["workspace"]) / "slow"
+    (home / ".config/fish").mkdir(parents=True)
+    for name in (".bash_profile", ".zprofile", ".config/fish/config.fish"):
+        (home / name).write_text("test -e ~/go || sleep 613\n")
+    shell = os.path.basename(find_shell())
+    tty = {"columns": 80, "rows": 24}
+    stream = jupyter.open({"open": "exec", "command": None, "tty": tty, "env": {"HOME": str(home)}})
+    stream.sendall(wire.frame(wire.IN, b"typed\r"))
+    said, echo = frames(stream), b""
+    while (frame := next(said))[0] == wire.OUT:
+        echo += frame[1]
+    assert b"typed" in echo
+    starting = json.loads(frame[1])["starting"]
+    assert starting["command"] == "sleep 613"
+    profiles = {"bash": "~/.bash_profile", "zsh": "~/.zprofile", "fish": "~/.config/fish/config.fish"}
+    assert profiles[shell] in starting["files"]
+    stream.close()
+    (home / "go").touch()
+    stream = jupyter.open({"open": "exec", "command": None, "tty": tty, "env": {"HOME": str(home)}})
+    stream.sendall(wire.frame(wire.IN, b"PS1=; sleep 4; exit 5\n"))
+    assert ran(stream).code == 5, "the last frame is the only one that tells of something"
 
 
 def test_a_terminal_that_does_not_know_its_size_has_the_usual_one(jupyter: Kept) -> None:

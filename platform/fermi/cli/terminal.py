@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from fermi.cli.failures import INTERRUPTED
-from fermi.cli.output import say
+from fermi.cli.output import say, visible
 from fermi.cli.texts import _
 from fermi.client import FermiError, channels
 from fermi.client.channels import Running
@@ -21,6 +21,8 @@ from fermi.keeper import wire
 
 IN, OUT, ERR = 0, 1, 2
 PIECE = 1 << 16
+SILENT_S = 3.0
+"""After so long without a connection a terminal says what it waits for; a shell says it by itself."""
 NORMAL = b"\x1b[?1047l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b[0m"
 """Main screen, no mouse, no marks around what is pasted, a cursor, no colour: what a program that was cut off could not
 take back."""
@@ -52,7 +54,10 @@ async def _attach(
     if terminal:
         env = {"TERM": os.environ.get("TERM", "xterm"), **env}
     size = tuple(os.get_terminal_size(OUT)) if terminal else None
-    async with await channels.command(way, words, cwd=cwd, env=env, tty=size) as running:  # type: ignore[arg-type]
+    opening = asyncio.ensure_future(channels.command(way, words, cwd=cwd, env=env, tty=size))  # type: ignore[arg-type]
+    if terminal and not (await asyncio.wait([opening], timeout=SILENT_S))[0]:
+        say(_("TERMINAL_OPENS"))
+    async with await opening as running:
         with raw() if terminal else _nothing():
             return await _Joined(running, terminal, reads).until_end()
 
@@ -77,6 +82,15 @@ def raw() -> Iterator[None]:
                 os.write(OUT, NORMAL)
         with suppress(termios.error):  # a terminal that was closed
             termios.tcsetattr(IN, termios.TCSADRAIN, before)
+
+
+def describe_start(starting: Mapping[str, Any]) -> str:
+    """Returns what a login shell is at that has printed nothing: see `fermi.keeper.wire`."""
+    files = ", ".join(map(str, starting.get("files") or ()))
+    command = str(starting.get("command") or "")
+    parts = [_("SHELL_STARTS"), _("SHELL_READS", files=files) if files else ""]
+    parts.append(_("SHELL_RUNS", command=command) if command else "")
+    return visible(" ".join(filter(None, parts)))
 
 
 class Left(Exception):
@@ -140,6 +154,11 @@ class _Joined:
 
     async def _show(self) -> None:
         shown = _Writer(self._loop)
+
+        async def say_start(starting: Mapping[str, Any]) -> None:
+            await shown.write(ERR, f"{describe_start(starting)}\r\n".encode())
+
+        self._running.on_start = say_start if self._terminal else None
         try:
             async for channel, data in self._running.output():
                 await shown.write(OUT if channel == wire.OUT else ERR, data)

@@ -10,7 +10,7 @@ was lost may run.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from ssl import SSLContext
 from typing import Any, Self
@@ -149,9 +149,11 @@ class Stream(Channel):
 
 
 class Running(Channel):
-    """A command: `output` tells what it writes, and afterwards `exit_code` is there."""
+    """A command: `output` tells what it writes, and afterwards `exit_code` is there. `on_start` is called once with
+    `{"files": […], "command": "…"}` of a login shell that prints nothing: what it reads and runs as it starts."""
 
     exit_code: int | None = None
+    on_start: Callable[[Mapping[str, Any]], Awaitable[None]] | None = None
 
     async def write(self, data: bytes) -> None:
         for start in range(0, len(data), PIECE):
@@ -176,9 +178,13 @@ class Running(Channel):
             channel, payload = message[0], message[1:]
             if channel in (wire.OUT, wire.ERR):
                 yield channel, payload
-            elif channel == wire.CONTROL and "exit" in (said := wire.read_line(payload)):
-                self.exit_code = int(said["exit"])
-                return
+            elif channel == wire.CONTROL:
+                said = wire.read_line(payload)
+                if "exit" in said:
+                    self.exit_code = int(said["exit"])
+                    return
+                if self.on_start and isinstance(said.get("starting"), dict):
+                    await self.on_start(said["starting"])
         raise Unreachable(f"{self._way.url} does not say how the command ended", code="CONNECTION_LOST")
 
     async def _frame(self, channel: int, payload: bytes) -> None:

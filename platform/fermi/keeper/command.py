@@ -9,15 +9,13 @@ import fcntl
 import json
 import os
 import pty
-import pwd
-import shutil
 import signal
 import struct
 import termios
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fermi.keeper import wire
+from fermi.keeper import login_shell, wire
 from fermi.keeper.children import Child, Children
 from fermi.keeper.wire import Refused
 
@@ -27,8 +25,8 @@ LAST_SECONDS = 2.0
 """How long output is read that something beyond the command's session keeps open."""
 AT_ONCE = 1 << 16
 END_OF_INPUT = b"\x04"
-LOGIN = 'export PATH="$FERMI_PATH"; exec "$0" -i'
-"""/etc/profile sets PATH anew, without the environment's own packages."""
+SILENT_SECONDS = 3.0
+"""After so long a login shell that has printed nothing in its terminal says what it waits for."""
 
 
 def check(request: Mapping[str, Any]) -> None:
@@ -38,21 +36,14 @@ def check(request: Mapping[str, Any]) -> None:
         raise wire.WireError("no command")
 
 
-def shell() -> str:
-    """Of our own user, whoever the processes run as; a bash where there is one."""
-    with contextlib.suppress(KeyError):
-        own = pwd.getpwuid(os.geteuid()).pw_shell
-        if os.path.basename(own) in ("bash", "zsh", "fish") and os.access(own, os.X_OK):
-            return own
-    return shutil.which("bash") or "/bin/sh"
-
-
 class Command:
     """`begin` raises Refused; `serve` ends with it, and with the last frame."""
 
     def __init__(self, children: Children, request: Mapping[str, Any], cwd: str) -> None:
         self.tty: Mapping[str, Any] | None = request.get("tty")
-        self.command = request.get("command") or [shell(), "-l", "-c", LOGIN, shell()]
+        self.command = request.get("command") or login_shell.login_command()
+        self._starts = bool(self.tty and not request.get("command"))  # a login shell that has printed nothing
+        self._typed = b""
         self.cwd = os.path.join(cwd, os.path.expanduser(request.get("cwd") or "."))
         self.env = {**({"TERM": "xterm-256color"} if self.tty else {}), **(request.get("env") or {})}
         self._children = children
@@ -92,10 +83,12 @@ class Command:
         assert self.child
         outputs = [asyncio.create_task(self._tell(channel, fd, writer, passed)) for channel, fd in self._ours]
         heard = asyncio.create_task(self._hear(reader, passed))
+        silence = asyncio.create_task(self._tell_silence(writer))
         try:
             waited: list[asyncio.Future[Any]] = [heard, self.child.ended]
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             if self.child.ended.done():
+                self._starts = False
                 self._children.end_session(self.child.pid)
                 await asyncio.wait(outputs, timeout=LAST_SECONDS)
                 with contextlib.suppress(OSError):
@@ -103,10 +96,24 @@ class Command:
                     await writer.drain()
         finally:
             await self._hang_up()
-            for task in (heard, *outputs):
+            for task in (heard, silence, *outputs):
                 task.cancel()
-            await asyncio.gather(heard, *outputs, return_exceptions=True)
+            await asyncio.gather(heard, silence, *outputs, return_exceptions=True)
             writer.close()
+
+    async def _tell_silence(self, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(SILENT_SECONDS if self._starts else 0)
+        if self._starts:
+            assert self.child
+            with contextlib.suppress(OSError):
+                writer.write(wire.control({"starting": login_shell.describe_start(self.child.pid)}))
+                await writer.drain()
+
+    def _is_echo(self, data: bytes) -> bool:
+        """Whether a terminal gives what was typed: until a shell edits lines itself, the kernel shows the keys."""
+        keys = data.translate(None, b"\r\n")
+        echoed, self._typed = self._typed.startswith(keys), self._typed[len(keys) :]
+        return echoed
 
     async def _hang_up(self) -> None:
         """The caller has gone: so does the whole session, if need be at once."""
@@ -127,6 +134,7 @@ class Command:
             with contextlib.suppress(OSError):
                 while data := await reader.read(AT_ONCE):
                     passed()
+                    self._starts = self._starts and self._is_echo(data)
                     writer.write(wire.frame(channel, data))
                     await writer.drain()
         finally:
@@ -147,6 +155,8 @@ class Command:
                         if channel == wire.CONTROL:
                             self._obey(json.loads(payload), given)
                         elif channel == wire.IN and not transport.is_closing():
+                            if self._starts:
+                                self._typed += payload.translate(None, b"\r\n")
                             given.write(payload)
                             with contextlib.suppress(OSError):  # it reads no more
                                 await given.drain()

@@ -24,6 +24,8 @@ frames follow, in both directions: one byte of channel, four of length (big-endi
     OUT, ERR   from the keeper   what it writes; with a terminal, all of it on OUT
     CONTROL    to the keeper     JSON: {"resize": {"columns": …, "rows": …}}, {"signal": "INT"}, {"end": true} = no more
     CONTROL    from the keeper   JSON, and the last frame: {"exit": code}; of a command that was killed 128 + signal
+                                 Before, of a login shell that has printed nothing in its terminal for three seconds,
+                                 once: {"starting": {"files": ["~/.bashrc"], "command": "…"}}, what it reads and runs
 
 A WebSocket of the platform carries the same: the two lines as text messages; then of "port" the bytes as binary
 messages, and `{"end": true}` as a text message where a side has no more; of "exec" one frame a binary message, without

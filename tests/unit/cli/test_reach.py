@@ -230,6 +230,24 @@ def test_a_shell_that_is_ended_from_outside_leaves_the_terminal_as_it_was(shell:
     assert settings(shell) == before
 
 
+def test_a_terminal_that_shows_nothing_says_what_it_waits_for(shell: Any, there: FakeChannels) -> None:
+    there.starting = {"files": ["~/.profile", "~/.bashrc"], "command": "flock \x1b[2J/lock"}
+    there.may_open.clear()
+    try:
+        enter(shell, "mine", "--set-env", "PS1='fa''r> '")
+        shell.expect_exact("Not connected yet: the platform is opening the terminal there.\r\n")
+        there.may_open.set()
+        shell.expect_exact("The login shell is starting, and has printed nothing yet. It reads ~/.profile, ~/.bashrc. ")
+        shell.expect_exact("It waits for: flock \\x1b[2J/lock\r\n")
+        shell.expect_exact("far> ")
+        shell.sendline("exit 0")
+        shell.expect_exact("here> ")
+        assert fermi("shell", "mine", text="echo in a pipe\n").stderr == "", "a program reads that"
+    finally:
+        there.starting = None
+        there.may_open.set()
+
+
 def test_a_shell_beside_a_rank_is_asked_of_the_rank(there: FakeChannels) -> None:
     done = fermi("shell", "task-1", "--rank", "3", "--", "sh", "-c", "cat; exit 3", text="piped")
     assert (done.returncode, done.stdout) == (3, "piped")

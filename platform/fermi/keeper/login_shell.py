@@ -1,0 +1,75 @@
+"""A login shell, and what it is at while it starts. Standard library only, Python 3.9 or later: it also runs beside
+ranks.
+
+What a person's startup files begin (a version manager that waits for a lock, a folder of a server that does not answer)
+holds the prompt up, and prints nothing. The files are those that the shells' manuals name: INVOCATION in bash(1),
+STARTUP/SHUTDOWN FILES in zsh(1), "Configuration files" in fish(1).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+from typing import Any
+
+from fermi.runner import processes
+
+MAX_COMMAND = 200
+"""Characters of a command line that are told."""
+_LOGIN = 'export PATH="$FERMI_PATH"; exec "$0" -i'
+"""/etc/profile sets PATH anew, without the environment's own packages."""
+
+_FISH = (("~/.config/fish/config.fish",),)
+_FILES = {
+    "bash": (("/etc/profile",), ("~/.bash_profile", "~/.bash_login", "~/.profile"), ("~/.bashrc",)),
+    "zsh": (("~/.zshenv",), ("~/.zprofile",), ("~/.zlogin",)),
+    "fish": _FISH,
+    "sh": (("/etc/profile",), ("~/.profile",)),
+}
+"""Of a login shell, in their order; of several names in one place, the first that is there is read. Of bash also the
+file that the others usually read."""
+_FILES_INTERACTIVE = {
+    "bash": (("/etc/bash.bashrc",), ("~/.bashrc",)),
+    "zsh": (("~/.zshenv",), ("~/.zshrc",)),
+    "fish": _FISH,
+}
+
+
+def find_shell() -> str:
+    """Return the shell of our own user, whoever the processes run as; a bash where there is one."""
+    with contextlib.suppress(KeyError):
+        own = pwd.getpwuid(os.geteuid()).pw_shell
+        if os.path.basename(own) in ("bash", "zsh", "fish") and os.access(own, os.X_OK):
+            return own
+    return shutil.which("bash") or "/bin/sh"
+
+
+def login_command() -> list[str]:
+    shell = find_shell()
+    return [shell, "-l", "-c", _LOGIN, shell]
+
+
+def describe_start(pid: int) -> dict[str, Any]:
+    """Return what the login shell `pid`, which has printed nothing, is at: the startup `files` that it reads, and the
+    newest `command` of its session ("": there is none)."""
+    words = _read(pid, "cmdline")
+    name = os.path.basename(words[0]) if words else ""
+    home = next((line[5:] for line in _read(pid, "environ") if line.startswith("HOME=")), "~")
+    known = (_FILES if "-l" in words else _FILES_INTERACTIVE).get(name, ())
+    there = [[file for file in files if os.path.exists(file.replace("~", home, 1))] for files in known]
+    members = [
+        (int(fields[19]), member)
+        for member, fields in processes.all_living()
+        if int(fields[3]) == pid and member != pid
+    ]
+    command = " ".join(_read(max(members)[1], "cmdline")) if members else ""
+    return {"files": [files[0] for files in there if files], "command": command[:MAX_COMMAND]}
+
+
+def _read(pid: int, name: str) -> list[str]:
+    """Of a process that has gone, or that is somebody else's, nothing."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/{name}", "rb") as file:
+        return file.read().decode(errors="replace").rstrip("\0").split("\0")
+    return []
