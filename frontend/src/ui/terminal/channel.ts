@@ -1,4 +1,4 @@
-import { flowing, openShell, readAnswer, readFrame, resized, type Size, typed, typedBytes } from "./wire";
+import { flowing, openShell, readAnswer, readFrame, resized, type Size, type Start, typed, typedBytes } from "./wire";
 
 /** Why a shell is over. `lost`: the connection broke, or was never made. */
 export type Ending =
@@ -8,6 +8,8 @@ interface Listener {
   onOpen: () => void;
   /** `done` is called once it has been dealt with: while too much waits, the platform sends nothing more. */
   onOutput: (bytes: Uint8Array, done: () => void) => void;
+  /** Of a shell that has shown nothing for a while. */
+  onStarting: (start: Start) => void;
   /** Told once. */
   onEnd: (ending: Ending) => void;
 }
@@ -25,7 +27,7 @@ const MOST = 1 << 20;
 const FEW = 1 << 17;
 
 /** A login shell at the other end of the platform's channel at `path`. */
-export function connect(path: string, size: Size, { onOpen, onOutput, onEnd }: Listener): Shell {
+export function connect(path: string, size: Size, { onOpen, onOutput, onStarting, onEnd }: Listener): Shell {
   const address = new URL(path, location.href);
   address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
   const socket = new WebSocket(address);
@@ -68,6 +70,7 @@ export function connect(path: string, size: Size, { onOpen, onOutput, onEnd }: L
     }
     const frame = readFrame(data);
     if (frame?.kind === "output") output(frame.bytes);
+    else if (frame?.kind === "starting") onStarting(frame.start);
     else if (frame) end({ kind: "exited", code: frame.code });
   };
   socket.onclose = ({ reason }) => end({ kind: "lost", why: reason });

@@ -11,6 +11,7 @@ import { Badge, Note } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { toastError } from "@/ui/failure";
 import { connect, type Ending, type Shell } from "./channel";
+import type { Start } from "./wire";
 
 interface TerminalProps {
   /** The platform's channel that it speaks to. */
@@ -21,6 +22,9 @@ interface TerminalProps {
 
 type State = "connecting" | "open" | Ending;
 
+/** After so long without a connection it is said what is waited for; a shell that shows nothing says it by itself. */
+const SILENT_MS = 3_000;
+
 /** A login shell. Each press of "reconnect" begins another; what the last one wrote stays to be read. */
 export default function Terminal({ path, label }: TerminalProps) {
   const { t } = useTranslation();
@@ -29,6 +33,7 @@ export default function Terminal({ path, label }: TerminalProps) {
   const first = useRef<HTMLButtonElement>(null);
   const [terminal, setTerminal] = useState<Xterm>();
   const [state, setState] = useState<State>("connecting");
+  const [waits, setWaits] = useState<"connection" | Start>();
   const [round, setRound] = useState(0);
   const [reader, setReader] = useRemembered("terminal.reader");
   useEffect(() => {
@@ -58,12 +63,31 @@ export default function Terminal({ path, label }: TerminalProps) {
       path,
       { columns: terminal.cols, rows: terminal.rows },
       {
-        onOpen: () => setState("open"),
-        onOutput: (bytes, done) => terminal.write(bytes, done),
-        onEnd: setState,
+        onOpen: () => {
+          setState("open");
+          said();
+        },
+        onOutput: (bytes, done) => {
+          said();
+          terminal.write(bytes, done);
+        },
+        onStarting: setWaits,
+        onEnd: (ending) => {
+          setState(ending);
+          said();
+        },
       },
     );
-    return joined(terminal, shell);
+    const slow = setTimeout(() => setWaits("connection"), SILENT_MS);
+    const said = () => {
+      clearTimeout(slow);
+      setWaits(undefined);
+    };
+    const leave = joined(terminal, shell);
+    return () => {
+      said();
+      leave();
+    };
   }, [terminal, path, round]);
   const again = () => {
     terminal?.write("\r\n");
@@ -118,6 +142,11 @@ export default function Terminal({ path, label }: TerminalProps) {
           {reasonOf(t, state)}
         </Note>
       )}
+      {waits && (
+        <Note tone="info" role="status">
+          {waits === "connection" ? t("terminal.opens") : startOf(t, waits)}
+        </Note>
+      )}
       <div
         ref={box}
         role="group"
@@ -170,6 +199,13 @@ function copySelected(terminal: Xterm): void {
   terminal.focus();
   // eslint-disable-next-line @typescript-eslint/no-deprecated -- navigator.clipboard is there with https only
   document.execCommand("copy");
+}
+
+function startOf(t: TFunction, { files, command }: Start): string {
+  const parts = [t("terminal.starts")];
+  if (files.length > 0) parts.push(t("terminal.reads", { files: files.join(", ") }));
+  if (command) parts.push(t("terminal.runs", { command }));
+  return parts.join(t("terminal.between"));
 }
 
 function reasonOf(t: TFunction, ending: Ending): string {

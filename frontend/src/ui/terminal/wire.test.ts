@@ -32,6 +32,16 @@ test("output comes on two channels, and the exit on the last", () => {
   ]);
 });
 
+test("a shell that shows nothing says what it waits for, whatever shape that has", () => {
+  const read = (payload: string) => readFrame(Uint8Array.of(3, ...new TextEncoder().encode(payload)).buffer);
+  expect(read('{"starting": {"files": ["~/.bashrc"], "command": "flock x"}}')).toEqual({
+    kind: "starting",
+    start: { files: ["~/.bashrc"], command: "flock x" },
+  });
+  const nothing = { kind: "starting", start: { files: [], command: "" } };
+  expect([read('{"starting": null}'), read('{"starting": {"files": [1], "command": 2}}')]).toEqual([nothing, nothing]);
+});
+
 test("a refusal says why, and what is no answer is none", () => {
   expect(readAnswer('{"ok": true, "pid": 7}')).toEqual({ ok: true });
   expect(readAnswer('{"ok": false, "code": "AWAY", "message": "它不在"}')).toMatchObject({

@@ -50,15 +50,32 @@ export const typedBytes = (text: string) =>
 
 export const resized = (size: Size) => frame(CONTROL, encoder.encode(JSON.stringify({ resize: size })));
 
-export type Frame = { kind: "output"; bytes: Uint8Array } | { kind: "exit"; code: number };
+/** What a login shell is at that has printed nothing: the files that it reads, and the command that it waits for, or "". */
+export interface Start {
+  files: string[];
+  command: string;
+}
+
+export type Frame =
+  { kind: "output"; bytes: Uint8Array } | { kind: "starting"; start: Start } | { kind: "exit"; code: number };
 
 /** null: nothing that is known here. */
 export function readFrame(data: ArrayBuffer): Frame | null {
   const whole = new Uint8Array(data);
   const payload = whole.subarray(1);
   if (whole[0] === OUT || whole[0] === ERR) return { kind: "output", bytes: payload };
-  const exit = whole[0] === CONTROL ? objectOf(decoder.decode(payload))?.exit : undefined;
-  return typeof exit === "number" ? { kind: "exit", code: exit } : null;
+  const said = whole[0] === CONTROL ? objectOf(decoder.decode(payload)) : null;
+  if (typeof said?.exit === "number") return { kind: "exit", code: said.exit };
+  return said && "starting" in said ? { kind: "starting", start: startOf(said.starting) } : null;
+}
+
+/** It comes from a place that is not trusted. */
+function startOf(said: unknown): Start {
+  const { files, command } = (said ?? {}) as Partial<Record<keyof Start, unknown>>;
+  return {
+    files: Array.isArray(files) ? files.filter((file) => typeof file === "string") : [],
+    command: typeof command === "string" ? command : "",
+  };
 }
 
 function objectOf(text: string): Record<string, unknown> | null {
