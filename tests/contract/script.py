@@ -34,6 +34,7 @@ elif mode == "helpers":
 
 if mode in ("polite", "stubborn", "wait"):
     print("ready", flush=True)
+    print("\r 1%\r 2%", end="", flush=True)
     time.sleep(600)
 if mode == "one-fails" and rank == "1":
     raise ValueError("out of luck")

@@ -169,6 +169,11 @@ def test_ranks_do_not_outlive_their_runner(engine):
     assert not any(alive(rank.pid) for rank in ranks)
 
 
+def test_half_a_line_is_read_while_it_is_printed_over(engine):
+    handle = engine.submit(engine.job("wait", (1,)))
+    until(lambda: engine.log(handle, 0).endswith("ready\n\r 1%\r 2%"), what="the bar's newest state")
+
+
 def test_what_ranks_leave_behind_is_swept_away(engine):
     handle = engine.submit(engine.job("helpers"))
     engine.until(handle, Phase.SUCCEEDED)
