@@ -106,6 +106,18 @@ test("a shell in the page sees the same files", async () => {
   assert.deepEqual(await violations(page), [], "the terminal");
 });
 
+test("a terminal that shows nothing says what its shell waits for", async () => {
+  await page.keyboard.type("echo 'sleep 613' | tee ~/.bashrc > ~/.zshrc; echo written\n");
+  await page.locator(".xterm-rows > div", { hasText: /^written/ }).waitFor();
+  await button("新开一个 shell").click();
+  await page.getByRole("status").filter({ hasText: "它在等待：sleep 613" }).waitFor();
+  assert.deepEqual(await violations(page), [], "the terminal");
+  await page.keyboard.press("Control+c");
+  await page.getByText("它在等待：").waitFor({ state: "hidden" });
+  await page.keyboard.type("rm ~/.bashrc ~/.zshrc; echo removed\n");
+  await page.locator(".xterm-rows > div", { hasText: /^removed/ }).waitFor();
+});
+
 test("ticked with two others, it trains the script on 14 ranks", async () => {
   await page.getByRole("link", { name: "在此训练", exact: true }).click();
   await page.getByLabel("任务名称").fill("fourteen");
