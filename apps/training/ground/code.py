@@ -1,6 +1,7 @@
 """A task's own code: from what its request names to the snapshot that every attempt gets."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from apps.common.errors import ProblemsError
 from apps.training.models import Task
 from apps.training.states import FINAL
 from fermi.launch import code, entry
+from fermi.launch.diagnosis.facts import Sent
 from fermi.launch.request import CodeRequest
 from fermi.launch.spec import Code, JobSpec, Problem
 
@@ -77,6 +79,15 @@ def entry_text(job: JobSpec) -> bytes:
             return file.read(entry.MAX_TEXT)
     except OSError:
         return b""
+
+
+def sent(job: JobSpec) -> Sent | None:
+    """Returns what every node got of the job's code; None where it brings none, or its manifest is gone."""
+    if job.code is None or not job.code.snapshot:
+        return None
+    with suppress(OSError):
+        return Sent.of(job.code.snapshot, store.files(job.code.snapshot), store.read_blob)
+    return None
 
 
 def begin(job: JobSpec, user: User) -> JobSpec:

@@ -4,13 +4,14 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import timedelta
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
 from django.db.models import Max
 
 from apps.common.clock import now
-from apps.training.ground import findings, own_rules, transitions
+from apps.training.ground import code, findings, own_rules, transitions
 from apps.training.ground.launching import backend_for, handle_for
 from apps.training.models import Attempt, Finding, Task
 from apps.training.states.reasons import Reason
@@ -18,6 +19,7 @@ from fermi.launch.backends import culprit
 from fermi.launch.causes import BY_RANKS, RANK_FAILED, RANK_KILLED
 from fermi.launch.diagnosis import Level, explain, hangs, rules, tracebacks
 from fermi.launch.diagnosis.explain import Told
+from fermi.launch.diagnosis.facts import Facts
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import JobSpec, RankSeen
 
@@ -152,11 +154,12 @@ def _explained(
         except BackendError:
             return b""
 
-    nodes = JobSpec.from_json(task.spec).nodes
+    job = JobSpec.from_json(task.spec)
     addresses = {
-        name: node.name for node in nodes for name in (node.address, node.hostname, node.ip, node.host) if name
+        name: node.name for node in job.nodes for name in (node.address, node.hostname, node.ip, node.host) if name
     }
-    return explain.explain(ranks, blamed, names, tail, own_rules.of(task.project_id), addresses)
+    facts = Facts(job, partial(code.sent, job))
+    return explain.explain(ranks, blamed, names, tail, own_rules.of(task.project_id), addresses, facts)
 
 
 def _note(task: Task, attempt: Attempt, known: Told, level: Level | None = None) -> None:

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 import site
 import stat
@@ -92,6 +93,10 @@ KEPT_CAPABILITIES = {0, 1, 3, 4, 5, 6, 7, 10, 13, 14, 23, 24}
 """What root keeps in a domain: to change owners, ignore modes, own any file, signal, change its user, open low ports
 and raw sockets, lock memory, set priorities and limits. Not: reading by file handle (CAP_DAC_READ_SEARCH), other
 processes (CAP_SYS_PTRACE, and CAP_PERFMON, which suffices to read their environment), devices, modules, mounts."""
+
+_REFUSED = re.compile(r"\[Errno (?P<number>2|13|30)\] [^:]{1,60}: '(?P<path>/[^']+)'")
+"""An `OSError` of a path (ENOENT, EACCES, EROFS): what a view does not show is not there, and what it shows only to be
+read is on a file system that is read-only."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
@@ -247,6 +252,7 @@ class Confinement:
         self.ruleset = -1
         self.view: mounts.View | None = None
         self._own_threads = False
+        self._given: dict[str, str] = {}
         self.failure: OSError | None = None
         self.gaps: list[str] = []
         self._optional = bool(order.get("optional"))
@@ -266,6 +272,7 @@ class Confinement:
                 **({home: "rwm"} if home else {}),
             }
             found = real(paths)
+            self._given = {**found, os.path.realpath(self.temporary): "rwm"} if "paths" in order else {}
             if order.get("view"):
                 self._try(self._make_view, found, [path for path in paths if path not in found])
             if "paths" in order and order.get("landlock", True):
@@ -379,6 +386,21 @@ class Confinement:
             _syscall(RESTRICT_SELF, ctypes.c_int(self.ruleset), ctypes.c_uint32(0))
             os.close(self.ruleset)
         seccomp.enter()
+
+    def refusal(self, message: str) -> str | None:
+        """Returns how ranks are kept from the path that an exception's `message` names: `hidden`, or `readOnly` where
+        they may read it; None where nothing here keeps them from it, or nothing is there."""
+        told = _REFUSED.search(message)
+        if not told or not self._given:
+            return None
+        path = os.path.realpath(told["path"])
+        if not os.path.exists(path) and not os.path.exists(os.path.dirname(path)):
+            return None
+        deepest = max((one for one in self._given if one == path or _is_below(path, one)), key=len, default="")
+        mode = self._given.get(deepest, "")
+        if mode == "":
+            return "hidden"
+        return "readOnly" if mode == "r" and told["number"] != "2" else None
 
     def close(self) -> None:
         """Once no rank is left."""

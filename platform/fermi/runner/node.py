@@ -364,6 +364,8 @@ class Node:
         self.hear_of_gpu(entry, process)
         if self.watch:
             self.watch.ended(entry)
+        if self.confinement and entry["error"]:
+            entry["error"]["refused"] = self.confinement.refusal(str(entry["error"].get("message")))
         self.prefer_exception(entry)
         with contextlib.suppress(OSError, ValueError):  # what cannot be looked up is not known
             self.hear_of_port(entry)

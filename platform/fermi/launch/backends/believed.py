@@ -70,7 +70,8 @@ SIZE = number(0, COUNT, whole=True)
 LINE = number(0, 1 << 31, whole=True)
 SIZES = several(several(SIZE, 8), 8)
 
-ERROR = record(type=NAME, message=TEXT, file=TEXT, line=LINE, function=NAME, at=MOMENT, step=SIZE)
+ERROR = record(type=NAME, message=TEXT, file=TEXT, line=LINE, function=NAME, at=MOMENT, step=SIZE, refused=NAME)
+"""The exception that ended a rank; `refused`: how its confinement kept it from the path that this names."""
 _PORT = number(0, 65535, whole=True)
 KILL = record(
     by=NAME, scope=NAME, limit=SIZE, used=SIZE, gpu=SIZE, xid=SIZE, line=TEXT,

@@ -13,6 +13,7 @@ from typing import Any
 from fermi.launch import figures
 from fermi.launch.diagnosis import Action, Evidence, Finding, Level, Where, rules, tracebacks
 from fermi.launch.diagnosis.actions import ACTIONS, Do, take
+from fermi.launch.diagnosis.facts import Facts
 from fermi.launch.diagnosis.rules import Match, Rule
 from fermi.launch.diagnosis.tracebacks import Crash
 from fermi.launch.spec import RankSeen
@@ -87,14 +88,15 @@ def explain(
     tail: Tail,
     own: Sequence[Rule] = (),
     addresses: Mapping[str, str] | None = None,
+    facts: Facts | None = None,
 ) -> Told | None:
     """None: nothing is known that is not known anyway. `names`: of nodes by node rank; `own`: the project's rules;
-    `addresses`: the nodes' names by what peers call them."""
+    `addresses`: the nodes' names by what peers call them; `facts`: what is known of the job besides."""
     table = (*own, *rules.ours())
     first: Told | None = None
     for seen in _asked(list(ranks), blamed):
         node = names[seen.node_rank] if seen.node_rank < len(names) else ""
-        told = of_rank(seen, node, tail(seen.rank), table, addresses or {})
+        told = of_rank(seen, node, tail(seen.rank), table, addresses or {}, facts or Facts())
         if first is None:
             first = told
         if told.known and not told.follows:
@@ -104,11 +106,15 @@ def explain(
     return first if first and first.known else None
 
 
-def of_rank(seen: RankSeen, node: str, printed: bytes, table: Sequence[Rule], addresses: Mapping[str, str]) -> Told:
+def of_rank(
+    seen: RankSeen, node: str, printed: bytes, table: Sequence[Rule], addresses: Mapping[str, str], facts: Facts
+) -> Told:
     lines = tracebacks.lines_of(printed)
     crash = None if seen.exit_code in _FROM_OUTSIDE else tracebacks.explaining(lines)
     said = _exception(seen, crash)
     text = f"{said.get('exception', '')}\n{(seen.error or {}).get('message', '')}"
+    if crash and crash.lacks_variable:
+        text += f"\nenvironment variable {crash.message} is not set"
     span = (crash.begin, crash.end + MORE) if crash else (len(lines) - MOST_LINES, len(lines))
     begin = max(0, min(tracebacks.steps_end(lines), span[0]) - 40, span[0] - AROUND)
     end = span[1] + AROUND
@@ -125,6 +131,9 @@ def of_rank(seen: RankSeen, node: str, printed: bytes, table: Sequence[Rule], ad
     if heard and (heard.rule.elsewhere or found is None):
         found, follows = heard, False
     kernel = heard is not None and found is not None and found.rule.code == heard.rule.code
+    if found and not found.rule.own:
+        known = facts.about(seen, node, found.params, [frame.file for frame in crash.frames] if crash else ())
+        found = replace(found, rule=rules.told_as(found.rule, known), params={**known, **found.params})
     if found is None:
         return Told(seen, node, said.get("exception", ""), said.get("at", ""), follows=follows, lines=shown)
     about: dict[str, Any] = {"rank": seen.rank, "node": node, **found.params}

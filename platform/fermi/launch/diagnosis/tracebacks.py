@@ -90,6 +90,14 @@ class Crash:
         return f"{self.type}: {self.message}" if self.message else self.type
 
     @property
+    def lacks_variable(self) -> bool:
+        """Whether `os.environ` did not have what was asked of it: `message` is the name, in quotes. Since Python 3.11
+        `os` is frozen into the interpreter."""
+        last = self.frames[-1] if self.frames else None
+        of_os = last is not None and (last.file == "<frozen os>" or last.file.endswith("/os.py"))
+        return of_os and self.type == "KeyError" and last is not None and last.function == "__getitem__"
+
+    @property
     def of_main(self) -> bool:
         return bool(self.frames) and self.frames[0].function in ("<module>", "_run_module_as_main", "")
 

@@ -9,6 +9,8 @@ own file.
     actions = ["CHOOSE_OTHERS", {do = "INSTALL", what = "{module}"}]     of `diagnosis.actions`
     elsewhere = true                                not the script's own doing: the same again is no crash loop
     follows = true                                  comes of another rank's end: explains only where nothing else does
+    instead = [{where = "emulated", code = "NODE_WITHOUT_GPU"}]   of ours: said by another code where the platform
+                                                    knows this of the job (`diagnosis.facts`)
 
 Texts: `[PORT_IN_USE.en]` and `.zh` with `message` and `hint`, as in `fermi.messages`; in a project's own rules one
 `message` and one `hint`, in the language that its people read. Beside a rule's own holes they may name `rank`, `node`
@@ -49,6 +51,7 @@ class Rule:
     actions: Sequence[Mapping[str, str]] = ()
     elsewhere: bool = False
     follows: bool = False
+    instead: Sequence[Mapping[str, str]] = ()
     message: str = ""
     hint: str = ""
 
@@ -120,6 +123,12 @@ def _found(rule: Rule, text: str, lines: Sequence[str], begin: int, crash: tuple
     for detail in rule.details:
         params = {**next(filter(None, (detail.match(lines[index]) for index in known)), {}), **params}
     return Match(rule, params, -best[2], best[1]) if best else None
+
+
+def told_as(rule: Rule, facts: Mapping[str, Any]) -> Rule:
+    """Returns the rule that says it better where `facts` hold, or the rule itself."""
+    code = next((one["code"] for one in rule.instead if one["where"] in facts), rule.code)
+    return next((one for one in ours() if one.code == code), rule) if code != rule.code else rule
 
 
 def parse(text: str) -> tuple[list[Rule], list[RuleProblem]]:
@@ -222,6 +231,7 @@ def _rule(code: str, entry: Mapping[str, Any]) -> Rule:
         tuple(actions),
         bool(entry.get("elsewhere") or entry.get("follows")),
         bool(entry.get("follows")),
+        tuple(entry.get("instead", ())),
         entry.get("message", ""),
         entry.get("hint", ""),
     )

@@ -1,0 +1,135 @@
+"""What the platform knows of a job says what an error means there."""
+
+from typing import Any
+
+import pytest
+
+from fermi import messages
+from fermi.launch.diagnosis import explain
+from fermi.launch.diagnosis.facts import Facts, Sent
+from fermi.launch.spec import JobSpec, Node, RankSeen
+from fermi.runner.code import File
+
+EMULATED = Node("a", "env-001", gpu_type="A100", gpu_count=2, emulated=True)
+REAL = Node("b", "gn5", gpu_type="A100", gpu_count=2)
+WITHOUT = Node("c", "cpu1")
+IGNORES = {".gitignore": b"*.bin\ndata/\n!data/keep.bin\n", "src/.fermiignore": b"cache/\n"}
+PATHS = (*IGNORES, "train.py", "src/models/net.py", "src/models/__init__.py", "src/plain/tool.py", "util.py")
+CODE = Sent.of(
+    "8c1c" * 16, [File(path, size=5, sha256=path) for path in PATHS], lambda sha256: IGNORES[sha256]
+)  # fmt: skip
+
+
+def explained(log: str, node: Node = REAL, sent: Sent | None = None, **seen: Any) -> explain.Told:
+    job = JobSpec("task-x", "ddp", (node,), node.id)
+    rank = RankSeen(0, 0, "exited", exit_code=1, ended_at=10.0, **seen)
+    told = explain.explain([rank], 0, [node.name], lambda _: log.encode(), facts=Facts(job, lambda: sent))
+    assert told is not None
+    return told
+
+
+def said(told: explain.Told, lang: str = "en") -> str:
+    message, hint = messages.text(told.why, lang, **(told.about or {}))
+    assert messages.GAP not in message + hint
+    return f"{message} {hint}"
+
+
+def raised(exception: str, file: str = "/run/code/0/train.py") -> str:
+    return f'Traceback (most recent call last):\n  File "{file}", line 4, in <module>\n    go()\n{exception}\n'
+
+
+CUDA = [
+    "AttributeError: module 'torch._C' has no attribute '_cuda_setDevice'",
+    "AttributeError: module 'torch._C' has no attribute '_nccl_version'",
+    "AssertionError: Torch not compiled with CUDA enabled",
+    "RuntimeError: Distributed package doesn't have NCCL built in",
+    "RuntimeError: Cannot access accelerator device when none is available.",
+    "RuntimeError: PyTorch was compiled without CUDA support",
+    "RuntimeError: Tried to instantiate dummy base class CUDAGraph",
+    "TypeError: type torch.cuda.FloatTensor not available. Torch not compiled with CUDA enabled.",
+    "ValueError: device_id cuda:0 does not match the current compilation's accelerator support: None. Please use a different compiled version that supports your accelerator.",  # noqa: E501
+    "ValueError: DistributedDataParallel device_ids and output_device arguments only work with single-device/multiple-device GPU modules or CPU modules, but got device_ids [0], output_device None, and module parameters {device(type='cpu')}.",  # noqa: E501
+    "RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your storages to the CPU.",  # noqa: E501
+    "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
+    "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
+    "RuntimeError: Unknown backend: 'gpu' requested, but no platforms that are instances of gpu are present. Platforms present are: cpu",  # noqa: E501
+]
+"""As torch 2.13 without CUDA, torch with CUDA and no driver, and jax 0.10 say it."""
+
+
+@pytest.mark.parametrize("exception", CUDA, ids=range(len(CUDA)))
+def test_cuda_on_emulated_gpus_is_told_by_what_they_are(exception: str) -> None:
+    told = explained(raised(exception), EMULATED)
+    assert told.why == "NODE_WITHOUT_GPU"
+    assert "the GPUs of env-001 are emulated by CPU processes" in said(told)
+    assert "FERMI_BACKEND" in said(told, "zh")
+    finding = told.finding()
+    assert finding is not None
+    assert not {one.code for one in finding.actions} & {"INSTALL", "PREFLIGHT", "WITHOUT_NODE"}
+    assert "env-001" not in str(explained(raised(exception)).about), "a fact of another node"
+    assert explained(raised(exception)).why in ("TORCH_WITHOUT_CUDA", "NO_GPU_VISIBLE")
+    assert said(explained(raised(exception), WITHOUT)).startswith("The script asks for a GPU, and cpu1 has none")
+
+
+@pytest.mark.parametrize(
+    ("path", "by"),
+    [
+        ("data/train/x.txt", "data/ (.gitignore)"),
+        ("/run/code/0/data/x.txt", "data/ (.gitignore)"),
+        ("weights.bin", "*.bin (.gitignore)"),
+        ("src/cache/a.txt", "cache/ (src/.fermiignore)"),
+        ("./data", "data/ (.gitignore)"),
+    ],
+)
+def test_a_file_that_an_ignore_file_leaves_out_is_said_with_the_line(path: str, by: str) -> None:
+    told = explained(raised(f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'"), sent=CODE)
+    assert told.why == "FILE_MISSING"
+    assert f"the line {by} leaves it out" in said(told)
+    assert by in said(told, "zh")
+
+
+@pytest.mark.parametrize(
+    ("path", "known"),
+    [("config.json", True), ("/run/code/0/config.json", True), ("/data/x.txt", False), ("../x.txt", False)],
+)
+def test_a_file_that_was_not_sent_is_said_so_where_it_would_lie_in_the_code(path: str, known: bool) -> None:
+    told = explained(raised(f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'"), sent=CODE)
+    assert told.why == "FILE_MISSING"
+    assert ("it is no file of the code that was sent (8c1c8c1c8c1c)" in said(told)) is known
+
+
+@pytest.mark.parametrize(("module", "folder"), [("models.net", "src"), ("net", "src/models"), ("util", "."),
+                                                ("plain", "src"), ("models", "src")])  # fmt: skip
+def test_a_module_that_lies_in_the_code_is_named_with_its_folder(module: str, folder: str) -> None:
+    told = explained(raised(f"ModuleNotFoundError: No module named '{module}'"), sent=CODE)
+    assert told.why == "MODULE_NOT_ON_PATH"
+    assert f"PYTHONPATH={folder} " in said(told)
+    finding = told.finding()
+    assert finding is not None
+    assert "INSTALL" not in {one.code for one in finding.actions}
+
+
+def test_a_module_that_is_nowhere_is_to_be_installed_also_where_only_words_say_so() -> None:
+    told = explained(raised("ModuleNotFoundError: No module named 'data.loader'"), sent=CODE)
+    assert told.why == "MODULE_MISSING"
+    assert "data/ (.gitignore)" in said(told)
+    words = "ModuleNotFoundError: Requirement 'demo[extra]>=1.2' not met. HINT: Try running `pip install -U demo[extra]`"
+    told = explained(raised(words))
+    assert told.why == "MODULE_MISSING"
+    assert said(told).startswith("Python on gn5 has no module demo[extra]>=1.2 ")
+    told = explained(raised("ModuleNotFoundError: please get demo from us"))
+    assert said(told).startswith("A module is missing on gn5: please get demo from us ")
+    told = explained(raised("ImportError: loading in 8 bits takes bits: `pip install bits`"))
+    assert (told.why, (told.about or {})["packages"]) == ("PACKAGES_REQUIRED", "bits")
+
+
+@pytest.mark.parametrize(("refused", "text"), [("hidden", "A task may not use /home/ann/x on gn5"),
+                                               ("readOnly", "may be read by a task, but not written")])  # fmt: skip
+def test_a_path_that_the_confinement_refuses_is_told_as_that(refused: str, text: str) -> None:
+    message = "[Errno 13] Permission denied: '/home/ann/x'"
+    error = {"type": "PermissionError", "message": message, "refused": refused}
+    told = explained(raised(f"PermissionError: {message}"), error=error)
+    assert told.why == "PATH_REFUSED"
+    assert text in said(told)
+    assert "FERMI_TASK_" in said(told, "zh")
+    assert explained(raised(f"PermissionError: {message}")).why == "PERMISSION_DENIED"
