@@ -143,7 +143,7 @@ def test_half_precision_offloading_and_deepspeed_s_own_scheduler_train_too(kitch
 
 def test_nothing_is_compiled(kitchen: Kitchen) -> None:
     kitchen.done("zero1-1+2")
-    assert not list(kitchen.folder.rglob("torch_extensions"))
+    assert not list(kitchen.folder.rglob("torch_extensions/*"))
 
 
 def test_a_torn_checkpoint_is_skipped_and_a_lock_left_by_a_killed_compiler_stops_nobody(kitchen: Kitchen) -> None:

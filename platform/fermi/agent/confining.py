@@ -12,6 +12,7 @@ from typing import Any
 
 from fermi import messages
 from fermi.launch import isolation
+from fermi.launch.environment import COMPILED_FOLDER, COMPILED_IN
 from fermi.launch.isolation import Isolation, Place
 from fermi.launch.userpaths import CHECKPOINTS, FILES, output_folder, task_folder
 
@@ -45,6 +46,8 @@ class Confining:
         """For the runner of one rank, whose environment is `env`; see `fermi.runner.confine`. `code`: the tree that it
         starts in, where it brings one, and its packages. `home`: HOME, of its project."""
         place, own, readable = self.place, [*code], [files, *packages]
+        compiled = files / COMPILED_FOLDER
+        own += [compiled] if env.get(COMPILED_IN) == str(compiled) else []
         checkpoints = Path(env.get("FERMI_CHECKPOINT_DIR", ""))
         if self.isolation.protects and checkpoints.parent.name == CHECKPOINTS and len(checkpoints.parents) > 2:
             data = checkpoints.parents[1]

@@ -7,8 +7,18 @@ from collections.abc import Collection, Mapping
 
 from fermi.launch import drill, network
 from fermi.launch.ranks import Placement
-from fermi.launch.spec import JobSpec, Late, Problem, Value
+from fermi.launch.spec import JobSpec, Late, NodePlan, Problem, Value
 from fermi.runner.drill import VARIABLE
+
+
+COMPILED_IN, COMPILED_FOLDER = "TORCH_EXTENSIONS_DIR", "torch_extensions"
+COMPILED: Value = (Late.FILES_DIR, f"/{COMPILED_FOLDER}")
+"""Where an attempt compiles kernels, if its plan says so: of the plan's files the one folder that ranks may write to."""
+
+
+def compiles(node: NodePlan) -> bool:
+    """Returns whether the node's ranks compile in the attempt's own folder; a task may name another one."""
+    return node.env.get(COMPILED_IN) == COMPILED
 
 
 def communication_backend(spec: JobSpec) -> str:

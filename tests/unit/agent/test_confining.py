@@ -34,3 +34,13 @@ def test_what_a_rank_resumes_from_opens_the_folder_of_one_task_and_nothing_else(
     assert allowed(data, f"{data}/checkpoints/task-y/5.pt") == {**own, "checkpoints/task-y": "r"}
     for path in ("token", "secret_key", "logs/task-y", "checkpoints", "checkpoints/../token", "."):
         assert allowed(data, f"{data}/{path}") == own, path
+
+
+@pytest.mark.parametrize(("named", "given"), [("files/torch_extensions", True), ("elsewhere", False), ("", False)])
+def test_of_the_plans_files_a_rank_may_write_where_it_compiles(data: Path, named: str, given: bool) -> None:
+    confining = Confining.of(data.parent / "state", data.parent / "work", "python3", (), wanted=True)
+    env = {"TORCH_EXTENSIONS_DIR": str(data.parent / named)} if named else {}
+    order = confining.order(data.parent / "files", data.parent / "logs", env, home=data.parent / "home")
+    assert order is not None
+    assert (order["paths"].get(str(data.parent / "files/torch_extensions")) == "rwm") is given
+    assert str(data.parent / "elsewhere") not in order["own"]

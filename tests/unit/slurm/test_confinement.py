@@ -52,6 +52,18 @@ def test_a_task_is_given_its_own_folders_and_nothing_else_of_the_data_directory(
     assert (found["home"], found["view"], found["optional"]) == ("/shared/fermi/homes/nlp", True, True)
 
 
+@pytest.mark.parametrize(("framework", "env", "given"), [("deepspeed", {}, True), ("ddp", {}, False),
+                                                         ("deepspeed", {"TORCH_EXTENSIONS_DIR": "/x"}, False)])  # fmt: skip
+def test_of_the_plans_files_a_task_may_write_where_it_compiles(
+    framework: str, env: dict[str, str], given: bool
+) -> None:
+    spec = replace(job("env-001"), framework=framework, env=env)
+    found = order(spec)
+    assert found
+    folder = f"/shared/fermi/runs/{spec.name}/files/torch_extensions"
+    assert (found["paths"].get(folder) == "rwm", folder in found["own"]) == (given, given)
+
+
 @pytest.mark.parametrize("off", [{"confine": False}, {"isolation": "off"}])
 def test_what_is_turned_off_is_not_asked_for(off: dict[str, Any]) -> None:
     assert order(job("env-001"), **off) is None

@@ -19,6 +19,7 @@ from fermi.launch.backends.culprit import Loss, cause_of_failure, making_ready, 
 from fermi.launch.backends.local import beside, kept
 from fermi.launch.backends.local.launcher import Launcher, default_python
 from fermi.launch.backends.local.render import render
+from fermi.launch.environment import COMPILED_FOLDER, compiles
 from fermi.launch.errors import BackendError
 from fermi.launch.isolation import Isolation
 from fermi.launch.spec import (
@@ -119,22 +120,23 @@ class LocalBackend(Backend):
     def render(self, job: JobSpec, plan: Plan) -> Rendered:
         return render(
             job, plan, run_dir=self._run_dir(job.name), cwd=self._workspace(job), python=self.python,
-            log_dir=self._log_dir(job.task_id, job.attempt), confine=self._confine(job),
+            log_dir=self._log_dir(job.task_id, job.attempt), confine=self._confine(job, plan),
             bounds=self.bounds,
             code=self._code(job),
         )  # fmt: skip
 
-    def _confine(self, job: JobSpec) -> dict[str, Any] | None:
+    def _confine(self, job: JobSpec, plan: Plan) -> dict[str, Any] | None:
         """Of other tasks' folders only the one that this one resumes from can be read."""
         own, resume = self._task_folder(job.checkpoint_dir), self._task_folder(job.resume_from)
         packages = [self._packages(job)] if job.code else []
         workspace = [] if (start := self._workspace(job)) == self.workspace else [start]
         shared = [Path(job.files_dir)] if job.files_dir else []
-        outputs = self._output_folder(job.output_dir)
+        outputs, plans = self._output_folder(job.output_dir), self._run_dir(job.name) / "files"
+        compiled = [plans / COMPILED_FOLDER] if any(map(compiles, plan.nodes)) else []
         return self.isolation.order(
             self.place,
-            own=[*own, *outputs, *workspace, *([Path(self._code(job).tree(job))] if job.code else [])],
-            readable=[self.data_dir / "datasets", self._run_dir(job.name) / "files", *resume, *packages, *shared],
+            own=[*own, *outputs, *compiled, *workspace, *([Path(self._code(job).tree(job))] if job.code else [])],
+            readable=[self.data_dir / "datasets", plans, *resume, *packages, *shared],
             logs=self._log_dir(job.task_id, job.attempt),
             home=self.data_dir / HOMES / (job.project or "default"),
         )

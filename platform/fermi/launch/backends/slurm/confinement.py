@@ -10,8 +10,9 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from fermi.launch.code import Place
+from fermi.launch.environment import COMPILED_FOLDER, compiles
 from fermi.launch.isolation import DEFAULT_READS, is_given
-from fermi.launch.spec import JobSpec
+from fermi.launch.spec import JobSpec, NodePlan
 from fermi.launch.userpaths import HOMES, task_folder
 
 SITE_SOFTWARE = (
@@ -31,12 +32,16 @@ def is_confined(connection: Mapping[str, Any]) -> bool:
     return bool(connection.get("confine", connection.get("isolation") != "off"))
 
 
-def confine_rank(job: JobSpec, at: Place, folder: str, workspace: str, connection: Mapping[str, Any]) -> dict[str, Any]:
+def confine_rank(
+    job: JobSpec, node: NodePlan, at: Place, folder: str, workspace: str, connection: Mapping[str, Any]
+) -> dict[str, Any]:
     """Returns the key `confine` of a node's spec, or nothing where it is not wanted. `folder`: the platform's data
     directory as the nodes see it. Of what lies there, a task may write to its own outputs and checkpoints and to the
     workspace, and read its attempt's folder, the datasets, its project's files and what it resumes from."""
     run = f"{folder}/runs/{job.name}"
-    own = [path for path in (job.checkpoint_dir, job.output_dir, at.tree(job) if job.code else "") if path]
+    compiled = f"{run}/files/{COMPILED_FOLDER}" if compiles(node) else ""
+    tree = at.tree(job) if job.code else ""
+    own = [path for path in (job.checkpoint_dir, job.output_dir, compiled, tree) if path]
     resume = str(task_folder(Path(folder), job.resume_from) or "")
     read = [f"{folder}/datasets", run, *([at.packages] if job.code else []), job.files_dir, resume]
     return _order(connection, folder, own=own, home=f"{folder}/{HOMES}/{job.project or 'default'}", workspace=workspace,

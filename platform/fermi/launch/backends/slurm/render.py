@@ -109,7 +109,7 @@ def _node(
         **watched(job),
         **bounds.order(connection, shared=False),
         **at.order(job, node.node_rank),
-        **confinement.confine_rank(job, at, folder, workspace_of(connection), connection),
+        **confinement.confine_rank(job, node, at, folder, workspace_of(connection), connection),
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }
 

@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from fermi.launch import effective, elastic, environment, figures, gpus, memory, network, options, recipes
+from fermi.launch.environment import COMPILED, COMPILED_IN
 from fermi.launch.frameworks._plans import gang
 from fermi.launch.frameworks.base import Info
 from fermi.launch.frameworks.deepspeed import config, keys, split
@@ -163,10 +164,10 @@ def _offload_problems(spec: JobSpec) -> list[Problem]:
 
 
 def _env(spec: JobSpec) -> Mapping[str, Value]:
-    """`TORCH_EXTENSIONS_DIR`: kernels are compiled under a lock that a killed process leaves locked for ever; an
-    attempt with a folder of its own never meets it. See docs/decisions/0006."""
+    """Kernels are compiled under a lock that a killed process leaves locked for ever; an attempt with a folder of its
+    own never meets it. See docs/decisions/0008."""
     env: dict[str, Value] = {"FERMI_DEEPSPEED_CONFIG": CONFIG_FILE}
-    env["TORCH_EXTENSIONS_DIR"] = (Late.FILES_DIR, "/torch_extensions")
+    env[COMPILED_IN] = COMPILED
     at = split.of(spec)
     degrees = {"FERMI_TENSOR_PARALLEL": at.tensor, "FERMI_PIPELINE_PARALLEL": at.pipeline}
     env |= {name: str(degree) for name, degree in degrees.items() if degree > 1}

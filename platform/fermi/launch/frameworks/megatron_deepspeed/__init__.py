@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from fermi.launch import effective, options, recipes
+from fermi.launch.environment import COMPILED, COMPILED_IN
 from fermi.launch.frameworks.base import Info
 from fermi.launch.frameworks.deepspeed import keys
 from fermi.launch.frameworks.megatron import arguments, findings, plans, search
@@ -97,7 +98,7 @@ def plan(spec: JobSpec) -> Plan:
     command = (Late.PYTHON, "-u", *script.words, *appended, *script.args)
     env: dict[str, Value] = {
         "FERMI_DEEPSPEED_CONFIG": launch.CONFIG_FILE,
-        "TORCH_EXTENSIONS_DIR": (Late.FILES_DIR, "/torch_extensions"),  # see docs/decisions/0008
+        COMPILED_IN: COMPILED,  # see docs/decisions/0008
     }
     files = {"ds_config.json": launch.config(spec, request, split)}
     return plans.plan(spec, request, split, command, given, files=files, env=env)
