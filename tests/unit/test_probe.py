@@ -547,3 +547,19 @@ def test_what_the_compiler_fails_with_is_said_each_time(start):
     )
     one.wait()
     assert one.text.splitlines() == ["half of it is missing"] * 2
+
+
+PLACE = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "gn5", "MASTER_PORT": "29500"}
+
+
+def test_jax_finds_its_place_among_the_ranks_without_arguments(start: "Start") -> None:
+    """Before what it finds of Slurm, which starts one process on each node here."""
+    code = """
+        from jax._src import clusters
+        print(clusters.ClusterEnv.auto_detect_unset_distributed_params(None, None, None, None, None, 300))
+    """
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "gn[5-6]", "SLURM_NTASKS": "2", "SLURM_PROCID": "0",
+             "SLURM_LOCALID": "0"}  # fmt: skip
+    rank = start(code, **PLACE, **slurm, FERMI_TASK_ID="task-x")
+    rank.wait()
+    assert rank.text.splitlines()[-1] == "('gn5:29500', 4, 3, [1])"

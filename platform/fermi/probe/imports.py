@@ -24,6 +24,7 @@ HOOKS = {
     "safetensors.torch": "of_torch.saves_tensors",
     "deepspeed.runtime.engine": "of_torch.deepspeed",
     "horovod.torch.mpi_ops": "of_torch.horovod",
+    "jax._src.clusters": "of_jax.joins",
     "jax.monitoring": "of_jax.compiles",
 }
 """Module -> what is called with the pulse and it, in this order, once it has been imported."""
