@@ -1,6 +1,9 @@
 """Scripts that fail, on the real local engine: the reason names rank, node, exception and line, and what is known of
 it; the same again at the same step ends the task."""
 
+from dataclasses import asdict
+from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +12,15 @@ import pytest
 from apps.accounts.models import Project, User
 from apps.clusters import selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
+from apps.code import store
 from apps.common.clock import now
 from apps.training.ground import storing
 from apps.training.models import Attempt, DiagnosisRules, Finding, Task
 from apps.training.reconcile import crashes, reconciler
 from apps.training.shown import presenters
 from apps.training.states import FINAL, State
-from fermi.launch.spec import Entrypoint, JobSpec
+from fermi.launch import snapshot
+from fermi.launch.spec import Code, Entrypoint, JobSpec
 from tests.running import free_port
 from tests.waiting import until
 
@@ -42,6 +47,19 @@ if what == "left":
     raise RuntimeError("[../gloo/transport/tcp/pair.cc:535] Connection closed by peer [127.0.0.1]:4711")
 if what == "module":
     import not_there_at_all
+if what == "variable":
+    os.environ["SLURM_PROCID"]
+if what == "input":
+    input("continue? [y/n] ")
+if what == "debugger":
+    breakpoint()
+if what == "torch":
+    raise AttributeError("module 'torch._C' has no attribute '_cuda_setDevice'")
+if what == "file":
+    open("data/train.txt")
+if what == "background" and rank == 1:
+    import subprocess
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "training"], start_new_session=True)
 if what == "own":
     sys.exit("licence server lic-7 says no: 42 seats are taken")
 """
@@ -96,6 +114,13 @@ def lives(task: Task, what: str, **spec: Any) -> Task:
     return task
 
 
+def once(task: Task) -> Task:
+    """With no second attempt."""
+    Task.objects.filter(pk=task.pk).update(max_restarts=0)
+    task.refresh_from_db()
+    return task
+
+
 def said(task: Task, lang: str = "en") -> str:
     found = presenters.reason(task.reason, task.reason_params, lang)
     assert found is not None
@@ -144,6 +169,46 @@ def test_a_projects_own_rule_explains_what_comes_from_elsewhere_and_makes_no_loo
     assert (over.reason, over.attempt) == ("RANK_FAILED", 2)
     assert "All 42 seats of lic-7 are taken (gn" in said(over)
     assert "Ask the tools team for one." in said(over)
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "words"),
+    [
+        ("variable", "VARIABLE_NOT_SET", "SLURM_PROCID is not set: ranks are not started by srun"),
+        ("input", "NO_STANDARD_INPUT", "ranks have none"),
+        ("debugger", "DEBUGGER_IN_SCRIPT", "stopped in a debugger"),
+        ("torch", "NODE_WITHOUT_GPU", "are emulated by CPU processes"),
+    ],
+)
+def test_what_ranks_are_not_like_elsewhere_is_said(task: Task, what: str, code: str, words: str) -> None:
+    over = lives(once(task), what)
+    assert (over.reason, over.reason_params["why"]) == ("RANK_FAILED", code)
+    assert words in said(over)
+    assert code not in said(over, "zh")
+    assert Finding.objects.get(task=task, attempt=1).code == code
+
+
+def test_a_file_that_gitignore_left_out_of_the_code_is_told_with_its_line(task: Task) -> None:
+    sent = {"train.py": SCRIPT.encode(), ".gitignore": b"*.pyc\ndata/\n"}
+    files = [snapshot.File(path, snapshot.PLAIN, len(text), sha256(text).hexdigest()) for path, text in sent.items()]
+    for one in files:
+        store.put_blob(BytesIO(sent[one.path]), one.sha256, one.size)
+    manifest = snapshot.dump(files)
+    store.put_manifest(manifest)
+    digest = snapshot.identity(manifest)
+    brought = Code(digest, str(store.archive(digest)), "off")
+    over = lives(once(task), "file", code=asdict(brought))
+    assert over.reason_params["why"] == "FILE_MISSING"
+    assert "data/train.txt is missing on gn" in said(over)
+    assert "the line data/ (.gitignore) leaves it out" in said(over)
+
+
+def test_training_that_was_left_in_the_background_is_told_of_though_the_task_succeeded(task: Task) -> None:
+    over = lives(task, "background")
+    assert over.state == State.SUCCEEDED
+    found = Finding.objects.get(task=task, attempt=1)
+    assert (found.code, found.level, found.where[0]["node"]) == ("PROCESSES_LEFT_RUNNING", "info", "gn1")
+    assert found.params["command"].endswith("time.sleep(600) training")
 
 
 def ended(number: int, outcome: str = "RANK_FAILED", **params: Any) -> Attempt:

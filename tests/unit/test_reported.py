@@ -37,11 +37,11 @@ ENTRY = {
 }
 ERROR = {
     "type": "ValueError", "message": "bad shape (4, 7)", "file": "train.py", "line": 88, "function": "forward",
-    "at": 9.5, "step": 12,
+    "at": 9.5, "step": 12, "refused": None,
 }  # fmt: skip
 KILL = {
     "by": "memory", "scope": "cgroup", "limit": 1 << 30, "used": None, "gpu": None, "xid": None, "line": None,
-    "port": None, "holder": None, "task": None, "rank": None, "started": None, "fixed": None,
+    "processes": None, "port": None, "holder": None, "task": None, "rank": None, "started": None, "fixed": None,
 }  # fmt: skip
 SEQUENCE = {"op": "all_reduce", "seq": 12, "group": "0", "sizes": [[4, 7]]}
 IN_A_GROUP = {**SEQUENCE, "ranks": None, "name": None, "root": None}

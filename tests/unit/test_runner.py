@@ -16,7 +16,7 @@ import pytest
 
 from fermi import messages
 from fermi.launch import registry
-from fermi.launch.backends import measured
+from fermi.launch.backends import believed, measured
 from fermi.launch.backends.culprit import cause_of_failure, rank_seen
 from fermi.launch.backends.local import LocalBackend
 from fermi.launch.diagnosis import explain, rules
@@ -507,3 +507,30 @@ def test_a_policy_that_somebody_chose_stays(tmp_path: Path) -> None:
     script += "from fermi.runner import processes; processes.as_batch(); print(os.sched_getscheduler(0))"
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert int(done.stdout) == os.SCHED_IDLE
+
+
+LEAVES = """
+import subprocess
+if rank == 1:
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "training"], start_new_session=True)
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "multiprocessing.resource_tracker"])
+    subprocess.Popen(["sleep", "600"])
+    if os.fork() == 0:
+        time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(("end", "said"), [("", True), ("sys.exit(rank)", False)])
+def test_a_rank_that_leaves_its_training_in_the_background_is_told_of(tmp_path: Path, end: str, said: bool) -> None:
+    """Not helpers of libraries, no other programs, and no fork in the rank's own session; and only of a success."""
+    ranks = run(tmp_path, LEAVES + end, 2)
+    left = {"by": "left", "processes": 1, "line": f"{sys.executable} -c import time; time.sleep(600) training"}
+    assert [rank["kill"] for rank in ranks] == [None, left if said else None]
+    entry = rank_seen({**ranks[1], "kill": believed.KILL(ranks[1]["kill"])}, 0)
+    assert [one.code for one in explain.left_running([entry], ["gn5"])] == ["PROCESSES_LEFT_RUNNING"] * said
+
+
+def test_a_daemon_that_a_rank_forks_is_told_of(tmp_path: Path) -> None:
+    script = "if os.fork() == 0:\n    os.setsid()\n    ready()\n    time.sleep(600)\nuntil('ready-0')\n"
+    [rank] = run(tmp_path, script, 1)
+    assert (rank["exit_code"], rank["kill"]["by"], rank["kill"]["processes"]) == (0, "left", 1)

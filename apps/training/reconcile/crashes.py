@@ -162,6 +162,12 @@ def _explained(
     return explain.explain(ranks, blamed, names, tail, own_rules.of(task.project_id), addresses, facts)
 
 
+def note_left_running(task: Task, attempt: Attempt) -> None:
+    """Stores what is said of programs that the ranks of an attempt that succeeded left running."""
+    if found := explain.left_running(_ranks(attempt), _names(task)):
+        findings.note(task.pk, attempt.number, found)
+
+
 def _note(task: Task, attempt: Attempt, known: Told, level: Level | None = None) -> None:
     finding = known.finding()
     if finding is None:

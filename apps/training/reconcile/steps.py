@@ -221,6 +221,8 @@ def close(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
         Attempt.objects.filter(pk=attempt.pk, ended_at=None).update(ended_at=now())
         ending = {"number": attempt.number, "outcome": attempt.outcome, **attempt.outcome_params}
         transitions.record(task.pk, attempt.number, "attempt", "ATTEMPT_ENDED", ending)
+        if attempt.outcome == Reason.COMPLETED:
+            crashes.note_left_running(task, attempt)
         if again:
             transitions.record(task.pk, attempt.number, "attempt", "SAME_FAILURE", {**attempt.outcome_params, **again})
         leases.release_ports(attempt.name)

@@ -1,15 +1,22 @@
-"""Ranks that are still there when their work is over: which of them have nothing left to wait for. Standard library
-only, Python 3.9 or later. Of a runner's entries; nothing here ends one."""
+"""Ranks that are still there when their work is over: which of them have nothing left to wait for; and programs that
+are still there when their rank is gone. Standard library only, Python 3.9 or later. Of a runner's entries; nothing here
+ends one."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fermi.runner import stacks
+from fermi.runner import processes, stacks
 from fermi.runner.stillness import never_end
 
 Entry = dict[str, Any]
+
+HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "multiprocessing.semaphore_tracker",
+           "compile_worker", "wandb", "tensorboard")  # fmt: skip
+"""In the command lines of what libraries start for themselves, and end later than the process that they serve."""
+MAX_COMMAND = 300
 
 
 def note(entries: Sequence[Entry], seconds: Mapping[int, float], moment: float, bound: float) -> bool:
@@ -37,3 +44,51 @@ def failed(entries: Sequence[Entry]) -> list[Entry]:
     """Those whose script an exception has ended, and that hang in their teardown."""
     running = (entry for entry in entries if entry["state"] == "running")
     return [entry for entry in running if entry["error"] and stacks.leaves(entry["stalled"])]
+
+
+def note_left(entries: Sequence[Entry], command: Sequence[str]) -> bool:
+    """Says of ranks that ended well which Python programs they left running, and whether there are any: a script that
+    puts its training into the background is over before it has begun. `command`: the ranks' own, by which forks are
+    known; these count only where they lead a session, as daemons do."""
+    ended = {entry["rank"]: entry for entry in entries if entry["exit_code"] == 0 and not entry["asked"]}
+    if len(ended) < len(entries):
+        return False
+    ours, changed = _command(os.getpid()), False
+    for pid, fields in processes.descendants().items():
+        words = _command(pid)
+        text = " ".join(words)
+        is_fork = words in (ours, list(command)) and int(fields[3]) != pid
+        if not words or not os.path.basename(words[0]).startswith("python") or is_fork or _is_helper(text):
+            continue
+        entry = ended.get(_rank(pid)) or entries[0]
+        left = (entry["kill"] or {}).get("processes", 0) + 1
+        entry["kill"] = {"by": LEFT, "processes": left, "line": text[:MAX_COMMAND]}
+        changed = True
+    return changed
+
+
+LEFT = "left"
+"""What a rank's `kill` says it is by, where its runner ended what it left running."""
+
+
+def _is_helper(text: str) -> bool:
+    return any(name in text for name in HELPERS)
+
+
+def _command(pid: int) -> list[str]:
+    """Empty of a process that has ended."""
+    try:
+        with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
+            return [word for word in file.read().split("\0") if word]
+    except OSError:
+        return []
+
+
+def _rank(pid: int) -> int:
+    """Of whose environment it has; -1: not known, or not ours to read."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            found = [one[5:] for one in file.read().split(b"\0") if one.startswith(b"RANK=")]
+            return int(found[0]) if found and found[0].isdigit() else -1
+    except OSError:
+        return -1

@@ -150,6 +150,7 @@ class Node:
             if self.disk_use:
                 self.disk_use.start()
         self.follow(wake)
+        lingering.note_left(self.ranks, self.spec["command"])
         self.sweep()
         if self.disk_use:
             self.disk_use.close()

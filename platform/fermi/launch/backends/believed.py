@@ -74,12 +74,13 @@ ERROR = record(type=NAME, message=TEXT, file=TEXT, line=LINE, function=NAME, at=
 """The exception that ended a rank; `refused`: how its confinement kept it from the path that this names."""
 _PORT = number(0, 65535, whole=True)
 KILL = record(
-    by=NAME, scope=NAME, limit=SIZE, used=SIZE, gpu=SIZE, xid=SIZE, line=TEXT,
+    by=NAME, scope=NAME, limit=SIZE, used=SIZE, gpu=SIZE, xid=SIZE, line=TEXT, processes=SIZE,
     port=_PORT, holder=TEXT, task=NAME, rank=number(0, 1 << 20, whole=True), started=truth, fixed=truth,
 )  # fmt: skip
 """What the kernel says of a rank's end: `by` memory (`scope`, `limit`, `used`), a GPU (`gpu`, `xid`, `line`) or a port
 (who listens on it: `holder`, of which `task` and `rank`, and whether it was `started` by a rank of this one; `fixed`:
-it is not the port at which the platform has the ranks meet)."""
+it is not the port at which the platform has the ranks meet). `by` left: the rank had ended well, and its runner ended
+so many `processes` that it left running, one of them `line`."""
 _LINK = record(peer=NAME, port=_PORT, unacked=SIZE, retries=SIZE, seconds=SECONDS)
 _COLLECTIVE = record(seq=SIZE, op=NAME, sizes=SIZES, dtype=NAME, state=NAME, group=NAME)
 _FLIGHT = record(groups=table(record(enqueued=SIZE, completed=SIZE), 64), last=several(_COLLECTIVE, 4))

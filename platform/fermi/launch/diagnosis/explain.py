@@ -18,9 +18,11 @@ from fermi.launch.diagnosis.rules import Match, Rule
 from fermi.launch.diagnosis.tracebacks import Crash
 from fermi.launch.spec import RankSeen
 from fermi.runner import blame
+from fermi.runner.lingering import LEFT
 
 UNCAUGHT = "UNCAUGHT_EXCEPTION"
 PORT_IN_USE = "PORT_IN_USE"
+LEFT_RUNNING = "PROCESSES_LEFT_RUNNING"
 LIMIT_REACHED, HOST_FULL = "MEMORY_LIMIT_REACHED", "HOST_OUT_OF_MEMORY"
 MOST_ASKED = 4
 """Ranks whose logs are read."""
@@ -151,6 +153,17 @@ def of_rank(
         seen, node, said.get("exception", ""), said.get("at", ""), code, about, follows, shown, found.rule,
         line if kernel else "",
     )  # fmt: skip
+
+
+def left_running(ranks: Iterable[RankSeen], names: Sequence[str]) -> list[Finding]:
+    """Returns what is said of an attempt that succeeded while programs that its ranks had started still ran."""
+    found = [(seen, seen.kill) for seen in ranks if seen.kill and seen.kill.get("by") == LEFT]
+    if not found:
+        return []
+    where = [Where(seen.rank, seen.node_rank, names[seen.node_rank]) for seen, _ in found if seen.node_rank < len(names)]
+    (first, left), processes = found[0], sum(left.get("processes") or 1 for _, left in found)
+    params = {"rank": first.rank, "processes": processes, "command": left.get("line") or ""}
+    return [Finding(LEFT_RUNNING, Level.INFO, params, where, actions=[take(Do.EDIT_SCRIPT)])]
 
 
 def elsewhere(params: Mapping[str, Any]) -> bool:
