@@ -16,7 +16,7 @@ TRIED = [
     ('open("read/none.txt")', None),
     ('open("own/none.txt")', None),
     ('open("none/none.txt")', None),
-    ('raise PermissionError("[Errno 13] Permission denied: \'own\'")', None),
+    ("raise PermissionError(\"[Errno 13] Permission denied: 'own'\")", None),
 ]
 """What a rank does, and what keeps it from the path; paths stand for absolute ones."""
 

@@ -113,7 +113,9 @@ def test_a_module_that_is_nowhere_is_to_be_installed_also_where_only_words_say_s
     told = explained(raised("ModuleNotFoundError: No module named 'data.loader'"), sent=CODE)
     assert told.why == "MODULE_MISSING"
     assert "data/ (.gitignore)" in said(told)
-    words = "ModuleNotFoundError: Requirement 'demo[extra]>=1.2' not met. HINT: Try running `pip install -U demo[extra]`"
+    words = (
+        "ModuleNotFoundError: Requirement 'demo[extra]>=1.2' not met. HINT: Try running `pip install -U demo[extra]`"
+    )
     told = explained(raised(words))
     assert told.why == "MODULE_MISSING"
     assert said(told).startswith("Python on gn5 has no module demo[extra]>=1.2 ")

@@ -10,10 +10,9 @@ from fermi.launch.ranks import Placement
 from fermi.launch.spec import JobSpec, Late, NodePlan, Problem, Value
 from fermi.runner.drill import VARIABLE
 
-
 COMPILED_IN, COMPILED_FOLDER = "TORCH_EXTENSIONS_DIR", "torch_extensions"
 COMPILED: Value = (Late.FILES_DIR, f"/{COMPILED_FOLDER}")
-"""Where an attempt compiles kernels, if its plan says so: of the plan's files the one folder that ranks may write to."""
+"""Where an attempt compiles kernels, if its plan says so: the one folder among its files that ranks may write to."""
 
 
 def compiles(node: NodePlan) -> bool:

@@ -22,8 +22,8 @@ _BY_MPI = "OMPI_COMM_WORLD_RANK"
 
 def joins(pulse: Pulse, clusters: ModuleType) -> None:
     """Has `jax.distributed.initialize()` find its place without arguments, as on clusters that JAX knows: subclasses of
-    its `ClusterEnv` are asked in their order (jax/_src/clusters/cluster.py, jax 0.10). Ours comes first, because Slurm's
-    and Kubernetes' variables are those of a node and not of a rank."""
+    its `ClusterEnv` are asked in their order (jax/_src/clusters/cluster.py, jax 0.10). Ours comes first, because
+    Slurm's and Kubernetes' variables are those of a node and not of a rank."""
 
     class Cluster(clusters.ClusterEnv):  # type: ignore[misc, name-defined]
         name = "fermi"

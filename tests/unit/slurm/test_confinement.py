@@ -52,8 +52,10 @@ def test_a_task_is_given_its_own_folders_and_nothing_else_of_the_data_directory(
     assert (found["home"], found["view"], found["optional"]) == ("/shared/fermi/homes/nlp", True, True)
 
 
-@pytest.mark.parametrize(("framework", "env", "given"), [("deepspeed", {}, True), ("ddp", {}, False),
-                                                         ("deepspeed", {"TORCH_EXTENSIONS_DIR": "/x"}, False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("framework", "env", "given"),
+    [("deepspeed", {}, True), ("ddp", {}, False), ("deepspeed", {"TORCH_EXTENSIONS_DIR": "/x"}, False)],
+)
 def test_of_the_plans_files_a_task_may_write_where_it_compiles(
     framework: str, env: dict[str, str], given: bool
 ) -> None:

@@ -160,7 +160,9 @@ def left_running(ranks: Iterable[RankSeen], names: Sequence[str]) -> list[Findin
     found = [(seen, seen.kill) for seen in ranks if seen.kill and seen.kill.get("by") == LEFT]
     if not found:
         return []
-    where = [Where(seen.rank, seen.node_rank, names[seen.node_rank]) for seen, _ in found if seen.node_rank < len(names)]
+    where = [
+        Where(seen.rank, seen.node_rank, names[seen.node_rank]) for seen, _ in found if seen.node_rank < len(names)
+    ]
     (first, left), processes = found[0], sum(left.get("processes") or 1 for _, left in found)
     params = {"rank": first.rank, "processes": processes, "command": left.get("line") or ""}
     return [Finding(LEFT_RUNNING, Level.INFO, params, where, actions=[take(Do.EDIT_SCRIPT)])]

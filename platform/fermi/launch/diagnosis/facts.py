@@ -1,11 +1,11 @@
 """What the platform knows of a job beside what its ranks printed: it says what an error means here. Pure.
 
-    emulated     processors stand in for the node's GPUs
-    withoutGpu   so it is, or the node has none
-    inCode       a module that was not found lies in this folder of the code
-    leftOut      a file or module that was not found is left out of the code by this line of an ignore file
-    notSent      a file that was not found is none of this snapshot's
-    refused      the file is there, and the rank is kept from it: `hidden`, or `readOnly` where it may read it
+emulated     processors stand in for the node's GPUs
+withoutGpu   so it is, or the node has none
+inCode       a module that was not found lies in this folder of the code
+leftOut      a file or module that was not found is left out of the code by this line of an ignore file
+notSent      a file that was not found is none of this snapshot's
+refused      the file is there, and the rank is kept from it: `hidden`, or `readOnly` where it may read it
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -35,7 +35,9 @@ class Sent:
     def of(cls, snapshot: str, files: Iterable[File], read: Callable[[str], bytes]) -> Self:
         """`read`: gives the content with that SHA-256. Raises OSError."""
         known = [*files]
-        ignoring = [one for one in known if PurePosixPath(one.path).name in IGNORES and 0 < one.size <= MAX_IGNORE_BYTES]
+        ignoring = [
+            one for one in known if PurePosixPath(one.path).name in IGNORES and 0 < one.size <= MAX_IGNORE_BYTES
+        ]
         texts = {one.path: read(one.sha256).decode(errors="replace") for one in ignoring}
         return cls(snapshot, frozenset(one.path for one in known), texts)
 
@@ -103,9 +105,7 @@ class Facts:
     def _sent(self) -> Sent | None:
         return self._ask()
 
-    def about(
-        self, seen: RankSeen, name: str, params: Mapping[str, str], frames: Iterable[str] = ()
-    ) -> dict[str, Any]:
+    def about(self, seen: RankSeen, name: str, params: Mapping[str, str], frames: Iterable[str] = ()) -> dict[str, Any]:
         """Returns what is known of what a rule found in what a rank on the node `name` printed: `params` are the
         rule's. `frames`: the files of the traceback."""
         return dict(self._about(seen, name, params, [*frames]))

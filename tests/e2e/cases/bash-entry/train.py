@@ -1,0 +1,3 @@
+import sys
+
+print("ARGV", sys.argv, flush=True)

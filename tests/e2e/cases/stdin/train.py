@@ -1,0 +1,1 @@
+answer = input("overwrite the results? [y/n] ")
