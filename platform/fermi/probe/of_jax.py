@@ -25,7 +25,7 @@ def joins(pulse: Pulse, clusters: ModuleType) -> None:
     its `ClusterEnv` are asked in their order (jax/_src/clusters/cluster.py, jax 0.10). Ours comes first, because
     Slurm's and Kubernetes' variables are those of a node and not of a rank."""
 
-    class Cluster(clusters.ClusterEnv):  # type: ignore[misc, name-defined]
+    class Cluster(clusters.ClusterEnv):  # type: ignore[name-defined]
         name = "fermi"
 
         @classmethod
