@@ -51,10 +51,17 @@ CUDA = [
     "ValueError: DistributedDataParallel device_ids and output_device arguments only work with single-device/multiple-device GPU modules or CPU modules, but got device_ids [0], output_device None, and module parameters {device(type='cpu')}.",  # noqa: E501
     "RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your storages to the CPU.",  # noqa: E501
     "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
+    "ValueError: Your setup doesn't support bf16/gpu.",
+    "ValueError: FP16 Mixed precision training with AMP or APEX (`--fp16`) and FP16 half precision evaluation (`--fp16_full_eval`) can only be used on CUDA devices.",  # noqa: E501
+    "ValueError: fp16 mixed precision requires a GPU (not 'cpu').",
+    "MisconfigurationException: No supported gpu backend found!",
     "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
     "RuntimeError: Unknown backend: 'gpu' requested, but no platforms that are instances of gpu are present. Platforms present are: cpu",  # noqa: E501
 ]
-"""As torch 2.13 without CUDA, torch with CUDA and no driver, and jax 0.10 say it."""
+"""As torch 2.13 without CUDA, torch with it and no driver, transformers, accelerate, Lightning and jax 0.10 say it."""
+
+
+ELSEWHERE = ("TORCH_WITHOUT_CUDA", "NO_GPU_VISIBLE", "HALF_PRECISION_NOT_SUPPORTED")
 
 
 @pytest.mark.parametrize("exception", CUDA, ids=range(len(CUDA)))
@@ -67,7 +74,7 @@ def test_cuda_on_emulated_gpus_is_told_by_what_they_are(exception: str) -> None:
     assert finding is not None
     assert not {one.code for one in finding.actions} & {"INSTALL", "PREFLIGHT", "WITHOUT_NODE"}
     assert "env-001" not in str(explained(raised(exception)).about), "a fact of another node"
-    assert explained(raised(exception)).why in ("TORCH_WITHOUT_CUDA", "NO_GPU_VISIBLE")
+    assert explained(raised(exception)).why in ELSEWHERE
     assert said(explained(raised(exception), WITHOUT)).startswith("The script asks for a GPU, and cpu1 has none")
 
 
