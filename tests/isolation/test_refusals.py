@@ -11,6 +11,7 @@ from tests.unit.test_runner import run
 TRIED = [
     ('open("hidden/data.txt")', "hidden"),
     ('open("hidden/new.txt", "w")', "hidden"),
+    ('open("hidden/none/none.txt")', "hidden"),
     ('open("read/data.txt", "w")', "readOnly"),
     ('open("read/new.txt", "w")', "readOnly"),
     ('open("read/none.txt")', None),

@@ -132,7 +132,7 @@ def test_a_module_that_is_nowhere_is_to_be_installed_also_where_only_words_say_s
     assert (told.why, (told.about or {})["packages"]) == ("PACKAGES_REQUIRED", "bits")
 
 
-@pytest.mark.parametrize(("refused", "text"), [("hidden", "A task may not use /home/ann/x on gn5"),
+@pytest.mark.parametrize(("refused", "text"), [("hidden", "/home/ann/x is not among what a task may use on gn5"),
                                                ("readOnly", "may be read by a task, but not written")])  # fmt: skip
 def test_a_path_that_the_confinement_refuses_is_told_as_that(refused: str, text: str) -> None:
     message = "[Errno 13] Permission denied: '/home/ann/x'"

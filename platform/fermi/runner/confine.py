@@ -272,7 +272,7 @@ class Confinement:
                 **({home: "rwm"} if home else {}),
             }
             found = real(paths)
-            self._given = {**found, os.path.realpath(self.temporary): "rwm"} if "paths" in order else {}
+            self._given = {**paths, **found, self.temporary: "rwm"} if "paths" in order else {}
             if order.get("view"):
                 self._try(self._make_view, found, [path for path in paths if path not in found])
             if "paths" in order and order.get("landlock", True):
@@ -389,13 +389,12 @@ class Confinement:
 
     def refusal(self, message: str) -> str | None:
         """Returns how ranks are kept from the path that an exception's `message` names: `hidden`, or `readOnly` where
-        they may read it; None where nothing here keeps them from it, or nothing is there."""
+        they may read it; None where nothing here keeps them from it. It is not looked whether anything is there: a
+        script may name any path, and is not to learn that of one that is hidden from it."""
         told = _REFUSED.search(message)
         if not told or not self._given:
             return None
-        path = os.path.realpath(told["path"])
-        if not os.path.exists(path) and not os.path.exists(os.path.dirname(path)):
-            return None
+        path = os.path.normpath(told["path"])
         deepest = max((one for one in self._given if one == path or _is_below(path, one)), key=len, default="")
         mode = self._given.get(deepest, "")
         if mode == "":

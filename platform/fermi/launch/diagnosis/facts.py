@@ -5,7 +5,7 @@ withoutGpu   so it is, or the node has none
 inCode       a module that was not found lies in this folder of the code
 leftOut      a file or module that was not found is left out of the code by this line of an ignore file
 notSent      a file that was not found is none of this snapshot's
-refused      the file is there, and the rank is kept from it: `hidden`, or `readOnly` where it may read it
+refused      its confinement keeps the rank from the path: `hidden`, or `readOnly` where it may read it
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
