@@ -77,7 +77,7 @@ def main() -> None:
     steps(20, products)
 
     given = give.make()
-    os.environ.update(given.environment(os.environ, fork=True))
+    os.environ.update(given.environment(os.environ))
     assert VARIABLE in os.environ
     pulse = start()
     assert pulse is not None

@@ -232,6 +232,139 @@ def test_a_child_and_a_fork_leave_the_page_to_their_parent(start):
     assert (seen.pid, seen.error) == (one.pid, {})
 
 
+def module(folder: Path, name: str, text: str) -> None:
+    """A stand-in for a module of a library; its packages are empty."""
+    *packages, name = name.split(".")
+    for package in packages:
+        folder /= package
+        folder.mkdir(exist_ok=True)
+        (folder / "__init__.py").touch()
+    (folder / f"{name}.py").write_text(textwrap.dedent(text))
+
+
+ENGINE = """
+class DeepSpeedEngine:
+    def _take_model_step(self): pass
+"""
+STEPS = """
+def train(steps):
+    from deepspeed.runtime.engine import DeepSpeedEngine
+    for _ in range(steps):
+        DeepSpeedEngine()._take_model_step()
+"""
+
+
+def test_the_steps_of_the_pythons_before_are_kept(start):
+    module(start.folder, "deepspeed.runtime.engine", ENGINE)
+    module(start.folder, "steps", STEPS)
+    train = f"{sys.executable} -c 'import steps; steps.train({{}})'"
+    one = start(
+        "pass", command=["bash", "-c", "; ".join([train.format(5), train.format(3), f"{sys.executable} train.py"])]
+    )
+    seen = one.wait()
+    assert (seen.step, seen.most_steps) == (0, 5)
+
+
+FORKED = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from fermi.probe import give
+from fermi.probe.page import Page
+from fermi.runner import rank
+
+given = give.make()
+try:
+    pid = rank.begin(0, ["python", "train.py"], dict(os.environ), os.getcwd(), os.dup(1), fork=True, confinement=None,
+                     signals=(), inherited=(), pulse=given)
+except rank.BecomeRank as one:
+    command, env = one.command, one.env
+else:
+    os.waitpid(pid, 0)
+    seen = Page(given.page).read()
+    print(seen.step, seen.pid != pid, flush=True)
+    os._exit(0)
+rank.become(command, env)
+"""
+
+
+def test_a_process_that_a_forked_rank_spawns_and_that_trains_has_the_page(start):
+    """As `torch.multiprocessing.spawn` starts them: by an interpreter of its own, which inherits no descriptor."""
+    module(start.folder, "deepspeed.runtime.engine", ENGINE)
+    module(start.folder, "steps", STEPS)
+    module(start.folder, "gang", FORKED)
+    one = start(
+        """
+        import multiprocessing, steps
+        if __name__ == "__main__":
+            child = multiprocessing.get_context("spawn").Process(target=steps.train, args=(3,))
+            child.start()
+            child.join()
+        """,
+        command=["env", "-u", VARIABLE, *PYTHON, "gang.py", str(ROOT / "platform")],
+    )
+    one.wait()
+    assert one.text.splitlines() == ["3 True"]
+
+
+def test_hugging_faces_trainer_tells_its_step_of_how_many_and_its_epoch(start):
+    module(
+        start.folder,
+        "transformers.trainer_callback",
+        """
+        class CallbackHandler:
+            def on_train_begin(self, args, state, control, **kwargs): return control
+            def on_step_end(self, args, state, control, **kwargs): return control
+        """,
+    )
+    one = start(
+        """
+        import json, os
+        from types import SimpleNamespace as Of
+        import _fermi_probe.page
+        from transformers.trainer_callback import CallbackHandler
+        page = _fermi_probe.page.Page(int(os.environ["FERMI_PULSE"].split(",")[0]))
+        handler, args = CallbackHandler(), Of(logging_strategy=Of(value="steps"), logging_steps=0.1)
+        state = Of(global_step=500, max_steps=1000, epoch=2.5, logging_steps=10)
+        assert handler.on_train_begin(args, state, "control") == "control"
+        print(json.dumps(page.read().trainer))
+        state.global_step, state.epoch = 501, 2.505
+        handler.on_step_end(args, state, "control", model=None)
+        print(json.dumps(page.read().trainer))
+        args.logging_strategy = "epoch"
+        handler.on_step_end(args, state, "control")
+        print(json.dumps(page.read().trainer))
+        state.max_steps = None
+        assert handler.on_step_end(args, state, "control") == "control", "whatever another version has there"
+        """
+    )
+    one.wait()
+    assert one.code == 0, one.text
+    assert [json.loads(line) for line in one.text.splitlines()] == [
+        {"step": 500, "total": 1000, "epoch": 2.5, "every": 10},
+        {"step": 501, "total": 1000, "epoch": 2.505, "every": 10},
+        {"step": 501, "total": 1000, "epoch": 2.505, "every": 0},
+    ]
+
+
+def test_a_rank_that_joins_as_another_one_is_told(start):
+    module(
+        start.folder,
+        "torch.distributed.rendezvous",
+        "def _create_c10d_store(hostname, port, rank, world_size, timeout=None): return rank",
+    )
+    code = """
+        import multiprocessing, os
+        from torch.distributed.rendezvous import _create_c10d_store
+        def join(rank): assert _create_c10d_store("localhost", 1, rank, 4) == rank
+        if __name__ == "__main__":
+            {}
+        """
+    started = 'multiprocessing.get_context("fork").Process(target=join, args=(0,))'
+    for call, told in (("join(0)", 1), (f"child = {started}; child.start(); child.join()", 0)):
+        one = start(code.format(call), RANK="2", LOCAL_RANK="0")
+        assert (one.wait().joined_as, one.code) == (told, 0), one.text
+
+
 @pytest.mark.parametrize("option", ["-I", "-E", "-S"])
 def test_a_python_that_reads_no_environment_has_no_pulse_and_runs(start, option):
     one = start("", command=[sys.executable, option, "-c", "print('runs')"])

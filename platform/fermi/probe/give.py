@@ -11,7 +11,8 @@ from typing import NamedTuple
 from fermi.probe.page import SIZE, VARIABLE
 
 SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
-"""First on PYTHONPATH of a rank that is executed: the `sitecustomize` there starts the probe."""
+"""First on a rank's PYTHONPATH: the `sitecustomize` there starts the probe in what is executed, be it the rank or what
+a forked one starts."""
 
 
 class Given(NamedTuple):
@@ -21,12 +22,10 @@ class Given(NamedTuple):
     page: int
     stacks: int
 
-    def environment(self, env: Mapping[str, str], *, fork: bool) -> dict[str, str]:
+    def environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """What a rank's environment gets."""
-        given = {VARIABLE: f"{self.page},{self.stacks}"}
-        if not fork:
-            given["PYTHONPATH"] = os.pathsep.join(filter(None, [SITE, env.get("PYTHONPATH", "")]))
-        return given
+        path = os.pathsep.join(filter(None, [SITE, env.get("PYTHONPATH", "")]))
+        return {VARIABLE: f"{self.page},{self.stacks}", "PYTHONPATH": path}
 
     def inherit(self) -> None:
         """In the child: the program that it executes is to have them."""

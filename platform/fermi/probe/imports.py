@@ -25,6 +25,7 @@ HOOKS = {
     "deepspeed.runtime.engine": "of_torch.deepspeed",
     "horovod.torch.mpi_ops": "of_torch.horovod",
     "jax._src.clusters": "of_jax.joins",
+    "transformers.trainer_callback": "of_transformers.progress",
     "jax.monitoring": "of_jax.compiles",
 }
 """Module -> what is called with the pulse and it, in this order, once it has been imported."""

@@ -30,6 +30,7 @@ def soon(pulse: Pulse, rendezvous: ModuleType) -> None:
     @functools.wraps(function)
     def create(hostname: str, port: int, rank: int, *args: Any, **kwargs: Any) -> Any:
         pulse.meets(kwargs.get("world_size", args[0] if args else None))
+        pulse.joins(rank)
         if rank:
             given = [one.total_seconds() / 2 for one in (*args, *kwargs.values()) if isinstance(one, timedelta)]
             wait(hostname, port, min([PATIENCE, *given]))

@@ -21,7 +21,7 @@ SIZE = 8192
 VARIABLE = "FERMI_PULSE"
 """`<descriptor of the page>,<descriptor of the stacks>`, in a rank's environment; absent: the task has no pulse."""
 
-MAGIC = 0x31304D5245463032  # goes up with the layout
+MAGIC = 0x31304D5245463033  # goes up with the layout
 PHASES = ("starting", "compiling", "running", "evaluating", "saving", "ending")
 """What a rank is at, as far as hooks see it: `starting` until its first optimizer step or collective."""
 
@@ -43,6 +43,8 @@ _NUMBERS = {
     "recompiled_at": 96,  # the newest of these steps
     "world_size": 104,  # with which it makes its first process group
     "cpu_build": 112,  # 1: its torch was built without support for GPUs
+    "most_steps": 240,  # that a process which had the page before has made
+    "joined_as": 248,  # 1 + the rank as which it joins the group of all, where that is not its RANK
 }
 _MOMENTS = {
     "began": 256,  # when the probe did
@@ -57,13 +59,15 @@ _MOMENTS = {
     "compiling": 328,  # seconds, all together
 }
 _TEXTS = {
+    "trainer": (120, 120),
     "compiler": (336, 176),
     "place": (512, 512),
     "collective": (1024, 1024),
     "error": (2048, 4096),
     "trace": (6144, 2048),
 }
-"""Offset and room. `compiler`: what it gave up; `place`: where the main thread is between collectives; `collective`:
+"""Offset and room. `trainer`: the `step`, of `total`, and the `epoch` that the script's trainer is at, and that it logs
+`every` so many steps; `compiler`: what it gave up; `place`: where the main thread is between collectives; `collective`:
 the newest one; `error`: the exception that ends the rank; `trace`: of flights."""
 
 
@@ -79,9 +83,13 @@ class Page:
     def moment(self, name: str, value: float) -> None:
         _MOMENT.pack_into(self.map, _MOMENTS[name], value)
 
+    def count(self, name: str) -> int:
+        """The number of this name."""
+        return int(_NUMBER.unpack_from(self.map, _NUMBERS[name])[0])
+
     def pid(self) -> int:
         """Whose page this is."""
-        return int(_NUMBER.unpack_from(self.map, _NUMBERS["pid"])[0])
+        return self.count("pid")
 
     def at(self, name: str) -> float:
         """The moment of this name."""

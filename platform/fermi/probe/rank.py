@@ -74,7 +74,9 @@ class Pulse:
 
     def _take(self) -> None:
         page, (_, stacks) = self.page, self.descriptors
+        most = max(page.count("most_steps"), page.count("step"))
         page.map[:] = bytes(SIZE)
+        page.number("most_steps", most)
         faulthandler.register(SIGNAL, stacks, all_threads=True, chain=False)
         if not faulthandler.is_enabled():
             faulthandler.enable(2)  # a rank that a signal ends says where it was
@@ -151,6 +153,14 @@ class Pulse:
         if isinstance(world_size, int) and world_size > 0 and not self.world_size and self.owns():
             self.world_size = world_size
             self.page.number("world_size", world_size)
+
+    def joins(self, rank: object) -> None:
+        """It joins the group of all as this rank. Not what `multiprocessing` started: such processes make a group of
+        their own."""
+        own, started = os.environ.get("RANK"), sys.modules.get("multiprocessing.process")
+        is_child = started is not None and started.parent_process() is not None
+        if isinstance(rank, int) and rank >= 0 and own and str(rank) != own and not is_child and self.owns():
+            self.page.number("joined_as", 1 + rank)
 
     def begins_to_compile(self) -> int:
         """Returns the phase before."""

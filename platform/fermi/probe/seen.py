@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Seen(NamedTuple):
-    """`compiler`, `error`, `place`, `collective` and `trace` are what the rank wrote: not yet believed."""
+    """`trainer`, `compiler`, `error`, `place`, `collective` and `trace` are what the rank wrote: not yet believed."""
 
     pid: int
     step: int
@@ -22,6 +22,8 @@ class Seen(NamedTuple):
     recompiled_at: int
     world_size: int
     cpu_build: int
+    most_steps: int
+    joined_as: int
     began: float
     stepped_at: float
     phase_at: float
@@ -32,6 +34,7 @@ class Seen(NamedTuple):
     asked_at: float
     answered_at: float
     compiling: float
+    trainer: dict[str, Any]
     compiler: dict[str, Any]
     place: dict[str, Any]
     collective: dict[str, Any]

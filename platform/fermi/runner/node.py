@@ -106,7 +106,8 @@ class Node:
         self.ranks = self.status["ranks"] = [
             {"rank": r["rank"], "local_rank": r["local_rank"], "pid": None, "start_time": None, "state": "waiting",
              "exit_code": None, "ended_at": None, "asked": False, "still_since": None, "error": None, "stalled": None,
-             "kill": None, "called_at": time.time(), "began_at": None, "last_step": None} for r in spec["ranks"]
+             "kill": None, "called_at": time.time(), "began_at": None, "last_step": None, "trainer": None,
+             "joined_as": None} for r in spec["ranks"]
         ]  # fmt: skip
         self.last_seconds: float = spec.get("last_seconds", LAST_SECONDS)
         self.asked_at: dict[int, float] = {}  # by rank, unix seconds: the first time

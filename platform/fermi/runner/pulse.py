@@ -209,6 +209,10 @@ class Pulse:
         )
         if page.world_size:
             told["world_size"] = page.world_size
+        if page.joined_as:
+            told["joined_as"] = page.joined_as - 1
+        if page.trainer:
+            told["trainer"] = page.trainer
         if page.cpu_build:
             told["cpu_build"] = True
         if page.compiles:

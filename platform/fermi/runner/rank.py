@@ -52,7 +52,7 @@ def begin(
     `processes.as_batch`). `limit`: called in it, before it is confined."""
     env = {**env, **interpreter_first(command[0], env)}
     if pulse:
-        env.update(pulse.environment(env, fork=fork))
+        env.update(pulse.environment(env))
     runner = os.getpid()
     ready, not_yet = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()

@@ -96,9 +96,11 @@ class Watch:
         """Its last words."""
         entry["stalled"] = None
         if one := self.watched.pop(entry["rank"], None):
-            page = one.pulse.page()
-            entry["last_step"] = page.step if page and page.step else None
-            entry["error"] = entry["error"] or (error_of(page.error) if page else None)
+            if page := one.pulse.page():
+                entry["last_step"] = max(page.step, page.most_steps)
+                entry["trainer"] = page.trainer or None
+                entry["joined_as"] = page.joined_as - 1 if page.joined_as else None
+                entry["error"] = entry["error"] or error_of(page.error)
             one.pulse.close()
         if entry["exit_code"] == 0:
             entry["error"] = None
