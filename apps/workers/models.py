@@ -157,6 +157,7 @@ class Order(models.Model):
     error = models.JSONField(null=True)
     stalled = models.JSONField(null=True)
     kill = models.JSONField(null=True)
+    course = models.JSONField(null=True)  # `reported.course`: when its rank began, how far it had come when it ended
     incarnation = models.CharField(max_length=64, default="")
     sequence = models.BigIntegerField(default=-1)
 

@@ -20,9 +20,9 @@ from apps.training.ground import hints, launching
 from apps.training.ground.seen import remember
 from apps.training.models import MetricPoint, Node, Task
 from apps.training.output import ingest, sparing, watching
+from apps.training.output.pace import PERIOD, SOON, Pace
 from apps.training.output.watching import (
     CONFIRM,
-    COUNT,
     FIND,
     GATHER,
     REST,
@@ -284,59 +284,115 @@ def test_a_cluster_that_cannot_be_asked_stops_no_reading_and_rests(
     assert poked == ["task-x"]
 
 
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Observation(Phase.RUNNING, True)
+    monkeypatch.setattr(LocalBackend, "observe", lambda self, handles: {one.name: seen for one in handles})
+
+    def ask(self: Pace) -> None:
+        self.pulses = LocalBackend.pulses(LocalBackend.__new__(LocalBackend), self._handle)
+
+    monkeypatch.setattr(Pace, "_judge", ask)  # the task of these tests has no nodes to judge
+
+
+def progress(task: Task, watcher: Watcher, moment: float) -> Any:
+    watcher.look(moment)
+    task.refresh_from_db()
+    return task.progress
+
+
+@pytest.mark.usefixtures("runs")
 def test_steps_are_counted_where_a_script_prints_none(
     task: Task, watcher: Watcher, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
     steps: list[int | None] = [None]
 
     def pulses(self: LocalBackend, handle: Handle) -> Any:
-        asked.append(handle.name)
         return {rank: PulseSeen(rank, 9.0, step=steps[-1]) for rank in range(2)}
 
-    def progress(seconds: float) -> Any:
-        watcher.look(seconds)
-        task.refresh_from_db()
-        return task.progress
-
     monkeypatch.setattr(LocalBackend, "pulses", pulses)
-    assert progress(COUNT) == {}
+    for turn in range(2):
+        assert progress(task, watcher, turn * PERIOD) == {}
     steps.append(7)
-    assert progress(COUNT * 1.5) == {}
-    assert progress(COUNT * 2) == {"step": 7, "counted": True}
-    assert len(asked) == told.count("metric") + 1 == 2
+    assert progress(task, watcher, 1.5 * PERIOD) == {}
+    for turn in range(2, 5):
+        assert progress(task, watcher, turn * PERIOD) == {"step": 7, "counted": True}
+    assert told.count("metric") == 1
     write(task, '{"step": 1, "loss": 1}\n')
-    assert progress(COUNT * 3) == {"step": 1, "loss": 1}
-    assert progress(COUNT * 4) == {"step": 1, "loss": 1}
-    assert len(asked) == 2
+    for turn in range(5, 7):
+        assert progress(task, watcher, turn * PERIOD) == {"step": 1, "loss": 1}
 
 
-def test_lines_that_tell_no_step_do_not_take_the_place_of_the_steps_that_are_counted(
+LINE = "{{'loss': '3.311', 'grad_norm': '2.075', 'learning_rate': '0.0009', 'epoch': '{:.4g}'}}\n"
+"""As the Trainer of transformers 5.24 prints them."""
+
+
+def of_trainer(step: int, epoch: float) -> dict[int, PulseSeen]:
+    said = {"step": step, "total": 300, "epoch": epoch, "every": 10}
+    return {0: PulseSeen(0, 9.0, step=step, trainer=said), 1: PulseSeen(1, 9.0, step=step)}
+
+
+@pytest.mark.usefixtures("runs")
+def test_a_trainers_lines_wait_for_the_pulse_that_tells_their_steps(
     task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the Trainer of transformers 5.17 prints them with `logging_steps=5`."""
-    line = "{'loss': '3.311', 'grad_norm': '2.075', 'learning_rate': '0.0009', 'epoch': '0.1562'}\n"
+    told: list[Any] = [{}]
+    monkeypatch.setattr(LocalBackend, "pulses", lambda *_: dict(told[-1]))
+    assert progress(task, watcher, 0.0) == {}
+    write(task, '{"event": "checkpoint", "step": 0, "path": "/x"}\n' + LINE.format(10 / 73))
+    told.append({0: PulseSeen(0, 9.0, trainer={"step": 0, "total": 300, "epoch": 0.0, "every": 10})})
+    assert progress(task, watcher, SLOWEST_FIRST) == {}
+    assert (points(), task.checkpoints.count()) == (0, 1), "what stands before it does not wait"
+    told.append(of_trainer(17, 17 / 73))
+    assert progress(task, watcher, SLOWEST_FIRST + SOON)["step"] == 17
+    watcher.look(SLOWEST_FIRST + 2 * SOON)
+    write(
+        task, "".join(LINE.format(step / 73) for step in range(20, 100, 10)) + "{'eval_loss': '2.9', 'epoch': 1.233}\n"
+    )
+    expected = {"step": 17, "counted": True, "total": 300, "loss": 3.311}
+    assert progress(task, watcher, SLOWEST_FIRST + 3 * SOON) == expected
+    steps = list(MetricPoint.objects.order_by("pk").values_list("step", flat=True))
+    assert steps == [*range(10, 100, 10), 90]
+    write(task, LINE.format(300 / 73))
+    trainer = told[-1][0].trainer
+    close_with(task, [{"rank": 0, "node_rank": 0, "state": "exited", "last_step": 80, "trainer": trainer}])
+    assert (task.progress["step"], task.progress["total"]) == (17, 300), "a resumed Trainer goes on counting"
+
+
+@pytest.mark.usefixtures("runs")
+def test_lines_of_another_program_that_tell_no_step_are_numbered_at_once(
+    task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
     steps = [20]
     monkeypatch.setattr(LocalBackend, "pulses", lambda *_: {0: PulseSeen(0, 9.0, step=steps[-1])})
-
-    def progress(seconds: float) -> Any:
-        watcher.look(seconds)
-        task.refresh_from_db()
-        return task.progress
-
-    write(task, 2 * line)
-    assert progress(TICK) == {"step": 2, "counted": True, "loss": 3.311}, "nobody has counted yet"
-    assert progress(COUNT) == {"step": 20, "counted": True, "loss": 3.311}
-    write(task, line)
-    assert progress(COUNT * 1.5) == {"step": 20, "counted": True, "loss": 3.311}
+    watcher.look(0.0)
+    watcher.look(TICK)
+    write(task, 2 * LINE.format(0.1562))
+    assert progress(task, watcher, PERIOD / 2) == {"step": 20, "counted": True, "loss": 3.311}
+    assert list(MetricPoint.objects.order_by("pk").values_list("step", flat=True)) == [1, 2]
     steps.append(35)
-    assert progress(COUNT * 2) == {"step": 35, "counted": True, "loss": 3.311}
-    task.attempts.update(seen={"ranks": [{"rank": 0, "last_step": 40}]})
-    write(task, line)
+    assert progress(task, watcher, PERIOD * 2) == {"step": 35, "counted": True, "loss": 3.311}
+    write(task, LINE.format(0.2))
+    close_with(task, [{"rank": 0, "node_rank": 0, "state": "exited", "last_step": 40}])
+    assert task.progress == {"step": 40, "counted": True, "loss": 3.311}
+    assert points() == 3
+
+
+@pytest.mark.usefixtures("runs")
+def test_without_pulses_a_trainers_lines_wait_for_a_while(
+    task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LocalBackend, "pulses", lambda *_: {})
+    write(task, 2 * LINE.format(0.1562))
+    assert progress(task, watcher, 0.0) == {}
+    monkeypatch.setattr(ingest, "HOLD", 0.0)
+    assert progress(task, watcher, SLOWEST_FIRST) == {"step": 2, "counted": True, "loss": 3.311}
+
+
+def close_with(task: Task, ranks: list[dict[str, Any]]) -> None:
+    task.attempts.update(seen={"ranks": ranks})
     close(task, task.attempts.get(), Decision(Act.CLOSE, State.SUCCEEDED))
     task.refresh_from_db()
-    assert task.progress == {"step": 40, "counted": True, "loss": 3.311}
-    assert points() == 4
 
 
 def test_a_step_that_was_printed_stays_the_tasks_step(task: Task, watcher: Watcher) -> None:

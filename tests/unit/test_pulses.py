@@ -122,19 +122,21 @@ def test_a_worker_says_how_its_rank_gets_on_and_what_ended_it(tmp_path: Path) ->
     (folder / "rank.pulse.json").write_text(json.dumps({"pulse": [SAID[1]]}))
     run.alive = True
     assert run.pulse == SAID[1]
-    entry = {"rank": 1, "pid": 7, "state": "exited", "exit_code": 1, "ended_at": 9.5, "error": ERROR}
+    entry = {"rank": 1, "pid": 7, "state": "exited", "exit_code": 1, "ended_at": 9.5, "error": ERROR, "last_step": 80}
     (folder / "rank.status.json").write_text(json.dumps({**first_status(HANDLE.name, 0, "exited"), "ranks": [entry]}))
     run.look()
-    assert (run.process["error"], run.pulse) == (ERROR, None)
+    assert (run.process["error"], run.process["course"], run.pulse) == (ERROR, {"last_step": 80}, None)
 
 
 def test_what_workers_said_is_what_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     monkeypatch.setattr(agent.engine, "store", store)
     monkeypatch.setattr(store, "pulses", lambda name: [*SAID, {"rank": 9, "step": 1}])
-    report = Report("gn6-0", 0, 0, "gn6", state="exited", exit_code=1, left=False, error=ERROR, kill={"by": "memory"})
+    report = Report("gn6-0", 0, 0, "gn6", state="exited", exit_code=1, left=False, error=ERROR, kill={"by": "memory"},
+                    course={"last_step": 80, "began_at": 3.5})  # fmt: skip
     monkeypatch.setattr(store, "attempts", lambda names: {HANDLE.name: Attempt(False, [report])})
     engine = AgentBackend({"data_dir": str(tmp_path)})
     assert engine.pulses(HANDLE) == BY_RANK
     (rank,) = engine.observe([HANDLE])[HANDLE.name].ranks
     assert (rank.error, rank.stalled, rank.kill) == (ERROR, None, {"by": "memory"})
+    assert (rank.last_step, rank.began_at) == (80, 3.5)

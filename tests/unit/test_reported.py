@@ -175,10 +175,12 @@ def test_what_a_rank_says_of_its_trouble_is_believed_part_by_part() -> None:
 
 
 def test_when_a_rank_began_is_believed_where_it_is_a_moment() -> None:
-    times = {"called_at": 1.5, "began_at": 2.5, "last_step": 17}
+    trainer = {"step": 17, "total": 30, "epoch": 0.5, "every": 10}
+    times = {"called_at": 1.5, "began_at": 2.5, "last_step": 17, "trainer": trainer, "joined_as": 0}
     (seen,) = [rank_seen(entry, 0) for entry in reported.entries([{**ENTRY, **times}])]
-    assert (seen.called_at, seen.began_at, seen.last_step) == (1.5, 2.5, 17)
-    assert reported.entries([{**ENTRY, "called_at": "now", "began_at": float("nan"), "last_step": True}]) == [ENTRY]
+    assert (seen.called_at, seen.began_at, seen.last_step, seen.trainer, seen.joined_as) == (1.5, 2.5, 17, trainer, 0)
+    wrong = {"called_at": "now", "began_at": float("nan"), "last_step": True, "trainer": {"step": -1}, "joined_as": "0"}
+    assert reported.entries([{**ENTRY, **wrong}]) == [ENTRY]
     (seen,) = [rank_seen(entry, 0) for entry in reported.entries([ENTRY])]
     assert (seen.called_at, seen.began_at) == (None, None)
 

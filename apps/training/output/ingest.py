@@ -12,7 +12,9 @@ the lines' order. Events: 10,000 per rank and attempt; checkpoints all.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -27,8 +29,10 @@ from apps.training.ground import checkpoints, findings, hints, transitions
 from apps.training.ground.launching import backend_for, handle_for
 from apps.training.models import Checkpoint, Event, LogCursor, MetricPoint, Task
 from apps.training.output import lines
+from apps.training.output.trainer import Trainer
 from apps.training.states import Kind
 from fermi.launch.diagnosis import Finding, Level, losses
+from fermi.launch.spec import PulseSeen
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +45,8 @@ LAG = 1 << 20
 DENSE_FIRST, DENSE_OTHERS = 10_000, 500
 KINDS_OF_LINES = 1024  # more than that share their counts
 MOST_EVENTS = 10_000
+HOLD = 15.0
+"""Seconds that a Trainer's first line waits for a pulse at most; pods tell theirs every ten."""
 LONGEST_PATH = 500
 
 KNOWN: dict[str, tuple[str, ...]] = {
@@ -56,20 +62,24 @@ KNOWN: dict[str, tuple[str, ...]] = {
 """Events with a text of their own, `SCRIPT_<EVENT>`, and what it says; one that lacks it is a `SCRIPT_EVENT`."""
 
 
-def drain(task_id: str, attempt: int) -> None:
-    """Reads an attempt that has ended to its end; a last line may lack its line feed."""
+def drain(task_id: str, attempt: int, trainer: Trainer | None = None) -> None:
+    """Reads an attempt that has ended to its end; a last line may lack its line feed. `trainer`: where the script's was
+    then."""
     reading = Reading(Task.objects.select_related("cluster").get(pk=task_id), attempt)
+    reading.trainer = trainer
     while reading.read(to_the_end=True).more:
         pass
 
 
-def count_steps(task_id: str, attempt: int, step: int) -> None:
-    """Stores how far an attempt is by its optimizers, unless its rank 0 has printed a step."""
+def count_steps(task_id: str, attempt: int, step: int, total: int = 0) -> None:
+    """Stores how far an attempt is by its optimizers or its script's trainer, and of how many steps where that says so
+    (else 0), unless its rank 0 has printed a step."""
+    found: dict[str, Any] = {"step": step, "counted": True, **({"total": total} if total else {})}
     rows = Task.objects.filter(Q(progress={}) | Q(progress__counted=True), pk=task_id, attempt=attempt)
     with transaction.atomic():
         progress = rows.select_for_update().values_list("progress", flat=True).first()
-        if progress is not None and progress.get("step") != step:
-            rows.update(progress={**progress, "step": step, "counted": True})
+        if progress is not None and progress != {**progress, **found}:
+            rows.update(progress={**progress, **found})
             hints.changed(task_id, "metric")
 
 
@@ -97,17 +107,31 @@ class Reading:
         self._cluster = task.cluster
         self._rehearses = task.kind == Kind.DRILL  # which ends as soon as it has shown what it is to show
         self._tails: dict[int, _Tail] = {}
+        self.trainer: Trainer | None = None
+        self._held_since = math.inf  # the first line came that waits for it
+
+    @property
+    def waits(self) -> bool:
+        """Whether a line is not read before a pulse has said where the script's trainer is."""
+        return any(tail.held for tail in self._tails.values())
 
     @property
     def tells_progress(self) -> bool:
         """Whether rank 0 has printed a step, as far as was read here."""
         return 0 in self._tails and not self._tails[0].state.get("progress", {"counted": True}).get("counted")
 
-    def count(self, step: int) -> None:
-        """Takes the step that the ranks' probes counted: it is nearer than the number of a point without a step."""
+    def hear(self, pulses: Mapping[int, PulseSeen]) -> None:
+        """Takes how far the ranks are: what their probes count is nearer than the newest point without a step."""
+        counts = [pulse.step for pulse in pulses.values() if pulse.step is not None]
+        self.trainer = Trainer.of(pulses[rank].trainer for rank in sorted(pulses)) or self.trainer
+        if counts and not any(pulse.trainer for pulse in pulses.values()):
+            self._held_since = -math.inf  # another program's lines: nobody will say
+        if not counts or self.tells_progress:
+            return
+        step, total = (self.trainer.step, self.trainer.total) if self.trainer else (max(counts), 0)
         if 0 in self._tails:
-            self._tails[0].state["steps"] = step
-        count_steps(self._task_id, self._attempt, step)
+            self._tails[0].state |= {"steps": step, "total": total}
+        count_steps(self._task_id, self._attempt, step, total)
 
     def read(self, ranks: Iterable[int] | None = None, *, to_the_end: bool = False) -> News:
         """One pass over the new bytes of `ranks` (all of them without), at most `CHUNK` of each."""
@@ -122,23 +146,37 @@ class Reading:
 
     def _pass(self, ranks: Iterable[int] | None, to_the_end: bool) -> News:
         self._tails = self._tails or self._load()
-        news, found = News(), _Found(self._task_id, self._attempt, self._cluster)
+        news, found = News(), _Found(self._task_id, self._attempt, self._cluster, self.trainer)
         for rank in self._tails if ranks is None else ranks:
             tail = self._tails[rank]
             chunk = self._backend.logs(self._handle, rank, tail.position, CHUNK)
-            news.more |= not chunk.end
             last = to_the_end and chunk.end
             if tail.position + len(chunk.data) > tail.seen:
                 tail.seen = tail.position + len(chunk.data)
                 news.grown.add(rank)
-            elif not last:
+            elif not (last or tail.held):
                 continue
-            rows = found.add(tail, tail.take(chunk.data, last=last))
+            text = tail.take(chunk.data, last=last)
+            rows = found.add(tail, text if to_the_end else self._without_held(tail, text))
+            news.more |= not (chunk.end or tail.held)
             if rows or tail.position - tail.stored > LAG or (last and tail.position > tail.stored):
                 found.tails.append(tail)
         if found.tails:
             self._store(found)
         return news
+
+    def _without_held(self, tail: "_Tail", text: bytes) -> bytes:
+        """Of whole lines, those before the first one of a Trainer of which is not known yet where it is: the rest is
+        read once a pulse has told, or after `HOLD`."""
+        at, moment = -1, time.monotonic()
+        if not self.trainer and moment - self._held_since < HOLD:
+            at = lines.find_epoch(text)
+        tail.held = at >= 0
+        if not tail.held:
+            return text
+        self._held_since = min(self._held_since, moment)
+        tail.position -= len(text) - at
+        return text[:at]
 
     def _load(self) -> dict[int, "_Tail"]:
         cursors = LogCursor.objects.filter(task_id=self._task_id, attempt=self._attempt)
@@ -207,17 +245,18 @@ class Reading:
 
 class _Tail:
     """Where reading a rank's log goes on. `stored` is the offset in the database; between it and `position` is nothing
-    to be stored; `seen` is how long the log was.
+    to be stored; `seen` is how long the log was; `held`: the next line waits (`Reading.waits`).
 
     `state`: `skipping` inside an over-long line; `counted` points without a step; `kinds` of lines: how many, and the
     key of the point that goes when the next one comes; `events`; `progress`, the newest step and loss, with `counted`
-    where no step was printed; `steps`, what the ranks' probes counted last; `losses`, what
-    `fermi.launch.diagnosis.losses` remembers.
+    where no step was printed; `steps` and `total`, what the ranks' probes said last; `logged`, step and epoch of the
+    Trainer's newest line; `losses`, what `fermi.launch.diagnosis.losses` remembers.
     """
 
     def __init__(self, rank: int, offset: int, state: dict[str, Any]) -> None:
         self.rank = rank
         self.stored = self.position = self.seen = offset
+        self.held = False
         self.state = state
 
     def take(self, data: bytes, *, last: bool) -> bytes:
@@ -244,8 +283,8 @@ class _Tail:
 class _Found:
     """Rows to store of one pass over an attempt."""
 
-    def __init__(self, task_id: str, attempt: int, cluster: Cluster) -> None:
-        self._cluster, self._task_id = cluster, task_id
+    def __init__(self, task_id: str, attempt: int, cluster: Cluster, trainer: Trainer | None) -> None:
+        self._cluster, self._task_id, self._trainer = cluster, task_id, trainer
         self._of = {"task_id": task_id, "attempt": attempt}
         self._now = now()
         self.points: list[MetricPoint] = []
@@ -271,9 +310,7 @@ class _Found:
         return rows
 
     def _add_point(self, tail: _Tail, point: lines.Point) -> None:
-        step = point.step
-        if step is None:
-            step = tail.state["counted"] = tail.state.get("counted", 0) + 1
+        step = point.step if point.step is not None else self._step_of(tail, point)
         if tail.rank == 0:
             self.progress = tail.state.setdefault("progress", {})
             if point.step is not None:
@@ -281,6 +318,7 @@ class _Found:
                 self.progress.pop("counted", None)
             elif self.progress.get("counted", "step" not in self.progress):
                 self.progress |= {"step": tail.state.get("steps", step), "counted": True}
+                self.progress |= {"total": total} if (total := tail.state.get("total")) else {}
             if "loss" in point.values:
                 self.progress["loss"] = point.values["loss"]
         at = self._at(point.time)
@@ -299,6 +337,18 @@ class _Found:
             self.newest[tail.rank, kind] = slot, row
         else:
             self.points.append(row)
+
+    def _step_of(self, tail: _Tail, point: lines.Point) -> int:
+        """Of a line that has none: by its epoch where the script's trainer is known, else its number."""
+        epoch = point.values.get("epoch")
+        if self._trainer is None or epoch is None:
+            tail.state["counted"] = tail.state.get("counted", 0) + 1
+            return int(tail.state["counted"])
+        before, last = tail.state.get("logged", (0, 0.0))
+        before = 0 if epoch < last else before  # another training
+        step = self._trainer.step_of(epoch, before, trains="loss" in point.values)
+        tail.state["logged"] = (step, epoch)
+        return step
 
     def _add_event(self, tail: _Tail, said: lines.Said) -> None:
         at = self._at(said.time)

@@ -56,6 +56,14 @@ def objects(text: bytes) -> Iterator[bytes]:
         at = text.find(b"\n{", end)
 
 
+def find_epoch(text: bytes) -> int:
+    """Returns where the first line of a Trainer, that tells an epoch and no step, begins in `text`; -1: none."""
+    for line in objects(text):
+        if line.startswith(b"{'") and isinstance(point := read(line), Point) and point.step is None:
+            return text.index(line)
+    return -1
+
+
 def read(line: bytes) -> Point | Said | None:
     """None: just log. Never raises, whatever the line holds, and gives nothing that a database cannot store."""
     printed = line.startswith(b"{'")

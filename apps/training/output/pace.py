@@ -2,6 +2,7 @@
 asked of the engine now and then while it runs, and stored where something changed."""
 
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from apps.training.ground import findings
@@ -11,30 +12,35 @@ from apps.training.output import sparing
 from apps.training.states import Kind
 from fermi.launch.diagnosis import recompiles, slow, unused_gpus, worlds
 from fermi.launch.ranks import place
-from fermi.launch.spec import Handle, JobSpec, Observation, Phase
+from fermi.launch.spec import Handle, JobSpec, Observation, Phase, PulseSeen
 
 PERIOD, LONGEST = 4.0, 60.0  # seconds between two looks, at least and at most
+SOON = 1.0  # where somebody waits for it
 SHARE = 0.02
 """Of its time at most that the watcher spends on one attempt's pulses."""
 
 
 class Pace:
-    """Of one alive attempt. What is remembered of its past is lost with the watcher: then it begins anew."""
+    """Of one alive attempt. What is remembered of its past is lost with the watcher: then it begins anew. `pulses`: as
+    they were at the newest look; another object after each."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._history, self._compiled, self._unused = slow.History(), recompiles.History(), unused_gpus.History()
-        self._due = 0.0
+        self._due = self._looked = 0.0
+        self.pulses: Mapping[int, PulseSeen] = {}
         self._compares, self._met = True, False
         self._places: dict[int, slow.Place] | None = None
         self._with_gpus: dict[int, slow.Place] = {}
 
-    def look(self, moment: float, seen: Observation | None) -> None:
-        """`moment`: monotonic. Costs nothing before its time."""
-        if moment < self._due or seen is None or seen.phase is not Phase.RUNNING:
+    def look(self, moment: float, seen: Observation | None, *, soon: bool = False) -> None:
+        """`moment`: monotonic. Costs nothing before its time. `soon`: somebody waits for what pulses say."""
+        due = min(self._due, self._looked + SOON) if soon else self._due
+        if moment < due or seen is None or seen.phase is not Phase.RUNNING:
             return
         began = time.monotonic()
         self._judge()
+        self._looked = moment
         self._due = moment + max(PERIOD, sparing.pause(time.monotonic() - began, SHARE, LONGEST))
 
     def _judge(self) -> None:
@@ -43,7 +49,7 @@ class Pace:
         if not self._places:
             return
         task = self._task
-        pulses = backend_for(task.cluster).pulses(self._handle)
+        pulses = self.pulses = backend_for(task.cluster).pulses(self._handle)
         moment = datetime.now(UTC).timestamp()
         told = [
             recompiles.judge(self._compiled, pulses, self._places, moment),

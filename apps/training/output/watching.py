@@ -19,7 +19,7 @@ from apps.common.compiled import Compiled
 from apps.common.slices import slices
 from apps.telemetry.writing import Writer
 from apps.training.ground import hints
-from apps.training.ground.launching import backend_for, handle_for, observe
+from apps.training.ground.launching import handle_for, observe
 from apps.training.ground.seen import mark
 from apps.training.models import Attempt, Task
 from apps.training.output import ingest, sparing
@@ -41,7 +41,6 @@ SLOWEST, SLOWEST_FIRST = (
 )  # seconds between two looks at a rank that prints nothing; at rank 0, which people watch
 SHARE = 0.05  # of its time at most that the watcher spends on observing a cluster, however many attempts there are
 LOG_PAUSE = 0.2  # seconds between two messages that a task's logs grew
-COUNT = 12.0  # seconds between two looks at the steps of a task that prints none
 CONFIRM = 5.0  # seconds after which what was handed on is stored, or handed on again
 GATHER = 0.25  # seconds in which the ranks of one that is starting begin, and are told of together
 REST = 5.0  # seconds that an attempt or a cluster is left alone after an error
@@ -67,8 +66,8 @@ class Followed:
         self._reading = ingest.Reading(task, task.attempt, shares.confirm)
         self._due = dict.fromkeys(range(task.world_size), 0.0)
         self._pause = dict.fromkeys(range(task.world_size), TICK)
-        self._told = self._counted = 0.0
-        self._steps: int | None = None  # that were counted last
+        self._told = 0.0
+        self._heard = self.pace.pulses
         self._untold = False
 
     def read(self, moment: float) -> bool:
@@ -85,17 +84,12 @@ class Followed:
             self._told, self._untold = moment, False
         return news.more
 
-    def count(self, moment: float) -> None:
-        """Of a script that prints no steps, and has not before, what its ranks' probes count is its progress."""
-        if moment - self._counted < COUNT or self._reading.tells_progress:
-            return
-        self._counted = moment
-        pulses = backend_for(self.task.cluster).pulses(self.handle)
-        step = max((pulse.step for pulse in pulses.values() if pulse.step is not None), default=None)
-        if step is None or step == self._steps:
-            return
-        self._steps = step
-        self._reading.count(step)
+    def judge(self, moment: float) -> None:
+        """Looks at how its ranks get on; of a script that prints no steps, what their probes count is its progress."""
+        self.pace.look(moment, self.seen, soon=self._reading.waits)
+        if self.pace.pulses is not self._heard:
+            self._heard = self.pace.pulses
+            self._reading.hear(self._heard)
 
     def is_news(self, seen: Observation, moment: float) -> bool:
         """Also when nobody can tell any more: then it says so, and is news again. While it is starting its ranks begin
@@ -113,7 +107,6 @@ class Followed:
 
     def rest(self, moment: float) -> None:
         self._due = dict.fromkeys(self._due, moment + REST)
-        self._counted = moment
 
 
 class Watcher:
@@ -171,8 +164,7 @@ class Watcher:
             by_cluster[one.task.cluster_id].append(one)
             try:
                 more |= one.read(moment)
-                one.pace.look(moment, one.seen)
-                one.count(moment)
+                one.judge(moment)
             except Superseded:
                 log.debug("%s: another watcher reads it now, or one has come or gone", one.handle.name)
             except Exception as error:

@@ -15,6 +15,7 @@ from apps.training.ground import code, hints, holding, making, placing, resuming
 from apps.training.ground.launching import backend_for, cause, declared, handle_for, job_for, secrets_of
 from apps.training.models import Attempt, Task
 from apps.training.output import ingest
+from apps.training.output.trainer import Trainer
 from apps.training.preflight import runs
 from apps.training.queue import line
 from apps.training.queue.bounds import OverLimit
@@ -198,8 +199,12 @@ def cancel(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None
 def close(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
     """Nothing of the attempt is left: everything it printed is read, then the task restarts or ends."""
     assert decision.to is not None
-    ingest.drain(task.pk, attempt.number)
-    if (step := max((entry.get("last_step") or 0 for entry in attempt.seen.get("ranks", ())), default=0)) > 0:
+    ranks = attempt.seen.get("ranks", ())
+    trainer = Trainer.of(rank.get("trainer") for rank in ranks)
+    ingest.drain(task.pk, attempt.number, trainer)
+    if trainer:
+        ingest.count_steps(task.pk, attempt.number, trainer.step, trainer.total)
+    elif (step := max((rank.get("last_step") or 0 for rank in ranks), default=0)) > 0:
         ingest.count_steps(task.pk, attempt.number, step)
     if crashes.corrected(task, attempt):
         return None  # what was read last may change what follows: it is decided anew

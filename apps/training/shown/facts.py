@@ -49,7 +49,7 @@ def of(task: Task, user: User) -> why.Facts:
         line=queue.line(task, user) if state is State.QUEUED and task.in_line_at else None,
         step=task.progress.get("step"),
         stepped_at=_printed(task) if state is State.RUNNING else None,
-        total_steps=task.spec.get("hyperparameters", {}).get("totalSteps"),
+        total_steps=task.progress.get("total") or task.spec.get("hyperparameters", {}).get("totalSteps"),
     )
 
 

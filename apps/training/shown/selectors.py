@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from operator import itemgetter
-from typing import Any
+from typing import Any, cast
 from zlib import crc32
 
 from django.db.models import (
@@ -90,14 +90,17 @@ def brief(row: Mapping[str, Any], lang: str | None = None) -> dict[str, Any]:
         "paused": paused,
         "reason": presenters.why(row, lang),
         "step": progress.get("step"),
-        "totalSteps": row["total_steps"] if row["steps_in_spec"] is None else _number(row["steps_in_spec"]),
+        "totalSteps": progress.get("total") or _total(row),
         "loss": progress.get("loss"),
         "finding": presenters.worst(row["worst"], lang) if state not in FINAL else None,
         "allowedActions": _actions(state, row["may_change"], paused),
     }
 
 
-def _number(told: str | int) -> int | None:
+def _total(row: Mapping[str, Any]) -> int | None:
+    told = row["steps_in_spec"]
+    if told is None:
+        return cast("int | None", row["total_steps"])
     return int(told) if str(told).isdecimal() else None
 
 

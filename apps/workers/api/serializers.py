@@ -168,6 +168,11 @@ class WorkerProcess(serializers.Serializer):
     kill = serializers.JSONField(
         allow_null=True, required=False, help_text="what the kernel has to say of its end by a signal"
     )
+    course = serializers.JSONField(
+        allow_null=True, required=False,
+        help_text="`called_at` and `began_at` of its rank (unix seconds), and how far it had come when it ended: "
+        "`last_step`, `trainer`, `joined_as`",
+    )  # fmt: skip
 
 
 class WorkerPort(serializers.Serializer):

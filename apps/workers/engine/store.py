@@ -200,5 +200,5 @@ def _report(
         order.worker, order.rank, order.node_rank, order.node, status, cast(store.State, order.state),
         order.pid, order.exit_code, order.ended_at, order.left, order.asked,
         heard_at.timestamp() if heard_at else None, order.still_since, order.cause,
-        order.error, order.stalled, order.kill, doing,
+        order.error, order.stalled, order.kill, order.course or {}, doing,
     )  # fmt: skip

@@ -35,7 +35,7 @@ WHERE worker_id = %s AND (incarnation <> %s OR sequence < %s)"""
 
 _ORDER = f"""UPDATE {Order._meta.db_table}
 SET state = %s, pid = %s, exit_code = %s, ended_at = %s, "left" = %s, asked = %s, still_since = %s, cause = %s,
-    error = %s, stalled = %s, kill = %s, incarnation = %s, sequence = %s
+    error = %s, stalled = %s, kill = %s, course = %s, incarnation = %s, sequence = %s
 WHERE launch_id = %s AND worker = %s AND (incarnation <> %s OR sequence < %s)"""
 
 
@@ -233,7 +233,7 @@ def _order_row(beat: Beat) -> tuple[Any, ...]:
         process["state"], process.get("pid"), process.get("exitCode"), process.get("endedAt"), process.get("left"),
         bool(process.get("asked")), process.get("stillSince"),
         connection.ops.adapt_json_value(process.get("cause") or {}, None),
-        *(_json(process.get(name)) for name in ("error", "stalled", "kill")),
+        *(_json(process.get(name)) for name in ("error", "stalled", "kill", "course")),
         beat.incarnation[:64], beat.sequence, process["name"], beat.worker, beat.incarnation[:64], beat.sequence,
     )  # fmt: skip
 

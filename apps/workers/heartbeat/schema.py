@@ -20,7 +20,7 @@ COUNT = 2**53 - 1
 """The largest number that every reader of JSON keeps exact."""
 DAY_SECONDS = 86_400
 PROCESS = ("name", "rank", "state", "pid", "exitCode", "endedAt", "left", "asked", "stillSince", "cause")
-"""Beside what is believed part by part: `doing`, and `reported.NEWS`."""
+"""Beside what is believed part by part: `doing`, `course`, and `reported.NEWS`."""
 USAGE = ("gpuUtilization", "gpuMemoryUsedMb", "gpuMemoryTotalMb", "cpuPercent", "memoryUsedMb")
 MOST_PORTS = 1024
 MOST_WORKERS = 1024
@@ -81,7 +81,7 @@ def _beat(item: Any) -> Beat:
         process = {**process, "cause": {**_known(cause, (*CAUSE_NUMBERS, *CAUSE_WORDS)), **texts}}
     if PORTS in usage:
         usage = {**usage, PORTS: [_known(one, ("port", "holder")) for one in usage[PORTS]]}
-    news = {**reported.news(process), **_doing(process)} if process else {}
+    news = {**reported.news(process), **_doing(process), **_course(process)} if process else {}
     return Beat(
         _text(item, "id"), _text(item, "token"), _text(item, "incarnation"), _number(item, "sequence"),
         _number(item, "generation"), process and {**_known(process, PROCESS), **news},
@@ -94,6 +94,12 @@ def _beat(item: Any) -> Beat:
 def _doing(process: Mapping[str, Any]) -> dict[str, Any]:
     found = _DOING(process.get("doing"))
     return {"doing": {name: text for name, text in found.items() if text is not None}} if found else {}
+
+
+def _course(process: Mapping[str, Any]) -> dict[str, Any]:
+    said = process.get("course")
+    found = reported.course(said) if isinstance(said, dict) else {}
+    return {"course": found} if found else {}
 
 
 def _hosted(said: Any) -> tuple[Mapping[str, Mapping[str, Any]], tuple[str, ...]]:

@@ -119,6 +119,7 @@ class Run:
             "cause": seen.cause,
             "doing": reported.words(seen.doing),
             **{name: rank.get(name) for name in reported.NEWS},
+            "course": reported.course(rank) or None,
         }
         return seen
 

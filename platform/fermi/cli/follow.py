@@ -46,16 +46,13 @@ class Progress:
 
     def hear(self, kind: str, data: Any) -> None:
         if kind == "status":
-            self.status = data["status"]
+            self.status, self.step, self.total, self.loss = (
+                data[name] for name in ("status", "step", "totalSteps", "loss")
+            )
             self.restarts = max(data["attempt"] - 1, 0)
         elif kind == "metric":
-            for point in data["items"]:
-                self._point(point["step"], point["values"])
-
-    def _point(self, step: int, values: dict[str, float | None]) -> None:
-        if "loss" in values:  # validation points have none, and say nothing of how far training is
-            self.step, self.loss = step, values["loss"]
-            self.speed = values.get("tokens_per_s") or self.speed
+            speeds = [point["values"]["tokens_per_s"] for point in data["items"] if "tokens_per_s" in point["values"]]
+            self.speed = next(filter(None, reversed(speeds)), self.speed)
 
     def __str__(self) -> str:
         parts = [self.status]

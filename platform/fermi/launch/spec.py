@@ -366,6 +366,8 @@ class RankSeen:
     called_at: float | None = None  # unix seconds, by its node's clock: its runner was at work
     began_at: float | None = None  # and its process was started
     last_step: int | None = None  # optimizer steps that it had made when it ended, where its pulse was seen
+    trainer: Mapping[str, Any] | None = None  # as in `PulseSeen`, when it ended
+    joined_as: int | None = None  # the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,6 +386,8 @@ class PulseSeen:
     starved, throttled, stolen, squeezed   shares of the window, and read, written: bytes per second (see
                    `fermi.runner.pressure`); None where there is nothing to tell
     world_size     of the first process group that it makes
+    joined_as      the rank as which it joins that, where it is not its own
+    trainer        of Hugging Face's Trainer: its `step`, of `total`, its `epoch`; `every` how many steps it logs
     gpu_open       whether a process of it has a GPU open; None: not known, or it has made too few steps to tell
     cpu_build      its torch was built without support for GPUs
     compiles       how often something was compiled, `compiling`: seconds in it; `recompiled`: in how many steps after
@@ -410,6 +414,8 @@ class PulseSeen:
     read: int | None = None
     written: int | None = None
     world_size: int | None = None
+    joined_as: int | None = None
+    trainer: Mapping[str, Any] | None = None
     gpu_open: bool | None = None
     cpu_build: bool | None = None
     compiles: int | None = None

@@ -92,11 +92,12 @@ STALLED = record(
     flight=_FLIGHT, ras=several(TEXT, 24), moves=truth, timed=truth, locked=truth, gpu=truth,
     stopped=record(pid=SIZE, signal=NAME, tracer=NAME),
 )  # fmt: skip
+TRAINER = record(step=SIZE, total=SIZE, epoch=number(0, 1e9), every=SIZE)
 PULSE = record(
     rank=number(0, 1 << 20, whole=True), at=MOMENT, phase=NAME, step=SIZE, stepped_at=MOMENT, step_seconds=SECONDS,
     collectives=SIZE, waiting=number(0, 1), printed_at=MOMENT, gpu_bytes=SIZE, rss_bytes=SIZE, cpu=SECONDS,
     starved=number(0, 1), throttled=number(0, 1), stolen=number(0, 1), squeezed=number(0, 1), read=SIZE, written=SIZE,
-    world_size=SIZE, gpu_open=truth, cpu_build=truth,
+    world_size=SIZE, joined_as=SIZE, trainer=TRAINER, gpu_open=truth, cpu_build=truth,
     compiles=SIZE, recompiled=SIZE, recompiled_at=SIZE, compiling=SECONDS,
     compiler=record(gave_up=TEXT),
     place=record(at=TEXT, inside=TEXT, share=number(0, 1)),

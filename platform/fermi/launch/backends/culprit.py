@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fermi.launch.backends import reported
 from fermi.launch.causes import BOUNDS, CODE, RANK_LEFT_EARLY, READYING
 from fermi.launch.spec import Cause, RankSeen
 from fermi.runner import blame
@@ -149,8 +150,7 @@ def rank_seen(entry: Mapping[str, Any], node_rank: int) -> RankSeen:
     return RankSeen(
         entry["rank"], node_rank, entry["state"], entry["pid"], entry["exit_code"], entry["ended_at"],
         bool(entry.get("asked")), entry.get("still_since"),
-        entry.get("error"), entry.get("stalled"), entry.get("kill"), entry.get("called_at"), entry.get("began_at"),
-        entry.get("last_step"),
+        entry.get("error"), entry.get("stalled"), entry.get("kill"), **reported.course(entry),
     )  # fmt: skip
 
 

@@ -85,11 +85,17 @@ def news(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found if value}
 
 
-def course(entry: Mapping[str, Any]) -> dict[str, float]:
-    """When a rank's runner was at work, when the rank was started, and how many steps it had made when it ended, as far
-    as its runner says so."""
-    said = {name: entry[name] for name in ("called_at", "began_at") if moment(entry.get(name))}
-    return said | ({"last_step": entry["last_step"]} if believed.SIZE(entry.get("last_step")) else {})
+COURSE: dict[str, believed.Take] = {
+    "called_at": believed.MOMENT, "began_at": believed.MOMENT,
+    "last_step": believed.SIZE, "trainer": believed.TRAINER, "joined_as": believed.SIZE,
+}  # fmt: skip
+
+
+def course(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """When a rank's runner was at work, when the rank was started, and how far it had come when it ended, as far as its
+    runner says so: fields of a `RankSeen`."""
+    found = ((name, take(entry.get(name))) for name, take in COURSE.items())
+    return {name: value for name, value in found if value is not None}
 
 
 def pulses(found: Any) -> dict[int, PulseSeen]:

@@ -1,5 +1,6 @@
 """From what the workers of an attempt report to an observation. Pure."""
 
+from fermi.launch.backends import reported
 from fermi.launch.backends.agent.store import Attempt, Report
 from fermi.launch.backends.culprit import Loss, cause_of_failure, making_ready
 from fermi.launch.spec import Cause, Observation, Phase, RankSeen
@@ -25,7 +26,7 @@ def _rank(report: Report) -> RankSeen:
     return RankSeen(
         report.rank, report.node_rank, _SEEN[report.state],  # type: ignore[arg-type]
         report.pid, report.exit_code, report.ended_at, report.asked, report.still_since,
-        report.error, report.stalled, report.kill,
+        report.error, report.stalled, report.kill, **reported.course(report.course),
     )  # fmt: skip
 
 

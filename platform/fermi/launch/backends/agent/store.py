@@ -51,7 +51,8 @@ class Report:
     died. `left`: whether the process, anything that it started, or a byte of its log that the server has not got is
     still there; None = the worker has not said. `asked`: the process was told to end before it did. `heard_at`: when
     the worker was heard last, in unix seconds by the server's clock. `cause`: what its runner wrote down as such;
-    `doing`: what it is at before the rank begins; `error`, `stalled`, `kill`: as in `RankSeen`."""
+    `doing`: what it is at before the rank begins; `error`, `stalled`, `kill`, and all of
+    `course`: as in `RankSeen`."""
 
     worker: str
     rank: int
@@ -70,6 +71,7 @@ class Report:
     error: Mapping[str, Any] | None = None
     stalled: Mapping[str, Any] | None = None
     kill: Mapping[str, Any] | None = None
+    course: Mapping[str, Any] = field(default_factory=dict)
     doing: Mapping[str, Any] | None = None
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from fermi.launch.backends import reported
 from fermi.launch.backends.culprit import making_ready
 from fermi.launch.backends.kubernetes import causes, names
 from fermi.launch.backends.kubernetes.gang import FINISHED, Gang, Object, condition, phase, terminated
@@ -91,13 +92,13 @@ def _ranks(gang: Gang, handle: Handle, reports: Reports) -> tuple[RankSeen, ...]
 
 def _ranks_of(pod: Object, node_rank: int, report: Mapping[str, Any], gone: bool) -> list[RankSeen]:
     """The runner's own report is the best; its termination message the next; a container's exit code is for all."""
-    reported = {entry["rank"]: entry for entry in report.get("ranks", ())}
+    told = {entry["rank"]: entry for entry in report.get("ranks", ())}
     ended = terminated(pod)
     over = gone or phase(pod) in FINISHED or ended is not None
     at_the_end = {end.rank: end for end in causes.ends(ended or {})}
     killed = as_process(int(ended.get("exitCode", 0))) if ended else None
     return [
-        _rank(rank, node_rank, {**causes.news(ended or {}, rank), **reported.get(rank, {})}, at_the_end.get(rank), over,
+        _rank(rank, node_rank, {**causes.news(ended or {}, rank), **told.get(rank, {})}, at_the_end.get(rank), over,
               killed, begun=phase(pod) != "Pending")
         for rank in names.ranks(pod)
     ]  # fmt: skip
@@ -126,7 +127,5 @@ def _rank(
         entry.get("error"),
         entry.get("stalled") if state == "running" else None,
         entry.get("kill"),
-        entry.get("called_at"),
-        entry.get("began_at"),
-        entry.get("last_step"),
+        **reported.course(entry),
     )
