@@ -25,7 +25,7 @@ def measure() -> Iterator[Figure]:
     with TemporaryDirectory() as folder:
         given = give.make()
         words = [sys.executable, "-m", "bench.pulse", folder]
-        env = {**os.environ, **given.environment(os.environ, fork=True), "OMP_NUM_THREADS": "1"}
+        env = {**os.environ, **given.environment(os.environ), "OMP_NUM_THREADS": "1"}
         done = subprocess.run(words, env=env, pass_fds=given, stdout=subprocess.PIPE, check=True)
         found = json.loads(done.stdout)
     plain = found["without"]
@@ -46,7 +46,7 @@ def measure() -> Iterator[Figure]:
 
 
 def _start(given: give.Given | None) -> float:
-    env = dict(os.environ) if given is None else {**os.environ, **given.environment(os.environ, fork=False)}
+    env = dict(os.environ) if given is None else {**os.environ, **given.environment(os.environ)}
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", ""], env=env, pass_fds=given or (), check=True)
     return time.perf_counter() - began

@@ -84,6 +84,17 @@ def test_a_doubt_is_told_as_such_and_becomes_a_warning_when_it_lasts(said, why):
     assert later.certain is (why in ("child", "network")), "what makes progress never hangs"
 
 
+def test_a_launcher_whose_children_are_at_work_never_hangs_whatever_the_task_says():
+    launchers = [stalled(still=False, children=True), stalled(still=False, children=True)]
+    for site in (SITE, Site(patient=True)):
+        for later in (0, 86_400):
+            verdict = judge(gang(*launchers), site, NOW + later)
+            assert (verdict.finding.level, verdict.certain) == (Level.INFO, False)
+            assert "processes that it started, which are at work" in told(verdict)
+    computes = judge(gang(stalled(still=False, cpu=1.0), launchers[0]), SITE, NOW)
+    assert computes.finding.params["why"] == "computes"
+
+
 @pytest.mark.parametrize(
     "ranks",
     [

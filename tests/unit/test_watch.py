@@ -48,7 +48,13 @@ def load():
     threading.Event().wait()
 def stop():
     os.kill(os.getpid(), signal.SIGSTOP)
-[load_batch, evaluate, prepare, train, retry, lock, poll, load, stop][rank]()
+def launch():
+    child = os.fork() or poll()
+    os.waitpid(child, 0)
+def launch_still():
+    child = os.fork() or time.sleep(600)
+    os.waitpid(child, 0)
+[load_batch, evaluate, prepare, train, retry, lock, poll, load, stop, launch, launch_still][rank]()
 """
 
 
@@ -80,11 +86,17 @@ def test_who_hangs_is_told_from_those_that_compute_wait_for_a_child_or_print(tmp
     before = time.time()
 
     def looked_at_twice() -> bool:
-        return sum((one["stalled"] or {}).get("looks", 0) >= 2 for one in entries(tmp_path)) == 8
+        return sum((one["stalled"] or {}).get("looks", 0) >= 2 for one in entries(tmp_path)) == 10
 
-    told, pulses = watched(tmp_path, SEVERAL, 9, looked_at_twice)
-    hangs, computes, waits, prints, repeats, locked, polls, loads, stopped = (one["stalled"] for one in told)
+    told, pulses = watched(tmp_path, SEVERAL, 11, looked_at_twice)
+    hangs, computes, waits, prints, repeats, locked, polls, loads, stopped, quiet, dead = (
+        one["stalled"] for one in told
+    )
     assert [hangs["still"], computes["still"], waits["still"], prints] == [True, False, False, None]
+    assert [quiet["still"], dead["still"]] == [False, True], "a launcher is as its children are"
+    assert [one["children"] for one in (hangs, computes, waits, locked, polls, quiet, dead)] == [
+        False, False, True, False, False, True, False,
+    ]  # fmt: skip
     assert repeats["at"].endswith("in retry"), "a line that is said again and again is no progress"
     assert [stopped["stopped"]["signal"], stopped["still"], stopped["state"]] == ["SIGSTOP", False, "T"]
     assert [one["stopped"] for one in (hangs, computes, locked)] == [None] * 3

@@ -36,7 +36,8 @@ GPU_SECONDS = 5.0
 class Evidence(NamedTuple):
     """Of one look. `place`: the main thread's frames, innermost first. `channel`: where in the kernel it waits.
     `threads`: where the script's other threads are; `ras`: what NCCL says of the job, where it answers. `stopped`: by
-    what, where it is."""
+    what, where it is. `others`: how often its other processes have come back from a wait; None: there are none, or it
+    cannot be seen."""
 
     sample: Sample
     activity: Activity
@@ -47,6 +48,7 @@ class Evidence(NamedTuple):
     ras: Sequence[str] = ()
     waits: Waits = Waits()
     stopped: Mapping[str, Any] | None = None
+    others: int | None = None
 
     def queued(self) -> dict[int, int]:
         """By socket, what waits where the peer answers."""
@@ -57,6 +59,8 @@ def is_still(before: Evidence, now: Evidence) -> bool:
     passed = now.sample.at - before.sample.at
     same = now.place == before.place and now.sample.pid == before.sample.pid != 0
     if passed < APART_SECONDS or not now.activity.pids or not _is_quiet(before, now, passed) or now.stopped:
+        return False
+    if children_work(before, now):
         return False
     rests = _rests(before, now, passed)
     if waits_for_peers(now.sample) and now.sample.collectives() == before.sample.collectives():
@@ -90,6 +94,18 @@ def _rests(before: Evidence, now: Evidence, passed: float) -> bool:
 def moves(before: Evidence, now: Evidence) -> bool:
     """Whether anything of the rank has come back from a wait between the two looks. What cannot be seen has."""
     return now.waits.wakes is None or now.waits.wakes != before.waits.wakes
+
+
+def children_work(before: Evidence, now: Evidence) -> bool:
+    """Whether processes that the rank started do something, as far as that counts: a rank that trains itself has helpers
+    (a DataLoader's workers look every five seconds whether there is something to do), one that does not is a launcher,
+    and its children are what trains."""
+    page, passed = now.sample.page, now.sample.at - before.sample.at
+    if before.sample.pid != now.sample.pid or (page and (page.step or page.begun or page.world_size)):
+        return False
+    used = now.activity.seconds - before.activity.seconds - (now.sample.seconds - before.sample.seconds)
+    woken = now.others is not None and now.others != before.others
+    return woken or (passed > 0 and used / passed >= SHARE)
 
 
 def waits_for_peers(sample: Sample) -> bool:

@@ -30,7 +30,7 @@ ANSWER_SECONDS = 0.3
 AGAIN = (2.8, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Seconds from look to look; the last for all that follow."""
 SHOWN = 6
-NEWS = ("still", "moves", "locked", "timed", "stopped", "gpu")
+NEWS = ("still", "children", "moves", "locked", "timed", "stopped", "gpu")
 """Looks that change a status; later ones do so only where they find something else of these."""
 Tell = Callable[[list[dict[str, Any]]], None]
 
@@ -255,6 +255,7 @@ class Watch:
         return Evidence(
             sample, activity, main, connections, channel, stacks.beside(others, self.cwd), said or kept,
             waits.read_waits(activity.pids, of_probe), stalls.stopped_by(sample, one.entry["pid"]),
+            waits.read_waits(pid for pid in activity.pids if pid != sample.pid).wakes,
         )  # fmt: skip
 
     def _told(self, stall: Stall, now: Evidence, before: Evidence | None, *, still: bool) -> dict[str, Any]:
@@ -268,6 +269,7 @@ class Watch:
             "at": stacks.own(now.place, self.cwd), "stack": stacks.short(now.place, self.cwd),
             "threads": now.threads, "ras": now.ras,
             "cpu": round(used / passed, 2) if passed > 0 else None, "state": now.sample.state, "waits": now.channel,
+            "children": before is not None and stalls.children_work(before, now),
             "moves": before is None or stalls.moves(before, now), "timed": now.waits.timed, "stopped": now.stopped,
             "locked": now.waits.locked and before is not None and before.waits == now.waits,
             "links": links.told(now.links, stall.links, now.sample.at),

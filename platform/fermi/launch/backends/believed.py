@@ -89,7 +89,7 @@ STALLED = record(
     **{"in": NAME, "for": SECONDS},
     op=record(op=NAME, seq=SIZE, group=NAME, sizes=SIZES, ranks=several(SIZE, 64), name=NAME, root=SIZE), at=TEXT,
     stack=several(TEXT, 16), threads=several(TEXT, 8), cpu=SECONDS, state=NAME, waits=NAME, links=several(_LINK, 16),
-    flight=_FLIGHT, ras=several(TEXT, 24), moves=truth, timed=truth, locked=truth, gpu=truth,
+    flight=_FLIGHT, ras=several(TEXT, 24), children=truth, moves=truth, timed=truth, locked=truth, gpu=truth,
     stopped=record(pid=SIZE, signal=NAME, tracer=NAME),
 )  # fmt: skip
 TRAINER = record(step=SIZE, total=SIZE, epoch=number(0, 1e9), every=SIZE)

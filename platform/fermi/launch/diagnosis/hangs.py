@@ -10,8 +10,8 @@
     └─ all others ended with 0                      RANKS_LEFT_BEHIND
 
 A doubt is HANG_SUSPECTED: an odd rank computes, waits for a timer, a disk, a program of its own or a connection, comes
-back from its waits, or has not begun to step. It is told at once, as something to know, as a warning once it lasts
-`SUSPICIOUS`, and never ends anything.
+back from its waits, waits for processes of its own that are at work, or has not begun to step. It is told at once, as
+something to know, as a warning once it lasts `SUSPICIOUS`, and never ends anything.
 
 A HANG is certain, so that it may end the attempt, where two proofs agree: all that the others wait for is still, and
 nobody can ever end it (`_Gang.is_deadlock`). Else it is only likely, and told as a warning, until it has lasted as long
@@ -262,6 +262,8 @@ class _Gang:
             disk = [rank for rank in working if _of(rank)["state"] == "D"]
             if not all(_looked(rank) for rank in odd):
                 return None
+            if all(_of(rank)["children"] for rank in working):
+                return self._verdict(SUSPECTED, working, certain=False, level=Level.INFO, why="children")
             return self._verdict(SUSPECTED, disk or working, certain=False, why="disk" if disk else "computes")
         meet = all(_of(rank)["in"] == MEETING for rank in self.waiting)
         begun = self.site.patient or any(_of(rank)["step"] for rank in self.stalled) or not meet
@@ -410,8 +412,8 @@ class _Gang:
 
 _NOTHING: Mapping[str, Any] = {
     "in": "", "still": False, "looks": 0, "since": 0.0, "stack": (), "threads": (), "links": (), "at": "",
-    "state": "", "waits": "", "op": None, "step": None, "flight": None, "ras": (), "moves": False, "timed": False,
-    "locked": False, "stopped": None, "gpu": False,
+    "state": "", "waits": "", "op": None, "step": None, "flight": None, "ras": (), "children": False,
+    "moves": False, "timed": False, "locked": False, "stopped": None, "gpu": False,
 }  # fmt: skip
 
 
