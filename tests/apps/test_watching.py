@@ -379,6 +379,21 @@ def test_lines_of_another_program_that_tell_no_step_are_numbered_at_once(
 
 
 @pytest.mark.usefixtures("runs")
+def test_lines_for_people_give_a_curve_and_the_probes_count_says_how_far_it_is(
+    task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LocalBackend, "pulses", lambda *_: {0: PulseSeen(0, 9.0, step=43)})
+    watcher.look(0.0)
+    write(task, "".join(f"iter {number}: loss 1.{number}000, time 250.00ms, mfu 1.2%\n" for number in range(80)))
+    for turn in range(1, 3):
+        found = progress(task, watcher, turn * PERIOD)
+    assert found == {"step": 43, "counted": True, "loss": 1.79}
+    assert list(MetricPoint.objects.order_by("pk").values_list("step", flat=True)) == list(range(80))
+    close_with(task, [{"rank": 0, "node_rank": 0, "state": "exited", "last_step": 80}])
+    assert task.progress == {"step": 80, "counted": True, "loss": 1.79}
+
+
+@pytest.mark.usefixtures("runs")
 def test_without_pulses_a_trainers_lines_wait_for_a_while(
     task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:

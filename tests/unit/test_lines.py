@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from apps.training.output.lines import LONGEST, Point, Said, objects, read
+from apps.training.output.lines import LONGEST, Point, Said, candidates, read
 
 
 @pytest.mark.parametrize(
@@ -82,5 +82,30 @@ def test_lines_that_begin_with_a_brace_are_found_and_over_long_ones_are_not() ->
     long = b"{" + b"x" * LONGEST
     exact = b"{" + b"x" * (LONGEST - 2)
     text = b"{1}\nplain {0}\n {0}\n\n{2}\n" + long + b"\n" + exact + b"\n{3}\n"
-    assert list(objects(text)) == [b"{1}", b"{2}", exact, b"{3}"]
-    assert list(objects(b"")) == []
+    assert list(candidates(text)) == [b"{1}", b"{2}", exact, b"{3}"]
+    assert list(candidates(b"")) == []
+    mixed = b"iter 0: a\nstep by\n{1}\n iter\nstep 2: b\niter 3: c\nepoch 1\n{2}\n"
+    assert list(candidates(mixed)) == [b"iter 0: a", b"step by", b"{1}", b"step 2: b", b"iter 3: c", b"{2}"]
+
+
+@pytest.mark.parametrize(
+    ("line", "point"),
+    [
+        ("iter 10: loss 2.3100, time 250.00ms, mfu 1.2%", Point(10, {"loss": 2.31}, None, plain=True)),
+        ("step 250: train loss 1.5, val loss 2.5", Point(250, {"train_loss": 1.5, "val_loss": 2.5}, None, plain=True)),
+        ("step 5: loss 1e-3", Point(5, {"loss": 0.001}, None, plain=True)),
+        ("iter 10: loss nan, time 1.00ms", Point(10, {"loss": None}, None, plain=True)),
+    ],
+)
+def test_lines_for_people_that_are_known_are_points(line: str, point: Point) -> None:
+    assert read(line.encode()) == point
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["iter 10: lossy 2.3", "iter x: loss 2.3", "step 1: loss 2.3.4", "step 99999999999999999999: loss 1",
+     "iter 1: loss", "step -1: loss 2", "iter 1: loss 2.3ms", "step 3: train loss 1, val loss x, loss 3"],
+)  # fmt: skip
+def test_what_only_begins_like_them_is_log(line: str) -> None:
+    found = read(line.encode())
+    assert found is None or "val_loss" not in found.values

@@ -249,7 +249,7 @@ class _Tail:
 
     `state`: `skipping` inside an over-long line; `counted` points without a step; `kinds` of lines: how many, and the
     key of the point that goes when the next one comes; `events`; `progress`, the newest step and loss, with `counted`
-    where no step was printed; `steps` and `total`, what the ranks' probes said last; `logged`, step and epoch of the
+    where no step was printed for us; `steps` and `total`, what the ranks' probes said last; `logged`, step and epoch of the
     Trainer's newest line; `losses`, what `fermi.launch.diagnosis.losses` remembers.
     """
 
@@ -299,7 +299,7 @@ class _Found:
     def add(self, tail: _Tail, text: bytes) -> bool:
         """Whether there was something to store."""
         rows = False
-        for line in lines.objects(text):
+        for line in lines.candidates(text):
             match lines.read(line):
                 case lines.Point() as point:
                     self._add_point(tail, point)
@@ -313,7 +313,7 @@ class _Found:
         step = point.step if point.step is not None else self._step_of(tail, point)
         if tail.rank == 0:
             self.progress = tail.state.setdefault("progress", {})
-            if point.step is not None:
+            if point.step is not None and not point.plain:
                 self.progress["step"] = step
                 self.progress.pop("counted", None)
             elif self.progress.get("counted", "step" not in self.progress):

@@ -3,6 +3,8 @@
     {"step": 10, "loss": 2.31, "time": 1763703000.5}         a point; `time` in unix seconds, may be left out
     {"event": "checkpoint", "step": 100, "path": "…"}        an event; may have `time`, too
     {'loss': 1.2, 'learning_rate': 5e-05, 'epoch': 0.5}      the Hugging Face Trainer's: a point without a step
+    iter 10: loss 2.3100, time 250.00ms                      a point; as train.py of karpathy/nanoGPT prints it
+    step 250: train loss 1.2345, val loss 1.3456             the same
 
 A progress bar ends its lines with a carriage return, so that ends a line here as well.
 """
@@ -23,16 +25,22 @@ LONGEST = 64 << 10
 """Bytes of a line; a longer one is log, whatever is in it."""
 
 DEEPEST = 16
+_BEGINNINGS = (b"\n{", b"\niter ", b"\nstep ")
+_NUMBER = rb"([-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|nan|inf))(?![\w.])"
+_PLAIN = re.compile(rb"(?:iter|step) (\d{1,18}): (?:loss %b|train loss %b(?:, val loss %b)?)" % ((_NUMBER,) * 3))
+_NAMES = ("loss", "train_loss", "val_loss")
 _NOT_LITERAL = re.compile(rb"(?<=: )(?:-?inf|nan)(?=[,}])")
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """`step` None: the line has none. Values that were not finite are None."""
+    """`step` None: the line has none. Values that were not finite are None. `plain`: read from a line for people, whose
+    numbers may begin at 0: where optimizer steps are counted, these say how far training is."""
 
     step: int | None
     values: Mapping[str, float | None]
     time: float | None
+    plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +52,22 @@ class Said:
     time: float | None
 
 
-def objects(text: bytes) -> Iterator[bytes]:
-    """The lines of `text` that begin with a brace. The search runs in C: a plain line costs nanoseconds. `text` holds
-    whole lines that end with a line feed."""
+def candidates(text: bytes) -> Iterator[bytes]:
+    """The lines of `text` that begin as those do that say something. The search runs in C: another line costs
+    nanoseconds. `text` holds whole lines that end with a line feed."""
     text = b"\n" + text
-    at = text.find(b"\n{")
-    while at >= 0:
+    found = {beginning: text.find(beginning) for beginning in _BEGINNINGS}
+    while there := [(at, beginning) for beginning, at in found.items() if at >= 0]:
+        at, beginning = min(there)
         end = text.index(b"\n", at + 1)
         if end - at <= LONGEST:
             yield text[at + 1 : end]
-        at = text.find(b"\n{", end)
+        found[beginning] = text.find(beginning, end)
 
 
 def find_epoch(text: bytes) -> int:
     """Returns where the first line of a Trainer, that tells an epoch and no step, begins in `text`; -1: none."""
-    for line in objects(text):
+    for line in candidates(text):
         if line.startswith(b"{'") and isinstance(point := read(line), Point) and point.step is None:
             return text.index(line)
     return -1
@@ -66,6 +75,8 @@ def find_epoch(text: bytes) -> int:
 
 def read(line: bytes) -> Point | Said | None:
     """None: just log. Never raises, whatever the line holds, and gives nothing that a database cannot store."""
+    if not line.startswith(b"{"):
+        return _read_plain(line)
     printed = line.startswith(b"{'")
     if not any(word in line for word in ((b"'epoch'", b"'step'") if printed else (b'"step"', b'"event"'))):
         return None
@@ -81,6 +92,15 @@ def read(line: bytes) -> Point | Said | None:
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return None
     return _point(found, time, printed)
+
+
+def _read_plain(line: bytes) -> Point | None:
+    found = _PLAIN.match(line)
+    if found is None:
+        return None
+    step, *numbers = found.groups()
+    told = {name: number(float(one)) for name, one in zip(_NAMES, numbers, strict=True) if one is not None}
+    return Point(int(step), told, None, plain=True)
 
 
 def integer(value: Any) -> int | None:
