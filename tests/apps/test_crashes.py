@@ -60,6 +60,9 @@ if what == "file":
 if what == "background" and rank == 1:
     import subprocess
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "training"], start_new_session=True)
+if what == "local":
+    from torch.distributed.rendezvous import _create_c10d_store  # the stand-in beside this script
+    _create_c10d_store("127.0.0.1", 1, int(os.environ["LOCAL_RANK"]), 2)
 if what == "own":
     sys.exit("licence server lic-7 says no: 42 seats are taken")
 """
@@ -159,6 +162,39 @@ def test_a_module_that_is_missing_twice_is_a_loop_before_the_first_step_and_says
     assert reason is not None
     assert "has no module not_there_at_all. Install it" in reason["hint"]
     assert Finding.objects.get(task=task, attempt=1).actions[0]["params"]["what"] == "not_there_at_all"
+
+
+def test_a_rank_that_joins_by_its_local_rank_is_named_beside_what_it_fails_with(task: Task, tmp_path: Path) -> None:
+    folder = tmp_path / "workspace" / "torch" / "distributed"
+    folder.mkdir(parents=True)
+    for init in (folder, folder.parent):
+        (init / "__init__.py").touch()
+    (folder / "rendezvous.py").write_text(
+        "def _create_c10d_store(host, port, rank, size):\n"
+        "    import os, time\n"
+        "    if os.environ['RANK'] == '0':\n"
+        "        time.sleep(60)\n"
+        "    raise RuntimeError('EADDRINUSE')\n"
+    )
+    over = lives(task, "local", max_restarts=0)
+    assert over.state == State.FAILED
+    found = Finding.objects.get(task=task, attempt=1, code="LOCAL_RANK_AS_RANK")
+    assert (found.level, found.where[0]["rank"], found.params["found"]) == ("fail", 1, "0")
+
+
+def test_a_script_that_ends_well_and_never_trained_says_so(task: Task) -> None:
+    over = lives(task, "nothing")
+    assert (over.state, over.reason) == (State.SUCCEEDED, "COMPLETED_WITHOUT_STEP")
+    assert over.attempts.get().outcome == "COMPLETED"
+    assert "ended with 0 on all 2 ranks after" in said(over)
+    assert "在全部 2 个 rank 上以 0 结束" in said(over, "zh")
+
+
+@pytest.mark.parametrize("spec", [{"pulse": False}, {"framework": "jax"}])
+def test_where_steps_cannot_be_seen_nothing_is_said_of_them(task: Task, spec: dict[str, Any]) -> None:
+    Task.objects.filter(pk=task.pk).update(framework=spec.get("framework", task.framework))
+    task.refresh_from_db()
+    assert lives(task, "nothing", **spec).reason == "COMPLETED"
 
 
 def test_a_projects_own_rule_explains_what_comes_from_elsewhere_and_makes_no_loop(task: Task) -> None:

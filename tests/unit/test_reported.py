@@ -48,7 +48,7 @@ IN_A_GROUP = {**SEQUENCE, "ranks": None, "name": None, "root": None}
 STALLED = {
     "since": 8.5, "looked_at": 17.0, "looks": 1, "still": True, "phase": "running", "step": 417, "in": "all_reduce",
     "for": 8.4, "op": IN_A_GROUP, "at": "train.py:120 in step", "stack": ["wait (torch/distributed/x.py:1)"],
-    "threads": ["data.py:7 in refresh"], "moves": False, "timed": True, "locked": False, "gpu": True,
+    "threads": ["data.py:7 in refresh"], "children": False, "moves": False, "timed": True, "locked": False, "gpu": True,
     "stopped": {"pid": 7, "signal": "SIGSTOP", "tracer": ""}, "ras": ["NCCL version 2.27.3"], "cpu": 0.01,
     "state": "S", "waits": "futex_wait", "links": [{"peer": "10.0.0.2", "port": 4711, "unacked": 9, "retries": 3,
     "seconds": 4.5}], "flight": {"groups": {"0": {"enqueued": 12, "completed": 11}},

@@ -25,6 +25,33 @@ def test_the_rank_whose_number_is_not_the_plans_is_named_with_both() -> None:
     assert "WORLD_SIZE 5" in messages.text(finding.code, "zh", **finding.params)[0]
 
 
+def test_ranks_that_join_by_their_local_rank_are_named_as_whom_they_join() -> None:
+    finding = worlds.judge_numbers({2: 0, 3: 1}, PLACES)
+    assert finding is not None
+    assert (finding.level, [(one.rank, one.node) for one in finding.where]) == (
+        Level.FAIL, [(2, "env-1"), (3, "env-1")],
+    )  # fmt: skip
+    message = messages.text(finding.code, "en", **finding.params)[0]
+    assert message == "Ranks 2, 3 join the process group as ranks 0, 1: the script passes LOCAL_RANK as `rank`."
+    assert "rank 2, 3 以 rank 0, 1 的编号" in messages.text(finding.code, "zh", **finding.params)[0]
+    early = worlds.judge_numbers({2: 0}, PLACES)
+    assert early is not None, "before the others have joined"
+
+
+@pytest.mark.parametrize(
+    "joined",
+    [
+        {},
+        dict.fromkeys(range(4)),
+        {0: 3, 1: 2, 2: 1, 3: 0},  # a script's own order
+        {2: 1, 3: 0},  # not their LOCAL_RANK
+        {7: 0},  # of no rank that is known
+    ],
+)
+def test_ranks_that_a_script_numbers_itself_are_no_finding(joined: dict[int, int | None]) -> None:
+    assert worlds.judge_numbers(joined, PLACES) is None
+
+
 @pytest.mark.parametrize(
     "sizes",
     [

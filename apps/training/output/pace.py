@@ -57,7 +57,10 @@ class Pace:
         ]
         if self._compares:
             told.append(slow.judge(self._history, pulses, self._places, moment))
-        if not self._met and (wrong := worlds.judge(pulses, self._places)):
+        joined = {rank: pulse.joined_as for rank, pulse in pulses.items()}
+        if not self._met and (
+            wrong := worlds.judge_numbers(joined, self._places) or worlds.judge(pulses, self._places)
+        ):
             self._met = True
             told.insert(0, slow.News([wrong]))
         for news in told:

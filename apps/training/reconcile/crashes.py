@@ -17,7 +17,7 @@ from apps.training.models import Attempt, Finding, Task
 from apps.training.states.reasons import Reason
 from fermi.launch.backends import culprit
 from fermi.launch.causes import BY_RANKS, RANK_FAILED, RANK_KILLED
-from fermi.launch.diagnosis import Level, explain, hangs, rules, tracebacks
+from fermi.launch.diagnosis import Level, explain, hangs, rules, slow, tracebacks, worlds
 from fermi.launch.diagnosis.explain import Told
 from fermi.launch.diagnosis.facts import Facts
 from fermi.launch.errors import BackendError
@@ -41,6 +41,7 @@ def told(task: Task, attempt: Attempt, outcome: str, params: Mapping[str, Any]) 
         return outcome, dict(params)
     try:
         ranks, names = _ranks(attempt), _names(task)
+        _note_numbers(task, attempt, ranks, names)
         known = _explained(task, attempt, params["rank"], ranks, names)
     except Exception:
         log.exception("the end of %s cannot be explained", attempt.name)
@@ -166,6 +167,13 @@ def note_left_running(task: Task, attempt: Attempt) -> None:
     """Stores what is said of programs that the ranks of an attempt that succeeded left running."""
     if found := explain.left_running(_ranks(attempt), _names(task)):
         findings.note(task.pk, attempt.number, found)
+
+
+def _note_numbers(task: Task, attempt: Attempt, ranks: Sequence[RankSeen], names: Sequence[str]) -> None:
+    """Of ranks that joined as others: they fail in many ways, none of which tells why."""
+    places = {rank.rank: slow.Place(rank.node_rank, names[rank.node_rank]) for rank in ranks}
+    if wrong := worlds.judge_numbers({rank.rank: rank.joined_as for rank in ranks}, places):
+        findings.note(task.pk, attempt.number, [wrong])
 
 
 def _note(task: Task, attempt: Attempt, known: Told, level: Level | None = None) -> None:

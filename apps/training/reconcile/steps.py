@@ -222,6 +222,8 @@ def close(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
         reason, params = loop
     elif reason == Reason.COMPLETED and params:
         reason = Reason.COMPLETED_AND_KILLED
+    elif reason == Reason.COMPLETED and (found := verdicts.without_step(task, attempt)):
+        reason, params = Reason.COMPLETED_WITHOUT_STEP, found
     with transitions.owned(task):
         Attempt.objects.filter(pk=attempt.pk, ended_at=None).update(ended_at=now())
         ending = {"number": attempt.number, "outcome": attempt.outcome, **attempt.outcome_params}

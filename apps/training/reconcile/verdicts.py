@@ -45,6 +45,21 @@ def is_last(task: Task, attempt: Attempt) -> bool:
     return bool(crashes.hangs_again(task, attempt) or crashes.loop(task, attempt))
 
 
+def without_step(task: Task, attempt: Attempt) -> dict[str, Any]:
+    """Returns what to say of an attempt whose ranks all ended well, and of which none made an optimizer step that its
+    probe saw; empty where a script of the user's said that it trained, or steps cannot be seen (JAX)."""
+    ranks = attempt.seen.get("ranks", ())
+    if task.kind != Kind.TRAINING or not task.spec.get("entrypoint") or task.framework == "jax":
+        return {}
+    if not ranks or any(rank.get("last_step") != 0 for rank in ranks):  # None: it has no pulse
+        return {}
+    if task.metrics.filter(attempt=attempt.number).exists() or task.checkpoints.filter(attempt=attempt.number).exists():
+        return {}
+    began = attempt.running_at or attempt.created_at
+    ended = max((rank.get("ended_at") or 0.0 for rank in ranks), default=0.0)
+    return {"seconds": max(1, round(ended - began.timestamp())), "count": len(ranks)}
+
+
 def site(task: Task, seen: Observation) -> hangs.Site:
     """By what other nodes' connections may name each, and how long what is likely is to last before it is certain: the
     past is only asked for where that has begun to matter."""

@@ -47,6 +47,7 @@ class Reason(StrEnum):
     # ends of an attempt
     COMPLETED = "COMPLETED"
     COMPLETED_AND_KILLED = "COMPLETED_AND_KILLED"
+    COMPLETED_WITHOUT_STEP = "COMPLETED_WITHOUT_STEP"
     STOPPED_BY_USER = "STOPPED_BY_USER"
     STOPPED_AND_KILLED = "STOPPED_AND_KILLED"
     NEVER_ENDED = "NEVER_ENDED"
@@ -101,7 +102,7 @@ CAUSES = declared(
 )
 
 GOOD_ENDS = frozenset(
-    {Reason.COMPLETED, Reason.COMPLETED_AND_KILLED, Reason.STOPPED_AND_KILLED}
+    {Reason.COMPLETED, Reason.COMPLETED_AND_KILLED, Reason.COMPLETED_WITHOUT_STEP, Reason.STOPPED_AND_KILLED}
     | {Reason(code) for code, cause in CAUSES.items() if cause.asked}
 )
 """Outcomes of attempts that came to their end, or to one that somebody asked for: no failures."""

@@ -97,9 +97,9 @@ def moves(before: Evidence, now: Evidence) -> bool:
 
 
 def children_work(before: Evidence, now: Evidence) -> bool:
-    """Whether processes that the rank started do something, as far as that counts: a rank that trains itself has helpers
-    (a DataLoader's workers look every five seconds whether there is something to do), one that does not is a launcher,
-    and its children are what trains."""
+    """Whether processes that the rank started do something, as far as that counts. A rank that trains itself has
+    helpers (a DataLoader's workers look every five seconds whether there is something to do); one that does not is a
+    launcher, and its children train."""
     page, passed = now.sample.page, now.sample.at - before.sample.at
     if before.sample.pid != now.sample.pid or (page and (page.step or page.begun or page.world_size)):
         return False
