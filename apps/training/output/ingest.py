@@ -249,8 +249,8 @@ class _Tail:
 
     `state`: `skipping` inside an over-long line; `counted` points without a step; `kinds` of lines: how many, and the
     key of the point that goes when the next one comes; `events`; `progress`, the newest step and loss, with `counted`
-    where no step was printed for us; `steps` and `total`, what the ranks' probes said last; `logged`, step and epoch of the
-    Trainer's newest line; `losses`, what `fermi.launch.diagnosis.losses` remembers.
+    where no step was printed for us; `steps` and `total`, what the ranks' probes said last; `logged`, step and epoch
+    of the Trainer's newest line; `losses`, what `fermi.launch.diagnosis.losses` remembers.
     """
 
     def __init__(self, rank: int, offset: int, state: dict[str, Any]) -> None:
