@@ -164,7 +164,7 @@ def test_a_module_that_is_missing_twice_is_a_loop_before_the_first_step_and_says
     assert Finding.objects.get(task=task, attempt=1).actions[0]["params"]["what"] == "not_there_at_all"
 
 
-def test_a_rank_that_joins_by_its_local_rank_is_named_beside_what_it_fails_with(task: Task, tmp_path: Path) -> None:
+def test_joining_by_local_rank_explains_whatever_a_rank_fails_with(task: Task, tmp_path: Path) -> None:
     folder = tmp_path / "workspace" / "torch" / "distributed"
     folder.mkdir(parents=True)
     for init in (folder, folder.parent):
@@ -178,8 +178,10 @@ def test_a_rank_that_joins_by_its_local_rank_is_named_beside_what_it_fails_with(
     )
     over = lives(task, "local", max_restarts=0)
     assert over.state == State.FAILED
-    found = Finding.objects.get(task=task, attempt=1, code="LOCAL_RANK_AS_RANK")
-    assert (found.level, found.where[0]["rank"], found.params["found"]) == ("fail", 1, "0")
+    assert "RuntimeError: EADDRINUSE" in said(over)
+    assert "LOCAL_RANK counts on each node anew" in said(over)
+    found = Finding.objects.get(task=task, attempt=1)
+    assert (found.code, found.level, found.params["found"]) == ("LOCAL_RANK_AS_RANK", "fail", "0")
 
 
 def test_a_script_that_ends_well_and_never_trained_says_so(task: Task) -> None:

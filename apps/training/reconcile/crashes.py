@@ -15,6 +15,7 @@ from apps.training.ground import code, findings, own_rules, transitions
 from apps.training.ground.launching import backend_for, handle_for
 from apps.training.models import Attempt, Finding, Task
 from apps.training.states.reasons import Reason
+from fermi.launch import diagnosis
 from fermi.launch.backends import culprit
 from fermi.launch.causes import BY_RANKS, RANK_FAILED, RANK_KILLED
 from fermi.launch.diagnosis import Level, explain, hangs, rules, slow, tracebacks, worlds
@@ -41,8 +42,9 @@ def told(task: Task, attempt: Attempt, outcome: str, params: Mapping[str, Any]) 
         return outcome, dict(params)
     try:
         ranks, names = _ranks(attempt), _names(task)
-        _note_numbers(task, attempt, ranks, names)
         known = _explained(task, attempt, params["rank"], ranks, names)
+        if known and (wrong := _wrong_numbers(ranks, names)):
+            known = replace(known, why=wrong.code, about=wrong.params, rule=None, follows=False)
     except Exception:
         log.exception("the end of %s cannot be explained", attempt.name)
         return outcome, dict(params)
@@ -169,11 +171,10 @@ def note_left_running(task: Task, attempt: Attempt) -> None:
         findings.note(task.pk, attempt.number, found)
 
 
-def _note_numbers(task: Task, attempt: Attempt, ranks: Sequence[RankSeen], names: Sequence[str]) -> None:
+def _wrong_numbers(ranks: Sequence[RankSeen], names: Sequence[str]) -> diagnosis.Finding | None:
     """Of ranks that joined as others: they fail in many ways, none of which tells why."""
     places = {rank.rank: slow.Place(rank.node_rank, names[rank.node_rank]) for rank in ranks}
-    if wrong := worlds.judge_numbers({rank.rank: rank.joined_as for rank in ranks}, places):
-        findings.note(task.pk, attempt.number, [wrong])
+    return worlds.judge_numbers({rank.rank: rank.joined_as for rank in ranks}, places)
 
 
 def _note(task: Task, attempt: Attempt, known: Told, level: Level | None = None) -> None:
