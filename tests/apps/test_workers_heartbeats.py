@@ -192,14 +192,16 @@ def test_what_a_newer_agent_says_besides_is_not_kept() -> None:
 def test_what_an_agent_says_of_its_rank_is_believed_in_its_shape_only() -> None:
     """An older agent says none of it."""
     entry = {"id": "gn6-0", "token": "t", "incarnation": "i", "sequence": 1, "generation": 1, "usage": {}}
-    said = {"name": "x", "state": "running", "error": {"type": "E\0", "line": -1}, "stalled": [], "kill": None}
+    said = {"name": "x", "state": "running", "error": {"type": "E\0", "line": -1}, "stalled": [], "kill": None,
+            "course": {"last_step": 80, "began_at": "now", "trainer": [], "more": 1}}  # fmt: skip
     pulse = {"rank": 0, "at": 9.0, "step": 4, "waiting": 12, "more": "\0"}
     _, [beat, old] = read({"workers": [{**entry, "process": said, "pulse": pulse}, {**entry, "process": None}]})
     assert beat.process is not None
     assert {name: value for name, value in beat.process["error"].items() if value} == {
         "type": "E\N{REPLACEMENT CHARACTER}"
     }
-    assert set(beat.process) == {"name", "state", "error"}
+    assert set(beat.process) == {"name", "state", "error", "course"}
+    assert beat.process["course"] == {"last_step": 80}
     assert {name: value for name, value in (beat.pulse or {}).items() if value} == {"at": 9.0, "step": 4}
     assert (old.process, old.pulse) == (None, None)
 

@@ -150,13 +150,14 @@ def test_an_older_report_that_is_stored_late_changes_nothing() -> None:
     assert reports("task-x-1")[0] == ("gn6-0", "online", "exited", 0, False)
 
 
-def test_since_when_a_rank_is_still_and_what_its_runner_found_out_reach_the_platform() -> None:
+def test_since_when_a_rank_is_still_how_far_it_came_and_what_its_runner_found_out_reach_the_platform() -> None:
     put("task-x-1")
     cause = {"code": "MASTER_PORT_TAKEN", "port": 29500, "holder": "pid 7 (nc -l)"}
-    say("gn6-0", "task-x-1", stillSince=12.5, cause=cause)
+    course = {"began_at": 9.5, "last_step": 80, "trainer": {"step": 580, "total": 600, "epoch": 1.5, "every": 10}}
+    say("gn6-0", "task-x-1", stillSince=12.5, cause=cause, course=course)
     [told, *others] = DatabaseStore().attempts(["task-x-1"])["task-x-1"].reports
-    assert (told.still_since, told.cause) == (12.5, cause)
-    assert [(one.still_since, one.cause) for one in others] == [(None, {})] * 2
+    assert (told.still_since, told.cause, told.course) == (12.5, cause, course)
+    assert [(one.still_since, one.cause, one.course) for one in others] == [(None, {}, {})] * 2
 
 
 def test_what_is_wrong_with_a_rank_reaches_the_platform_at_once() -> None:
