@@ -16,7 +16,7 @@ export function Progress({ task, metrics }: { task: Task; metrics: Metric[] }) {
   const { t } = useTranslation();
   const over = isOver(task);
   const now = useNow(!over);
-  const step = task.step ?? metrics.at(-1)?.step ?? 0;
+  const step = Math.max(task.step ?? 0, metrics.at(-1)?.step ?? 0); // steps are counted between points, too
   const loss = newest(metrics, "loss") ?? task.loss;
   const throughput = newest(metrics, "tokens_per_s");
   const left = task.status === "running" ? secondsLeft(metrics, task.totalSteps) : undefined;
