@@ -170,8 +170,7 @@ class WorkerProcess(serializers.Serializer):
     )
     course = serializers.JSONField(
         allow_null=True, required=False,
-        help_text="`called_at` and `began_at` of its rank (unix seconds), and how far it had come when it ended: "
-        "`last_step`, `trainer`, `joined_as`",
+        help_text="when its rank began (`began_at`), and how far it had come when it ended (`last_step`)",
     )  # fmt: skip
 
 
