@@ -39,7 +39,8 @@ def test_one_order_per_worker_with_its_one_rank():
     spec = found[3].body["spec"]
     assert spec["name"] == "task-x-2"
     [rank] = spec["ranks"]
-    assert rank == {"rank": 3, "local_rank": 1, "env": {"RANK": "3", "LOCAL_RANK": "1"}, "log": "logs/task-x/2/3.log"}
+    env = {"RANK": "3", "LOCAL_RANK": "1", "ROLE_RANK": "3"}
+    assert rank == {"rank": 3, "local_rank": 1, "env": env, "log": "logs/task-x/2/3.log"}
     assert spec["env"]["MASTER_ADDR"] == "host-gn7"
     assert spec["env"]["WORLD_SIZE"] == "5"
     assert len({order.digest for order in found}) == 5

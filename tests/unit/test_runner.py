@@ -20,6 +20,7 @@ from fermi.launch.backends import believed, measured
 from fermi.launch.backends.culprit import cause_of_failure, rank_seen
 from fermi.launch.backends.local import LocalBackend
 from fermi.launch.diagnosis import explain, rules
+from fermi.launch.diagnosis.facts import Facts
 from fermi.launch.spec import Entrypoint, Handle, Observation, Phase
 from fermi.runner import files, node
 from tests.disks import small_disk
@@ -321,7 +322,9 @@ def test_a_port_that_the_task_itself_has_is_no_strangers(who: str, code: str, fi
     kill = failed["kill"]
     assert (kill["by"], kill["port"], kill["fixed"]) == ("port", port, False)
     assert (kill["started"], kill.get("rank")) == ((True, None) if who == "child" else (False, first))
-    told = explain.of_rank(rank_seen(failed, 0), "gn5", (tmp_path / f"{1 - first}.log").read_bytes(), rules.ours(), {})
+    told = explain.of_rank(
+        rank_seen(failed, 0), "gn5", (tmp_path / f"{1 - first}.log").read_bytes(), rules.ours(), {}, Facts()
+    )
     assert (told.why, told.follows) == (code, False)
     said, hint = messages.text(told.why, "en", **(told.about or {}))
     assert str(port) in said
@@ -347,7 +350,7 @@ def test_a_port_that_the_script_chooses_names_the_task_that_has_it(tmp_path: Pat
         [rank] = run(tmp_path, LISTENS + f"listen({port})", 1, pulse=True, **given)
         other.communicate()
     assert cause(tmp_path) is None
-    told = explain.of_rank(rank_seen(rank, 0), "gn5", (tmp_path / "0.log").read_bytes(), rules.ours(), {})
+    told = explain.of_rank(rank_seen(rank, 0), "gn5", (tmp_path / "0.log").read_bytes(), rules.ours(), {}, Facts())
     assert told.why == "PORT_FIXED_IN_USE"
     assert told.about is not None
     assert (told.about["port"], told.about["task"], told.about["holderRank"]) == (str(port), "task-other", "3")
