@@ -6,8 +6,9 @@ An environment gives its files to its own project alone, as doors do; to one tha
 import io
 import socket
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
@@ -44,8 +45,49 @@ def problems(project: Project, environment: DevEnvironment, field: str) -> list[
     return []
 
 
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """What an environment has told of a folder; `reader` gives the contents that are asked for over `stream`."""
+
+    environment: DevEnvironment
+    origin: Mapping[str, Any]
+    manifest: bytes
+    patch: str
+    stream: socket.socket
+    reader: io.BufferedReader
+    told: "_Told"
+
+
 def gather(user: User, project: Project, source: Mapping[str, Any]) -> Snapshot:
     """Raises FetchError and ApiError."""
+    with _told_folder(project, source, SECONDS) as folder:
+        files = uploads.read(folder.manifest)
+        store.put_manifest(folder.manifest)
+        row = uploads.begin(user, project, snapshot.identity(folder.manifest), files)
+        wanted = uploads.missing(project, files)
+        _want(folder.stream, wanted)
+        try:
+            uploads.take(project, wanted, folder.reader)
+        except ApiError as error:
+            raise _changed(folder.environment) from error
+        if folder.told.code == CHANGED:
+            raise _changed(folder.environment)
+        if uploads.missing(project, files):
+            raise wire.WireError(f"it ended with {folder.told.code}: {folder.told.said}")
+    name, path = folder.environment.name, source["path"]
+    origin = {**folder.origin, "kind": "environment", "environment": name, "path": path}
+    return uploads.complete(user, row, origin, folder.patch)
+
+
+def identify(project: Project, source: Mapping[str, Any], seconds: float) -> str:
+    """The id that a snapshot of the folder would have now; stores nothing. `seconds`: for what the environment tells.
+    Raises FetchError."""
+    with _told_folder(project, source, seconds) as folder:
+        return snapshot.identity(folder.manifest)
+
+
+@contextmanager
+def _told_folder(project: Project, source: Mapping[str, Any], seconds: float) -> Iterator[_Folder]:
     environment = DevEnvironment.objects.select_related("cluster").filter(pk=source["environment"]).first()
     if environment is None:
         raise FetchError("CODE_ENVIRONMENT_STOPPED", environment=source["name"], status=EnvironmentStatus.DELETED)
@@ -53,42 +95,24 @@ def gather(user: User, project: Project, source: Mapping[str, Any]) -> Snapshot:
         raise FetchError(wrong[0].code, **wrong[0].params)
     try:
         with reaching.dial(environment) as stream:
-            return _talk(stream, user, project, environment, source["path"])
+            answer = wire.ask(stream, {"open": "code", "path": source["path"], "limits": _limits()})
+            if not answer.get("ok"):
+                raise _refused(environment, answer)
+            told = _Told(stream, environment.name, seconds)
+            with io.BufferedReader(told, uploads.MB) as reader:
+                head = wire.read_line(reader.readline(wire.LONGEST_LINE))
+                if not head.get("ok"):
+                    raise FetchError(head["code"], **head["params"])
+                if head["manifest"] > LARGEST_MANIFEST:
+                    raise wire.WireError("too long a manifest")
+                manifest = reader.read(head["manifest"])
+                patch = reader.read(min(head["patch"], uploads.MOST_PATCH)).decode(errors="replace")
+                yield _Folder(environment, head["origin"], manifest, patch, stream, reader, told)
     except BackendError as error:
         raise FetchError(error.code, retry=not error.permanent, **error.params) from error
     except (OSError, wire.WireError) as error:
         why = f"{type(error).__name__}: {error}"
         raise FetchError("CODE_ENVIRONMENT_BROKE", retry=True, environment=environment.name, why=why) from error
-
-
-def _talk(stream: socket.socket, user: User, project: Project, environment: DevEnvironment, path: str) -> Snapshot:
-    answer = wire.ask(stream, {"open": "code", "path": path, "limits": _limits()})
-    if not answer.get("ok"):
-        raise _refused(environment, answer)
-    told = _Told(stream, environment.name)
-    with io.BufferedReader(told, uploads.MB) as reader:
-        head = wire.read_line(reader.readline(wire.LONGEST_LINE))
-        if not head.get("ok"):
-            raise FetchError(head["code"], **head["params"])
-        if head["manifest"] > LARGEST_MANIFEST:
-            raise wire.WireError("too long a manifest")
-        manifest = reader.read(head["manifest"])
-        patch = reader.read(min(head["patch"], uploads.MOST_PATCH)).decode(errors="replace")
-        files = uploads.read(manifest)
-        store.put_manifest(manifest)
-        row = uploads.begin(user, project, snapshot.identity(manifest), files)
-        wanted = uploads.missing(project, files)
-        _want(stream, wanted)
-        try:
-            uploads.take(project, wanted, reader)
-        except ApiError as error:
-            raise _changed(environment) from error
-        if told.code == CHANGED:
-            raise _changed(environment)
-        if uploads.missing(project, files):
-            raise wire.WireError(f"it ended with {told.code}: {told.said}")
-    origin = {**head["origin"], "kind": "environment", "environment": environment.name, "path": path}
-    return uploads.complete(user, row, origin, patch)
 
 
 def _want(stream: socket.socket, digests: Mapping[str, int]) -> None:
@@ -120,10 +144,10 @@ def _refused(environment: DevEnvironment, answer: Mapping[str, Any]) -> FetchErr
 class _Told(io.RawIOBase):
     """What the command in the environment writes. `code`: how it ended; `said`: what it complained of."""
 
-    def __init__(self, stream: socket.socket, environment: str) -> None:
-        self._stream, self._environment = stream, environment
+    def __init__(self, stream: socket.socket, environment: str, seconds: float) -> None:
+        self._stream, self._environment, self._seconds = stream, environment, seconds
         self._frames, self._rest = wire.Frames(), bytearray()
-        self._limit = time.monotonic() + SECONDS
+        self._limit = time.monotonic() + seconds
         self.code: int | None = None
         self.said = ""
 
@@ -139,10 +163,16 @@ class _Told(io.RawIOBase):
         return size
 
     def _hear(self) -> None:
-        if (left := self._limit - time.monotonic()) <= 0:
-            raise FetchError("CODE_ENVIRONMENT_SLOW", environment=self._environment, seconds=SECONDS)
-        self._stream.settimeout(min(left, SILENT_SECONDS))
-        if not (data := self._stream.recv(1 << 18)):
+        left = self._limit - time.monotonic()
+        self._stream.settimeout(max(min(left, SILENT_SECONDS), 0.001))
+        try:
+            data = self._stream.recv(1 << 18)
+        except TimeoutError:
+            if left > SILENT_SECONDS:
+                raise
+            slow = {"environment": self._environment, "seconds": round(self._seconds)}
+            raise FetchError("CODE_ENVIRONMENT_SLOW", **slow) from None
+        if not data:
             raise wire.WireError("the environment hung up")
         for channel, payload in self._frames.feed(data):
             if channel == wire.OUT:

@@ -32,6 +32,7 @@ case "$1" in User*) echo x-access-token;; *) echo "$FERMI_GIT_TOKEN";; esac
 _SCP = re.compile(r"(?:(?P<user>[\w.-]+)@)?(?P<host>[\w.-]+):(?P<path>[^/].*)")
 _REVISION = re.compile(r"(?!-)[\w./@^~{}+-]{1,200}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_NAME = re.compile(r"[\w./+-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,21 @@ def fetched(url: str, revision: str, secret: str) -> Iterator[Fetched]:
         yield git.fetch(revision)
 
 
+def find_commit(url: str, revision: str, secret: str, seconds: float) -> str | None:
+    """The commit that the revision names in the repository now, without fetching it. None: only a fetch can tell, as of
+    `main~2`. Raises FetchError."""
+    if _COMMIT.fullmatch(revision):
+        return revision
+    parts = split(url)
+    if parts is None or problems(url, revision):
+        raise FetchError("GIT_URL_REFUSED", url=shown(url))
+    if not _NAME.fullmatch(revision):
+        return None
+    address = _address(parts)
+    with tempfile.TemporaryDirectory(prefix="fermi-git-") as scratch:
+        return _Git(Path(scratch), parts, address, secret, seconds).find(revision)
+
+
 def _address(parts: SplitResult) -> str:
     """Of the host, one that may be connected to. Raises FetchError."""
     host, rules = parts.hostname or "", allowed()
@@ -116,8 +132,9 @@ def _is_address(host: str) -> bool:
 
 
 class _Git:
-    def __init__(self, scratch: Path, parts: SplitResult, address: str, secret: str) -> None:
+    def __init__(self, scratch: Path, parts: SplitResult, address: str, secret: str, seconds: float = SECONDS) -> None:
         self.scratch, self.parts, self.repository = scratch, parts, scratch / "repository"
+        self.seconds = seconds  # of each command
         self.options = [
             "-c", "core.hooksPath=/dev/null", "-c", "credential.helper=", "-c", "protocol.allow=never",
             "-c", f"protocol.{parts.scheme}.allow=always", "-c", "http.followRedirects=false",
@@ -185,6 +202,20 @@ class _Git:
         branch = "" if _COMMIT.fullmatch(revision) or revision == "HEAD" else revision
         return Fetched(folder, commit, branch)
 
+    def find(self, revision: str) -> str:
+        """A tag goes before a branch of the same name, as in a fetch (gitrevisions(7), "refname"); of a tag with a
+        message, the commit that it names."""
+        if revision == "HEAD":
+            names = ["HEAD"]
+        else:
+            names = [f"refs/tags/{revision}^{{}}", f"refs/tags/{revision}", f"refs/heads/{revision}", revision]
+        said = self._run("ls-remote", self.parts.geturl(), *names)
+        found = {name: commit for commit, _tab, name in (line.partition("\t") for line in said.splitlines())}
+        commit = next((found[name] for name in names if name in found), None)
+        if commit is None:
+            raise FetchError("GIT_REVISION_UNKNOWN", url=shown(self.parts.geturl()), why=revision)
+        return commit
+
     def _known(self, revision: str) -> str:
         for name in (f"refs/remotes/origin/heads/{revision}", f"refs/remotes/origin/tags/{revision}", revision):
             try:
@@ -202,10 +233,11 @@ class _Git:
         try:
             done = subprocess.run(
                 ["git", *self.options, *words], env=self.env, stdin=subprocess.DEVNULL, capture_output=True,
-                encoding="utf-8", errors="replace", timeout=SECONDS, check=False,
+                encoding="utf-8", errors="replace", timeout=self.seconds, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise FetchError("GIT_TIMEOUT", retry=True, seconds=SECONDS, url=shown(self.parts.geturl())) from None
+            params = {"seconds": round(self.seconds), "url": shown(self.parts.geturl())}
+            raise FetchError("GIT_TIMEOUT", retry=True, **params) from None
         if done.returncode:
             raise self._error(done.stderr)
         return done.stdout.strip()

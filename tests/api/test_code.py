@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 
-from apps.code import fetching, git, store, uploads
+from apps.code import fetching, gathering, git, store, uploads
 from apps.code.models import Blob, Fetch, Snapshot
 from apps.common.clock import now
 from apps.training.ground import code
+from apps.training.models import Task
+from apps.training.states import State
 from fermi.launch import snapshot
 from fermi.launch.snapshot import File
+from fermi.launch.spec import JobSpec
 from tests.api.conftest import BASE, Answer, Api
 
 
@@ -194,7 +197,9 @@ def test_a_task_names_the_snapshot_and_a_script_in_it(owner: Api, environments: 
     assert absent.problems == {"entrypoint.script": "ENTRYPOINT_NOT_IN_CODE"}
     unknown = owner.post("/training-tasks", task(code={"snapshot": "0" * 64}))
     assert unknown.problems["code.snapshot"] == "SNAPSHOT_UNKNOWN"
-    two = owner.post("/training-tasks", task(code={"snapshot": key, "git": {"url": "https://example.org/x.git"}}))
+    two = owner.post(
+        "/training-tasks", task(code={"environment": "master", "git": {"url": "https://example.org/x.git"}})
+    )
     assert two.problems["code"] == "CODE_ONE_SOURCE"
     wanted = owner.post("/training-tasks", task(code={"snapshot": key, "requirements": "other.txt"}))
     assert wanted.problems == {"code.requirements": "REQUIREMENTS_NOT_IN_CODE"}
@@ -257,6 +262,26 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
+def commit(repository: Path, content: str) -> str:
+    (repository / "train.py").write_text(content)
+    who = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run(["git", "-C", str(repository), *who, "commit", "-qam", "next"], check=True)
+    said = subprocess.run(["git", "-C", str(repository), "rev-parse", "HEAD"], capture_output=True, text=True)
+    return said.stdout.strip()
+
+
+def serve(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real git from a real repository; only that it lies in a folder is let through."""
+    monkeypatch.setattr(git, "_address", lambda parts: "192.0.2.1")
+    before = git._Git.__init__
+
+    def local(self: Any, *given: Any) -> None:
+        before(self, *given)
+        self.options += ["-c", "protocol.file.allow=always", "-c", f"url.{repository}.insteadOf=https://example.org/x"]
+
+    monkeypatch.setattr(git._Git, "__init__", local)
+
+
 @pytest.mark.parametrize(
     ("url", "code"),
     [("file:///etc", "GIT_URL_REFUSED"), ("http://example.org/x", "GIT_URL_REFUSED"), ("/tmp/x", "GIT_URL_REFUSED"),
@@ -285,15 +310,7 @@ def test_a_name_that_leads_to_a_local_address_is_refused_when_it_is_looked_up(
 def test_a_revision_becomes_a_snapshot_with_its_commit(
     owner: Api, stranger: Api, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Real git from a real repository; only that it lies in a folder is let through."""
-    monkeypatch.setattr(git, "_address", lambda parts: "192.0.2.1")
-    before = git._Git.__init__
-
-    def local(self: Any, *given: Any) -> None:
-        before(self, *given)
-        self.options += ["-c", "protocol.file.allow=always", "-c", f"url.{repository}.insteadOf=https://example.org/x"]
-
-    monkeypatch.setattr(git._Git, "__init__", local)
+    serve(repository, monkeypatch)
     asked = {"url": "https://example.org/x", "revision": "main"}
     made = owner.post("/code/fetches", {"projectId": "project-one", "git": asked}).data
     assert fetching.due() == [made["id"]]
@@ -311,6 +328,131 @@ def test_a_revision_becomes_a_snapshot_with_its_commit(
     assert owner.get(f"/code/fetches/{absent['id']}").data["error"]["code"] == "GIT_REVISION_UNKNOWN"
     assert Fetch.objects.filter(due_at=None).count() == 2
     assert Snapshot.objects.count() == 1
+
+
+def begun(task_id: str) -> Task:
+    """As a pass over the task leaves it once its code has been fetched."""
+    row = Task.objects.get(pk=task_id)
+    fetch = row.spec["code"]["source"].get("fetch")
+    if fetch and not row.spec["code"]["snapshot"]:
+        assert fetching.fetch(fetch)
+        job, _ = code.fetched(JobSpec.from_json(row.spec))
+        assert job is not None
+        Task.objects.filter(pk=task_id).update(spec=job.to_json())
+    return Task.objects.get(pk=task_id)
+
+
+def failed(task_id: str) -> Task:
+    row = begun(task_id)
+    Task.objects.filter(pk=task_id).update(state=State.FAILED, due_at=None, ended_at=now())
+    return row
+
+
+def retried(api: Api, task_id: str, **body: Any) -> Task:
+    answer = api.post(f"/training-tasks/{task_id}/retry", body)
+    assert answer.status == 201, answer.body
+    return failed(answer.data["taskId"])
+
+
+def test_a_retry_after_a_push_runs_what_was_pushed_and_so_does_a_retry_of_it(
+    owner: Api, viewer: Api, environments: Any, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(repository, monkeypatch)
+    asked = {"git": {"url": "https://example.org/x", "revision": "main"}}
+    first = failed(owner.post("/training-tasks", task(code=asked)).data["taskId"])
+    known = f"/training-tasks/{first.pk}/code/source"
+    look = owner.get(known).data
+    assert (look["kind"], look["url"], look["revision"]) == ("git", "https://example.org/x", "main")
+    assert (look["changed"], look["why"]) == (False, None)
+    assert viewer.get(known).error == "FORBIDDEN", "it makes the platform ask somebody"
+    same = retried(owner, first.pk)
+    assert same.spec["code"]["snapshot"] == first.spec["code"]["snapshot"]
+
+    pushed = commit(repository, "print('mended')\n")
+    assert owner.get(known).data["changed"] is True
+    assert owner.get(f"/training-tasks/{same.pk}/code/source").data["changed"] is True, "a retry's source is known, too"
+    kept = retried(owner, same.pk, code="snapshot")
+    assert kept.spec["code"]["snapshot"] == first.spec["code"]["snapshot"]
+    anew = retried(owner, kept.pk)
+    assert anew.spec["code"]["origin"]["commit"] == pushed
+    assert anew.request["code"]["git"] == {"url": "https://example.org/x", "revision": "main"}
+    copy = owner.post(f"/training-tasks/{kept.pk}/clone").data["request"]["code"]
+    assert copy == {"snapshot": first.spec["code"]["snapshot"], "requirements": "auto",
+                    "git": {"url": "https://example.org/x", "revision": "main"}}  # fmt: skip
+
+
+def test_a_git_server_that_does_not_answer_keeps_no_retry_waiting(
+    owner: Api, environments: Any, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(repository, monkeypatch)
+    first = failed(owner.post("/training-tasks", task(code={"git": {"url": "https://example.org/x"}})).data["taskId"])
+    repository.rename(repository.with_name("away"))
+    look = owner.get(f"/training-tasks/{first.pk}/code/source").data
+    assert look["changed"] is None
+    assert look["why"]["code"] == "GIT_REPOSITORY_UNKNOWN", look
+    assert retried(owner, first.pk).spec["code"]["snapshot"] == first.spec["code"]["snapshot"]
+
+
+@pytest.mark.parametrize("kind", ["branch", "tag with a message", "commit", "HEAD"])
+def test_the_commit_of_a_revision_is_found_as_a_fetch_finds_it(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, settings: Any, kind: str
+) -> None:
+    serve(repository, monkeypatch)
+    who = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run(["git", "-C", str(repository), *who, "tag", "-am", "one", "v1"], check=True)
+    tagged = commit(repository, "print('two')\n")
+    revision = {"branch": "main", "tag with a message": "v1", "commit": tagged, "HEAD": "HEAD"}[kind]
+    with git.fetched("https://example.org/x", revision, "") as fetched:
+        assert git.find_commit("https://example.org/x", revision, "", 20) == fetched.commit
+    assert git.find_commit("https://example.org/x", "main~1", "", 20) is None, "only a fetch can tell"
+
+
+def test_code_that_was_sent_is_sent_again_or_run_as_it_was(owner: Api, environments: Any, data_dir: Path) -> None:
+    key, other = put(owner, TREE), put(owner, {**TREE, "train.py": b"print('two')\n"})
+    first = failed(owner.post("/training-tasks", task(code={"snapshot": key})).data["taskId"])
+    look = owner.get(f"/training-tasks/{first.pk}/code/source").data
+    assert (look["kind"], look["changed"], look["snapshotId"]) == ("upload", None, key)
+    refused = owner.post(f"/training-tasks/{first.pk}/retry", {"code": "current"})
+    assert (refused.status, refused.error) == (409, "CODE_SOURCE_UNKNOWN")
+    assert retried(owner, first.pk).spec["code"]["snapshot"] == key
+    assert retried(owner, first.pk, snapshot=other).spec["code"]["snapshot"] == other
+    unknown = owner.post(f"/training-tasks/{first.pk}/retry", {"snapshot": "0" * 64})
+    assert unknown.problems["code.snapshot"] == "SNAPSHOT_UNKNOWN"
+    assert owner.post(f"/training-tasks/{first.pk}/retry", {"code": "newest"}).problems == {"code": "FIELD_CHOICE"}
+    (data_dir / "workspace").mkdir()
+    (data_dir / "workspace" / "train.py").write_text("print(1)\n")
+    on_node = {"script": str(data_dir / "workspace" / "train.py")}
+    bare = failed(owner.post("/training-tasks", task(entrypoint=on_node)).data["taskId"])
+    assert owner.get(f"/training-tasks/{bare.pk}/code/source").data["kind"] == "node"
+    assert owner.post(f"/training-tasks/{bare.pk}/retry", {"code": "current"}).status == 201, "it lies on the node"
+
+
+def test_code_of_an_environment_is_taken_anew_from_that_environment_alone(
+    owner: Api, environments: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what its keeper tells, the e2e tests tell; here an id stands for it."""
+    key, other = put(owner, TREE), put(owner, {**TREE, "train.py": b"print('two')\n"})
+    said = {"snapshot": key, "environment": "master", "path": "mine"}
+    config = {"enabled": True, "nodeIds": ["env-001", "env-002"], "masterNode": "env-001"}
+    pair = task(code=said, environmentIds=[], distributedConfig=config)
+    first = failed(owner.post("/training-tasks", pair).data["taskId"])
+    source = f"/training-tasks/{first.pk}/code/source"
+    assert owner.get(source).data["why"]["code"] == "CODE_ENVIRONMENT_UNREACHABLE", "nobody made it here"
+    monkeypatch.setattr(gathering, "identify", lambda project, source, seconds: other)
+    look = owner.get(source).data
+    assert (look["kind"], look["path"], look["changed"]) == ("environment", "mine", True)
+    monkeypatch.setattr(gathering, "problems", lambda *given: [])
+    answer = owner.post(f"/training-tasks/{first.pk}/retry", {})
+    anew = Task.objects.get(pk=answer.data["taskId"])
+    assert (anew.spec["code"]["snapshot"], anew.spec["code"]["source"]["path"]) == ("", "mine")
+
+    restart = f"/training-tasks/{first.pk}/restart"
+    refused = owner.post(restart, {"leaveOut": ["env-001"], "code": "current"})
+    assert (refused.status, refused.error) == (409, "CODE_SOURCE_LEFT_OUT")
+    without = Task.objects.get(pk=owner.post(restart, {"leaveOut": ["env-001"]}).data["taskId"])
+    assert (without.spec["code"]["snapshot"], without.spec["code"]["source"]) == (key, {})
+    other_out = Task.objects.get(pk=owner.post(restart, {"leaveOut": ["env-002"]}).data["taskId"])
+    assert other_out.spec["code"]["source"]["environment"] == "env-001"
 
 
 def test_a_damaged_content_is_found_before_a_node_has_it(owner: Api) -> None:

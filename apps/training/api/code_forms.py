@@ -5,10 +5,29 @@ from rest_framework import serializers
 from apps.code.api.forms import CodeOrigin, FetchItem, SnapshotItem
 
 
+class TaskCodeProblem(serializers.Serializer):
+    code = serializers.CharField()
+    message = serializers.CharField()
+    hint = serializers.CharField()
+
+
 class TaskBefore(serializers.Serializer):
     taskId = serializers.CharField()
     createdAt = serializers.DateTimeField()
     snapshotId = serializers.CharField()
+
+
+class TaskCodeSource(serializers.Serializer):
+    snapshotId = serializers.CharField(allow_null=True, help_text="what the task ran; null: none")
+    kind = serializers.CharField(help_text="environment, git, upload, or node: it ran what lies on its nodes")
+    environment = serializers.CharField(help_text="its name")
+    path = serializers.CharField()
+    url = serializers.CharField()
+    revision = serializers.CharField()
+    changed = serializers.BooleanField(
+        allow_null=True, help_text="whether the source differs now from the snapshot; null: it is not known"
+    )
+    why = TaskCodeProblem(allow_null=True, help_text="why it could not be looked at")
 
 
 class TaskCode(serializers.Serializer):

@@ -1,5 +1,7 @@
 """Shapes of requests and answers about training tasks."""
 
+from typing import get_args
+
 from django.db.models import F
 from rest_framework import serializers
 
@@ -8,6 +10,7 @@ from apps.common.openapi import INT4, INT8, Key, Moment, ProblemItem
 from apps.common.pages import OrderingField, PageQuery
 from apps.environments import memory
 from apps.training.output import levels
+from apps.training.services.code_source import Choice
 from apps.training.states import Action, State
 from fermi.launch.byhand import TARGETS
 from fermi.launch.diagnosis import Level
@@ -22,6 +25,7 @@ LEVELS = [(level.value, level.value) for level in Level]
 LOG_LEVELS = [(level, level) for level in levels.LEVELS]
 HOLDERS = [(kind, kind) for kind in memory.HOLDERS]
 TO_DO = [(code.value, code.value) for code in Do]
+CODE_CHOICES = [(choice, choice) for choice in get_args(Choice)]
 
 
 class DistributedInfo(serializers.Serializer):
@@ -420,6 +424,14 @@ class TaskDiagnosis(serializers.Serializer):
     resumePoint = TaskResumePoint(allow_null=True, help_text="null: nothing was trained, or all of it")
 
 
+class CodeChoice(serializers.ChoiceField):
+    """snapshot: the code that the task ran; current: its source as it is now; auto: the source if it has changed."""
+
+    def __init__(self) -> None:
+        about = "of a task that has ended: its snapshot, its source as it is now, or the source if it has changed"
+        super().__init__(choices=CODE_CHOICES, required=False, default="auto", help_text=about)
+
+
 class TaskRestartRequest(serializers.Serializer):
     leaveOut = serializers.ListField(
         source="leave_out", child=Key(), max_length=4096, required=False, default=list,
@@ -428,6 +440,15 @@ class TaskRestartRequest(serializers.Serializer):
     useSpares = serializers.BooleanField(
         source="use_spares", required=False, default=False, help_text="free spares take their places"
     )
+    code = CodeChoice()
+
+
+class TaskRetryRequest(serializers.Serializer):
+    code = CodeChoice()
+    snapshot = serializers.CharField(
+        required=False, allow_null=True, default=None, min_length=8, max_length=64,
+        help_text="the id of another snapshot of the project, to be run in place of what `code` says",
+    )  # fmt: skip
 
 
 class FrameworkRecommendRequest(serializers.Serializer):

@@ -14,12 +14,13 @@ from apps.training.api import (
     usage_views,
     views,
 )
-from apps.training.api.code_views import TaskCodeView
+from apps.training.api.code_views import TaskCodeSourceView, TaskCodeView
 
 TASK = "training-tasks/<str:task_id>"
 
 urlpatterns = [
     path("training-tasks/<str:task_id>/code", TaskCodeView.as_view()),
+    path("training-tasks/<str:task_id>/code/source", TaskCodeSourceView.as_view()),
     path("training-tasks", views.TasksView.as_view()),
     path("training-tasks/preview", views.TaskPreviewView.as_view()),
     path("task-templates", template_views.TemplatesView.as_view()),

@@ -120,10 +120,11 @@ class TaskGrowView(APIView):
 
 
 class TaskRetryView(APIView):
-    @operation("retryTask", data=forms.TaskCreated, status=201, message="TASK_CREATED_OK")
-    def post(self, request: Request, task_id: str) -> Data:
-        """A new task with the same request, resuming from the newest checkpoint."""
-        return _created(retry(request.user, task_id))
+    @operation("retryTask", body=forms.TaskRetryRequest, data=forms.TaskCreated, status=201, message="TASK_CREATED_OK")
+    def post(self, request: Request, task_id: str, body: Body) -> Data:
+        """A new task with the same request, resuming from the newest checkpoint. Where the source of its code has
+        changed, it runs the code as it is now, unless the body says otherwise."""
+        return _created(retry(request.user, task_id, **body))
 
 
 class TaskCloneView(APIView):

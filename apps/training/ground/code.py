@@ -28,25 +28,32 @@ def named(
     yet."""
     if asked is None or project is None:
         return None, []
-    given = [name for name in ("snapshot", "git", "environment") if getattr(asked, name)]
-    if len(given) != 1:
-        return None, [Problem(FIELD, "CODE_ONE_SOURCE", {"found": ", ".join(given) or "–"})]
+    sources = [name for name in ("git", "environment") if getattr(asked, name)]
+    if len(sources) > 1 or not (sources or asked.snapshot):
+        return None, [Problem(FIELD, "CODE_ONE_SOURCE", {"found": ", ".join(sources) or "–"})]
+    brought = Code(requirements=asked.requirements, source=_source(asked, master))
     if asked.snapshot:
         found = selectors.in_project(project.pk, asked.snapshot)
         if found is None:
             return None, [Problem(f"{FIELD}.snapshot", "SNAPSHOT_UNKNOWN", {"snapshot": asked.snapshot[:12]})]
-        return ready(Code(requirements=asked.requirements), found.digest, found.origin), []
+        return ready(brought, found.digest, found.origin), []
     if asked.git:
         wrong = git.problems(asked.git.url, asked.git.revision)
         named = {"code.git.secret": asked.git.secret} if asked.git.secret else {}
         wrong += [replace(one, field="code.git.secret") for one in vault.unknown(project.pk, named)]
-        source = {"url": asked.git.url, "revision": asked.git.revision, "secret": asked.git.secret or ""}
-        return Code(requirements=asked.requirements, source={"git": source}), wrong
+        return brought, wrong
     if master is None:
         return None, [Problem(f"{FIELD}.environment", "CODE_ENVIRONMENT_NOT_YET")]
-    wrong = gathering.problems(project, master, f"{FIELD}.environment")
-    source = {"environment": master.pk, "name": master.name, "path": asked.path}
-    return Code(requirements=asked.requirements, source=source), wrong
+    return brought, gathering.problems(project, master, f"{FIELD}.environment")
+
+
+def _source(asked: CodeRequest, master: DevEnvironment | None) -> dict[str, Any]:
+    """As `Fetch.source` has it."""
+    if asked.git:
+        return {"git": {"url": asked.git.url, "revision": asked.git.revision, "secret": asked.git.secret or ""}}
+    if asked.environment and master:
+        return {"environment": master.pk, "name": master.name, "path": asked.path}
+    return {}
 
 
 def ready(asked: Code, digest: str, origin: Mapping[str, Any]) -> Code:
@@ -127,9 +134,22 @@ def lay_ready(job: JobSpec) -> None:
         store.archive(job.code.snapshot)
 
 
-def again(request: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A task's request, made once more: what it was made from has become a snapshot, which stays what it is."""
+def again(request: Mapping[str, Any], spec: Mapping[str, Any], snapshot: str | None = None) -> dict[str, Any]:
+    """The task's request, made once more. `snapshot`: the one to run, by default the task's own; "": none, so that the
+    code is taken anew. It always says where the code came from, too, so that a later retry can take it anew."""
     found = spec.get("code") or {}
     if not found.get("snapshot"):
         return dict(request)
-    return {**request, "code": {"snapshot": found["snapshot"], "requirements": found["requirements"]}}
+    chosen = found["snapshot"] if snapshot is None else snapshot
+    named = {"snapshot": chosen} if chosen else {}
+    return {
+        **request,
+        "code": {**named, **_named_again(found.get("source") or {}), "requirements": found["requirements"]},
+    }
+
+
+def _named_again(source: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a request that name this source."""
+    if git_source := source.get("git"):
+        return {"git": {name: value for name, value in git_source.items() if value}}
+    return {"environment": "master", "path": source["path"]} if "environment" in source else {}

@@ -12,7 +12,7 @@ from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.training.ground import code, hints, resuming, sizing, transitions
 from apps.training.models import Task
-from apps.training.services import removing
+from apps.training.services import code_source, removing
 from apps.training.shown import discretion
 from apps.training.states import ACTIVE, FINAL, Action, State, allowed_actions
 from fermi.launch.spec import JobSpec
@@ -73,12 +73,16 @@ def _stop(user: User, task: Task) -> Task:
     return task
 
 
-def again(user: User, task_id: str) -> dict[str, Any]:
-    """The request of a task that did not succeed, resuming from its newest checkpoint: what `retry` creates."""
+def again(
+    user: User, task_id: str, choice: code_source.Choice = "snapshot", snapshot: str | None = None
+) -> dict[str, Any]:
+    """The request of a task that did not succeed, resuming from its newest checkpoint: what `retry` creates. `choice`:
+    of its code, unless `snapshot` names another one of the project."""
     task = find(user, task_id, Role.MEMBER)
     _refuse_unless(task, Action.RETRY)
     newest = resuming.newest(task)
-    return {**code.again(task.request, task.spec), **({"resumeFrom": newest} if newest else {})}
+    request = code.again(task.request, task.spec, code_source.snapshot_to_run(task, choice, snapshot))
+    return {**request, **({"resumeFrom": newest} if newest else {})}
 
 
 def clone(user: User, task_id: str) -> dict[str, Any]:

@@ -18,17 +18,21 @@ from apps.common.errors import ApiError
 from apps.training.ground import hints, placing, sizing, transitions
 from apps.training.models import Task
 from apps.training.services import actions
+from apps.training.services.code_source import Choice
 from apps.training.services.create import submit
 from apps.training.states import FINAL, State
 from fermi.launch.spec import JobSpec
 
 
-def restart(user: User, task_id: str, leave_out: Sequence[str] = (), *, use_spares: bool = False) -> Task:
+def restart(
+    user: User, task_id: str, leave_out: Sequence[str] = (), *, use_spares: bool = False, code: Choice = "snapshot"
+) -> Task:
     """The task that goes on: this one, or the new one. `leave_out`: environments; with `use_spares` free spares take
-    their places. Asking a task that runs again changes nothing."""
+    their places. `code`: of a task that has ended; one that runs keeps its snapshot. Asking a task that runs again
+    changes nothing."""
     task = actions.find(user, task_id, Role.MEMBER)
     if State(task.state) in FINAL:
-        return submit(user, _anew(user, task, leave_out, use_spares))
+        return submit(user, _anew(user, task, leave_out, use_spares, code))
     if task.state != State.RUNNING:
         raise ApiError(409, "RESTART_NEEDS_RUNNING", status=task.state)
     job, after, taken = _next(task, leave_out, use_spares)
@@ -66,9 +70,18 @@ def _next(task: Task, leave_out: Sequence[str], use_spares: bool) -> tuple[JobSp
     return job, after, []
 
 
-def _anew(user: User, task: Task, leave_out: Sequence[str], use_spares: bool) -> dict[str, Any]:
-    """The request of a task that has ended, with other nodes."""
-    request = actions.again(user, task.pk)
+def _anew(
+    user: User, task: Task, leave_out: Sequence[str], use_spares: bool, code: Choice = "snapshot"
+) -> dict[str, Any]:
+    """The request of a task that has ended, with other nodes. Code that was taken from the master stays as it was
+    taken, where another environment becomes the master."""
+    source = (task.spec.get("code") or {}).get("source") or {}
+    without_source = source.get("environment") in leave_out
+    if without_source and code == "current":
+        raise ApiError(409, "CODE_SOURCE_LEFT_OUT", "code", environment=source["name"])
+    request = actions.again(user, task.pk, "snapshot" if without_source else code)
+    if without_source and request["code"].get("snapshot"):
+        request["code"] = {name: request["code"][name] for name in ("snapshot", "requirements")}
     config = request.get("distributedConfig") or {}
     chosen = list(config.get("nodeIds") or request.get("environmentIds") or ())
     spares = [key for key in request.get("spareEnvironmentIds") or () if key not in chosen]

@@ -22,6 +22,7 @@ from fermi.client.types import (
     TaskBrief,
     TaskClone,
     TaskCode,
+    TaskCodeSource,
     TaskCreated,
     TaskCreateRequest,
     TaskDetail,
@@ -91,10 +92,13 @@ class Tasks:
         """Why it is as it is: what, since when, where, the evidence, and what to do next."""
         return self._transport.call("GET", _path(task_id, "/diagnosis"))
 
-    def restart(self, task_id: str, *, leave_out: Sequence[str] = (), use_spares: bool = False) -> TaskDetail:
+    def restart(
+        self, task_id: str, *, leave_out: Sequence[str] = (), use_spares: bool = False, code: str = "auto"
+    ) -> TaskDetail:
         """Goes on from the newest checkpoint: a task that runs by its next attempt, one that has ended by a new task.
-        Gives the task that goes on. `leave_out`: environments to do without, or in whose places spares go."""
-        body = {"leaveOut": list(leave_out), "useSpares": use_spares}
+        Gives the task that goes on. `leave_out`: environments to do without, or in whose places spares go; `code`: as
+        `retry` takes it, of a task that has ended."""
+        body = {"leaveOut": list(leave_out), "useSpares": use_spares, "code": code}
         return self._transport.call("POST", _path(task_id, "/restart"), json=body)
 
     def pulses(self, task_id: str) -> TaskPulses:
@@ -127,9 +131,12 @@ class Tasks:
         """Puts a task that waits before another one of its project and class, or behind all of them (maintainer)."""
         return self._transport.call("POST", _path(task_id, "/move"), json={"before": before}, repeatable=True)
 
-    def retry(self, task_id: str) -> TaskCreated:
-        """A new task with the same request, going on from the newest checkpoint."""
-        return self._transport.call("POST", _path(task_id, "/retry"))
+    def retry(self, task_id: str, *, code: str = "auto", snapshot: str | None = None) -> TaskCreated:
+        """A new task with the same request, going on from the newest checkpoint. `code`: "snapshot" runs the code that
+        the task ran, "current" takes it anew from where it came from, "auto" does so where that has changed;
+        `snapshot`: runs another snapshot of the project."""
+        body = {"code": code, **({"snapshot": snapshot} if snapshot else {})}
+        return self._transport.call("POST", _path(task_id, "/retry"), json=body)
 
     def clone(self, task_id: str) -> TaskClone:
         """The request it was made from, to be changed and created anew."""
@@ -138,6 +145,10 @@ class Tasks:
     def code(self, task_id: str) -> TaskCode:
         """Its snapshot, where it came from, and the one of the task before it of its name."""
         return self._transport.call("GET", _path(task_id, "/code"))
+
+    def code_source(self, task_id: str) -> TaskCodeSource:
+        """Where its code came from, and whether it has changed there since."""
+        return self._transport.call("GET", _path(task_id, "/code/source"))
 
     def delete(self, task_id: str) -> None:
         """With its logs and checkpoints; Conflict unless it has ended."""

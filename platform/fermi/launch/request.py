@@ -109,7 +109,8 @@ class GitRequest(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class CodeRequest(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One of snapshot, git and environment."""
+    """A snapshot, git or environment. A snapshot is run as it is: git or environment beside it say where it came from,
+    so that a retry can take the code anew from there."""
 
     snapshot: Annotated[Annotated[str, _text(64)] | None, told("the id of a snapshot of the project")] = None
     git: GitRequest | None = None

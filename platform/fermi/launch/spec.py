@@ -99,8 +99,8 @@ class Entrypoint:
 class Code:
     """A snapshot that every node gets before its ranks begin, in which they then start. `snapshot`: its id; empty
     until it has been fetched. `folder`: where it lies, ready to be carried. `requirements`: `auto`, `off`, or a file
-    of its own. `source`: what it is made from where it is yet to be fetched; `origin`: where it came from, as people
-    are told."""
+    of its own. `source`: what it is, or was, fetched from, as `Fetch.source` names it; empty: it was sent. `origin`:
+    where it came from, as people are told."""
 
     snapshot: str = ""
     folder: str = ""

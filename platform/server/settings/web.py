@@ -115,6 +115,7 @@ SPECTACULAR_SETTINGS = {
         "CommunicationBackend": "apps.workers.models.CommunicationBackend",
         "FindingLevel": "apps.clusters.api.serializers.LEVELS",
         "LogLevel": "apps.training.api.serializers.LOG_LEVELS",
+        "CodeChoice": "apps.training.api.serializers.CODE_CHOICES",
         "DiagnosisLevel": "apps.training.api.serializers.LEVELS",
         "FindingActionCode": "apps.training.api.serializers.TO_DO",
         "JudgedLevel": "apps.training.api.preflight_forms.JUDGED_LEVELS",

@@ -350,6 +350,44 @@ def test_a_clone_can_be_submitted(api: FakeApi, command: Command, tmp_path: Path
     assert api.seen("POST", "/training-tasks")[0].body == {**wanted, "taskName": "again"}
 
 
+def code_source(**more: Any) -> dict[str, Any]:
+    return {"snapshotId": "8c1c" * 16, "kind": "environment", "environment": "gpu-a", "path": "mine", "url": "",
+            "revision": "", "changed": False, "why": None, **more}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "flags", "body", "said"),
+    [
+        (data(code_source(changed=True)), [], {"code": "current"}, "fetched again from gpu-a:mine"),
+        (data(code_source(changed=True)), ["--same-code"], {"code": "snapshot"}, ""),
+        (data(code_source()), [], {"code": "snapshot"}, ""),
+        (data(code_source()), ["--current-code"], {"code": "current"}, ""),
+        (data(code_source(kind="upload", changed=None)), [], {"code": "snapshot"}, "fermi retry task-1 --code FOLDER"),
+        (data(code_source(changed=None, why={"code": "X", "message": "gpu-a is stopped.", "hint": ""})), [],
+         {"code": "snapshot"}, "gpu-a is stopped. Snapshot 8c1c8c1c8c1c is run again."),
+        (data(code_source(kind="node", snapshotId=None, changed=None)), [], {"code": "snapshot"}, ""),
+        (refused(404, "NO_SUCH_ADDRESS"), [], {"code": "auto"}, ""),
+    ],
+)  # fmt: skip
+def test_a_retry_says_which_code_it_runs_where_that_is_a_choice(
+    api: FakeApi, command: Command, found: Reply, flags: list[str], body: dict[str, str], said: str
+) -> None:
+    api.on("GET", f"{TASK}/code/source", found)
+    api.on("POST", f"{TASK}/retry", data(CREATED, 201))
+    done = command("retry", "task-1", *flags)
+    assert done.code == 0, done.err
+    assert api.seen("POST", f"{TASK}/retry")[0].body == body
+    assert said in " ".join(done.err.split())
+    assert bool(said) == bool(done.err)
+
+
+def test_a_retry_takes_one_code(api: FakeApi, command: Command) -> None:
+    done = command("retry", "task-1", "--same-code", "--code", ".")
+    assert done.code == 2
+    assert "--current-code" in done.err
+    assert api.requests == []
+
+
 # Submit and preview ---------------------------------------------------------------------------------------------------
 
 

@@ -122,12 +122,26 @@ def grow(session: Session, task: str) -> None:
     output.show(found, session.form, lambda: [said])
 
 
-@command("retry")
+@command("retry", _("MORE_RETRY"))
 @click.argument("task")
+@click.option("--same-code", is_flag=True, help=_("OPTION_SAME_CODE"))
+@click.option("--current-code", is_flag=True, help=_("OPTION_CURRENT_CODE"))
+@click.option("--code", "folder", metavar="FOLDER", help=_("OPTION_RETRY_CODE"))
 @follow_options
-def retry(session: Session, task: str, wait: bool, follow: bool) -> int:
+def retry(
+    session: Session, task: str, wait: bool, follow: bool, *, same_code: bool, current_code: bool, folder: str | None
+) -> int:
+    if same_code + current_code + bool(folder) > 1:
+        raise click.UsageError(_("RETRY_ONE_CODE"))
     say_resume_point(session, task)
-    created = session.fermi.tasks.retry(task)
+    if folder:
+        from fermi.cli import snapshots
+
+        project = session.fermi.tasks.get(task)["projectId"]
+        created = session.fermi.tasks.retry(task, snapshot=snapshots.send(session.fermi, folder, project)["id"])
+    else:
+        choice = "snapshot" if same_code else "current" if current_code else _code_to_run(session, task)
+        created = session.fermi.tasks.retry(task, code=choice)
     if wait or follow:
         from fermi.cli.follow import until_end
 
@@ -135,6 +149,24 @@ def retry(session: Session, task: str, wait: bool, follow: bool) -> int:
         return until_end(session, created["taskId"], live=follow)
     output.show(created, session.form, lambda: [output.pairs([(_("TASK"), created["taskId"])])])
     return 0
+
+
+def _code_to_run(session: Session, task: str) -> str:
+    """The code as it is now where it has changed, else the task's snapshot; says which, unless there is no choice."""
+    try:
+        found = session.fermi.tasks.code_source(task)
+    except NotFound:  # an older platform, which says of an unknown task the same when it is to retry it
+        return "auto"
+    snapshot = (found["snapshotId"] or "")[:12]
+    if found["changed"]:
+        source = f"{found['url']} {found['revision']}" if found["url"] else f"{found['environment']}:{found['path']}"
+        output.say(_("RETRY_CURRENT_CODE", source=source, snapshot=snapshot))
+        return "current"
+    if snapshot and found["why"]:
+        output.say(_("RETRY_CODE_UNKNOWN", why=found["why"]["message"], snapshot=snapshot))
+    elif snapshot and found["kind"] == "upload":
+        output.say(_("RETRY_SENT_CODE", task=task, snapshot=snapshot))
+    return "snapshot"
 
 
 @command("clone", _("MORE_CLONE"))
