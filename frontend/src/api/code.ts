@@ -15,6 +15,25 @@ export const taskCodeQuery = (id: string) =>
     refetchInterval: ({ state }) => (state.data?.fetch?.status === "fetching" ? 2_000 : false),
   });
 
+export type CodeSource = components["schemas"]["TaskCodeSource"];
+export type CodeChoice = components["schemas"]["CodeChoice"];
+
+const SOURCE_MS = 5_000;
+
+/** Where the code came from, and whether it has changed there since: the platform asks the environment or Git server. */
+export const codeSourceQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["code", "source", id] as const,
+    queryFn: () => {
+      const signal = AbortSignal.timeout(SOURCE_MS);
+      const params = { path: { task_id: id } };
+      return unwrap(http.GET("/api/v1/training-tasks/{task_id}/code/source", { params, signal }));
+    },
+    retry: false,
+    staleTime: 0,
+    gcTime: 0,
+  });
+
 /** What a snapshot says never changes. */
 export const treeQuery = (id: string, path: string) =>
   queryOptions({

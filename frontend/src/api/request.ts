@@ -7,6 +7,7 @@ export interface Rule {
   enum?: string[];
   anyOf?: Rule[];
   additionalProperties?: Rule | boolean;
+  properties?: Record<string, Rule>;
   "x-flag"?: { name: string; range?: string[] };
 }
 

@@ -1,5 +1,6 @@
 import { keepPreviousData, mutationOptions, type QueryClient, queryOptions } from "@tanstack/react-query";
 import { everyPage, http, unwrap } from "./client";
+import type { CodeChoice } from "./code";
 import type { CreateRequest, Metric, Preview, Status, Task, TaskBrief, TaskEvent, TaskOrdering } from "./types";
 
 export interface TaskFilters {
@@ -174,7 +175,7 @@ export const resumeTask = (id: string) =>
   });
 
 /** Goes on from the newest checkpoint; the answer is the task that goes on, perhaps a new one. */
-export const restartTask = (id: string, body: { leaveOut: string[]; useSpares: boolean }) =>
+export const restartTask = (id: string, body: { leaveOut: string[]; useSpares: boolean; code: CodeChoice }) =>
   unwrap(http.POST("/api/v1/training-tasks/{task_id}/restart", { params: { path: { task_id: id } }, body }));
 
 export const growTask = (id: string) =>
@@ -184,8 +185,10 @@ export const growTask = (id: string) =>
 
 export const retryTask = (id: string) =>
   mutationOptions({
-    mutationFn: () =>
-      unwrap(http.POST("/api/v1/training-tasks/{task_id}/retry", { params: { path: { task_id: id } } })),
+    mutationFn: (code: CodeChoice) =>
+      unwrap(
+        http.POST("/api/v1/training-tasks/{task_id}/retry", { params: { path: { task_id: id } }, body: { code } }),
+      ),
   });
 
 export const deleteTask = (id: string) =>

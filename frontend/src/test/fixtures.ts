@@ -1,3 +1,4 @@
+import type { CodeSource } from "@/api/code";
 import type { Limits } from "@/api/types";
 import type {
   Dataset,
@@ -45,6 +46,21 @@ export function environment(id: string, over: Partial<Environment> = {}): Enviro
     shared: false,
     labels: {},
     hosted: null,
+    ...over,
+  };
+}
+
+/** Of a task that runs what lies on its nodes. */
+export function codeSource(over: Partial<CodeSource> = {}): CodeSource {
+  return {
+    snapshotId: null,
+    kind: "node",
+    environment: "",
+    path: "",
+    url: "",
+    revision: "",
+    changed: null,
+    why: null,
     ...over,
   };
 }

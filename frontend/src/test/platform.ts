@@ -1,7 +1,19 @@
 import { http, HttpResponse } from "msw";
 import { setupServer } from "msw/node";
 import type { Member } from "@/api/types";
-import { dataset, environment, framework, group, limits, model, preflight, task, worker, zone } from "./fixtures";
+import {
+  codeSource,
+  dataset,
+  environment,
+  framework,
+  group,
+  limits,
+  model,
+  preflight,
+  task,
+  worker,
+  zone,
+} from "./fixtures";
 
 export const api = (path: string) => `http://fermi.test/api/v1${path}`;
 
@@ -83,6 +95,7 @@ export const platform = setupServer(
   http.get(api("/training-tasks/:id/diagnosis"), () => ok(healthy)),
   http.get(api("/training-tasks/:id/events"), () => list()),
   http.get(api("/training-tasks/:id/checkpoints"), () => list()),
+  http.get(api("/training-tasks/:id/code/source"), () => ok(codeSource())),
   http.get(api("/training-tasks/:id/pulses"), ({ params }) => ok({ taskId: params.id, attempt: 1, ranks: [] })),
   http.get(api("/training-tasks/:id/telemetry/now"), ({ params }) =>
     ok({ taskId: params.id, at: null, emulated: false, ranks: [] }),

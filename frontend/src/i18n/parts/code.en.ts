@@ -27,6 +27,8 @@ const en: typeof zh = {
     source: "Code",
     sourceHint:
       "What a task brings becomes a snapshot: every node gets the same files, and restarts and clones run them.",
+    changed:
+      "The code has changed since snapshot {{snapshot}}, which the cloned task ran; that can be chosen here, too.",
     sourceOf: {
       none: "None: the files that are on the node",
       environment: "The working directory of the master environment",

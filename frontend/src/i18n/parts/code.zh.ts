@@ -24,6 +24,7 @@ export default {
   ask: {
     source: "代码来源",
     sourceHint: "任务携带的代码会成为快照：每个节点拿到同样的文件，重启和克隆也用同一份。",
+    changed: "被克隆的任务使用快照 {{snapshot}}，此后代码已有改动；也可以在此选择原快照。",
     sourceOf: {
       none: "不携带，使用节点上已有的文件",
       environment: "主节点环境的工作目录",

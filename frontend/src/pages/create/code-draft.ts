@@ -16,6 +16,17 @@ export interface CodeDraft {
   secret: string;
   snapshot: string;
   requirements: string;
+  /** Of the snapshot that a cloned task ran: where it was taken from. */
+  taken: Taken | null;
+}
+
+interface Taken {
+  snapshot: string;
+  /** Whose folder it was taken from, where it was an environment's. */
+  master: string;
+  from: Pick<CodeRequest, "git" | "environment" | "path">;
+  /** Whether the code has changed there since. */
+  changed?: boolean;
 }
 
 export const NO_CODE: CodeDraft = {
@@ -26,25 +37,43 @@ export const NO_CODE: CodeDraft = {
   secret: "",
   snapshot: "",
   requirements: "",
+  taken: null,
 };
 
-/** What is left empty is the platform's to fill in. */
-export function codeRequest(draft: CodeDraft): Pick<CreateRequest, "code"> {
+/** What is left empty is the platform's to fill in. `master`: of the task that is asked for. */
+export function codeRequest(draft: CodeDraft, master: string): Pick<CreateRequest, "code"> {
   const given = (name: "path" | "revision" | "secret" | "requirements") => {
     const text = draft[name].trim();
     return text ? { [name]: text } : {};
   };
   const requirements = given("requirements");
   if (draft.source === "environment") return { code: { environment: "master", ...given("path"), ...requirements } };
-  if (draft.source === "snapshot") return { code: { snapshot: draft.snapshot, ...requirements } };
+  if (draft.source === "snapshot") {
+    return { code: { snapshot: draft.snapshot, ...sourceOf(draft, master), ...requirements } };
+  }
   if (draft.source !== "git") return {};
   return { code: { git: { url: draft.url.trim(), ...given("revision"), ...given("secret") }, ...requirements } };
 }
 
-/** The draft that would send `code`. */
-export function codeDraft(code: CodeRequest | null | undefined): CodeDraft {
+/** The draft that takes the code anew from where its snapshot was taken from. */
+export function takenAnew(draft: CodeDraft): CodeDraft {
+  const { taken } = draft;
+  return taken
+    ? { ...draft, source: taken.from.git ? "git" : "environment", taken: { ...taken, changed: true } }
+    : draft;
+}
+
+/** Where the chosen snapshot was taken from, as far as a request can name that: of environments it names its master. */
+function sourceOf({ taken, snapshot }: CodeDraft, master: string): Taken["from"] {
+  if (taken?.snapshot !== snapshot) return {};
+  return taken.from.git || taken.master === master ? taken.from : {};
+}
+
+/** The draft that would send `code`, of a task with that master. */
+export function codeDraft(code: CodeRequest | null | undefined, master: string): CodeDraft {
   if (!code) return NO_CODE;
   const { snapshot, git, environment, path, requirements } = code;
+  const from = git ? { git } : environment ? { environment, ...(path && { path }) } : null;
   return {
     source: snapshot ? "snapshot" : git ? "git" : environment ? "environment" : "",
     path: path && path !== "." ? path : "",
@@ -53,5 +82,6 @@ export function codeDraft(code: CodeRequest | null | undefined): CodeDraft {
     secret: git?.secret ?? "",
     snapshot: snapshot ?? "",
     requirements: requirements && requirements !== "auto" ? requirements : "",
+    taken: snapshot && from ? { snapshot, master, from } : null,
   };
 }

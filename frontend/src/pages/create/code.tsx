@@ -55,7 +55,15 @@ export default function CodeFields({ draft, problems, onChange }: SectionProps) 
   };
   return (
     <>
-      <Field label={t("code.ask.source")} hint={t("code.ask.sourceHint")} error={whole?.join("\n")}>
+      <Field
+        label={t("code.ask.source")}
+        hint={
+          code.taken?.changed
+            ? t("code.ask.changed", { snapshot: code.taken.snapshot.slice(0, 12) })
+            : t("code.ask.sourceHint")
+        }
+        error={whole?.join("\n")}
+      >
         {(wiring) => (
           <select
             {...wiring}

@@ -3,7 +3,7 @@ import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { beforeEach, expect, test } from "vitest";
 import type { CreateRequest } from "@/api/types";
-import { environment, framework, task } from "@/test/fixtures";
+import { codeSource, environment, framework, task } from "@/test/fixtures";
 import { api, list, ok, platform, refuse } from "@/test/platform";
 import { visit } from "@/test/render";
 
@@ -142,6 +142,30 @@ test("a clone starts from the other task's request", async () => {
   expect(await screen.findByLabelText("任务名称")).toHaveProperty("value", "again");
   await waitFor(() => expect(screen.getByLabelText<HTMLSelectElement>("主节点").value).toBe("env-2"));
   await waitFor(() => expect(screen.getByLabelText<HTMLSelectElement>("分布式框架").value).toBe("pytorch-ddp"));
+});
+
+test.each([
+  [true, { environment: "master", path: "mine" }],
+  [false, { snapshot: "8c1c8c1c", environment: "master", path: "mine" }],
+])("a clone of code that has changed since (%s) asks for it as it is now", async (changed, code) => {
+  const asked = listening();
+  const request = {
+    taskName: "again",
+    environmentIds: ["env-1"],
+    entrypoint: { script: "train.py" },
+    code: { snapshot: "8c1c8c1c", environment: "master", path: "mine" },
+    distributedConfig: { nodeIds: ["env-1"], masterNode: "env-1", worldSize: 1 },
+  };
+  platform.use(
+    http.post(api("/training-tasks/task-1/clone"), () => ok({ request })),
+    http.get(api("/training-tasks/task-1/code/source"), () => ok(codeSource({ kind: "environment", changed }))),
+  );
+  visit("/training/create?from=task-1");
+  await waitFor(() => expect(asked.body?.code).toEqual(code));
+  expect(asked.body?.distributedConfig).toMatchObject({ worldSize: 1 });
+  expect(screen.getByText("distributedConfig.worldSize: 1")).toBeTruthy();
+  await userEvent.click(screen.getByRole("button", { name: "移除 distributedConfig.worldSize" }));
+  await waitFor(() => expect(asked.body).not.toHaveProperty("distributedConfig.worldSize"));
 });
 
 const deepspeed = {

@@ -61,6 +61,13 @@ export interface Draft {
   secrets: { variable: string; secret: string }[];
   /** Texts of the request's single values, by the API's names. */
   plain: Record<string, string>;
+  /** What a request that was cloned says beside what the form shows. It is sent as it is. */
+  rest: Rest;
+}
+
+export interface Rest {
+  request: Record<string, unknown>;
+  config: Record<string, unknown>;
 }
 
 export const EMPTY: Draft = {
@@ -90,7 +97,27 @@ export const EMPTY: Draft = {
   env: "",
   secrets: [],
   plain: {},
+  rest: { request: {}, config: {} },
 };
+
+/** What of a request, and of its `distributedConfig`, the form shows. */
+const SHOWN = [
+  ...["taskName", "datasetId", "datasetVersionId", "modelId", "launchMode", "projectId", "preemptible"],
+  ...["environmentIds", "distributedConfig", "newEnvironments", "spareEnvironmentIds", "code", "entrypoint"],
+  ...["hyperparameters", "env", "secretEnv"],
+  ...PLAIN,
+  ...CHOICES,
+];
+const SHOWN_OF_CONFIG = [
+  ...["enabled", "nodeIds", "select", "masterNode", "framework", "masterPort", "backend", "elastic"],
+  ...["strategy", "options"],
+];
+
+function without(values: object | null | undefined, shown: string[]): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(values ?? {}).filter(([name, value]) => value != null && !shown.includes(name)),
+  );
+}
 
 export const isNew = (draft: Draft) => draft.launchMode === NEW;
 
@@ -152,6 +179,7 @@ export function requestOf(draft: Draft, frameworks: Framework[]): CreateRequest 
   const spares = isNew(draft) ? [] : draft.spareIds.filter((id) => !draft.selected.includes(id));
   const chosen = (id: string) => (hasScript(draft) ? id || null : id);
   return {
+    ...draft.rest.request,
     taskName: draft.taskName,
     datasetId: chosen(draft.datasetId),
     datasetVersionId: chosen(draft.datasetVersionId),
@@ -162,7 +190,7 @@ export function requestOf(draft: Draft, frameworks: Framework[]): CreateRequest 
     ...nodes(draft, frameworks),
     ...(isNew(draft) && newEnvironmentsOf(draft)),
     ...(spares.length > 0 && { spareEnvironmentIds: spares }),
-    ...(hasScript(draft) && codeRequest(draft.code)),
+    ...(hasScript(draft) && codeRequest(draft.code, draft.master)),
     ...(hasScript(draft) && { entrypoint: { ...entryOf(draft), args: linesOf(draft.args) } }),
     ...(!isEmpty(hyperparameters) && { hyperparameters }),
     ...(!isEmpty(env) && { env }),
@@ -191,6 +219,7 @@ function nodes(draft: Draft, frameworks: Framework[]): Nodes {
   const elastic =
     nodeCountOf(draft) > 1 || draft.capacity ? (filled({ minNodes, maxNodes }, numberOr) as { minNodes?: number }) : {};
   const more = {
+    ...draft.rest.config,
     ...(!isEmpty(elastic) && { elastic }),
     ...(filled({ masterPort }, numberOr) as { masterPort?: number }),
     ...(backend && { backend }),
@@ -271,7 +300,7 @@ export function draftOf(request: CreateRequest): Draft {
     masterPort: text(config?.masterPort),
     backend: text(config?.backend),
     hyperparameters: textsOf(request.hyperparameters),
-    code: codeDraft(request.code),
+    code: codeDraft(request.code, config?.masterNode ?? selected[0] ?? ""),
     script: request.entrypoint?.module ? `-m ${request.entrypoint.module}` : text(request.entrypoint?.script),
     args: (request.entrypoint?.args ?? []).join("\n"),
     env: Object.entries(request.env ?? {})
@@ -283,5 +312,6 @@ export function draftOf(request: CreateRequest): Draft {
         [...PLAIN, ...CHOICES].map((name) => [name, typedOf(name, request[name as keyof CreateRequest])]),
       ),
     ),
+    rest: { request: without(request, SHOWN), config: without(config, SHOWN_OF_CONFIG) },
   };
 }

@@ -23,6 +23,7 @@ import { type Draft, EMPTY, isNew, nodeCountOf, requestOf, toggle } from "./draf
 import { Environments } from "./environments";
 import { FrameworkFields } from "./framework-fields";
 import { Preview } from "./preview";
+import { RestFields } from "./rest";
 import { byField, controlOf, focusControl, partOf } from "./problems";
 import type { DraftStore } from "./saved";
 import { Summary } from "./summary";
@@ -179,6 +180,7 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
             {...section}
             framework={<FrameworkFields {...section} preview={preview.data} worldSize={sum.worldSize} />}
           />
+          <RestFields rest={draft.rest} onChange={onChange} />
         </div>
         {/* As long as it needs to be: it scrolls along until its end is in sight, and stays there. */}
         <aside className="min-w-0 space-y-4 self-end lg:sticky lg:bottom-20 lg:min-h-[calc(100dvh-9rem)]">

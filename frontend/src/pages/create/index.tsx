@@ -2,11 +2,13 @@ import { useQuery } from "@tanstack/react-query";
 import { type ReactNode, useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { useSearchParams } from "react-router";
+import { codeSourceQuery } from "@/api/code";
 import { datasetsQuery, modelsQuery } from "@/api/inventory";
 import { meQuery } from "@/api/session";
 import { checkpointsQuery, cloneQuery } from "@/api/tasks";
 import { Failure, Loading } from "@/ui/failure";
 import { Page } from "@/ui/page";
+import { takenAnew } from "./code-draft";
 import { type Draft, draftOf, EMPTY, toggle } from "./draft";
 import { CreateForm } from "./form";
 import { type DraftStore, draftStore } from "./saved";
@@ -68,11 +70,13 @@ interface CopiedProps {
 function Copied({ id, resumes, checkpoint, form }: CopiedProps) {
   const request = useQuery(cloneQuery(id));
   const checkpoints = useQuery({ ...checkpointsQuery(id), enabled: resumes });
+  const source = useQuery(codeSourceQuery(id));
   const failed = [request, checkpoints].find((query) => query.isError);
   if (failed) return <Failure error={failed.error} retry={() => void failed.refetch()} />;
-  if (!request.data || (resumes && !checkpoints.data)) return <Loading />;
+  if (!request.data || (resumes && !checkpoints.data) || source.isPending) return <Loading />;
   const newest = checkpoints.data?.toSorted((a, b) => b.step - a.step)[0]?.path;
-  const draft = draftOf(request.data);
+  const copy = draftOf(request.data);
+  const draft = source.data?.changed ? { ...copy, code: takenAnew(copy.code) } : copy;
   const resumeFrom = checkpoint ?? newest;
   return form(resumeFrom ? { ...draft, plain: { ...draft.plain, resumeFrom } } : draft);
 }

@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest";
+import { choicesOf, REQUEST, type Rule } from "@/api/request";
 import type { CreateRequest } from "@/api/types";
 import { dataset, environment, framework } from "@/test/fixtures";
 import { aggregate } from "./aggregate";
@@ -35,9 +36,60 @@ describe("a clone", () => {
     [{ git: { url: "https://git.example.org/a.git", revision: "v2", secret: "token" }, requirements: "off" }],
     [{ snapshot: "5b0c41e0a3f2" }],
     [{ environment: "master", path: "src" }],
+    [{ snapshot: "5b0c41e0a3f2", environment: "master", path: "src" }],
+    [{ snapshot: "5b0c41e0a3f2", git: { url: "https://git.example.org/a.git", revision: "v2" } }],
   ] as CreateRequest["code"][][])("brings the code of the first: %o", (code) => {
     const request = { ...base, environmentIds: ["env-1"], code } as CreateRequest;
     expect(requestOf(draftOf(request), []).code).toEqual(code);
+  });
+
+  test("says where its snapshot came from as long as it is that snapshot and that environment", () => {
+    const code = { snapshot: "5b0c41e0a3f2", environment: "master", path: "src" } as const;
+    const draft = draftOf({ ...base, environmentIds: ["env-1"], code } as CreateRequest);
+    const other = { ...draft, code: { ...draft.code, snapshot: "8c1c" } };
+    expect(requestOf(other, []).code).toEqual({ snapshot: "8c1c" });
+    expect(requestOf(toggle(toggle(draft, "env-1"), "env-2"), []).code).toEqual({ snapshot: "5b0c41e0a3f2" });
+    const anew = { ...draft, code: { ...draft.code, source: "environment" as const } };
+    expect(requestOf(anew, []).code).toEqual({ environment: "master", path: "src" });
+  });
+
+  /** A request with a value in each field that the platform knows, as far as they can be given together. */
+  const filled = (rules: Record<string, Rule>, left: string[]): Record<string, unknown> =>
+    Object.fromEntries(
+      Object.entries(rules)
+        .filter(([name]) => !left.includes(name))
+        .map(([name, rule]) => [name, sample(name, rule, left)]),
+    );
+  const sample = (name: string, rule: Rule, left: string[]): unknown => {
+    const type = Array.isArray(rule.type) ? rule.type[0] : rule.type;
+    const choices = choicesOf(rule);
+    if (choices) return choices.find((each) => each !== rule.default) ?? choices[0];
+    if (rule.properties) return filled(rule.properties, left);
+    if (type === "boolean") return true;
+    if (type === "integer" || type === "number") return 7;
+    if (type === "array") return [`${name}-1`, `${name}-2`];
+    if (type === "object") return { name: "value" };
+    return type === "string" ? "text" : sample(name, rule.anyOf?.find((each) => each.type !== "null") ?? {}, left);
+  };
+  const together = ["newEnvironments", "select", "environmentIds", "git", "launchMode"];
+
+  test.each([
+    ["of environments by name", [...together]],
+    ["of capacity", [...together, "nodeIds", "masterNode"].filter((name) => name !== "select")],
+    ["with an unknown field of a later release", [...together, "hyperparameters"]],
+  ])("keeps every field of a request %s", (_, left) => {
+    const request = {
+      ...filled(REQUEST, left),
+      launchMode: "existing",
+      later: { one: [1] },
+    } as unknown as CreateRequest;
+    expect(requestOf(draftOf(request), [])).toEqual(request);
+  });
+
+  test("keeps what the form does not show, of one environment, too", () => {
+    const config = { enabled: true, nodeIds: ["env-1"], masterNode: "env-1", framework: "pytorch-ddp", worldSize: 1 };
+    const request = { ...base, launchMode: "existing", distributedConfig: config } as CreateRequest;
+    expect(requestOf(draftOf(request), [])).toEqual(request);
   });
 
   test("makes its environments where the first had them", () => {

@@ -4,13 +4,14 @@ import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { useNavigate } from "react-router";
 import { toast } from "@/ui/toast";
-import { deleteTask, retryTask, stopTask, taskKeys } from "@/api/tasks";
+import { deleteTask, stopTask, taskKeys } from "@/api/tasks";
 import type { Action, Task } from "@/api/types";
 import { Button, ButtonLink } from "@/ui/button";
 import { Confirm } from "@/ui/confirm";
 import { toastError } from "@/ui/failure";
 import { PauseButton, ResumeButton } from "./pausing";
 import { ResumePoint } from "./resume-point";
+import { RetryButton } from "./retrying";
 import { Scripts } from "./scripts";
 import { useSteering } from "./use-steering";
 
@@ -19,19 +20,10 @@ export function Actions({ task }: { task: Task }) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const navigate = useNavigate();
-  const onError = (error: unknown) => toastError(t, error);
   const stop = useSteering(task.taskId, stopTask(task.taskId), "task.stopDone");
-  const retry = useMutation({
-    ...retryTask(task.taskId),
-    onError,
-    onSuccess: async ({ taskId }) => {
-      toast.success(t("task.retryDone"));
-      await navigate(`/training/${taskId}`);
-    },
-  });
   const remove = useMutation({
     ...deleteTask(task.taskId),
-    onError,
+    onError: (error) => toastError(t, error),
     onSuccess: async () => {
       toast.success(t("task.deleteDone"));
       await navigate("/training");
@@ -58,19 +50,10 @@ export function Actions({ task }: { task: Task }) {
     pause: <PauseButton key="pause" id={task.taskId} />,
     resume: <ResumeButton key="resume" id={task.taskId} />,
     retry: (
-      <Confirm
-        key="retry"
-        title={t("task.retryTitle")}
-        description={<ResumePoint task={task.taskId} hint={t("task.retryHint")} />}
-        action={t("task.retry")}
-        onConfirm={() => retry.mutate()}
-        trigger={
-          <Button disabled={retry.isPending}>
-            <RotateCcw />
-            {t("task.retry")}
-          </Button>
-        }
-      />
+      <RetryButton key="retry" id={task.taskId}>
+        <RotateCcw />
+        {t("task.retry")}
+      </RetryButton>
     ),
     clone: (
       <ButtonLink key="clone" to={`/training/create?from=${task.taskId}`}>

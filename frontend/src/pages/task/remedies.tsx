@@ -4,11 +4,13 @@ import { useTranslation } from "react-i18next";
 import { useNavigate } from "react-router";
 import { toast } from "@/ui/toast";
 import { cordonById } from "@/api/environments";
-import { restartTask, resumeById, stopById, taskChanged } from "@/api/tasks";
+import { isOver, restartTask, resumeById, stopById, taskChanged } from "@/api/tasks";
 import type { Remedy, Task } from "@/api/types";
 import { Button, ButtonLink } from "@/ui/button";
 import { Confirm } from "@/ui/confirm";
 import { toastError } from "@/ui/failure";
+import { useCodeChoice } from "./code-choice";
+import { RetryButton } from "./retrying";
 
 interface RemediesProps {
   actions: Remedy[];
@@ -18,8 +20,13 @@ interface RemediesProps {
 
 /** What the reader may do now: buttons for what the platform does, words for what people do elsewhere. */
 export function Remedies({ actions, task, onRank }: RemediesProps) {
+  const { t } = useTranslation();
   const allowed = actions.filter(({ allowed }) => allowed);
-  const shown = allowed.map((action) => [action, buttonFor(action, task, onRank)] as const);
+  /** Once the script is edited, a retry is the next step: it goes on from the newest checkpoint, too. */
+  const retries = task.allowedActions.includes("retry") && allowed.some(({ code }) => code === "EDIT_SCRIPT");
+  const shown = allowed
+    .filter(({ code }) => !(retries && code === "RESTART_FROM_CHECKPOINT"))
+    .map((action) => [action, buttonFor(action, task, onRank)] as const);
   const buttons = shown.filter(([, button]) => button);
   const advice = shown.filter(([, button]) => !button);
   return (
@@ -30,8 +37,13 @@ export function Remedies({ actions, task, onRank }: RemediesProps) {
           {action.hint && <span className="text-muted"> {action.hint}</span>}
         </p>
       ))}
-      {buttons.length > 0 && (
+      {(buttons.length > 0 || retries) && (
         <div className="flex flex-wrap gap-2 pt-1">
+          {retries && (
+            <RetryButton id={task.taskId} size="sm">
+              {t("task.why.retryEdited")}
+            </RetryButton>
+          )}
           {buttons.map(([action, button]) => (
             <span key={action.label} className="max-w-full">
               {button}
@@ -95,6 +107,8 @@ function Step({ action, task }: { action: Remedy; task: Task }) {
   const client = useQueryClient();
   const navigate = useNavigate();
   const { taskId } = task;
+  const { code, field, onOpenChange } = useCodeChoice(taskId);
+  const restarts = ["RESTART_FROM_CHECKPOINT", "WITHOUT_NODE", "USE_SPARE"].includes(action.code);
   const environment = text(action.params.environmentId);
   const step = useMutation({
     mutationFn: async (): Promise<string> => {
@@ -103,7 +117,7 @@ function Step({ action, task }: { action: Remedy; task: Task }) {
       else if (action.code === "CORDON") await cordonById(environment, true);
       else {
         const leaveOut = action.code === "RESTART_FROM_CHECKPOINT" ? [] : [environment];
-        return (await restartTask(taskId, { leaveOut, useSpares: action.code === "USE_SPARE" })).taskId;
+        return (await restartTask(taskId, { leaveOut, useSpares: action.code === "USE_SPARE", code })).taskId;
       }
       return taskId;
     },
@@ -121,11 +135,14 @@ function Step({ action, task }: { action: Remedy; task: Task }) {
       action={action.label}
       danger={action.code === "STOP"}
       onConfirm={() => step.mutate()}
+      onOpenChange={restarts && isOver(task) ? onOpenChange : undefined}
       trigger={
         <Button size="sm" disabled={step.isPending}>
           {action.label}
         </Button>
       }
-    />
+    >
+      {field}
+    </Confirm>
   );
 }

@@ -3,7 +3,7 @@ import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test, vi } from "vitest";
 import { FakeEventSource } from "@/test/event-source";
-import { drill, metric, task } from "@/test/fixtures";
+import { codeSource, drill, metric, task } from "@/test/fixtures";
 import { api, ok, platform, refuse } from "@/test/platform";
 import { visit } from "@/test/render";
 
@@ -36,6 +36,52 @@ test("the reason of an end and what to do about it are on the page", async () =>
   expect(screen.getByText(/查看它的日志/)).toBeTruthy();
   expect(actions()).toEqual(["重试", "删除", "克隆"]);
   expect(FakeEventSource.opened).toHaveLength(0);
+});
+
+const failed = { ...task, status: "failed", endedAt: "2026-11-21T05:10:00Z", allowedActions: ["retry"] };
+const folder = { snapshotId: "8c1c8c1c8c1c8c1c", kind: "environment", environment: "gpu-a", path: "mine" };
+
+test.each([
+  ["a changed folder as it is now", { ...folder, changed: true }, undefined, "current"],
+  ["the snapshot of a changed folder", { ...folder, changed: true }, "任务原来的快照 8c1c8c1c8c1c", "snapshot"],
+  ["the snapshot of a folder that is as it was", { ...folder, changed: false }, undefined, "snapshot"],
+  ["a folder of which nothing is known", { ...folder, changed: null }, "gpu-a:mine 的当前内容", "current"],
+  ["what was sent", { ...folder, kind: "upload", changed: null }, undefined, "snapshot"],
+])("a retry runs %s", async (_, source, chosen, code) => {
+  const retried = vi.fn();
+  platform.use(
+    http.get(api("/training-tasks/task-1"), () => ok(failed)),
+    http.get(api("/training-tasks/task-1/code/source"), () => ok(codeSource(source))),
+    http.post(api("/training-tasks/task-1/retry"), async ({ request }) => {
+      retried(await request.json());
+      return ok({ taskId: "task-1" }, 201);
+    }),
+  );
+  visit("/training/task-1");
+  await userEvent.click(await screen.findByRole("button", { name: "重试" }));
+  const dialog = within(await screen.findByRole("alertdialog"));
+  await waitFor(() => expect(dialog.getByRole("status").textContent).not.toContain("正在"));
+  if (chosen) await userEvent.click(dialog.getByRole("radio", { name: chosen }));
+  await userEvent.click(dialog.getByRole("button", { name: "重试" }));
+  await waitFor(() => expect(retried).toHaveBeenCalledExactlyOnceWith({ code }));
+});
+
+test("a retry waits for no environment that does not answer", async () => {
+  const retried = vi.fn();
+  platform.use(
+    http.get(api("/training-tasks/task-1"), () => ok(failed)),
+    http.get(api("/training-tasks/task-1/code/source"), () => new Promise(() => {})),
+    http.post(api("/training-tasks/task-1/retry"), async ({ request }) => {
+      retried(await request.json());
+      return ok({ taskId: "task-1" }, 201);
+    }),
+  );
+  visit("/training/task-1");
+  await userEvent.click(await screen.findByRole("button", { name: "重试" }));
+  const dialog = within(await screen.findByRole("alertdialog"));
+  expect(dialog.getByRole("status").textContent).toContain("正在与快照比较");
+  await userEvent.click(dialog.getByRole("button", { name: "重试" }));
+  await waitFor(() => expect(retried).toHaveBeenCalledExactlyOnceWith({ code: "auto" }));
 });
 
 test("stopping asks first, then tells the server once", async () => {

@@ -4,6 +4,7 @@ import { http } from "msw";
 import { beforeEach, expect, test, vi } from "vitest";
 import type { Diagnosed, Remedy } from "@/api/types";
 import { FakeEventSource } from "@/test/event-source";
+import { codeSource, task } from "@/test/fixtures";
 import { api, ok, platform } from "@/test/platform";
 import { visit } from "@/test/render";
 
@@ -96,7 +97,25 @@ test("going on without a node asks first, and says which one to the platform", a
   expect(dialog.getByText("去掉 env-b 后继续会怎样")).toBeTruthy();
   expect(asked).not.toHaveBeenCalled();
   await userEvent.click(dialog.getByRole("button", { name: "去掉 env-b 后继续" }));
-  await waitFor(() => expect(asked).toHaveBeenCalledExactlyOnceWith({ leaveOut: ["env-2"], useSpares: false }));
+  await waitFor(() =>
+    expect(asked).toHaveBeenCalledExactlyOnceWith({ leaveOut: ["env-2"], useSpares: false, code: "auto" }),
+  );
+});
+
+test("once the script is edited, one button retries, and asks which code", async () => {
+  const ended = { ...task, status: "failed", endedAt: "2026-11-21T05:10:00Z", allowedActions: ["retry"] as const };
+  const source = codeSource({ snapshotId: "8c1c8c1c8c1c", kind: "environment", environment: "gpu-a", changed: true });
+  diagnose({ ...hang, actions: [...hang.actions, remedy("RESTART_FROM_CHECKPOINT", "从检查点重启")] });
+  platform.use(
+    http.get(api("/training-tasks/task-1"), () => ok(ended)),
+    http.get(api("/training-tasks/task-1/code/source"), () => ok(source)),
+  );
+  visit("/training/task-1");
+  const shown = within(await panel());
+  expect(shown.queryByRole("button", { name: "从检查点重启" })).toBeNull();
+  await userEvent.click(shown.getByRole("button", { name: "用修改后的代码重试" }));
+  const dialog = within(await screen.findByRole("alertdialog"));
+  expect((await dialog.findByRole<HTMLInputElement>("radio", { name: /当前内容/ })).checked).toBe(true);
 });
 
 test("news of the task has the panel ask again", async () => {

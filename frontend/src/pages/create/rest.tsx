@@ -1,0 +1,48 @@
+import { X } from "lucide-react";
+import { useTranslation } from "react-i18next";
+import { Button } from "@/ui/button";
+import { Card } from "@/ui/card";
+import type { Draft, Rest } from "./draft";
+
+interface RestFieldsProps {
+  rest: Rest;
+  onChange: (patch: Partial<Draft>) => void;
+}
+
+/** What a cloned request says beside what the form shows: it is sent along unless it is removed here. */
+export function RestFields({ rest, onChange }: RestFieldsProps) {
+  const { t } = useTranslation();
+  const fields = (["request", "config"] as const).flatMap((part) =>
+    Object.entries(rest[part]).map(([name, value]) => ({ part, name, value })),
+  );
+  if (fields.length === 0) return null;
+  const remove = (part: keyof Rest, name: string) => {
+    const left = Object.fromEntries(Object.entries(rest[part]).filter(([each]) => each !== name));
+    onChange({ rest: { ...rest, [part]: left } });
+  };
+  return (
+    <Card title={t("create.rest")}>
+      <p className="mb-2 text-sm text-muted">{t("create.restHint")}</p>
+      <ul className="space-y-1 text-sm">
+        {fields.map(({ part, name, value }) => {
+          const field = part === "config" ? `distributedConfig.${name}` : name;
+          return (
+            <li key={field} className="flex items-center gap-2">
+              <code className="min-w-0 break-all">
+                {field}: {JSON.stringify(value)}
+              </code>
+              <Button
+                look="ghost"
+                size="icon"
+                aria-label={t("create.restRemove", { field })}
+                onClick={() => remove(part, name)}
+              >
+                <X />
+              </Button>
+            </li>
+          );
+        })}
+      </ul>
+    </Card>
+  );
+}
