@@ -191,10 +191,10 @@ export const retryTask = (id: string) =>
       ),
   });
 
-export const deleteTask = (id: string) =>
-  mutationOptions({
-    mutationFn: () => unwrap(http.DELETE("/api/v1/training-tasks/{task_id}", { params: { path: { task_id: id } } })),
-  });
+export const deleteById = (id: string) =>
+  unwrap(http.DELETE("/api/v1/training-tasks/{task_id}", { params: { path: { task_id: id } } }));
+
+export const deleteTask = (id: string) => mutationOptions({ mutationFn: () => deleteById(id) });
 
 /** What the task was asked with, ready to be edited and posted; with a checkpoint to start from, if one is given. */
 export const cloneQuery = (id: string, resumeFrom?: string | null) =>

@@ -1,3 +1,4 @@
+import { useEffect } from "react";
 import { useTranslation } from "react-i18next";
 import { Button } from "./button";
 
@@ -9,8 +10,13 @@ interface PagerProps {
   onPage: (page: number) => void;
 }
 
+/** A page that is not there any more, or never was, leads to the last one: shown wherever anything is listed at all. */
 export function Pager({ count, pages, page, onPage }: PagerProps) {
   const { t } = useTranslation();
+  const beyond = pages > 0 && page > pages;
+  useEffect(() => {
+    if (beyond) onPage(pages);
+  });
   return (
     <div className="mt-3 flex flex-wrap items-center justify-between gap-2 text-sm text-muted">
       <span>{count}</span>

@@ -45,7 +45,7 @@ describe("a clone", () => {
 
   test("says where its snapshot came from as long as it is that snapshot and that environment", () => {
     const code = { snapshot: "5b0c41e0a3f2", environment: "master", path: "src" } as const;
-    const draft = draftOf({ ...base, environmentIds: ["env-1"], code } as CreateRequest);
+    const draft = draftOf({ ...base, environmentIds: ["env-1"], code });
     const other = { ...draft, code: { ...draft.code, snapshot: "8c1c" } };
     expect(requestOf(other, []).code).toEqual({ snapshot: "8c1c" });
     expect(requestOf(toggle(toggle(draft, "env-1"), "env-2"), []).code).toEqual({ snapshot: "5b0c41e0a3f2" });

@@ -82,7 +82,7 @@ export function Component() {
       </div>
       {found.isError && <Failure error={found.error} retry={() => void found.refetch()} />}
       {found.isPending && <Loading />}
-      {found.data?.items.length === 0 && (
+      {found.data?.total === 0 && (
         <Empty
           title={t(nothing ? "hosted.nothingYet" : "environments.nothingMatches")}
           {...(nothing && makes && { hint: t("hosted.nothingYetHint") })}
@@ -90,7 +90,7 @@ export function Component() {
           {!nothing && <Button onClick={clear}>{t("tasks.clearFilters")}</Button>}
         </Empty>
       )}
-      {found.data && found.data.items.length > 0 && (
+      {found.data && found.data.total > 0 && (
         <>
           <EnvironmentTable
             environments={found.data.items}

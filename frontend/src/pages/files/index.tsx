@@ -15,6 +15,7 @@ import {
 } from "@/api/files";
 import { meQuery } from "@/api/session";
 import { cx } from "@/lib/cx";
+import { pageOf } from "@/lib/filters";
 import { bytes } from "@/lib/format";
 import { showName } from "@/lib/names";
 import { Button } from "@/ui/button";
@@ -36,7 +37,7 @@ export function Component() {
   const asked = {
     path: params.get("path") ?? "",
     search: params.get("search") ?? "",
-    page: Number(params.get("page") ?? 1) || 1,
+    page: pageOf(params),
   };
   const go = (to: Record<string, string>) =>
     setParams(Object.entries({ project, path: asked.path, ...to }).filter(([, value]) => value !== ""));
@@ -169,23 +170,23 @@ function Browser({ project, asked, writes, go }: BrowserProps) {
       <Uploads all={uploads.all} again={uploads.again} leave={uploads.leave} />
       {files.isError && <Failure error={files.error} retry={() => void files.refetch()} />}
       {files.isPending && <Loading />}
-      {files.data?.items.length === 0 && <Empty title={t("files.empty")} hint={writes ? t("files.emptyHint") : ""} />}
-      {files.data && files.data.items.length > 0 && (
-        <FileList
-          items={files.data.items}
-          below={`projects/${project}/files`}
-          whole={asked.search !== ""}
-          onOpen={open}
-          actions={writes ? actions : undefined}
-        />
-      )}
+      {files.data?.total === 0 && <Empty title={t("files.empty")} hint={writes ? t("files.emptyHint") : ""} />}
       {files.data && files.data.total > 0 && (
-        <Pager
-          count={t("files.count", { count: files.data.total })}
-          pages={Math.ceil(files.data.total / FILES_PAGE)}
-          page={asked.page}
-          onPage={(page) => go({ search: asked.search, page: String(page) })}
-        />
+        <>
+          <FileList
+            items={files.data.items}
+            below={`projects/${project}/files`}
+            whole={asked.search !== ""}
+            onOpen={open}
+            actions={writes ? actions : undefined}
+          />
+          <Pager
+            count={t("files.count", { count: files.data.total })}
+            pages={Math.ceil(files.data.total / FILES_PAGE)}
+            page={asked.page}
+            onPage={(page) => go({ search: asked.search, page: String(page) })}
+          />
+        </>
       )}
     </div>
   );

@@ -21,22 +21,21 @@ export function Component() {
   const [params, setParams] = useSearchParams();
   const page = pageOf(params);
   const found = useQuery(preflightsQuery(page));
-  const items = found.data?.items ?? [];
   return (
     <Page title={t("preflight.title")} actions={<NewPreflight />}>
       <p className="mb-4 text-sm text-muted">{t("preflight.lead")}</p>
       {found.isError && <Failure error={found.error} retry={() => void found.refetch()} />}
       {found.isPending && <Loading />}
-      {found.data && items.length === 0 && (
+      {found.data?.total === 0 && (
         <section className="rounded-xl border bg-surface shadow-xs">
           <Empty title={t("preflight.empty")} hint={t("preflight.emptyHint")}>
             <NewPreflight />
           </Empty>
         </section>
       )}
-      {found.data && items.length > 0 && (
+      {found.data && found.data.total > 0 && (
         <>
-          <PreflightTable preflights={items} />
+          <PreflightTable preflights={found.data.items} />
           <Pager
             count={t("preflight.count", { count: found.data.total })}
             pages={Math.ceil(found.data.total / PREFLIGHTS_PER_PAGE)}

@@ -42,7 +42,7 @@ export function Component() {
       </div>
       {queue.isError && <Failure error={queue.error} retry={() => void queue.refetch()} />}
       {queue.isPending && <Loading />}
-      {queue.data?.items.length === 0 && (
+      {queue.data?.total === 0 && (
         <section className="rounded-xl border bg-surface shadow-xs">
           {filtered ? (
             <Empty title={t("queue.nothingMatches")}>
@@ -55,7 +55,7 @@ export function Component() {
           )}
         </section>
       )}
-      {queue.data && queue.data.items.length > 0 && (
+      {queue.data && queue.data.total > 0 && (
         <>
           <QueueTable waiters={queue.data.items} filters={filters} last={filters.page >= pages} />
           <Pager

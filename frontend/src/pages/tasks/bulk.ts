@@ -1,12 +1,12 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
-import { stopById, taskChanged } from "@/api/tasks";
+import { deleteById, stopById, taskChanged } from "@/api/tasks";
 import type { TaskBrief } from "@/api/types";
 import { useTicks } from "@/lib/ticks";
 import { describe } from "@/ui/failure";
 
-/** How stopping one of the selected went; with its name, as the list may show it no longer. */
+/** How it went for one of the selected; with its name, as the list may show it no longer. */
 export interface Outcome {
   id: string;
   name: string;
@@ -14,32 +14,45 @@ export interface Outcome {
   message: string;
 }
 
+/** What can be done with several tasks together. */
+const BULK = {
+  stop: { ask: stopById, done: "task.stopDone" },
+  delete: { ask: deleteById, done: "task.deleteDone" },
+} as const;
+
+export type BulkAction = keyof typeof BULK;
+
+const ACTIONS = Object.keys(BULK) as BulkAction[];
 const AT_ONCE = 4;
 
-export function mayStop({ allowedActions }: TaskBrief): boolean {
-  return allowedActions.includes("stop");
+export function maySelect({ allowedActions }: TaskBrief): boolean {
+  return ACTIONS.some((action) => allowedActions.includes(action));
 }
 
-/** The ticked tasks of a list, and stopping them all: each answers for itself. */
-export function useBulkStop(tasks: TaskBrief[]) {
+/** The ticked tasks of a list, and stopping or deleting those of them that allow it: each answers for itself. */
+export function useBulk(tasks: TaskBrief[]) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const [outcomes, setOutcomes] = useState<Outcome[]>([]);
-  const ticks = useTicks(tasks.filter(mayStop).map(({ taskId }) => taskId));
+  const ticks = useTicks(tasks.filter(maySelect).map(({ taskId }) => taskId));
+  /** The ticked ones that allow it. */
+  const selected = (action: BulkAction) =>
+    tasks.filter(({ taskId, allowedActions }) => ticks.selected.includes(taskId) && allowedActions.includes(action));
 
-  const stopOne = async ({ taskId: id, taskName: name }: TaskBrief) => {
-    const outcome = await stopById(id).then(
-      () => ({ ok: true, message: t("task.stopDone") }),
-      (error: unknown) => ({ ok: false, message: describe(t, error) }),
-    );
-    setOutcomes((before) => [...before, { id, name, ...outcome }]);
-  };
-  const stop = useMutation({
-    mutationFn: async () => {
+  const run = useMutation({
+    mutationFn: async (action: BulkAction) => {
+      const { ask, done } = BULK[action];
       setOutcomes([]);
-      const waiting = tasks.filter(({ taskId }) => ticks.selected.includes(taskId));
+      const waiting = selected(action);
       const worker = async () => {
-        for (let task = waiting.shift(); task; task = waiting.shift()) await stopOne(task);
+        for (let task = waiting.shift(); task; task = waiting.shift()) {
+          const { taskId: id, taskName: name } = task;
+          const outcome = await ask(id).then(
+            () => ({ ok: true, message: t(done) }),
+            (error: unknown) => ({ ok: false, message: describe(t, error) }),
+          );
+          setOutcomes((before) => [...before, { id, name, ...outcome }]);
+        }
       };
       await Promise.all(Array.from({ length: AT_ONCE }, worker));
     },
@@ -51,11 +64,14 @@ export function useBulkStop(tasks: TaskBrief[]) {
 
   return {
     ticks,
+    selected,
     outcomes,
-    isPending: stop.isPending,
-    stop: () => stop.mutate(),
+    /** What the outcomes are of. */
+    action: run.variables ?? "stop",
+    isPending: run.isPending,
+    run: (action: BulkAction) => run.mutate(action),
     forget: () => setOutcomes([]),
   };
 }
 
-export type BulkStop = ReturnType<typeof useBulkStop>;
+export type Bulk = ReturnType<typeof useBulk>;

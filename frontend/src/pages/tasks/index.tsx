@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
-import { Plus, Square } from "lucide-react";
+import { Plus, Square, Trash2 } from "lucide-react";
+import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { useSearchParams } from "react-router";
 import { frameworksQuery, zonesQuery } from "@/api/inventory";
@@ -19,7 +20,7 @@ import { Page } from "@/ui/page";
 import { Pager } from "@/ui/pager";
 import { FilterSelect, SearchBox } from "@/ui/filters";
 import { STATUSES } from "@/ui/status";
-import { type BulkStop, useBulkStop } from "./bulk";
+import { type Bulk, type BulkAction, useBulk } from "./bulk";
 import { ORDERS, taskColumns } from "./columns";
 import { isFiltered, readFilters } from "./filters";
 import { Outcomes } from "./outcomes";
@@ -37,7 +38,7 @@ export function Component() {
   const columns = taskColumns(t);
   const set = (name: string, value: string) => setParams((now) => withFilter(now, name, value), { replace: true });
   const clear = () => setParams(withoutFilters);
-  const bulk = useBulkStop(tasks.data?.items ?? NONE);
+  const bulk = useBulk(tasks.data?.items ?? NONE);
   return (
     <Page
       title={t("tasks.title")}
@@ -66,7 +67,7 @@ export function Component() {
       {tasks.isPending && <Loading />}
       {tasks.data && (
         <>
-          {tasks.data.items.length > 0 ? (
+          {total > 0 ? (
             <TaskTable
               tasks={tasks.data.items}
               bulk={bulk}
@@ -155,27 +156,34 @@ function Filters({ params, onChange }: FiltersProps) {
   );
 }
 
-function BulkBar({ bulk }: { bulk: BulkStop }) {
+function BulkBar({ bulk }: { bulk: Bulk }) {
   const { t } = useTranslation();
   const count = bulk.ticks.selected.length;
+  const button = (action: BulkAction, icon: ReactNode) => {
+    const among = bulk.selected(action).length;
+    return (
+      <Confirm
+        danger
+        title={t(`tasks.${action}Title`, { count: among })}
+        description={t(`task.${action}Hint`)}
+        action={t(`task.${action}`)}
+        onConfirm={() => bulk.run(action)}
+        trigger={
+          <Button disabled={among === 0 || bulk.isPending}>
+            {icon}
+            {t(`tasks.${action}Selected`)}
+          </Button>
+        }
+      />
+    );
+  };
   return (
     <div className={cx("items-center gap-2", count > 0 ? "flex" : "hidden md:flex")}>
       <span role="status" className="text-sm text-muted">
         {count > 0 && t("tasks.selected", { count })}
       </span>
-      <Confirm
-        danger
-        title={t("tasks.stopTitle", { count })}
-        description={t("task.stopHint")}
-        action={t("task.stop")}
-        onConfirm={bulk.stop}
-        trigger={
-          <Button disabled={count === 0 || bulk.isPending}>
-            <Square />
-            {t("tasks.stopSelected")}
-          </Button>
-        }
-      />
+      {button("stop", <Square />)}
+      {button("delete", <Trash2 />)}
     </div>
   );
 }

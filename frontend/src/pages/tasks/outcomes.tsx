@@ -2,22 +2,22 @@ import { Check, X } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import { Button } from "@/ui/button";
-import type { BulkStop } from "./bulk";
+import type { Bulk } from "./bulk";
 
-/** How a bulk stop went, until it is put away: under a filter the rows themselves leave the list. */
-export function Outcomes({ bulk: { outcomes, isPending, forget } }: { bulk: BulkStop }) {
+/** How it went for the selected tasks, until it is put away: under a filter the rows themselves leave the list. */
+export function Outcomes({ bulk: { outcomes, action, isPending, forget } }: { bulk: Bulk }) {
   const { t } = useTranslation();
   if (outcomes.length === 0) return null;
   const failed = outcomes.filter(({ ok }) => !ok).length;
   return (
     <section
-      aria-label={t("tasks.stopResult")}
+      aria-label={t(`tasks.${action}Result`)}
       className="mb-4 rounded-xl border bg-surface px-4 py-3 text-sm shadow-xs"
     >
       <div className="flex items-center justify-between gap-2">
         <p role="status" className="font-medium">
-          {t("tasks.stopAsked", { count: outcomes.length - failed })}
-          {failed > 0 && <span className="text-bad-ink">{t("tasks.stopRefused", { count: failed })}</span>}
+          {t(`tasks.${action}Asked`, { count: outcomes.length - failed })}
+          {failed > 0 && <span className="text-bad-ink">{t(`tasks.${action}Refused`, { count: failed })}</span>}
         </p>
         <Button look="ghost" size="icon" aria-label={t("app.close")} disabled={isPending} onClick={forget}>
           <X />
@@ -31,9 +31,13 @@ export function Outcomes({ bulk: { outcomes, isPending, forget } }: { bulk: Bulk
             ) : (
               <X aria-hidden className="size-4 text-bad-ink" />
             )}
-            <Link to={`/training/${id}`} className="font-medium hover:text-accent-ink hover:underline">
-              {name}
-            </Link>
+            {ok && action === "delete" ? (
+              <span className="font-medium">{name}</span>
+            ) : (
+              <Link to={`/training/${id}`} className="font-medium hover:text-accent-ink hover:underline">
+                {name}
+              </Link>
+            )}
             <span className={ok ? "text-muted" : "text-bad-ink"}>{message}</span>
           </li>
         ))}

@@ -4,13 +4,13 @@ import type { TaskBrief } from "@/api/types";
 import { figure } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
 import { ROW, Table, TICK, TickAll } from "@/ui/table";
-import { type BulkStop, mayStop } from "./bulk";
+import { type Bulk, maySelect } from "./bulk";
 import { elapsed, type Shown, State, Steps, type TaskColumn } from "./columns";
 import { usePlaces } from "./places";
 
 interface TaskTableProps {
   tasks: TaskBrief[];
-  bulk: BulkStop;
+  bulk: Bulk;
   columns: TaskColumn[];
   ordering: string | undefined;
   onOrder: (ordering: string) => void;
@@ -41,7 +41,7 @@ export function TaskTable({ tasks, bulk, columns, ordering, onOrder }: TaskTable
               <input
                 type="checkbox"
                 aria-label={t("tasks.select", { name: task.taskName })}
-                disabled={!mayStop(task)}
+                disabled={!maySelect(task)}
                 checked={bulk.ticks.selected.includes(task.taskId)}
                 onChange={() => bulk.ticks.toggle(task.taskId)}
               />

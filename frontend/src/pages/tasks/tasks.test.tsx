@@ -217,6 +217,39 @@ test("several tasks are stopped at once, and each says how it went, also when a 
   expect(screen.queryByRole("region", { name: "批量停止的结果" })).toBeNull();
 });
 
+test("of the selected tasks, those that have ended are deleted together", async () => {
+  const gone = new Set<unknown>();
+  const of = (name: string, ...allowedActions: string[]) => ({
+    ...task,
+    taskId: `task-${name}`,
+    taskName: name,
+    allowedActions,
+  });
+  const all = [of("a", "retry", "delete"), of("b", "retry", "delete"), of("runs", "stop")];
+  platform.use(
+    http.get(api("/training-tasks"), () => list(...all.filter(({ taskId }) => !gone.has(taskId)))),
+    http.delete(api("/training-tasks/:id"), ({ params }) => {
+      if (params.id === "task-b") return refuse(409, "CHECKPOINTS_IN_USE", "检查点正在使用");
+      gone.add(params.id);
+      return ok(null);
+    }),
+  );
+  visit("/training");
+  await screen.findByRole("checkbox", { name: "选择 a" });
+  await userEvent.click(screen.getByRole("checkbox", { name: "选择本页全部" }));
+  screen.getByText("已选 3 个");
+  await userEvent.click(screen.getByRole("button", { name: "删除所选" }));
+  const dialog = await screen.findByRole("alertdialog", { name: "删除这 2 个训练任务？" });
+  await userEvent.click(within(dialog).getByRole("button", { name: "删除" }));
+  const result = await screen.findByRole("region", { name: "批量删除的结果" });
+  await within(result).findByText("检查点正在使用");
+  await waitFor(() => expect(within(result).getAllByRole("listitem")).toHaveLength(2));
+  expect(within(result).getByRole("status").textContent).toBe("已删除 1 个任务，1 个未能删除");
+  expect(within(result).queryByRole("link", { name: "a" })).toBeNull();
+  expect(within(result).getByRole("link", { name: "b" })).toBeTruthy();
+  expect(gone).toEqual(new Set(["task-a"]));
+});
+
 test("a viewer is offered no stop", async () => {
   platform.use(http.get(api("/training-tasks"), () => list({ ...task, allowedActions: [] })));
   visit("/training");

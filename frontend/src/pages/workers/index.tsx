@@ -68,7 +68,7 @@ export function Component() {
       </div>
       {found.isError && <Failure error={found.error} retry={() => void found.refetch()} />}
       {found.isPending && <Loading />}
-      {found.data?.items.length === 0 && (
+      {found.data?.total === 0 && (
         <section className="rounded-xl border bg-surface shadow-xs">
           {filtered ? (
             <Empty title={t("workers.nothingMatches")}>
@@ -81,7 +81,7 @@ export function Component() {
           )}
         </section>
       )}
-      {found.data && workers.length > 0 && (
+      {found.data && found.data.total > 0 && (
         <>
           <WorkerTable
             workers={workers}
