@@ -390,6 +390,7 @@ export const en: Messages = {
     progress: "Training progress",
     ranks: "Ranks",
     ranksHint: "One cell per process; choose one to see all that is known of it.",
+    blamed: "named in the diagnosis",
     rank: "rank {{rank}}",
     rankFacts: "{{node}} · local rank {{local}} · {{device}}",
     gpu: "GPU {{device}}",

@@ -391,6 +391,7 @@ export const zh = {
     progress: "训练进度",
     ranks: "进程",
     ranksHint: "每格一个进程；选中一格查看它的全部信息。",
+    blamed: "诊断指出的 rank",
     rank: "rank {{rank}}",
     rankFacts: "{{node}} · 本机第 {{local}} 个 · {{device}}",
     gpu: "GPU {{device}}",

@@ -1,13 +1,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { CloudOff } from "lucide-react";
-import { lazy, Suspense, useState } from "react";
+import { lazy, Suspense, useCallback, useMemo } from "react";
 import { useTranslation } from "react-i18next";
 import { useParams } from "react-router";
 import { ApiError } from "@/api/errors";
 import type { RankChoice } from "@/api/logs";
 import { type Feed, useTaskFeed } from "@/api/stream";
 import { mayMake, meQuery } from "@/api/session";
-import { isOver, metricsQuery, taskQuery } from "@/api/tasks";
+import { diagnosisQuery, isOver, metricsQuery, taskQuery } from "@/api/tasks";
 import type { Metric, Task } from "@/api/types";
 import { withTexts } from "@/i18n";
 import { clockTime } from "@/lib/format";
@@ -17,8 +17,9 @@ import { Empty } from "@/ui/empty";
 import { Failure, Loading } from "@/ui/failure";
 import { Page } from "@/ui/page";
 import { StatusBadge, statusTone } from "@/ui/status";
-import { Tabs } from "@/ui/tabs";
+import { type Tab, Tabs } from "@/ui/tabs";
 import { Actions } from "./actions";
+import { blamedRanks, FIRST_TAB, useTaskAddress } from "./address";
 import { Charts } from "./charts";
 import { useTaskCommands } from "./commands";
 import { Checkpoints, Events, Rendered, Reuse } from "./details";
@@ -65,22 +66,71 @@ function TaskPage({ task }: { task: Task }) {
   const { t } = useTranslation();
   const id = task.taskId;
   useTaskCommands(task);
-  const [chosen, setRank] = useState<RankChoice>();
-  const rank = chosen ?? task.attempts.at(-1)?.failedRank ?? 0;
+  const diagnosis = useQuery(diagnosisQuery(id, isOver(task))).data;
+  const blamed = useMemo(() => blamedRanks(diagnosis, task.attempt), [diagnosis, task.attempt]);
+  const { tab, rank, show } = useTaskAddress(task, blamed);
+  const setRank = useCallback((rank: RankChoice) => show({ rank }), [show]);
   const feed = useTaskFeed(id, rank, isOver(task));
   const metrics = useQuery(metricsQuery(id)).data ?? NO_METRICS;
-  const [tab, setTab] = useState("logs");
   const open = (tab: string, rank: number) => {
-    setRank(rank);
-    setTab(tab);
+    show({ tab, rank });
     document.getElementById("details")?.scrollIntoView({ block: "nearest" });
   };
   const readRank = (rank: number) => open("logs", rank);
   const shells = mayMake(useQuery(meQuery).data, task.projectId) && !isOver(task);
   const wide = task.worldSize > MOST_BESIDE;
   const ranks = (
-    <Ranks task={task} chosen={rank} onPin={setRank} onRead={readRank} onCharts={(rank) => open("machines", rank)} />
+    <Ranks
+      task={task}
+      chosen={rank}
+      blamed={blamed}
+      onPin={setRank}
+      onRead={readRank}
+      onCharts={(rank) => open("machines", rank)}
+    />
   );
+  const tabs: Tab[] = [
+    {
+      id: "logs",
+      label: t("task.logs"),
+      content: <Logs task={task} rank={rank} onRank={setRank} />,
+    },
+    {
+      id: "machines",
+      label: t("machines.title"),
+      content: (
+        <Suspense fallback={<Loading />}>
+          <Machines task={task} metrics={metrics} rank={typeof rank === "number" ? rank : undefined} />
+        </Suspense>
+      ),
+    },
+    ...(shells
+      ? [
+          {
+            id: "terminal",
+            label: t("task.terminal"),
+            content: (
+              <Suspense fallback={<Loading />}>
+                <Terminal task={task} rank={typeof rank === "number" ? rank : 0} onRank={setRank} />
+              </Suspense>
+            ),
+          },
+        ]
+      : []),
+    { id: "events", label: t("task.events"), content: <Events id={id} /> },
+    { id: "checkpoints", label: t("task.checkpoints"), content: <Checkpoints id={id} /> },
+    { id: "files", label: t("task.files"), content: <Rendered task={task} /> },
+    {
+      id: "code",
+      label: t("task.code"),
+      content: (
+        <Suspense fallback={<Loading />}>
+          <CodeOfTask id={id} />
+        </Suspense>
+      ),
+    },
+    { id: "reuse", label: t("task.reuse"), content: <Reuse task={task} /> },
+  ];
   return (
     <Page title={task.taskName} heading={<Heading task={task} feed={feed} />} actions={<Actions task={task} />}>
       <Suspense fallback={<Reason task={task} />}>
@@ -96,50 +146,9 @@ function TaskPage({ task }: { task: Task }) {
           <section id="details" className="scroll-mt-16 rounded-xl border bg-surface shadow-xs">
             <Tabs
               label={task.taskName}
-              open={tab}
-              onOpen={setTab}
-              tabs={[
-                {
-                  id: "logs",
-                  label: t("task.logs"),
-                  content: <Logs task={task} rank={rank} onRank={setRank} />,
-                },
-                {
-                  id: "machines",
-                  label: t("machines.title"),
-                  content: (
-                    <Suspense fallback={<Loading />}>
-                      <Machines task={task} metrics={metrics} rank={typeof rank === "number" ? rank : undefined} />
-                    </Suspense>
-                  ),
-                },
-                ...(shells
-                  ? [
-                      {
-                        id: "terminal",
-                        label: t("task.terminal"),
-                        content: (
-                          <Suspense fallback={<Loading />}>
-                            <Terminal task={task} rank={typeof rank === "number" ? rank : 0} onRank={setRank} />
-                          </Suspense>
-                        ),
-                      },
-                    ]
-                  : []),
-                { id: "events", label: t("task.events"), content: <Events id={id} /> },
-                { id: "checkpoints", label: t("task.checkpoints"), content: <Checkpoints id={id} /> },
-                { id: "files", label: t("task.files"), content: <Rendered task={task} /> },
-                {
-                  id: "code",
-                  label: t("task.code"),
-                  content: (
-                    <Suspense fallback={<Loading />}>
-                      <CodeOfTask id={id} />
-                    </Suspense>
-                  ),
-                },
-                { id: "reuse", label: t("task.reuse"), content: <Reuse task={task} /> },
-              ]}
+              open={tabs.some(({ id }) => id === tab) ? tab : FIRST_TAB}
+              onOpen={(tab) => show({ tab })}
+              tabs={tabs}
             />
           </section>
         </div>

@@ -1,6 +1,6 @@
 import { memo } from "react";
 import { cx } from "@/lib/cx";
-import { LOOKS, type RankLook, SIGNS } from "./look";
+import { BLAMED, BLAMED_SIGN, LOOKS, type RankLook, SIGNS } from "./look";
 
 interface CellProps {
   rank: number;
@@ -12,12 +12,13 @@ interface CellProps {
   pinned: boolean;
   tabStop: boolean;
   odd: boolean;
+  blamed: boolean;
   faded: boolean;
 }
 
 /** What happens on it is heard by the map around it. */
 export const Cell = memo(function Cell(props: CellProps) {
-  const { rank, look, level, label, numbered, pinned, tabStop, odd, faded } = props;
+  const { rank, look, level, label, numbered, pinned, tabStop, odd, blamed, faded } = props;
   const hot = level != null && look !== "failed";
   return (
     <button
@@ -35,13 +36,13 @@ export const Cell = memo(function Cell(props: CellProps) {
           : level === null && look !== "failed"
             ? "rounded-[22%] border-dashed border-line-strong text-muted"
             : LOOKS[look],
-        odd && "shadow-[inset_0_0_0_2px_var(--warn)]",
+        blamed && look !== "failed" ? BLAMED : odd && "shadow-[inset_0_0_0_2px_var(--warn)]",
         faded && "opacity-25",
         pinned && "ring-2 ring-ink ring-offset-1 ring-offset-surface",
       )}
       style={hot ? heat(level) : undefined}
     >
-      {numbered ? rank : SIGNS[look]}
+      {numbered ? rank : SIGNS[look] || (blamed ? BLAMED_SIGN : "")}
     </button>
   );
 });

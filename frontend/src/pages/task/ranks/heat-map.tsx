@@ -15,6 +15,8 @@ interface HeatMapProps {
   measure: Measure;
   scale: Scale | undefined;
   odd: Set<number>;
+  /** Which the diagnosis names as a cause. */
+  blamed: Set<number>;
   /** Only the odd ones are of interest. */
   onlyOdd: boolean;
   pinned: number | undefined;
@@ -33,7 +35,7 @@ const LONGEST = 10;
 
 /** A cell for each rank, by node. */
 export const HeatMap = memo(function HeatMap(props: HeatMapProps) {
-  const { nodes, all, measure, scale, odd, onlyOdd, pinned, onPin, onPoint } = props;
+  const { nodes, all, measure, scale, odd, blamed, onlyOdd, pinned, onPin, onPoint } = props;
   const { t } = useTranslation();
   const names = useMemo(() => shortNames(nodes.map(({ name }) => name)), [nodes]);
   const ofNode = useMemo(() => {
@@ -59,6 +61,7 @@ export const HeatMap = memo(function HeatMap(props: HeatMapProps) {
       const value = amountOf(measure, seen);
       said.push(`${t(`heat.measure.${measure}`)} ${value == null ? t("heat.none") : amountText(t, measure, value)}`);
     }
+    if (blamed.has(seen.rank.rank)) said.push(t("task.blamed"));
     return said.join(", ");
   };
   const level = (seen: Seen) => {
@@ -115,6 +118,7 @@ export const HeatMap = memo(function HeatMap(props: HeatMapProps) {
                 pinned={seen.rank.rank === pinned}
                 tabStop={seen.rank.rank === tabStop}
                 odd={odd.has(seen.rank.rank)}
+                blamed={blamed.has(seen.rank.rank)}
                 faded={onlyOdd && !odd.has(seen.rank.rank)}
               />
             ))}

@@ -27,6 +27,8 @@ const NO_USES: RankUse[] = [];
 interface RanksProps {
   task: Task;
   chosen: RankChoice;
+  /** Which the diagnosis names as a cause. */
+  blamed: number[];
   /** Keeps a rank in the inspector, and follows its log. */
   onPin: (rank: number) => void;
   /** Goes to its log, and to its charts. */
@@ -35,7 +37,7 @@ interface RanksProps {
 }
 
 /** One cell per rank, coloured by what is asked for; and all that is known of the one that is pointed at, or pinned. */
-export function Ranks({ task, chosen, onPin, onRead, onCharts }: RanksProps) {
+export function Ranks({ task, chosen, blamed: named, onPin, onRead, onCharts }: RanksProps) {
   const { t } = useTranslation();
   const running = task.status === "running";
   const asked = useQuery(pulsesQuery(task)).data ?? NO_PULSES;
@@ -53,6 +55,7 @@ export function Ranks({ task, chosen, onPin, onRead, onCharts }: RanksProps) {
   const scale = useMemo(() => (measure === "state" ? undefined : scaleOf(measure, all)), [measure, all]);
   const outliers = useMemo(() => outliersOf(all), [all]);
   const odd = useMemo(() => new Set(outliers.flatMap(({ ranks }) => ranks)), [outliers]);
+  const blamed = useMemo(() => new Set(named), [named]);
   const [onlyOdd, setOnlyOdd] = useState(false);
   const [pointed, setPointed] = useState<number>();
   const pinned = typeof chosen === "number" ? chosen : undefined;
@@ -86,13 +89,14 @@ export function Ranks({ task, chosen, onPin, onRead, onCharts }: RanksProps) {
       <OddOnes outliers={outliers} only={onlyOdd} onOnly={setOnlyOdd} onPin={onPin} />
       <div className={cx("space-y-3", wide && "lg:grid lg:grid-cols-[minmax(0,1fr)_18rem] lg:gap-5 lg:space-y-0")}>
         <div className="min-w-0 space-y-3">
-          <Legend measure={measure} scale={scale} all={all} emulated={told?.emulated} />
+          <Legend measure={measure} scale={scale} all={all} blamed={blamed.size} emulated={told?.emulated} />
           <HeatMap
             nodes={nodes}
             all={all}
             measure={measure}
             scale={scale}
             odd={odd}
+            blamed={blamed}
             onlyOdd={onlyOdd && odd.size > 0}
             pinned={pinned}
             onPin={onPin}

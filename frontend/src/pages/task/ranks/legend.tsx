@@ -2,7 +2,7 @@ import { useTranslation } from "react-i18next";
 import { cx } from "@/lib/cx";
 import { integer } from "@/lib/format";
 import { Badge } from "@/ui/badge";
-import { amountText, LOOK_NAMES, lookOf, LOOKS, lookWord, type RankLook, SIGNS } from "./look";
+import { amountText, BLAMED, BLAMED_SIGN, LOOK_NAMES, lookOf, LOOKS, lookWord, type RankLook, SIGNS } from "./look";
 import { type Amount, amountOf, LEVELS, type Measure, type Scale, type Seen } from "./measures";
 
 const OF_GPUS = new Set<Amount>(["gpu", "gpuMemory", "power", "temperature"]);
@@ -11,15 +11,37 @@ interface LegendProps {
   measure: Measure;
   scale: Scale | undefined;
   all: Seen[];
+  /** How many the diagnosis names as a cause. */
+  blamed: number;
   emulated: boolean | undefined;
 }
 
 /** What the colours stand for. */
-export function Legend({ measure, scale, all, emulated }: LegendProps) {
-  return measure === "state" || !scale ? (
-    <States all={all} />
-  ) : (
-    <Colours amount={measure} scale={scale} all={all} emulated={emulated && OF_GPUS.has(measure)} />
+export function Legend({ measure, scale, all, blamed, emulated }: LegendProps) {
+  return (
+    <div className="flex flex-wrap items-center gap-x-3 gap-y-1">
+      {measure === "state" || !scale ? (
+        <States all={all} />
+      ) : (
+        <Colours amount={measure} scale={scale} all={all} emulated={emulated && OF_GPUS.has(measure)} />
+      )}
+      {blamed > 0 && <Blamed count={blamed} />}
+    </div>
+  );
+}
+
+function Blamed({ count }: { count: number }) {
+  const { t } = useTranslation();
+  return (
+    <p className="flex items-center gap-1.5 text-xs text-muted">
+      <span
+        aria-hidden
+        className={cx("grid size-3.5 place-items-center rounded-[22%] border text-[0.6rem] leading-none", BLAMED)}
+      >
+        {BLAMED_SIGN}
+      </span>
+      {t("task.blamed")} {integer(count)}
+    </p>
   );
 }
 

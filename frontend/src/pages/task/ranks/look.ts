@@ -20,6 +20,10 @@ export const LOOKS: Record<RankLook, string> = {
   ended: "rounded-[22%] border-line-strong/60 bg-sunken text-muted",
 };
 
+/** The diagnosis names it as a cause, whatever its state is. */
+export const BLAMED = "border-bad font-bold shadow-[inset_0_0_0_2px_var(--bad)]";
+export const BLAMED_SIGN = "?";
+
 export const LOOK_NAMES = Object.keys(LOOKS) as RankLook[];
 
 /** Where there is no room for a number. */

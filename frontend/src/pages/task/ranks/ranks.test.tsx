@@ -137,3 +137,58 @@ test("of a task that is over nothing is measured: its ranks say how they ended, 
   expect(screen.queryByLabelText("着色依据")).toBeNull();
   expect(asked).not.toHaveBeenCalled();
 });
+
+const finding = (code: string, level: string, rank: number, over: object = {}) => ({
+  code,
+  level,
+  message: `rank ${rank} 太慢`,
+  hint: "",
+  since: null,
+  until: null,
+  attempt: task.attempt,
+  where: [{ rank, nodeRank: 0, node: "node-0" }],
+  evidence: [],
+  actions: [],
+  ...over,
+});
+const diagnose = (...findings: object[]) => {
+  const answer = { taskId: "task-1", status: "running", healthy: false, summary: "有 rank 太慢", findings };
+  platform.use(http.get(api("/training-tasks/task-1/diagnosis"), () => ok(answer)));
+};
+const marked = () => screen.getAllByLabelText(/诊断指出的 rank$/).map((each) => each.dataset.rank);
+
+test("ranks that the diagnosis names are marked, and the worst is chosen until the reader chooses another", async () => {
+  serve(16, () => 96);
+  diagnose(
+    finding("RANK_SLOW", "warn", 6),
+    finding("RANK_SLOW", "warn", 9),
+    finding("RANK_SLOW", "info", 3),
+    finding("RANK_SLOW", "warn", 2, { attempt: task.attempt - 1 }),
+    finding("RANK_SLOW", "warn", 1, { until: "2026-11-21T05:00:00Z" }),
+  );
+  const { address } = visit("/training/task-1");
+  await waitFor(() => expect(marked()).toEqual(["6", "9"]));
+  expect(cell(6).getAttribute("aria-pressed")).toBe("true");
+  expect(address()).toBe("/training/task-1");
+  await userEvent.click(cell(2));
+  expect(cell(2).getAttribute("aria-pressed")).toBe("true");
+  expect(address()).toBe("/training/task-1?rank=2");
+});
+
+test("the chosen rank and the open tab are in the address", async () => {
+  serve(16, () => 96);
+  diagnose(finding("RANK_SLOW", "warn", 6));
+  const { address } = visit("/training/task-1?tab=machines&rank=5");
+  expect(await screen.findByText("charts of rank 5")).toBeTruthy();
+  await userEvent.click(screen.getByRole("tab", { name: "事件" }));
+  expect(address()).toBe("/training/task-1?tab=events&rank=5");
+  await userEvent.click(screen.getByRole("tab", { name: "日志" }));
+  expect(address()).toBe("/training/task-1?rank=5");
+});
+
+test("an address with a tab or a rank that there is none of shows the first ones", async () => {
+  serve(16, () => 96);
+  visit("/training/task-1?tab=nothing&rank=99");
+  await waitFor(() => expect(cell(0).getAttribute("aria-pressed")).toBe("true"));
+  expect(screen.getByRole("tab", { name: "日志" }).getAttribute("aria-selected")).toBe("true");
+});
