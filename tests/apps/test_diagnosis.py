@@ -136,6 +136,35 @@ def test_the_worst_that_goes_on_comes_first_and_is_the_summary() -> None:
     assert why.diagnose(facts("succeeded", stored=[hang])).healthy
 
 
+def test_the_cause_of_a_crash_loop_is_told_once_and_mending_it_comes_first() -> None:
+    """The reason, what was found of its last attempt, and each of its attempts said the same."""
+    end = {"rank": 1, "nodeRank": 0, "node": "env-a", "exitCode": 1, "exception": "ValueError: bad", "at": "train.py:8"}
+    ended = [why.Attempt(number, 100.0 * number, Cause("RANK_FAILED", end), 100.0 * number + 4) for number in (1, 2)]
+    reason = Cause("CRASH_LOOP", {**end, "cause": "RANK_FAILED", "times": 2})
+    trace = Evidence("ENGINE_SAID", lines=["Traceback"])
+    stored = Finding("UNCAUGHT_EXCEPTION", Level.FAIL, end, where=[Where(1, 0, "env-a")], evidence=[trace],
+                     actions=[take(Do.SEE_LOG, rank=1), take(Do.EDIT_SCRIPT, at="train.py:8")])  # fmt: skip
+    known = facts("failed", reason, attempts=ended, attempt=2, stored=[why.Told(stored, 2)])
+    findings = [one.finding for one in why.diagnose(known).findings if one.until is None]
+    assert [one.code for one in findings] == ["CRASH_LOOP"]
+    [loop] = findings
+    assert [act.code for act in loop.actions][:2] == [Do.EDIT_SCRIPT, Do.SEE_LOG]
+    assert loop.actions[-1] == take(Do.CHANGE_FIELD, field="onCrashLoop", to="restart")
+    assert trace in loop.evidence
+    with override("en"):
+        told = [shown.said(Words(one.code, one.params))[0] for one in loop.evidence]
+        assert "Attempt 2 ended in this way after 4.0 s." in told
+        assert sum("ValueError" in line for line in told) == 0
+        label = shown.action(loop.actions[-1], loop.actions[-1].params, allowed=True)
+        assert (label["label"], label["params"]["field"]) == ("Restart even after repeated failures", "onCrashLoop")
+        raised = shown.action(take(Do.RAISE_LIMIT, field="hangSeconds"), {}, allowed=True)
+        assert raised["label"] == "Raise the hang timeout"
+    other = replace(ended[0], outcome=Cause("RUNNER_LOST", PARAMS))
+    known = facts("failed", reason, attempts=[other, ended[1]], attempt=2)
+    tried = [one.params for one in why.diagnose(known).findings[0].finding.evidence if one.code == "ATTEMPT_TRIED"]
+    assert [params.get("outcome") for params in tried] == ["RUNNER_LOST", None], "what is another cause is said"
+
+
 def test_steps_that_a_restart_does_again_are_counted() -> None:
     lost = Cause("RUNNER_LOST", PARAMS, retry=True, lost=True)
     attempts = [why.Attempt(1, 1.0, lost, 50.0, last_step=1250)]
@@ -224,7 +253,9 @@ def test_a_failed_task_shows_the_culprits_last_lines_and_what_was_tried(stored: 
     assert newest["where"] == [{"rank": 1, "nodeRank": 1, "node": "env-b"}]
     assert newest["evidence"][0]["lines"][0].startswith("Traceback")
     assert newest["evidence"][0]["lines"][-1] == "ValueError: bad"
-    assert [one["message"].partition(" lasted")[0] for one in newest["evidence"][1:]] == ["Attempt 1", "Attempt 2"]
+    assert [one["message"].partition(" after")[0] for one in newest["evidence"][1:]] == [
+        f"Attempt {number} ended in this way" for number in (1, 2)
+    ]
     assert (before["attempt"], before["level"], before["until"] is None) == (1, "info", False)
     assert {one["code"] for one in newest["actions"] if one["allowed"]} == {
         "EDIT_SCRIPT", "SEE_LOG", "RESTART_FROM_CHECKPOINT",

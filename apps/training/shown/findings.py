@@ -49,7 +49,8 @@ def shown(told: why.Told, actions: Sequence[Mapping[str, Any]]) -> dict[str, Any
 
 
 def action(one: Action, params: Mapping[str, Any], *, allowed: bool) -> dict[str, Any]:
-    label, hint = text(f"{LABEL}{one.code}", one.params)
+    said = {**one.params, "field": Words("FIELD_LABEL", one.params)} if "field" in one.params else one.params
+    label, hint = text(f"{LABEL}{one.code}", said)
     return {"code": one.code, "label": label, "hint": hint, "params": dict(params), "allowed": allowed}
 
 

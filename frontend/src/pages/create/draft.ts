@@ -272,6 +272,22 @@ function madeOf(request: CreateRequest): Draft["made"] {
   };
 }
 
+/** Fields of capacity that list names. */
+const LISTS = ["gpuTypes", "zones", "exclude"] as const;
+
+/** The form with a field, by the API's name, set to the text that the platform proposes; as it is if it has none such. */
+export function withField(draft: Draft, field: string, to: string): Draft {
+  const list = LISTS.find((name) => field === `distributedConfig.select.${name}`);
+  if (list) return draft.capacity ? { ...draft, capacity: { ...draft.capacity, [list]: to.split(", ") } } : draft;
+  const [head = "", name] = field.split(".");
+  if (head === "hyperparameters" && name) {
+    return { ...draft, hyperparameters: { ...draft.hyperparameters, [name]: to } };
+  }
+  if (field === "distributedConfig.masterPort") return { ...draft, masterPort: to };
+  if (field === "preemptible") return { ...draft, preemptible: to === "true" };
+  return [...PLAIN, ...CHOICES].includes(field) ? { ...draft, plain: { ...draft.plain, [field]: to } } : draft;
+}
+
 /** The form that would send `request`. */
 export function draftOf(request: CreateRequest): Draft {
   const config = request.distributedConfig?.enabled === false ? null : request.distributedConfig;

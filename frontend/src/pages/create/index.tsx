@@ -9,14 +9,14 @@ import { checkpointsQuery, cloneQuery } from "@/api/tasks";
 import { Failure, Loading } from "@/ui/failure";
 import { Page } from "@/ui/page";
 import { takenAnew } from "./code-draft";
-import { type Draft, draftOf, EMPTY, toggle } from "./draft";
+import { type Draft, draftOf, EMPTY, toggle, withField } from "./draft";
 import { CreateForm } from "./form";
 import { type DraftStore, draftStore } from "./saved";
 import { firstOf } from "./versions";
 
 /**
  * `?from=<task>` starts from that task's request, `&resumeFrom=<path>` at one of its checkpoints, `?retry=<task>` at its
- * newest; `?environments=<id>,<id>` ticks those. `&field=<name>` goes to that control.
+ * newest; `?environments=<id>,<id>` ticks those. `&field=<name>` goes to that control, `&to=<value>` sets it.
  */
 export function Component() {
   const { t } = useTranslation();
@@ -47,11 +47,17 @@ function Form({ params, store }: StartProps) {
   };
   if (saved && !startedOver) return <CreateForm start={saved} store={store} restored onStartOver={startOver} />;
   const field = params.get("field") ?? "";
+  const to = params.get("to") ?? "";
   const form = (start: Draft) => (
     <CreateForm start={start} store={store} restored={false} goesTo={field} onStartOver={startOver} />
   );
   return source ? (
-    <Copied id={source} resumes={params.has("retry")} checkpoint={params.get("resumeFrom")} form={form} />
+    <Copied
+      id={source}
+      resumes={params.has("retry")}
+      checkpoint={params.get("resumeFrom")}
+      form={(start) => form(field && to ? withField(start, field, to) : start)}
+    />
   ) : (
     <Fresh environments={params.get("environments")} form={form} />
   );

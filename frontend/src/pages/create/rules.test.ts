@@ -4,7 +4,7 @@ import type { CreateRequest } from "@/api/types";
 import { dataset, environment, framework } from "@/test/fixtures";
 import { aggregate } from "./aggregate";
 import { ANYTHING, matching, NO_GPU, offered, sorted } from "./choice";
-import { type Draft, draftOf, EMPTY, requestOf, toggle, tuned, tuningOf } from "./draft";
+import { type Draft, draftOf, EMPTY, requestOf, toggle, tuned, tuningOf, withField } from "./draft";
 import { range, strategyOf } from "./options";
 import { draftStore } from "./saved";
 import { parseSize } from "./size";
@@ -97,6 +97,23 @@ describe("a clone", () => {
     const request = { ...base, launchMode: "new", newEnvironments } as CreateRequest;
     expect(requestOf(draftOf(request), []).newEnvironments).toEqual(newEnvironments);
   });
+});
+
+test.each([
+  ["onCrashLoop", "restart", { onCrashLoop: "restart" }],
+  ["maxRunSeconds", "3600", { maxRunSeconds: 3600 }],
+  ["preemptible", "true", { preemptible: true }],
+  ["hyperparameters.learningRate", "0.001", { hyperparameters: { learningRate: 0.001 } }],
+  [
+    "distributedConfig.select.gpuTypes",
+    "A100, H100",
+    { distributedConfig: { select: { gpuTypes: ["A100", "H100"] } } },
+  ],
+])("a proposed value of %s is set in the form", (field, to, expected) => {
+  const select = { nodes: 2, gpuTypes: ["V100"] };
+  const draft = draftOf({ taskName: "t", distributedConfig: { enabled: true, select } } as CreateRequest);
+  expect(requestOf(withField(draft, field, to), [])).toMatchObject(expected);
+  expect(withField(draft, "noSuchField", to)).toEqual(draft);
 });
 
 describe("the request", () => {

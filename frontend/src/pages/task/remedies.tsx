@@ -59,8 +59,8 @@ const text = (value: unknown) => (typeof value === "string" || typeof value === 
 
 /** The page that a step is taken on, where it is another one. */
 function pageFor({ code, params }: Remedy, task: Task): string | undefined {
-  const clone = (field: string) =>
-    `/training/create?${new URLSearchParams({ from: task.taskId, ...(field && { field }) }).toString()}`;
+  const clone = (field: string, to = "") =>
+    `/training/create?${new URLSearchParams({ from: task.taskId, ...(field && { field }), ...(to && { to }) }).toString()}`;
   switch (code) {
     case "SEE_TASK":
       return `/training/${text(params.task)}`;
@@ -72,7 +72,7 @@ function pageFor({ code, params }: Remedy, task: Task): string | undefined {
     }
     case "RAISE_LIMIT":
     case "CHANGE_FIELD":
-      return clone(text(params.field));
+      return clone(text(params.field), text(params.to));
     case "LOWER_BATCH":
       return clone("hyperparameters.batchSize");
     case "CHOOSE_OTHERS":

@@ -32,6 +32,7 @@ const hang: Diagnosed = {
     remedy("WITHOUT_NODE", "去掉 env-b 后继续", { params: { nodeRank: 1, node: "env-b", environmentId: "env-2" } }),
     remedy("USE_SPARE", "用备用环境替换", { allowed: false }),
     remedy("RAISE_LIMIT", "调高 hangSeconds", { params: { field: "hangSeconds" } }),
+    remedy("CHANGE_FIELD", "仍然重启", { params: { field: "onCrashLoop", to: "restart" } }),
     remedy("EDIT_SCRIPT", "修改脚本：train.py:3"),
     remedy("SEE_LOG", "查看 rank 3 的日志", { params: { rank: 3 } }),
   ],
@@ -79,6 +80,8 @@ test("what is wrong is shown with its place, its evidence folded and what may be
   expect(shown.queryByRole("button", { name: "用备用环境替换" })).toBeNull();
   const clone = shown.getByRole("link", { name: "调高 hangSeconds" });
   expect(clone.getAttribute("href")).toBe("/training/create?from=task-1&field=hangSeconds");
+  const change = shown.getByRole("link", { name: "仍然重启" });
+  expect(change.getAttribute("href")).toBe("/training/create?from=task-1&field=onCrashLoop&to=restart");
   expect(shown.getByText("之前的情况：1").closest("details")?.textContent).toContain("rank 1 退出码 1");
 });
 

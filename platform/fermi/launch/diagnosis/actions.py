@@ -6,7 +6,7 @@ Each has texts `ACTION_<CODE>`: the message is a button's label, the hint says w
 beside that fills the texts (`when`) and tells the console and the command line what to do.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -77,6 +77,21 @@ ACTIONS: Mapping[str, Takes] = {
     Do.ASK_OPERATOR: Takes(),
     Do.WAIT: Takes(),
 }
+
+
+_ORDER = [
+    Do.INSTALL, Do.ADD_SECRET, Do.FREE_DISK, Do.CONTINUE_PROCESS, Do.LOWER_BATCH, Do.EDIT_SCRIPT, Do.SEE_LOG, Do.RESUME,
+    Do.RAISE_LIMIT, Do.CHANGE_FIELD, Do.RESTART_FROM_CHECKPOINT, Do.USE_SPARE, Do.WITHOUT_NODE, Do.SEE_TASK,
+    Do.CHOOSE_OTHERS, Do.PREFLIGHT, Do.WAIT, Do.ASK_OPERATOR, Do.CORDON, Do.STOP,
+]  # fmt: skip
+"""What removes the cause comes first; then what goes on, what waits, and what others lose by."""
+ANYWAY = "onCrashLoop"
+"""The field that has the platform try what has just failed twice once more: a last resort."""
+
+
+def in_order(found: Iterable[Action]) -> list[Action]:
+    """The actions, the best first; those of one kind stay as they come."""
+    return sorted(found, key=lambda one: (one.params.get("field") == ANYWAY, _ORDER.index(Do(one.code))))
 
 
 def take(code: Do, **params: Any) -> Action:

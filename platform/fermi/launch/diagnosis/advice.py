@@ -5,7 +5,7 @@ from typing import Any
 
 from fermi.launch.causes import BY_RANKS, WITHOUT_ROOM
 from fermi.launch.diagnosis import Action
-from fermi.launch.diagnosis.actions import Do, take
+from fermi.launch.diagnosis.actions import ANYWAY, Do, take
 from fermi.launch.spec import Cause
 
 Params = Mapping[str, Any]
@@ -66,11 +66,11 @@ KNOWN: Mapping[str, Advice] = {
     # ends of an attempt
     "CRASH_LOOP": lambda params: [
         take(Do.EDIT_SCRIPT, at=params.get("at")),
-        take(Do.CHANGE_FIELD, field="onCrashLoop", to="restart"),
+        take(Do.CHANGE_FIELD, field=ANYWAY, to="restart"),
     ],
     "HANG_LOOP": lambda params: [
         take(Do.EDIT_SCRIPT, at=params.get("place")),
-        take(Do.CHANGE_FIELD, field="onCrashLoop", to="restart"),
+        take(Do.CHANGE_FIELD, field=ANYWAY, to="restart"),
     ],
     "BAD_LOSS": _change("hyperparameters.learningRate"),
     "HANG": lambda _: [take(Do.EDIT_SCRIPT), take(Do.RAISE_LIMIT, field="hangSeconds")],

@@ -11,7 +11,7 @@ from typing import Any
 
 from fermi.launch.causes import BY_RANKS
 from fermi.launch.diagnosis import Action, Evidence, Finding, Level, Where, advice
-from fermi.launch.diagnosis.actions import Do, take
+from fermi.launch.diagnosis.actions import Do, in_order, take
 from fermi.launch.diagnosis.explain import UNCAUGHT
 from fermi.launch.spec import Cause, Problem, PulseSeen, RankSeen
 from fermi.messages import Words
@@ -24,6 +24,8 @@ NORMAL = frozenset(
      "STOPPED_AND_KILLED"}
 )  # fmt: skip
 """Reasons to wait or to end that are as they should be."""
+LOOPS = frozenset({"CRASH_LOOP", "HANG_LOOP"})
+"""Reasons that have the end of the last attempt as their cause."""
 DOUBTS = frozenset({"HANG_SUSPECTED"})
 """What may turn out to be nothing, whatever its level; until then nobody can say that nothing is wrong."""
 MOST_TOLD = 5
@@ -130,7 +132,10 @@ class Diagnosis:
 
 
 def diagnose(facts: Facts) -> Diagnosis:
-    told = _together([*filter(None, (_now(facts),)), *_before(facts)], facts.stored)
+    told = [
+        replace(one, finding=replace(one.finding, actions=in_order(one.finding.actions)))
+        for one in _together([*filter(None, (_now(facts),)), *_before(facts)], facts.stored)
+    ]
     told.sort(key=lambda one: (one.until is not None, _ORDER.index(one.finding.level), -(one.finding.since or 0.0)))
     wrong = [one for one in told if _counts(facts, one)]
     healthy = not wrong and facts.state != "failed"
@@ -148,7 +153,11 @@ def _together(said: Sequence[Told], stored: Sequence[Told]) -> list[Told]:
 
 
 def _is_same(said: Told, found: Told) -> bool:
-    """An exception without a known cause says no more than the end that it brought about."""
+    """An exception without a known cause says no more than the end that it brought about; and what was found of the
+    attempt with which a loop was seen is the cause that the loop names."""
+    if said.finding.code in LOOPS and said.attempt == found.attempt and found.until is None:
+        params = said.finding.params
+        return found.finding.code in (UNCAUGHT, params.get("why"), params.get("cause"))
     ranks = [where.rank for where in said.finding.where], [where.rank for where in found.finding.where]
     ended = said.finding.code in BY_RANKS and found.finding.code == UNCAUGHT and ranks[0] == ranks[1]
     return said.attempt == found.attempt and (said.finding.code == found.finding.code or ended)
@@ -340,18 +349,27 @@ def _steps(saved: int | None, reached: int | None) -> list[Evidence]:
 
 
 def _tried(facts: Facts) -> list[Evidence]:
-    """Of a task that failed after more than one attempt."""
+    """Of a task that failed after more than one attempt; what is the task's own reason is not said again."""
     ended = [one for one in facts.attempts if one.outcome]
     if facts.state != "failed" or len(ended) < 2:
         return []
     return [
         Evidence(
             "ATTEMPT_TRIED",
-            {**one.outcome.params, "number": one.number, "outcome": one.outcome.code,
-             "for": span((one.ended or facts.moment) - one.began)},
+            {**one.outcome.params, "number": one.number, "for": span((one.ended or facts.moment) - one.began),
+             **({} if _is_reason(facts, one.outcome) else {"outcome": one.outcome.code})},
         )
         for one in ended[-MOST_TOLD:] if one.outcome
     ]  # fmt: skip
+
+
+def _is_reason(facts: Facts, outcome: Cause) -> bool:
+    """Whether an attempt ended with what the task gives as its reason."""
+    reason = facts.reason or outcome
+    known = {"code": reason.params.get("cause", reason.code) if reason.code in LOOPS else reason.code, **reason.params}
+    return known["code"] == outcome.code and all(
+        known.get(name) == outcome.params.get(name) for name in ("exception", "at", "place", "rank", "exitCode")
+    )
 
 
 # --- places and figures ---
