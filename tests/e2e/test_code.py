@@ -149,3 +149,26 @@ def test_the_working_directory_of_the_master_environment_trains_as_it_was_when_i
     wrong = submit(platform, tmp_path, "--code-env", "master:absent")
     ended = platform.until_final(wrong["taskId"], seconds=60)
     assert "no folder absent" in ended["reason"]["message"], ended["reason"]
+
+
+def test_a_retry_after_an_edit_in_the_environment_runs_the_edit(platform, tmp_path):
+    workspace = platform.data / "environments" / "env-001" / "workspace" / "edited"
+    (workspace / "lib").mkdir(parents=True)
+    (workspace / "train.py").write_text(SCRIPT)
+    (workspace / "lib" / "word.py").write_text("raise SystemExit('not yet')\n")
+    failed = submit(platform, tmp_path, "--code-env", "master:edited", *FEW)["taskId"]
+    assert platform.until_final(failed, seconds=120)["status"] == "failed"
+    source = platform.get(f"/training-tasks/{failed}/code/source")
+    assert (source["kind"], source["path"], source["changed"]) == ("environment", "edited", False)
+
+    (workspace / "lib" / "word.py").write_text('WORD = "edited"\n')
+    assert platform.get(f"/training-tasks/{failed}/code/source")["changed"] is True
+    done = fermi(platform, tmp_path, "retry", failed, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    assert "has changed since snapshot" in done.stderr
+    retried = json.loads(done.stdout)["taskId"]
+    platform.until_state(retried, "succeeded", seconds=120)
+    assert {line.split()[0] for line in words_of(platform, retried)} == {"edited"}
+    taken = platform.get(f"/training-tasks/{retried}/code")["snapshot"]
+    assert taken["id"] != source["snapshotId"]
+    assert platform.strays() == []

@@ -111,7 +111,7 @@ test.each([
   ],
 ])("a proposed value of %s is set in the form", (field, to, expected) => {
   const select = { nodes: 2, gpuTypes: ["V100"] };
-  const draft = draftOf({ taskName: "t", distributedConfig: { enabled: true, select } } as CreateRequest);
+  const draft = draftOf({ taskName: "t", distributedConfig: { enabled: true, select } });
   expect(requestOf(withField(draft, field, to), [])).toMatchObject(expected);
   expect(withField(draft, "noSuchField", to)).toEqual(draft);
 });
