@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any, cast
 
 from django.conf import settings
 
@@ -54,7 +54,7 @@ class _Folder:
     manifest: bytes
     patch: str
     stream: socket.socket
-    reader: io.BufferedReader
+    reader: IO[bytes]
     told: "_Told"
 
 
@@ -107,7 +107,7 @@ def _told_folder(project: Project, source: Mapping[str, Any], seconds: float) ->
                     raise wire.WireError("too long a manifest")
                 manifest = reader.read(head["manifest"])
                 patch = reader.read(min(head["patch"], uploads.MOST_PATCH)).decode(errors="replace")
-                yield _Folder(environment, head["origin"], manifest, patch, stream, reader, told)
+                yield _Folder(environment, head["origin"], manifest, patch, stream, cast(IO[bytes], reader), told)
     except BackendError as error:
         raise FetchError(error.code, retry=not error.permanent, **error.params) from error
     except (OSError, wire.WireError) as error:
@@ -170,8 +170,8 @@ class _Told(io.RawIOBase):
         except TimeoutError:
             if left > SILENT_SECONDS:
                 raise
-            slow = {"environment": self._environment, "seconds": round(self._seconds)}
-            raise FetchError("CODE_ENVIRONMENT_SLOW", **slow) from None
+            limit = round(self._seconds)
+            raise FetchError("CODE_ENVIRONMENT_SLOW", environment=self._environment, seconds=limit) from None
         if not data:
             raise wire.WireError("the environment hung up")
         for channel, payload in self._frames.feed(data):

@@ -333,8 +333,9 @@ def test_a_revision_becomes_a_snapshot_with_its_commit(
 def begun(task_id: str) -> Task:
     """As a pass over the task leaves it once its code has been fetched."""
     row = Task.objects.get(pk=task_id)
-    fetch = row.spec["code"]["source"].get("fetch")
-    if fetch and not row.spec["code"]["snapshot"]:
+    held = row.spec["code"] or {"source": {}}
+    fetch = held["source"].get("fetch")
+    if fetch and not held["snapshot"]:
         assert fetching.fetch(fetch)
         job, _ = code.fetched(JobSpec.from_json(row.spec))
         assert job is not None

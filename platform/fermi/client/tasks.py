@@ -98,7 +98,8 @@ class Tasks:
         """Goes on from the newest checkpoint: a task that runs by its next attempt, one that has ended by a new task.
         Gives the task that goes on. `leave_out`: environments to do without, or in whose places spares go; `code`: as
         `retry` takes it, of a task that has ended."""
-        body = {"leaveOut": list(leave_out), "useSpares": use_spares, "code": code}
+        choice = {} if code == "auto" else {"code": code}  # an older platform knows none
+        body = {"leaveOut": list(leave_out), "useSpares": use_spares, **choice}
         return self._transport.call("POST", _path(task_id, "/restart"), json=body)
 
     def pulses(self, task_id: str) -> TaskPulses:
