@@ -12,6 +12,7 @@ from importlib import import_module
 from rich.console import Console
 
 from bench import history, live, scratch, table
+from tests.services import MissingServerError
 
 ON_ONE_PLATFORM = ("idle", "stream", "launch", "logs", "code", "recovery", "kubernetes", "gang")
 """One after the other on `live.shared()`: first the one that wants it new, last those that leave clusters behind."""
@@ -51,7 +52,7 @@ def main(words: list[str]) -> int:
         parser.error(f"no such section: {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
     console = Console(width=None if sys.stdout.isatty() else 150)
     busy = os.getloadavg()[0]
-    done, code = [], 0
+    done, left_out, code = [], [], 0
     if not asked.sections:
         scratch.ahead()
     for name in asked.sections or [name for name in SECTIONS if asked.all or name not in RARELY]:
@@ -61,6 +62,8 @@ def main(words: list[str]) -> int:
         try:
             for figure in import_module(f"bench.{name}").measure():
                 figures.append(figure)
+        except MissingServerError as missing:
+            left_out.append(f"left out: {name}: {missing}")
         except Exception:  # what else can be measured still is
             traceback.print_exc()
             live.close()
@@ -69,6 +72,8 @@ def main(words: list[str]) -> int:
         done.append((name, figures))
     live.close()
     table.show(done, console, history.last(), details=asked.all or bool(asked.sections))
+    for line in left_out:
+        console.print(line)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     cores = len(os.sched_getaffinity(0))
     console.print(f"{cores} cores, {memory:.0f} GiB, Python {platform.python_version()}; load before: {busy:.1f}")

@@ -7,14 +7,33 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench import history, scaling
-from bench.__main__ import SECTIONS
+from bench import history, live, scaling, scratch
+from bench.__main__ import SECTIONS, main
 from bench.table import Figure, Target, number, show
+from tests import services
 
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_every_section_can_be_measured(section: str) -> None:
     assert callable(import_module(f"bench.{section}").measure)
+
+
+def test_a_section_whose_servers_are_missing_is_left_out_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing() -> Path:
+        raise services.MissingServerError("PostgreSQL's server is not installed")
+
+    monkeypatch.setattr(services, "_postgres_bin", missing)
+    monkeypatch.setattr(scratch, "install_servers", lambda: None)
+    monkeypatch.setattr(scratch, "prepare", lambda data: None)
+    monkeypatch.setattr(live, "close", lambda: None)
+    scratch.ahead()
+    assert main(["size", "telemetry", "lists"]) == 0
+    said = capsys.readouterr()
+    lines = [f"left out: {name}: PostgreSQL's server is not installed" for name in ("size", "telemetry", "lists")]
+    assert [line for line in said.out.splitlines() if line in lines] == lines
+    assert "Traceback" not in said.err
 
 
 def test_a_target_looks_at_the_value_or_at_the_ratio() -> None:
