@@ -3,10 +3,12 @@
 import base64
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from functools import cache, partial
@@ -106,6 +108,47 @@ def test_what_is_pinned_for_a_python_runs_on_it(root: Path, path: str) -> None:
     assert refused == set()
 
 
+def interpreters() -> set[str]:
+    """Every Python of this machine that README promises to run on: those on the PATH, and those that pyenv keeps."""
+    folders = [*os.environ["PATH"].split(os.pathsep), *Path(os.path.expanduser("~/.pyenv/versions")).glob("*/bin")]
+    named = {Path(folder, f"python3.{minor}").resolve() for folder in folders for minor in range(11, 15)}
+    ask = ["-IS", "-c", "import sys; print(sys.executable)"]
+    answers = [
+        subprocess.run([program, *ask], check=False, capture_output=True, text=True).stdout.strip()
+        for program in named
+        if os.access(program, os.X_OK)  # a version manager's own program answers only for what it has chosen
+    ]
+    return {program for program in answers if program}
+
+
+def refused_by(python: list[str], *pins: str | Path) -> str:
+    """Asks the package index, without installing anything, whether the files can be installed with this Python; returns
+    what uv objects to. Skips the test where no index answers."""
+    ask = [sys.executable, "-m", "uv", "pip", "install", "--dry-run", "--no-deps", "--no-build-isolation"]
+    ask += ["--system-certs", "--no-python-downloads", *python, *(f"--requirement={path}" for path in pins)]
+    env = {**lock._index(), **os.environ, "UV_HTTP_TIMEOUT": "10", "UV_HTTP_RETRIES": "0"}
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([*ask, f"--target={folder}"], cwd=lock.ROOT, env=env, capture_output=True, text=True)
+    if done.returncode and ("No solution found" not in done.stderr or "network was disabled" in done.stderr):
+        pytest.skip(f"the package index does not answer: {done.stderr.strip()[:200]}")
+    return done.stderr if done.returncode else ""
+
+
+def test_all_pins_can_be_installed_with_every_python() -> None:
+    """Also those that are not installed here: pins for another Python, and Node's wheel."""
+    asked = [[f"--python-version={version}"] for version in ("3.11.0", "3.14.0")]
+    asked += [["--python", program] for program in sorted(interpreters())]
+    refused = {" ".join(python): refused_by([*python, "--require-hashes"], *PATHS) for python in asked}
+    assert {python: why for python, why in refused.items() if why} == {}
+
+
+@pytest.mark.usefixtures("index")
+def test_a_pin_that_needs_a_newer_python_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "toy.txt").write_text("newtime==1.0\n")
+    assert "newtime==1.0 only supports >=3.11.5" in refused_by(["--python-version=3.11.2"], tmp_path / "toy.txt")
+    assert refused_by(["--python-version=3.11.5"], tmp_path / "toy.txt") == ""
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_a_lock_holds_all_that_its_packages_need(root: Path, path: str) -> None:
     """pip looks for nothing beyond it (`--no-deps`)."""
@@ -184,13 +227,16 @@ def test_make_lock_and_make_check_run_the_generator(root: Path, monkeypatch: pyt
     assert '"scripts/lock.py", "--check"' in (root / "scripts" / "check.py").read_text()
 
 
-def wheel(folder: Path, name: str, version: str, tag: str = "py3-none-any", needs: tuple[str, ...] = ()) -> Path:
+def wheel(
+    folder: Path, name: str, version: str, tag: str = "py3-none-any", needs: tuple[str, ...] = (), python: str = ""
+) -> Path:
     path = folder / f"{name}-{version}-{tag}.whl"
     about = [
         ("Metadata-Version", "2.1"),
         ("Name", name),
         ("Version", version),
         *(("Requires-Dist", one) for one in needs),
+        *([("Requires-Python", python)] if python else []),
     ]
     info = f"{name}-{version}.dist-info"
     with zipfile.ZipFile(path, "w") as made:
@@ -217,8 +263,13 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         wheel(folder / "toymaths", "toymaths", "1.5", tag, ('toytime; python_full_version < "3.11.3"',))
     (folder / "toytime").mkdir()
     wheel(folder / "toytime", "toytime", "1.0")
+    (folder / "newtime").mkdir()
+    wheel(folder / "newtime", "newtime", "1.0", python=">=3.11.5")
     for package in folder.iterdir():
-        links = [f'<a href="{path.name}#sha256={sha256(path)}">{path.name}</a>' for path in sorted(package.iterdir())]
+        python = ' data-requires-python="&gt;=3.11.5"' if package.name == "newtime" else ""
+        links = [
+            f'<a href="{path.name}#sha256={sha256(path)}"{python}>{path.name}</a>' for path in sorted(package.iterdir())
+        ]
         (package / "index.html").write_text(f"<!DOCTYPE html><html><body>{''.join(links)}</body></html>")
 
     class Handler(SimpleHTTPRequestHandler):
