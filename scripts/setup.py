@@ -109,6 +109,8 @@ def packages() -> None:
         run(*PIP, "--requirement", torch, what="Installing PyTorch")
 
     def command() -> None:
+        if any((VENV / "lib").glob("python3*/site-packages/fermi-*.dist-info")):  # this project, under its old name
+            run(*PIP[:-1], "uninstall", "--yes", "fermi", what="Removing the fermi command of an older clone")
         run(*PIP, "--no-deps", "--no-build-isolation", "--editable", ROOT, what="Installing the fermi command")
 
     step("packages", "installing Python packages (minutes, the first time)", [version, *locks], PYTHON, install)

@@ -5,6 +5,7 @@ import math
 import os
 import re
 import secrets
+import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, tzinfo
 from functools import partial
@@ -19,6 +20,8 @@ from fermi.launch import isolation
 from fermi.launch.spec import MASTER_PORT
 
 log = logging.getLogger(__name__)
+
+INSTALL = f"{sys.executable} -m pip install"
 
 
 def flag(name: str, *, default: bool = False) -> bool:
@@ -61,7 +64,8 @@ def traces() -> bool:
     except ModuleNotFoundError:
         there = False
     if not there:
-        log.warning("a collector of traces is named, and nothing is sent to it: pip install 'fermi[tracing]'")
+        packages = "'opentelemetry-sdk>=1.45,<2' 'opentelemetry-exporter-otlp-proto-http>=1.45,<2'"
+        log.warning(f"a collector of traces is named, and nothing is sent to it: {INSTALL} {packages}")
     return there
 
 
@@ -192,7 +196,7 @@ def files(name: str) -> str:
         if protocol != "s3" or not bucket or ".." in bucket.split("/"):
             raise Wrong(f"{name} must be a folder or s3://bucket/prefix, not {text!r}.")
         if find_spec("s3fs") is None:
-            raise Wrong(f"{name} names object storage, which takes: pip install 'fermi[s3]'")
+            raise Wrong(f"{name} names object storage, which takes: {INSTALL} 's3fs>=2026.9'")
         return text
     if not Path(text).is_absolute():
         raise Wrong(f"{name} must be an absolute path or s3://bucket/prefix, not {text!r}.")

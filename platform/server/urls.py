@@ -36,6 +36,8 @@ urlpatterns = [
     path("environments/<str:environment_id>/open", open_door),
     path("admin/login/", views.admin_door),
     path("admin/", admin.site.urls),
+    path("client.whl", views.client),
+    path("client/<str:name>", views.client),
     path("healthz", views.healthz),
     path("readyz", views.readyz),
     path("metrics", views.MetricsView.as_view()),

@@ -4,7 +4,7 @@ import hmac
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseNotFound, HttpResponseRedirect, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_safe
@@ -18,7 +18,7 @@ from rest_framework.views import APIView
 from apps.accounts.api.authentication import BearerAuthentication, CookieAuthentication
 from apps.common import disks
 from apps.common.texts import text
-from server import metrics, readiness
+from server import client_wheel, metrics, readiness
 
 
 @never_cache
@@ -82,6 +82,20 @@ class MetricsView(APIView):
         found: HttpResponse = ExportToDjangoView(request)
         found.content += metrics.said()
         return found
+
+
+@never_cache
+@require_safe
+def client(request: HttpRequest, name: str = "") -> HttpResponse:
+    """The wheel of the `fermi` command, to anybody: it is this project's code and holds nothing of this platform.
+    Without the file's name: a redirect to it. 404 for another name, with the command that installs this one."""
+    wheel = client_wheel.build()
+    if not name:
+        return HttpResponseRedirect(f"/client/{wheel.name}")
+    if name != wheel.name:
+        address = request.build_absolute_uri(f"/client/{wheel.name}")
+        return HttpResponseNotFound(f"pip install {address}\n", content_type="text/plain; charset=utf-8")
+    return HttpResponse(wheel.content, content_type="application/zip")
 
 
 @never_cache

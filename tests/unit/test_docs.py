@@ -3,10 +3,14 @@
 import os
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.requirements import InvalidRequirement, Requirement
+
+from server import client_wheel
 
 FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -59,3 +63,78 @@ def test_every_link_leads_to_a_page_and_a_heading_of_the_project(root: Path) -> 
 def test_every_decision_has_a_number_of_its_own(root: Path) -> None:
     numbers = sorted(path.name[:4] for path in (root / "docs" / "decisions").glob("*.md"))
     assert numbers == [f"{number:04}" for number in range(1, len(numbers) + 1)]
+
+
+INSTALL = re.compile(r"\bpip3? install(?= )")
+WORD = re.compile(r""" +(?:'([^']+)'|"([^"]+)"|([^\s'"`]+))""")
+ENDS = re.compile(r"(?<=[\w\]>*…])[),.;:。；，）]+$|^[&|;#(].*$")
+"""Of a word with which the command ends, and words that are none of it."""
+TEXTS = ("*.md", "*.py", "*.toml", "*.ts", "*.tsx", "*.html", "*.sh", "*.yaml", "*Dockerfile", "Makefile")
+OF_OTHERS = {
+    *("cloudpickle", "cffi", "cmake", "horovod", "packaging", "psutil", "setuptools", "tensorflow-cpu", "wheel"),
+    *("megatron-core", "mpi4py", "optax", "pre-commit", "uv"),
+}
+"""Packages that pages name and that pyproject.toml does not: those of one framework alone, and of contributors."""
+
+
+def named_installs(text: str) -> Iterator[str]:
+    """Yields what each `pip install` of the text names, without options."""
+    text = text.replace("\\\n", " ").replace("\\", "")
+    for start in INSTALL.finditer(text):
+        at, option = start.end(), ""
+        while found := WORD.match(text, at):
+            at = found.end()
+            bare, ended = found[3] or "", ENDS.search(found[3] or "")
+            word = found[1] or found[2] or ENDS.sub("", bare)
+            if word and not bare.startswith("-") and option not in {"-r", "--requirement", "--target", "--no-binary"}:
+                yield word
+            option = bare
+            if ended or not word:
+                break
+
+
+def is_ours_to_name(word: str, known: dict[str, Requirement]) -> bool:
+    """Whether a word of `pip install` is a path, a platform's wheel, or a package of pyproject.toml or OF_OTHERS."""
+    wheel = re.escape(client_wheel.build().name)
+    if re.fullmatch(rf"(fermi-training(\[\w+\])? @ )?https?://[\w.:]+/client/{wheel}", word):
+        return True
+    if re.match(r"(\.|/|~|\w+/|\{|\$)", word) or word == "…":  # a path, or what the program puts in
+        return True
+    try:
+        named = Requirement(word)
+    except InvalidRequirement:
+        return False
+    ours = known.get(named.name.lower())
+    return named.name in OF_OTHERS or (ours is not None and (not named.specifier or named.specifier == ours.specifier))
+
+
+def test_every_install_that_is_named_is_ours_or_of_a_known_package(root: Path) -> None:
+    """`fermi` on the public index is another project's."""
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    known = {one.name.lower(): one for group in groups for one in map(Requirement, group)}
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *TEXTS]
+    try:
+        names = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git repository")
+    paths = [root / name for name in names if not name.startswith(("tests/", "CHANGELOG")) and (root / name).is_file()]
+    found = [(path, word) for path in paths for word in named_installs(path.read_text("utf-8"))]
+    assert {word for _, word in found} >= {".", "torch", "asyncssh>=2.24,<3"}
+    wrong = [f"{path.relative_to(root)}: {word}" for path, word in found if not is_ours_to_name(word, known)]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("`pip install 'fermi[ssh]'` and more", ["fermi[ssh]"]),
+        ("pip install fermi", ["fermi"]),
+        ('f"{python} -m pip install -r x.txt fermi-training"', ["fermi-training"]),
+        ("pip install 'wandb>=1'", ["wandb>=1"]),
+    ],
+)
+def test_an_install_of_anothers_package_is_found(text: str, named: list[str]) -> None:
+    assert [
+        word for word in named_installs(text) if not is_ours_to_name(word, {"wandb": Requirement("wandb<1")})
+    ] == named

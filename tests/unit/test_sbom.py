@@ -36,7 +36,7 @@ def test_it_is_a_cyclonedx_document(document: dict[str, Any]) -> None:
     schema = json.loads((CDX / "bom-1.6.SNAPSHOT.schema.json").read_text())
     errors = [error.message for error in Draft7Validator(schema, registry=registry).iter_errors(document)]
     assert errors == []
-    assert document["metadata"]["component"]["name"] == "fermi"
+    assert document["metadata"]["component"]["name"] == "fermi-training"
 
 
 def test_it_names_each_locked_package_once_with_its_hashes(root: Path, document: dict[str, Any]) -> None:

@@ -105,7 +105,7 @@ def _network(where: str) -> dict[str, Any]:
 
 def _own_version() -> str:
     with suppress(metadata.PackageNotFoundError):
-        return metadata.version("fermi")
+        return metadata.version("fermi-training")
     return ""
 
 

@@ -248,12 +248,12 @@ def say(line: str) -> None:
 
 
 @contextmanager
-def optional(name: str, extra: str) -> Iterator[None]:
-    """What cannot be used costs a line and not the run. `extra`: of the package fermi, that brings it along."""
+def optional(name: str, package: str) -> Iterator[None]:
+    """What cannot be used costs a line and not the run. `package`: what pip installs."""
     try:
         yield
     except ImportError as error:
-        say(f"{name} cannot be used ({error}): install it with pip install 'fermi[{extra}]', or its own package")
+        say(f"{name} cannot be used ({error}): install it with pip install '{package}'")
     except Exception as error:
         say(f"{name} cannot be used ({error}): metrics go to standard output")
 
@@ -264,12 +264,12 @@ class Report:
     def __init__(self, args: argparse.Namespace, rank: int) -> None:
         self.speaks, self.wandb, self.tensorboard = rank == 0, None, None
         if self.speaks and args.use_wandb:
-            with optional("Weights & Biases", "wandb"):
+            with optional("Weights & Biases", "wandb>=0.30,<1"):
                 import wandb
 
                 self.wandb = wandb.init(project=args.wandb_project, name=args.wandb_run_name, config=vars(args))
         if self.speaks and args.use_tensorboard:
-            with optional("TensorBoard", "tensorboard"):
+            with optional("TensorBoard", "tensorboard>=2.20,<3"):
                 from tensorboard.summary import Writer
 
                 self.tensorboard = Writer(args.tensorboard_dir or str(Path(args.checkpoint_dir, "tensorboard")))

@@ -536,12 +536,12 @@ def say(line: str) -> None:
 
 
 @contextlib.contextmanager
-def optional(name: str, extra: str) -> Iterator[None]:
-    """What cannot be used costs a line and not the run. `extra`: of the package fermi, that brings it along."""
+def optional(name: str, package: str) -> Iterator[None]:
+    """What cannot be used costs a line and not the run. `package`: what pip installs."""
     try:
         yield
     except ImportError as error:
-        say(f"{name} cannot be used ({error}): install it with pip install 'fermi[{extra}]', or its own package")
+        say(f"{name} cannot be used ({error}): install it with pip install '{package}'")
     except Exception as error:
         say(f"{name} cannot be used ({error}): metrics go to standard output")
 
@@ -552,12 +552,12 @@ class Report:
     def __init__(self, args: argparse.Namespace, world: World) -> None:
         self.speaks, self.wandb, self.tensorboard = world.rank == 0, None, None
         if self.speaks and args.use_wandb:
-            with optional("Weights & Biases", "wandb"):
+            with optional("Weights & Biases", "wandb>=0.30,<1"):
                 import wandb
 
                 self.wandb = wandb.init(project=args.wandb_project, name=args.wandb_run_name, config=vars(args))
         if self.speaks and args.use_tensorboard:
-            with optional("TensorBoard", "tensorboard"):
+            with optional("TensorBoard", "tensorboard>=2.20,<3"):
                 from torch.utils.tensorboard import SummaryWriter
 
                 self.tensorboard = SummaryWriter(args.tensorboard_dir or Path(args.checkpoint_dir, "tensorboard"))

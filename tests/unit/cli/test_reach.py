@@ -394,4 +394,4 @@ def test_without_asyncssh_it_is_said_what_to_install() -> None:
     hide = "import sys; sys.modules['asyncssh'] = None; from fermi.cli.main import run; sys.exit(run(['ssh-config']))"
     done = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, timeout=EVERYDAY)
     assert done.returncode == 2
-    assert "pip install 'fermi[ssh]'" in done.stderr
+    assert f"{sys.executable} -m pip install 'asyncssh>=" in done.stderr

@@ -75,7 +75,7 @@ def version(session: Session) -> None:
     from importlib.metadata import version as installed
 
     try:
-        number = installed("fermi")
+        number = installed("fermi-training")
     except PackageNotFoundError:
         number = _("RUN_FROM_SOURCES")
     try:

@@ -1,6 +1,7 @@
 """`ssh`, and all that stands on it, through the platform's door."""
 
 import logging
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -55,4 +56,4 @@ def ssh_config(session: Session, write: bool, file: Path | None) -> None:
 
 def _have_asyncssh() -> None:
     if find_spec("asyncssh") is None:
-        raise click.ClickException(_("ASYNCSSH_MISSING"))
+        raise click.ClickException(_("ASYNCSSH_MISSING", python=sys.executable))

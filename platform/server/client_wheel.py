@@ -1,0 +1,80 @@
+"""The `fermi` command and the Python client as a package that the platform itself serves: another machine installs it
+with pip, in the version that this platform speaks, and from no other place.
+
+The wheel (PEP 427, "Binary distribution format" of the packaging user guide) is written with the standard library: the
+image has neither pip nor setuptools. Equal sources give equal bytes."""
+
+import base64
+import hashlib
+import io
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from server.places import ROOT
+
+WHEN = (1980, 1, 1, 0, 0, 0)
+"""Of every file in the archive: the earliest that ZIP knows."""
+
+
+class ClientWheel(NamedTuple):
+    name: str
+    """Of the file. pip reads the distribution and its version from the last part of an address, so that no shorter
+    address can be installed (pip's src/pip/_internal/models/wheel.py)."""
+    content: bytes
+
+
+@cache
+def build() -> ClientWheel:
+    """Returns the wheel of `platform/fermi`. Raises OSError where the sources or pyproject.toml cannot be read."""
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    project, patterns = asked["project"], asked["tool"]["setuptools"]["package-data"]["*"]
+    stem = f"{project['name'].replace('-', '_')}-{project['version']}"
+    about = {
+        "METADATA": describe(project),
+        "WHEEL": "Wheel-Version: 1.0\nGenerator: fermi\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "entry_points.txt": "[console_scripts]\n"
+        + "".join(f"{name} = {where}\n" for name, where in project["scripts"].items()),
+    }
+    files = {path.relative_to(ROOT / "platform").as_posix(): path.read_bytes() for path in sources(patterns)}
+    files |= {f"{stem}.dist-info/{name}": text.encode() for name, text in about.items()}
+    record = "".join(f"{name},sha256={digest(content)},{len(content)}\n" for name, content in files.items())
+    files[f"{stem}.dist-info/RECORD"] = f"{record}{stem}.dist-info/RECORD,,\n".encode()
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            entry = zipfile.ZipInfo(name, WHEN)
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+    return ClientWheel(f"{stem}-py3-none-any.whl", written.getvalue())
+
+
+def sources(patterns: list[str]) -> Iterator[Path]:
+    """The files that `pip install .` would install, too: modules, and data by the patterns of pyproject.toml."""
+    for path in sorted((ROOT / "platform" / "fermi").rglob("*")):
+        if path.is_file() and any(path.match(pattern) for pattern in ("*.py", *patterns)):
+            yield path
+
+
+def describe(project: dict[str, Any]) -> str:
+    """Returns METADATA, made of pyproject.toml's section `project` as setuptools makes it."""
+    lines = [
+        "Metadata-Version: 2.1",
+        f"Name: {project['name']}",
+        f"Version: {project['version']}",
+        f"Summary: {project['description']}",
+        f"Requires-Python: {project['requires-python']}",
+        *(f"Requires-Dist: {needed}" for needed in project["dependencies"]),
+    ]
+    for extra, group in project["optional-dependencies"].items():
+        lines.append(f"Provides-Extra: {extra}")
+        lines += [f'Requires-Dist: {needed}; extra == "{extra}"' for needed in group]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def digest(content: bytes) -> str:
+    """Returns the SHA-256 as RECORD writes it: base64 for addresses, without padding."""
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
