@@ -29,9 +29,9 @@ class ClientWheel(NamedTuple):
 
 @cache
 def build() -> ClientWheel:
-    """Returns the wheel of `platform/fermi`. Raises OSError where the sources or pyproject.toml cannot be read."""
+    """Returns the wheel of what pyproject.toml packages. Raises OSError where a file of it cannot be read."""
     asked = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    project, patterns = asked["project"], asked["tool"]["setuptools"]["package-data"]["*"]
+    project, setuptools = asked["project"], asked["tool"]["setuptools"]
     stem = f"{project['name'].replace('-', '_')}-{project['version']}"
     about = {
         "METADATA": describe(project),
@@ -39,7 +39,7 @@ def build() -> ClientWheel:
         "entry_points.txt": "[console_scripts]\n"
         + "".join(f"{name} = {where}\n" for name, where in project["scripts"].items()),
     }
-    files = {path.relative_to(ROOT / "platform").as_posix(): path.read_bytes() for path in sources(patterns)}
+    files = {path.relative_to(ROOT / "platform").as_posix(): path.read_bytes() for path in sources(setuptools)}
     files |= {f"{stem}.dist-info/{name}": text.encode() for name, text in about.items()}
     record = "".join(f"{name},sha256={digest(content)},{len(content)}\n" for name, content in files.items())
     files[f"{stem}.dist-info/RECORD"] = f"{record}{stem}.dist-info/RECORD,,\n".encode()
@@ -52,11 +52,13 @@ def build() -> ClientWheel:
     return ClientWheel(f"{stem}-py3-none-any.whl", written.getvalue())
 
 
-def sources(patterns: list[str]) -> Iterator[Path]:
+def sources(setuptools: dict[str, Any]) -> Iterator[Path]:
     """The files that `pip install .` would install, too: modules, and data by the patterns of pyproject.toml."""
-    for path in sorted((ROOT / "platform" / "fermi").rglob("*")):
-        if path.is_file() and any(path.match(pattern) for pattern in ("*.py", *patterns)):
-            yield path
+    patterns = ("*.py", *setuptools["package-data"]["*"])
+    for package in setuptools["packages"]["find"]["include"]:
+        for path in sorted((ROOT / "platform").glob(f"{package}/**/*")):
+            if path.is_file() and any(path.match(pattern) for pattern in patterns):
+                yield path
 
 
 def describe(project: dict[str, Any]) -> str:

@@ -135,7 +135,7 @@ def run_as_module(name: str, words: list[str]) -> None:
     elif name == "bench":
         assert set(words) <= set(import_module("bench.__main__").SECTIONS)
     elif name == "procguard":
-        assert import_module("procguard.config").load(ROOT / words[words.index("--config") + 1])
+        assert import_module("procguard.config").load(ROOT / words[words.index("--config") + 1]).variables
     else:
         assert import_module(name).parse(words).train_data_path == "train.bin"
 

@@ -1,5 +1,6 @@
 """The package that a platform serves for other machines."""
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -26,7 +27,7 @@ def test_the_wheel_has_every_file_of_the_package_and_the_dependencies(
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
     archive = zipfile.ZipFile(BytesIO(wheel.content))
     tracked = subprocess.run(
-        ["git", "ls-files", "fermi"], cwd=root / "platform", capture_output=True, text=True, check=False
+        ["git", "ls-files", "fermi", "procguard"], cwd=root / "platform", capture_output=True, text=True, check=False
     )
     if tracked.returncode:
         pytest.skip("not a git repository")
@@ -65,6 +66,10 @@ def test_pip_installs_what_the_platform_serves(wheel: client_wheel.ClientWheel, 
     env = {"PYTHONPATH": str(tmp_path / "to"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     said = subprocess.run(ask, cwd=tmp_path, env=env, capture_output=True, text=True)
     assert "0.1.0" in said.stdout, said.stderr
+    ask = [sys.executable, "-S", "-m", "procguard.worker_launcher", "--help"]
+    packages = os.pathsep.join([str(tmp_path / "to"), *(path for path in sys.path if path.endswith("site-packages"))])
+    said = subprocess.run(ask, cwd=tmp_path, env={**env, "PYTHONPATH": packages}, capture_output=True, text=True)
+    assert "--worker-id" in said.stdout, said.stderr
 
 
 def test_another_name_is_answered_with_the_command_that_installs_this_one(wheel: client_wheel.ClientWheel) -> None:

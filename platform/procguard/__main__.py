@@ -11,12 +11,15 @@ INSTEAD = ("--daemon", "--decoupled", "--slurm", "--gpu-count")
 
 
 def main(arguments: list[str]) -> int:
-    """Returns only where nothing is started."""
+    """Becomes the platform; returns 2 where the arguments or the file are wrong, or there is no clone to start."""
     import argparse
 
     from procguard.config import Problems, load
     from procguard.texts import say
 
+    if not SETUP.is_file():
+        print(say("no_clone"), file=sys.stderr)
+        return 2
     parser = argparse.ArgumentParser("python -m procguard", description=__doc__, allow_abbrev=False)
     parser.add_argument("--config", default=CONFIG, metavar="FILE")
     for flag in INSTEAD:
@@ -26,10 +29,14 @@ def main(arguments: list[str]) -> int:
     try:
         if given:
             raise Problems("\n  ".join([say("flags"), *(f"{flag}: {say(flag)}" for flag in given)]))
-        variables = load(Path(args.config))
+        variables, ignored = load(Path(args.config))
     except Problems as problems:
         print(problems, file=sys.stderr)
         return 2
+    if ignored:
+        print(
+            "\n  ".join([say("ignored", path=args.config, count=len(ignored)), *ignored]), file=sys.stderr, flush=True
+        )
     for variable, (key, value) in variables.items():
         other = os.environ.setdefault(variable, value)
         told = say("read", key=key, value=value, variable=variable)

@@ -1,13 +1,13 @@
 """ProcGuard's configuration file as the variables that Fermi's platform reads.
 
 A key is read, or Fermi has something else instead (`texts.toml` says what, by the key or by its section), or nobody
-knows it. Everything that is not read is named at once.
+knows it. What is not read is named, and the platform starts without it. A wrong value of a key that is read refuses.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -19,6 +19,13 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 class Problems(Exception):
     """Sentences for the person who started it."""
+
+
+class Settings(NamedTuple):
+    variables: dict[str, tuple[str, str]]
+    """Variable → the key it came from, and its value."""
+    ignored: list[str]
+    """A line for each key that is not read, with what Fermi has instead."""
 
 
 def _port(value: Any) -> str:
@@ -74,8 +81,8 @@ INSTEAD = (
 """Keys of ProcGuard for which Fermi has something else. A section stands for all keys in it."""
 
 
-def load(path: Path) -> dict[str, tuple[str, str]]:
-    """Variable → the key it came from, and its value. Raises Problems with all that is wrong."""
+def load(path: Path) -> Settings:
+    """Reads the file. Raises Problems where it cannot be read, and with all values that are wrong."""
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -84,6 +91,7 @@ def load(path: Path) -> dict[str, tuple[str, str]]:
         raise Problems(say("shape", path=path))
     variables: dict[str, tuple[str, str]] = {}
     wrong: list[str] = []
+    ignored: list[str] = []
     for key, value in _flat(found or {}):
         if key in READ:
             variable, check = READ[key]
@@ -93,14 +101,14 @@ def load(path: Path) -> dict[str, tuple[str, str]]:
                 wrong.append(f"{key}: {say('value', found=repr(value), expected=say(str(expected)))}")
         elif key in ALWAYS:
             if value is not True:
-                wrong.append(f"{key}: {say('must_be', value=value, why=say(key))}")
+                ignored.append(f"{key}: {say('must_be', value=value, why=say(key))}")
         elif instead := next((one for one in INSTEAD if key == one or key.startswith(f"{one}.")), None):
-            wrong.append(f"{key}: {say(instead)}")
+            ignored.append(f"{key}: {say(instead)}")
         else:
-            wrong.append(f"{key}: {say('unknown', near=_near(key))}")
+            ignored.append(f"{key}: {say('unknown', near=_near(key))}")
     if wrong:
         raise Problems("\n  ".join([say("problems", path=path, count=len(wrong)), *wrong]))
-    return variables
+    return Settings(variables, ignored)
 
 
 def _flat(found: Mapping[Any, Any], before: str = "") -> Iterator[tuple[str, Any]]:
