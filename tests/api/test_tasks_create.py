@@ -283,7 +283,7 @@ def test_preview_shows_problems_beside_what_it_can_show(colleague):
     assert len(data["ranks"]) == 14
     empty = colleague.post("/training-tasks/preview", {}).data
     assert empty["ranks"] == []
-    assert len(empty["problems"]) == 4
+    assert len(empty["problems"]) == 3
 
 
 @pytest.mark.parametrize(
@@ -345,11 +345,23 @@ def test_a_script_of_ones_own_needs_neither_dataset_nor_model(colleague, script)
     assert task.state != State.INITIALIZING, "there is no data to wait for"
 
 
-def test_without_a_script_a_dataset_and_a_model_are_required(colleague):
+def test_without_a_script_a_dataset_is_required(colleague):
     answer = colleague.post("/training-tasks", {**DOCUMENT, **OWN_SCRIPT, "entrypoint": None})
-    assert answer.problems == {"datasetId": "DATASET_UNKNOWN", "modelId": "MODEL_UNKNOWN"}
-    answer = colleague.post("/training-tasks", changed(datasetId=None, modelId=None))
-    assert answer.problems == {"datasetId": "DATASET_UNKNOWN", "modelId": "MODEL_UNKNOWN"}
+    assert answer.problems == {"datasetId": "DATASET_UNKNOWN"}
+    answer = colleague.post("/training-tasks", changed(datasetId=None))
+    assert answer.problems == {"datasetId": "DATASET_UNKNOWN"}
+
+
+@pytest.mark.parametrize("given", [{"modelId": None}, {"modelId": ""}, {}])
+def test_without_a_model_the_reference_model_is_trained_and_that_is_said(colleague, given):
+    request = {name: value for name, value in DOCUMENT.items() if name != "modelId"} | given
+    shown = colleague.post("/training-tasks/preview", request).data
+    assert "MODEL_NOT_CHOSEN" in {one["code"] for one in shown["warnings"]}
+    created = colleague.post("/training-tasks", request)
+    assert created.status == 201
+    task = Task.objects.get()
+    assert (task.model, task.spec["recipe"]) == (None, "gpt")
+    assert colleague.get(f"/training-tasks/{task.pk}").data["modelName"] is None
 
 
 def test_fewer_processes_than_there_are_places_are_those_with_the_first_ranks(colleague):

@@ -67,8 +67,8 @@ def build(
     if project:
         problems += vault.unknown(project.pk, asked.secret_env)
     version = _version(user, project, asked, problems)
-    model = _found(_MODEL, user, project, asked.model_id)
-    if model is None and not (asked.entrypoint and asked.model_id is None):
+    model = _found(_MODEL, user, project, asked.model_id or None)
+    if model is None and asked.model_id:
         problems.append(Problem("modelId", "MODEL_UNKNOWN", {"model": asked.model_id}))
     draft = Draft(request, asked, asked.task_name, choice, version, model)
     master = choosing.master(asked, choice, problems)
@@ -89,6 +89,8 @@ def build(
             problems += installed.problems(job, backend_for(draft.cluster))
             draft.warnings = _warnings(job) + installed.warnings(job, backend_for(draft.cluster))
             draft.warnings += entry.warnings(job, outside or code.entry_text(job)) + code.warnings(job)
+            if not (asked.model_id or asked.entrypoint):
+                draft.warnings.append(Problem("modelId", "MODEL_NOT_CHOSEN"))
     found = together(wrong, (problem for problem in problems if not _follows(problem, wrong)))
     draft.problems = sorted(found, key=_place_in_form)
     return draft
