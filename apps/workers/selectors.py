@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import Q, QuerySet
 
@@ -24,6 +24,15 @@ from fermi.launch.spec import Problem, attempt_parts
 NO_PLACE = {"rank": None, "localRank": None, "nodeRank": None}
 NO_GROUP = "none"
 WORKER_ACTIONS = ("move", "delete")
+
+
+class Member(NamedTuple):
+    """A worker of a group. `on_gpu`: it drives a GPU of its host."""
+
+    node: str
+    number: int
+    status: health.Status
+    on_gpu: bool
 
 
 def workers(user: User, filters: Mapping[str, Any], judge: health.Judge) -> QuerySet[Worker]:
@@ -64,8 +73,11 @@ def groups(user: User, search: str = "") -> QuerySet[Group]:
 def shown_groups(rows: Sequence[Any]) -> list[dict[str, Any]]:
     """`rows` come from `groups`. As many queries however many they are."""
     judge, of_group = health.judge(), lines(rows)
-    members = Worker.objects.filter(group__in=rows).values_list("pk", "node", "number", "report__at")
-    known = {key: (node, number, judge.status(at)) for key, node, number, at in members}
+    members = Worker.objects.filter(group__in=rows).values_list("pk", "node", "number", "report__at", "gpu", "facts")
+    known = {
+        key: Member(node, number, judge.status(at), on_gpu=gpu is not None and not facts.get("emulated"))
+        for key, node, number, at, gpu, facts in members
+    }
     taken_on = taken.ports({line.master for line in of_group.values()})
     return [_group(row, of_group[row.pk], known, taken_on) for row in rows]
 
@@ -138,10 +150,11 @@ def _worker(
 def _group(
     row: Any,
     line: Line,
-    known: Mapping[str, tuple[str, int, health.Status]],
+    known: Mapping[str, Member],
     taken_on: Mapping[str, Mapping[int, str]],
 ) -> dict[str, Any]:
     found, busy = problems(line), taken_on.get(line.master, {})
+    on_gpus = all(known[key].on_gpu for key in line.workers if key in known)
     warnings = credentials.warnings(row.env)
     if row.master_port in busy:
         params = {"port": row.master_port, "node": line.master, "holder": busy[row.master_port] or None}
@@ -155,6 +168,7 @@ def _group(
         "effectiveWorldSize": line.effective_world_size,
         "masterPort": row.master_port,
         "backend": row.backend,
+        "effectiveBackend": row.backend if on_gpus else "gloo",  # as `fermi.launch.environment` chooses
         "script": row.script,
         "args": row.args,
         "env": row.env if row.may_change else credentials.masked(row.env),
@@ -164,9 +178,9 @@ def _group(
         "workers": [
             {
                 "id": place.worker,
-                "node": known[place.worker][0],
-                "number": known[place.worker][1],
-                "status": known[place.worker][2],
+                "node": known[place.worker].node,
+                "number": known[place.worker].number,
+                "status": known[place.worker].status,
                 **_place(place),
             }
             for place in line.seats()

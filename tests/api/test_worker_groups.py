@@ -12,7 +12,7 @@ from apps.training.models import Task
 from apps.training.states import State
 from apps.workers.models import Group, Worker
 from tests.api.conftest import Api
-from tests.workers import hosts
+from tests.workers import Host, hosts, join
 
 
 def group(api: Api, *workers: str, **settings: Any) -> dict[str, Any]:
@@ -69,6 +69,19 @@ def test_a_new_group_has_the_documents_defaults(colleague: Api) -> None:
     )  # fmt: skip
     assert [problem["error"] for problem in made["problems"]] == ["GROUP_EMPTY"]
     assert made["allowedActions"] == ["edit", "delete"]
+
+
+def test_the_backend_that_is_used_is_shown_beside_the_one_that_is_set(colleague: Api) -> None:
+    hosts(colleague, gn6=1)
+    Host("cpu1", join(colleague), cpu=True).register()
+    Host("cpu2", join(colleague), facts={"emulated": True}).register()
+    made = group(colleague, "gn6-0")
+    assert (made["backend"], made["effectiveBackend"]) == ("nccl", "nccl")
+    for worker in ("cpu1-0", "cpu2-0"):
+        colleague.post("/worker-groups/move", {"workerIds": [worker], "groupId": made["id"]})
+        shown = colleague.get(f"/worker-groups/{made['id']}").data
+        assert (shown["backend"], shown["effectiveBackend"]) == ("nccl", "gloo")
+        colleague.post("/worker-groups/move", {"workerIds": [worker], "groupId": None})
 
 
 def test_the_world_size_is_by_default_the_number_of_workers(colleague: Api) -> None:

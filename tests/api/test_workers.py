@@ -91,6 +91,17 @@ def test_workers_of_a_host_without_gpus_are_emulated_ones(colleague: Api) -> Non
     assert (item["gpuCount"], item["gpuType"], item["emulated"]) == (2, "", True)
 
 
+def test_the_worker_of_a_host_without_gpus_stands_in_for_none(colleague: Api) -> None:
+    Host("cpu1", join(colleague), cpu=True).register()
+    Host("cpu2", join(colleague), cpu=True, facts={"emulated": True}).register()
+    shown = [(one["gpuCount"], one["emulated"]) for one in colleague.get("/dev-environments").data["items"]]
+    assert shown == [(0, False), (1, True)]
+    made = colleague.post("/worker-groups", {"name": "cpu", "script": "train.py"}).data
+    colleague.post("/worker-groups/move", {"workerIds": ["cpu1-0"], "groupId": made["id"]})
+    env = colleague.get("/workers/cpu1-0/environment").data["env"]
+    assert (env["WORLD_SIZE"], env["RANK"]) == ("1", "0")
+
+
 def test_workers_are_in_numeric_order(colleague: Api) -> None:
     hosts(colleague, gn6=11)
     expected = [f"gn6-{number}" for number in range(11)]

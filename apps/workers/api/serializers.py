@@ -449,6 +449,9 @@ class GroupItem(serializers.Serializer):
     effectiveWorldSize = serializers.IntegerField()
     masterPort = serializers.IntegerField()
     backend = serializers.ChoiceField(BACKENDS)
+    effectiveBackend = serializers.ChoiceField(
+        BACKENDS, help_text="what its processes use: gloo where a worker has no GPU, whatever is set"
+    )
     script = serializers.CharField()
     args = serializers.ListField(child=serializers.CharField())
     env = serializers.DictField(

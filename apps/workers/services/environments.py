@@ -115,13 +115,20 @@ def _facts(workers: Sequence[Worker], on_node: int) -> dict[str, Any]:
         "name": name,
         "zone_id": zone.pk,
         "gpu_type": gpus.short_name(told.get("gpuType") or "")[:40],
-        "gpu_count": len(workers),
-        "emulated": not _on_gpu(workers),
+        **_gpus(workers),
         "cpu_cores": max(1, told.get("cpuCores", 1) * len(workers) // on_node),
         "memory_gb": max(1, told.get("memoryGb", 1) * len(workers) // on_node),
         **host_facts(workers),
         "discovered_as": first.node,
     }
+
+
+def _gpus(workers: Sequence[Worker]) -> dict[str, Any]:
+    """The one worker of a host without a GPU is an environment without GPUs, on which one rank runs. Where several
+    processes run, or the host says so, they stand in for GPUs."""
+    if len(workers) == 1 and workers[0].gpu is None and not workers[0].facts.get("emulated"):
+        return {"gpu_count": 0, "emulated": False}
+    return {"gpu_count": len(workers), "emulated": not _on_gpu(workers)}
 
 
 def _on_gpu(workers: Sequence[Worker]) -> bool:

@@ -268,6 +268,7 @@ export const group: WorkerGroup = {
   effectiveWorldSize: 4,
   masterPort: 29500,
   backend: "nccl",
+  effectiveBackend: "nccl",
   script: "train.py",
   args: ["--epochs", "3"],
   env: { NCCL_DEBUG: "INFO" },

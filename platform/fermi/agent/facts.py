@@ -30,12 +30,13 @@ print(json.dumps(found))
 
 
 def choose_gpus(settings: Settings, numbers: Mapping[str, int]) -> dict[str, int | None]:
-    """The GPU of each worker, None = a CPU process; where none is named, one worker for each GPU that there is. Raises
-    AgentError for one that the host has not got."""
+    """The GPU of each worker, None = a CPU process; where none is named, one worker for each GPU that there is. A host
+    without a GPU has one worker, unless processes are to stand in for GPUs (`emulate`). Raises AgentError for a GPU that
+    the host has not got."""
     rows = [] if settings.emulate else smi.ask(("index", "uuid")) or []
     there = [index for row in rows if (index := smi.whole(row, "index")) is not None]
     wanted = numbers or {f"{settings.node}-{number}": number for number in there or (0,)}
-    if not there and (settings.emulate or not settings.gpus):
+    if not there and (settings.emulate or (not settings.gpus and len(wanted) == 1)):
         return dict.fromkeys(wanted)
     if missing := sorted(number for number in wanted.values() if number not in there):
         found, allowed = ", ".join(map(str, missing)), ", ".join(map(str, sorted(there))) or "–"
@@ -75,7 +76,7 @@ def gather(
         "zone": settings.zone,
         "gpuType": settings.gpu_type or (rows[0].get("name", "") if rows else EMULATED if settings.emulate else ""),
         "gpuCount": len(rows),
-        "emulated": not rows,
+        "emulated": settings.emulate,
         "cpuCores": len(os.sched_getaffinity(0)),
         "memoryGb": max(1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30),
         "versions": versions,

@@ -69,6 +69,9 @@ def test_a_host_without_gpus_says_so(monkeypatch, tmp_path):
     assert refused("WORKER_GPU_MISSING", node="gn6", gpus=(0,), state=str(tmp_path)).params["allowed"] == "–"
     assert facts.choose_gpus(Settings(), {"gn6-0": 0}) == {"gn6-0": None}
     assert facts.choose_gpus(Settings(node="gn6"), {}) == {"gn6-0": None}
+    error = refused("WORKER_GPU_MISSING", ids=("gn6-0", "gn6-1"), state=str(tmp_path))
+    assert error.params == {"found": "0, 1", "allowed": "–"}
+    assert facts.choose_gpus(Settings(emulate=True), {"gn6-0": 0, "gn6-1": 1}) == {"gn6-0": None, "gn6-1": None}
 
 
 def test_a_worker_is_driven_by_one_agent_of_a_folder_at_a_time(tmp_path):

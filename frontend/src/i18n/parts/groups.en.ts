@@ -20,6 +20,7 @@ const en: typeof zh = {
   masterPort: "Master port",
   masterPortHint: "29500 by default.",
   backend: "Communication backend",
+  backendWithoutGpu: "{{used}} ({{set}} is set; a worker has no GPU)",
   nccl: "nccl (GPUs)",
   gloo: "gloo (CPUs)",
   network: "PyTorch distributed",

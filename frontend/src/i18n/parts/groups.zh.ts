@@ -17,6 +17,7 @@ export default {
   masterPort: "Master 端口",
   masterPortHint: "默认 29500。",
   backend: "后端",
+  backendWithoutGpu: "{{used}}（设置为 {{set}}；有 Worker 没有 GPU）",
   nccl: "nccl（GPU 训练）",
   gloo: "gloo（CPU 训练）",
   network: "PyTorch 分布式配置",

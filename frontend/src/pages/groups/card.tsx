@@ -59,7 +59,12 @@ export function GroupCard({ group }: { group: WorkerGroup }) {
             [t("groups.masterAddress"), group.masterAddress || "–"],
             [t("groups.worldSize"), t("groups.worldSizeOf", { count: effectiveWorldSize, workers: workers.length })],
             [t("groups.masterPort"), group.masterPort],
-            [t("groups.backend"), group.backend],
+            [
+              t("groups.backend"),
+              group.effectiveBackend === group.backend
+                ? group.backend
+                : t("groups.backendWithoutGpu", { used: group.effectiveBackend, set: group.backend }),
+            ],
             [t("groups.script"), <span className="font-mono text-xs break-all">{group.script || "–"}</span>],
             [t("groups.maxRestarts"), group.maxRestarts],
           ]}

@@ -57,6 +57,12 @@ test("a variable that looks like a key is warned of, and secrets are used by nam
   expect(sent.mock.calls[0]?.[0]).toMatchObject({ secretEnv: { WANDB_API_KEY: "wandb", HF_TOKEN: "hub" } });
 });
 
+test("a group whose worker has no GPU shows the backend that is used", async () => {
+  platform.use(http.get(api("/worker-groups"), () => list({ ...group, effectiveBackend: "gloo" })));
+  visit("/workers/groups");
+  await screen.findByText("gloo（设置为 nccl；有 Worker 没有 GPU）");
+});
+
 test("a group that runs links to its task", async () => {
   const running = {
     ...group,

@@ -198,6 +198,11 @@ def _groups(items: list[GroupItem]) -> Iterator[RenderableType]:
     yield output.table(headers, rows)
 
 
+def _backend(item: GroupItem) -> str:
+    used, chosen = item["effectiveBackend"], item["backend"]
+    return used if used == chosen else _("BACKEND_WITHOUT_GPU", used=used, set=chosen)
+
+
 def _group(item: GroupItem) -> Iterator[RenderableType]:
     yield output.pairs(
         [
@@ -206,7 +211,7 @@ def _group(item: GroupItem) -> Iterator[RenderableType]:
             ("MASTER_ADDR", item["masterAddress"]),
             ("MASTER_PORT", item["masterPort"]),
             ("WORLD_SIZE", item["effectiveWorldSize"]),
-            (_("BACKEND"), item["backend"]),
+            (_("BACKEND"), _backend(item)),
             (_("SCRIPT"), " ".join([item["script"], *item["args"]])),
             (_("TASK"), item["task"]["id"] if item["task"] else None),
             (_("STATUS"), output.status(item["task"]["status"]) if item["task"] else None),
