@@ -31,8 +31,8 @@ print(json.dumps(found))
 
 def choose_gpus(settings: Settings, numbers: Mapping[str, int]) -> dict[str, int | None]:
     """The GPU of each worker, None = a CPU process; where none is named, one worker for each GPU that there is. A host
-    without a GPU has one worker, unless processes are to stand in for GPUs (`emulate`). Raises AgentError for a GPU that
-    the host has not got."""
+    without a GPU has one worker, unless processes are to stand in for GPUs (`emulate`). Raises AgentError for a GPU
+    that the host has not got."""
     rows = [] if settings.emulate else smi.ask(("index", "uuid")) or []
     there = [index for row in rows if (index := smi.whole(row, "index")) is not None]
     wanted = numbers or {f"{settings.node}-{number}": number for number in there or (0,)}

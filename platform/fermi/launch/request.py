@@ -226,7 +226,7 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = ""
     dataset_id: Annotated[KeyOrBlank | None, told("required; null for a script of one's own that reads none")] = ""
     dataset_version_id: Annotated[KeyOrBlank | None, told("required with datasetId")] = ""
-    model_id: Annotated[KeyOrBlank | None, told("without one: the reference model GPT with its default sizes, or what the script brings")] = ""
+    model_id: Annotated[KeyOrBlank | None, told("without one: the reference GPT, or what the script brings")] = ""
     project_id: Annotated[
         KeyOrBlank | None,
         told("whose task it is; by default the project of its environments, or the only one you are a member of"),
