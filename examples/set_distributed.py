@@ -4,9 +4,11 @@
         set_distributed.py --distributed --train_data_path train.bin --valid_data_path val.bin
 """
 
+import os
 import sys
 
 from fermi.train.train_ddp import main, run_and_leave
 
 if __name__ == "__main__":
-    run_and_leave(main, sys.argv[1:])
+    log = [] if "FERMI_TASK_ID" in os.environ else ["--log_file", "train.log"]  # a task's lines are kept already
+    run_and_leave(main, [*log, *sys.argv[1:]])

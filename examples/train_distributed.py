@@ -4,11 +4,15 @@ python train_distributed.py --train_data_path train.bin --valid_data_path val.bi
 python train_distributed.py --distributed --world_size 4 ...
 torchrun --nproc_per_node=4 train_distributed.py --distributed ...
 python -m torch.distributed.launch --nproc_per_node=4 train_distributed.py --distributed ...
+
+Started by hand, rank 0 also adds its lines to train.log (`tail -f train.log`).
 """
 
+import os
 import sys
 
 from fermi.train.train_ddp import main, run_and_leave
 
 if __name__ == "__main__":
-    run_and_leave(main, sys.argv[1:])
+    log = [] if "FERMI_TASK_ID" in os.environ else ["--log_file", "train.log"]  # a task's lines are kept already
+    run_and_leave(main, [*log, *sys.argv[1:]])

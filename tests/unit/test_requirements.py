@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "requirements.md"
 TEXT = PAGE.read_text("utf-8")
 
-STATES = ("met", "differs", "needs several GPUs")
+STATES = ("met", "differs", "needs several GPUs", "needs other hardware")
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
 
@@ -71,6 +71,23 @@ def test_every_state_is_a_known_one_and_gives_its_reason_in_both_languages() -> 
         assert state in STATES, row
         assert bool(why) == (state != "met"), row
         assert not why or (CHINESE.search(why) and re.search(r"[a-z]{3}", why)), row
+
+
+def test_rows_that_ask_for_the_same_name_have_one_state() -> None:
+    """A command, a file or a field that one row says is there another way is so in all rows."""
+    states: dict[str, set[str]] = {}
+    for row in ROWS:
+        for name in filter(re.compile("[ /(.]").search, re.findall("`([^`]+)`", row.asked.partition("<br>")[0])):
+            states.setdefault(name, set()).add(row.state.partition(":")[0])
+    assert {name: found for name, found in states.items() if "met" in found and "differs" in found} == {}
+
+
+def test_a_file_that_a_row_asks_for_is_there() -> None:
+    """The reader's own training script, and what `create_slurm` writes, lie elsewhere."""
+    asked = {name for row in ROWS for name in re.findall(r"\w[\w/.]*\.(?:py|sh|md)\b", row.asked.partition("<br>")[0])}
+    folders = [ROOT, *(ROOT / name for name in ("doc", "examples", "scripts", "platform/fermi/train"))]
+    there = {path.name for folder in folders for path in folder.iterdir()}
+    assert {Path(name).name for name in asked} - there == {"run_slurm.sh"}
 
 
 def test_the_summary_counts_the_states() -> None:

@@ -136,6 +136,7 @@ def parser_of(kind: "type[Trainer]") -> Parser:
     add("--wandb_run_name")
     add("--use_tensorboard", action=on_off, default=False)
     add("--tensorboard_dir", help="default: tensorboard in --checkpoint_dir")
+    add("--log_file", help="rank 0's lines are added to this file, too")
     add("--step_delay", type=float, default=0.0, help="seconds to sleep per step, to try out long runs")
 
     add("--n_layer", "--layers", type=positive, default=2)
@@ -562,19 +563,32 @@ class Report:
 
                 self.tensorboard = SummaryWriter(args.tensorboard_dir or Path(args.checkpoint_dir, "tensorboard"))
 
+        self.file = None
+        if self.speaks and args.log_file:
+            with optional(args.log_file, ""):
+                self.file = open(args.log_file, "a", encoding="utf-8")  # noqa: SIM115
+
     def event(self, name: str, **values: Any) -> None:
         if self.speaks:
-            say(json.dumps({"event": name, **values}))
+            self.say({"event": name, **values})
 
     def metrics(self, step: int, **values: float) -> None:
         if self.speaks:
             numbers = {name: value if math.isfinite(value) else None for name, value in values.items()}
-            say(json.dumps({"step": step, **numbers, "time": round(time.time(), 3)}))
+            self.say({"step": step, **numbers, "time": round(time.time(), 3)})
         if self.wandb:
             self.wandb.log(values, step=step)
         if self.tensorboard:
             for name, value in values.items():
                 self.tensorboard.add_scalar(name, value, step)
+
+    def say(self, line: dict[str, Any]) -> None:
+        """Also to the file of `--log_file`."""
+        text = json.dumps(line)
+        if self.file:
+            with optional(self.file.name, ""):
+                print(text, file=self.file, flush=True)
+        say(text)
 
     def close(self) -> None:
         if self.wandb:

@@ -817,7 +817,10 @@ def _begin_again(context: Context) -> None:
 
 
 @check(
-    "JAX finds the card inside a task, with the memory settings", limit=100, needs=("jax",), proves=("001-39", "001-47")
+    "JAX finds the card inside a task, with the memory settings",
+    limit=100,
+    needs=("jax",),
+    proves=("001-39", "001-47", "001-49", "001-60"),
 )
 def jax_placement(context: Context) -> None:
     task_id = context.start(context.job("jax_devices.py"), framework="jax")

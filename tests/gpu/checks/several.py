@@ -27,7 +27,7 @@ def counts(context: Context) -> list[int]:
 
 
 @check("the speed-up over the cards of this machine", limit=240, needs=("cards",), alone=True,
-       proves=("000-66", "004-150", "004-151", "004-237"))  # fmt: skip
+       proves=("000-65", "000-66", "003-42", "004-150", "004-151", "004-237"))  # fmt: skip
 def speed_up(context: Context) -> None:
     model = {**training.large(context), "totalSteps": 40, "logEvery": 5, "evalEvery": 0, "checkpointEvery": 0}
     speeds: dict[int, float] = {}
@@ -45,7 +45,7 @@ def speed_up(context: Context) -> None:
 
 @check("tensor and pipeline parallelism of Megatron over cards", limit=240, needs=("cards", "megatron"),
        proves=("004-104", "004-105", "004-107", "004-139", "004-140", "004-141", "004-142", "004-143", "004-144",
-               "004-145", "004-242"))  # fmt: skip
+               "004-145", "004-147", "004-242"))  # fmt: skip
 def megatron_over_cards(context: Context) -> None:
     """Every split reaches the losses of the one that replicates the model."""
     ways: dict[str, dict[str, int]] = {

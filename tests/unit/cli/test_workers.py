@@ -24,7 +24,8 @@ def group(**changes: Any) -> dict[str, Any]:
     member = {"id": "gn6-0", "node": "gn6", "number": 0, "status": "online", "rank": 0, "localRank": 0, "nodeRank": 0}
     return {
         "id": "group-1", "name": "pretrain", "projectId": "project-1", "masterAddress": "gn6", "worldSize": None,
-        "effectiveWorldSize": 1, "masterPort": 29500, "backend": "nccl", "effectiveBackend": "nccl", "script": "train.py", "args": ["--epochs"],
+        "effectiveWorldSize": 1, "masterPort": 29500, "backend": "nccl", "effectiveBackend": "nccl",
+        "script": "train.py", "args": ["--epochs"],
         "env": {}, "maxRestarts": 3, "createdAt": "2026-11-21T00:00:00Z", "workers": [member], "problems": [],
         "warnings": [], "secretEnv": {},
         "task": {"id": "task-1", "name": "pretrain", "status": "running"}, "allowedActions": ["stop"],
