@@ -21,9 +21,7 @@ def become(*words: str) -> NoReturn:
         sys.exit(f"{ROOT} has not been set up: run `make up` there once, or install the command (docs/cli.md).")
     path = os.pathsep.join([str(ROOT / "platform"), *filter(None, [os.environ.get("PYTHONPATH")])])
     folders = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])  # `python` is the clone's, too
-    os.execve(
-        python, [str(python), "-m", "fermi.cli", *words], {**os.environ, "PYTHONPATH": path, "PATH": folders}
-    )
+    os.execve(python, [str(python), "-m", "fermi.cli", *words], {**os.environ, "PYTHONPATH": path, "PATH": folders})
 
 
 if __name__ == "__main__":
