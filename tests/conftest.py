@@ -77,8 +77,14 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: N
 
 @pytest.fixture(scope="session", autouse=True)
 def texts_without_gaps() -> Iterator[None]:
-    """People get a dash where a text lacks a parameter; here it is an error. And every cause that the product makes in
-    these tests is rendered in both languages, whether or not the test goes on to read it."""
+    """People get a dash where a text lacks a parameter; here it is an error. And every cause that the product makes, every
+    event that it records and every notice that it tells in these tests is rendered in both languages, whether or not the
+    test goes on to read it."""
+    from apps.environments import transitions as of_environments
+    from apps.notices.sending import wording
+    from apps.notices.services.telling import tell
+    from apps.training.ground import transitions
+
     ours = (str(ROOT / "apps"), str(ROOT / "platform"))
     make = Cause.__init__
     rendered: set[tuple[str, ...]] = set()
@@ -93,9 +99,30 @@ def texts_without_gaps() -> Iterator[None]:
                 messages.text(code, lang, **self.params)
             rendered.add(kind)
 
+    def rendering(write: Callable[..., None], of: str, at: int) -> Callable[..., None]:
+        """`write` of the module `of`, whose arguments `at` and `at + 1` are a code and its parameters."""
+
+        def written(*args: Any, **named: Any) -> None:
+            code, params = args[at : at + 2]
+            kind = (code, *sorted(params))
+            caller = sys._getframe(1)
+            while caller.f_code.co_filename == of and caller.f_back:  # a module's functions call each other
+                caller = caller.f_back
+            if kind not in rendered and caller.f_code.co_filename.startswith(ours):
+                for lang in messages.LANGUAGES:
+                    messages.text(code, lang, **wording.inside(params, lang))
+                rendered.add(kind)
+            write(*args, **named)
+
+        return written
+
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(messages, "fault", _raise)
         patched.setattr(Cause, "__init__", made)
+        for module, at in ((transitions, 3), (of_environments, 1)):
+            patched.setattr(module, "record", rendering(module.record, str(module.__file__), at))
+        for module in [one for one in list(sys.modules.values()) if vars(one).get("tell") is tell]:
+            patched.setattr(module, "tell", rendering(tell, "", 2))
         yield
 
 

@@ -16,6 +16,7 @@ from apps.common.ids import new_id
 from apps.training.ground import hints, resuming, storing, transitions
 from apps.training.models import Attempt, Checkpoint, Event, MetricPoint, Task
 from apps.training.reconcile import reconciler, restarts, steps
+from apps.training.shown import presenters
 from apps.training.states import State, limits
 from apps.training.states.decisions import Act, Decision
 from apps.training.states.limits import LONGEST_BACKOFF
@@ -354,7 +355,12 @@ def test_the_same_failure_twice_is_an_event_and_part_of_the_reason(here: Task) -
     here.refresh_from_db()
     steps.close(here, here.attempts.get(number=2), Decision(Act.CLOSE, State.FAILED))
     event = Event.objects.get(code="SAME_FAILURE")
-    assert (event.params["again"], event.params["step"]) == (2, 20)
+    told = presenters.event({"code": event.code, "params": event.params}, "en")["message"]
+    assert told == "The same failure 2 times in a row, at step 20: Rank 0 on gn5 ended with exit code 1."
+    before = {**event.params, "again": 2}  # as rows were written that are kept
+    del before["outcome"], before["times"]
+    told = presenters.event({"code": event.code, "params": before}, "en")["message"]
+    assert told == "Rank 0 failed in the same way 2 times in a row, at step 20."
     assert "2 times in a row at step 20" in messages.text(here.reason, "en", **here.reason_params)[0]
 
 

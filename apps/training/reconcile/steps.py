@@ -231,7 +231,8 @@ def close(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
         if attempt.outcome == Reason.COMPLETED:
             crashes.note_left_running(task, attempt)
         if again:
-            transitions.record(task.pk, attempt.number, "attempt", "SAME_FAILURE", {**attempt.outcome_params, **again})
+            same = {"outcome": attempt.outcome, "times": again["again"], "step": again["step"]}
+            transitions.record(task.pk, attempt.number, "attempt", "SAME_FAILURE", {**attempt.outcome_params, **same})
         leases.release_ports(attempt.name)
         transitions.move(task, to, reason, params)
         if gives_way:
