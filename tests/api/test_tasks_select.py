@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from apps.accounts.models import Membership, Project
-from apps.clusters.models import DevEnvironment, Lease
+from apps.clusters.models import Cluster, DevEnvironment, Lease
+from apps.common.clock import now
 from apps.training.models import Node, Task
 from apps.training.reconcile import reconciler
 from tests.api.conftest import Api
@@ -45,6 +46,26 @@ def test_a_task_gets_its_environments_when_its_turn_comes(colleague: Api) -> Non
     assert [node["processes"] for node in shown["nodes"]] == [2, 2]
     assert "ENVIRONMENTS_CHOSEN" in {event["code"] for event in colleague.get(
         f"/training-tasks/{task_id}/events").data["items"]}  # fmt: skip
+
+
+def test_where_nothing_is_said_of_gpus_a_machine_without_one_is_chosen_only_where_no_other_is_there(
+    colleague: Api, cluster: Cluster
+) -> None:
+    DevEnvironment.objects.filter(pk="env-001").update(gpu_count=0, gpu_type="")
+    chosen = colleague.post("/training-tasks/preview", asking({})).data["chosen"]
+    assert "env-001" not in chosen["nodeIds"]
+    assert chosen["startsNow"]
+    assert "CHOSEN_ON_GPUS" in [reason["code"] for reason in chosen["reasons"]]
+    on_gpus = DevEnvironment.objects.exclude(pk="env-001")
+    for key in on_gpus.values_list("pk", flat=True):
+        Lease.objects.create(environment_id=key, holder="task-other", since=now())
+    task_id = colleague.post("/training-tasks", asking({})).data["taskId"]
+    reconciler.reconcile(task_id)
+    waits = colleague.get(f"/training-tasks/{task_id}").data
+    assert (waits["status"], waits["reason"]["code"]) == ("queued", "WAITING_FOR_CAPACITY"), "none trains without GPUs"
+    assert "GPU" in waits["reason"]["message"]
+    on_gpus.update(cordoned=True)
+    assert colleague.post("/training-tasks/preview", asking({})).data["chosen"]["nodeIds"] == ["env-001"]
 
 
 @pytest.mark.parametrize(

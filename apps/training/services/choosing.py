@@ -2,7 +2,7 @@
 from when the turn comes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from apps.accounts import access
 from apps.accounts.models import Project, User
@@ -163,30 +163,33 @@ def waiting(choice: Choice, user: User, task: str, asked: TaskRequest) -> Waitin
 
 
 def _by_capacity(user: User, asked: TaskRequest, wanted: SelectRequest, problems: list[Problem]) -> Choice:
-    """What suits best of what is free now, else of all there is; what a cluster lacks, another may have."""
+    """What suits best of what is free now, else of all there is; what a cluster lacks, another may have. Where nothing
+    is said of GPUs, environments with GPUs come first: one without is chosen where no others do."""
     named = [*asked.distributed.node_ids, *asked.environment_ids]
     if named:
         problems.append(Problem(SELECT, "SELECT_WITH_NODES", {"environments": ", ".join(named)}))
     twice = wanted.gpus_per_node is not None and wanted.total_gpus is not None
     if twice:
         problems.append(Problem(SELECT, "SELECT_GPUS_TWICE"))
-    choice = Choice([], SELECT, _project(user, asked, [], problems), select_of(wanted))
+    select = select_of(wanted)
+    choice = Choice([], SELECT, _project(user, asked, [], problems), select)
     if choice.project is None or twice:
         return choice
     there, taken = load.places(), set(Lease.objects.values_list("environment_id", flat=True))
     homes = sorted({place.cluster for place in there if place.shared or place.project == choice.project.pk})
     limits = sharing.known(choice.project, sharing.limits_of(choice.project))
     free = [place for place in there if place.id not in taken]
-    for open_ones, within in (
-        (free, limits),
-        (there, limits),
-        (there, None),
-    ):  # the last names the limit that it breaks
+    rounds = [(select, free, limits), (select, there, limits), (select, there, None)]  # the last names a limit broken
+    if wanted.gpus_per_node is None and wanted.total_gpus is None:
+        on_gpus = replace(select, on_gpus=True)
+        rounds = [(on_gpus, free, limits), (on_gpus, there, limits), *rounds]
+    for select, open_ones, within in rounds:
         for cluster in homes:
-            asks = Waiting("", choice.project.pk, user.username, cluster, 0.0, select=choice.select)
+            asks = Waiting("", choice.project.pk, user.username, cluster, 0.0, select=select)
             if found := placement.choose(asks, open_ones, within):
                 rows = DevEnvironment.objects.select_related("zone", "cluster").in_bulk([place.id for place in found])
                 choice.environments = [rows[place.id] for place in found if place.id in rows]
+                choice.select = select
                 return choice
     problems.append(_impossible(choice.select, choice.project.pk, homes, there))
     return choice

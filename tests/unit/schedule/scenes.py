@@ -46,7 +46,9 @@ def selects(draw: st.DrawFn) -> Select:
     if draw(st.booleans()):
         nodes = draw(st.none() | st.integers(1, 3))
         return Select(nodes, None, draw(st.integers(1, 20)), types, zones, same)
-    return Select(draw(st.integers(1, 4)), draw(st.sampled_from((None, 1, 2, 4))), None, types, zones, same)
+    each = draw(st.sampled_from((None, 1, 2, 4)))
+    on_gpus = each is None and draw(st.booleans())
+    return Select(draw(st.integers(1, 4)), each, None, types, zones, same, on_gpus=on_gpus)
 
 
 @st.composite

@@ -32,6 +32,7 @@ class Select:
     same_zone       all in one zone, whichever
     labels          each environment has all of these
     exclude         ids of environments that are not to be taken
+    on_gpus         each environment has a GPU: the platform's own wish, where nothing is said of GPUs and there are some
     """
 
     nodes: int | None = None
@@ -42,6 +43,7 @@ class Select:
     same_zone: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     exclude: tuple[str, ...] = ()
+    on_gpus: bool = False
 
     @property
     def target(self) -> int:

@@ -173,7 +173,7 @@ def of_kind(select: Select, place: Place) -> bool:
 
 
 def _least(select: Select) -> int:
-    return (select.gpus_per_node or 0) if select.total_gpus is None else 1
+    return (select.gpus_per_node or int(select.on_gpus)) if select.total_gpus is None else 1
 
 
 def without(lots: Sequence[Lot], exclude: tuple[str, ...]) -> Sequence[Lot]:

@@ -352,5 +352,5 @@ def _wish(task: Waiting) -> Any:
     labels: Mapping[str, str] = select.labels
     return (
         select.nodes, select.gpus_per_node, select.total_gpus, select.gpu_types, select.zones, select.same_zone,
-        tuple(sorted(labels.items())) if labels else (), select.exclude,
+        tuple(sorted(labels.items())) if labels else (), select.exclude, select.on_gpus,
     )  # fmt: skip

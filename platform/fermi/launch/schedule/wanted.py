@@ -29,7 +29,9 @@ def amount(select: Select, count: int | None = None) -> str:
     nodes = (select.nodes or 1) if count is None else count
     if select.gpus_per_node is not None:
         return f"{nodes} × {select.gpus_per_node} {types or 'GPU'}"
-    return f"{nodes} × {types}" if types else str(nodes)
+    if types:
+        return f"{nodes} × {types}"
+    return f"{nodes} × ≥1 GPU" if select.on_gpus else str(nodes)
 
 
 def possible(select: Select, project: str, cluster: str, places: Iterable[Place]) -> Problem | None:
@@ -77,7 +79,9 @@ def explain(task: Waiting, chosen: Sequence[Place], free: Iterable[Place]) -> li
     if select is None or not chosen:
         return []
     stock, wish = Stock(), ask(task)
-    stock.fill(place for place in free if place.usable)
+    usable = [place for place in free if place.usable and open_to(task.project, task.cluster, place)]
+    no_gpus = [place for place in usable if not place.gpus]
+    stock.fill(usable)
     fit = [place for lot in without(stock.matching(wish), select.exclude) for place in lot.places]
     ids = {place.id for place in chosen}
     others = [place for place in fit if place.id not in ids]
@@ -90,6 +94,8 @@ def explain(task: Waiting, chosen: Sequence[Place], free: Iterable[Place]) -> li
         gpus = sum(place.gpus for place in chosen)
         over = gpus - (select.total_gpus or len(chosen) * (select.gpus_per_node or 0))
         found.append(Problem(SELECT, "CHOSEN_BEST_FIT", {"gpus": gpus, "over": over, "nodes": len(chosen)}))
+    if select.on_gpus and (without_gpu := sum(matches(replace(select, on_gpus=False), place) for place in no_gpus)):
+        found.append(Problem(SELECT, "CHOSEN_ON_GPUS", {"count": without_gpu}))
     if avoided := sum(place.health > max(one.health for one in chosen) for place in others):
         found.append(Problem(SELECT, "CHOSEN_HEALTHY", {"avoided": avoided}))
     if len(chosen) > 1 and chosen[0].link and len({place.link for place in chosen}) == 1:
