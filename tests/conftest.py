@@ -77,9 +77,9 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: N
 
 @pytest.fixture(scope="session", autouse=True)
 def texts_without_gaps() -> Iterator[None]:
-    """People get a dash where a text lacks a parameter; here it is an error. And every cause that the product makes, every
-    event that it records and every notice that it tells in these tests is rendered in both languages, whether or not the
-    test goes on to read it."""
+    """People get a dash where a text lacks a parameter; here it is an error. And every cause that the product makes,
+    every event that it records and every notice that it tells in these tests is rendered in both languages, whether or
+    not the test goes on to read it."""
     from apps.environments import transitions as of_environments
     from apps.notices.sending import wording
     from apps.notices.services.telling import tell

@@ -1,16 +1,10 @@
 """Quiet hours: from when to when on a day, in somebody's own time zone."""
 
 from datetime import datetime, timedelta
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from apps.common.clock import zone
 
 DAY = 24 * 60
-
-
-def zone(name: str) -> ZoneInfo | None:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return None
 
 
 def until(moment: datetime, begins: int | None, ends: int | None, timezone: str) -> datetime:

@@ -9,6 +9,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.timezone import localtime
 from unfold.decorators import display
 
 from apps.clusters.admin import EnvironmentAdmin, ZoneAdmin
@@ -193,7 +194,7 @@ class DrainableZoneAdmin(ZoneAdmin):
 
 
 def _moment(at: Any) -> str:
-    return at.strftime("%m-%d %H:%M:%S") if at else "–"
+    return f"{localtime(at):%m-%d %H:%M:%S}" if at else "–"
 
 
 def _table(rows: Iterable[tuple[Any, ...]]) -> SafeString:

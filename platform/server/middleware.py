@@ -1,9 +1,15 @@
-"""Response headers that every page and answer carries."""
+"""Response headers that every page and answer carries, and the time zone of the operators' console."""
 
 from collections.abc import Callable
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+
+from apps.common.clock import zone
+
+ZONE_COOKIE = "fermi_zone"
+"""The name of the browser's time zone. The console writes it, beside the cookie of the language."""
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
@@ -17,5 +23,18 @@ def content_security_policy(get_response: GetResponse) -> GetResponse:
         policy = settings.ADMIN_CONTENT_SECURITY_POLICY if operators else settings.CONTENT_SECURITY_POLICY
         response.headers.setdefault("Content-Security-Policy", policy)
         return response
+
+    return middleware
+
+
+def zone_of_operators(get_response: GetResponse) -> GetResponse:
+    """Shows and reads times of the operators' console in the time zone of the browser; in UTC where that is not known.
+    The API's times carry their zone."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        if not request.path.startswith("/admin/"):
+            return get_response(request)
+        with timezone.override(zone(request.COOKIES.get(ZONE_COOKIE, ""))):
+            return get_response(request)
 
     return middleware

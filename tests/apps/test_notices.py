@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from apps.accounts import sealing
 from apps.accounts.models import Membership, Project, Role, User
-from apps.common.clock import now
+from apps.common.clock import now, zone
 from apps.notices import delivering, quiet, spreading, tasks
 from apps.notices.models import Channel, Delivery, Incident, Item, Rule
 from apps.notices.sending import child, guard, process, sending
@@ -413,7 +413,7 @@ def test_quiet_hours_end_within_a_day_and_never_in_the_past(at: int, begins: int
     found = quiet.until(moment, begins, ends, where)
     assert moment - timedelta(hours=1) <= found <= moment + timedelta(hours=25)
     if found > moment:
-        assert found.astimezone(quiet.zone(where)).minute == ends % 60
+        assert found.astimezone(zone(where)).minute == ends % 60
 
 
 def test_each_persons_rules_hold_for_what_is_theirs(ann: User, hooks: Hooks) -> None:

@@ -7,10 +7,9 @@ from django.db import transaction
 
 from apps.accounts import audit
 from apps.accounts.models import User
-from apps.common.clock import now
+from apps.common.clock import now, zone
 from apps.common.errors import ProblemsError
 from apps.common.row_bounds import check_rows
-from apps.notices import quiet
 from apps.notices.models import Channel, Rule
 from apps.notices.services import owning
 from fermi.launch.spec import Problem
@@ -57,7 +56,7 @@ def _check(user: User, row: Rule, channels: Sequence[str]) -> list[Channel]:
     for index, key in enumerate(channels):
         if key not in same:
             problems.append(Problem(f"channels.{index}", "CHANNEL_UNKNOWN", {"channel": key}))
-    if quiet.zone(row.timezone) is None:
+    if zone(row.timezone) is None:
         problems.append(Problem("timezone", "TIMEZONE_UNKNOWN", {"found": row.timezone}))
     if (row.quiet_from is None) != (row.quiet_to is None):
         problems.append(Problem("quietTo" if row.quiet_to is None else "quietFrom", "QUIET_HOURS_HALF", {}))

@@ -27,10 +27,10 @@ export const LANGUAGES = [...NAMED].map(([code, name]) => ({ code, ...name }));
 
 const KEY = "fermi.language";
 
-/** That of `tag`, be it "en" or "en-GB"; the default for a language that there is none of. */
-export function known(tag: string | null | undefined): Language {
-  const code = tag?.split("-")[0] ?? DEFAULT;
-  return NAMED.has(code) ? code : DEFAULT;
+/** Of `tags` (`en`, `en-GB`) the first one that there are texts in; the default where there is none. */
+export function known(...tags: readonly (string | null | undefined)[]): Language {
+  const codes = tags.map((tag) => tag?.split("-")[0]?.toLowerCase() ?? "");
+  return codes.find((code) => NAMED.has(code)) ?? DEFAULT;
 }
 
 export function language(): Language {
@@ -42,10 +42,13 @@ export function locale(of = language()): string {
   return NAMED.get(of)?.locale ?? of;
 }
 
-/** Requests that cannot carry a header (the event stream, a download) carry the cookie. */
+/** Requests that cannot carry a header (the event stream, a download) carry the cookie; pages that the platform makes
+    itself, the operators', also show times in the zone that a cookie names. */
 function publish(chosen: Language): void {
   document.documentElement.lang = locale(chosen);
-  document.cookie = `django_language=${locale(chosen)}; path=/; max-age=31536000; samesite=lax`;
+  const kept = "path=/; max-age=31536000; samesite=lax";
+  document.cookie = `django_language=${locale(chosen)}; ${kept}`;
+  document.cookie = `fermi_zone=${Intl.DateTimeFormat().resolvedOptions().timeZone}; ${kept}`;
 }
 
 const loaded = new Set<string>();
@@ -76,8 +79,9 @@ export async function withTexts<T>(imported: Promise<T>, ...said: Part[]): Promi
   return module;
 }
 
+/** In the language that was chosen in this browser; before a choice, in one of those that the browser asks for. */
 export async function startLanguage(): Promise<void> {
-  const chosen = known(localStorage.getItem(KEY));
+  const chosen = known(localStorage.getItem(KEY), ...navigator.languages);
   void i18next.use(initReactI18next).init({
     lng: chosen,
     fallbackLng: FALLBACK,

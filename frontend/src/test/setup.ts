@@ -25,6 +25,7 @@ Element.prototype.scrollIntoView = nothing;
 Object.defineProperty(Element.prototype, "clientHeight", { get: () => 800 });
 
 configure({ asyncUtilTimeout: 20_000 }); // a busy machine is no failure
+localStorage.setItem("fermi.language", "zh"); // jsdom asks for English
 await startLanguage();
 beforeAll(() => platform.listen({ onUnhandledRequest: "error" }));
 afterEach(async () => {

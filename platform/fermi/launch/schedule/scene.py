@@ -32,7 +32,7 @@ class Select:
     same_zone       all in one zone, whichever
     labels          each environment has all of these
     exclude         ids of environments that are not to be taken
-    on_gpus         each environment has a GPU: the platform's own wish, where nothing is said of GPUs and there are some
+    on_gpus         each environment has a GPU: set where nothing is said of GPUs and there are some
     """
 
     nodes: int | None = None
