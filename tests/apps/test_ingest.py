@@ -17,6 +17,7 @@ from apps.training.ground import checkpoints, hints
 from apps.training.models import Checkpoint, Event, LogCursor, MetricPoint, Task
 from apps.training.output import ingest, lines
 from apps.training.output.ingest import Reading
+from apps.training.shown import selectors
 from fermi import messages
 from tests.apps.attempts import begin_attempt, write
 
@@ -67,6 +68,9 @@ def test_points_are_stored_with_their_rank_and_time(task: Task) -> None:
     assert (first.step, first.values) == (1, {"loss": 2.5, "lr": 0.1})
     assert first.at == datetime(2025, 11, 21, 5, 30, 0, 500000, tzinfo=UTC)
     assert (second.step, second.values) == (2, {"loss": None})
+    task.refresh_from_db()
+    told = selectors.briefs(Task.objects.filter(pk=task.pk)).get()
+    assert selectors.brief({**told, "may_change": True})["lossNotFinite"], "and not only that there is no loss"
     assert steps(task, rank=2) == [1]
 
 

@@ -209,6 +209,12 @@ class TaskQuery(PageQuery):
     zone = Key(required=False, allow_blank=True, help_text="id or name")
     owner = Key(required=False, allow_blank=True, help_text="user name")
     project = Key(required=False, allow_blank=True, help_text="id")
+    cause = Key(
+        required=False,
+        allow_blank=True,
+        max_length=300,
+        help_text="as the overview names causes of failures and of waiting",
+    )
     createdAfter = serializers.DateTimeField(required=False)
     createdBefore = serializers.DateTimeField(required=False)
     cursor = serializers.CharField(
@@ -267,6 +273,7 @@ class TaskBrief(serializers.Serializer):
     step = serializers.IntegerField(allow_null=True)
     totalSteps = serializers.IntegerField(allow_null=True, help_text="null: the script has not said")
     loss = serializers.FloatField(allow_null=True)
+    lossNotFinite = serializers.BooleanField(help_text="the newest loss is NaN or infinite; `loss` is null")
     finding = OpenFinding(allow_null=True, help_text="the worst that is wrong with it while it goes on")
     allowedActions = serializers.ListField(
         child=serializers.ChoiceField(ACTIONS), help_text="what you may do with it now; nothing with the role viewer"

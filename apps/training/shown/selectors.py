@@ -92,6 +92,7 @@ def brief(row: Mapping[str, Any], lang: str | None = None) -> dict[str, Any]:
         "step": progress.get("step"),
         "totalSteps": progress.get("total") or _total(row),
         "loss": progress.get("loss"),
+        "lossNotFinite": "loss" in progress and progress["loss"] is None,
         "finding": presenters.worst(row["worst"], lang) if state not in FINAL else None,
         "allowedActions": _actions(state, row["may_change"], paused),
     }

@@ -107,6 +107,7 @@ export const task: Task = {
   endedAt: null,
   step: 10,
   loss: 2.5,
+  lossNotFinite: false,
   datasetId: "dataset-1",
   datasetVersionId: "version-1",
   modelId: "model-1",

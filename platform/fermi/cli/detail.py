@@ -1,5 +1,6 @@
 """One task, as people read it."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,7 +31,7 @@ def detail(task: TaskDetail, place: TaskQueue | None = None) -> Iterator[Rendera
             (_("NODES"), _nodes(task)),
             (_("PROCESSES"), task["worldSize"]),
             (_("STEP"), None if step is None else f"{step}/{task['totalSteps'] or '?'}"),
-            (_("LOSS"), task["loss"]),
+            (_("LOSS"), loss_of(task)),
             *step_of(task),
             (_("ATTEMPT"), f"{task['attempt']} ({_('RESTARTS_AT_MOST', n=task['maxRestarts'])})"),
             (_("OWNER"), task["owner"]),
@@ -75,6 +76,11 @@ def detail(task: TaskDetail, place: TaskQueue | None = None) -> Iterator[Rendera
                 for attempt in task["attempts"]
             ],
         )  # fmt: skip
+
+
+def loss_of(task: Any) -> float | None:
+    """Returns the newest loss, NaN where it is not finite, None where there is none."""
+    return math.nan if task.get("lossNotFinite") else task["loss"]  # an older platform does not say it
 
 
 def standing(task: Any) -> Text:

@@ -1,5 +1,6 @@
 """A task until its end: live for people, line by line where there is no terminal, silent with --wait alone."""
 
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fermi.cli import output
-from fermi.cli.detail import detail
+from fermi.cli.detail import detail, loss_of
 from fermi.cli.failures import TRAINING_FAILED
 from fermi.cli.leaving import leaving
 from fermi.cli.options import Session
@@ -42,13 +43,13 @@ class Progress:
 
     @classmethod
     def of(cls, task: TaskDetail) -> "Progress":
-        return cls(task["status"], task["step"], task["totalSteps"], task["loss"], None, max(task["attempt"] - 1, 0))
+        restarts = max(task["attempt"] - 1, 0)
+        return cls(task["status"], task["step"], task["totalSteps"], loss_of(task), None, restarts)
 
     def hear(self, kind: str, data: Any) -> None:
         if kind == "status":
-            self.status, self.step, self.total, self.loss = (
-                data[name] for name in ("status", "step", "totalSteps", "loss")
-            )
+            self.status, self.step, self.total = data["status"], data["step"], data["totalSteps"]
+            self.loss = loss_of(data)
             self.restarts = max(data["attempt"] - 1, 0)
         elif kind == "metric":
             speeds = [point["values"]["tokens_per_s"] for point in data["items"] if "tokens_per_s" in point["values"]]
@@ -59,7 +60,7 @@ class Progress:
         if self.step is not None:
             parts.append(f"{self.step}/{self.total or '?'}")
         if self.loss is not None:
-            parts.append(f"loss {self.loss:.4f}")
+            parts.append("loss NaN" if math.isnan(self.loss) else f"loss {self.loss:.4f}")
         if self.speed is not None:
             parts.append(f"{self.speed:,.0f} tokens/s")
         if self.restarts:

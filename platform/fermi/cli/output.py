@@ -1,6 +1,7 @@
 """Results on standard output: tables for people, JSON or YAML for scripts. Everything else on standard error."""
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -122,6 +123,8 @@ def plain(value: Cell) -> str:
             return "-"
         case bool():
             return _("YES") if value else _("NO")
+        case float() if math.isnan(value):
+            return "NaN"
         case float():
             return f"{value:.4g}" if abs(value) < 1e-3 or abs(value) >= 1e6 else f"{value:.4f}".rstrip("0").rstrip(".")
     return visible(str(value))

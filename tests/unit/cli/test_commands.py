@@ -16,6 +16,7 @@ import pytest
 import yaml
 from rich.cells import cell_len
 
+from fermi.cli.follow import Progress
 from fermi.cli.main import run
 from fermi.cli.registry import COMMANDS
 from fermi.client import config, logs
@@ -138,6 +139,23 @@ def test_a_task_that_runs_shows_how_its_ranks_get_on(api: FakeApi, command: Comm
         assert word in out
     found = json.loads(command("get", "task-1", "-o", "json").out)
     assert [rank["pulse"] for rank in found["ranks"]] == [pulse]
+
+
+def test_what_was_printed_and_is_not_finite_is_nan(api: FakeApi, command: Command) -> None:
+    values = ({"loss": None, "lr": 0.1}, {"lr": 0.1})
+    points = [{"attempt": 1, "rank": 0, "step": n, "at": "2026-11-21T00:00:00Z", "values": each}
+              for n, each in enumerate(values)]  # fmt: skip
+    api.on("GET", f"{TASK}/metrics", data({"items": points, "next": None}))
+    _, first, second = command("metrics", "task-1").out.splitlines()
+    assert (first.split()[3:5], second.split()[3:5]) == (["NaN", "0.1"], ["-", "0.1"])
+    api.on("GET", TASK, data(task(loss=None, lossNotFinite=True)))
+    assert ["Loss", "NaN"] in [line.split() for line in command("get", "task-1").out.splitlines()]
+    progress = Progress.of(task(loss=None, lossNotFinite=True))  # type: ignore[arg-type]
+    assert "loss NaN" in str(progress)
+    progress.hear("metric", {"items": [{"step": 11, "values": {"loss": 2.0}}]})
+    assert "loss 2.0000" in str(progress)
+    progress.hear("metric", {"items": [{"step": 12, "values": {"loss": None}}]})
+    assert "12/1000  loss NaN" in str(progress)
 
 
 def test_metrics_have_a_column_for_each_number(api: FakeApi, command: Command) -> None:

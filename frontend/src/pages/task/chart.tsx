@@ -13,11 +13,20 @@ export interface Line {
   look?: "line" | "dashed" | "dots" | "faint";
 }
 
+/** A step that is marked, with a word of why. */
+export interface Mark {
+  step: number;
+  /** Where what is marked ends, if that is another step. */
+  to?: number;
+  label: string;
+  /** As of a line. */
+  color: string;
+}
+
 interface ChartProps {
   label: string;
   lines: Line[];
-  restarts: number[];
-  restartLabel: string;
+  marks: Mark[];
   stepLabel: string;
   /** A logarithmic axis; what is not above zero has no place on it. */
   log: boolean;
@@ -30,10 +39,10 @@ const BESIDE = 20;
 const LOGARITHMIC = { distr: 3 } as unknown as uPlot.Scale; // its enum exists as a type only
 
 /** Made anew when its looks change; new points only replace its data. */
-export function Chart({ label, lines, restarts, restartLabel, stepLabel, log }: ChartProps) {
+export function Chart({ label, lines, marks, stepLabel, log }: ChartProps) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(null);
-  const marks = useRef(restarts);
+  const drawn = useRef(marks);
   const theme = useTheme();
   const looks = JSON.stringify(lines.map((line) => ({ ...line, points: undefined })));
 
@@ -76,7 +85,7 @@ export function Chart({ label, lines, restarts, restartLabel, stepLabel, log }: 
             value: (_: uPlot, value: number | null) => (value == null ? "–" : figure(value)),
           })),
         ],
-        hooks: { draw: [(u) => drawMarks(u, marks.current, restartLabel, color("--warn-ink"))] },
+        hooks: { draw: [(u) => drawMarks(u, drawn.current, color)] },
       },
       [[]],
       element,
@@ -88,17 +97,21 @@ export function Chart({ label, lines, restarts, restartLabel, stepLabel, log }: 
       resizing.disconnect();
       made.destroy();
     };
-  }, [looks, theme, restartLabel, stepLabel, log]);
+  }, [looks, theme, stepLabel, log]);
 
   useEffect(() => {
-    marks.current = restarts;
+    drawn.current = marks;
     const u = plot.current;
-    const data = align(lines.map((line) => (log ? positive(line.points) : line.points)));
+    const marked = marks.flatMap(({ step, to }) => [step, to ?? step]);
+    const data = align(
+      lines.map((line) => (log ? positive(line.points) : line.points)),
+      marked,
+    );
     u?.setData(data);
     if (u && u.cursor.idx == null) {
       queueMicrotask(() => u.setLegend({ idx: data[0].length - 1 })); // after uPlot's own, which clears it
     }
-  }, [lines, restarts, looks, theme, restartLabel, stepLabel, log]);
+  }, [lines, marks, looks, theme, stepLabel, log]);
 
   return <div ref={box} role="img" aria-label={label} className="min-w-0" />;
 }
@@ -112,15 +125,15 @@ function positive(points: Points): Points {
   return new Map([...points].filter(([, value]) => value > 0));
 }
 
-function drawMarks(u: uPlot, steps: number[], label: string, color: string): void {
+function drawMarks(u: uPlot, marks: Mark[], colorOf: (name: string) => string): void {
   const { ctx, bbox } = u;
   ctx.save();
-  ctx.strokeStyle = ctx.fillStyle = color;
   ctx.lineWidth = devicePixelRatio;
   ctx.font = `${11 * devicePixelRatio}px sans-serif`;
   ctx.textAlign = "left";
   ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
-  for (const step of steps) {
+  for (const { step, label, color } of marks) {
+    ctx.strokeStyle = ctx.fillStyle = colorOf(color);
     const x = Math.round(u.valToPos(step, "x", true));
     if (x < bbox.left || x > bbox.left + bbox.width) continue;
     ctx.beginPath();

@@ -3,15 +3,17 @@ import { useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
 import type { Metric } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { figure } from "@/lib/format";
+import { figure, integer } from "@/lib/format";
 import { Card } from "@/ui/card";
 import { Empty } from "@/ui/empty";
-import { Chart, type Line } from "./chart";
+import { Chart, type Line, type Mark } from "./chart";
 import { namesOf, seriesOf, smooth } from "./series";
 
 /** Drawn into the loss's chart, not in one of its own. */
 const VALIDATION = "val_loss";
 const AT_FIRST = ["loss", "tokens_per_s"];
+/** Stretches that were not finite, the newest. */
+const MOST_MARKED = 10;
 
 interface View {
   smoothing: number;
@@ -116,15 +118,26 @@ function MetricChart({ name, metrics, smoothing, log }: View & { name: string; m
     }
     return found;
   }, [series, validation, smoothing, name, label, t]);
+  const marks = useMemo(
+    (): Mark[] => [
+      ...series.restarts.map((step) => ({ step, label: t("task.restart"), color: "--warn-ink" })),
+      ...series.notFinite.slice(-MOST_MARKED).map(({ from, to }) => ({ step: from, to, label: "NaN", color: "--bad-ink" })),
+    ],
+    [series, t],
+  );
+  const gap = series.notFinite.at(-1);
   const newest = [...series.points.values()].at(-1);
+  const value = gap?.open ? t("task.nanSince", { step: integer(gap.from) }) : newest === undefined ? "" : figure(newest);
   return (
     <figure className="min-w-0">
-      <figcaption className="mb-1 text-sm text-muted">{label}</figcaption>
+      <figcaption className="mb-1 text-sm text-muted">
+        {label}
+        {gap?.open && <span className="ml-2 text-bad-ink">{value}</span>}
+      </figcaption>
       <Chart
-        label={newest === undefined ? label : `${label} ${figure(newest)}`}
+        label={`${label} ${value}`.trim()}
         lines={lines}
-        restarts={series.restarts}
-        restartLabel={t("task.restart")}
+        marks={marks}
         stepLabel={t("task.step")}
         log={log}
       />

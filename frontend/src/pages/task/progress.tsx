@@ -1,4 +1,4 @@
-import type { ReactNode } from "react";
+import { type ReactNode, useMemo } from "react";
 import { useTranslation } from "react-i18next";
 import { isOver } from "@/api/tasks";
 import type { Metric, Task } from "@/api/types";
@@ -6,7 +6,7 @@ import { duration, figure, integer, secondsBetween } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
 import { Card } from "@/ui/card";
 import { ProgressBar } from "@/ui/progress";
-import { secondsLeft } from "./series";
+import { secondsLeft, seriesOf } from "./series";
 
 function newest(metrics: Metric[], name: string): number | undefined {
   return metrics.findLast((metric) => metric.values[name] != null)?.values[name] ?? undefined;
@@ -18,6 +18,8 @@ export function Progress({ task, metrics }: { task: Task; metrics: Metric[] }) {
   const now = useNow(!over);
   const step = Math.max(task.step ?? 0, metrics.at(-1)?.step ?? 0); // steps are counted between points, too
   const loss = newest(metrics, "loss") ?? task.loss;
+  const gap = useMemo(() => seriesOf(metrics, "loss").notFinite.at(-1), [metrics]);
+  const nan = gap?.open ? t("task.nanSince", { step: integer(gap.from) }) : task.lossNotFinite ? "NaN" : undefined;
   const throughput = newest(metrics, "tokens_per_s");
   const left = task.status === "running" ? secondsLeft(metrics, task.totalSteps) : undefined;
   const share = task.totalSteps ? Math.min(1, step / task.totalSteps) : undefined;
@@ -28,7 +30,9 @@ export function Progress({ task, metrics }: { task: Task; metrics: Metric[] }) {
           {integer(step)}
           {task.totalSteps != null && <span className="text-base text-muted"> / {integer(task.totalSteps)}</span>}
         </Figure>
-        <Figure label={t("task.loss")}>{loss == null ? "–" : figure(loss)}</Figure>
+        <Figure label={t("task.loss")}>
+          {nan ? <span className="text-bad-ink">{nan}</span> : loss == null ? "–" : figure(loss)}
+        </Figure>
         <Figure label={t("task.throughput")}>
           {throughput === undefined ? "–" : t("task.tokensPerSecond", { value: integer(Math.round(throughput)) })}
         </Figure>

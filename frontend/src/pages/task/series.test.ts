@@ -35,7 +35,25 @@ test("a metric that nobody reported is an empty line", () => {
     points: new Map(),
     discarded: new Map(),
     restarts: [],
+    notFinite: [],
   });
+});
+
+test("where a metric was not finite is known, and whether it still is", () => {
+  const bad = (id: number, step: number, over = {}) => metric(id, step, 0, { values: { loss: null }, ...over });
+  const metrics = [metric(1, 1, 5), bad(2, 2), bad(3, 3), metric(4, 4, 4), metric(5, 5, 3, { values: { lr: 1 } }), bad(6, 6)];
+  const series = seriesOf([...metrics, bad(7, 7, { rank: 1 })], "loss");
+  expect([...series.points]).toEqual([
+    [1, 5],
+    [4, 4],
+  ]);
+  expect(series.notFinite).toEqual([
+    { from: 2, to: 3, open: false },
+    { from: 6, to: 6, open: true },
+  ]);
+  const resumed = [...metrics, metric(8, 5, 3.5, { attempt: 2 })];
+  expect(seriesOf(resumed, "loss").notFinite, "a restart made it void").toEqual([{ from: 2, to: 3, open: false }]);
+  expect(seriesOf([bad(1, 1)], "loss").notFinite).toEqual([{ from: 1, to: 1, open: true }]);
 });
 
 test("lines with different steps share one axis", () => {
@@ -51,6 +69,10 @@ test("lines with different steps share one axis", () => {
     [1, 2, 3],
     [5, null, 4],
     [null, 9, null],
+  ]);
+  expect(align([new Map([[1, 5]])], [4, 1])).toEqual([
+    [1, 4],
+    [5, null],
   ]);
 });
 

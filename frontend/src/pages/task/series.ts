@@ -9,11 +9,20 @@ export interface Series {
   discarded: Points;
   /** The first step of every attempt after the first. */
   restarts: number[];
+  /** Where it was NaN or infinite; `to` is the last such step. */
+  notFinite: Gap[];
+}
+
+export interface Gap {
+  from: number;
+  to: number;
+  /** Nothing finite followed. */
+  open: boolean;
 }
 
 /** One metric as one line through all attempts; `metrics` in the order in which they were made. */
 export function seriesOf(metrics: Metric[], name: string): Series {
-  const reported = metrics.filter((metric) => Number.isFinite(metric.values[name]));
+  const reported = metrics.filter((metric) => metric.values[name] !== undefined);
   const rank = Math.min(...reported.map((metric) => metric.rank));
   const mine = reported.filter((metric) => metric.rank === rank);
   const firstStep = new Map<number, number>();
@@ -26,10 +35,18 @@ export function seriesOf(metrics: Metric[], name: string): Series {
     points: new Map(),
     discarded: new Map(),
     restarts: attempts.slice(1).map((attempt) => firstStep.get(attempt) ?? 0),
+    notFinite: [],
   };
   for (const { attempt, step, values } of mine) {
-    const where = step < (limit.get(attempt) ?? Infinity) ? series.points : series.discarded;
-    where.set(step, values[name] ?? 0);
+    const counts = step < (limit.get(attempt) ?? Infinity);
+    const value = values[name] ?? null; // the platform stores null for what is not finite
+    if (value !== null) (counts ? series.points : series.discarded).set(step, value);
+    if (!counts) continue;
+    const gap = series.notFinite.at(-1);
+    if (value !== null) {
+      if (gap) gap.open = false;
+    } else if (gap?.open) gap.to = step;
+    else series.notFinite.push({ from: step, to: step, open: true });
   }
   return series;
 }
@@ -57,9 +74,9 @@ export function smooth(points: Points, weight: number): Points {
   return smoothed;
 }
 
-/** uPlot's shape: the steps of all lines, then each line's values at them. */
-export function align(lines: Points[]): [number[], ...(number | null)[][]] {
-  const steps = [...new Set(lines.flatMap((line) => [...line.keys()]))].sort((a, b) => a - b);
+/** uPlot's shape: the steps of all lines, and `more` of the axis, then each line's values at them. */
+export function align(lines: Points[], more: number[] = []): [number[], ...(number | null)[][]] {
+  const steps = [...new Set([...more, ...lines.flatMap((line) => [...line.keys()])])].sort((a, b) => a - b);
   return [steps, ...lines.map((line) => steps.map((step) => line.get(step) ?? null))];
 }
 

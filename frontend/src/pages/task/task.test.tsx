@@ -315,6 +315,15 @@ test("pointing at a rank shows the last line of its log", async () => {
   await aside.findByText("hello from rank 1");
 });
 
+test("a loss that is no number any more is the headline, and marked in the chart", async () => {
+  const points = [metric(1, 1, 4), metric(2, 2, 0, { values: { loss: null } }), metric(3, 3, 0, { values: { loss: null } })];
+  platform.use(http.get(api("/training-tasks/:id/metrics"), () => ok({ items: points, next: null })));
+  visit("/training/task-1");
+  await screen.findByRole("img", { name: "损失 自第 2 步起为 NaN" });
+  const headline = screen.getByText("损失", { selector: "dt" }).nextElementSibling;
+  expect(headline?.textContent).toBe("自第 2 步起为 NaN");
+});
+
 test("other metrics can be added, smoothed and drawn on a logarithmic axis", async () => {
   const points = [metric(1, 1, 4, { values: { loss: 4, lr: 0.1 } }), metric(2, 2, 2, { values: { loss: 2, lr: 0.2 } })];
   platform.use(http.get(api("/training-tasks/:id/metrics"), () => ok({ items: points, next: null })));

@@ -56,7 +56,7 @@ export function taskColumns(t: TFunction): TaskColumn[] {
       label: t("tasks.loss"),
       order: "loss",
       className: `${MEDIUM} text-right tabular-nums`,
-      cell: ({ task }) => (task.loss == null ? "–" : figure(task.loss)),
+      cell: ({ task }) => <Loss task={task} />,
     },
     { id: "owner", label: t("tasks.owner"), order: "owner", className: WIDEST, cell: ({ task }) => task.owner },
     {
@@ -73,6 +73,17 @@ export function taskColumns(t: TFunction): TaskColumn[] {
       cell: ({ task, now }) => elapsed(t, task, now) ?? "–",
     },
   ];
+}
+
+function Loss({ task }: { task: TaskBrief }) {
+  const text = lossText(task);
+  return task.lossNotFinite ? <span className="font-medium text-bad-ink">{text}</span> : (text ?? "–");
+}
+
+/** Undefined: it has printed none. */
+export function lossText(task: TaskBrief): string | undefined {
+  if (task.lossNotFinite) return "NaN";
+  return task.loss == null ? undefined : figure(task.loss);
 }
 
 export function elapsed(t: TFunction, task: TaskBrief, now: number): string | undefined {

@@ -1,11 +1,10 @@
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import type { TaskBrief } from "@/api/types";
-import { figure } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
 import { ROW, Table, TICK, TickAll } from "@/ui/table";
 import { type Bulk, maySelect } from "./bulk";
-import { elapsed, type Shown, State, Steps, type TaskColumn } from "./columns";
+import { elapsed, lossText, type Shown, State, Steps, type TaskColumn } from "./columns";
 import { usePlaces } from "./places";
 
 interface TaskTableProps {
@@ -68,7 +67,8 @@ function Name({ shown }: { shown: Shown }) {
   const { t } = useTranslation();
   const { task, now } = shown;
   const why = (task.finding ?? task.reason)?.message;
-  const facts = [task.loss != null && `${t("tasks.loss")} ${figure(task.loss)}`, elapsed(t, task, now)];
+  const loss = lossText(task);
+  const facts = [loss && `${t("tasks.loss")} ${loss}`, elapsed(t, task, now)];
   return (
     <>
       <div className="md:in-data-dense:flex md:in-data-dense:items-baseline md:in-data-dense:gap-3">

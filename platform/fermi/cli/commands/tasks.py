@@ -10,7 +10,7 @@ import click
 from rich.console import RenderableType
 
 from fermi.cli import output, pulse
-from fermi.cli.detail import detail, standing
+from fermi.cli.detail import detail, loss_of, standing
 from fermi.cli.options import Session, command, follow_options
 from fermi.cli.resume_point import say_resume_point
 from fermi.cli.texts import _
@@ -57,7 +57,7 @@ def _list(items: list[Any]) -> Iterator[RenderableType]:
             task["framework"],
             f"{task['nodeCount']}/{task['worldSize']}",
             task["step"],
-            task["loss"],
+            loss_of(task),
             task["attempt"] or None,
             task["owner"],
             ago(task["createdAt"]),

@@ -1,5 +1,6 @@
 """What a task says and what is said of it: logs, metrics, events, checkpoints."""
 
+import math
 import sys
 from collections.abc import Iterator
 from itertools import islice, takewhile
@@ -113,10 +114,15 @@ def metrics(session: Session, task: str, names: str | None, last: int | None, **
 def _metrics(points: list[Any]) -> Iterator[RenderableType]:
     names = list(dict.fromkeys(name for point in points for name in point["values"]))
     rows = [
-        [point["step"], point["attempt"], point["rank"], *map(point["values"].get, names), clock(point["at"])]
-        for point in points
+        [point["step"], point["attempt"], point["rank"], *_values(point, names), clock(point["at"])] for point in points
     ]
     yield output.table([_("STEP"), _("ATTEMPT"), _("RANK"), *names, _("TIME")], rows)
+
+
+def _values(point: Any, names: list[str]) -> list[float | None]:
+    """Returns NaN for what was printed and is not finite, None for what was not printed."""
+    return [math.nan if value is None and name in point["values"] else value
+            for name in names for value in [point["values"].get(name)]]  # fmt: skip
 
 
 @command("events")

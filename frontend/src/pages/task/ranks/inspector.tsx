@@ -24,7 +24,7 @@ export function Inspector({ task, seen, amounts, onRead, onCharts }: InspectorPr
   const { t } = useTranslation();
   const { rank, node, pulse, use } = seen;
   const metrics = useQuery({ ...metricsQuery(task.taskId), enabled: false }).data;
-  const loss = metrics?.findLast((metric) => metric.rank === rank.rank)?.values.loss;
+  const loss = metrics?.findLast(({ rank: of, values }) => of === rank.rank && values.loss !== undefined)?.values.loss;
   const look = lookOf(rank);
   const device = rank.device == null ? t("task.cpu") : t("task.gpu", { device: rank.device });
   const step = pulse?.step ?? metrics?.findLast((metric) => metric.rank === rank.rank)?.step;
@@ -46,7 +46,7 @@ export function Inspector({ task, seen, amounts, onRead, onCharts }: InspectorPr
         </span>
         {pulse && rank.state === "running" && ` · ${t(`pulse.phases.${pulse.phase}`)}`}
         {step != null && ` · ${t("task.atStep", { step: integer(step) })}`}
-        {loss != null && ` · ${t("task.loss")} ${figure(loss)}`}
+        {loss !== undefined && ` · ${t("task.loss")} ${loss === null ? "NaN" : figure(loss)}`}
       </p>
       <p className="break-words text-muted">
         {t("task.rankFacts", { node: node?.name ?? "", local: rank.localRank, device })}
