@@ -5,15 +5,13 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from django.db.models import Count, Max
+from django.db.models import Count
 
 from apps.overview.fresh import fresh
 from apps.overview.scope import Scope
-from apps.training.models import Attempt, Task
+from apps.training.models import Attempt
 from apps.training.queue import health
-from apps.training.shown import presenters
-from apps.training.states import State
-from apps.training.states.reasons import GOOD_ENDS
+from apps.training.shown import causes
 
 WEEK = timedelta(days=7)
 MOST_NODES = 20
@@ -30,32 +28,8 @@ class Record(NamedTuple):
 
 def look(scope: Scope, moment: datetime) -> dict[str, Any]:
     since = moment - WEEK
-    attempts = scope.of_projects(Attempt.objects.filter(ended_at__gte=since), "task__project")
-    ended: Any = attempts.exclude(outcome__in=("", *GOOD_ENDS)).order_by().values("outcome")
-    failed: Any = scope.tasks().filter(state=State.FAILED, ended_at__gte=since).order_by().values("reason")
-    by_attempt = {row["outcome"]: row for row in ended.annotate(count=Count("pk"), newest=Max("pk"))}
-    by_task = {row["reason"]: row for row in failed.annotate(count=Count("pk"), newest=Max("pk"))}
-    of_tasks = Task.objects.filter(pk__in=[row["newest"] for row in by_task.values()])
-    of_attempts = Attempt.objects.filter(pk__in=[row["newest"] for row in by_attempt.values()])
-    examples = {
-        code: (task, params)
-        for code, task, params in (
-            *of_tasks.values_list("reason", "pk", "reason_params"),
-            *of_attempts.values_list("outcome", "task_id", "outcome_params"),
-        )
-    }
-    causes: list[dict[str, Any]] = [
-        {
-            "code": code,
-            "attempts": by_attempt[code]["count"] if code in by_attempt else 0,
-            "tasks": by_task[code]["count"] if code in by_task else 0,
-            "example": (presenters.reason(code, params) or {"message": ""})["message"],
-            "taskId": task,
-        }
-        for code, (task, params) in examples.items()
-    ]
-    causes.sort(key=lambda one: (-one["attempts"] - one["tasks"], one["code"]))
-    return {"since": since, "causes": causes, **_nodes(scope, moment)}
+    attempts = scope.of_projects(Attempt.objects.all(), "task__project")
+    return {"since": since, **causes.failures(attempts, scope.tasks(), since), **_nodes(scope, moment)}
 
 
 def _nodes(scope: Scope, moment: datetime) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Count, Min, Q
+from django.db.models.fields.json import KT
 
 from apps.overview.scope import Scope
 from apps.training.shown import presenters
@@ -14,16 +15,21 @@ WAITING = (State.INITIALIZING, State.QUEUED)
 AGES = (60, 600, 3600, 6 * 3600, 86400)
 """Seconds: where the age groups end; the last group has no end."""
 OLDEST = 10
+MOST_REASONS = 30
 
 
 def look(scope: Scope, moment: datetime) -> dict[str, Any]:
     rows = scope.tasks().filter(state__in=WAITING).order_by()
     edges = [moment - timedelta(seconds=seconds) for seconds in AGES]
     groups = {f"age_{number}": Count("pk", filter=_between(edges, number)) for number in range(len(AGES) + 1)}
-    counts: Any = rows.values("reason").annotate(count=Count("pk"), since=Min("state_since"), one=Min("pk"), **groups)
-    found = sorted(counts, key=lambda row: (-row["count"], row["reason"]))
-    named = rows.filter(pk__in=[row["one"] for row in found if row["reason"]]).values("id", *presenters.WHY)
-    examples = {row["id"]: row for row in named}
+    wanted = KT("reason_params__wanted")
+    counts: Any = rows.values("reason", wanted=wanted).annotate(
+        count=Count("pk"), since=Min("state_since"), one=Min("pk"), **groups
+    )
+    found = sorted(counts, key=lambda row: (-row["count"], row["reason"], row["wanted"] or ""))
+    shown = found[:MOST_REASONS]
+    named = rows.filter(pk__in=[row["one"] for row in shown if row["reason"]])
+    examples = dict(named.values_list("pk", "reason_params"))
     oldest = rows.order_by("state_since", "pk").values(
         "id", "name", "owner__username", "project_id", "project__name", "state", "state_since", "total_gpus",
         *presenters.WHY,
@@ -38,12 +44,14 @@ def look(scope: Scope, moment: datetime) -> dict[str, Any]:
         "reasons": [
             {
                 "code": row["reason"],
-                "example": _said(examples.get(row["one"])),
+                "cause": ":".join(filter(None, (row["reason"], row["wanted"]))),
+                "message": _said(row, examples.get(row["one"], {})),
                 "count": row["count"],
                 "since": row["since"],
             }
-            for row in found
+            for row in shown
         ],
+        "reasonsLeftOut": len(found) - len(shown),
         "oldest": [
             {
                 "taskId": row["id"],
@@ -61,9 +69,12 @@ def look(scope: Scope, moment: datetime) -> dict[str, Any]:
     }
 
 
-def _said(row: Mapping[str, Any] | None) -> str:
-    found = presenters.reason(row["reason"], row["reason_params"]) if row else None
-    return found["message"] if found else ""
+def _said(row: Mapping[str, Any], params: Mapping[str, Any]) -> str:
+    """What they have in common; all that is known of one alone."""
+    if row["count"] == 1:
+        return (presenters.reason(row["reason"], params) or {"message": ""})["message"]
+    wanted = {"wanted": row["wanted"]} if row["wanted"] else {}
+    return presenters.alike(row["reason"], params, wanted) if row["reason"] else ""
 
 
 def _between(edges: list[datetime], number: int) -> Q:

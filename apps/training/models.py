@@ -189,6 +189,7 @@ class Attempt(models.Model):
     seen_mark = models.CharField(max_length=24, default="", db_default="", blank=True)  # of it: `ground.seen`
     outcome = models.CharField(max_length=40, default="", blank=True)
     outcome_params = models.JSONField(default=dict, blank=True)
+    cause = models.CharField(max_length=16, default="", db_default="", blank=True)  # `ground.outcomes`: what is alike
     created_at = models.DateTimeField()
     submitted_at = models.DateTimeField(null=True, blank=True)
     running_at = models.DateTimeField(null=True, blank=True)
@@ -198,7 +199,7 @@ class Attempt(models.Model):
         ordering = ["number"]
         constraints = [models.UniqueConstraint(fields=["task", "number"], name="one_attempt_per_number")]
         indexes = [  # plans are long: what is counted is counted in these
-            models.Index(fields=["ended_at", "outcome", "task"]),
+            models.Index(fields=["ended_at", "outcome", "cause", "task"]),
             models.Index(fields=["created_at", "task"]),
         ]
 

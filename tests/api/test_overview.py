@@ -17,6 +17,7 @@ from apps.overview.models import Hour
 from apps.scheduling.models import Limits, Usage
 from apps.scheduling.selectors import month_name
 from apps.telemetry.writing import Writer
+from apps.training.ground import outcomes
 from apps.training.models import Attempt, Event, Finding, Node, Task
 from apps.training.queue import health
 from apps.training.states import State
@@ -56,7 +57,7 @@ def hold(task: Task, *environments: str) -> None:
 def failed_attempt(task: Task, number: int, outcome: str, **params: Any) -> None:
     at = now() - LONG_AGO
     Attempt.objects.create(
-        task=task, number=number, master_port=1, outcome=outcome, outcome_params=params, created_at=at, ended_at=at
+        task=task, number=number, master_port=1, created_at=at, ended_at=at, **outcomes.stored(outcome, params)
     )
 
 
@@ -145,17 +146,23 @@ def test_of_a_shared_machine_everybody_sees_that_it_is_held_and_only_its_project
 def test_who_waits_is_counted_by_age_and_reason(
     project: Project, cluster: Cluster, colleague: Api, stranger: Api
 ) -> None:
-    capacity = {"wanted": "8", "free": "2"}
     for number in range(12):
-        a_task(
-            project, cluster, f"task-{number:02}", State.QUEUED, reason="WAITING_FOR_CAPACITY", reason_params=capacity
-        )
+        params = {"wanted": "8 × H100" if number < 10 else "2 × A100", "free": str(number)}
+        a_task(project, cluster, f"task-{number:02}", State.QUEUED, reason="WAITING_FOR_CAPACITY", reason_params=params)
     a_task(project, cluster, "task-new", State.QUEUED, state_since=now())
     queue = colleague.get("/overview").data["queue"]
     assert queue["total"] == 13
     assert {age["upTo"]: age["count"] for age in queue["ages"] if age["count"]} == {60: 1, 6 * 3600: 12}
-    assert [(reason["code"], reason["count"]) for reason in queue["reasons"]] == [("WAITING_FOR_CAPACITY", 12), ("", 1)]
-    assert "8" in queue["reasons"][0]["example"]
+    assert [(reason["code"], reason["count"]) for reason in queue["reasons"]] == [
+        ("WAITING_FOR_CAPACITY", 10), ("WAITING_FOR_CAPACITY", 2), ("", 1),
+    ]  # fmt: skip
+    most, others, undecided = queue["reasons"]
+    assert ("8 × H100" in most["message"], "2 × A100" in others["message"]) == (True, True)
+    assert "…" in most["message"], "how much is free differs"
+    assert undecided["cause"] == undecided["message"] == ""
+    listed = colleague.get("/training-tasks", cause=others["cause"], status=["queued"]).data["items"]
+    assert {task["taskId"] for task in listed} == {"task-10", "task-11"}
+    assert colleague.get("/training-tasks", cause="WAITING_FOR_CAPACITY").data["total"] == 12
     assert len(queue["oldest"]) == 10
     assert queue["oldest"][0]["reason"]["code"] == "WAITING_FOR_CAPACITY"
     assert stranger.get("/overview").data["queue"]["total"] == 0
@@ -182,6 +189,46 @@ def test_failures_of_the_week_are_told_by_cause_and_by_the_node_that_they_blame(
     assert told["starts"] == 60
     [node] = told["nodes"]
     assert (node["environmentId"], node["starts"], node["failures"], node["standsOut"]) == ("env-003", 30, 6, True)
+
+
+def test_failures_are_told_by_what_a_rule_found_or_by_exception_and_line_and_each_leads_to_its_tasks(
+    project: Project, cluster: Cluster, admin: Api, colleague: Api, stranger: Api
+) -> None:
+    memory = {"why": "CUDA_OUT_OF_MEMORY", "about": {"node": "gn5", "rank": 1}}
+    wrong = {"exception": "ValueError: 7 rows", "at": "train.py:41 in main"}
+    for number, params in enumerate((memory, memory, wrong, wrong, wrong)):
+        told = {"rank": number, "node": f"gn{number}", "exitCode": 1, **params}
+        failed = a_task(
+            project, cluster, f"task-{number}", State.FAILED, reason="RANK_FAILED", reason_params=told, attempt=1
+        )
+        failed_attempt(failed, 1, "RANK_FAILED", **told)
+    went_on = a_task(project, cluster, "task-5", attempt=2)
+    failed_attempt(went_on, 1, "RANK_FAILED", rank=9, node="gn9", exitCode=1, **wrong)
+    a_task(project, cluster, "task-6", State.FAILED, reason="QUEUE_TIMEOUT")
+    loop = {"cause": "RANK_FAILED", "rank": 0, "node": "gn0", "exitCode": 1, "times": 2, "step": 3, **wrong}
+    looped = a_task(project, cluster, "task-7", State.FAILED, reason="CRASH_LOOP", reason_params=loop, attempt=2)
+    for number in (1, 2):
+        failed_attempt(looped, number, "RANK_FAILED", rank=0, node="gn0", exitCode=1, **wrong)
+    told = {"rank": 0, "node": "gn0", "exitCode": 1}
+    old = a_task(project, cluster, "task-8", State.FAILED, reason="RANK_FAILED", reason_params=told, attempt=1)
+    failed_attempt(old, 1, "RANK_FAILED", **told)
+    Attempt.objects.filter(task=old).update(cause="")  # as an earlier release stored it
+    causes = admin.get("/overview").data["failures"]["causes"]
+    assert [(cause["code"], cause["attempts"], cause["tasks"]) for cause in causes] == [
+        ("RANK_FAILED", 6, 4), ("RANK_FAILED", 2, 2), ("RANK_FAILED", 1, 1), ("QUEUE_TIMEOUT", 0, 1),
+    ]  # fmt: skip
+    assert causes[0]["message"] == "ValueError: … rows — train.py:41 in main"
+    assert "gn" not in causes[1]["message"]
+    assert causes[1]["message"] != causes[2]["message"]
+    listed = [
+        {task["taskId"] for task in colleague.get("/training-tasks", cause=cause["cause"]).data["items"]}
+        for cause in causes
+    ]
+    assert listed[0] == {"task-2", "task-3", "task-4", "task-5", "task-7"}
+    assert listed[1] == {"task-0", "task-1"}
+    assert "task-8" in listed[2]
+    assert listed[3] == {"task-6"}
+    assert stranger.get("/training-tasks", cause=causes[0]["cause"]).data["items"] == []
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import gettext
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from django.urls import reverse
 
 from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, User
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus, Lease
-from apps.training.ground import transitions
+from apps.training.ground import outcomes, transitions
 from apps.training.models import Attempt, Event, Task
 from apps.training.states import State
 
@@ -94,7 +95,8 @@ def test_every_list_opens_searches_and_costs_the_same_however_long_it_is(
 def test_the_overview_says_what_waits_why_and_what_is_wrong(
     operator: Client, task: Task, environment: DevEnvironment, django_assert_max_num_queries: Any
 ) -> None:
-    Attempt.objects.filter(task=task).update(outcome="RANK_KILLED")
+    killed = outcomes.stored("RANK_KILLED", {"rank": 1, "node": "gn5", "signal": "SIGSEGV"})
+    Attempt.objects.filter(task=task).update(**killed, ended_at=task.created_at)
     waiting = Task.objects.get(pk=task.pk)
     waiting.pk, waiting.name = "task-y", "patient"
     waiting.state, waiting.attempt = State.QUEUED, 0
@@ -104,8 +106,28 @@ def test_the_overview_says_what_waits_why_and_what_is_wrong(
     page(operator, "index")
     with django_assert_max_num_queries(14):
         shown = page(operator, "index")
-    for text in ("Tasks by status", "patient", "lab (task-x)", "unhealthy", "RANK_KILLED"):
+    for text in ("Tasks by status", "patient", "lab (task-x)", "unhealthy", "killed by SIGSEGV"):
         assert text in shown
+
+
+@pytest.mark.parametrize(
+    ("zone", "shown", "said"),
+    [
+        ("Asia/Shanghai", "02-01 01:30:00", "Times: Asia/Shanghai (UTC+08:00)"),
+        ("America/St_Johns", "01-31 14:00:00", "Times: America/St_Johns (UTC-0"),
+        ("no/such zone", "01-31 17:30:00", "Times: UTC (UTC+00:00)"),
+        ("../../etc/passwd", "01-31 17:30:00", "Times: UTC (UTC+00:00)"),
+    ],
+)
+def test_times_are_those_of_the_browsers_zone_and_the_page_says_which(
+    operator: Client, task: Task, zone: str, shown: str, said: str
+) -> None:
+    Attempt.objects.filter(task=task).update(plan=PLAN, created_at=datetime(2026, 1, 31, 17, 30, tzinfo=UTC))
+    operator.cookies["fermi_zone"] = zone
+    told = page(operator, "training_task_change", task.pk)
+    assert shown in told
+    assert said in told
+    assert "+08:00" not in operator.get("/api/v1/training-tasks").content.decode()
 
 
 @pytest.mark.parametrize("outcome", ["GAVE_WAY", "PAUSED", "RESIZING", "COMPLETED_AND_KILLED", "STOPPED_AND_KILLED"])

@@ -64,7 +64,8 @@ class WaitingAge(serializers.Serializer):
 
 class WaitingReason(serializers.Serializer):
     code = serializers.CharField(help_text="empty: nobody has decided yet")
-    example = serializers.CharField(help_text="as one of them is told")
+    cause = serializers.CharField(help_text="filter of the list of tasks: who waits for this")
+    message = serializers.CharField(help_text="what they have in common; of one alone, all")
     count = serializers.IntegerField()
     since = serializers.DateTimeField(help_text="since when the first of them has waited")
 
@@ -85,14 +86,19 @@ class OverviewQueue(serializers.Serializer):
     total = serializers.IntegerField()
     since = serializers.DateTimeField(allow_null=True, help_text="since when the first of them has waited")
     ages = WaitingAge(many=True)
-    reasons = WaitingReason(many=True, help_text="the most frequent first")
+    reasons = WaitingReason(many=True, help_text="by what is waited for, the most frequent first; thirty at most")
+    reasonsLeftOut = serializers.IntegerField(help_text="further ones")
     oldest = OldestWaiting(many=True, help_text="the ten that have waited longest")
 
 
 class FailureCause(serializers.Serializer):
+    """What a rule found, an exception and its line, or else how it ended."""
+
+    cause = serializers.CharField(help_text="filter of the list of tasks: which had it")
     code = serializers.CharField()
     attempts = serializers.IntegerField(help_text="that ended by it")
-    tasks = serializers.IntegerField(help_text="that failed for good")
+    tasks = serializers.IntegerField(help_text="that failed because of it")
+    message = serializers.CharField(help_text="what all of them have in common; … stands for what differs")
     example = serializers.CharField(help_text="as the newest of them was told")
     taskId = serializers.CharField(allow_null=True, help_text="of the newest of them")
 
@@ -107,7 +113,10 @@ class FailingNode(serializers.Serializer):
 
 class OverviewFailures(serializers.Serializer):
     since = serializers.DateTimeField()
-    causes = FailureCause(many=True, help_text="the most frequent first")
+    attempts = serializers.IntegerField(help_text="that failed, by any cause")
+    tasks = serializers.IntegerField(help_text="that failed, by any cause")
+    causes = FailureCause(many=True, help_text="the most frequent first; thirty at most")
+    causesLeftOut = serializers.IntegerField(help_text="further ones")
     starts = serializers.IntegerField(help_text="attempts × nodes that began")
     nodesBlamed = serializers.IntegerField()
     nodes = FailingNode(many=True, help_text="the twenty worst")

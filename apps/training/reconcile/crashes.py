@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import Max
 
 from apps.common.clock import now
-from apps.training.ground import code, findings, own_rules, transitions
+from apps.training.ground import code, findings, outcomes, own_rules, transitions
 from apps.training.ground.launching import backend_for, handle_for
 from apps.training.models import Attempt, Finding, Task
 from apps.training.states.reasons import Reason
@@ -69,7 +69,7 @@ def corrected(task: Task, attempt: Attempt) -> bool:
         return False
     with transitions.owned(task):
         same = Attempt.objects.filter(pk=attempt.pk, outcome=attempt.outcome)
-        return bool(same.update(outcome=outcome, outcome_params=params))
+        return bool(same.update(**outcomes.stored(outcome, params)))
 
 
 def loop(task: Task, attempt: Attempt) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from apps.code import store
 from apps.common.clock import now
 from apps.environments import memory
 from apps.training.drills import runs as drills
-from apps.training.ground import code, hints, holding, making, placing, resuming, seen, sizing, transitions
+from apps.training.ground import code, hints, holding, making, outcomes, placing, resuming, seen, sizing, transitions
 from apps.training.ground.launching import backend_for, cause, declared, handle_for, job_for, secrets_of
 from apps.training.models import Attempt, Task
 from apps.training.output import ingest
@@ -279,10 +279,8 @@ def _store_outcome(task: Task, attempt: Attempt, outcome: str, params: dict[str,
     """One that somebody else stored meanwhile counts. From here on the attempt is being ended, and that has a deadline
     of its own."""
     with transitions.owned(task):
-        first = Attempt.objects.filter(pk=attempt.pk, outcome=attempt.outcome).update(
-            outcome=outcome, outcome_params=params
-        )
-        if not first:
+        first = Attempt.objects.filter(pk=attempt.pk, outcome=attempt.outcome)
+        if not first.update(**outcomes.stored(outcome, params)):
             raise transitions.Stale(task.pk)
         transitions.record(task.pk, attempt.number, "attempt", "ATTEMPT_ENDING", {"outcome": outcome, **params})
         if outcome == Reason.STOPPED_BY_USER:

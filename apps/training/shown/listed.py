@@ -1,6 +1,7 @@
 """Pages of tasks, however many there are. Which of them a page shows is found by keys alone: indexes answer that."""
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from django.db.models import IntegerField, Q, QuerySet, Subquery
@@ -8,19 +9,34 @@ from django.db.models import IntegerField, Q, QuerySet, Subquery
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.clusters.models import DevEnvironment
+from apps.common.clock import now
 from apps.common.compiled import Compiled, keys
 from apps.common.cursors import after, behind, path
 from apps.common.errors import ApiError
 from apps.common.pages import Column
-from apps.training.models import Node, Task
+from apps.training.models import Attempt, Node, Task
 from apps.training.shown.selectors import brief, briefs
 from fermi.launch import registry
 
+WEEK = timedelta(days=7)
 MOST = 5_000
 """Tasks that are counted, turned over by number, and put in another order than that of their creation: the newest of
 those that match. A cursor goes through all of them."""
 
 Filter = Callable[[Any], Q]
+
+
+def _by_cause(cause: str) -> Q:
+    """As the overview counts them: tasks with an attempt that ended by it within `WEEK`; of a reason (`CODE`, or
+    `CODE:what is wanted`), those that wait or ended for it."""
+    reason, _, wanted = cause.partition(":")
+    if wanted:
+        return Q(reason=reason, reason_params__wanted=wanted)
+    by_code = {"cause": "", "outcome": cause}  # as an earlier release stored them
+    ended = Attempt.objects.filter(ended_at__gte=now() - WEEK, **(by_code if cause.isupper() else {"cause": cause}))
+    tasks = Q(pk__in=ended.order_by("-pk").values("task")[:MOST])
+    return tasks | Q(reason=cause) if cause.isupper() else tasks
+
 
 COMPILED: dict[str, Filter] = {
     "framework": lambda name: Q(framework=name),
@@ -34,6 +50,7 @@ FILTERS: dict[str, Filter] = COMPILED | {
     "zone": lambda zone: _on(Q(zone=zone) | Q(environment__in=_within(zone))),
     "createdAfter": lambda moment: Q(created_at__gte=moment),
     "createdBefore": lambda moment: Q(created_at__lt=moment),
+    "cause": _by_cause,
     "search": lambda word: Q(name__icontains=word) | Q(pk__icontains=word),
     "cursor": lambda behind: behind,
 }

@@ -19,9 +19,8 @@ from apps.common import disks
 from apps.common.clock import now
 from apps.common.texts import said
 from apps.training.models import Attempt, Task
-from apps.training.shown import presenters
+from apps.training.shown import causes, presenters
 from apps.training.states import State
-from apps.training.states.reasons import GOOD_ENDS
 
 ROWS = 20
 WEEK = timedelta(days=7)
@@ -125,15 +124,12 @@ def _troubled() -> Table:
 
 
 def _failures() -> Table:
-    """Of attempts, and of tasks that failed for good."""
-    since = now() - WEEK
-    attempts = Attempt.objects.filter(created_at__gte=since).exclude(outcome__in=("", *GOOD_ENDS))
-    tasks = Task.trainings.filter(state=State.FAILED, ended_at__gte=since)
-    by_attempt = dict(attempts.order_by().values_list("outcome").annotate(Count("pk")))
-    by_task = dict(tasks.order_by().values_list("reason").annotate(Count("pk")))
-    codes = sorted({*by_attempt, *by_task}, key=lambda code: (-by_attempt.get(code, 0) - by_task.get(code, 0), code))
-    headers = [said("REASON"), said("ATTEMPTS"), said("TASKS")]
-    return _table(headers, [[code, by_attempt.get(code, 0), by_task.get(code, 0)] for code in codes])
+    """Of attempts, and of tasks that failed for good, by cause."""
+    found = causes.failures(Attempt.objects.all(), Task.trainings.all(), now() - WEEK)
+    rows = [
+        [_task(one["taskId"], one["message"] or one["code"]), one["attempts"], one["tasks"]] for one in found["causes"]
+    ]
+    return _table([said("REASON"), said("ATTEMPTS"), said("TASKS")], rows, total=len(rows) + found["causesLeftOut"])
 
 
 def _disks() -> Table | None:

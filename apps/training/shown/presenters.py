@@ -13,6 +13,7 @@ from apps.common.clock import now
 from apps.common.encoding import encode
 from apps.common.explained import explained, said
 from apps.common.texts import text
+from apps.training.ground import outcomes
 from apps.training.states.limits import CLAIM, SILENT
 from apps.training.states.reasons import Reason
 from fermi.launch import registry
@@ -59,6 +60,21 @@ def reason(code: str, params: Mapping[str, Any], lang: str | None = None) -> dic
         return None
     message, hint = said(code, explained(params, lang), lang)
     return {"code": code, "message": message, "hint": hint}
+
+
+def cause(code: str, params: Mapping[str, Any], lang: str | None = None) -> str:
+    """Returns what ends of one cause have in common: without the rank, the node and the figures of any of them."""
+    told = outcomes.common(params)
+    if "why" in told:
+        return said(told["why"], told.get("about", {}), lang)[0].rstrip(".。")
+    if "exception" in told:
+        return " — ".join(filter(None, (told["exception"], told["at"])))
+    return said(code, told, lang)[0] if code else ""
+
+
+def alike(code: str, params: Mapping[str, Any], common: Mapping[str, Any], lang: str | None = None) -> str:
+    """Returns the text of a reason that several tasks have, of which they have `common` in common."""
+    return said(code, {**dict.fromkeys(params, outcomes.LEFT_OUT), **common}, lang)[0]
 
 
 def worst(found: Mapping[str, Any] | None, lang: str | None = None) -> dict[str, Any] | None:

@@ -10,6 +10,8 @@ export interface TaskFilters {
   owner?: string;
   environment?: string;
   search?: string;
+  /** As the overview names it. */
+  cause?: string;
   ordering?: TaskOrdering;
   page: number;
 }

@@ -9,7 +9,7 @@ import { percentOf } from "./share";
 /** What failed in a week: by cause, and by the nodes that were blamed. */
 export function Failures({ overview: { failures } }: { overview: Overview }) {
   const { t } = useTranslation();
-  const { causes, nodes } = failures;
+  const { causes, causesLeftOut, nodes } = failures;
   const most = Math.max(...causes.map(({ attempts, tasks }) => Math.max(attempts, tasks)), 1);
   return (
     <Card title={t("overview.failures")} aside={<span className="text-sm text-muted">{t("overview.week")}</span>}>
@@ -17,15 +17,16 @@ export function Failures({ overview: { failures } }: { overview: Overview }) {
       <div className="space-y-4">
         {causes.length > 0 && (
           <ul className="max-h-72 space-y-2 overflow-y-auto text-sm" tabIndex={0} aria-label={t("overview.causes")}>
-            {causes.map(({ code, attempts, tasks, example, taskId }) => (
-              <li key={code}>
+            {causes.map(({ cause, code, attempts, tasks, message, example }) => (
+              <li key={cause}>
                 <div className="flex items-baseline justify-between gap-3">
                   <Link
-                    to={taskId ? `/training/${taskId}` : "/training?status=failed"}
+                    to={`/training?cause=${encodeURIComponent(cause)}`}
+                    state={{ cause: message }}
                     className="min-w-0 truncate hover:text-accent-ink hover:underline"
-                    title={code}
+                    title={example || code}
                   >
-                    {example || code}
+                    {message || code}
                   </Link>
                   <span className="shrink-0 whitespace-nowrap text-muted tabular-nums">
                     {t("overview.failed", { attempts: integer(attempts), tasks: integer(tasks) })}
@@ -39,6 +40,9 @@ export function Failures({ overview: { failures } }: { overview: Overview }) {
                 </div>
               </li>
             ))}
+            {causesLeftOut > 0 && (
+              <li className="text-muted">{t("overview.furtherCauses", { number: integer(causesLeftOut) })}</li>
+            )}
           </ul>
         )}
         {nodes.length > 0 && (

@@ -10,7 +10,6 @@ import { FILL, percentOf, STATES } from "./share";
 export function Figures({ overview }: { overview: Overview }) {
   const { t } = useTranslation();
   const { gpus, tasks, queue, failures, goodput, at } = overview;
-  const failed = failures.causes.reduce((sum, { attempts }) => sum + attempts, 0);
   return (
     <section aria-label={t("overview.now")} className="overflow-hidden rounded-xl border bg-surface shadow-xs">
       <dl className="grid grid-cols-2 gap-px bg-line *:bg-surface *:p-4 md:grid-cols-4 xl:grid-cols-8">
@@ -38,11 +37,9 @@ export function Figures({ overview }: { overview: Overview }) {
         />
         <Figure
           name={t("overview.failedWeek")}
-          value={integer(failed)}
-          hint={t("overview.forGood", {
-            number: integer(failures.causes.reduce((sum, cause) => sum + cause.tasks, 0)),
-          })}
-          tone={failed > 0 ? "text-bad-ink" : undefined}
+          value={integer(failures.attempts)}
+          hint={t("overview.forGood", { number: integer(failures.tasks) })}
+          tone={failures.attempts > 0 ? "text-bad-ink" : undefined}
           to="/training?status=failed"
         />
         <Figure

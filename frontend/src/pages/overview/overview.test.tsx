@@ -50,7 +50,11 @@ const overview: Overview = {
     total: 2,
     since: "2026-11-21T10:00:00Z",
     ages: [60, 600, 3600, 21600, 86400, null].map((upTo, index) => ({ upTo, count: index === 3 ? 2 : 0 })),
-    reasons: [{ code: "X", example: "还差 1 台", count: 2, since: "2026-11-21T10:00:00Z" }],
+    reasons: [
+      { code: "X", cause: "X:8 × H100", message: "还差 1 台", count: 2, since: "2026-11-21T10:00:00Z" },
+      { code: "", cause: "", message: "", count: 1, since: "2026-11-21T10:00:00Z" },
+    ],
+    reasonsLeftOut: 0,
     oldest: [
       {
         taskId: "task-1",
@@ -67,7 +71,20 @@ const overview: Overview = {
   },
   failures: {
     since: "2026-11-14T12:00:00Z",
-    causes: [{ code: "NODE_LOST", attempts: 4, tasks: 1, example: "机器失联", taskId: "task-9" }],
+    attempts: 4,
+    tasks: 1,
+    causes: [
+      {
+        code: "NODE_LOST",
+        cause: "0123456789abcdef",
+        attempts: 4,
+        tasks: 1,
+        message: "… 失联",
+        example: "node-9 失联",
+        taskId: "task-9",
+      },
+    ],
+    causesLeftOut: 3,
     starts: 100,
     nodesBlamed: 1,
     nodes: [{ environmentId: "env-9", name: "node-9", starts: 10, failures: 4, standsOut: true }],
@@ -98,8 +115,8 @@ const nothing: Overview = {
   projects: [],
   people: [],
   utilisation: { day: hours(24).map((hour) => ({ ...hour, there: 0 })), month: [] },
-  queue: { total: 0, since: null, ages: [], reasons: [], oldest: [] },
-  failures: { ...overview.failures, causes: [], nodes: [] },
+  queue: { total: 0, since: null, ages: [], reasons: [], reasonsLeftOut: 0, oldest: [] },
+  failures: { ...overview.failures, attempts: 0, tasks: 0, causes: [], causesLeftOut: 0, nodes: [] },
   goodput: { ...overview.goodput, gpuHours: 0, goodput: null },
   capacity: [],
 };

@@ -24,14 +24,26 @@ export function Waiting({ overview: { queue, at } }: { overview: Overview }) {
         <div className="space-y-4">
           <Ages ages={queue.ages} />
           <ul className="space-y-1.5 text-sm">
-            {queue.reasons.map(({ code, example, count }) => (
-              <li key={code} className="flex items-baseline gap-3">
+            {queue.reasons.map(({ cause, message, count }) => (
+              <li key={cause} className="flex items-baseline gap-3">
                 <span className="w-10 shrink-0 text-right font-medium tabular-nums">{integer(count)}</span>
-                <span className="min-w-0 truncate text-muted" title={example}>
-                  {example || t("overview.undecided")}
-                </span>
+                {cause ? (
+                  <Link
+                    to={`/training?status=queued&status=initializing&cause=${encodeURIComponent(cause)}`}
+                    state={{ cause: message }}
+                    className="min-w-0 truncate text-muted hover:text-accent-ink hover:underline"
+                    title={message}
+                  >
+                    {message}
+                  </Link>
+                ) : (
+                  <span className="min-w-0 truncate text-muted">{t("overview.undecided")}</span>
+                )}
               </li>
             ))}
+            {queue.reasonsLeftOut > 0 && (
+              <li className="pl-13 text-muted">{t("overview.furtherReasons", { number: integer(queue.reasonsLeftOut) })}</li>
+            )}
           </ul>
           <ul aria-label={t("overview.oldest")} className="divide-y border-t text-sm">
             {queue.oldest.map((task) => (

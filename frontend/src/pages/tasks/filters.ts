@@ -3,7 +3,7 @@ import type { Status } from "@/api/types";
 import { pageOf, textsOf } from "@/lib/filters";
 import { STATUSES } from "@/ui/status";
 
-const TEXTS = ["framework", "zone", "owner", "environment", "search"] as const;
+const TEXTS = ["framework", "zone", "owner", "environment", "search", "cause"] as const;
 
 export function readFilters(params: URLSearchParams): TaskFilters {
   const status = params.getAll("status").filter((each): each is Status => STATUSES.includes(each as Status));

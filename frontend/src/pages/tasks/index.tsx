@@ -1,8 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
-import { Plus, Square, Trash2 } from "lucide-react";
+import { Plus, Square, Trash2, X } from "lucide-react";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
-import { useSearchParams } from "react-router";
+import { useLocation, useSearchParams } from "react-router";
 import { frameworksQuery, zonesQuery } from "@/api/inventory";
 import { meQuery } from "@/api/session";
 import { TASKS_PER_PAGE, tasksQuery } from "@/api/tasks";
@@ -52,6 +52,7 @@ export function Component() {
       <div className="mb-4 flex flex-wrap items-center gap-2">
         <SearchBox label={t("tasks.search")} value={filters.search ?? ""} onSettled={(text) => set("search", text)} />
         <Filters params={params} onChange={set} />
+        {filters.cause && <Cause onClear={() => set("cause", "")} />}
         {isFiltered(filters) && (
           <Button look="ghost" size="sm" onClick={clear}>
             {t("tasks.clearFilters")}
@@ -105,6 +106,29 @@ export function Component() {
         />
       )}
     </Page>
+  );
+}
+
+/** Which the overview has led to: in its words, or after a reload in these. */
+function Cause({ onClear }: { onClear: () => void }) {
+  const { t } = useTranslation();
+  const state: unknown = useLocation().state;
+  const told = typeof state === "object" && state && "cause" in state && typeof state.cause === "string" && state.cause;
+  const text = told || t("tasks.oneCause");
+  return (
+    <span className="inline-flex max-w-sm min-w-0 items-center gap-1 rounded-full border bg-sunken py-0.5 pr-1 pl-2.5 text-sm">
+      <span className="truncate" title={text}>
+        {text}
+      </span>
+      <button
+        type="button"
+        aria-label={t("tasks.anyCause")}
+        className="rounded-full p-0.5 text-muted -outline-offset-2 hover:text-ink"
+        onClick={onClear}
+      >
+        <X className="size-3.5" />
+      </button>
+    </span>
   );
 }
 
