@@ -50,6 +50,30 @@ test("before JavaScript is there a page has its outline, and nothing jumps when 
   await page.setViewportSize({ width: 1440, height: 900 });
 });
 
+test("no page is left out of the navigation, in either language", async () => {
+  await open("/zones");
+  for (const language of ["English", "中文"]) {
+    for (const width of [768, 1024, 1280, 1440]) {
+      await page.setViewportSize({ width, height: 900 });
+      const hidden = await page.locator("header nav a").evaluateAll((links) =>
+        links
+          .filter((link) => {
+            const { left, right, top, bottom } = link.getBoundingClientRect();
+            const nav = link.parentElement.getBoundingClientRect();
+            return left < nav.left || right > Math.min(nav.right, innerWidth) || top < 0 || bottom > nav.bottom;
+          })
+          .map(({ textContent }) => textContent),
+      );
+      assert.deepEqual(hidden, [], `at ${width}, before ${language}`);
+    }
+    await page.getByRole("button", { name: language === "English" ? "Switch to English" : "切换到中文" }).click();
+    await page
+      .getByRole("link", { name: language === "English" ? "Training tasks" : "训练任务", exact: true })
+      .waitFor();
+  }
+  await page.setViewportSize({ width: 1440, height: 900 });
+});
+
 test("the palette finds an environment by part of its name, and the keyboard alone goes there", async () => {
   await open("/zones");
   await page.getByText("北京可用区A").waitFor();

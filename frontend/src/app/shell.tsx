@@ -54,13 +54,13 @@ function Header({ me }: { me: Me }) {
   const { t } = useTranslation();
   return (
     <header className="sticky top-0 z-30 border-b bg-surface">
-      <div className="mx-auto flex min-h-14 max-w-[100rem] flex-wrap items-center gap-x-2 px-4 pt-1.5 sm:gap-x-4 sm:px-6 md:pt-0">
+      <div className="mx-auto flex min-h-14 max-w-[100rem] flex-wrap items-center gap-x-2 px-4 pt-1.5 sm:gap-x-4 sm:px-6 xl:pt-0">
         <Link to="/" aria-label={t("app.name")} className="flex items-center gap-2 font-semibold">
           <Logo />
           <span className="hidden sm:inline">{t("app.name")}</span>
         </Link>
         <Pages />
-        <span className="flex-1 md:hidden" />
+        <span className="flex-1 xl:hidden" />
         <Keyboard />
         <Bell />
         <LanguageSwitch />
@@ -71,7 +71,7 @@ function Header({ me }: { me: Me }) {
   );
 }
 
-/** Where they do not all fit, the one that is open is in sight. */
+/** All of them, in lines; on a phone in one that scrolls, with the one that is open in sight. */
 function Pages() {
   const { t } = useTranslation();
   const { pathname } = useLocation();
@@ -83,7 +83,7 @@ function Pages() {
     <nav
       ref={strip}
       aria-label={t("app.nav")}
-      className="bare-scroll order-last -mx-1 flex w-full gap-0.5 overflow-x-auto p-1 md:order-none md:w-auto md:min-w-0 md:flex-1"
+      className="bare-scroll order-last -mx-1 flex w-full gap-0.5 overflow-x-auto p-1 sm:flex-wrap sm:overflow-visible xl:order-none xl:w-auto xl:min-w-0 xl:flex-1"
     >
       {PAGES.map(({ to, label }) => (
         <NavLink
