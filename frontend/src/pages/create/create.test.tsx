@@ -78,6 +78,19 @@ test("an environment that cannot be chosen says why", async () => {
   expect(screen.getByText("已选 0")).toBeTruthy();
 });
 
+test.each([
+  ["nothing", {}, true],
+  ["a refusal", { problems: [{ field: "environmentIds", error: "LIMIT", message: "超过限额", hint: "" }] }, false],
+  ["a process of somebody else", { inUse: [{ environmentId: "env-1", environment: "one", processes: [] }] }, false],
+  ["who holds it", { warnings: [{ code: "ENVIRONMENTS_IN_USE", message: "正被占用", hint: "" }] }, false],
+])("a quick start is promised only while nothing is in its way: %s", async (_, answer, promised) => {
+  const asked = listening({ ...answer, hourly: { amount: 7, currency: "CNY" } });
+  visit("/training/create?environments=env-1");
+  await waitFor(() => expect(asked.body?.environmentIds ?? asked.body?.distributedConfig?.nodeIds).toEqual(["env-1"]));
+  await screen.findByText("每小时费用");
+  expect(screen.queryByText(/预计 10 秒内/) !== null).toBe(promised);
+});
+
 test("a field's problem is shown on it after a try, not before", async () => {
   platform.use(http.post(api("/training-tasks"), () => refuse(400, "INVALID_REQUEST", "请求有误", [nameless])));
   visit("/training/create");

@@ -192,6 +192,9 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
             framework={draft.framework}
             notices={preview.data?.warnings ?? []}
             batch={preview.data?.batch}
+            ready={
+              found.length === 0 && asked === body && !preview.isPlaceholderData && startsAtOnce(draft, preview.data)
+            }
             onRemove={onToggle}
           />
           {several && preview.data?.scaling && (
@@ -233,6 +236,20 @@ function asChosen(draft: Draft, preview: Previewed | undefined): Draft {
 }
 
 /** Unticking one of what was chosen says: not this one. */
+const QUEUES = ["ENVIRONMENTS_BUSY", "ENVIRONMENTS_IN_USE"];
+
+/** Nobody has to be waited for, and nothing comes before the start: no code to fetch, no pre-flight test, no drill. */
+function startsAtOnce(draft: Draft, preview: Previewed | undefined): boolean {
+  if (!preview) return false;
+  const waits =
+    preview.chosen?.startsNow === false ||
+    preview.inUse.length > 0 ||
+    preview.warnings.some(({ code }) => QUEUES.includes(code));
+  const { preflight, drill } = draft.plain;
+  const isOff = (value: string | undefined) => !value || value === "off";
+  return !waits && ["", "snapshot"].includes(draft.code.source) && isOff(preflight) && isOff(drill);
+}
+
 function leftOut(capacity: Capacity, id: string): Capacity {
   const { exclude } = capacity;
   return { ...capacity, exclude: exclude.includes(id) ? exclude.filter((each) => each !== id) : [...exclude, id] };

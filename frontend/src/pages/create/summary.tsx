@@ -19,13 +19,15 @@ interface SummaryProps {
   framework: string;
   notices: Notice[];
   batch: Preview["batch"] | undefined;
+  /** Nothing that is known is in the way of starting. */
+  ready: boolean;
   onRemove: (id: string) => void;
   /** In place of the list, where they are made for the task. */
   made?: string | undefined;
   hourly: { amount: number | string; currency: string } | null | undefined;
 }
 
-export function Summary({ chosen, missing, framework, notices, batch, onRemove, made, hourly }: SummaryProps) {
+export function Summary({ chosen, missing, framework, notices, batch, ready, onRemove, made, hourly }: SummaryProps) {
   const { t } = useTranslation();
   const frameworks = useQuery(frameworksQuery).data ?? [];
   const sum = aggregate(chosen);
@@ -41,7 +43,8 @@ export function Summary({ chosen, missing, framework, notices, batch, onRemove, 
   }
   const said: (Said | false)[] = [
     several && { id: "using", level: "info", message: t("create.using", { framework: name }) },
-    !several &&
+    ready &&
+      !several &&
       !waits &&
       !made &&
       chosen.length > 0 && { id: "quickStart", level: "pass", message: t("create.quickStart") },
