@@ -16,6 +16,17 @@ const en: typeof zh = {
     whose: { you: "{{what}}, you", project: "{{what}}, the project" },
     remains: "{{rest}} left",
   },
+  begin: {
+    title: "Nothing has been trained here yet",
+    environment: "Have an environment",
+    noEnvironment: "There is none with GPUs yet. Register a development environment, or let hosts join as workers.",
+    gpus: "{{number}} GPUs are free.",
+    train: "Train on it",
+    trainHint:
+      "Choose environments, a dataset and a model, or a script of your own. What is not filled in has a default.",
+    watch: "Watch it",
+    watchHint: "The task's page shows its curves and logs while it runs and, if it fails, why.",
+  },
   now: "Now",
   type: "GPU type",
   allTypes: "All GPU types",

@@ -1,14 +1,17 @@
 import { useQuery } from "@tanstack/react-query";
+import { Plus } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { zonesQuery } from "@/api/inventory";
 import { overviewQuery } from "@/api/overview";
 import { meQuery } from "@/api/session";
 import { clockTime } from "@/lib/format";
 import { useFilters } from "@/lib/use-filters";
+import { ButtonLink } from "@/ui/button";
 import { Failure, Loading } from "@/ui/failure";
 import { FilterSelect } from "@/ui/filters";
 import { Page } from "@/ui/page";
 import { Attention } from "./attention";
+import { Begin, isUnused } from "./begin";
 import { Capacity } from "./capacity";
 import { Choice } from "./choice";
 import { Failures } from "./failures";
@@ -35,15 +38,21 @@ export function Component() {
     <Page
       title={t("overview.title")}
       actions={
-        <Choice
-          label={t("overview.view")}
-          options={[
-            ["mine", t("overview.viewOf.mine")],
-            ["all", t(me.isAdministrator ? "overview.viewOf.all" : "overview.viewOf.projects")],
-          ]}
-          chosen={view}
-          onChange={(chosen) => address.set("view", chosen === usual ? "" : chosen)}
-        />
+        <>
+          <Choice
+            label={t("overview.view")}
+            options={[
+              ["mine", t("overview.viewOf.mine")],
+              ["all", t(me.isAdministrator ? "overview.viewOf.all" : "overview.viewOf.projects")],
+            ]}
+            chosen={view}
+            onChange={(chosen) => address.set("view", chosen === usual ? "" : chosen)}
+          />
+          <ButtonLink to="/training/create">
+            <Plus />
+            {t("tasks.create")}
+          </ButtonLink>
+        </>
       }
     >
       {view === "mine" ? <Mine me={me} address={address} /> : <All address={address} />}
@@ -87,7 +96,7 @@ function All({ address }: { address: Address }) {
       {isPending && <Loading />}
       {data && (
         <div className="space-y-4">
-          <Figures overview={data} />
+          {isUnused(data) ? <Begin overview={data} /> : <Figures overview={data} />}
           <div className="grid gap-4 xl:grid-cols-3">
             <Attention address={address} className="xl:col-span-2" />
             <div className="grid content-start gap-4 md:grid-cols-2 xl:grid-cols-1">

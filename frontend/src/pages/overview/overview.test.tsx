@@ -109,6 +109,16 @@ const overview: Overview = {
 };
 const nothing: Overview = {
   ...overview,
+  tasks: {
+    initializing: 0,
+    queued: 0,
+    starting: 0,
+    running: 0,
+    stopping: 0,
+    succeeded: 0,
+    failed: 0,
+    stopped: 0,
+  },
   gpus: tally("", { total: 0, outOfService: 0, free: 0, held: 0, busy: 0, idle: 0, unknown: 0 }),
   zones: [],
   types: [],
@@ -158,6 +168,8 @@ function shows(found: Overview, needs: Attention) {
   return asked;
 }
 
+const brief = (taskId: string, over: Partial<TaskBrief> = {}) => ({ ...task, taskId, taskName: taskId, ...over });
+
 const card = async (name: string) => {
   const found = (await screen.findByRole("heading", { name })).closest("section");
   if (!found) throw new Error(name);
@@ -178,6 +190,14 @@ test("figures, and where each of them leads", async () => {
   const failures = await card("失败");
   expect(failures.getByRole("link", { name: "node-9" }).getAttribute("href")).toBe("/environments/env-9");
   expect(failures.getByText("异常偏多")).toBeTruthy();
+  const cause = failures.getByRole("link", { name: "… 失联" });
+  expect(cause.getAttribute("href")).toBe("/training?cause=0123456789abcdef");
+  expect(cause.getAttribute("title")).toBe("node-9 失联");
+  expect(failures.getByText("另有 3 种原因")).toBeTruthy();
+  const queue = await card("排队");
+  expect(queue.getByRole("link", { name: "还差 1 台" }).getAttribute("href")).toBe(
+    "/training?status=queued&status=initializing&cause=X%3A8%20%C3%97%20H100",
+  );
   expect((await card("容量变化")).getByRole("link", { name: "node-3" })).toBeTruthy();
   expect((await card("排队")).getByRole("link", { name: "waits" }).getAttribute("href")).toBe("/training/task-1");
 });
@@ -208,6 +228,37 @@ test("GPUs are shown by zone, type, project or person, and the address says by w
   await waitFor(() => expect(asked).toContain("?project=project-1&gpuType=H100"));
 });
 
+test("a cause opens its tasks, and is named above them until it is taken away", async () => {
+  shows(overview, attention);
+  const asked: (string | null)[] = [];
+  platform.use(
+    http.get(api("/training-tasks"), ({ request }) => {
+      asked.push(new URL(request.url).searchParams.get("cause"));
+      return list(brief("task-5"));
+    }),
+  );
+  const page = visit("/overview");
+  await userEvent.click((await card("失败")).getByRole("link", { name: "… 失联" }));
+  await screen.findByRole("link", { name: "task-5" });
+  expect(asked).toEqual(["0123456789abcdef"]);
+  expect(screen.getByText("… 失联")).toBeTruthy();
+  await userEvent.click(screen.getByRole("button", { name: "不限原因" }));
+  await waitFor(() => expect(page.address()).toBe("/training"));
+  await waitFor(() => expect(asked.at(-1)).toBeNull());
+});
+
+test("where nothing was trained yet, the first page leads to a first task", async () => {
+  shows(
+    { ...nothing, gpus: tally("", { name: "", total: 4, free: 4 }) },
+    { ...attention, kinds: [], items: [], total: 0 },
+  );
+  visit("/overview");
+  const begin = await card("这里还没有训练过任何任务");
+  expect(begin.getByText("4 个 GPU 空闲。")).toBeTruthy();
+  expect(begin.getByRole("link", { name: "创建训练任务" }).getAttribute("href")).toBe("/training/create");
+  expect(screen.queryByRole("region", { name: "当前" })).toBeNull();
+});
+
 test("where there is nothing each part says so", async () => {
   shows(nothing, { ...attention, kinds: [], items: [], total: 0 });
   visit("/overview");
@@ -225,8 +276,6 @@ test("the first page is the overview: of everything for an administrator", async
   await waitFor(() => expect(page.address()).toBe("/overview?view=mine"));
   await card("剩余额度");
 });
-
-const brief = (taskId: string, over: Partial<TaskBrief> = {}) => ({ ...task, taskId, taskName: taskId, ...over });
 
 function ownTasks(running: object[], waiting: object[]) {
   platform.use(

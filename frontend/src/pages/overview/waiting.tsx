@@ -42,7 +42,9 @@ export function Waiting({ overview: { queue, at } }: { overview: Overview }) {
               </li>
             ))}
             {queue.reasonsLeftOut > 0 && (
-              <li className="pl-13 text-muted">{t("overview.furtherReasons", { number: integer(queue.reasonsLeftOut) })}</li>
+              <li className="pl-13 text-muted">
+                {t("overview.furtherReasons", { number: integer(queue.reasonsLeftOut) })}
+              </li>
             )}
           </ul>
           <ul aria-label={t("overview.oldest")} className="divide-y border-t text-sm">

@@ -121,26 +121,26 @@ function MetricChart({ name, metrics, smoothing, log }: View & { name: string; m
   const marks = useMemo(
     (): Mark[] => [
       ...series.restarts.map((step) => ({ step, label: t("task.restart"), color: "--warn-ink" })),
-      ...series.notFinite.slice(-MOST_MARKED).map(({ from, to }) => ({ step: from, to, label: "NaN", color: "--bad-ink" })),
+      ...series.notFinite
+        .slice(-MOST_MARKED)
+        .map(({ from, to }) => ({ step: from, to, label: "NaN", color: "--bad-ink" })),
     ],
     [series, t],
   );
   const gap = series.notFinite.at(-1);
   const newest = [...series.points.values()].at(-1);
-  const value = gap?.open ? t("task.nanSince", { step: integer(gap.from) }) : newest === undefined ? "" : figure(newest);
+  const value = gap?.open
+    ? t("task.nanSince", { step: integer(gap.from) })
+    : newest === undefined
+      ? ""
+      : figure(newest);
   return (
     <figure className="min-w-0">
       <figcaption className="mb-1 text-sm text-muted">
         {label}
         {gap?.open && <span className="ml-2 text-bad-ink">{value}</span>}
       </figcaption>
-      <Chart
-        label={`${label} ${value}`.trim()}
-        lines={lines}
-        marks={marks}
-        stepLabel={t("task.step")}
-        log={log}
-      />
+      <Chart label={`${label} ${value}`.trim()} lines={lines} marks={marks} stepLabel={t("task.step")} log={log} />
     </figure>
   );
 }

@@ -41,7 +41,14 @@ test("a metric that nobody reported is an empty line", () => {
 
 test("where a metric was not finite is known, and whether it still is", () => {
   const bad = (id: number, step: number, over = {}) => metric(id, step, 0, { values: { loss: null }, ...over });
-  const metrics = [metric(1, 1, 5), bad(2, 2), bad(3, 3), metric(4, 4, 4), metric(5, 5, 3, { values: { lr: 1 } }), bad(6, 6)];
+  const metrics = [
+    metric(1, 1, 5),
+    bad(2, 2),
+    bad(3, 3),
+    metric(4, 4, 4),
+    metric(5, 5, 3, { values: { lr: 1 } }),
+    bad(6, 6),
+  ];
   const series = seriesOf([...metrics, bad(7, 7, { rank: 1 })], "loss");
   expect([...series.points]).toEqual([
     [1, 5],

@@ -316,7 +316,11 @@ test("pointing at a rank shows the last line of its log", async () => {
 });
 
 test("a loss that is no number any more is the headline, and marked in the chart", async () => {
-  const points = [metric(1, 1, 4), metric(2, 2, 0, { values: { loss: null } }), metric(3, 3, 0, { values: { loss: null } })];
+  const points = [
+    metric(1, 1, 4),
+    metric(2, 2, 0, { values: { loss: null } }),
+    metric(3, 3, 0, { values: { loss: null } }),
+  ];
   platform.use(http.get(api("/training-tasks/:id/metrics"), () => ok({ items: points, next: null })));
   visit("/training/task-1");
   await screen.findByRole("img", { name: "损失 自第 2 步起为 NaN" });
