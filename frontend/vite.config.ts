@@ -6,6 +6,9 @@ import { defineConfig } from "vitest/config";
 // The platform sees the host that the page's origin names, or it would take each change for a forged one.
 const platform = { target: process.env.FERMI_URL ?? "http://127.0.0.1:8000", changeOrigin: false };
 
+/** What several pages may use, but for what is large and few use. */
+const SHARED = /src\/(api|app|lib|ui)\/(?!terminal|machines|hosted|palette)|src\/pages|lucide-react|radix-ui/;
+
 export default defineConfig({
   plugins: [react(), tailwindcss()],
   resolve: { alias: { "@": fileURLToPath(new URL("./src", import.meta.url)) } },
@@ -17,7 +20,22 @@ export default defineConfig({
       "^/environments/[^/]+/open": { ...platform, changeOrigin: true },
     },
   },
-  build: { manifest: true },
+  build: {
+    manifest: true,
+    rolldownOptions: {
+      output: {
+        codeSplitting: {
+          // A browser asks for six files at a time: a page is to be a few files, and not one for each thing that pages
+          // share. What one page alone uses stays with it, and so do the terminal and the charts.
+          groups: [
+            { name: "vendor", test: /node_modules/, tags: ["$initial"], priority: 3 },
+            { name: "frame", test: /src/, tags: ["$initial"], priority: 3 },
+            { name: "shared", test: SHARED, minShareCount: 3, priority: 2 },
+          ],
+        },
+      },
+    },
+  },
   test: {
     environment: "jsdom",
     environmentOptions: { jsdom: { url: "http://fermi.test/" } },

@@ -3,6 +3,7 @@ import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { createBrowserRouter } from "react-router";
 import { RouterProvider } from "react-router/dom";
+import { meQuery } from "./api/session";
 import { createClient } from "./app/query";
 import { routes } from "./app/routes";
 import { Notices } from "./app/notices";
@@ -12,11 +13,16 @@ import "./styles.css";
 const root = document.getElementById("root");
 if (!root) throw new Error("index.html has no #root");
 const page = createRoot(root);
-void startLanguage().then(() =>
+// What a first page needs is asked for at once and not one after the other: who it is, the page's files, the language's.
+const started = startLanguage();
+const client = createClient();
+if (location.pathname !== "/sign-in") client.query(meQuery).catch(() => undefined); // the frame says it
+const router = createBrowserRouter(routes);
+void started.then(() =>
   page.render(
     <StrictMode>
-      <QueryClientProvider client={createClient()}>
-        <RouterProvider router={createBrowserRouter(routes)} />
+      <QueryClientProvider client={client}>
+        <RouterProvider router={router} />
         <Notices />
       </QueryClientProvider>
     </StrictMode>,
