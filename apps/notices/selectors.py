@@ -17,7 +17,7 @@ def items(user: User, *, unread: bool = False) -> QuerySet[Item]:
 
 
 def item(row: Item) -> dict[str, Any]:
-    return {**incident(row.incident), "at": row.at, "readAt": row.read_at}
+    return {**incident(row.incident), "at": row.at, "readAt": row.read_at, "ids": [row.incident_id]}
 
 
 def incident(row: Incident) -> dict[str, Any]:

@@ -60,6 +60,32 @@ def test_whoever_owns_a_task_hears_that_it_failed_and_reads_it(colleague: Api, o
     assert colleague.get("/inbox").data["items"][0]["readAt"]
 
 
+def test_what_is_told_of_many_tasks_in_a_day_is_one_entry(colleague: Api, project: Any) -> None:
+    assert colleague.user
+    owned = {"project": project.pk, "owner": colleague.user.pk}
+    why = {"code": "COMPLETED", "params": {}}
+    for number in range(7):
+        tell("task_ended", f"task-{number}", "NOTICE_TASK_ENDED", {"name": f"sweep-{number}", "why": why}, **owned)
+    for number in range(2):
+        tell("task_failed", f"task-{number}", "NOTICE_TASK_FAILED", {"name": f"bad-{number}", "why": why}, **owned)
+    tell("task_failed", "task-9", "NOTICE_TASK_FAILED", {"name": "bad-9", "why": why}, **owned)
+    spreading.spread()
+    assert colleague.get("/inbox").data["unread"] == colleague.get("/inbox").data["total"] == 10
+    told = Api(colleague.user, "en").get("/inbox", grouped="true", pageSize=1, page=2).data
+    assert (told["total"], told["unread"], told["pageSize"]) == (2, 2, 1)
+    [ended] = [item for page in (1, 2) for item in Api(colleague.user, "en").get(
+        "/inbox", grouped="true", pageSize=1, page=page).data["items"] if item["kind"] == "task_ended"]  # fmt: skip
+    assert (ended["title"], len(ended["ids"]), ended["path"]) == (
+        "Tasks that have ended: 7", 7, f"/training?owner={colleague.user.username}",
+    )  # fmt: skip
+    assert "(+2)" in ended["body"]
+    assert "sweep-" in ended["body"]
+    assert colleague.post("/inbox/read", {"ids": ended["ids"]}).data == {"unread": 3}
+    assert colleague.get("/inbox", grouped="true", unread="true").data["unread"] == 1
+    again = colleague.get("/inbox", grouped="true").data
+    assert (again["total"], again["unread"]) == (2, 1), "what is read is shown all the same"
+
+
 def test_operators_hear_of_nodes_and_maintainers_of_theirs(
     owner: Api, colleague: Api, admin: Api, project: Any
 ) -> None:

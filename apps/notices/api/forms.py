@@ -21,6 +21,9 @@ WHATS = [(what, what) for what in ("opened", "over", "test")]
 
 class InboxQuery(PageQuery):
     unread = serializers.BooleanField(default=False, help_text="only what you have not read")
+    grouped = serializers.BooleanField(
+        default=False, help_text="those of one kind, project and day that tell of tasks as one, of the newest 500"
+    )
     search = None  # type: ignore[assignment]
 
 
@@ -40,11 +43,12 @@ class InboxItem(serializers.Serializer):
     overAt = serializers.DateTimeField(allow_null=True)
     at = serializers.DateTimeField(help_text="when you were told")
     readAt = serializers.DateTimeField(allow_null=True)
+    ids = serializers.ListField(child=serializers.CharField(), help_text="of all that it stands for")
 
 
 class Inbox(serializers.Serializer):
     items = InboxItem(many=True)
-    unread = serializers.IntegerField()
+    unread = serializers.IntegerField(help_text="grouped: as groups")
     total = serializers.IntegerField()
     page = serializers.IntegerField()
     pageSize = serializers.IntegerField()
@@ -52,7 +56,7 @@ class Inbox(serializers.Serializer):
 
 class InboxReadRequest(serializers.Serializer):
     ids = serializers.ListField(
-        child=Key(), max_length=200, required=False, allow_null=True, help_text="of incidents; null: all"
+        child=Key(), max_length=500, required=False, allow_null=True, help_text="of incidents; null: all"
     )
 
 

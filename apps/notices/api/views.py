@@ -1,7 +1,7 @@
 """What people are told, and how."""
 
 from apps.common.api import APIView, Body, Data, PageQuery, Query, Request, operation, page
-from apps.notices import selectors
+from apps.notices import grouping, selectors
 from apps.notices.api import forms
 from apps.notices.services import channels, items, rules
 
@@ -10,6 +10,8 @@ class InboxView(APIView):
     @operation("getInbox", query=forms.InboxQuery, data=forms.Inbox)
     def get(self, request: Request, query: Query) -> Data:
         """What concerns you, the newest first, and how much of it you have not read."""
+        if query["grouped"]:
+            return grouping.page(request.user, query)
         rows = selectors.items(request.user, unread=query["unread"])
         return {**page(rows, query, selectors.item), "unread": items.unread(request.user)}
 
@@ -17,7 +19,7 @@ class InboxView(APIView):
 class InboxReadView(APIView):
     @operation("readInbox", body=forms.InboxReadRequest, data=forms.InboxUnread)
     def post(self, request: Request, body: Body) -> Data:
-        """You have read these."""
+        """You have read these. How many are unread then, by themselves."""
         return {"unread": items.read(request.user, body.get("ids"))}
 
 

@@ -11,14 +11,16 @@ const inboxKeys = { all: ["inbox"] as const };
 export const unreadQuery = queryOptions({
   queryKey: [...inboxKeys.all, "unread"] as const,
   queryFn: async () =>
-    (await unwrap(http.GET("/api/v1/inbox", { params: { query: { unread: true, pageSize: 1 } } }))).unread,
+    (await unwrap(http.GET("/api/v1/inbox", { params: { query: { unread: true, grouped: true, pageSize: 1 } } })))
+      .unread,
   refetchInterval: POLL_MS,
 });
 
 export const inboxQuery = (page: number) =>
   queryOptions({
     queryKey: [...inboxKeys.all, "page", page] as const,
-    queryFn: () => unwrap(http.GET("/api/v1/inbox", { params: { query: { page, pageSize: INBOX_PAGE } } })),
+    queryFn: () =>
+      unwrap(http.GET("/api/v1/inbox", { params: { query: { page, grouped: true, pageSize: INBOX_PAGE } } })),
   });
 
 /** Without ids, all of them. */

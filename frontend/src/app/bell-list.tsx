@@ -38,7 +38,7 @@ export default function BellList() {
       {inbox.data?.total === 0 && <p className="px-1 py-6 text-center text-sm text-muted">{t("bell.empty")}</p>}
       <ul className="divide-y text-sm">
         {inbox.data?.items.map((item) => (
-          <Item key={item.id} item={item} onRead={() => read.mutate([item.id])} />
+          <Item key={item.id} item={item} onRead={() => read.mutate(item.ids)} />
         ))}
       </ul>
       {inbox.data && inbox.data.total > 0 && (

@@ -53,6 +53,7 @@ const failed: InboxItem = {
   overAt: null,
   at: AT,
   readAt: null,
+  ids: ["incident-1"],
 };
 
 test("the bell says how much is unread, and who has read all of it sees none", async () => {

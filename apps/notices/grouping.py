@@ -1,0 +1,80 @@
+"""The bell, with what is told of many tasks in a day in one entry: a night's sweep is one entry and not a hundred."""
+
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from django.db.models.functions import TruncDate
+
+from apps.accounts.models import User
+from apps.common.texts import text
+from apps.notices import selectors
+from apps.notices.models import Item
+
+KINDS = ("task_ended", "task_failed", "task_restarted")
+MOST = 500
+"""Of a person's newest items, so many are put together; a click marks no more than these as read."""
+NAMED = 5
+
+
+class Group(NamedTuple):
+    """Of items, the newest first."""
+
+    kind: str
+    project: str | None
+    ids: tuple[str, ...]
+    items: tuple[int, ...]
+
+
+def page(user: User, query: dict[str, Any]) -> dict[str, Any]:
+    """Returns the inbox in groups: those of one kind, project and day that are read, or unread."""
+    groups = _groups(selectors.items(user, unread=query["unread"])[:MOST])
+    number, size = query["page"], query["pageSize"]
+    shown = groups[(number - 1) * size : number * size]
+    keys = [key for group in shown for key in group.items[:NAMED]]
+    rows = Item.objects.select_related("incident").in_bulk(keys)
+    return {
+        "items": [_shown(user, group, [rows[key] for key in group.items[:NAMED] if key in rows]) for group in shown],
+        "total": len(groups),
+        "page": number,
+        "pageSize": size,
+        "unread": unread(user),
+    }
+
+
+def unread(user: User) -> int:
+    """Returns how many groups hold something that is not read."""
+    rows = Item.objects.filter(user=user, read_at=None).order_by()
+    alone = rows.exclude(incident__kind__in=KINDS).count()
+    together = rows.filter(incident__kind__in=KINDS).annotate(day=TruncDate("at"))
+    return alone + together.values("incident__kind", "incident__project", "day").distinct().count()
+
+
+def _groups(rows: Any) -> list[Group]:
+    told = rows.annotate(day=TruncDate("at")).values_list(
+        "pk", "incident_id", "incident__kind", "incident__project", "day", "read_at"
+    )
+    found: dict[tuple[Any, ...], list[tuple[int, str]]] = {}
+    for key, incident, kind, project, day, read_at in told:
+        which = (kind, project, day, read_at is None, "" if kind in KINDS else incident)
+        found.setdefault(which, []).append((key, incident))
+    return [
+        Group(which[0], which[1], tuple(incident for _, incident in members), tuple(key for key, _ in members))
+        for which, members in found.items()
+    ]
+
+
+def _shown(user: User, group: Group, newest: list[Item]) -> dict[str, Any]:
+    told = {**selectors.item(newest[0]), "ids": group.ids}
+    if len(group.ids) == 1:
+        return told
+    names = [str(row.incident.params.get("name", "")) for row in newest]
+    more = len(group.ids) - len(names)
+    title, _ = text(f"NOTICE_MANY_{group.kind.upper()}", {"count": len(group.ids)})
+    body = ", ".join(names) + (f", … (+{more})" if more > 0 else "")
+    return {
+        **told,
+        "title": title,
+        "body": body,
+        "path": f"/training?{urlencode({'owner': user.username})}",
+        "times": 1,
+    }
