@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
@@ -166,14 +166,17 @@ class TaskAdmin(ReadOnlyAdmin):
 class DrainableEnvironmentAdmin(EnvironmentAdmin):
     actions = (*EnvironmentAdmin.actions, "drain")
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[DevEnvironment]:
+        name = Task.objects.filter(pk=OuterRef("lease__holder")).values("name")[:1]
+        return super().get_queryset(request).annotate(holder_name=Subquery(name))
+
     @display(description=said("HELD_BY"))
     def holder(self, environment: DevEnvironment) -> str | SafeString:
         lease = getattr(environment, "lease", None)
         if lease is None:
             return "–"
-        return format_html(
-            '<a href="{}">{}</a>', reverse("admin:training_task_change", args=[lease.holder]), lease.holder
-        )
+        address = reverse("admin:training_task_change", args=[lease.holder])
+        return format_html('<a href="{}">{}</a>', address, getattr(environment, "holder_name", "") or lease.holder)
 
     @admin.action(description=said("DRAIN"), permissions=["operate"])
     def drain(self, request: HttpRequest, rows: QuerySet[DevEnvironment]) -> None:

@@ -99,8 +99,8 @@ def test_a_task_says_what_is_kept_for_it_what_must_end_first_and_when(
     found = viewer.get(f"/training-tasks/{both}/queue").data
     assert (found["number"], found["of"], found["begins"]) == (1, 2, None)
     assert found["reason"]["code"] == "WAITING_FOR_ENVIRONMENTS"
-    assert {(need["name"], need["held"], need["heldBy"]) for need in found["needs"]} == {
-        ("pytorch-dev-env", True, bounded), ("llm-training-env", True, endless)
+    assert {(need["name"], need["held"], need["heldBy"], need["heldByName"]) for need in found["needs"]} == {
+        ("pytorch-dev-env", True, bounded, "bounded"), ("llm-training-env", True, endless, "endless")
     }  # fmt: skip
     until = {ahead["taskId"]: ahead["until"] for ahead in found["after"]}
     assert until.keys() == {bounded, endless}
@@ -119,7 +119,7 @@ def test_a_task_says_what_is_kept_for_it_what_must_end_first_and_when(
     Task.objects.filter(pk=bounded).update(project=other_project)
     found = viewer.get(f"/training-tasks/{one}/queue").data
     assert found["after"] == [{"taskId": None, "name": "", "until": until[bounded]}]
-    assert found["needs"][0]["heldBy"] is None
+    assert (found["needs"][0]["heldBy"], found["needs"][0]["heldByName"]) == (None, None)
     [finding] = viewer.get(f"/training-tasks/{one}/diagnosis").data["findings"]
     assert "bounded" not in str(finding["evidence"])
 

@@ -12,6 +12,7 @@ from apps.clusters.models import Cluster, DevEnvironment, Lease
 from apps.common.clock import now
 from apps.training.ground import placing
 from apps.training.models import Checkpoint, Task
+from apps.training.reconcile import reconciler
 from apps.training.states import State
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import DOCUMENT, changed
@@ -82,6 +83,25 @@ def test_held_environments_are_a_warning(colleague: Api) -> None:
     leases.take(["env-001"], "task-elsewhere")
     warnings = {warning["code"]: warning for warning in colleague.post("/training-tasks", SINGLE).data["warnings"]}
     assert "task-elsewhere" in warnings["ENVIRONMENTS_BUSY"]["message"]
+
+
+def test_a_holder_is_named_to_its_own_project_alone(colleague: Api, other_project: Project) -> None:
+    holder = colleague.post("/training-tasks", {**SINGLE, "taskName": "holds-it"}).data["taskId"]
+    leases.take(["env-001"], holder)
+
+    def said() -> str:
+        warnings = colleague.post("/training-tasks/preview", SINGLE).data["warnings"]
+        return next(str(warning["message"]) for warning in warnings if warning["code"] == "ENVIRONMENTS_BUSY")
+
+    def waits_for() -> str:
+        task_id = colleague.post("/training-tasks", SINGLE).data["taskId"]
+        reconciler.reconcile(task_id)
+        return str(colleague.get(f"/training-tasks/{task_id}").data["reason"]["message"])
+
+    assert ("holds-it" in said(), "holds-it" in waits_for(), holder in said()) == (True, True, False)
+    Task.objects.filter(pk=holder).update(project=other_project)
+    assert ("holds-it" in said(), "holds-it" in waits_for(), holder in said()) == (False, False, True)
+    assert [one["taskName"] for one in colleague.get("/training-tasks", task=[holder]).data["items"]] == []
 
 
 def test_differing_gpus_and_versions_are_warnings(colleague: Api) -> None:

@@ -57,6 +57,7 @@ class QueueNeed(serializers.Serializer):
     name = serializers.CharField()
     held = serializers.BooleanField()
     heldBy = serializers.CharField(allow_null=True, help_text="a task's id; null: nobody, or one that you may not see")
+    heldByName = serializers.CharField(allow_null=True, help_text="its name")
 
 
 class QueueEngine(serializers.Serializer):

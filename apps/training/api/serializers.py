@@ -209,6 +209,9 @@ class TaskQuery(PageQuery):
     zone = Key(required=False, allow_blank=True, help_text="id or name")
     owner = Key(required=False, allow_blank=True, help_text="user name")
     project = Key(required=False, allow_blank=True, help_text="id")
+    task = serializers.ListField(
+        child=Key(), max_length=100, required=False, help_text="these alone, by id; may repeat"
+    )
     cause = Key(
         required=False,
         allow_blank=True,

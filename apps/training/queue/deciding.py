@@ -27,7 +27,7 @@ from apps.training.queue import load, settling, yielding
 from apps.training.states.limits import DECIDE_AGAIN, DECIDING
 from apps.training.states.reasons import Reason
 from fermi.launch.schedule import turns
-from fermi.launch.schedule.scene import Preempt, Scene, Turn
+from fermi.launch.schedule.scene import Held, Preempt, Scene, Turn
 from fermi.launch.spec import JobSpec, Problem
 
 log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class _Told:
     def __init__(self, scene: Scene, names: Mapping[str, str]) -> None:
         self.names = names
         self.holders = {place: held for held in scene.held for place in held.places}
-        self.named = {task.task: task.named for task in scene.waiting}
+        self.waiting = {task.task: task for task in scene.waiting}
 
     @cached_property
     def before(self) -> dict[str, tuple[Any, ...]]:
@@ -155,14 +155,20 @@ class _Told:
             return Problem("", why.code, self._unusable(turn.task) or why.params)
         if why.code != Reason.WAITING_FOR_ENVIRONMENTS:
             return why
-        held = [(key, self.holders[key]) for key in self.named[turn.task] if key in self.holders]
-        text = ", ".join(f"{self.names.get(key, key)} ({by.task})" for key, by in held)
+        task = self.waiting[turn.task]
+        held = [(key, self.holders[key]) for key in task.named if key in self.holders]
+        text = ", ".join(f"{self.names.get(key, key)} ({_name(by, task.project)})" for key, by in held)
         return Problem("", why.code, {"held": text, "holders": [{"environment": k, "task": by.task} for k, by in held]})
 
     @staticmethod
     def _unusable(task: str) -> dict[str, str]:
         job = JobSpec.from_json(Task.objects.values_list("spec", flat=True).get(pk=task))
         return placing.first_unusable(job)
+
+
+def _name(holder: Held, project: str) -> str:
+    """For readers of the project's tasks: whose names they may not know are called by their ids."""
+    return (holder.name if holder.project == project else "") or holder.task
 
 
 def _ask(victim: Preempt, scene: Scene) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.conf import settings
-from django.db.models import F, Q
+from django.db.models import F, OuterRef, Q, Subquery
 
 from apps.accounts import access, vault
 from apps.accounts.access import Rows
@@ -21,6 +21,7 @@ from apps.files.services.outputs import places_of
 from apps.scheduling.services import asking
 from apps.training.ground import checkpoints, code
 from apps.training.ground.launching import backend_for
+from apps.training.models import Task
 from apps.training.queue import load
 from apps.training.services import choosing
 from apps.training.services.choosing import Choice
@@ -255,19 +256,22 @@ def _on_engine(user: User, cluster: Cluster, job: JobSpec) -> list[Problem]:
 
 
 _HELD = Compiled(
-    lambda **among: Lease.objects.filter(environment__in=list(among.values())).values(
-        "holder", name=F("environment__name")
+    lambda project, **among: Lease.objects.filter(environment__in=list(among.values())).values(
+        "holder",
+        name=F("environment__name"),
+        task=Subquery(Task.objects.filter(pk=OuterRef("holder"), project=project).values("name")[:1]),
     )
 )
 
 
 def _warnings(job: JobSpec) -> list[Problem]:
+    """Tasks of other projects are called by their ids."""
     found = summary.warnings(job.nodes, job.master) + registry.framework(job.framework).warnings(job)
     found += sizes.warnings(job)
-    held = _HELD.ask(**keys(node.id for node in job.nodes))
+    held = _HELD.ask(project=job.project, **keys(node.id for node in job.nodes))
     found += credentials.warnings(job.env)
     if using := memory.in_use(node.id for node in job.nodes):
         found.append(Problem("", "ENVIRONMENTS_IN_USE", {"environments": memory.named(using)}))
-    if busy := [f"{lease['name']} ({lease['holder']})" for lease in held]:
+    if busy := [f"{lease['name']} ({lease['task'] or lease['holder']})" for lease in held]:
         found.append(Problem("", "ENVIRONMENTS_BUSY", {"environments": ", ".join(busy)}))
     return found

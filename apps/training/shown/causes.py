@@ -27,8 +27,8 @@ class Cause(NamedTuple):
 
 
 def failures(attempts: QuerySet[Attempt], tasks: QuerySet[Task], since: datetime) -> dict[str, Any]:
-    """Returns the most frequent causes of failures since then, of these attempts and tasks, how many more there are, and
-    how many failed by any. A task counts with the attempt that was its last."""
+    """Returns the most frequent causes of failures since then, of these attempts and tasks, how many more there are,
+    and how many failed by any. A task counts with the attempt that was its last."""
     ended = attempts.filter(ended_at__gte=since, task__kind=Kind.TRAINING).exclude(outcome__in=("", *GOOD_ENDS))
     last = Q(task__state=State.FAILED, number=F("task__attempt"))
     by_attempts: Any = (

@@ -51,6 +51,7 @@ FILTERS: dict[str, Filter] = COMPILED | {
     "createdAfter": lambda moment: Q(created_at__gte=moment),
     "createdBefore": lambda moment: Q(created_at__lt=moment),
     "cause": _by_cause,
+    "task": lambda keys: Q(pk__in=keys),
     "search": lambda word: Q(name__icontains=word) | Q(pk__icontains=word),
     "cursor": lambda behind: behind,
 }

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Case, Count, F, Q, QuerySet, Sum, When
+from django.db.models import Case, Count, F, OuterRef, Q, QuerySet, Subquery, Sum, When
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 from django.urls import reverse
@@ -110,15 +110,18 @@ def _troubled() -> Table:
         (f"{address}?cordoned__exact=1", said("CORDONED"), counts["cordoned"]),
     ]
     headers = [said("ENVIRONMENT_SHORT"), said("ZONE"), said("STATUS"), said("HELD_BY")]
+    holder = Task.objects.filter(pk=OuterRef("lease__holder")).values("name")[:1]
     worst_first = Case(When(UNHEALTHY, then=0), default=1)
     rows = [
         [
             _link(reverse("admin:clusters_devenvironment_change", args=[each.pk]), each.name),
             each.zone.name,
             format_html("{}{}", STATUS_NAMES[each.status], CORDONED if each.cordoned else ""),
-            _task(each.lease.holder, each.lease.holder) if hasattr(each, "lease") else "–",
+            _task(each.lease.holder, each.holder_name or each.lease.holder) if hasattr(each, "lease") else "–",
         ]
-        for each in troubled.select_related("zone", "lease").order_by(worst_first, "name")[:ROWS]
+        for each in troubled.annotate(holder_name=Subquery(holder))
+        .select_related("zone", "lease")
+        .order_by(worst_first, "name")[:ROWS]
     ]
     return _table(headers, rows, [each for each in lists if each[2]], counts["all"])
 

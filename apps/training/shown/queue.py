@@ -208,6 +208,7 @@ def _need(view: View, eyes: Eyes, key: str) -> dict[str, Any]:
         "name": place.name if place and named else "",
         "held": holder is not None,
         "heldBy": holder.task if holder and eyes.sees(holder.project) else None,
+        "heldByName": holder.name if holder and eyes.sees(holder.project) else None,
     }
 
 

@@ -46,6 +46,20 @@ export const tasksQuery = (filters: TaskFilters) =>
     refetchInterval: ({ state }) => (state.data?.items.every(isOver) ? 15_000 : 2_000),
   });
 
+const MOST_NAMED = 100;
+
+/** The names of tasks by id, without those that the reader may not see. */
+export const taskNamesQuery = (ids: string[]) =>
+  queryOptions({
+    queryKey: [...taskKeys.all, "names", ids] as const,
+    queryFn: async () => {
+      const query = { task: ids.slice(0, MOST_NAMED), pageSize: MOST_NAMED, count: false };
+      const { items } = await unwrap(http.GET("/api/v1/training-tasks", { params: { query } }));
+      return new Map(items.map(({ taskId, taskName }) => [taskId, taskName]));
+    },
+    staleTime: 60_000,
+  });
+
 export const taskQuery = (id: string) =>
   queryOptions({
     queryKey: taskKeys.detail(id),

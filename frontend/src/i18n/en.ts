@@ -536,6 +536,7 @@ export const en: Messages = {
     usedBy: "Used by",
     train: "Train here",
     usedNow: "Used by",
+    otherTask: "a task that you may not see",
     free: "Free",
     freeHint: "No task is using it now.",
     nothingMatches: "No environment matches",

@@ -537,6 +537,7 @@ export const zh = {
     usedBy: "使用者",
     train: "在此训练",
     usedNow: "谁在使用",
+    otherTask: "你无权查看的任务",
     free: "空闲",
     freeHint: "现在没有任务在使用它。",
     nothingMatches: "没有符合条件的环境",

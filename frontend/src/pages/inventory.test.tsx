@@ -13,13 +13,17 @@ test("environments are listed with who uses them, and filtered by the address", 
   platform.use(
     http.get(api("/dev-environments"), ({ request }) => {
       asked.push(new URL(request.url).search);
-      return list(environment("env-1", { heldBy: "task-1" }), environment("env-2", { cordoned: true }));
+      return list(
+        environment("env-1", { heldBy: "task-1" }),
+        environment("env-2", { cordoned: true, heldBy: "task-2" }),
+      );
     }),
   );
   const page = visit("/environments?zone=zone-a");
-  const holder = await screen.findByRole("link", { name: "task-1" });
+  const holder = await screen.findByRole("link", { name: "first-task" });
   expect(holder.getAttribute("href")).toBe("/training/task-1");
   expect(screen.getByText("暂停调度")).toBeTruthy();
+  expect(screen.getByText("你无权查看的任务")).toBeTruthy();
   await userEvent.selectOptions(screen.getByLabelText("类型"), "jupyter");
   await waitFor(() => expect(page.address()).toBe("/environments?zone=zone-a&kind=jupyter"));
   await waitFor(() => expect(asked.at(-1)).toContain("kind=jupyter"));

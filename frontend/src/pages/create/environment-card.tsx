@@ -10,6 +10,8 @@ import { Gpus } from "@/ui/gpus";
 import { useLabels } from "./labels";
 
 interface EnvironmentCardProps {
+  /** The task that holds it, in words. */
+  holder: string;
   environment: Environment;
   index: number;
   ticked: boolean;
@@ -25,7 +27,7 @@ interface EnvironmentCardProps {
  * readers come to it and to the reason.
  */
 export const EnvironmentCard = memo(function EnvironmentCard(props: EnvironmentCardProps) {
-  const { environment, index, ticked, master, problem, onToggle, onArrow, onFocus } = props;
+  const { environment, holder, index, ticked, master, problem, onToggle, onArrow, onFocus } = props;
   const { t } = useTranslation();
   const labels = useLabels();
   const id = useId();
@@ -84,7 +86,7 @@ export const EnvironmentCard = memo(function EnvironmentCard(props: EnvironmentC
           </span>
           {notSelectableReason && <span className="block text-sm text-warn-ink">{notSelectableReason.message}</span>}
           {selectable && heldBy && (
-            <span className="block text-sm text-warn-ink">{t("create.heldBy", { task: heldBy })}</span>
+            <span className="block text-sm text-warn-ink">{t("create.heldBy", { task: holder })}</span>
           )}
           {problem && <span className="block text-sm whitespace-pre-line text-bad-ink">{problem}</span>}
         </span>

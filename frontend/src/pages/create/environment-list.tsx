@@ -3,6 +3,7 @@ import { type KeyboardEvent, type RefObject, useCallback, useEffect, useRef, use
 import { flushSync } from "react-dom";
 import { useTranslation } from "react-i18next";
 import type { Environment } from "@/api/types";
+import { useTaskNames } from "@/lib/use-task-names";
 import { EnvironmentCard } from "./environment-card";
 import { type ProblemsByField, textFor } from "./problems";
 
@@ -41,6 +42,8 @@ export function EnvironmentList({ environments, selected, master, problems, onTo
     rangeExtractor: (range: Range) => withRow(defaultRangeExtractor(range), focusedRow, count),
   });
   const ticked = new Set(selected);
+  const names = useTaskNames(environments.map(({ heldBy }) => heldBy));
+  const holderOf = (id: string) => (names ? (names.get(id) ?? t("environments.otherTask")) : "…");
 
   const onArrow = useCallback(
     (event: KeyboardEvent, index: number) => {
@@ -94,6 +97,7 @@ export function EnvironmentList({ environments, selected, master, problems, onTo
                   >
                     <EnvironmentCard
                       environment={each}
+                      holder={each.heldBy ? holderOf(each.heldBy) : ""}
                       index={index}
                       ticked={ticked.has(each.id)}
                       master={selected.length > 1 && master === each.id}

@@ -12,6 +12,7 @@ import type { Environment } from "@/api/types";
 import { withTexts } from "@/i18n";
 import { ago, dateTime, duration, integer } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
+import { useTaskNames } from "@/lib/use-task-names";
 import { Note } from "@/ui/badge";
 import { Button, ButtonLink } from "@/ui/button";
 import { Card } from "@/ui/card";
@@ -25,6 +26,7 @@ import { Page } from "@/ui/page";
 import { StatusBadge } from "@/ui/status";
 import { Facts } from "@/ui/table";
 import { Tabs } from "@/ui/tabs";
+import { Holder as HolderName } from "@/ui/holder";
 import { Doors, History as LifeHistory, Kernels, Life, Warnings } from "./life";
 import { HostedLogs } from "./logs";
 
@@ -173,13 +175,12 @@ function Holder({ environment, hosted }: { environment: Environment; hosted: Hos
   const { id, heldBy } = environment;
   const history = useQuery(tasksQuery({ environment: id, page: 1 }));
   const task = history.data?.items.find(({ taskId }) => taskId === heldBy);
+  const names = useTaskNames([heldBy]);
   return (
     <Card title={t("environments.usedNow")}>
       {heldBy ? (
         <p className="flex flex-wrap items-center gap-2 text-sm">
-          <Link to={`/training/${heldBy}`} className="font-medium text-accent-ink hover:underline">
-            {task?.taskName ?? heldBy}
-          </Link>
+          <HolderName id={heldBy} names={names} className="font-medium" />
           {task && <StatusBadge status={task.status} />}
           {task && <span className="text-muted">{task.owner}</span>}
           {hosted && <span className="text-xs text-muted">{t("hosted.heldHint")}</span>}

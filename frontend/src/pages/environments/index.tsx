@@ -10,6 +10,7 @@ import type { Environment, EnvironmentOrdering } from "@/api/types";
 import { useListLook } from "@/lib/list";
 import { useFilters } from "@/lib/use-filters";
 import { duration, integer } from "@/lib/format";
+import { useTaskNames } from "@/lib/use-task-names";
 import { Button, ButtonLink } from "@/ui/button";
 import { Empty } from "@/ui/empty";
 import { ENVIRONMENT_STATUSES, EnvironmentBadges } from "@/ui/environment";
@@ -20,6 +21,7 @@ import { HostedActions } from "@/ui/hosted/actions";
 import { costText } from "@/ui/hosted/cost";
 import { HostedSays } from "@/ui/hosted/says";
 import { ListLook } from "@/ui/list-look";
+import { Holder } from "@/ui/holder";
 import { Page } from "@/ui/page";
 import { Pager } from "@/ui/pager";
 import { MEDIUM, ROW, Table, WIDE } from "@/ui/table";
@@ -35,7 +37,7 @@ export function Component() {
   const found = useQuery(
     environmentPageQuery({ ...filters, page, ...(ordering && { ordering: ordering as EnvironmentOrdering }) }),
   );
-  const columns = useColumns();
+  const columns = useColumns(found.data?.items ?? NONE);
   const zones = useQuery(zonesQuery).data ?? [];
   const makes = mayMake(useQuery(meQuery).data);
   const nothing = Object.keys(filters).length === 0;
@@ -110,6 +112,8 @@ export function Component() {
   );
 }
 
+const NONE: Environment[] = [];
+
 interface EnvironmentColumn {
   id: string;
   label: string;
@@ -121,8 +125,9 @@ interface EnvironmentColumn {
 const ORDERS = ["name", "status", "zone", "gpuType", "cpuCores", "uptime"];
 
 /** Those that may be hidden. */
-function useColumns(): EnvironmentColumn[] {
+function useColumns(environments: Environment[]): EnvironmentColumn[] {
   const { t } = useTranslation();
+  const names = useTaskNames(environments.map(({ heldBy }) => heldBy));
   return [
     {
       id: "zone",
@@ -159,13 +164,7 @@ function useColumns(): EnvironmentColumn[] {
       label: t("environments.usedBy"),
       className: MEDIUM,
       cell: ({ heldBy }) =>
-        heldBy ? (
-          <Link to={`/training/${heldBy}`} className="font-mono text-xs text-accent-ink hover:underline">
-            {heldBy}
-          </Link>
-        ) : (
-          <span className="text-muted">{t("environments.free")}</span>
-        ),
+        heldBy ? <Holder id={heldBy} names={names} /> : <span className="text-muted">{t("environments.free")}</span>,
     },
     {
       id: "cost",

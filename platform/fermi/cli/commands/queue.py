@@ -96,8 +96,7 @@ def explained(found: TaskQueue) -> Iterator[RenderableType]:
     if found["needs"]:
         yield output.heading(_("KEPT_FOR_IT"))
         rows: list[list[output.Cell]] = [
-            [one["environmentId"], one["name"] or None, one["heldBy"] or (_("TASK_OF_OTHERS") if one["held"] else None)]
-            for one in found["needs"]
+            [one["environmentId"], one["name"] or None, _holder(one)] for one in found["needs"]
         ]
         yield output.table(["ID", _("ENVIRONMENT"), _("HELD_BY")], rows)
     if found["sooner"]:
@@ -106,6 +105,11 @@ def explained(found: TaskQueue) -> Iterator[RenderableType]:
             yield output.line(f"  • {one['message']}")
             if one["hint"]:
                 yield output.line(f"    → {one['hint']}")
+
+
+def _holder(need: Any) -> str | None:
+    """By its name, which an older platform does not say."""
+    return need.get("heldByName") or need["heldBy"] or (_("TASK_OF_OTHERS") if need["held"] else None)
 
 
 def _soon(found: Any) -> str:
