@@ -28,18 +28,18 @@ import { Elastic } from "./elastic";
 import { Facts } from "./facts";
 import { Logs } from "./logs";
 import { Progress } from "./progress";
+import Queue from "./queue";
 import { MOST_BESIDE, Ranks } from "./ranks";
 import { SharingBadges } from "./sharing";
 import { Speed } from "./speed";
 import { Timeline } from "./timeline";
+import Usage from "./usage";
+import Why from "./why";
 
 const CodeOfTask = lazy(() => withTexts(import("./code"), "code"));
 const Terminal = lazy(() => withTexts(import("./terminal"), "terminal"));
 const Machines = lazy(() => import("./machines"));
 const Outputs = lazy(() => withTexts(import("./outputs"), "files"));
-const Queue = lazy(() => import("./queue"));
-const Usage = lazy(() => import("./usage"));
-const Why = lazy(() => import("./why"));
 
 const NO_METRICS: Metric[] = [];
 
@@ -133,11 +133,9 @@ function TaskPage({ task }: { task: Task }) {
   ];
   return (
     <Page title={task.taskName} heading={<Heading task={task} feed={feed} />} actions={<Actions task={task} />}>
-      <Suspense fallback={<Reason task={task} />}>
-        <Why task={task} onRank={readRank}>
-          <Reason task={task} />
-        </Why>
-      </Suspense>
+      <Why task={task} onRank={readRank}>
+        <Reason task={task} />
+      </Why>
       <div className="grid gap-4 lg:grid-cols-[minmax(0,1fr)_22rem]">
         <div className="min-w-0 space-y-4">
           <Progress task={task} metrics={metrics} />
@@ -153,18 +151,12 @@ function TaskPage({ task }: { task: Task }) {
           </section>
         </div>
         <aside className="min-w-0 space-y-4">
-          {task.status === "queued" && !task.paused && (
-            <Suspense>
-              <Queue task={task} />
-            </Suspense>
-          )}
+          {task.status === "queued" && !task.paused && <Queue task={task} />}
           {task.elastic && <Elastic task={task} elastic={task.elastic} />}
           {!wide && ranks}
           <Timeline task={task} />
           <Facts task={task} />
-          <Suspense>
-            <Usage task={task} />
-          </Suspense>
+          <Usage task={task} />
           <Suspense>
             <Outputs task={task} />
           </Suspense>
