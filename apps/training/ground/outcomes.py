@@ -35,7 +35,7 @@ def key(outcome: str, params: Mapping[str, Any]) -> str:
 
 def common(params: Mapping[str, Any]) -> dict[str, Any]:
     """Returns `params` as every end of the same cause has them: with `LEFT_OUT` for what differs."""
-    told = {name: LEFT_OUT for name in params if name not in _EXTRA}
+    told: dict[str, Any] = {name: LEFT_OUT for name in params if name not in _EXTRA}
     about = params.get("about")
     if isinstance(about, Mapping):
         told["about"] = dict.fromkeys(about, LEFT_OUT) | _shared(about)

@@ -56,7 +56,7 @@ def failures(attempts: QuerySet[Attempt], tasks: QuerySet[Task], since: datetime
 def _told(causes: list[Cause]) -> list[dict[str, Any]]:
     attempts = Attempt.objects.filter(pk__in=[one.newest for one in causes if one.attempts])
     tasks = Task.objects.filter(pk__in=[one.newest for one in causes if not one.attempts])
-    examples: dict[int | str, tuple[str, Mapping[str, Any]]] = {
+    examples: dict[Any, tuple[str, Mapping[str, Any]]] = {
         newest: (task, params)
         for newest, task, params in (
             *attempts.values_list("pk", "task_id", "outcome_params"),

@@ -68,7 +68,8 @@ def attempts(moment: datetime) -> Iterator[Metric]:
     starts.add_metric([], began.count())
     yield starts
     before = Attempt.objects.filter(task=OuterRef("task"), number=OuterRef("number") - 1).values("outcome")
-    causes = Counter(began.filter(number__gt=1).annotate(cause=Subquery(before[:1])).values_list("cause", flat=True))
+    again = began.filter(number__gt=1).annotate(ended_by=Subquery(before[:1]))
+    causes = Counter(again.values_list("ended_by", flat=True))
     restarts = GaugeMetricFamily(
         "fermi_task_restarts_1h", "Attempts that began again within an hour, by the end before.", labels=["cause"]
     )

@@ -5,7 +5,6 @@ from typing import Any
 from django.http import HttpRequest
 from django.urls import reverse_lazy
 from django.utils import timezone
-from django.utils.functional import Promise
 
 from apps.common.texts import said
 
@@ -21,7 +20,7 @@ def _page(title: str, icon: str, model: str) -> dict[str, Any]:
     return {"title": said(title), "icon": icon, "link": link, "permission": may_view}
 
 
-def _times(request: HttpRequest) -> Promise:
+def _times(request: HttpRequest) -> str:
     """In which time zone the pages show times (`server.middleware.zone_of_operators`)."""
     offset = f"{timezone.localtime():%z}"
     return said("TIMES_OF_ZONE", zone=timezone.get_current_timezone_name(), offset=f"{offset[:3]}:{offset[3:5]}")
