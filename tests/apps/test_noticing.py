@@ -183,7 +183,7 @@ def test_over_names_several_kinds_and_leaves_the_others(db: None) -> None:
 
 
 def test_the_end_of_any_other_finding_asks_nothing_of_hangs(task: Task) -> None:
-    findings.note(task.pk, 1, [Finding(STRAGGLER, Level.WARN, {"rank": 0})])
+    findings.note(task.pk, 1, [Finding(STRAGGLER, Level.WARN, {"rank": 0, "node": "gn5", "own": 1, "others": 40})])
     findings.note(task.pk, 1, [Finding(HANG, Level.FAIL, {"ranks": "1", "count": 1})])
     assert Incident.objects.filter(kind="task_hung", over_at=None).exists()
     with CaptureQueriesContext(connection) as seen:
