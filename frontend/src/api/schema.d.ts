@@ -845,7 +845,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description You have read these. */
+        /** @description You have read these. How many are unread then, by themselves. */
         post: operations["readInbox"];
         delete?: never;
         options?: never;
@@ -1770,6 +1770,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/{task_id}/code/source": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description Where the task's code came from, and whether it has changed there since: the environment or the Git server is
+         *     asked, which takes a few seconds at most.
+         */
+        get: operations["getTaskCodeSource"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/{task_id}/diagnosis": {
         parameters: {
             query?: never;
@@ -1922,7 +1942,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What the task has in a folder of its FERMI_OUTPUT_DIR; with `search` all below it. */
+        /**
+         * @description What the task has written in a folder, of its FERMI_OUTPUT_DIR and beside its script; with `search` all below
+         *     it.
+         */
         get: operations["listTaskOutputs"];
         put?: never;
         post?: never;
@@ -2103,7 +2126,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description A new task with the same request, resuming from the newest checkpoint. */
+        /**
+         * @description A new task with the same request, resuming from the newest checkpoint. Where the source of its code has
+         *     changed, it runs the code as it is now, unless the body says otherwise.
+         */
         post: operations["retryTask"];
         delete?: never;
         options?: never;
@@ -2801,6 +2827,8 @@ export interface components {
             code: number;
             message: string;
         };
+        /** @enum {string} */
+        CodeChoice: "auto" | "snapshot" | "current";
         CodeLimits: {
             files: number;
             /** @description of one file */
@@ -2824,7 +2852,10 @@ export interface components {
             environment: string;
             path: string;
         };
-        /** @description One of snapshot, git and environment. */
+        /**
+         * @description A snapshot, git or environment. A snapshot is run as it is: git or environment beside it say where it came from,
+         *         so that a retry can take the code anew from there.
+         */
         CodeRequest: {
             /**
              * @description the id of a snapshot of the project
@@ -3169,8 +3200,18 @@ export interface components {
             name: string;
             content: string;
         };
+        /** @description One of script and module. */
         EntrypointRequest: {
-            script: string;
+            /**
+             * @description a Python script
+             * @default
+             */
+            script?: string;
+            /**
+             * @description a module, which ranks run as `python -m` does: pkg.train
+             * @default
+             */
+            module?: string;
             /** @default [] */
             args?: string[];
         };
@@ -3519,12 +3560,17 @@ export interface components {
             /** @description it fails more often than chance explains */
             standsOut: boolean;
         };
+        /** @description What a rule found, an exception and its line, or else how it ended. */
         FailureCause: {
+            /** @description filter of the list of tasks: which had it */
+            cause: string;
             code: string;
             /** @description that ended by it */
             attempts: number;
-            /** @description that failed for good */
+            /** @description that failed because of it */
             tasks: number;
+            /** @description what all of them have in common; … stands for what differs */
+            message: string;
             /** @description as the newest of them was told */
             example: string;
             /** @description of the newest of them */
@@ -3606,7 +3652,7 @@ export interface components {
             fileBytes: number;
             /** @description set aside for uploads under way */
             arrivingBytes: number;
-            /** @description what tasks have written to FERMI_OUTPUT_DIR */
+            /** @description what tasks have written to FERMI_OUTPUT_DIR and beside their scripts */
             outputBytes: number;
             /** @description null: no limit */
             maxFileBytes: number | null;
@@ -3665,7 +3711,7 @@ export interface components {
             code: number;
             message: string;
         };
-        /** @description `level` and `time` are left out where they are not known. */
+        /** @description `level` and `time` are left out where they are not known, and `open` where the line is complete. */
         FirstErrorLine: {
             rank: number;
             /** @description in bytes */
@@ -3674,6 +3720,8 @@ export interface components {
             level?: components["schemas"]["LogLevel"];
             /** Format: date-time */
             time?: string;
+            /** @description true: a progress bar, say, as it is now; the next line of its rank replaces it */
+            open?: boolean;
         };
         FolderCreateRequest: {
             path: string;
@@ -3816,6 +3864,8 @@ export interface components {
             effectiveWorldSize: number;
             masterPort: number;
             backend: components["schemas"]["CommunicationBackend"];
+            /** @description what its processes use: gloo where a worker has no GPU, whatever is set */
+            effectiveBackend: components["schemas"]["CommunicationBackend"];
             script: string;
             args: string[];
             /** @description values that look like keys are hidden from viewers */
@@ -3963,6 +4013,7 @@ export interface components {
         };
         Inbox: {
             items: components["schemas"]["InboxItem"][];
+            /** @description grouped: as groups */
             unread: number;
             total: number;
             page: number;
@@ -3998,6 +4049,8 @@ export interface components {
             at: string;
             /** Format: date-time */
             readAt: string | null;
+            /** @description of all that it stands for */
+            ids: string[];
         };
         InboxReadRequest: {
             /** @description of incidents; null: all */
@@ -4209,7 +4262,7 @@ export interface components {
         };
         /** @enum {string} */
         LogLevel: "debug" | "info" | "warning" | "error";
-        /** @description `level` and `time` are left out where they are not known. */
+        /** @description `level` and `time` are left out where they are not known, and `open` where the line is complete. */
         LogLine: {
             /** @description with rank=all */
             rank?: number;
@@ -4219,6 +4272,8 @@ export interface components {
             level?: components["schemas"]["LogLevel"];
             /** Format: date-time */
             time?: string;
+            /** @description true: a progress bar, say, as it is now; the next line of its rank replaces it */
+            open?: boolean;
         };
         LogPage: {
             rank: string;
@@ -4657,8 +4712,14 @@ export interface components {
         OverviewFailures: {
             /** Format: date-time */
             since: string;
-            /** @description the most frequent first */
+            /** @description that failed, by any cause */
+            attempts: number;
+            /** @description that failed, by any cause */
+            tasks: number;
+            /** @description the most frequent first; thirty at most */
             causes: components["schemas"]["FailureCause"][];
+            /** @description further ones */
+            causesLeftOut: number;
             /** @description attempts × nodes that began */
             starts: number;
             nodesBlamed: number;
@@ -4730,8 +4791,10 @@ export interface components {
              */
             since: string | null;
             ages: components["schemas"]["WaitingAge"][];
-            /** @description the most frequent first */
+            /** @description by what is waited for, the most frequent first; thirty at most */
             reasons: components["schemas"]["WaitingReason"][];
+            /** @description further ones */
+            reasonsLeftOut: number;
             /** @description the ten that have waited longest */
             oldest: components["schemas"]["OldestWaiting"][];
         };
@@ -5202,6 +5265,8 @@ export interface components {
             held: boolean;
             /** @description a task's id; null: nobody, or one that you may not see */
             heldBy: string | null;
+            /** @description its name */
+            heldByName: string | null;
         };
         /** @description Moments are by the clock of the rank's node. */
         RankPulse: {
@@ -5699,6 +5764,8 @@ export interface components {
             totalSteps: number | null;
             /** Format: double */
             loss: number | null;
+            /** @description the newest loss is NaN or infinite; `loss` is null */
+            lossNotFinite: boolean;
             /** @description the worst that is wrong with it while it goes on */
             finding: components["schemas"]["OpenFinding"] | null;
             /** @description what you may do with it now; nothing with the role viewer */
@@ -5747,6 +5814,31 @@ export interface components {
             code: number;
             message: string;
         };
+        TaskCodeProblem: {
+            code: string;
+            message: string;
+            hint: string;
+        };
+        TaskCodeSource: {
+            /** @description what the task ran; null: none */
+            snapshotId: string | null;
+            /** @description environment, git, upload, or node: it ran what lies on its nodes */
+            kind: string;
+            /** @description its name */
+            environment: string;
+            path: string;
+            url: string;
+            revision: string;
+            /** @description whether the source differs now from the snapshot; null: it is not known */
+            changed: boolean | null;
+            /** @description why it could not be looked at */
+            why: components["schemas"]["TaskCodeProblem"] | null;
+        };
+        TaskCodeSourceEnvelope: {
+            data: components["schemas"]["TaskCodeSource"];
+            code: number;
+            message: string;
+        };
         /** @description What is missing here is found by the rules, together with everything else that is wrong. */
         TaskCreateRequest: {
             /**
@@ -5765,7 +5857,7 @@ export interface components {
              */
             datasetVersionId?: string | null;
             /**
-             * @description required; null for a script of one's own
+             * @description without one: the reference GPT, or what the script brings
              * @default
              */
             modelId?: string | null;
@@ -5944,6 +6036,8 @@ export interface components {
             totalSteps: number | null;
             /** Format: double */
             loss: number | null;
+            /** @description the newest loss is NaN or infinite; `loss` is null */
+            lossNotFinite: boolean;
             /** @description the worst that is wrong with it while it goes on */
             finding: components["schemas"]["OpenFinding"] | null;
             /** @description what you may do with it now; nothing with the role viewer */
@@ -5994,6 +6088,8 @@ export interface components {
             summary: string;
             /** @description what goes on first, the worst and newest of it first */
             findings: components["schemas"]["TaskFinding"][];
+            /** @description null: nothing was trained, or all of it */
+            resumePoint: components["schemas"]["TaskResumePoint"] | null;
         };
         TaskDiagnosisEnvelope: {
             data: components["schemas"]["TaskDiagnosis"];
@@ -6220,6 +6316,35 @@ export interface components {
              * @default false
              */
             useSpares?: boolean;
+            /**
+             * @description of a task that has ended: its snapshot, its source as it is now, or the source if it has changed
+             * @default auto
+             */
+            code?: components["schemas"]["CodeChoice"];
+        };
+        /** @description Where the next attempt, or a retry, would go on. */
+        TaskResumePoint: {
+            /** @description of the newest checkpoint; null: there is none */
+            step: number | null;
+            /** Format: date-time */
+            savedAt: string | null;
+            /** @description which saved it last */
+            attempt: number | null;
+            /** @description of the checkpoint; empty: there is none */
+            path: string;
+            /** @description trained since then; null: not known */
+            stepsLost: number | null;
+            /** @description all of it as a sentence */
+            message: string;
+        };
+        TaskRetryRequest: {
+            /**
+             * @description of a task that has ended: its snapshot, its source as it is now, or the source if it has changed
+             * @default auto
+             */
+            code?: components["schemas"]["CodeChoice"];
+            /** @description the id of another snapshot of the project, to be run in place of what `code` says */
+            snapshot?: string | null;
         };
         TaskScaling: {
             /** @description null: too little is known of the model */
@@ -6875,8 +7000,10 @@ export interface components {
         WaitingReason: {
             /** @description empty: nobody has decided yet */
             code: string;
-            /** @description as one of them is told */
-            example: string;
+            /** @description filter of the list of tasks: who waits for this */
+            cause: string;
+            /** @description what they have in common; of one alone, all */
+            message: string;
             count: number;
             /**
              * Format: date-time
@@ -7201,6 +7328,8 @@ export interface components {
             stalled?: unknown;
             /** @description what the kernel has to say of its end by a signal */
             kill?: unknown;
+            /** @description when its rank began (`began_at`), and how far it had come when it ended (`last_step`) */
+            course?: unknown;
         };
         WorkerProcessItem: {
             state: components["schemas"]["ShownProcessState"];
@@ -7469,7 +7598,10 @@ export interface operations {
     };
     createCluster: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -7558,7 +7690,10 @@ export interface operations {
     };
     changeCluster: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 cluster_id: string;
@@ -7620,7 +7755,10 @@ export interface operations {
     };
     fetchCode: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -7932,7 +8070,10 @@ export interface operations {
     };
     finishSnapshot: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 snapshot_id: string;
@@ -8088,7 +8229,10 @@ export interface operations {
     };
     addDataset: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -8182,7 +8326,10 @@ export interface operations {
     };
     addDatasetVersion: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 dataset_id: string;
@@ -8255,7 +8402,10 @@ export interface operations {
     };
     registerEnvironment: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -8344,7 +8494,10 @@ export interface operations {
     };
     changeEnvironment: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 environment_id: string;
@@ -8406,7 +8559,10 @@ export interface operations {
     };
     cloneEnvironment: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 environment_id: string;
@@ -8439,7 +8595,10 @@ export interface operations {
     };
     openDoor: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 environment_id: string;
@@ -8472,7 +8631,10 @@ export interface operations {
     };
     keepEnvironment: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 environment_id: string;
@@ -8598,7 +8760,10 @@ export interface operations {
     };
     resizeEnvironment: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 environment_id: string;
@@ -8756,7 +8921,10 @@ export interface operations {
     };
     makeEnvironment: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: {
                 "Idempotency-Key"?: string;
             };
@@ -8789,7 +8957,10 @@ export interface operations {
     };
     summariseEnvironments: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -8855,7 +9026,10 @@ export interface operations {
     };
     createDrill: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -8979,7 +9153,10 @@ export interface operations {
     };
     createEnvironmentTemplate: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -9068,7 +9245,10 @@ export interface operations {
     };
     changeEnvironmentTemplate: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 template_id: string;
@@ -9162,7 +9342,10 @@ export interface operations {
     };
     recommendFramework: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -9194,6 +9377,8 @@ export interface operations {
     getInbox: {
         parameters: {
             query?: {
+                /** @description those of one kind, project and day that tell of tasks as one, of the newest 500 */
+                grouped?: boolean;
                 page?: number;
                 pageSize?: number;
                 /** @description only what you have not read */
@@ -9225,7 +9410,10 @@ export interface operations {
     };
     readInbox: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -9290,7 +9478,10 @@ export interface operations {
     };
     addModel: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -9352,7 +9543,10 @@ export interface operations {
     };
     createNoticeChannel: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -9412,7 +9606,10 @@ export interface operations {
     };
     changeNoticeChannel: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 channel_id: string;
@@ -9538,7 +9735,10 @@ export interface operations {
     };
     createNoticeRule: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -9598,7 +9798,10 @@ export interface operations {
     };
     changeNoticeRule: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 rule_id: string;
@@ -9762,7 +9965,10 @@ export interface operations {
     };
     createPreflight: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -9908,7 +10114,10 @@ export interface operations {
     };
     putPrices: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -9971,7 +10180,10 @@ export interface operations {
     };
     createProject: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -10060,7 +10272,10 @@ export interface operations {
     };
     renameProject: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 project_id: string;
@@ -10122,7 +10337,10 @@ export interface operations {
     };
     putDiagnosisRules: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 project_id: string;
@@ -10155,7 +10373,10 @@ export interface operations {
     };
     testDiagnosisRules: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 project_id: string;
@@ -10222,7 +10443,10 @@ export interface operations {
     };
     beginUpload: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 project_id: string;
@@ -10518,7 +10742,10 @@ export interface operations {
     };
     makeFolder: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 project_id: string;
@@ -10551,7 +10778,10 @@ export interface operations {
     };
     moveFile: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 project_id: string;
@@ -10642,7 +10872,10 @@ export interface operations {
     };
     putLimits: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 project_id: string;
@@ -10709,7 +10942,10 @@ export interface operations {
     };
     putUserLimits: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 project_id: string;
@@ -10807,7 +11043,10 @@ export interface operations {
     };
     addMember: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 project_id: string;
@@ -10870,7 +11109,10 @@ export interface operations {
     };
     changeMember: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 project_id: string;
@@ -10938,7 +11180,10 @@ export interface operations {
     };
     putSecret: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 name: string;
@@ -11075,7 +11320,10 @@ export interface operations {
     };
     createReservation: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -11164,7 +11412,10 @@ export interface operations {
     };
     changeReservation: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 reservation_id: string;
@@ -11230,7 +11481,10 @@ export interface operations {
     };
     saveView: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -11378,7 +11632,10 @@ export interface operations {
     };
     createToken: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -11439,6 +11696,8 @@ export interface operations {
     listTasks: {
         parameters: {
             query?: {
+                /** @description as the overview names causes of failures and of waiting */
+                cause?: string;
                 /** @description whether to say how many there are; unless it is given, pages behind a cursor do not */
                 count?: boolean;
                 createdAfter?: string;
@@ -11458,6 +11717,8 @@ export interface operations {
                 search?: string;
                 /** @description may repeat */
                 status?: ("initializing" | "queued" | "starting" | "running" | "stopping" | "succeeded" | "failed" | "stopped")[];
+                /** @description these alone, by id; may repeat */
+                task?: string[];
                 /** @description id or name */
                 zone?: string;
             };
@@ -11487,7 +11748,10 @@ export interface operations {
     };
     createTask: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: {
                 "Idempotency-Key"?: string;
             };
@@ -11691,6 +11955,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TaskCodeEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getTaskCodeSource: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskCodeSourceEnvelope"];
                 };
             };
             default: {
@@ -11951,7 +12244,10 @@ export interface operations {
     };
     moveTask: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 task_id: string;
@@ -12236,7 +12532,10 @@ export interface operations {
     };
     restartTask: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 task_id: string;
@@ -12298,14 +12597,21 @@ export interface operations {
     };
     retryTask: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 task_id: string;
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["TaskRetryRequest"];
+            };
+        };
         responses: {
             201: {
                 headers: {
@@ -12553,7 +12859,10 @@ export interface operations {
     };
     previewTask: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -12653,7 +12962,10 @@ export interface operations {
     };
     createWorkerGroup: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -12742,7 +13054,10 @@ export interface operations {
     };
     changeWorkerGroup: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 group_id: string;
@@ -12862,7 +13177,10 @@ export interface operations {
     };
     moveWorkers: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -13057,7 +13375,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
         responses: {
             200: {
                 headers: {
@@ -13091,7 +13413,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
         responses: {
             200: {
                 headers: {
@@ -13180,7 +13506,10 @@ export interface operations {
     };
     workerHeartbeat: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -13243,7 +13572,10 @@ export interface operations {
     };
     createJoinToken: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -13303,7 +13635,10 @@ export interface operations {
     };
     registerWorkers: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;

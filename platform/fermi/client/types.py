@@ -106,6 +106,9 @@ class ClusterItem(TypedDict):
     """
 
 
+CodeChoice: TypeAlias = Literal["auto", "snapshot", "current"]
+
+
 class CodeLimits(TypedDict):
     files: int
     fileMb: int
@@ -260,7 +263,18 @@ class EngineArtifact(TypedDict):
 
 
 class EntrypointRequest(TypedDict):
-    script: str
+    """
+    One of script and module.
+    """
+
+    script: NotRequired[str]
+    """
+    a Python script
+    """
+    module: NotRequired[str]
+    """
+    a module, which ranks run as `python -m` does: pkg.train
+    """
     args: NotRequired[list[str]]
 
 
@@ -439,6 +453,14 @@ class FailingNode(TypedDict):
 
 
 class FailureCause(TypedDict):
+    """
+    What a rule found, an exception and its line, or else how it ended.
+    """
+
+    cause: str
+    """
+    filter of the list of tasks: which had it
+    """
     code: str
     attempts: int
     """
@@ -446,7 +468,11 @@ class FailureCause(TypedDict):
     """
     tasks: int
     """
-    that failed for good
+    that failed because of it
+    """
+    message: str
+    """
+    what all of them have in common; … stands for what differs
     """
     example: str
     """
@@ -498,7 +524,7 @@ class FileUse(TypedDict):
     """
     outputBytes: int
     """
-    what tasks have written to FERMI_OUTPUT_DIR
+    what tasks have written to FERMI_OUTPUT_DIR and beside their scripts
     """
     maxFileBytes: int | None
     """
@@ -869,7 +895,7 @@ LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 class LogLine(TypedDict):
     """
-    `level` and `time` are left out where they are not known.
+    `level` and `time` are left out where they are not known, and `open` where the line is complete.
     """
 
     rank: NotRequired[int]
@@ -883,6 +909,10 @@ class LogLine(TypedDict):
     text: str
     level: NotRequired[LogLevel]
     time: NotRequired[str]
+    open: NotRequired[bool]
+    """
+    true: a progress bar, say, as it is now; the next line of its rank replaces it
+    """
 
 
 MemoryHolderKindEnum: TypeAlias = Literal["kernel", "process"]
@@ -1094,9 +1124,21 @@ OutcomeEnum: TypeAlias = Literal["waiting", "sent", "failed", "dropped"]
 
 class OverviewFailures(TypedDict):
     since: str
+    attempts: int
+    """
+    that failed, by any cause
+    """
+    tasks: int
+    """
+    that failed, by any cause
+    """
     causes: list[FailureCause]
     """
-    the most frequent first
+    the most frequent first; thirty at most
+    """
+    causesLeftOut: int
+    """
+    further ones
     """
     starts: int
     """
@@ -1574,6 +1616,10 @@ class QueueNeed(TypedDict):
     """
     a task's id; null: nobody, or one that you may not see
     """
+    heldByName: str | None
+    """
+    its name
+    """
 
 
 class RankPulse(TypedDict):
@@ -1908,6 +1954,38 @@ class TaskClone(TypedDict):
     """
 
 
+class TaskCodeProblem(TypedDict):
+    code: str
+    message: str
+    hint: str
+
+
+class TaskCodeSource(TypedDict):
+    snapshotId: str | None
+    """
+    what the task ran; null: none
+    """
+    kind: str
+    """
+    environment, git, upload, or node: it ran what lies on its nodes
+    """
+    environment: str
+    """
+    its name
+    """
+    path: str
+    url: str
+    revision: str
+    changed: bool | None
+    """
+    whether the source differs now from the snapshot; null: it is not known
+    """
+    why: TaskCodeProblem | None
+    """
+    why it could not be looked at
+    """
+
+
 class TaskElastic(TypedDict):
     """
     On how many nodes an elastic task may run, and on how many it does.
@@ -2059,6 +2137,49 @@ class TaskRestartRequest(TypedDict):
     useSpares: NotRequired[bool]
     """
     free spares take their places
+    """
+    code: NotRequired[CodeChoice]
+    """
+    of a task that has ended: its snapshot, its source as it is now, or the source if it has changed
+    """
+
+
+class TaskResumePoint(TypedDict):
+    """
+    Where the next attempt, or a retry, would go on.
+    """
+
+    step: int | None
+    """
+    of the newest checkpoint; null: there is none
+    """
+    savedAt: str | None
+    attempt: int | None
+    """
+    which saved it last
+    """
+    path: str
+    """
+    of the checkpoint; empty: there is none
+    """
+    stepsLost: int | None
+    """
+    trained since then; null: not known
+    """
+    message: str
+    """
+    all of it as a sentence
+    """
+
+
+class TaskRetryRequest(TypedDict):
+    code: NotRequired[CodeChoice]
+    """
+    of a task that has ended: its snapshot, its source as it is now, or the source if it has changed
+    """
+    snapshot: NotRequired[str | None]
+    """
+    the id of another snapshot of the project, to be run in place of what `code` says
     """
 
 
@@ -2430,9 +2551,13 @@ class WaitingReason(TypedDict):
     """
     empty: nobody has decided yet
     """
-    example: str
+    cause: str
     """
-    as one of them is told
+    filter of the list of tasks: who waits for this
+    """
+    message: str
+    """
+    what they have in common; of one alone, all
     """
     count: int
     since: str
@@ -2815,7 +2940,8 @@ class ClusterReport(TypedDict):
 
 class CodeRequest(TypedDict):
     """
-    One of snapshot, git and environment.
+    A snapshot, git or environment. A snapshot is run as it is: git or environment beside it say where it came from,
+        so that a retry can take the code anew from there.
     """
 
     snapshot: NotRequired[str | None]
@@ -3130,7 +3256,7 @@ class FindingEvidence(TypedDict):
 
 class FirstErrorLine(TypedDict):
     """
-    `level` and `time` are left out where they are not known.
+    `level` and `time` are left out where they are not known, and `open` where the line is complete.
     """
 
     rank: int
@@ -3141,6 +3267,10 @@ class FirstErrorLine(TypedDict):
     text: str
     level: NotRequired[LogLevel]
     time: NotRequired[str]
+    open: NotRequired[bool]
+    """
+    true: a progress bar, say, as it is now; the next line of its rank replaces it
+    """
 
 
 class FrameworkItem(TypedDict):
@@ -3264,6 +3394,10 @@ class InboxItem(TypedDict):
     when you were told
     """
     readAt: str | None
+    ids: list[str]
+    """
+    of all that it stands for
+    """
 
 
 class Limits(TypedDict):
@@ -3535,7 +3669,11 @@ class OverviewQueue(TypedDict):
     ages: list[WaitingAge]
     reasons: list[WaitingReason]
     """
-    the most frequent first
+    by what is waited for, the most frequent first; thirty at most
+    """
+    reasonsLeftOut: int
+    """
+    further ones
     """
     oldest: list[OldestWaiting]
     """
@@ -3823,6 +3961,10 @@ class TaskBrief(TypedDict):
     null: the script has not said
     """
     loss: float | None
+    lossNotFinite: bool
+    """
+    the newest loss is NaN or infinite; `loss` is null
+    """
     finding: OpenFinding | None
     """
     the worst that is wrong with it while it goes on
@@ -3873,7 +4015,7 @@ class TaskCreateRequest(TypedDict):
     """
     modelId: NotRequired[str | None]
     """
-    required; null for a script of one's own
+    without one: the reference GPT, or what the script brings
     """
     projectId: NotRequired[str | None]
     """
@@ -4311,6 +4453,10 @@ class WorkerProcess(TypedDict):
     """
     what the kernel has to say of its end by a signal
     """
+    course: NotRequired[Any]
+    """
+    when its rank began (`began_at`), and how far it had come when it ended (`last_step`)
+    """
 
 
 class AttentionItem(TypedDict):
@@ -4517,6 +4663,10 @@ class GroupItem(TypedDict):
     effectiveWorldSize: int
     masterPort: int
     backend: CommunicationBackend
+    effectiveBackend: CommunicationBackend
+    """
+    what its processes use: gloo where a worker has no GPU, whatever is set
+    """
     script: str
     args: list[str]
     env: dict[str, str]
@@ -4548,6 +4698,9 @@ class GroupItem(TypedDict):
 class Inbox(TypedDict):
     items: list[InboxItem]
     unread: int
+    """
+    grouped: as groups
+    """
     total: int
     page: int
     pageSize: int
@@ -4637,6 +4790,10 @@ class TaskDetail(TypedDict):
     null: the script has not said
     """
     loss: float | None
+    lossNotFinite: bool
+    """
+    the newest loss is NaN or infinite; `loss` is null
+    """
     finding: OpenFinding | None
     """
     the worst that is wrong with it while it goes on
@@ -4712,6 +4869,10 @@ class TaskDiagnosis(TypedDict):
     findings: list[TaskFinding]
     """
     what goes on first, the worst and newest of it first
+    """
+    resumePoint: TaskResumePoint | None
+    """
+    null: nothing was trained, or all of it
     """
 
 
