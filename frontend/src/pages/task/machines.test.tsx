@@ -63,7 +63,7 @@ test("nodes, ranks and the stretch of time come from the address, and all can be
   await waitFor(() => expect(asked.mock.lastCall?.[0].getAll("rank")).toEqual(["0", "1"]));
   expect(asked.mock.lastCall?.[0].get("from")).toBe("2025-11-21T05:00:00.000Z");
   await userEvent.click(await screen.findByRole("button", { name: "显示全部" }));
-  expect(page.address()).toBe("/training/task-1");
+  expect(page.address()).toBe("/training/task-1?tab=machines");
   await waitFor(() => expect(asked.mock.lastCall?.[0].has("rank")).toBe(false));
   await userEvent.click(screen.getByText("选择"));
   await userEvent.type(screen.getByLabelText("Rank"), "1-99");
