@@ -108,7 +108,7 @@ def texts_without_gaps() -> Iterator[None]:
             caller = sys._getframe(1)
             while caller.f_code.co_filename == of and caller.f_back:  # a module's functions call each other
                 caller = caller.f_back
-            if kind not in rendered and caller.f_code.co_filename.startswith(ours):
+            if kind not in rendered and caller.f_code.co_filename.startswith(ours) and not _noted(caller):
                 for lang in messages.LANGUAGES:
                     messages.text(code, lang, **wording.inside(params, lang))
                 rendered.add(kind)
@@ -124,6 +124,16 @@ def texts_without_gaps() -> Iterator[None]:
         for module in [one for one in list(sys.modules.values()) if vars(one).get("tell") is tell]:
             patched.setattr(module, "tell", rendering(tell, "", 2))
         yield
+
+
+def _noted(frame: Any) -> bool:
+    """Whether a finding is told of: tests hand in findings that say less than the product's, whose texts have tests of
+    their own."""
+    while frame:
+        if frame.f_code.co_filename.endswith("training/ground/findings.py"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 @pytest.fixture(scope="session", autouse=True)
