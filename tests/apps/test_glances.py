@@ -128,7 +128,7 @@ def test_a_stop_among_many_is_obeyed(task: Task) -> None:
 def test_a_bad_loss_among_many_ends_its_attempt(task: Task) -> None:
     ids = many(task, 5)
     Task.objects.filter(pk=ids[0]).update(spec={"on_bad_loss": "stop", "grace_seconds": 1})
-    findings.note(ids[0], 1, [Finding(losses.NOT_FINITE, Level.FAIL, {"step": 3})])
+    findings.note(ids[0], 1, [Finding(losses.NOT_FINITE, Level.FAIL, {"step": 3, "metric": "loss"})])
     due()
     reconciler.reconcile(*ids)
     assert list(Attempt.objects.exclude(outcome="").values_list("task", "outcome")) == [(ids[0], "BAD_LOSS")]
