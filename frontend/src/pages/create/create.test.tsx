@@ -88,7 +88,7 @@ test.each([
   visit("/training/create?environments=env-1");
   await waitFor(() => expect(asked.body?.environmentIds ?? asked.body?.distributedConfig?.nodeIds).toEqual(["env-1"]));
   await screen.findByText("每小时费用");
-  expect(screen.queryByText(/预计 10 秒内/) !== null).toBe(promised);
+  await waitFor(() => expect(screen.queryByText(/预计 10 秒内/) !== null).toBe(promised));
 });
 
 test("a field's problem is shown on it after a try, not before", async () => {

@@ -19,7 +19,7 @@ import { Basics } from "./basics";
 import type { Capacity } from "./capacity";
 import { useCreate, useIdempotencyKey } from "./create";
 import { Distributed } from "./distributed";
-import { type Draft, EMPTY, isNew, nodeCountOf, requestOf, toggle } from "./draft";
+import { type Draft, EMPTY, hasScript, isNew, nodeCountOf, requestOf, toggle } from "./draft";
 import { Environments } from "./environments";
 import { FrameworkFields } from "./framework-fields";
 import { Preview } from "./preview";
@@ -247,7 +247,8 @@ function startsAtOnce(draft: Draft, preview: Previewed | undefined): boolean {
     preview.warnings.some(({ code }) => QUEUES.includes(code));
   const { preflight, drill } = draft.plain;
   const isOff = (value: string | undefined) => !value || value === "off";
-  return !waits && ["", "snapshot"].includes(draft.code.source) && isOff(preflight) && isOff(drill);
+  const fetches = hasScript(draft) && !["", "snapshot"].includes(draft.code.source);
+  return !waits && !fetches && isOff(preflight) && isOff(drill);
 }
 
 function leftOut(capacity: Capacity, id: string): Capacity {

@@ -74,9 +74,9 @@ describe("a clone", () => {
   const together = ["newEnvironments", "select", "environmentIds", "git", "launchMode"];
 
   test.each([
-    ["of environments by name", [...together]],
-    ["of capacity", [...together, "nodeIds", "masterNode"].filter((name) => name !== "select")],
-    ["with an unknown field of a later release", [...together, "hyperparameters"]],
+    ["of environments by name", [...together, "module"]],
+    ["of capacity", [...together, "nodeIds", "masterNode", "module"].filter((name) => name !== "select")],
+    ["of a module, with an unknown field of a later release", [...together, "hyperparameters", "script"]],
   ])("keeps every field of a request %s", (_, left) => {
     const request = {
       ...filled(REQUEST, left),
