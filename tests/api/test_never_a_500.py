@@ -15,6 +15,7 @@ from apps.accounts.access import Reader
 from apps.catalog.models import Dataset
 from apps.common import handler, renderers
 from apps.training.models import Attempt, Task
+from apps.training.output.logs import Spot
 from apps.training.shown import looks
 from tests.api.conftest import BASE, Api
 from tests.api.test_tasks_create import changed
@@ -91,7 +92,7 @@ def test_a_log_is_read_from_far_beyond_its_end(colleague: Api, log: Path, cursor
 
 def test_a_stream_goes_on_from_far_beyond_the_end_of_a_log(colleague: Api, log: Path) -> None:
     assert colleague.user
-    position = looks.Position(1, FAR, FAR, 1, ((0, FAR),))
+    position = looks.Position(1, FAR, FAR, 1, ((0, Spot(FAR)),))
     reader = Reader(colleague.user.pk, is_superuser=False)
     [found] = looks.answers([(looks.Question(log.parts[-3], reader, "en", "all", position), {})])
     assert isinstance(found, looks.Answer)

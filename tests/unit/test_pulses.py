@@ -98,7 +98,8 @@ def test_a_pods_lines_tell_of_ranks_and_pulses_and_neither_hides_the_other(tmp_p
     sink = Sink(files, 0, range(2))
     entry = {"rank": 0, "state": "exited", "pid": 7, "exit_code": 1, "ended_at": 9.5, "error": ERROR}
     sink.take(line({"ranks": [entry]}, {"pulse": SAID}, {"pulse": [{**SAID[0], "step": 42}, SAID[1]]}))
-    assert files.report(0)["ranks"] == [{**entry, "asked": False, "still_since": None}]
+    error = {**ERROR, "refused": None}
+    assert files.report(0)["ranks"] == [{**entry, "error": error, "asked": False, "still_since": None}]
     sink.save()
     Sink(files, 1, range(2, 3)).take(line({"ranks": []}, {"pulse": [*SAID, "no pulse"]}))
     (files.node(1, "lock")).touch()

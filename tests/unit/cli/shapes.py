@@ -98,6 +98,7 @@ def brief(status: str = "running", **changes: Any) -> dict[str, Any]:
         "startedAt": "2026-11-21T00:00:05Z",
         "endedAt": "2026-11-21T00:01:05Z" if ended else None,
         "step": 10,
+        "totalSteps": 1000,
         "loss": 2.5,
     } | changes
 
@@ -126,7 +127,6 @@ def task(status: str = "running", **changes: Any) -> dict[str, Any]:
             ],
             "allowedActions": ["stop", "clone"],
             "request": {"taskName": "预训练 gpt"},
-            "totalSteps": 1000,
         }
         | changes
     )  # fmt: skip

@@ -152,9 +152,9 @@ def test_what_was_printed_and_is_not_finite_is_nan(api: FakeApi, command: Comman
     assert ["Loss", "NaN"] in [line.split() for line in command("get", "task-1").out.splitlines()]
     progress = Progress.of(task(loss=None, lossNotFinite=True))  # type: ignore[arg-type]
     assert "loss NaN" in str(progress)
-    progress.hear("metric", {"items": [{"step": 11, "values": {"loss": 2.0}}]})
+    progress.hear("status", brief(step=11, loss=2.0, lossNotFinite=False))
     assert "loss 2.0000" in str(progress)
-    progress.hear("metric", {"items": [{"step": 12, "values": {"loss": None}}]})
+    progress.hear("status", brief(step=12, loss=None, lossNotFinite=True))
     assert "12/1000  loss NaN" in str(progress)
 
 
@@ -582,14 +582,15 @@ def test_waiting_ends_with_the_task_and_tells_how_it_ended(
 
 
 def test_following_without_a_terminal_prints_lines(catalogue: FakeApi, command: Command) -> None:
-    point = {"id": 1, "attempt": 2, "rank": 0, "step": 700, "at": "", "values": {"loss": 1.25, "tokens_per_s": 51234.4}}
+    point = {"attempt": 2, "rank": 0, "step": 700, "at": "", "values": {"loss": 1.25, "tokens_per_s": 51234.4}}
+    last = brief("succeeded", attempt=2, step=700, loss=1.25)
     restart = {"id": 1, "attempt": 1, "at": "", "kind": "state", "code": "RANK_KILLED", "message": "rank 1 was killed"}
     catalogue.on(
         "GET",
         f"{TASK}/stream",
         stream(event("event", restart, "1"), event("status", brief("queued", attempt=2), "2"), cut=True),
         DROP,
-        stream(event("metric", point, "3"), event("status", brief("succeeded", attempt=2), "4"), event("end", {}, "5")),
+        stream(event("metric", {"items": [point]}, "3"), event("status", last, "4"), event("end", {}, "5")),
     )
     catalogue.on("GET", TASK, data(task()), data(task("succeeded")))
     result = command("submit", "--env", "a", "--name", "t", "--follow", "-o", "json")
