@@ -29,7 +29,7 @@ def found(world: World, turns: Turns) -> Callable[..., str]:
 
     def ask(path: str, method: str, mode: GenerationMode = GenerationMode.POSITIVE) -> str:
         @settings(
-            max_examples=10 if mode is GenerationMode.POSITIVE else 50,
+            max_examples=10 if mode is GenerationMode.POSITIVE else 200,
             derandomize=True,
             database=None,
             deadline=None,
