@@ -113,7 +113,7 @@ def starts_processes_itself(ended: Ended) -> None:
 
 
 def has_a_curve(ended: Ended) -> None:
-    assert (ended.status, ended.task["currentStep"]) == ("succeeded", 80)
+    assert (ended.status, ended.task["step"]) == ("succeeded", 80)
 
 
 def says_that_nothing_was_trained(ended: Ended) -> None:
@@ -135,7 +135,7 @@ GPU_HINTS = ("nstall torch", "ompare versions", "nstall in")
 EMULATED = ("are emulated by CPU processes", "FERMI_BACKEND", "gloo")
 CASES: dict[str, Case] = {
     "bash-entry": Case(f"{TWO_NODES} --max-restarts 0 --script run.sh -- --lr 1e-4",
-                       refused("run.sh is no Python script"), "run.sh is run as Python"),
+                       refused("run.sh is no Python script")),
     "cuda-emulated": Case(f"{TWO_NODES} --max-restarts 2 --script train.py",
                           failed("NODE_WITHOUT_GPU", *EMULATED, never=GPU_HINTS)),
     "elastic-launch-inside": Case(f"{ONE_NODE} --max-restarts 0 --script train.py",
@@ -143,7 +143,7 @@ CASES: dict[str, Case] = {
     "elastic-launch-inside on two nodes": Case(f"{TWO_NODES} --max-restarts 0 --script train.py",
                                                raised("ValueError: bad batch at step 7")),
     "folder-in-args": Case(f"{TWO_NODES} --max-restarts 0 --script env.py -- '--out={{checkpoint_dir}}'",
-                           got_its_folder, "no placeholders in arguments"),
+                           got_its_folder),
     "jax-no-arguments": Case(f"--framework jax {TWO_NODES} --max-restarts 0 --script hello.py", joined),
     "lightning-devices": Case(
         "--env env-001 --env env-003 --max-restarts 0 --script main.py -- fit --trainer.accelerator=cpu "
@@ -153,24 +153,19 @@ CASES: dict[str, Case] = {
     "missing-in-words": Case(f"{ONE_NODE} --max-restarts 0 --script train.py",
                              failed("MODULE_MISSING", "demo[extra]>=1.2", never=("mend it there",))),
     "module-entry": Case(f"{ONE_NODE} --max-restarts 0 --module pkg.train -- --epochs 3",
-                         printed("module ran __main__ pkg", 4), "no entry by module"),
+                         printed("module ran __main__ pkg", 4)),
     "nccl-emulated": Case(f"{ONE_NODE} --max-restarts 1 --script train.py",
                           failed("NODE_WITHOUT_GPU", *EMULATED, never=GPU_HINTS)),
-    "plain-metrics": Case(f"{ONE_NODE} --max-restarts 0 --script train.py", has_a_curve, "no curves from plain lines"),
+    "plain-metrics": Case(f"{ONE_NODE} --max-restarts 0 --script train.py", has_a_curve),
     "python-on-path": Case(f"{ONE_RANK} --max-restarts 0 --script train.py", printed("child torch", 1)),
-    "quits-without-training": Case(f"{TWO_NODES} --max-restarts 0 --script train.py", says_that_nothing_was_trained,
-                                   "nothing is said of a success without a step"),
-    "relative-checkpoint": Case(f"{TWO_NODES} --max-restarts 2 --script train.py", goes_on_from_its_own_file,
-                                "what a script writes beside itself is lost with its attempt"),
+    "quits-without-training": Case(f"{TWO_NODES} --max-restarts 0 --script train.py", says_that_nothing_was_trained),
+    "relative-checkpoint": Case(f"{TWO_NODES} --max-restarts 2 --script train.py", goes_on_from_its_own_file),
     "slurm-variables": Case(f"{ONE_NODE} --max-restarts 0 --script train.py",
                             failed("VARIABLE_NOT_SET", "SLURM_PROCID is not set", "RANK", "WORLD_SIZE")),
-    "spawn-inside": Case(f"{TWO_RANKS} --max-restarts 0 --script train.py", starts_processes_itself,
-                         "a script that starts its ranks itself is not named"),
+    "spawn-inside": Case(f"{TWO_RANKS} --max-restarts 0 --script train.py", starts_processes_itself),
     "stdin": Case(f"{ONE_RANK} --max-restarts 0 --script train.py", failed("NO_STANDARD_INPUT", "ranks have none")),
-    "torchrun-inside": Case(f"{TWO_NODES} --max-restarts 0 --script launch.py", starts_processes_itself,
-                            "a script that starts its ranks itself is not named"),
-    "tqdm-log": Case(f"{TWO_RANKS} --max-restarts 0 --script train.py", keeps_one_line_a_bar,
-                     "a carriage return is not read as a terminal does"),
+    "torchrun-inside": Case(f"{TWO_NODES} --max-restarts 0 --script launch.py", starts_processes_itself),
+    "tqdm-log": Case(f"{TWO_RANKS} --max-restarts 0 --script train.py", keeps_one_line_a_bar),
 }  # fmt: skip
 
 
@@ -215,7 +210,6 @@ def test_a_script_from_elsewhere_runs_or_is_told_what_is_different(platform: Run
     case.holds(ended(platform, submit(platform, name, case.words)))
 
 
-@pytest.mark.skip(reason="not there yet: the task that holds a port is not named")
 def test_the_second_task_on_one_hard_coded_port_names_the_first(platform: Running) -> None:
     first = submit(platform, "two-tasks-one-port", f"{ONE_NODE} --script train.py")
     task_id = json.loads(first.stdout)["taskId"]
