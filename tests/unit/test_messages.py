@@ -209,14 +209,21 @@ def test_a_victims_text_names_who_had_left_before() -> None:
     )
 
 
-def leaves(table: dict[str, Any], path: str = "") -> dict[str, list[str]]:
-    """The blanks of each text, sorted."""
-    found: dict[str, list[str]] = {}
+@pytest.mark.parametrize(
+    ("count", "shown"), [(1, "1 task fails"), (2, "2 tasks fail"), ("1", "1 task fails"), (0, "0 tasks fail")]
+)
+def test_a_word_follows_the_number_before_it(count: object, shown: str) -> None:
+    assert messages.filled("X", "{count} {count:task fails|tasks fail}", {"count": count}) == shown
+
+
+def leaves(table: dict[str, Any], path: str = "") -> dict[str, set[str]]:
+    """The blanks of each text. A language without plurals names a number once, another one twice."""
+    found: dict[str, set[str]] = {}
     for name, value in table.items():
         if isinstance(value, dict):
             found |= leaves(value, f"{path}{name}.")
         else:
-            found[path + name] = sorted(field for _, field, _, _ in string.Formatter().parse(value) if field)
+            found[path + name] = {field for _, field, _, _ in string.Formatter().parse(value) if field}
     return found
 
 

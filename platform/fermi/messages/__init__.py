@@ -23,6 +23,8 @@ has to be there; other languages may be:
 A language's folder may also say a package's codes: whoever translates the platform touches no package. A text that a
 language lacks is said in English.
 
+`{count:task|tasks}` is the first word where the parameter `count` is 1, else the second: "{count} {count:task|tasks}".
+
 A text is often the last thing that is made of a row or of an error, for whoever looks at it: it never raises. What is
 missing is shown as a dash and logged, because a gap is a fault of ours.
 """
@@ -187,6 +189,9 @@ class _Careful(Formatter):
             return GAP, field_name
 
     def format_field(self, value: Any, format_spec: str) -> str:
+        one, counts, many = format_spec.partition("|")
+        if counts:
+            return one if str(value) == "1" else many
         try:
             return str(super().format_field(value, format_spec))
         except (ValueError, TypeError):
