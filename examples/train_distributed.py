@@ -11,7 +11,11 @@ Started by hand, rank 0 also adds its lines to train.log (`tail -f train.log`).
 import os
 import sys
 
-from fermi.train.train_ddp import main, run_and_leave
+try:
+    from fermi.train.train_ddp import main, run_and_leave
+except ModuleNotFoundError as missing:
+    sys.exit(f"train_distributed.py: {missing} for {sys.executable}. Use the clone's Python after `make up`: "
+             "`.venv/bin/python train_distributed.py …`; or install the packages: `pip install . torch`")  # fmt: skip
 
 if __name__ == "__main__":
     log = [] if "FERMI_TASK_ID" in os.environ else ["--log_file", "train.log"]  # a task's lines are kept already

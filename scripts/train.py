@@ -9,11 +9,16 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1] / "platform")
 
-from fermi.train.distributed import init_distributed_environment, init_logging  # noqa: E402
+try:
+    from fermi.train.distributed import init_distributed_environment, init_logging
+    from fermi.train.train_jax import main
+except ModuleNotFoundError as missing:
+    if __name__ != "__main__":
+        raise
+    sys.exit(f"train.py: {missing} for {sys.executable}. Install JAX beside the clone's packages and use its Python: "
+             "`.venv/bin/pip install jax`, `.venv/bin/python scripts/train.py …`")  # fmt: skip
 
 __all__ = ["init_distributed_environment", "init_logging"]
 
 if __name__ == "__main__":
-    from fermi.train.train_jax import main
-
     sys.exit(main(["--batch_is_global", *sys.argv[1:]]))

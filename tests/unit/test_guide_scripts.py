@@ -77,6 +77,15 @@ def test_the_training_script_shares_the_batch_out(root: Path, monkeypatch: pytes
     assert (left.value.code, began) == (0, [["--batch_is_global", "--batch_size", "32"]])
 
 
+@pytest.mark.parametrize("script", ["scripts/train.py", "train_distributed.py"])
+def test_a_python_without_the_packages_is_told_which_to_use(root: Path, tmp_path: Path, script: str) -> None:
+    done = subprocess.run([sys._base_executable, "-ISc", f"import runpy; runpy.run_path({str(root / script)!r}, "
+                           "run_name='__main__')"], cwd=tmp_path, capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"{Path(script).name}: No module named ")
+    assert ".venv/bin/python" in done.stderr
+
+
 def test_a_process_is_told_its_place(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("RANK", "SLURM_PROCID"):
         monkeypatch.delenv(name, raising=False)
