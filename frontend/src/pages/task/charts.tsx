@@ -21,7 +21,7 @@ interface View {
 }
 
 /** Any metric that was reported, each in a chart of its own; several attempts make one line. */
-export function Charts({ metrics }: { metrics: Metric[] }) {
+export function Charts({ metrics, loading }: { metrics: Metric[]; loading: boolean }) {
   const { t } = useTranslation();
   const names = useMemo(() => namesOf(metrics).filter((name) => name !== VALIDATION), [metrics]);
   const [chosen, setChosen] = useState(AT_FIRST);
@@ -32,7 +32,7 @@ export function Charts({ metrics }: { metrics: Metric[] }) {
   return (
     <Card title={t("task.charts")} aside={names.length > 0 && <Controls view={view} onChange={setView} />}>
       {names.length === 0 ? (
-        <Empty title={t("task.noMetrics")} />
+        <div className={cx(loading && "min-h-84")}>{!loading && <Empty title={t("task.noMetrics")} />}</div>
       ) : (
         <>
           <div role="group" aria-label={t("task.chooseMetrics")} className="mb-3 flex flex-wrap gap-1.5">

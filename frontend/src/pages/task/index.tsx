@@ -47,7 +47,10 @@ export function Component() {
   const { t } = useTranslation();
   const { id = "" } = useParams();
   const task = useQuery(taskQuery(id));
-  if (task.data) return <TaskPage key={id} task={task.data} />;
+  useQuery(metricsQuery(id));
+  const diagnosis = useQuery(diagnosisQuery(id, true));
+  // What stands above all else moves nothing if it comes with the page; one that fails is not waited for.
+  if (task.data && !(diagnosis.isPending && diagnosis.failureCount === 0)) return <TaskPage key={id} task={task.data} />;
   if (task.error instanceof ApiError && task.error.status === 404) {
     return (
       <Page title={t("task.notFound")}>
@@ -71,7 +74,7 @@ function TaskPage({ task }: { task: Task }) {
   const { tab, rank, show } = useTaskAddress(task, blamed);
   const setRank = useCallback((rank: RankChoice) => show({ rank }), [show]);
   const feed = useTaskFeed(id, rank, isOver(task));
-  const metrics = useQuery(metricsQuery(id)).data ?? NO_METRICS;
+  const { data: metrics = NO_METRICS, isPending: loading } = useQuery(metricsQuery(id));
   const open = (tab: string, rank: number) => {
     show({ tab, rank });
     document.getElementById("details")?.scrollIntoView({ block: "nearest" });
@@ -140,7 +143,7 @@ function TaskPage({ task }: { task: Task }) {
         <div className="min-w-0 space-y-4">
           <Progress task={task} metrics={metrics} />
           {wide && ranks}
-          <Charts metrics={metrics} />
+          <Charts metrics={metrics} loading={loading} />
           <section id="details" className="scroll-mt-16 rounded-xl border bg-surface shadow-xs">
             <Tabs
               label={task.taskName}
@@ -195,7 +198,7 @@ function Heading({ task, feed }: { task: Task; feed: Feed }) {
         <SharingBadges task={task} />
         <FeedSign feed={feed} />
       </span>
-      <span className="font-mono text-xs font-normal text-muted">{task.taskId}</span>
+      <span className="basis-full font-mono text-xs font-normal text-muted sm:basis-auto">{task.taskId}</span>
     </span>
   );
 }
@@ -213,7 +216,7 @@ function FeedSign({ feed: { state, since } }: { feed: Feed }) {
     );
   }
   return (
-    <span className="inline-flex items-center gap-1.5 text-xs text-muted">
+    <span className="inline-flex min-w-20 items-center gap-1.5 text-xs text-muted">
       {state === "live" && <span aria-hidden className="size-1.5 rounded-full bg-ok" />}
       {t(`task.${state}`)}
     </span>
