@@ -19,7 +19,7 @@ def site(db: None) -> Client:
 def test_a_cluster_is_made_with_a_connection_that_its_backend_understands(site: Client) -> None:
     form = {"name": "lab", "backend": "kubernetes", "connection": json.dumps({"token": "s3cret"})}
     refused = site.post("/admin/clusters/cluster/add/", form)
-    assert "A connection has no token." in refused.content.decode()
+    assert "A connection has no key token." in refused.content.decode()
     assert not Cluster.objects.exists()
     form["connection"] = json.dumps({"in_cluster": True, "namespace": "training"})
     assert site.post("/admin/clusters/cluster/add/", form).status_code == 302
@@ -31,4 +31,4 @@ def test_the_action_says_whether_a_cluster_is_fit(site: Client) -> None:
     action = {"action": "ask", "_selected_action": [cluster.pk]}
     page = site.post("/admin/clusters/cluster/", action, follow=True).content.decode()
     assert "The interpreter /no/such/python does not run" in page
-    assert "can be written to" in page
+    assert "is writable" in page

@@ -138,5 +138,5 @@ def test_a_code_that_it_never_declared_is_shown_and_ends_the_task(task: Task, sp
     scheduler_says(spool, task, state="failed", code="SPOOL_ON_FIRE", why="smoke")
     assert after_a_pass(task).state == "failed"
     assert reason(colleague, task, "en")["message"] == (
-        f"The cluster's engine said SPOOL_ON_FIRE: order: {task.pk}-1, why: smoke"
+        f"The cluster's engine reported SPOOL_ON_FIRE: order: {task.pk}-1, why: smoke"
     )

@@ -92,7 +92,7 @@ def test_an_action_says_from_which_step_it_goes_on(colleague: Api, settings: Any
     Task.objects.filter(pk=task.pk).update(reason="STOPPED_BY_USER")
     save(task, settings)
     point, hints = point_of(colleague, task)
-    assert hints["RESTART_FROM_CHECKPOINT"].startswith("Go on from step 2,000: ")
+    assert hints["RESTART_FROM_CHECKPOINT"].startswith("Continue from step 2,000: ")
     assert (point["stepsLost"], "steps since then" in point["message"]) == (0, False)
     colleague.lang = "zh-CN"
     assert "第 2,000 步" in point_of(colleague, task)[0]["message"]

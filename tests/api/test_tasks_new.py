@@ -64,7 +64,7 @@ def test_they_are_made_with_the_task_and_it_waits_for_all_of_them(colleague: Api
     shown = colleague.get(f"/training-tasks/{task}").data
     assert (shown["status"], shown["reason"]["code"]) == ("initializing", "ENVIRONMENTS_MAKING")
     assert made[0].environment.name in shown["reason"]["message"]
-    assert "环境正在创建" in shown["reason"]["message"]
+    assert "正在创建环境" in shown["reason"]["message"]
     run_all(task)
     Task.objects.filter(pk=task).update(due_at=Task.objects.get(pk=task).created_at)
     reconciler.reconcile(task)

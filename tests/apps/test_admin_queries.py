@@ -98,7 +98,7 @@ DEEP = '{"a": ' + "[" * 2000 + "]" * 2000 + "}"
         ("null", "may not be null"), ("[1]", "dictionary"), ('"x"', "dictionary"), (DEEP, "valid JSON"),
         ('{"a": ' + "[" * 70 + "]" * 70 + "}", "nested more than 64 levels"), (r'{"\ud800": 1}', "valid JSON"),
         (r'{"a": "\u0000"}', "NUL character"), ('{"a": NaN}', "valid JSON"), ("9" * 5000, "valid JSON"),
-        ('{"a": 1}', "A connection has no a"), ("x", "valid JSON"),
+        ('{"a": 1}', "A connection has no key a"), ("x", "valid JSON"),
     ],
 )  # fmt: skip
 def test_a_connection_is_looked_at_as_the_api_looks_at_it(operator: Client, connection: str, why: str) -> None:

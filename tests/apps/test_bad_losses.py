@@ -104,7 +104,7 @@ def test_a_stop_ends_the_task_and_a_person_goes_on_from_before(task: Task) -> No
     task = lives(task, "stop", 12, 1)
     assert (task.state, task.reason, task.attempt) == (State.FAILED, "BAD_LOSS", 1)
     said, _ = messages.text(task.reason, "en", **task.reason_params)
-    assert said == "The loss is not a number, or infinite, from step 12 on."
+    assert said == "The loss is NaN or infinite from step 12 on."
     assert Path(resuming.newest(task) or "").name == "10.pt"
 
 

@@ -155,7 +155,7 @@ def test_a_module_that_is_missing_twice_is_a_loop_before_the_first_step_and_says
 ) -> None:
     over = lives(task, "module")
     assert (over.reason, over.attempt) == ("CRASH_LOOP", 2)
-    assert "2 times, before the first step" in said(over)
+    assert "2 times before the first step" in said(over)
     first = task.attempts.get(number=1)
     assert (first.outcome_params["why"], first.outcome_params["at"]) == ("MODULE_MISSING", "train.py:21")
     reason = presenters.reason(first.outcome, first.outcome_params, "en")
@@ -188,8 +188,8 @@ def test_a_script_that_ends_well_and_never_trained_says_so(task: Task) -> None:
     over = lives(task, "nothing")
     assert (over.state, over.reason) == (State.SUCCEEDED, "COMPLETED_WITHOUT_STEP")
     assert over.attempts.get().outcome == "COMPLETED"
-    assert "ended with 0 on all 2 ranks after" in said(over)
-    assert "在全部 2 个 rank 上以 0 结束" in said(over, "zh")
+    assert "exited with code 0 on all 2 ranks after" in said(over)
+    assert "全部 2 个 rank 都以退出码 0 结束" in said(over, "zh")
 
 
 @pytest.mark.parametrize("spec", [{"pulse": False}, {"framework": "jax"}])

@@ -153,7 +153,7 @@ def test_the_cause_of_a_crash_loop_is_told_once_and_mending_it_comes_first() -> 
     assert trace in loop.evidence
     with override("en"):
         told = [shown.said(Words(one.code, one.params))[0] for one in loop.evidence]
-        assert "Attempt 2 ended in this way after 4.0 s." in told
+        assert "Attempt 2 ended the same way after 4.0 s." in told
         assert sum("ValueError" in line for line in told) == 0
         label = shown.action(loop.actions[-1], loop.actions[-1].params, allowed=True)
         assert (label["label"], label["params"]["field"]) == ("Restart even after repeated failures", "onCrashLoop")
@@ -254,7 +254,7 @@ def test_a_failed_task_shows_the_culprits_last_lines_and_what_was_tried(stored: 
     assert newest["evidence"][0]["lines"][0].startswith("Traceback")
     assert newest["evidence"][0]["lines"][-1] == "ValueError: bad"
     assert [one["message"].partition(" after")[0] for one in newest["evidence"][1:]] == [
-        f"Attempt {number} ended in this way" for number in (1, 2)
+        f"Attempt {number} ended the same way" for number in (1, 2)
     ]
     assert (before["attempt"], before["level"], before["until"] is None) == (1, "info", False)
     assert {one["code"] for one in newest["actions"] if one["allowed"]} == {

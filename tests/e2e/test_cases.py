@@ -135,7 +135,7 @@ GPU_HINTS = ("nstall torch", "ompare versions", "nstall in")
 EMULATED = ("are emulated by CPU processes", "FERMI_BACKEND", "gloo")
 CASES: dict[str, Case] = {
     "bash-entry": Case(f"{TWO_NODES} --max-restarts 0 --script run.sh -- --lr 1e-4",
-                       refused("run.sh is no Python script")),
+                       refused("run.sh is a shell script, not a Python script")),
     "cuda-emulated": Case(f"{TWO_NODES} --max-restarts 2 --script train.py",
                           failed("NODE_WITHOUT_GPU", *EMULATED, never=GPU_HINTS)),
     "elastic-launch-inside": Case(f"{ONE_NODE} --max-restarts 0 --script train.py",

@@ -240,7 +240,7 @@ while not until_end.exists():
     assert found is not None
     assert (found["code"], found["totalMiB"]) == ("DISK_RESERVE_REACHED", 64)
     assert 0 < found["freeMiB"] <= found["reserveMiB"] == 32
-    assert re.match(r"task-filler was ended: it wrote [34]\d(\.\d)? MiB within \d+ s to the disk of ", text(found))
+    assert re.match(r"task-filler was terminated: it wrote [34]\d(\.\d)? MiB within \d+ s to the disk of ", text(found))
     assert (cause(disk / "other"), [rank["exit_code"] for rank in other]) == (None, [0])
     database.execute("INSERT INTO lines VALUES ('and still')")
     database.close()

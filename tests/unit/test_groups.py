@@ -34,7 +34,7 @@ def test_the_group_its_ranks_and_who_is_missing_are_named() -> None:
     ]
     verdict, _, lacks = judge(ranks)
     assert (verdict.finding.code, verdict.ranks) == (hangs.HANG, (1,))
-    assert lacks == ["all_reduce, number 5 of group tp of ranks 0, 1: rank 0 waits in it, rank 1 is missing."]
+    assert lacks == ["all_reduce, number 5 of group tp of ranks 0, 1: rank 0 is waiting, rank 1 is missing."]
 
 
 def test_two_that_wait_for_each_other_in_different_groups_can_never_meet() -> None:
@@ -43,7 +43,7 @@ def test_two_that_wait_for_each_other_in_different_groups_can_never_meet() -> No
     assert (verdict.finding.code, verdict.certain, verdict.ranks) == (hangs.MISMATCH, True, (1,))
     assert message == (
         "1 rank waits in all_reduce, number 5 of the group of ranks 0, 1 (train.py:120 in main); rank 1 on head-env "
-        "waits in barrier, number 2 of the group of ranks 0, 1, 2, 3 (train.py:120 in main): these can never meet."
+        "waits in barrier, number 2 of the group of ranks 0, 1, 2, 3 (train.py:120 in main): these calls never match."
     )
 
 

@@ -142,7 +142,7 @@ def test_a_rank_that_is_stopped_is_named_at_once_and_ends_nothing(by, says):
     pid = by["pid"] or 101
     assert (
         messages.text(f"ACTION_{action.code}", "en", **action.params)[0]
-        == f"Let it go on: `kill -CONT {pid}` on head-env"
+        == f"Resume the process: `kill -CONT {pid}` on head-env"
     )
     assert not judge(ranks, Site(SITE.names, patient=True), NOW + 86_400).certain
 

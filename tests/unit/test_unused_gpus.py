@@ -37,7 +37,7 @@ def test_a_build_without_cuda_is_named_as_the_cause() -> None:
     history = unused_gpus.History()
     judge_at(history, 0, False, False, build=True)
     [finding] = judge_at(history, 15, False, False, build=True).found
-    assert "build without CUDA" in messages.text(finding.code, "en", **finding.params)[0]
+    assert "was built without CUDA" in messages.text(finding.code, "en", **finding.params)[0]
 
 
 def test_what_is_not_known_has_ended_or_has_no_gpu_is_no_finding() -> None:

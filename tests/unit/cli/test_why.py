@@ -46,7 +46,7 @@ def test_what_is_wrong_comes_with_its_place_its_evidence_and_commands_to_paste(a
             "Rank 3 hangs.",
             evidence=[stacks, {"message": "The log:", "lines": lines, "where": WHERE}],
             actions=[
-                action("WITHOUT_NODE", "Go on without env-b", nodeRank=1, node="env-b", environmentId="env-2"),
+                action("WITHOUT_NODE", "Continue without env-b", nodeRank=1, node="env-b", environmentId="env-2"),
                 action("SEE_LOG", "See the log", rank=3),
                 action("CORDON", "Cordon env-b", nodeRank=1, node="env-b", environmentId="env-2"),
                 action("STOP", "Stop the task", allowed=False),
@@ -64,8 +64,8 @@ def test_what_is_wrong_comes_with_its_place_its_evidence_and_commands_to_paste(a
     assert "attempt 2 · rank 3 env-b" in said[3]
     assert "  │ \\x1b[2Jwait (train.py:3)" in said
     assert ["  │ line 8" in said, "  │ line 7" in said, "  │ (8 more lines: -o json)" in said] == [True, False, True]
-    assert [" ".join(line.split()) for line in said if line.startswith("  Go on") or "fermi logs" in line] == [
-        "Go on without env-b fermi restart task-1 --without env-2",
+    assert [" ".join(line.split()) for line in said if line.startswith("  Continue") or "fermi logs" in line] == [
+        "Continue without env-b fermi restart task-1 --without env-2",
         "See the log fermi logs task-1 --rank 3",
     ]
     assert "Stop the task" not in result.out
