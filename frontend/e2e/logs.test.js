@@ -95,7 +95,7 @@ test("a regular expression is found by the platform, and marked", async () => {
 test("an expression that cannot be read is said so where it is typed", async () => {
   await search().fill("step (");
   await eventually(async () => (await search().getAttribute("aria-invalid")) === "true", "the expression refused");
-  await page.getByText(/^step \( 不是正则表达式/).waitFor();
+  await page.getByText(/^step \( 不是有效的正则表达式/).waitFor();
   await looksRight("logs-expression-refused");
 });
 

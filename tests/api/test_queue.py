@@ -152,7 +152,7 @@ def test_past_runs_tell_when_it_begins_and_free_ones_what_would_let_it_begin_now
     assert early < begins < late
     assert timedelta(minutes=119) < begins - now() < timedelta(minutes=121), "as the other did"
     [fewer] = [one for one in found["sooner"] if one["code"] == "SOONER_FEWER_GPUS"]
-    assert "it begins now" in fewer["message"]
+    assert "the task starts now" in fewer["message"]
     [finding] = viewer.get(f"/training-tasks/{wide}/diagnosis").data["findings"]
     assert fewer["message"] in [evidence["message"] for evidence in finding["evidence"]]
     change = next(action for action in finding["actions"] if action["code"] == "CHANGE_FIELD")

@@ -35,7 +35,7 @@ def test_who_may_look_reads_why_in_ones_own_language(colleague: Api, viewer: Api
     assert found["resumePoint"] is None, "nothing was trained"
     assert "正在准备" in found["summary"]
     viewer.lang = "en"
-    assert "being prepared" in viewer.get(path).data["summary"]
+    assert "in preparation" in viewer.get(path).data["summary"]
     assert stranger.get(path).error == "NOT_FOUND"
     assert Api().get(path).error == "NOT_AUTHENTICATED"
 
@@ -76,7 +76,7 @@ def test_it_says_of_which_step_the_newest_checkpoint_is_how_old_and_what_is_lost
     assert (point["step"], point["attempt"], point["path"], point["stepsLost"]) == (2000, 1, str(path), 101)
     for part in ("step 2,000", "4 min ago", "101 steps"):
         assert part in point["message"]
-    assert ("when it is asked to end" in point["message"]) == (state is State.RUNNING)
+    assert ("when asked to end" in point["message"]) == (state is State.RUNNING)
     path.unlink()  # scripts remove old ones
     point, hints = point_of(colleague, task)
     assert (point["step"], point["savedAt"], point["path"], point["stepsLost"]) == (None, None, "", 2101)
@@ -103,7 +103,7 @@ def test_without_a_step_it_does_not_say_how_many_are_lost(colleague: Api, viewer
     viewer.lang = "en"
     point, _ = point_of(viewer, task)
     assert (point["stepsLost"], point["message"]) == (
-        None, "No checkpoint of the task is known: training begins where the task began."
+        None, "No checkpoint of the task is known: training starts where the task started."
     )  # fmt: skip
     Task.objects.filter(pk=task.pk).update(state=State.SUCCEEDED, due_at=None)
     assert point_of(viewer, task)[0] is None

@@ -125,19 +125,19 @@ def test_a_page_that_takes_too_long_ends_early_and_the_next_goes_on(write, ask, 
 
 @pytest.mark.parametrize(
     ("search", "why"),
-    [("(a", "a ) is missing, at (a"), ("a)", "a ) without its (, at a)"), ("[a", "a ] is missing, at [a"),
-     ("x[z-a]", "a range of characters that there is not, at z-a"), ("(?<=x)y", "a group that there is not, at (?<="),
-     (r"(a)\1", r"an escape that there is not, at \1"), ("(?P<1", "a name that no group can have, at (?P<1"),
-     ("x{2000}", "a count of more than 1,000, or from more to less, at {2000}"),
-     ("a**", "repeated more than once, at **"),
-     ("*a", "nothing before it that could be repeated, at *"), ("a\\", "a backslash at the end, at a\\")],
+    [("(a", "a missing ), at (a"), ("a)", "an unmatched ), at a)"), ("[a", "a missing ], at [a"),
+     ("x[z-a]", "an invalid character range, at z-a"), ("(?<=x)y", "an unknown kind of group, at (?<="),
+     (r"(a)\1", r"an unknown escape sequence, at \1"), ("(?P<1", "an invalid group name, at (?P<1"),
+     ("x{2000}", "a repetition count above 1,000, or a minimum above the maximum, at {2000}"),
+     ("a**", "several repetition operators in a row, at **"),
+     ("*a", "nothing to repeat, at *"), ("a\\", "a trailing backslash, at a\\")],
 )  # fmt: skip
 def test_a_bad_expression_is_refused_with_what_is_wrong_and_where(colleague, task, search, why):
     colleague.lang = "en"
     path = f"/training-tasks/{task.pk}/logs"
     answer = colleague.get(path, search=search, regex="true")
     assert (answer.status, answer.problems) == (400, {"search": "REGEX_INVALID"})
-    assert answer.body["message"] == f"{search} is no regular expression: {why}"
+    assert answer.body["message"] == f"{search} is not a valid regular expression: {why}"
     assert colleague.get(path, search=search).status == 200, "as a text it is none"
 
 

@@ -144,7 +144,7 @@ def test_the_second_failure_alike_ends_the_task_and_names_rank_node_exception_an
 def test_a_rank_that_left_with_0_is_named_and_not_the_one_that_lost_it(task: Task) -> None:
     over = lives(task, "left", max_restarts=0)
     assert (over.state, over.reason) == (State.FAILED, "RANK_LEFT_EARLY")
-    assert "Rank 1 on gn1 ended with exit code 0 while 1 rank went on" in said(over)
+    assert "Rank 1 on gn1 ended with exit code 0 while 1 rank was still running" in said(over)
     assert "rank 1（节点 gn1）以退出码 0 提前结束" in said(over, "zh")
     found = Finding.objects.get(task=task, attempt=1)
     assert (found.level, found.where[0]["rank"]) == ("info", 0), "what its victim tells explains nothing"

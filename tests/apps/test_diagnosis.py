@@ -110,7 +110,7 @@ def test_a_healthy_task_says_so_in_one_line() -> None:
     assert not found.findings
     with override("en"):
         assert shown.said(found.summary)[0] == (
-            "Running, and nothing is found to be wrong: "
+            "Running normally: "
             "step 1,204 of 5,000, 3.1 steps/s, 14 of 14 ranks, last step 0.2 s ago."
         )
 
@@ -174,7 +174,7 @@ def test_steps_that_a_restart_does_again_are_counted() -> None:
     with override("en"):
         assert [shown.said(Words(one.code, one.params))[0] for one in told.finding.evidence[1:]] == [
             "Next is attempt 2 of 4 at most.", "It begins in 7.0 s.",
-            "It goes on from the checkpoint of step 1,200; 50 steps are done again.",
+            "It continues from the checkpoint of step 1,200; 50 steps are repeated.",
         ]  # fmt: skip
 
 

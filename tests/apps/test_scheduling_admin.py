@@ -73,11 +73,11 @@ def test_reservations_are_made_moved_and_deleted_by_the_rules_of_the_api(
         return {**split, **{f"{name}_1": f"{one:%H:%M:%S}" for name, one in moments.items()}}
 
     form = {"environments": ["env-1"], "note": "new driver", **window(1, 3)}
-    assert "has to end after" in said(operator, "reservation", {**form, **window(3, 1)})
+    assert "must end after" in said(operator, "reservation", {**form, **window(3, 1)})
     assert said(operator, "reservation", form) == ""
     row = Reservation.objects.get()
     assert [one.pk for one in row.environments.all()] == ["env-1"]
-    assert "set aside" in said(operator, "reservation", {**form, **window(2, 4)})
+    assert "already reserved" in said(operator, "reservation", {**form, **window(2, 4)})
     assert said(operator, "reservation", {**form, **window(2, 4), "note": "later"}, row.pk) == ""
     row.refresh_from_db()
     assert (row.note, row.environments.count()) == ("later", 1)

@@ -134,7 +134,7 @@ def test_the_rank_that_left_first_explains_the_failure_of_those_that_went_on() -
     cause = left_early([*failed, leaver], 0, lambda node_rank: f"n{node_rank}")
     assert cause is not None
     assert messages.text(cause.code, "en", **cause.params)[0].startswith(
-        "Rank 2 on n1 ended with exit code 0 at step 17 while 3 ranks went on"
+        "Rank 2 on n1 ended with exit code 0 at step 17 while 3 ranks were still running"
     )
     assert "第 17 步" in messages.text(cause.code, "zh", **cause.params)[0]
     second = rank(4, 0, 10.2)

@@ -19,7 +19,7 @@ def test_every_framework_and_every_option_of_it_has_a_text(name: str, lang: str)
 def test_texts_come_in_the_reader_s_language_and_the_rules_stay() -> None:
     ddp = registry.framework("pytorch-ddp")
     english, chinese = (words.options(ddp, lang)["properties"]["batchShare"] for lang in ("en", "zh"))
-    assert (english["title"], chinese["title"]) == ("Shares of the batch", "批次的分配")
-    assert english["enumTitles"] == {"equal": "equal", "bySpeed": "by the GPUs' speed"}
+    assert (english["title"], chinese["title"]) == ("Batch shares", "批次的分配")
+    assert english["enumTitles"] == {"equal": "equal", "bySpeed": "by GPU speed"}
     assert english["enum"] == chinese["enum"] == ddp.options["properties"]["batchShare"]["enum"]
     assert "enumTitles" not in words.options(ddp, "en")["properties"]["bucketCapMb"]

@@ -128,7 +128,7 @@ def test_a_lock_that_only_its_own_threads_can_release_is_a_proof_and_so_is_a_ran
     ("by", "says"),
     [
         ({"pid": 712, "signal": "SIGSTOP", "tracer": ""}, "Rank 1 on head-env has been stopped by SIGSTOP for 12 s."),
-        ({"pid": 712, "signal": "", "tracer": "gdb (99)"}, "by gdb (99), which traces it, for 12 s."),
+        ({"pid": 712, "signal": "", "tracer": "gdb (99)"}, "for 12 s by gdb (99), which is tracing it."),
         ({"pid": None, "signal": None, "tracer": None}, "Rank 1 on head-env has been stopped for 12 s."),
     ],
 )

@@ -204,7 +204,7 @@ def test_a_victims_text_names_who_had_left_before() -> None:
     where = {"rank": 0, "node": "gn5", "exitCode": 1}
     assert "rank 3 " not in messages.text("RANK_FAILED", "en", **where)[0]
     assert (
-        "0.4 s before, rank 3 had already ended with 0"
+        "rank 3 had exited with code 0 0.4 s earlier"
         in messages.text("RANK_FAILED", "en", **where, left="3", seconds=0.4)[0]
     )
 

@@ -54,7 +54,7 @@ def test_a_model_that_begins_to_after_a_thousand_steps_is_told_too() -> None:
 def test_what_the_compiler_has_given_up_is_a_warning_with_its_name_and_stays() -> None:
     told = play([stepping(10 + 500 * number, 6, 8, "train.py:9 in forward") for number in range(9)])
     assert [level for _, level, _ in told] == [Level.WARN]
-    assert "given up on train.py:9 in forward" in messages.text("RECOMPILES", "en", **told[0][2].params)[0]
+    assert "gave up on train.py:9 in forward" in messages.text("RECOMPILES", "en", **told[0][2].params)[0]
     assert "train.py:9 in forward" in messages.text("RECOMPILES", "zh", **told[0][2].params)[0]
 
 
@@ -82,5 +82,5 @@ def test_where_steps_cannot_be_seen_each_look_with_something_printed_has_to_find
     told = play([printing(number, 5 * number) for number in range(40)] + [printing(40 + n, 200) for n in range(20)])
     assert [level for _, level, _ in told] == [Level.INFO, Level.WARN, "over"]
     assert told[0][0] == 1 + recompiles.LOOKS, "the first look found none yet"
-    assert "goes on compiling while it trains, 60 times" in messages.text("RECOMPILES", "en", **told[0][2].params)[0]
+    assert "keeps compiling during training: 60 times" in messages.text("RECOMPILES", "en", **told[0][2].params)[0]
     assert "60 次" in messages.text("RECOMPILES", "zh", **told[0][2].params)[0]

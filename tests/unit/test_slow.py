@@ -133,7 +133,7 @@ def test_a_straggler_is_named_with_its_place_and_against_the_others():
     assert finding.actions[0].params == {"at": "train.py:8 in load_batch"}
     shown = messages.text(finding.evidence[0].code, "en", **finding.evidence[0].params)[0]
     assert shown == (
-        "90 % of its time it is in train.py:8 in load_batch, inside get (queue.py:171); outside of collectives the "
+        "It spends 90 % of its time in train.py:8 in load_batch, inside get (queue.py:171); outside collectives, the "
         "others are mostly in train.py:9 in step."
     )
 

@@ -21,7 +21,7 @@ def test_the_rank_whose_number_is_not_the_plans_is_named_with_both() -> None:
     assert finding is not None
     assert (finding.level, [(one.rank, one.node) for one in finding.where]) == (Level.FAIL, [(2, "env-1")])
     message = messages.text(finding.code, "en", **finding.params)[0]
-    assert message.startswith("Rank 2 on env-1 makes its process group with WORLD_SIZE 5, the plan has 4")
+    assert message.startswith("Rank 2 on env-1 creates its process group with WORLD_SIZE 5, but the plan has 4")
     assert "WORLD_SIZE 5" in messages.text(finding.code, "zh", **finding.params)[0]
 
 
