@@ -18,7 +18,7 @@ SEED = 1
 POLICIES = {
     "FIFO": lambda: trace(SEED, baselines.fifo),
     "EASY": lambda: trace(SEED, baselines.easy),
-    "nobody gives way": lambda: trace(SEED, decide, giving_way=False),
+    "no preemption": lambda: trace(SEED, decide, giving_way=False),
     "Fermi": lambda: trace(SEED, decide),
 }
 TASKS, ENVIRONMENTS = 10_000, 5_000
