@@ -76,7 +76,7 @@ def test_what_is_told_of_many_tasks_in_a_day_is_one_entry(colleague: Api, projec
     [ended] = [item for page in (1, 2) for item in Api(colleague.user, "en").get(
         "/inbox", grouped="true", pageSize=1, page=page).data["items"] if item["kind"] == "task_ended"]  # fmt: skip
     assert (ended["title"], len(ended["ids"]), ended["path"]) == (
-        "Tasks that have ended: 7", 7, f"/training?owner={colleague.user.username}",
+        "7 tasks ended", 7, f"/training?owner={colleague.user.username}",
     )  # fmt: skip
     assert "(+2)" in ended["body"]
     assert "sweep-" in ended["body"]

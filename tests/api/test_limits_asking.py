@@ -44,10 +44,10 @@ def test_everything_that_breaks_a_limit_for_ever_is_said_at_once(colleague: Api)
     assert codes == {"LIMIT_GPU_TYPES", "LIMIT_ZONES", "LIMIT_RUN", "LIMIT_GPUS_ASKED", "LIMIT_USER_GPUS_ASKED"}
     english = Api(colleague.user, "en").post("/training-tasks", changed()).body["errors"]
     said = {one["error"]: f"{one['message']} {one['hint']}" for one in english}
-    assert "one may hold 3 at once" in said["LIMIT_GPUS_ASKED"]
-    assert "asks for 14 GPUs" in said["LIMIT_GPUS_ASKED"]
+    assert "one can use at most 3 at once" in said["LIMIT_GPUS_ASKED"]
+    assert "needs 14 GPUs" in said["LIMIT_GPUS_ASKED"]
     assert "maintainer" in said["LIMIT_USER_GPUS_ASKED"]
-    assert "does not say" in said["LIMIT_RUN_MISSING"]
+    assert "sets no maximum run time" in said["LIMIT_RUN_MISSING"]
     assert all("administrator" in text for code, text in said.items() if "USER" not in code)
 
 

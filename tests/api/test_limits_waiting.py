@@ -54,11 +54,11 @@ def holds(task_id: str) -> bool:
 @pytest.mark.parametrize(
     ("limit", "code", "told"),
     [
-        ({"mostTasks": 1}, "LIMIT_TASKS", "1 tasks at once, and runs 1"),
-        ({"mostGpus": 5}, "LIMIT_GPUS", "5 GPUs at once. It holds 2, and the task asks for 4"),
-        ({"userMostTasks": 1}, "LIMIT_USER_TASKS", "colleague may run 1 tasks"),
-        ({"userMostGpus": 5}, "LIMIT_USER_GPUS", "colleague may hold 5 GPUs"),
-        ({"gpuHours": 0}, "LIMIT_GPU_HOURS", "of its 0.0 GPU-hours"),
+        ({"mostTasks": 1}, "LIMIT_TASKS", "1 task at once, and runs 1"),
+        ({"mostGpus": 5}, "LIMIT_GPUS", "5 GPUs at once. It uses 2, and the task needs 4"),
+        ({"userMostTasks": 1}, "LIMIT_USER_TASKS", "colleague can run at most 1 task at once"),
+        ({"userMostGpus": 5}, "LIMIT_USER_GPUS", "colleague can use at most 5 GPUs"),
+        ({"gpuHours": 0}, "LIMIT_GPU_HOURS", "of this month's 0.0 GPU-hours"),
     ],
 )
 def test_a_task_waits_for_a_limit_and_starts_when_it_is_raised(

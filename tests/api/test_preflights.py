@@ -136,7 +136,7 @@ def test_a_verdict_speaks_the_readers_language(colleague):
     for colleague.lang in ("zh-CN", "en"):
         data = colleague.get(f"/preflights/{test.pk}").data
         said[colleague.lang] = [culprit["message"] for culprit in data["verdict"]["culprits"]]
-    assert said["en"] == ["pytorch-dev-env said nothing.", "llm-training-env said nothing."]
+    assert said["en"] == ["pytorch-dev-env produced no output.", "llm-training-env produced no output."]
     assert said["zh-CN"] == ["pytorch-dev-env 没有任何输出。", "llm-training-env 没有任何输出。"]
 
 
@@ -182,11 +182,11 @@ def test_a_task_whose_nodes_are_not_fit_fails_and_names_the_culprit(colleague, t
     colleague.lang = "en"
     reason = colleague.get(f"/training-tasks/{task.pk}").data["reason"]
     assert reason["code"] == "PREFLIGHT_FAILED"
-    assert "pytorch-dev-env said nothing" in reason["message"]
-    assert "leave it out" in reason["hint"]
+    assert "pytorch-dev-env produced no output" in reason["message"]
+    assert "remove it from the task" in reason["hint"]
     assert "2 more problems" in reason["hint"]
     events = colleague.get(f"/training-tasks/{task.pk}/events").data["items"]
-    assert "pytorch-dev-env said nothing" in events[-1]["message"]
+    assert "pytorch-dev-env produced no output" in events[-1]["message"]
 
 
 def test_a_test_that_could_not_run_fails_the_task_with_its_reason(colleague, task):

@@ -179,7 +179,7 @@ def test_joining_by_local_rank_explains_whatever_a_rank_fails_with(task: Task, t
     over = lives(task, "local", max_restarts=0)
     assert over.state == State.FAILED
     assert "RuntimeError: EADDRINUSE" in said(over)
-    assert "LOCAL_RANK counts on each node anew" in said(over)
+    assert "LOCAL_RANK restarts from 0 on each node" in said(over)
     found = Finding.objects.get(task=task, attempt=1)
     assert (found.code, found.level, found.params["found"]) == ("LOCAL_RANK_AS_RANK", "fail", "0")
 

@@ -173,7 +173,7 @@ def test_steps_that_a_restart_does_again_are_counted() -> None:
     [told] = why.diagnose(known).findings
     with override("en"):
         assert [shown.said(Words(one.code, one.params))[0] for one in told.finding.evidence[1:]] == [
-            "Next is attempt 2 of 4 at most.", "It begins in 7.0 s.",
+            "Next: attempt 2 of at most 4.", "It starts in 7.0 s.",
             "It continues from the checkpoint of step 1,200; 50 steps are repeated.",
         ]  # fmt: skip
 
@@ -184,10 +184,10 @@ def test_a_task_that_waits_says_its_place_what_must_end_first_and_when_it_begins
     with override("en"):
         said = [shown.said(Words(one.code, one.params))[0] for one in told.finding.evidence]
         assert said[:4] == [
-            "Number 3 of 12 in the queue.", "Task first must end first, which is expected in 10 min.",
-            "Task second must end first.", "More tasks that must end first: 1.",
+            "Position 3 of 12 in the queue.", "Task first must end first, which is expected in 10 min.",
+            "Task second must end first.", "1 more task must end first.",
         ]  # fmt: skip
-        assert said[4] == "It probably begins in 10 min: between 5 min and 60 min from now."
+        assert said[4] == "It is expected to start in 10 min: between 5 min and 60 min from now."
     assert [(one.code, one.params) for one in told.finding.actions] == [
         (Do.CHANGE_FIELD, {"field": "maxRunSeconds", "to": 3600}),
         (Do.CHANGE_FIELD, {"field": "distributedConfig.select"}), (Do.SEE_TASK, {"task": "task-a"}),

@@ -85,7 +85,7 @@ def test_a_client_certificate_is_told_of_two_weeks_before_and_once_it_has_ended_
     assert told() == [("NOTICE_CERTIFICATE_ENDS", "fail")]
     row.refresh_from_db()
     assert (row.times, row.due_at is None) == (1, False)
-    assert "ended at" in wording.of(row, "opened", "en").title
+    assert "expired at" in wording.of(row, "opened", "en").title
     kubeconfig(tmp_path, {"client-certificate-data": inline(certificate(within(300))[0])})
     ending.look()
     assert told() == []

@@ -105,4 +105,4 @@ def test_for_rank_0_nobody_can_vouch(task: Task) -> None:
     over = lives(task, "0")
     assert (over.state, over.reason) == (State.FAILED, "NEVER_ENDED")
     said, _ = messages.text(over.reason, "en", **over.reason_params)
-    assert said.startswith("Rank 0 on gn1 did nothing")
+    assert said.startswith("Rank 0 on gn1 showed no activity")

@@ -141,7 +141,7 @@ def test_what_passes_by_itself_is_told_as_over_to_those_who_had_heard_of_it(ann:
     over("task-y", "task_hung")  # before anybody heard of it
     tasks.sweep()
     assert [told["event"] for _, told, _ in hooks.received] == ["incident.opened", "incident.over"]
-    assert hooks.received[1][1]["title"] == "Over: Task gpt does not get on"
+    assert hooks.received[1][1]["title"] == "Resolved: Task gpt makes no progress"
     tell("task_hung", "task-x", "NOTICE_TASK_HUNG", {"name": "gpt", "why": WHY}, owner=ann.pk)  # anew
     tasks.sweep()
     assert len(hooks.received) == 3
@@ -233,7 +233,8 @@ def test_mails_of_an_incident_stand_in_one_thread(ann: User, mails: Mails) -> No
     fails(ann)
     tasks.sweep()
     opened, ended, other = mails.received
-    assert (opened["Subject"], ended["Subject"]) == ("Task gpt x does not get on", "Over: Task gpt x does not get on")
+    subjects = (opened["Subject"], ended["Subject"])
+    assert subjects == ("Task gpt x makes no progress", "Resolved: Task gpt x makes no progress")
     assert ended["In-Reply-To"] == ended["References"] == opened["Message-ID"]
     assert len({mail["Message-ID"] for mail in mails.received}) == 3
     assert (opened["References"], other["References"]) == (None, None)

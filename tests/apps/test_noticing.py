@@ -82,7 +82,7 @@ def test_a_task_that_waits_is_told_of_once_however_often_it_is_looked_at(waiting
     assert [each["sql"] for each in seen if each["sql"].startswith(WRITES)] == []
     row = Incident.objects.get()
     assert (row.times, row.due_at, row.over_at) == (1, None, None)
-    assert wording.of(row, "opened", "en").title == "Task t has waited for 1 h"
+    assert wording.of(row, "opened", "en").title == "Task t has been waiting for 1 h"
     assert Item.objects.get().user == waiting.owner
 
 
@@ -125,7 +125,7 @@ def test_before_an_hour_no_bell_rings_and_minutes_are_said(waiting: Task, clock:
     clock.look(10)
     row = Incident.objects.get()
     assert not Item.objects.exists()
-    assert wording.of(row, "opened", "en").title == "Task t has waited for 10 min"
+    assert wording.of(row, "opened", "en").title == "Task t has been waiting for 10 min"
     assert wording.of(row, "opened", "zh").title == "任务 t 已等待 10 分钟"
     clock.look(60)
     assert Item.objects.get().incident == row

@@ -85,7 +85,8 @@ def test_it_says_at_its_start_what_keeps_training_from_it(serving: Running) -> N
         line for line in serving.output.read_text("utf-8").splitlines() if "training on this machine" in line.lower()
     ]
     found = isolation.chosen("auto", place)
-    tried = " Tried from inside: a task gets at nothing of the platform's." if found.protects else ""
+    tested = " Tested from inside a task: it cannot access anything that belongs to the platform."
+    tried = tested if found.protects else ""
     assert lines == [f"fermi  | {found.sentences('en')}{tried}"]
 
 

@@ -187,13 +187,13 @@ def test_a_wrong_hosts_entry_is_named_with_its_line(lab, stacks, master, entry):
     [(level, code, blamed)] = found.culprits
     assert (code, blamed) == ("NAME_WRONG", ["node-2"])
     assert level == ("fail" if master == "node-0" else "warn")
-    assert f"node-0 (of node-0) is {entry} instead of 10.77.0.1, from /etc/hosts:2" in found.text()
+    assert f"node-0, the host name of node-0, to {entry} instead of 10.77.0.1 (from /etc/hosts:2)" in found.text()
 
 
 def test_a_node_with_another_torch_is_named(lab, stacks):
     found = preflight(lab, [stacks["2.13.0"], stacks["2.4.1"], stacks["2.13.0"]])
     assert found.culprits == [("fail", "VERSION_DRIFT", ["node-1"])]
-    assert found.text() == "torch differs: node-1 2.4.1; the other nodes have 2.13.0."
+    assert found.text() == "Versions of torch differ: node-1 2.4.1; the other nodes have 2.13.0."
 
 
 def test_a_slow_link_is_named(lab):

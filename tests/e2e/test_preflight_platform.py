@@ -84,5 +84,5 @@ def test_by_hand_two_nodes_find_each_other_and_the_first_one_shows_the_matrix(tm
     said = [node.communicate(timeout=240) for node in nodes]
     assert [node.returncode for node in nodes] == [0, 0], said
     assert "gn1" in said[0][0]
-    assert "Fit to train" in said[0][0]
+    assert "Ready to train" in said[0][0]
     assert "shows the result" in said[1][1]

@@ -158,7 +158,7 @@ def test_where_neither_can_be_had_it_says_why(folder: Path, monkeypatch: pytest.
     found = isolation.chosen("auto", isolation.Place(folder / "data", folder / "workspace", sys.executable))
     assert (found.code, found.landlock, found.user) == ("ISOLATION_NONE", False, None)
     assert [code for code, _ in found.reasons] == ["LANDLOCK_MISSING", "TASK_USER_TAKES_ROOT"]
-    assert found.sentences("en").startswith("Nothing keeps training on this machine")
+    assert found.sentences("en").startswith("Training on this machine is not isolated")
 
 
 def test_a_folder_with_something_forbidden_below_is_allowed_entry_by_entry(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_a_task_that_forks_for_ever_is_ended_with_all_that_it_started(tmp_path: 
     marked = f"HERE={tmp_path / 'bomb'}".encode()
     assert [pid for pid, _ in processes.all_living() if marked in environment(pid)] == []
     assert [rank["exit_code"] for rank in other] == [0]
-    assert text(found).startswith(f"task-bomb was ended: it had {found['processes']} processes")
+    assert text(found).startswith(f"task-bomb was terminated: it had {found['processes']} processes")
 
 
 LEAVES = """
@@ -131,7 +131,7 @@ sys.exit(7)
     found = cause(tmp_path)
     assert found is not None
     assert (found["code"], found["rank"], found["fileBound"]) == ("OPEN_FILE_BOUND_REACHED", 0, 600)
-    assert "files open" in text(found)
+    assert "open files" in text(found)
 
 
 def test_a_task_that_eats_the_memory_is_ended_before_the_machine_has_none(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ sys.exit(7)
     found = cause(tmp_path)
     assert found is not None
     assert (found["code"], found["rank"], found["bound"]) == ("MEMORY_BOUND_REACHED", 1, "200 MiB")
-    assert "those of rank 1 most" in text(found)
+    assert "those of rank 1 the most" in text(found)
 
 
 def test_pages_that_ranks_share_count_once(tmp_path: Path) -> None:

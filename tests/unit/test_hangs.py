@@ -44,8 +44,8 @@ def test_the_one_that_is_elsewhere_is_named_with_node_and_line():
     assert verdict.certain
     assert verdict.finding.code == hangs.HANG
     assert told(verdict) == (
-        "3 ranks wait in all_reduce (train.py:120 in main); "
-        "rank 3 on other-env is in data.py:88 in load_batch since 12 s."
+        "3 ranks are waiting in all_reduce (train.py:120 in main); "
+        "rank 3 on other-env has been in data.py:88 in load_batch for 12 s."
     )
     assert [(where.rank, where.node_rank, where.node) for where in verdict.finding.where] == [(3, 1, "other-env")]
     first = verdict.finding.evidence[0]
@@ -90,7 +90,7 @@ def test_a_launcher_whose_children_are_at_work_never_hangs_whatever_the_task_say
         for later in (0, 86_400):
             verdict = judge(gang(*launchers), site, NOW + later)
             assert (verdict.finding.level, verdict.certain) == (Level.INFO, False)
-            assert "processes that it started, which are at work" in told(verdict)
+            assert "processes that it started; they are still working" in told(verdict)
     computes = judge(gang(stalled(still=False, cpu=1.0), launchers[0]), SITE, NOW)
     assert computes.finding.params["why"] == "computes"
 
@@ -231,7 +231,7 @@ def test_tensors_of_different_sizes_are_no_mismatch_where_that_is_allowed():
     gathers = [stalled("all_gather", op={"seq": 9, "group": "0", "sizes": [[size]]}) for size in (3, 4)]
     verdict = judge(gang(*gathers), SITE, NOW)
     assert verdict.finding.code == hangs.HANG
-    assert told(verdict).startswith("All 2 ranks wait in all_gather")
+    assert told(verdict).startswith("All 2 ranks have been waiting in all_gather")
 
 
 def test_a_dead_connection_names_both_of_its_nodes():

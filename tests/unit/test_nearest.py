@@ -120,11 +120,11 @@ def test_a_refusal_says_what_was_found_what_is_allowed_and_the_nearest(case: str
     ("case", "zh", "en"),
     [
         ("deepspeed stage", "选项 zeroStage 不能是 4：应为整数，不小于 0 且不大于 3。",
-         "The option zeroStage cannot be 4: it takes a whole number, at least 0 and at most 3."),
+         "The option zeroStage cannot be 4; expected: a whole number, at least 0 and at most 3."),
         ("a word for a switch", "选项 staticGraph 不能是 yes：应为布尔值 true 或 false。",
-         "The option staticGraph cannot be yes: it takes true or false."),
+         "The option staticGraph cannot be yes; expected: true or false."),
         ("hyperparameter too small", "超参数 batchSize 不能是 -3：应为整数，不小于 1 且不大于 65536。",
-         "The hyperparameter batchSize cannot be -3: it takes a whole number, at least 1 and at most 65536."),
+         "The hyperparameter batchSize cannot be -3; expected: a whole number, at least 1 and at most 65536."),
     ],
 )  # fmt: skip
 def test_a_refusal_is_a_sentence_in_the_readers_language(case: str, zh: str, en: str) -> None:

@@ -86,13 +86,13 @@ def test_what_cannot_be_launched_says_what_to_do(command, tmp_path):
         (("--rank", "8", "--world-size", "8"), "--rank is 8; allowed: 0 … 7"),
         (("--rank", "1", "--world-size", "8"), "--master-addr 192.168.1.100"),
         (("--nproc-per-node", "x"), "'x' is neither a number"),
-        ((), "There is no script train.py"),
+        ((), "Script not found: train.py"),
     ]:
         done = command("launch", *words, "--", sys.executable, "train.py")
         assert done.code == 2
         assert part in done.err
     missing = command("launch", "--", "nothing-of-that-name")
-    assert (missing.code, "There is no command nothing-of-that-name" in missing.err) == (2, True)
+    assert (missing.code, "Command not found: nothing-of-that-name" in missing.err) == (2, True)
     chinese = command("launch", "--rank", "1", "--", "true", lang="zh")
     assert "缺少 --world-size" in chinese.err
 
@@ -116,14 +116,14 @@ def test_without_a_command_the_whole_line_is_told_and_can_be_typed(command, empt
     }.items():
         done = command(*typed)
         assert (done.code, done.out) == (2, "")
-        assert "No command is given" in done.err
-        assert f"The whole line: {line}\n" in done.err
+        assert "No command given for the ranks" in done.err
+        assert f"The complete command line: {line}\n" in done.err
     assert not (empty_home / "slurm_scripts").exists()
     (empty_home / "scripts").mkdir()
     (empty_home / "scripts" / "train.py").touch()
     monkeypatch.setenv("MASTER_ADDR", "gn6")
     done = command("launch", *BARE, lang="zh")
-    assert "没有给出命令" in done.err
+    assert "没有给出各 rank 要运行的命令" in done.err
     assert f"完整的命令行：fermi launch --lang zh {' '.join(BARE)} -- python scripts/train.py\n" in done.err
     typed = done.err.partition("：fermi ")[2].strip().split()
     assert run([*typed[:-3], "--dry-run", *typed[-3:]]) == 0
@@ -169,9 +169,9 @@ def test_who_does_not_come_is_named(command):
     shared = ["--nnodes", "3", "--nproc-per-node", "1", "--master-addr", "127.0.0.1", "--patience", "0.1"]
     shared += ["--master-port", str(free_port())]
     head = command("launch", *shared, "--node-rank", "0", "--", "true")
-    assert (head.code, "These did not come: 1-2." in head.err) == (2, True), head.err
+    assert (head.code, "These nodes or ranks did not connect: 1-2." in head.err) == (2, True), head.err
     member = command("launch", *shared, "--node-rank", "1", "--", "true")
-    assert (member.code, "The master was waited for in vain: 127.0.0.1:" in member.err) == (2, True), member.err
+    assert (member.code, "The master node did not respond: 127.0.0.1:" in member.err) == (2, True), member.err
 
 
 def test_a_port_in_use_is_named(command):
@@ -179,7 +179,7 @@ def test_a_port_in_use_is_named(command):
         port = taken.getsockname()[1]
         done = command("launch", "--nproc-per-node", "1", "--master-port", str(port), "--", "true")
     assert done.code == 2
-    assert f"The master's port {port} is in use: pid {os.getpid()}" in done.err
+    assert f"The master port {port} is in use: pid {os.getpid()}" in done.err
 
 
 def test_a_dry_run_shows_the_environment_and_starts_nothing(command):

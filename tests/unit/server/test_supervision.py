@@ -83,7 +83,7 @@ def test_a_process_whose_threads_all_wait_is_ended_and_started_again(
     child.process.signal(signal.SIGUSR1)
     until(replaced(found, child), what="it was replaced")
     assert noted(notes) == {"PROCESS_POOL_HUNG"}
-    assert "none of its threads finished anything" in capfd.readouterr().out
+    assert "none of its threads completed work" in capfd.readouterr().out
 
 
 def test_a_process_that_is_stopped_is_noted_as_long_as_it_is(begin: Any, notes: Path) -> None:
@@ -188,7 +188,7 @@ def test_readyz_shows_the_notes(client: Client, settings: Any, tmp_path: Path, d
     note = {"code": "PROCESS_STOPPED", "params": {"process": "web", "pid": 7, "seconds": 0}, "at": 1}
     notes.write_text(json.dumps([note]))
     [shown] = client.get("/readyz", headers={"Accept-Language": "en"}).json()["warnings"]
-    assert shown == {**note, "message": "web (pid 7) is stopped, by SIGSTOP or a debugger: it does nothing."}
+    assert shown == {**note, "message": "web (pid 7) is suspended by SIGSTOP or a debugger and does no work."}
     notes.write_text("{")
     assert client.get("/readyz").json()["warnings"] == []
 
