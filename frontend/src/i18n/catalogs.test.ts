@@ -1,20 +1,28 @@
+import i18next from "i18next";
 import { expect, test } from "vitest";
 import { en } from "./en";
 import { zh } from "./zh";
-import { known } from "./index";
+import { known, setLanguage } from "./index";
 
 interface Catalog {
   [key: string]: string | Catalog;
 }
 
-function placeholders(catalog: Catalog, path = ""): Record<string, string[]> {
-  return Object.fromEntries(
-    Object.entries(catalog).flatMap(([key, value]) =>
-      typeof value === "string"
-        ? [[path + key, [...value.matchAll(/{{\w+}}/g)].map(([name]) => name).sort()]]
-        : Object.entries(placeholders(value, `${path}${key}.`)),
-    ),
+const PLURAL = /_(zero|one|two|few|many|other)$/;
+
+function textsOf(catalog: Catalog, path = ""): [path: string, text: string][] {
+  return Object.entries(catalog).flatMap(([key, value]) =>
+    typeof value === "string" ? [[path + key, value] as [string, string]] : textsOf(value, `${path}${key}.`),
   );
+}
+
+function blanksOf(text: string): string[] {
+  return [...text.matchAll(/{{(\w+)/g)].map(([, name = ""]) => name).sort();
+}
+
+/** By its path, where the forms of one text are one. */
+function placeholders(catalog: Catalog): Record<string, string[]> {
+  return Object.fromEntries(textsOf(catalog).map(([path, text]) => [path.replace(PLURAL, ""), blanksOf(text)]));
 }
 
 const parts = (language: string) =>
@@ -25,9 +33,46 @@ const parts = (language: string) =>
   );
 
 test("both languages say the same things with the same blanks", () => {
-  expect(placeholders(en)).toEqual(placeholders(zh));
+  expect(placeholders(en as Catalog)).toEqual(placeholders(zh));
   expect(placeholders(parts("en"))).toEqual(placeholders(parts("zh")));
   expect(Object.keys(parts("zh"))).not.toEqual([]);
+});
+
+test("a text with a plural has both forms, and their number and blanks", () => {
+  const texts = new Map(textsOf({ ...(en as Catalog), ...parts("en") }));
+  const plural = [...texts.keys()].filter((path) => PLURAL.test(path));
+  expect(plural.length).toBeGreaterThan(50);
+  const wrong = plural.filter((path) => {
+    const [one, other] = ["_one", "_other"].map((form) => texts.get(path.replace(PLURAL, form)));
+    return one === undefined || other === undefined || blanksOf(one).join() !== blanksOf(other).join();
+  });
+  expect(wrong).toEqual([]);
+  expect(textsOf({ ...zh, ...parts("zh") }).filter(([path]) => PLURAL.test(path))).toEqual([]);
+});
+
+test("one is said in the singular, in English", async () => {
+  await setLanguage("en");
+  expect([1, 2, 1234].map((count) => i18next.t("counted.tasks", { count }))).toEqual([
+    "1 task",
+    "2 tasks",
+    "1,234 tasks",
+  ]);
+  expect([1, 3].map((count) => i18next.t("tasks.stopTitle", { count }))).toEqual(["Stop 1 task?", "Stop 3 tasks?"]);
+  await setLanguage("zh");
+  expect([1, 2].map((count) => i18next.t("counted.tasks", { count }))).toEqual(["1 个任务", "2 个任务"]);
+});
+
+/** Names of products that are written so. */
+const WRITTEN_SO = new Set<string>([]);
+
+test("no text names a field as the API does", () => {
+  const all = [...textsOf({ ...(en as Catalog), ...parts("en") }), ...textsOf({ ...zh, ...parts("zh") })];
+  const found = all.flatMap(([path, text]) =>
+    [...text.replaceAll(/{{.*?}}/g, "").matchAll(/\b[a-z]+[A-Z]\w*/g)]
+      .filter(([name]) => !WRITTEN_SO.has(name))
+      .map(([name]) => `${path}: ${name}`),
+  );
+  expect(found).toEqual([]);
 });
 
 test("no part hides what every page may say", () => {

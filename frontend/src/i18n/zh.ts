@@ -73,7 +73,7 @@ export const zh = {
     everywhere: "任何页面",
     lists: "列表中",
     nothing: "没有匹配的结果",
-    count: "{{count}} 个结果",
+    count: "{{count, number}} 个结果",
     copyId: "复制编号",
     help: "键盘快捷键",
     helpHint: "输入文字时不起作用；可在设置中关闭。",
@@ -99,6 +99,16 @@ export const zh = {
     minute: "{{count}}分",
     second: "{{count}}秒",
     joiner: "",
+  },
+  counted: {
+    gpus: "{{count, number}} 个 GPU",
+    nodes: "{{count, number}} 个节点",
+    ranks: "{{count, number}} 个进程",
+    attempts: "{{count, number}} 次尝试",
+    tasks: "{{count, number}} 个任务",
+    gpuHours: "{{amount}} GPU 小时",
+    gpuMinutes: "{{amount}} GPU 分钟",
+    gpuSeconds: "{{amount}} GPU 秒",
   },
   signIn: {
     title: "登录",
@@ -152,7 +162,7 @@ export const zh = {
     name: "任务",
     framework: "框架",
     scale: "规模",
-    scaleValue: "{{nodes}} 节点 · {{ranks}} 进程",
+
     progress: "步数",
     loss: "损失",
     owner: "创建者",
@@ -164,7 +174,7 @@ export const zh = {
     oneCause: "总览中的一种原因",
     anyCause: "不限原因",
     clearFilters: "清除筛选",
-    count: "共 {{count}} 个任务",
+    count: "共 {{count, number}} 个任务",
     countMore: "超过 {{number}} 个任务",
     attempt: "第 {{number}} 次尝试",
   },
@@ -201,7 +211,7 @@ export const zh = {
       lag: "落后步数",
       silent: "距上一步",
     },
-    steps: "{{steps}} 步",
+    steps: "{{count, number}} 步",
     stepTime: "每步时间",
     none: "无数据",
     odd: "与其他 rank 差别很大",
@@ -468,8 +478,8 @@ export const zh = {
     failedFirst: "rank {{rank}} 最先失败，原因通常在它的日志末尾。",
     allRanks: "全部进程",
     search: "在日志中查找",
-    matches: "{{count}} 行匹配",
-    lines: "{{count}} 行",
+    matches: "{{count, number}} 行匹配",
+    lines: "{{count, number}} 行",
     follow: "跟随",
     download: "下载",
     empty: "还没有日志。",
@@ -531,7 +541,7 @@ export const zh = {
     kindOf: { jupyter: "Jupyter", vscode: "VS Code", custom: "自定义" },
     allKinds: "全部类型",
     cpuAndMemory: "CPU 与内存",
-    cpuAndMemoryValue: "{{cpus}} 核 · {{memory}} GB",
+    cpuAndMemoryValue: "{{count, number}} 核 · {{memory}} GB",
     stack: "软件栈",
     uptime: "运行时间",
     usedBy: "使用者",
@@ -541,7 +551,7 @@ export const zh = {
     free: "空闲",
     freeHint: "现在没有任务在使用它。",
     nothingMatches: "没有符合条件的环境",
-    count: "共 {{count}} 个环境",
+    count: "共 {{count, number}} 个环境",
     facts: "详情",
     image: "镜像",
     host: "主机",
@@ -593,7 +603,7 @@ export const zh = {
     moveHint: "在同一项目、同一优先级内，可以拖动任务或用箭头按钮调整先后。",
     up: "上移 {{name}}",
     down: "下移 {{name}}",
-    count: "{{count}} 个任务在排队",
+    count: "{{count, number}} 个任务在排队",
     empty: "没有任务在排队",
     emptyHint: "资源足够时，任务提交后马上开始。",
     seeTimeline: "查看环境时间线",
@@ -624,7 +634,7 @@ export const zh = {
     gpus: "占用的 GPU",
     guaranteed: "保障的 GPU（共享环境）",
     guaranteedHint: "空闲时可以借给别人，需要时通过抢占收回；留空 = 没有保障",
-    borrowed: "其中 {{count}} 块是借用的，可能被收回",
+    borrowed: "其中 {{count}} 个是借用的，可能被收回",
     mostGpus: "最多 GPU",
     tasks: "运行的任务",
     mostTasks: "最多运行的任务",
@@ -741,7 +751,7 @@ export const zh = {
     deleteTitle: "删除 Worker {{id}}？",
     deleteHint: "它的凭证会立即失效。那台主机上的程序如果还在运行，要用加入令牌重新登记。",
     deleteAction: "删除",
-    count: "共 {{count}} 个 Worker",
+    count: "共 {{count, number}} 个 Worker",
     empty: "还没有 Worker",
     emptyHint: "点击「添加 Worker」得到一条命令，在每台主机上运行它；几秒后，每个 GPU 会在这里出现一行。",
     nothingMatches: "没有符合条件的 Worker",
@@ -794,7 +804,7 @@ export const zh = {
     environments: "环境",
     created: "创建",
     duration: "用时",
-    count: "共 {{count}} 次预检",
+    count: "共 {{count, number}} 次预检",
     environmentsOf: "{{first}} 等 {{count}} 个",
     choose: "选择环境",
     search: "搜索环境",
@@ -848,14 +858,14 @@ export const zh = {
     read: "标为已读",
     over: "已恢复",
     times: "共 {{count}} 次",
-    count: "共 {{count}} 条通知",
+    count: "共 {{count, number}} 条通知",
     settings: "通过邮件、聊天工具或 Webhook 接收",
   },
   settings: {
     shortcuts: "键盘快捷键",
     shortcutsHint: "按 ? 查看全部；Ctrl K 始终可用。",
     secrets: "密钥",
-    secretsHint: "任务按名称（secretEnv）使用的值，任何人都无法读回。",
+    secretsHint: "任务按名称使用的值，任何人都无法读回。",
     setSecret: "设置密钥",
     setSecretHint: "值会加密保存，之后不再显示；任务从下一次尝试起使用它。",
     secretName: "名称",
@@ -1054,7 +1064,7 @@ export const zh = {
     chooseModel: "请选择模型",
     clearSelected: "清空",
     clearFilters: "清除筛选",
-    shown: "{{shown}} / {{all}} 个环境",
+    shown: "{{shown}} / {{count, number}} 个环境",
     filter: { zone: "可用区", status: "状态", gpuType: "GPU 型号", kind: "类型" },
     any: { zone: "全部可用区", status: "全部状态", gpuType: "全部 GPU", kind: "全部类型" },
     stack: "技术栈",
@@ -1171,7 +1181,7 @@ export const zh = {
     restRemove: "移除 {{field}}",
     restored: "已恢复上次没有提交的草稿。",
     startOver: "重新开始",
-    footer: "已选 {{count}} · {{gpus}} GPU",
+    footer: "已选 {{count}} · {{gpus}}",
     rankCount: "Rank 分配（{{count}}）",
     objects: "引擎对象",
     showRank: "rank {{rank}} 的环境变量",
@@ -1180,9 +1190,12 @@ export const zh = {
   },
 };
 
-export type Messages = typeof zh;
+type Messages = typeof zh;
 
-type Part<T> = { [K in keyof T]?: T[K] extends string ? string : Part<T[K]> };
+/** A text may have a form for each of its language's plurals, `x_one` and `x_other` for `x`: its number is `count`. */
+export type Translated<T> = { [K in keyof T]?: T[K] extends string ? string : Translated<T[K]> } & {
+  [K in keyof T & string as T[K] extends string ? `${K}_${Intl.LDMLPluralRule}` : never]?: string;
+};
 
 /** A further language: English stands in for what it lacks. */
-export type Translation = Part<Messages>;
+export type Translation = Translated<Messages>;

@@ -2,7 +2,7 @@ import i18next from "i18next";
 import { expect, test } from "vitest";
 import { setLanguage } from "@/i18n";
 import figures from "../../../tests/shared/figures.json";
-import { bytes, count, duration, figure } from "./format";
+import { bytes, count, duration, figure, gpuHours } from "./format";
 
 const DAY = 86_400;
 
@@ -16,6 +16,23 @@ test("a duration is told in its two largest units", async () => {
 
 test("a duration never runs backwards, whatever the clocks say", () => {
   expect(duration(i18next.t, -5)).toBe("0秒");
+});
+
+test("GPU time is told in a unit that can be read", async () => {
+  const told = () =>
+    [0.0097, 1 / 3600, 0.00008, 0.125, 1 / 60, 1, 12.345, 0].map((hours) => gpuHours(i18next.t, hours));
+  expect(told().slice(0, 4)).toEqual(["35 GPU 秒", "1 GPU 秒", "0.288 GPU 秒", "8 GPU 分钟"]);
+  await setLanguage("en");
+  expect(told()).toEqual([
+    "35 GPU-seconds",
+    "1 GPU-second",
+    "0.288 GPU-seconds",
+    "8 GPU-minutes",
+    "1 GPU-minute",
+    "1 GPU-hour",
+    "12.3 GPU-hours",
+    "0 GPU-hours",
+  ]);
 });
 
 test("a figure keeps few digits at every size", () => {

@@ -23,6 +23,24 @@ export function duration(t: TFunction, seconds: number): string {
     .join(t("unit.joiner"));
 }
 
+/** GPU time in a unit that can be read: 12.5 GPU-hours, 7 GPU-minutes and 35 GPU-seconds, where hours would be 0.00972. */
+export function gpuHours(t: TFunction, hours: number): string {
+  const seconds = hours * HOUR;
+  const [unit, value] =
+    hours === 0 || seconds >= HOUR
+      ? (["gpuHours", hours] as const)
+      : seconds >= MINUTE
+        ? (["gpuMinutes", Math.round(seconds / MINUTE)] as const)
+        : (["gpuSeconds", seconds < 1 ? seconds : Math.round(seconds)] as const);
+  const amount = measured(value);
+  return t(`counted.${unit}`, { amount, count: Number(amount === "1") });
+}
+
+/** How large a task is: "2 nodes · 16 ranks". */
+export function scale(t: TFunction, nodes: number, ranks: number): string {
+  return `${t("counted.nodes", { count: nodes })} · ${t("counted.ranks", { count: ranks })}`;
+}
+
 export function secondsBetween(from: string, to: string | number): number {
   return (new Date(to).getTime() - new Date(from).getTime()) / 1000;
 }

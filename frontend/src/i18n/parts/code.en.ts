@@ -1,6 +1,7 @@
+import type { Translated } from "../zh";
 import type zh from "./code.zh";
 
-const en: typeof zh = {
+const en: Translated<typeof zh> = {
   none: "This task brings no code",
   noneHint: "It runs in what its nodes have. With fermi submit --code . every node gets the same code.",
   fetching: "The code is being fetched",
@@ -10,7 +11,8 @@ const en: typeof zh = {
   commit: "Commit",
   branch: "Branch",
   dirty: "with changes that are not committed",
-  counted: "{{files}} files, {{size}}",
+  counted_one: "{{count, number}} file, {{size}}",
+  counted_other: "{{count, number}} files, {{size}}",
   requirements: "Packages",
   bring: "Bring it back",
   tree: "Files",

@@ -8,7 +8,7 @@ export default {
   commit: "提交",
   branch: "分支",
   dirty: "有未提交的改动",
-  counted: "{{files}} 个文件，{{size}}",
+  counted: "{{count, number}} 个文件，{{size}}",
   requirements: "软件包",
   bring: "取回",
   tree: "文件",

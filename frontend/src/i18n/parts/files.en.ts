@@ -1,6 +1,7 @@
+import type { Translated } from "../zh";
 import type zh from "./files.zh";
 
-const en: typeof zh = {
+const en: Translated<typeof zh> = {
   title: "Files",
   project: "Project",
   top: "All files",
@@ -32,7 +33,8 @@ const en: typeof zh = {
   removeOf: "Delete {{name}}",
   removeTitle: "Delete {{name}}?",
   removeHint: "It goes at once and cannot be brought back; a folder goes with all that is in it.",
-  count: "{{count}} entries",
+  count_one: "{{count, number}} entry",
+  count_other: "{{count, number}} entries",
   used: "{{used}} used",
   usedOf: "{{used}} of {{most}} used",
   place: "Where tasks find them",

@@ -30,7 +30,7 @@ export default {
   removeOf: "删除 {{name}}",
   removeTitle: "删除 {{name}}？",
   removeHint: "文件会立即删除，无法恢复；文件夹连同其中的全部内容一起删除。",
-  count: "{{count}} 项",
+  count: "{{count, number}} 项",
   used: "已用 {{used}}",
   usedOf: "已用 {{used}}，上限 {{most}}",
   place: "任务中的位置",

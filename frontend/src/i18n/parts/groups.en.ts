@@ -1,6 +1,7 @@
+import type { Translated } from "../zh";
 import type zh from "./groups.zh";
 
-const en: typeof zh = {
+const en: Translated<typeof zh> = {
   empty: "No groups yet",
   emptyHint:
     "Create a group, tick its members in the list of workers and “Move to” it, name the master under ⚙, and start it.",
@@ -16,7 +17,8 @@ const en: typeof zh = {
   masterAddressHint: "The name of the master's node, such as gn6; without the number of a worker.",
   worldSize: "World size",
   worldSizeHint: "Empty: the number of workers in the group.",
-  worldSizeOf: "{{count}} of {{workers}} workers",
+  worldSizeOf_one: "{{size}} of {{count}} worker",
+  worldSizeOf_other: "{{size}} of {{count}} workers",
   masterPort: "Master port",
   masterPortHint: "29500 by default.",
   backend: "Communication backend",
@@ -40,7 +42,8 @@ const en: typeof zh = {
   problems: "To be solved before it can start:",
   start: "Start",
   startTitle: "Start group {{name}}?",
-  startHint: "A training task is created for its {{count}} processes.",
+  startHint_one: "A training task is created for its {{count}} process.",
+  startHint_other: "A training task is created for its {{count}} processes.",
   started: "Started; its task's page shows it",
   stop: "Stop",
   stopTitle: "Stop group {{name}}?",

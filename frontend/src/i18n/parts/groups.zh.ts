@@ -13,7 +13,7 @@ export default {
   masterAddressHint: "主节点的名称，例如 gn6；不带 -编号。",
   worldSize: "World Size",
   worldSizeHint: "留空则为分组中 Worker 的数量。",
-  worldSizeOf: "{{count}} / {{workers}} 个 Worker",
+  worldSizeOf: "{{size}} / {{count}} 个 Worker",
   masterPort: "Master 端口",
   masterPortHint: "默认 29500。",
   backend: "后端",

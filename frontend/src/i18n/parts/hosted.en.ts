@@ -1,6 +1,7 @@
+import type { Translated } from "../zh";
 import type zh from "./hosted.zh";
 
-const en: typeof zh = {
+const en: Translated<typeof zh> = {
   make: "New environment",
   makeTitle: "New dev environment",
   makeHint:
@@ -76,9 +77,9 @@ const en: typeof zh = {
   ofTemplate: "Template",
   run: "Run",
   cost: "Cost so far",
-  costValue: "{{amount}} ({{hours}} GPU-hours)",
-  costHours: "{{hours}} GPU-hours",
-  costUnpriced: "{{hours}} GPU-hours (no price)",
+  costValue: "{{amount}} ({{hours}})",
+
+  costUnpriced: "{{hours}} (no price)",
   task: "Made for task",
   afterwards: "When the task has ended",
   afterwardsOf: { delete: "Delete", stop: "Stop", keep: "Keep" },

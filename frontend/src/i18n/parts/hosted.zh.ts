@@ -72,9 +72,9 @@ export default {
   ofTemplate: "模板",
   run: "第几次运行",
   cost: "至今费用",
-  costValue: "{{amount}}（{{hours}} GPU 小时）",
-  costHours: "{{hours}} GPU 小时",
-  costUnpriced: "{{hours}} GPU 小时（没有定价）",
+  costValue: "{{amount}}（{{hours}}）",
+
+  costUnpriced: "{{hours}}（没有定价）",
   task: "为任务创建",
   afterwards: "任务结束后",
   afterwardsOf: { delete: "删除", stop: "停止", keep: "保留" },

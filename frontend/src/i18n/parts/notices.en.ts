@@ -1,6 +1,7 @@
+import type { Translated } from "../zh";
 import type zh from "./notices.zh";
 
-const en: typeof zh = {
+const en: Translated<typeof zh> = {
   hint: "Rules say what is told by which channel: one message for each thing that happens, however often it happens, and one when it is over.",
   channels: "Channels",
   channelsHint:
@@ -36,10 +37,12 @@ const en: typeof zh = {
   testOf: "Send a test message by {{name}}",
   testing: "Sending…",
   lastSent: "last used {{at}}",
-  rests: "Failures in a row: {{count}}. It rests until {{at}}",
+  rests_one: "{{count}} failure in a row. Paused until {{at}}",
+  rests_other: "{{count}} failures in a row. Paused until {{at}}",
   log: "Sent messages",
   nothingSent: "Nothing was sent by it yet.",
-  deliveries: "Messages: {{count}}",
+  deliveries_one: "{{count, number}} message",
+  deliveries_other: "{{count, number}} messages",
   triedNext: "is tried again at {{at}}",
   cutShort: "cut short, or still being sent",
   seconds: "{{value}} s",
@@ -66,7 +69,8 @@ const en: typeof zh = {
   quiet: "Quiet hours",
   quietFrom: "From",
   quietTo: "To",
-  fromRestarts: "restarts: from {{count}} of a task on",
+  fromRestarts_one: "{{count}} restart of a task or more",
+  fromRestarts_other: "{{count}} restarts of a task or more",
   fromMinutes: "waiting: from {{count}} min on",
   quietAt: "quiet {{from}}–{{to}} ({{zone}})",
   timezone: "Time zone",

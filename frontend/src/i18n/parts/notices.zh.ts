@@ -36,7 +36,7 @@ export default {
   rests: "连续失败 {{count}} 次，暂停至 {{at}}",
   log: "发送记录",
   nothingSent: "还没有通过它发送过消息。",
-  deliveries: "共 {{count}} 条消息",
+  deliveries: "共 {{count, number}} 条消息",
   triedNext: "将于 {{at}} 重试",
   cutShort: "被中断，或仍在发送",
   seconds: "{{value}} 秒",

@@ -1,12 +1,13 @@
+import type { Translated } from "../zh";
 import type zh from "./overview.zh";
 
-const en: typeof zh = {
+const en: Translated<typeof zh> = {
   title: "Overview",
   view: "Whose",
   viewOf: { mine: "Mine", all: "Everything", projects: "My projects" },
   mine: {
     held: "GPUs you hold",
-    idle: "{{number}} idle",
+    idle: "{{count, number}} idle",
     free: "GPUs free for you",
     tasks: "My tasks that run or wait",
     none: "None of your tasks runs or waits",
@@ -20,7 +21,8 @@ const en: typeof zh = {
     title: "Nothing has been trained here yet",
     environment: "Have an environment",
     noEnvironment: "There is none with GPUs yet. Register a development environment, or let hosts join as workers.",
-    gpus: "{{number}} GPUs are free.",
+    gpus_one: "{{count, number}} GPU is free.",
+    gpus_other: "{{count, number}} GPUs are free.",
     train: "Train on it",
     trainHint:
       "Choose environments, a dataset and a model, or a script of your own. What is not filled in has a default.",
@@ -36,7 +38,8 @@ const en: typeof zh = {
   waiting: "Waiting",
   longest: "up to {{time}}",
   failedWeek: "Failed attempts",
-  forGood: "{{number}} tasks for good",
+  failedPermanently_one: "{{count, number}} task failed permanently",
+  failedPermanently_other: "{{count, number}} tasks failed permanently",
   week: "7 days",
   gpu: {
     busy: "Busy",
@@ -66,22 +69,25 @@ const en: typeof zh = {
   notBooked: "Nothing is booked yet; that happens every ten minutes.",
   goodput: "What held GPU time went into, 7 days",
   ettr: "Effective training time, waiting included",
-  hours: "{{hours}} h",
+
   queue: "Queue",
-  all: "All {{number}}",
+  all: "All {{count, number}}",
   undecided: "not decided yet",
-  furtherReasons: "{{number}} further reasons",
+  furtherReasons_one: "{{count, number}} more reason",
+  furtherReasons_other: "{{count, number}} more reasons",
   oldest: "Waiting longest",
-  gpuCount: "{{number}} GPUs",
+
   failures: "Failures",
   noFailures: "Nothing has failed",
   causes: "By cause",
-  failed: "{{attempts}} attempts, {{tasks}} tasks",
-  furtherCauses: "{{number}} further causes",
+
+  furtherCauses_one: "{{count, number}} more cause",
+  furtherCauses_other: "{{count, number}} more causes",
   nodes: "Nodes that were blamed",
   standsOut: "stands out",
   standsOutHint: "it fails more often than chance explains",
-  ofStarts: "{{failures}} of {{starts}} starts",
+  ofStarts_one: "{{failures}} of {{count, number}} start",
+  ofStarts_other: "{{failures}} of {{count, number}} starts",
   capacity: "Capacity",
   noEvents: "Nothing came or went",
   event: {
@@ -98,7 +104,8 @@ const en: typeof zh = {
     maintenanceEnds: "maintenance over",
   },
   attention: "Needs attention",
-  entries: "{{number}} entries",
+  entries_one: "{{count, number}} entry",
+  entries_other: "{{count, number}} entries",
   kinds: "Kinds",
   allWell: "Nothing needs anybody",
   kind: {

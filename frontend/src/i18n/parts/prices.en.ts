@@ -1,6 +1,7 @@
+import type { Translated } from "../zh";
 import type zh from "./prices.zh";
 
-const en: typeof zh = {
+const en: Translated<typeof zh> = {
   title: "Prices",
   hint: "The most exact price counts: of a type in a zone, of a type, of a zone, of any. A change holds from now on; what is booked keeps its price.",
   add: "Add price",

@@ -1,6 +1,7 @@
+import type { Translated } from "../zh";
 import type zh from "./reservations.zh";
 
-const en: typeof zh = {
+const en: Translated<typeof zh> = {
   calendar: "Calendar of reservations",
   create: "New reservation",
   createOn: "New reservation on {{day}}",

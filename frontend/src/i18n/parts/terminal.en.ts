@@ -1,6 +1,7 @@
+import type { Translated } from "../zh";
 import type zh from "./terminal.zh";
 
-const en: typeof zh = {
+const en: Translated<typeof zh> = {
   ofRank: "Terminal beside rank {{rank}}",
   connecting: "Connecting…",
   open: "Connected",

@@ -1,6 +1,7 @@
+import type { Translated } from "../zh";
 import type zh from "./timeline.zh";
 
-const en: typeof zh = {
+const en: Translated<typeof zh> = {
   search: "Search by environment's name or id",
   range: "Range of time",
   environment: "Environment",

@@ -1,6 +1,7 @@
+import type { Translated } from "../zh";
 import type zh from "./usage.zh";
 
-const en: typeof zh = {
+const en: Translated<typeof zh> = {
   title: "Usage and cost",
   sections: "Pages about usage",
   by: "Add up by",
@@ -35,7 +36,8 @@ const en: typeof zh = {
     hung: "ranks did not advance",
     idle: "environments were held and nothing ran",
   },
-  count: "Rows: {{count}}",
+  count_one: "{{count, number}} row",
+  count_other: "{{count, number}} rows",
   empty: "Nothing was used in this time",
   emptyHint: "The time for which tasks hold environments is booked here.",
 };

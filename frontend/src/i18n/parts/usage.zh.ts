@@ -33,7 +33,7 @@ export default {
     hung: "rank 没有进展",
     idle: "占着环境，但没有在运行",
   },
-  count: "{{count}} 行",
+  count: "{{count, number}} 行",
   empty: "这段时间没有用量",
   emptyHint: "任务占用环境的时间会记在这里。",
 };

@@ -131,7 +131,7 @@ function Snapshots({ project = "", value, onChange, problems }: ChooseProps) {
     [
       id.slice(0, 12),
       origin.url || origin.branch || t("code.uploaded"),
-      t("code.counted", { files, size: bytes(sizeBytes) }),
+      t("code.counted", { count: files, size: bytes(sizeBytes) }),
       shortTime(createdAt),
     ].join(" · ");
   return (

@@ -30,7 +30,7 @@ export function useCreate(chosen: Environment[], store: DraftStore) {
     onSuccess: async ({ taskId }) => {
       const sum = aggregate(chosen);
       const description = sum.isDistributed
-        ? t("create.successMulti", { nodes: sum.nodeCount, gpus: sum.totalGpus })
+        ? t("create.successMulti", { nodes: sum.nodeCount, gpus: sum.totalGpus, count: sum.totalGpus })
         : t("create.successSingle", { name: chosen[0]?.name });
       toast.success(t("create.success"), { description });
       store.drop();

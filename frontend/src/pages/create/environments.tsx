@@ -88,7 +88,7 @@ export const Environments = memo(function Environments(props: EnvironmentsProps)
         <p className="mb-2 text-sm text-muted" role="status">
           {shown.length === 0
             ? t("create.noEnvironments")
-            : t("create.shown", { shown: integer(shown.length), all: integer(all.length) })}
+            : t("create.shown", { shown: integer(shown.length), count: all.length })}
         </p>
       )}
       {shown.length > 0 && (

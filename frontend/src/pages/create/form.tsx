@@ -218,7 +218,7 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
       </div>
       <div className="sticky bottom-0 z-10 -mx-4 mt-4 -mb-5 flex items-center justify-between gap-3 border-t bg-surface px-4 py-3 sm:-mx-6 sm:px-6">
         <span className="min-w-0 text-sm text-muted">
-          {t("create.footer", { count: sum.nodeCount, gpus: sum.totalGpus })}
+          {t("create.footer", { count: sum.nodeCount, gpus: t("counted.gpus", { count: sum.totalGpus }) })}
         </span>
         <Button type="submit" look="primary" disabled={create.isPending}>
           {t(create.isPending ? "create.submitting" : "create.submit")}

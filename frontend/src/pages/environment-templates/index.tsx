@@ -90,7 +90,7 @@ function Row({ template, changes, makes }: { template: EnvironmentTemplate; chan
     onSettled: () => templatesChanged(client),
   });
   const facts = [
-    t("environments.cpuAndMemoryValue", { cpus: integer(cpuCores), memory: integer(memoryGb) }),
+    t("environments.cpuAndMemoryValue", { count: cpuCores, memory: integer(memoryGb) }),
     zone?.name,
     image,
     packages.join(", "),

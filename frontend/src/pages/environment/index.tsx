@@ -10,7 +10,7 @@ import { maintains, meQuery } from "@/api/session";
 import { tasksQuery } from "@/api/tasks";
 import type { Environment } from "@/api/types";
 import { withTexts } from "@/i18n";
-import { ago, dateTime, duration, integer } from "@/lib/format";
+import { ago, dateTime, duration, integer, scale } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
 import { useTaskNames } from "@/lib/use-task-names";
 import { Note } from "@/ui/badge";
@@ -202,7 +202,7 @@ function Hardware({ environment: each }: { environment: Environment }) {
           ["GPU", <Gpus key="gpu" type={each.gpuType} count={each.gpuCount} emulated={each.emulated} />],
           [
             t("environments.cpuAndMemory"),
-            t("environments.cpuAndMemoryValue", { cpus: integer(each.cpuCores), memory: integer(each.memoryGb) }),
+            t("environments.cpuAndMemoryValue", { count: each.cpuCores, memory: integer(each.memoryGb) }),
           ],
           [t("environments.zone"), each.zone.name],
           [t("environments.kind"), t(`environments.kindOf.${each.kind}`)],
@@ -244,9 +244,7 @@ function History({ id }: { id: string }) {
             </Link>
             <StatusBadge status={task.status} />
             <span className="text-muted">{task.owner}</span>
-            <span className="text-muted">
-              {t("tasks.scaleValue", { nodes: task.nodeCount, ranks: task.worldSize })}
-            </span>
+            <span className="text-muted">{scale(t, task.nodeCount, task.worldSize)}</span>
             <time dateTime={task.createdAt} title={dateTime(task.createdAt)} className="ml-auto text-muted">
               {ago(task.createdAt, now)}
             </time>

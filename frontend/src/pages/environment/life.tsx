@@ -12,7 +12,7 @@ import {
   openAddress,
 } from "@/api/hosted";
 import type { Environment } from "@/api/types";
-import { ago, clockTime, dateTime, measured, money, shortTime } from "@/lib/format";
+import { ago, clockTime, dateTime, gpuHours, money, shortTime } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
 import { Badge, Note } from "@/ui/badge";
 import { Button, ButtonAnchor } from "@/ui/button";
@@ -263,8 +263,11 @@ function Runs({ runs }: { runs: EnvironmentRun[] }) {
               <td className="break-words">{outcomeText(run)}</td>
               <td className="whitespace-nowrap tabular-nums">
                 {run.amount === null
-                  ? t("hosted.costHours", { hours: measured(run.gpuHours) })
-                  : t("hosted.costValue", { amount: money(run.amount, run.currency), hours: measured(run.gpuHours) })}
+                  ? gpuHours(t, run.gpuHours)
+                  : t("hosted.costValue", {
+                      amount: money(run.amount, run.currency),
+                      hours: gpuHours(t, run.gpuHours),
+                    })}
               </td>
             </tr>
           ))}

@@ -149,7 +149,7 @@ function useColumns(environments: Environment[]): EnvironmentColumn[] {
       order: "-cpuCores",
       className: `${WIDE} whitespace-nowrap`,
       cell: ({ cpuCores, memoryGb }) =>
-        t("environments.cpuAndMemoryValue", { cpus: integer(cpuCores), memory: integer(memoryGb) }),
+        t("environments.cpuAndMemoryValue", { count: cpuCores, memory: integer(memoryGb) }),
     },
     { id: "stack", label: t("environments.stack"), className: WIDE, cell: ({ stack }) => stack },
     {

@@ -57,7 +57,7 @@ export function GroupCard({ group }: { group: WorkerGroup }) {
           className="sm:grid sm:grid-cols-2 sm:gap-x-8 sm:gap-y-1.5 sm:space-y-0"
           facts={[
             [t("groups.masterAddress"), group.masterAddress || "–"],
-            [t("groups.worldSize"), t("groups.worldSizeOf", { count: effectiveWorldSize, workers: workers.length })],
+            [t("groups.worldSize"), t("groups.worldSizeOf", { size: effectiveWorldSize, count: workers.length })],
             [t("groups.masterPort"), group.masterPort],
             [
               t("groups.backend"),

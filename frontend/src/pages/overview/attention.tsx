@@ -48,11 +48,7 @@ export function Attention({ address: { filters, page, set }, className, mine }: 
   return (
     <Card
       title={t("overview.attention")}
-      aside={
-        data && (
-          <span className="text-sm text-muted tabular-nums">{t("overview.entries", { number: integer(all) })}</span>
-        )
-      }
+      aside={data && <span className="text-sm text-muted tabular-nums">{t("overview.entries", { count: all })}</span>}
       {...(className && { className })}
     >
       {found.isError && <Failure error={found.error} retry={() => void found.refetch()} />}
@@ -84,7 +80,7 @@ export function Attention({ address: { filters, page, set }, className, mine }: 
             ))}
           </ul>
           <Pager
-            count={t("overview.entries", { number: integer(data.total) })}
+            count={t("overview.entries", { count: data.total })}
             pages={Math.ceil(data.total / ATTENTION_PER_PAGE)}
             page={page}
             onPage={(next) => set("page", String(next))}

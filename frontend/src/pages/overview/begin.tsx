@@ -1,7 +1,6 @@
 import { Plus } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import type { Overview } from "@/api/types";
-import { integer } from "@/lib/format";
 import { ButtonLink } from "@/ui/button";
 import { Card } from "@/ui/card";
 
@@ -15,7 +14,7 @@ export function Begin({ overview: { gpus } }: { overview: Overview }) {
   const steps = [
     {
       name: t("overview.begin.environment"),
-      text: without ? t("overview.begin.noEnvironment") : t("overview.begin.gpus", { number: integer(gpus.free) }),
+      text: without ? t("overview.begin.noEnvironment") : t("overview.begin.gpus", { count: gpus.free }),
       action: (
         <ButtonLink look={without ? "primary" : "secondary"} to="/environments">
           {t("app.environments")}

@@ -1,7 +1,7 @@
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import type { Overview } from "@/api/types";
-import { integer, shortTime } from "@/lib/format";
+import { shortTime } from "@/lib/format";
 import { Badge, type Tone } from "@/ui/badge";
 import { Card } from "@/ui/card";
 
@@ -44,9 +44,7 @@ export function Capacity({ overview: { capacity } }: { overview: Overview }) {
                 {event.who && <span className="ml-2 text-xs text-muted">{event.who}</span>}
               </span>
               {!!event.gpus && (
-                <span className="shrink-0 text-xs text-muted">
-                  {t("overview.gpuCount", { number: integer(event.gpus) })}
-                </span>
+                <span className="shrink-0 text-xs text-muted">{t("counted.gpus", { count: event.gpus })}</span>
               )}
               <time dateTime={event.at} className="shrink-0 text-xs text-muted tabular-nums">
                 {shortTime(event.at)}

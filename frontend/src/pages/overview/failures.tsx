@@ -29,7 +29,9 @@ export function Failures({ overview: { failures } }: { overview: Overview }) {
                     {message || code}
                   </Link>
                   <span className="shrink-0 whitespace-nowrap text-muted tabular-nums">
-                    {t("overview.failed", { attempts: integer(attempts), tasks: integer(tasks) })}
+                    {[t("counted.attempts", { count: attempts }), t("counted.tasks", { count: tasks })].join(
+                      t("queue.comma"),
+                    )}
                   </span>
                 </div>
                 <div className="mt-1 h-1.5 rounded-full bg-sunken">
@@ -41,7 +43,7 @@ export function Failures({ overview: { failures } }: { overview: Overview }) {
               </li>
             ))}
             {causesLeftOut > 0 && (
-              <li className="text-muted">{t("overview.furtherCauses", { number: integer(causesLeftOut) })}</li>
+              <li className="text-muted">{t("overview.furtherCauses", { count: causesLeftOut })}</li>
             )}
           </ul>
         )}
@@ -67,7 +69,7 @@ export function Failures({ overview: { failures } }: { overview: Overview }) {
                     )}
                   </span>
                   <span className="shrink-0 text-muted tabular-nums">
-                    {t("overview.ofStarts", { failures: integer(count), starts: integer(starts) })}
+                    {t("overview.ofStarts", { failures: integer(count), count: starts })}
                     <span className="ml-2 inline-block w-12 text-right">{percentOf(count, starts)}</span>
                   </span>
                 </li>

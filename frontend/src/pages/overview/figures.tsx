@@ -38,7 +38,7 @@ export function Figures({ overview }: { overview: Overview }) {
         <Figure
           name={t("overview.failedWeek")}
           value={integer(failures.attempts)}
-          hint={t("overview.forGood", { number: integer(failures.tasks) })}
+          hint={t("overview.failedPermanently", { count: failures.tasks })}
           tone={failures.attempts > 0 ? "text-bad-ink" : undefined}
           to="/training?status=failed"
         />

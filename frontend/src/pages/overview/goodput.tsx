@@ -1,7 +1,7 @@
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import type { Overview } from "@/api/types";
-import { measured } from "@/lib/format";
+import { gpuHours } from "@/lib/format";
 import { Card } from "@/ui/card";
 import { PartsBar, PARTS, type Part } from "@/pages/usage/parts";
 import { percentOf } from "./share";
@@ -28,7 +28,7 @@ export function Goodput({ overview: { goodput } }: { overview: Overview }) {
             {parts.map((part) => (
               <div key={part} className="col-span-3 grid grid-cols-subgrid" title={t(`usage.partHint.${part}`)}>
                 <dt className="text-muted">{t(`usage.partOf.${part}`)}</dt>
-                <dd className="text-right tabular-nums">{t("overview.hours", { hours: measured(goodput[part]) })}</dd>
+                <dd className="text-right tabular-nums">{gpuHours(t, goodput[part])}</dd>
                 <dd className="w-14 text-right text-muted tabular-nums">
                   {percentOf(goodput[part], goodput.gpuHours)}
                 </dd>

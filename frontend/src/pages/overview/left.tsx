@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
 import { limitsQuery, memberLimitsQuery } from "@/api/limits";
 import type { Me } from "@/api/types";
-import { measured, money } from "@/lib/format";
+import { gpuHours, measured, money } from "@/lib/format";
 import { Amount } from "@/pages/settings/amount";
 import { Card } from "@/ui/card";
 import { Failure } from "@/ui/failure";
@@ -36,16 +36,17 @@ function OfProject({ project, username }: { project: Project; username: string }
   const failed = [limits, own].find(({ isError }) => isError);
   if (failed) return <Failure error={failed.error} retry={() => void failed.refetch()} />;
   if (!limits.data || own.isPending) return null;
-  const { use, currency, mostGpus, mostTasks, gpuHours, budget } = limits.data;
+  const { use, currency, mostGpus, mostTasks, budget } = limits.data;
   const mine = own.data;
   const costs = (value: number) => money(value, currency);
+  const hours = (value: number) => gpuHours(t, value);
   const rows = [
     { what: "gpus", whose: "you", used: mine?.use.gpus, most: mine?.mostGpus },
     { what: "gpus", whose: "project", used: use.gpus, most: mostGpus },
     { what: "tasks", whose: "you", used: mine?.use.tasks, most: mine?.mostTasks },
     { what: "tasks", whose: "project", used: use.tasks, most: mostTasks },
-    { what: "gpuHours", whose: "you", used: mine?.use.gpuHours, most: mine?.gpuHours },
-    { what: "gpuHours", whose: "project", used: use.gpuHours, most: gpuHours },
+    { what: "gpuHours", whose: "you", used: mine?.use.gpuHours, most: mine?.gpuHours, shown: hours },
+    { what: "gpuHours", whose: "project", used: use.gpuHours, most: limits.data.gpuHours, shown: hours },
     { what: "budget", whose: "project", used: use.cost, most: budget, shown: costs },
   ] as const;
   const limited = rows.flatMap((row) =>

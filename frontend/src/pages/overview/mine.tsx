@@ -45,7 +45,7 @@ export function Mine({ me, address }: { me: Me; address: Address }) {
           <Figure
             name={t("overview.mine.held")}
             value={number(overview.data && (held?.held ?? 0))}
-            hint={held && held.idle > 0 && t("overview.mine.idle", { number: integer(held.idle) })}
+            hint={held && held.idle > 0 && t("overview.mine.idle", { count: held.idle })}
             tone={held && held.idle > 0 ? "text-warn-ink" : undefined}
           />
           <Figure name={t("overview.mine.free")} value={number(overview.data?.gpus.free)} to="/environments" />
@@ -109,7 +109,7 @@ function Tasks({ tasks, all }: { tasks: TaskBrief[] | undefined; all: string }) 
               </Link>
               <State t={t} shown={{ task, now, place: places.get(task.taskId) }} />
               <span className="shrink-0 text-xs text-muted tabular-nums sm:w-20 sm:text-right">
-                {t("overview.gpuCount", { number: integer(task.totalGpus) })}
+                {t("counted.gpus", { count: task.totalGpus })}
               </span>
               <span className="text-right text-xs tabular-nums sm:w-36">
                 <Steps task={task} />

@@ -311,7 +311,7 @@ test("of a member, the first page has their tasks, GPUs, quota and what needs th
   expect((await screen.findByRole("link", { name: "训练中: 1" })).getAttribute("href")).toBe(
     "/training?status=running&status=starting&status=stopping&owner=ada",
   );
-  expect((await screen.findByText("我占用的 GPU")).parentElement?.textContent).toBe("我占用的 GPU103 张空闲");
+  expect((await screen.findByText("我占用的 GPU")).parentElement?.textContent).toBe("我占用的 GPU103 个空闲");
   const own = await card("我运行中和等待中的任务");
   expect(own.getAllByRole("link").map((each) => each.getAttribute("href"))).toEqual([
     "/training?status=running&status=starting&status=stopping&status=queued&status=initializing&owner=ada",

@@ -14,7 +14,7 @@ export function Waiting({ overview: { queue, at } }: { overview: Overview }) {
       title={t("overview.queue")}
       aside={
         <Link to="/queue" className="text-sm text-accent-ink hover:underline">
-          {t("overview.all", { number: integer(queue.total) })}
+          {t("overview.all", { count: queue.total })}
         </Link>
       }
     >
@@ -42,9 +42,7 @@ export function Waiting({ overview: { queue, at } }: { overview: Overview }) {
               </li>
             ))}
             {queue.reasonsLeftOut > 0 && (
-              <li className="pl-13 text-muted">
-                {t("overview.furtherReasons", { number: integer(queue.reasonsLeftOut) })}
-              </li>
+              <li className="pl-13 text-muted">{t("overview.furtherReasons", { count: queue.reasonsLeftOut })}</li>
             )}
           </ul>
           <ul aria-label={t("overview.oldest")} className="divide-y border-t text-sm">
@@ -55,7 +53,7 @@ export function Waiting({ overview: { queue, at } }: { overview: Overview }) {
                     {task.name}
                   </Link>
                   <span className="ml-2 text-xs text-muted">
-                    {task.owner} · {t("overview.gpuCount", { number: integer(task.gpus) })}
+                    {task.owner} · {t("counted.gpus", { count: task.gpus })}
                   </span>
                 </span>
                 <span className="shrink-0 text-muted tabular-nums">{duration(t, secondsBetween(task.since, at))}</span>

@@ -11,7 +11,7 @@ test("limits stand beside what is used of them, and a budget warns at 80 %", asy
   visit("/settings");
   const gpus = await screen.findByRole("meter", { name: "占用的 GPU" });
   expect(gpus.getAttribute("aria-valuetext")).toBe("6 / 8");
-  expect(screen.getByText("其中 2 块是借用的，可能被收回")).toBeTruthy();
+  expect(screen.getByText("其中 2 个是借用的，可能被收回")).toBeTruthy();
   expect(screen.getByRole("meter", { name: "本月预算" }).getAttribute("aria-valuetext")).toBe("¥850.00 / ¥1,000.00");
   expect(screen.getByText("已用 85%")).toBeTruthy();
   expect(screen.getByText("3（不限）")).toBeTruthy();

@@ -3,7 +3,7 @@ import { Gauge } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { deleteUserLimits, limitsChanged, limitsQuery, putUserLimits, userLimitsQuery } from "@/api/limits";
 import type { Limits as LimitsData, UserLimits } from "@/api/types";
-import { dateTime, duration, measured, money } from "@/lib/format";
+import { dateTime, duration, gpuHours, measured, money } from "@/lib/format";
 import { Badge } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Failure, Loading, toastError } from "@/ui/failure";
@@ -76,7 +76,12 @@ function Use({ limits }: { limits: LimitsData }) {
         <Amount name={t("limits.tasks")} used={use.tasks} most={limits.mostTasks} />
         <Amount name={t("limits.environments")} used={use.environments} most={limits.maxEnvironments} />
         <Amount name={t("limits.environmentGpus")} used={use.environmentGpus} most={limits.maxEnvironmentGpus} />
-        <Amount name={t("limits.gpuHours")} used={use.gpuHours} most={limits.gpuHours} />
+        <Amount
+          name={t("limits.gpuHours")}
+          used={use.gpuHours}
+          most={limits.gpuHours}
+          shown={(value) => gpuHours(t, value)}
+        />
         <Amount
           name={t("limits.budget")}
           used={use.cost}
@@ -125,7 +130,7 @@ function Members({ project, mayChange }: { project: string; mayChange: boolean }
               </th>
               <Cell used={user.use.gpus} most={user.mostGpus} />
               <Cell used={user.use.tasks} most={user.mostTasks} />
-              <Cell used={user.use.gpuHours} most={user.gpuHours} />
+              <Cell used={user.use.gpuHours} most={user.gpuHours} shown={(value) => gpuHours(t, value)} />
               {mayChange && (
                 <td className="pr-0!">
                   <EditUser project={project} user={user} />
@@ -139,10 +144,16 @@ function Members({ project, mayChange }: { project: string; mayChange: boolean }
   );
 }
 
-function Cell({ used, most }: { used: number; most: number | null }) {
+interface CellProps {
+  used: number;
+  most: number | null;
+  shown?: (value: number) => string;
+}
+
+function Cell({ used, most, shown = measured }: CellProps) {
   return (
     <td className="whitespace-nowrap tabular-nums">
-      {measured(used)} <span className="text-muted">/ {most === null ? "–" : measured(most)}</span>
+      {shown(used)} <span className="text-muted">/ {most === null ? "–" : shown(most)}</span>
     </td>
   );
 }

@@ -67,7 +67,7 @@ function Origin({ id, code: { snapshot, origin, requirements } }: { id: string; 
               {showName(value)}
               {name === t("code.snapshot") && (
                 <span className="font-sans text-muted">
-                  {t("code.counted", { files: snapshot.files, size: bytes(snapshot.sizeBytes) })}
+                  {t("code.counted", { count: snapshot.files, size: bytes(snapshot.sizeBytes) })}
                 </span>
               )}
               {name === t("code.commit") && origin?.dirty && <Badge tone="warn">{t("code.dirty")}</Badge>}

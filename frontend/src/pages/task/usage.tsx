@@ -5,7 +5,7 @@ import { taskUsageQuery } from "@/api/sharing";
 import { isOver } from "@/api/tasks";
 import type { Task } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { duration, figure, measured } from "@/lib/format";
+import { duration, figure, gpuHours, measured } from "@/lib/format";
 import { Card } from "@/ui/card";
 import { Facts } from "@/ui/table";
 
@@ -30,7 +30,7 @@ export default function Usage({ task }: { task: Task }) {
     [t("task.usage.ettr"), usage.ettr == null ? "–" : `${Math.round(usage.ettr * 100)} %`],
     [t("task.usage.queued"), duration(t, usage.queuedSeconds)],
     [t("task.usage.held"), duration(t, usage.heldSeconds)],
-    [t("task.usage.gpuHours"), figure(usage.gpuHours)],
+    [t("task.usage.gpuHours"), gpuHours(t, usage.gpuHours)],
   ];
   if (usage.cost != null) facts.push([t("task.usage.cost"), `${figure(usage.cost)} ${usage.currency}`]);
   const flops = usage.modelFlops;

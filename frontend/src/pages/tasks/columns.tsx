@@ -4,7 +4,7 @@ import type { ReactNode } from "react";
 import { isOver } from "@/api/tasks";
 import type { TaskBrief } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { ago, dateTime, duration, figure, integer, secondsBetween } from "@/lib/format";
+import { ago, dateTime, duration, figure, integer, scale, secondsBetween } from "@/lib/format";
 import { ProgressBar } from "@/ui/progress";
 import { StatusBadge } from "@/ui/status";
 import { MEDIUM, WIDEST } from "@/ui/table";
@@ -42,7 +42,7 @@ export function taskColumns(t: TFunction): TaskColumn[] {
       label: t("tasks.scale"),
       order: "-worldSize",
       className: `${MEDIUM} whitespace-nowrap`,
-      cell: ({ task }) => t("tasks.scaleValue", { nodes: task.nodeCount, ranks: task.worldSize }),
+      cell: ({ task }) => scale(t, task.nodeCount, task.worldSize),
     },
     {
       id: "progress",

@@ -7,7 +7,7 @@ import type { Usage } from "@/api/types";
 import { USAGE_BY, type UsageBy, usageCsv, usageQuery } from "@/api/usage";
 import { useFilters } from "@/lib/use-filters";
 import { dateText, dayFrom, dayOf, plusDays, plusMonths } from "@/lib/days";
-import { integer, measured, money } from "@/lib/format";
+import { gpuHours, integer, money } from "@/lib/format";
 import { ButtonAnchor } from "@/ui/button";
 import { Card } from "@/ui/card";
 import { Empty } from "@/ui/empty";
@@ -124,11 +124,15 @@ function Report({ usage, by, page, onPage }: ReportProps) {
     <div className="space-y-4">
       <Card>
         <dl className="grid grid-cols-2 gap-4 sm:grid-cols-3 lg:grid-cols-5">
-          <Figure name={t("usage.gpuHours")} value={measured(total.gpuHours)} />
+          <Figure name={t("usage.gpuHours")} value={gpuHours(t, total.gpuHours)} />
           <Figure name={t("usage.cost")} value={cost(total.cost)} hint={total.cost === null && t("usage.noPrice")} />
           <Figure name={t("usage.goodput")} value={percent(total.goodput)} hint={t("usage.goodputHint")} />
           <Figure name={t("usage.ettr")} value={percent(total.ettr)} hint={t("overview.ettr")} />
-          <Figure name={t("usage.partOf.open")} value={measured(total.openGpuHours)} hint={t("usage.partHint.open")} />
+          <Figure
+            name={t("usage.partOf.open")}
+            value={gpuHours(t, total.openGpuHours)}
+            hint={t("usage.partHint.open")}
+          />
         </dl>
         <div className="mt-4 space-y-2">
           <PartsBar name={t("usage.total")} sum={total} most={total.gpuHours} />
@@ -161,7 +165,7 @@ function Report({ usage, by, page, onPage }: ReportProps) {
                 )}
               </th>
               <td className={`${MEDIUM} text-right tabular-nums`}>{integer(item.tasks)}</td>
-              <td className="text-right tabular-nums">{measured(item.gpuHours)}</td>
+              <td className="text-right whitespace-nowrap tabular-nums">{gpuHours(t, item.gpuHours)}</td>
               <td className={`${MEDIUM} align-middle`}>
                 <PartsBar name={name} sum={item} most={most} />
               </td>

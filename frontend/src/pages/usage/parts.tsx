@@ -2,7 +2,7 @@ import { useTranslation } from "react-i18next";
 import type { TFunction } from "i18next";
 import type { Usage } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { measured } from "@/lib/format";
+import { gpuHours } from "@/lib/format";
 
 type Sum = Pick<Usage["total"], Exclude<Part, "open"> | "openGpuHours">;
 
@@ -28,7 +28,7 @@ export function hoursOf(sum: Sum, part: Part): number {
 
 function said(t: TFunction, sum: Sum): string {
   return PARTS.filter((part) => hoursOf(sum, part) > 0)
-    .map((part) => `${t(`usage.partOf.${part}`)} ${measured(hoursOf(sum, part))}`)
+    .map((part) => `${t(`usage.partOf.${part}`)} ${gpuHours(t, hoursOf(sum, part))}`)
     .join(t("queue.comma"));
 }
 

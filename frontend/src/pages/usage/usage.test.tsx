@@ -50,7 +50,7 @@ test("GPU-hours, cost, goodput, and what the time went into", async () => {
   if (!first || !second) throw new Error("two rows");
   expect(first.textContent).toMatch(/10.*¥123\.50.*75%50%/);
   expect(within(first).getByRole("img").getAttribute("aria-label")).toBe(
-    "name-of-env-1: 训练 6、正在占用 2、保存 0.5、启动 1、因故障损失 0.5",
+    "name-of-env-1: 训练 6 GPU 小时、正在占用 2 GPU 小时、保存 30 GPU 分钟、启动 1 GPU 小时、因故障损失 30 GPU 分钟",
   );
   expect(second.textContent).toMatch(/–––$/);
 });

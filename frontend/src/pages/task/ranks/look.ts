@@ -1,6 +1,6 @@
 import type { TFunction } from "i18next";
 import type { Rank } from "@/api/types";
-import { bytes, duration, integer } from "@/lib/format";
+import { bytes, duration } from "@/lib/format";
 import type { Amount } from "./measures";
 
 export type RankLook = "waiting" | "running" | NonNullable<Rank["ending"]>;
@@ -53,7 +53,7 @@ export function amountText(t: TFunction, amount: Amount, value: number): string 
     case "temperature":
       return `${Math.round(value)} °C`;
     case "lag":
-      return t("heat.steps", { steps: integer(value) });
+      return t("heat.steps", { count: value });
     case "silent":
       return value < 10 ? t("pulse.seconds", { seconds: value.toFixed(1) }) : duration(t, value);
   }
