@@ -61,7 +61,10 @@ test("the same in English, with mistakes", async () => {
   await open();
   await button("Switch to English").click();
   await unfold("Start from a use case");
-  await page.locator("li", { hasText: "Pre-train BERT-Large" }).getByRole("button", { name: "Fill the form" }).click();
+  await page
+    .locator("li", { hasText: "Pre-train BERT-Large" })
+    .getByRole("button", { name: "Fill in the form" })
+    .click();
   await page.getByText("The GPUs of cv-experiment-env (V100) are not A100.").first().waitFor();
   await named("taskName").fill("");
   await page.getByText("Enter a name for the task").first().waitFor();

@@ -175,7 +175,7 @@ test("a draft survives a reload, in either language and theme, until one starts 
   assert.equal(await named("taskName").inputValue(), "unsent");
   await setTheme(page, "dark");
   await page.reload();
-  await page.getByText("Restored what you had not submitted.").waitFor();
+  await page.getByText("Restored your unsubmitted draft.").waitFor();
   assert.equal(await page.locator("html").getAttribute("data-theme"), "dark");
   assert.equal(await named("taskName").inputValue(), "unsent");
   assert.equal(await card("cv-experiment-env").isChecked(), true);
@@ -234,7 +234,7 @@ test("of the document's 2 × 4 × 8 on 14 GPUs, the nearest splits are one click
   await page.getByText("将在 14 个进程上运行").waitFor();
   await page.getByText("最接近的可行切分：", { exact: true }).waitFor();
   await looksRight("create-splits");
-  await page.getByRole("button", { name: "张量并行 2 × Pipeline 并行 1 × 数据并行 7" }).click();
+  await page.getByRole("button", { name: "张量并行 2 × 流水线并行 1 × 数据并行 7" }).click();
   await page.getByText("最接近的可行切分：", { exact: true }).waitFor({ state: "detached" });
   await page.getByText("将在 14 个进程上运行").waitFor({ state: "detached" });
   assert.equal(await named("distributedConfig.strategy.tensorParallel").inputValue(), "2");

@@ -110,10 +110,10 @@ test("a terminal that shows nothing says what its shell waits for", async () => 
   await page.keyboard.type("echo 'sleep 613' | tee ~/.bashrc > ~/.zshrc; echo written\n");
   await page.locator(".xterm-rows > div", { hasText: /^written/ }).waitFor();
   await button("新开一个 shell").click();
-  await page.getByRole("status").filter({ hasText: "它在等待：sleep 613" }).waitFor();
+  await page.getByRole("status").filter({ hasText: "正在等待：sleep 613" }).waitFor();
   assert.deepEqual(await violations(page), [], "the terminal");
   await page.keyboard.press("Control+c");
-  await page.getByText("它在等待：").waitFor({ state: "hidden" });
+  await page.getByText("正在等待：").waitFor({ state: "hidden" });
   await page.keyboard.type("rm ~/.bashrc ~/.zshrc; echo removed\n");
   await page.locator(".xterm-rows > div", { hasText: /^removed/ }).waitFor();
 });

@@ -184,7 +184,7 @@ test("side by side, ranks are scrolled together by the time of their lines", asy
   await looksRight("logs-beside");
   await button("并排查看").click();
   await button("Switch to English").click();
-  await page.getByRole("button", { name: "In step" }).waitFor();
+  await page.getByRole("button", { name: "Scroll together" }).waitFor();
   await looksRight("logs-beside-english");
   await page
     .getByRole("button", { name: /^Close the log/ })
@@ -195,7 +195,7 @@ test("side by side, ranks are scrolled together by the time of their lines", asy
     .nth(1)
     .click();
   await page.getByLabel("Level").selectOption("warning");
-  await page.getByText(/^Matches: \d+$/).waitFor();
+  await page.getByText(/^[\d,]+ match(es)?$/).waitFor();
   await looksRight("logs-english");
 });
 

@@ -74,7 +74,7 @@ test("it speaks English, and looks at one zone or type", async () => {
   await page.getByRole("link", { name: /^GPUs: 2,0\d\d$/ }).waitFor();
   await looksRight("overview-english");
   await open("/overview?view=mine");
-  await page.getByRole("heading", { name: "What you may still use" }).waitFor();
+  await page.getByRole("heading", { name: "Remaining quota" }).waitFor();
   await looksRight("overview-mine-english");
 });
 

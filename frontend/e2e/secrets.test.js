@@ -153,7 +153,7 @@ test("in English: another value is set, and a clone of the task gets it", async 
   await page.getByRole("heading", { name: "Secrets", exact: true }).waitFor();
   await button("Set a secret").waitFor();
   await secrets("Secrets").getByRole("button", { name: "Replace", exact: true }).click();
-  await dialog().getByRole("heading", { name: "Another value for wandb" }).waitFor();
+  await dialog().getByRole("heading", { name: "New value for wandb" }).waitFor();
   await typed("Value", SECOND);
   await inDialog("Save").click();
   await dialog().waitFor({ state: "detached" });

@@ -151,7 +151,7 @@ test("the bell opens, and an address that nobody has allowed says how to allow i
   await looks(page, "notice-rule");
   await page.keyboard.press("Escape");
   await page.locator("summary", { hasText: "通知：0 条未读" }).click();
-  await page.getByRole("region", { name: "通知" }).getByText("暂时没有与您有关的通知。").waitFor();
+  await page.getByRole("region", { name: "通知" }).getByText("暂时没有与你有关的通知。").waitFor();
   for (const width of WIDTHS) {
     await page.setViewportSize({ width, height: 900 });
     const { x, y, width: wide } = await page.getByRole("region", { name: "通知" }).boundingBox();

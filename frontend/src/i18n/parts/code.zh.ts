@@ -10,7 +10,7 @@ export default {
   dirty: "有未提交的改动",
   counted: "{{count, number}} 个文件，{{size}}",
   requirements: "软件包",
-  bring: "取回",
+  bring: "取回代码",
   tree: "文件",
   changes: "与上一个任务的差异",
   against: "与 {{task}} 比较",

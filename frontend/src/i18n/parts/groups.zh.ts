@@ -10,7 +10,7 @@ export default {
   saved: "配置已保存",
   runningKeeps: "正在运行的训练保持启动时的配置；新的配置从下一次启动起生效。",
   masterAddress: "Master 地址",
-  masterAddressHint: "主节点的名称，例如 gn6；不带 -编号。",
+  masterAddressHint: "主节点的名称，例如 gn6；不带 Worker 编号。",
   worldSize: "World Size",
   worldSizeHint: "留空则为分组中 Worker 的数量。",
   worldSizeOf: "{{size}} / {{count}} 个 Worker",

@@ -5,7 +5,7 @@ export default {
   noChannels: "还没有渠道。",
   addChannel: "添加渠道",
   rules: "规则",
-  rulesHint: "没有规则时，与您有关的事只出现在铃铛里。",
+  rulesHint: "没有规则时，与你有关的事只出现在铃铛里。",
   noRules: "还没有规则。",
   noChannelsHere: "请先添加同一归属的渠道。",
   addRule: "添加规则",
@@ -46,7 +46,7 @@ export default {
   what: {
     task_ended: "任务结束",
     task_failed: "任务失败",
-    task_hung: "任务没有进展",
+    task_hung: "任务卡住",
     task_restarted: "任务重启",
     task_waits: "任务等待过久",
     budget: "预算将尽",

@@ -3,15 +3,15 @@ import type zh from "./prices.zh";
 
 const en: Translated<typeof zh> = {
   title: "Prices",
-  hint: "The most exact price counts: of a type in a zone, of a type, of a zone, of any. A change holds from now on; what is booked keeps its price.",
+  hint: "The most specific price applies: of a type in a zone, of a type, of a zone, of all. Changes apply from now on; recorded usage keeps its price.",
   add: "Add price",
   change: "Change",
   changeOf: "Change price: {{name}}",
   removeOf: "Remove price: {{name}}",
   removeTitle: "Remove the price of {{name}}?",
-  removeHint: "From now on a more general price counts here; without one there is no cost.",
+  removeHint: "From now on a more general price applies here; without a price, no cost is calculated.",
   gpuType: "GPU type",
-  perGpuHour: "A GPU-hour",
+  perGpuHour: "Per GPU-hour",
   since: "Since",
   anyType: "any type",
   anyZone: "any zone",

@@ -2,21 +2,21 @@ import type { Translated } from "../zh";
 import type zh from "./reservations.zh";
 
 const en: Translated<typeof zh> = {
-  calendar: "Calendar of reservations",
+  calendar: "Reservation calendar",
   create: "New reservation",
   createOn: "New reservation on {{day}}",
   change: "Change reservation",
   changeOf: "Change reservation “{{name}}”",
   formHint:
-    "For this time only one project gets these environments. Under maintenance nobody does, and no task begins there that would not have ended before.",
-  saved: "The reservation is saved",
+    "During this time, only one project can use these environments. During maintenance no project can, and tasks that would not end before it do not start there.",
+  saved: "Reservation saved",
   for: "For",
   otherProject: "Another project",
   maintenance: "Maintenance",
   note: "Note",
   environments: "Environments",
-  chosen: "{{count}} chosen",
-  more: "{{count}} more: search for them",
+  chosen: "{{count}} selected",
+  more: "{{count}} more; search to find them",
   moreOnDay: "{{count}} more",
   today: "Today",
   view: "View",
@@ -25,9 +25,9 @@ const en: Translated<typeof zh> = {
   delete: "Delete",
   deleteOf: "Delete reservation “{{name}}”",
   deleteTitle: "Delete reservation “{{name}}”?",
-  deleteHint: "Other tasks can use these environments at once.",
-  deleted: "The reservation is deleted",
-  empty: "Nothing is reserved or maintained in this time",
+  deleteHint: "Other tasks can use these environments immediately.",
+  deleted: "Reservation deleted",
+  empty: "No reservations and no maintenance in this time range",
   emptyHint: "A project's maintainers can reserve time on its environments, or plan maintenance.",
 };
 export default en;

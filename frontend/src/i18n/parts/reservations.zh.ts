@@ -4,7 +4,8 @@ export default {
   createOn: "新建 {{day}} 的预留",
   change: "修改预留",
   changeOf: "修改预留“{{name}}”",
-  formHint: "这段时间里，这些环境只给一个项目用；维护时谁也不用，之前结束不了的任务不会在上面开始。",
+  formHint:
+    "这段时间里，只有一个项目可以使用这些环境；维护期间任何项目都不能使用，在此之前结束不了的任务不会在上面开始。",
   saved: "预留已保存",
   for: "给谁",
   otherProject: "其他项目",

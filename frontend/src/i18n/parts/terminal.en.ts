@@ -2,7 +2,7 @@ import type { Translated } from "../zh";
 import type zh from "./terminal.zh";
 
 const en: Translated<typeof zh> = {
-  ofRank: "Terminal beside rank {{rank}}",
+  ofRank: "Terminal of rank {{rank}}",
   connecting: "Connecting…",
   open: "Connected",
   closed: "Closed",
@@ -11,17 +11,17 @@ const en: Translated<typeof zh> = {
   copy: "Copy selected",
   paste: "Paste",
   reader: "Screen reader mode",
-  hint: "Ctrl+Shift+C copies, Ctrl+Shift+V pastes, F6 leaves the terminal. Who opens a terminal is in the audit trail.",
+  hint: "Ctrl+Shift+C copies, Ctrl+Shift+V pastes, F6 leaves the terminal. Opening a terminal is recorded in the audit trail.",
   opens: "Not connected yet: the platform is opening the terminal.",
   starts: "The login shell is starting, and has printed nothing yet.",
-  reads: "It reads {{files}}.",
-  runs: "It waits for: {{command}}",
+  reads: "Reading {{files}}.",
+  runs: "Waiting for: {{command}}",
   between: " ",
   exited: "The shell has ended with exit code {{code}}.",
-  refused: "It was not opened: {{why}}",
-  lost: "The connection is gone, and the shell with it. Reconnect for a new one.",
-  lostBecause: "The connection is gone: {{why}}",
-  notRunning: "A terminal beside a rank can be opened while the task runs.",
+  refused: "The terminal was not opened: {{why}}",
+  lost: "The connection was lost, and the shell ended with it. Reconnect to open a new shell.",
+  lostBecause: "The connection was lost: {{why}}",
+  notRunning: "You can open a terminal for a rank while the task is running.",
   beside: "On the node of rank {{rank}}, with its variables and in its working directory.",
 };
 export default en;

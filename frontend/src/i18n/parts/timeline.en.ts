@@ -2,8 +2,8 @@ import type { Translated } from "../zh";
 import type zh from "./timeline.zh";
 
 const en: Translated<typeof zh> = {
-  search: "Search by environment's name or id",
-  range: "Range of time",
+  search: "Search by environment name or id",
+  range: "Time range",
   environment: "Environment",
   now: "Now",
   earlier: "Earlier",
@@ -14,9 +14,9 @@ const en: Translated<typeof zh> = {
   asChart: "Chart",
   legend: "Legend",
   kindOf: { held: "In use", next: "Next", reserved: "Reserved", maintenance: "Maintenance" },
-  unsure: "its end is an estimate",
+  unsure: "the end is an estimate",
   perhaps: "about {{time}}",
-  noEnd: "nobody knows",
+  noEnd: "no estimate",
   what: "Use",
   who: "Who",
   from: "From",

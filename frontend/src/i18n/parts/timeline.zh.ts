@@ -13,7 +13,7 @@ export default {
   kindOf: { held: "占用", next: "下一个", reserved: "预留", maintenance: "维护" },
   unsure: "结束时间是估计的",
   perhaps: "约 {{time}}",
-  noEnd: "不知何时",
+  noEnd: "无法预估",
   what: "用途",
   who: "谁",
   from: "从",

@@ -1,10 +1,10 @@
 export default {
   title: "用量与费用",
   sections: "用量相关页面",
-  by: "按什么统计",
+  by: "统计维度",
   byOf: { project: "按项目", user: "按用户", environment: "按环境", task: "按任务", month: "按月" },
   csv: "下载 CSV",
-  gpuHours: "GPU 小时",
+  gpuHours: "GPU 时间",
   cost: "费用",
   noPrice: "还没有设置价格",
   goodput: "有效占比",

@@ -259,7 +259,7 @@ test("a split that can run is filled in with one click", async () => {
     await screen.findByRole("option", { name: "DeepSpeed" }),
   );
   await userEvent.type(screen.getByLabelText("张量并行"), "8");
-  await userEvent.click(await screen.findByRole("button", { name: "张量并行 2 × Pipeline 并行 1 × 数据并行 7" }));
+  await userEvent.click(await screen.findByRole("button", { name: "张量并行 2 × 流水线并行 1 × 数据并行 7" }));
   await waitFor(() =>
     expect(asked.body?.distributedConfig?.strategy).toEqual({
       tensorParallel: 2,
@@ -365,7 +365,7 @@ test("a problem leads to its field, also where that is folded away", async () =>
   listening({ problems: [{ field, error: "HYPERPARAMETER_INVALID", message: "批大小无效", hint: "" }] });
   visit(pair);
   await userEvent.click(await screen.findByRole("button", { name: "去修改" }));
-  const input = screen.getByLabelText("每进程批大小");
+  const input = screen.getByLabelText("每进程批次大小");
   expect(document.activeElement).toBe(input);
   expect(input.closest("details")?.open).toBe(true);
 });

@@ -179,7 +179,7 @@ const card = async (name: string) => {
 test("figures, and where each of them leads", async () => {
   shows(overview, attention);
   visit("/overview");
-  expect((await screen.findByRole("link", { name: "占而不用: 3" })).getAttribute("href")).toBe(
+  expect((await screen.findByRole("link", { name: "占用但空闲: 3" })).getAttribute("href")).toBe(
     "/overview?kind=gpus_idle",
   );
   expect(screen.getByRole("link", { name: "等待中: 2" }).getAttribute("href")).toBe("/queue");

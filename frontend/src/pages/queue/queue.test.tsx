@@ -60,7 +60,7 @@ test("who waits for what, why, when, and after whom; others are not named", asyn
   expect(within(first).getAllByText(/ – /)[0]).toBeTruthy();
   const second = screen.getAllByRole("row")[2];
   expect(second?.textContent).toContain("其他人的任务");
-  expect(second?.textContent).toContain("说不准");
+  expect(second?.textContent).toContain("无法预估");
   expect(screen.queryByRole("button", { name: /上移/ })).toBeNull();
 });
 

@@ -30,7 +30,7 @@ export default function Queue({ task }: { task: Task }) {
           )}
         </span>
       ) : (
-        t("task.queue.nobodyKnows")
+        t("task.queue.noEstimate")
       ),
     ]);
   }

@@ -193,7 +193,7 @@ test("a new language opens a new stream", async () => {
   visit("/training/task-1");
   await screen.findByText("1 行");
   await userEvent.click(screen.getByRole("button", { name: "Switch to English" }));
-  await screen.findByText("Lines: 1");
+  await screen.findByText("1 line");
   expect(FakeEventSource.opened.map(({ readyState }) => readyState === FakeEventSource.CLOSED)).toEqual([true, false]);
 });
 

@@ -53,7 +53,7 @@ test("who holds what, who is next, what is set aside, and what is only an estima
   visit("/queue/timeline");
   const held = await screen.findByRole("link", { name: /^占用: first-task/ });
   expect(held.getAttribute("href")).toBe("/training/task-1");
-  expect(screen.getByRole("link", { name: /^下一个: second, .*不知何时/ }).textContent).toContain("≈");
+  expect(screen.getByRole("link", { name: /^下一个: second, .*无法预估/ }).textContent).toContain("≈");
   expect(screen.getByTitle(/^维护: 升级驱动/).tagName).toBe("SPAN");
   expect(screen.getByTitle(/^占用: 其他人的任务/).tagName).toBe("SPAN");
   expect(screen.getByRole("heading", { name: /可用区A/ })).toBeTruthy();

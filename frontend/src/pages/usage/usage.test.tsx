@@ -59,7 +59,7 @@ test("the address says by what, of which project, and from when to when; a sprea
   const asked = uses(item("ada"));
   const page = visit("/usage?from=2026-11-01&to=2026-11-15");
   await screen.findByText("name-of-ada");
-  await userEvent.selectOptions(screen.getByLabelText("按什么统计"), "user");
+  await userEvent.selectOptions(screen.getByLabelText("统计维度"), "user");
   await userEvent.selectOptions(screen.getByLabelText("项目"), "project-1");
   await waitFor(() => expect(page.address()).toBe("/usage?from=2026-11-01&to=2026-11-15&by=user&project=project-1"));
   const wanted = {

@@ -61,7 +61,7 @@ test("cells are coloured by what is chosen, which is remembered; a cell says its
   expect(cell(6).getAttribute("aria-label")).toBe("rank 6, 运行, GPU 利用率 12%");
   expect([cell(6).style.background, cell(7).style.background]).toEqual(["var(--heat-0)", "var(--heat-7)"]);
   expect(localStorage.getItem("fermi.ranks")).toBe("gpu");
-  expect(screen.getByTitle("模拟：以进程的 CPU 占用代替 GPU").textContent).toBe("模拟");
+  expect(screen.getByTitle("模拟：以进程的 CPU 用量代替 GPU 用量").textContent).toBe("模拟");
 });
 
 test("a rank that is far from the others is named, and can be shown alone", async () => {
