@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from fermi.cli import output
 from fermi.cli.options import Session
 from fermi.cli.texts import _
-from fermi.cli.times import ago, clock, lasting
+from fermi.cli.times import ago, clock, gpu_hours, lasting
 
 FAILED = 1
 
@@ -53,7 +53,7 @@ def hosted_parts(hosted: Any) -> Iterator[tuple[str, output.Cell]]:
     yield _("IDLE_MINUTES"), hosted["idleStopMinutes"]
     yield _("KEPT_UNTIL"), clock(hosted["keepUntil"])
     yield _("STOPS_AT"), clock(hosted["stopsAt"])
-    yield _("GPU_HOURS"), round(hosted["cost"]["gpuHours"], 2)
+    yield _("GPU_HOURS"), gpu_hours(hosted["cost"]["gpuHours"])
     yield _("COST"), _money(hosted["cost"])
     yield _("YOU_MAY"), ", ".join(hosted["allowedActions"])
 
@@ -76,7 +76,7 @@ def life_parts(hosted: Any, life: Any) -> Iterator[RenderableType]:
             [
                 [run["number"], clock(run["createdAt"]), lasting(run["runningAt"], run["endedAt"]),
                  run["outcome"]["message"] if run["outcome"] else None,
-                 round(run["gpuHours"], 2), _money(run)]
+                 gpu_hours(run["gpuHours"]), _money(run)]
                 for run in life["runs"]
             ],
         )  # fmt: skip

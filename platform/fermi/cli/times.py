@@ -61,3 +61,10 @@ def short(seconds: float) -> str:
     minutes, rest = divmod(rest, 60)
     parts = [f"{amount}{unit}" for amount, unit in ((days, "d"), (hours, "h"), (minutes, "m"), (rest, "s")) if amount]
     return " ".join(parts[:2]) or "0s"
+
+
+def gpu_hours(hours: float | None) -> float | str | None:
+    """GPU-hours for people. Less than one hour is shown as a duration: 34s, 12m 30s."""
+    if hours is None or not 0 < hours < 1:
+        return None if hours is None else round(hours, 2)
+    return short(max(1, round(hours * 3_600)))

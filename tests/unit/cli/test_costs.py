@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+
+from fermi.cli.times import gpu_hours
 from tests.fakes.api import FakeApi, Reply, data
 from tests.unit.cli.conftest import Command
 
@@ -33,11 +36,20 @@ def test_a_report_has_a_line_for_each_and_one_for_all(api: FakeApi, command: Com
     head, vision, speech, total = command("usage", "--by", "project", "--from", "2026-11-01").out.splitlines()
     for word in ("GPU-hours", "Redone", "Held now", "Cost (CNY)", "Goodput"):
         assert word in head
-    assert vision.split() == ["vision", "24", "16", "1", "0.5", "1", "1.5", "0", "0", "4", "48.00", "80.0%", "50.0%"]
+    assert vision.split() == ["vision", "24", "16", "1", "30m", "1", "1.5", "0", "0", "4", "48.00", "80.0%", "50.0%"]
     assert speech.split()[-3:] == ["-", "80.0%", "50.0%"]
     assert total.startswith("In all")
     assert api.seen("GET", "/usage")[0].query == {"by": "project", "from": "2026-11-01T00:00:00+00:00"}
     assert "neither a day" in command("usage", "--to", "soon").err
+
+
+@pytest.mark.parametrize(
+    ("hours", "shown"),
+    [(24.004, 24.0), (1.0, 1.0), (0.9999, "1h"), (0.5, "30m"), (0.2083, "12m 30s"), (0.00963, "35s"), (1e-6, "1s"),
+     (0.0, 0.0), (None, None)],
+)  # fmt: skip
+def test_less_than_a_gpu_hour_is_shown_as_a_duration(hours: float | None, shown: float | str | None) -> None:
+    assert gpu_hours(hours) == shown
 
 
 def test_a_spreadsheet_is_passed_on_as_it_is(api: FakeApi, command: Command) -> None:

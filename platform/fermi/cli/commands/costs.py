@@ -11,7 +11,7 @@ from fermi.cli import output
 from fermi.cli.names import Names
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
-from fermi.cli.times import clock, short, typed
+from fermi.cli.times import clock, gpu_hours, short, typed
 from fermi.client.types import ModelFlops, PriceList, PriceRequest, TaskUsage, UsageReport
 
 BY = ["task", "user", "project", "environment", "month"]
@@ -121,7 +121,7 @@ def _report(found: UsageReport) -> Iterator[RenderableType]:
 
 
 def _figures(one: Any) -> list[output.Cell]:
-    hours = [round(one[name], 2) for name in ("gpuHours", *_parts(), "openGpuHours")]
+    hours = [gpu_hours(one[name]) for name in ("gpuHours", *_parts(), "openGpuHours")]
     return [*hours, _money(one["cost"]), _share(one["goodput"]), _share(one["ettr"])]
 
 
@@ -148,7 +148,7 @@ def _of_task(one: TaskUsage) -> Iterator[RenderableType]:
             (_("WAITED"), short(one["queuedSeconds"])),
             (_("HELD_FOR"), short(one["heldSeconds"])),
             *((f"  {said}", short(parts[part])) for part, said in _parts().items() if parts[part] >= 1),
-            (_("GPU_HOURS"), round(one["gpuHours"], 2)),
+            (_("GPU_HOURS"), gpu_hours(one["gpuHours"])),
             (_("COST"), cost and f"{cost} {one['currency']}"),
             (_("GOODPUT"), _share(one["goodput"])),
             (_("ETTR"), _share(one["ettr"])),

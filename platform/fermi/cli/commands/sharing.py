@@ -12,7 +12,7 @@ from fermi.cli.names import Names
 from fermi.cli.options import Session, command
 from fermi.cli.reading import settings
 from fermi.cli.texts import _
-from fermi.cli.times import clock, typed
+from fermi.cli.times import clock, gpu_hours, typed
 from fermi.client.types import (
     Limits,
     LimitsRequest,
@@ -134,7 +134,7 @@ def _limits(found: Limits) -> Iterator[RenderableType]:
         ["mostGpus", found["mostGpus"], use["gpus"]],
         ["guaranteedGpus", found["guaranteedGpus"], use["sharedGpus"]],
         ["mostTasks", found["mostTasks"], use["tasks"]],
-        ["gpuHours", found["gpuHours"], use["gpuHours"]],
+        ["gpuHours", found["gpuHours"], gpu_hours(use["gpuHours"])],
         ["budget", found["budget"], f"{use['cost']:.2f} {money}"],
         ["atBudget", found["atBudget"], None],
         ["weight", found["weight"], None],
@@ -163,7 +163,7 @@ def _members(items: list[UserLimits]) -> output.Table:
             one["mostTasks"],
             one["use"]["tasks"],
             one["gpuHours"],
-            one["use"]["gpuHours"],
+            gpu_hours(one["use"]["gpuHours"]),
             one["maxEnvironments"],
             one["use"]["environments"],
             one["maxEnvironmentGpus"],
