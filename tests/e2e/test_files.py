@@ -43,8 +43,8 @@ def test_files_go_up_once_are_read_by_ranks_and_outputs_come_back(platform: Runn
     (source / "a.txt").write_text("hello")
     (source / "deep" / "b.bin").write_bytes(os.urandom(100_000))
     first = run(platform, tmp_path, "files", "put", str(source))
-    assert b"2 sent, 0 were there already" in first.stderr, first.stderr
-    assert b"0 sent, 2 were there already" in run(platform, tmp_path, "files", "put", str(source)).stderr
+    assert b"2 uploaded, 0 already present" in first.stderr, first.stderr
+    assert b"0 uploaded, 2 already present" in run(platform, tmp_path, "files", "put", str(source)).stderr
     done(run(platform, tmp_path, "files", "put", "-", "in/piped", text=b"piped\n"))
     assert done(run(platform, tmp_path, "files", "get", "in/piped", "-")) == b"piped\n"
     back = tmp_path / "back"

@@ -242,7 +242,7 @@ def test_where_no_error_is_found_it_is_said_what_was_not_looked_at(api: FakeApi,
     incomplete, none = said.err.splitlines()
     assert "64 KiB" in incomplete
     assert incomplete.endswith("7.")
-    assert none == "No line says that it is an error."
+    assert none == "No line is marked as an error."
 
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J10%\r20%\x9b31m\x7f\tok é 汉"
@@ -471,7 +471,7 @@ def test_a_preview_shows_ranks_files_and_problems_and_creates_nothing(catalogue:
     for word in (
         "sharding=hybrid",
         "the zones differ",
-        "64 = 8 × 2 × 4 (as the script is told)",
+        "64 = 8 × 2 × 4 (as passed to the script)",
         "0.02 (0.01, linear)",
         "WORLD_SIZE=2",
         "python train.py",
@@ -596,8 +596,8 @@ def test_following_without_a_terminal_prints_lines(catalogue: FakeApi, command: 
     result = command("submit", "--env", "a", "--name", "t", "--follow", "-o", "json")
     assert (result.code, json.loads(result.out)["status"]) == (0, "succeeded")
     assert "- rank 1 was killed" in result.err
-    assert "queued  10/1000  loss 2.5000  1 restarts" in result.err
-    assert "succeeded  700/1000  loss 1.2500  51,234 tokens/s  1 restarts" in result.err
+    assert "queued  10/1000  loss 2.5000  1 restart" in result.err
+    assert "succeeded  700/1000  loss 1.2500  51,234 tokens/s  1 restart" in result.err
     assert [request.headers.get("Last-Event-ID") for request in catalogue.seen("GET", f"{TASK}/stream")] == [
         None,
         "2",
@@ -870,7 +870,7 @@ def test_a_preflight_test_is_asked_for_waited_for_and_shown(
     ("arguments", "said"),
     [
         (["--nnodes", "2"], "--node-rank"),
-        (["--nnodes", "2", "--node-rank", "2", "--master-addr", "gn6"], "not below"),
+        (["--nnodes", "2", "--node-rank", "2", "--master-addr", "gn6"], "must be below"),
     ],
 )
 def test_by_hand_a_place_that_cannot_be_is_refused(command: Command, arguments: list[str], said: str) -> None:
@@ -942,7 +942,7 @@ def test_secrets_are_listed_and_removed_by_name(api: FakeApi, command: Command) 
     assert command("secrets").code == 2, "which of two projects?"
     assert command("secrets", "--project", "nlp").out.splitlines()[1].split()[0] == "wandb"
     assert json.loads(command("secrets", "--project", "nlp", "-o", "json").out) == {"items": [WANDB], "total": 1}
-    assert "wandb is deleted" in command("secrets", "remove", "wandb", "--project", "nlp").err
+    assert "Deleted wandb." in command("secrets", "remove", "wandb", "--project", "nlp").err
 
 
 # Sharing --------------------------------------------------------------------------------------------------------------
@@ -1011,16 +1011,16 @@ def test_environments_are_set_aside_for_a_project_or_for_maintenance(api: FakeAp
     assert maintained.body["environmentIds"] == ["env-001"]
     assert datetime.fromisoformat(maintained.body["beginsAt"]) == datetime(2026, 12, 1, 8, tzinfo=UTC)
     assert "lab" in command("reservations").out
-    assert "reservation-1 is deleted" in command("reservations", "remove", "reservation-1").err
+    assert "Deleted reservation-1." in command("reservations", "remove", "reservation-1").err
     assert command("reservations", "add", "lab").code == 2
     assert command("reservations", "remove").code == 2
-    assert "no moment" in command("reservations", "--from", "tomorrow").err
+    assert "is not a time" in command("reservations", "--from", "tomorrow").err
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TZ", "America/New_York")
         time.tzset()
         beyond = command("reservations", "--from", "9999-12-31T23:59")
     time.tzset()
-    assert "no moment" in beyond.err
+    assert "is not a time" in beyond.err
 
 
 # The queue ------------------------------------------------------------------------------------------------------------
@@ -1051,7 +1051,7 @@ def test_the_queue_shows_those_of_others_without_a_name(api: FakeApi, command: C
     for word in ("mine", "alice", "high", "environments: 2, GPUs: 4", "others come first"):
         assert word in mine
     assert "(a task of another project)" in theirs
-    assert "not known" in theirs
+    assert "unknown" in theirs
     assert command("queue", lang="zh").out.splitlines()[2].count("其他项目") == 1
 
 
@@ -1072,7 +1072,7 @@ def test_a_task_that_waits_shows_its_class_and_its_place(api: FakeApi, command: 
     api.on("GET", f"{TASK}/queue", data(EXPLAINED))
     said = command("get", "task-1").out
     assert "2 of 7" in said
-    assert "high (gives way)" in said
+    assert "high (preemptible)" in said
     api.on("GET", "/training-tasks", page([brief("queued", priorityClass="low", paused=True)]))
     listed = command("list").out
     assert "queued (paused)" in listed
@@ -1099,7 +1099,7 @@ def test_what_is_lost_is_said_before_a_task_is_asked_to_end_or_goes_on(
 
 
 def test_tasks_are_paused_and_resumed(api: FakeApi, command: Command) -> None:
-    for action, said in (("pause", "saves and rests"), ("resume", "when its turn comes")):
+    for action, said in (("pause", "is saving and pausing"), ("resume", "when its turn comes")):
         api.on("POST", f"{TASK}/{action}", data({}))
         result = command(action, "task-1")
         assert (result.code, said in result.err) == (0, True)

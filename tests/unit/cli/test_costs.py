@@ -38,7 +38,7 @@ def test_a_report_has_a_line_for_each_and_one_for_all(api: FakeApi, command: Com
         assert word in head
     assert vision.split() == ["vision", "24", "16", "1", "30m", "1", "1.5", "0", "0", "4", "48.00", "80.0%", "50.0%"]
     assert speech.split()[-3:] == ["-", "80.0%", "50.0%"]
-    assert total.startswith("In all")
+    assert total.startswith("Total")
     assert api.seen("GET", "/usage")[0].query == {"by": "project", "from": "2026-11-01T00:00:00+00:00"}
     assert "neither a day" in command("usage", "--to", "soon").err
 

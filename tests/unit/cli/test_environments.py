@@ -88,7 +88,7 @@ def test_steering_names_what_it_steers(api: FakeApi, command: Command) -> None:
     for action in ("start", "stop", "restart", "keep", "resize", "clone"):
         api.on("POST", f"{at}/{action}", data(hosted("running")))
     api.on("DELETE", at, data(hosted("deleted", "deleted")))
-    assert command("environments", "stop", "mine").err == "env-001 stops; its disk stays.\n"
+    assert command("environments", "stop", "mine").err == "env-001 is stopping; its disk is kept.\n"
     assert command("environments", "restart", "mine").code == 0
     assert command("environments", "keep", "mine", "--hours", "1.5").code == 0
     assert command("environments", "resize", "mine", "--gpus", "0", "--memory", "32").code == 0
@@ -130,7 +130,7 @@ def test_templates_are_made_changed_and_removed(api: FakeApi, command: Command, 
     assert command("environments", "templates", "change", "jupyter", "-f", str(file)).code == 0
     assert command("environments", "templates", "delete", "jupyter").code == 0
     assert command("environments", "templates", "create").code == 2
-    assert "everybody" in command("environments", "templates").out
+    assert "everyone" in command("environments", "templates").out
     assert "tensorboard" not in command("environments", "templates", "show", "jupyter").out
     whole = {"kind": "jupyter", "packages": ["torch"]}
     assert [request.body for request in api.requests if request.method in ("POST", "PATCH")] == [

@@ -17,4 +17,4 @@ def test_steps_come_with_the_status_also_of_a_script_that_prints_none() -> None:
     assert str(progress) == "running  50/300  loss 2.5000  1,200 tokens/s"
     progress.hear("metric", {"items": [{"step": 50, "values": {"val_loss": 2.7}}]})
     progress.hear("status", {**TASK, "status": "succeeded", "step": 300, "totalSteps": 300, "loss": 2.1, "attempt": 2})
-    assert str(progress) == "succeeded  300/300  loss 2.1000  1,200 tokens/s  1 restarts"
+    assert str(progress) == "succeeded  300/300  loss 2.1000  1,200 tokens/s  1 restart"

@@ -125,7 +125,7 @@ def test_a_command_s_input_output_errors_and_exit_code_are_its_own() -> None:
     done = fermi("run", "--cwd", "/usr", "--set-env", "A=1 2", "--", "sh", "-c", 'cat; pwd; echo "$A" >&2; exit 9',
                  text="in\n")  # fmt: skip
     assert (done.returncode, done.stdout) == (9, "in\n/usr\n")
-    assert done.stderr == "Environment: mine (env-001), the only one that runs.\n1 2\n"
+    assert done.stderr == "Environment: mine (env-001), the only one running.\n1 2\n"
 
 
 def test_dashes_before_the_command_may_be_left_out(there: FakeChannels) -> None:
@@ -235,10 +235,11 @@ def test_a_terminal_that_shows_nothing_says_what_it_waits_for(shell: Any, there:
     there.may_open.clear()
     try:
         enter(shell, "mine", "--set-env", "PS1='fa''r> '")
-        shell.expect_exact("Not connected yet: the platform is opening the terminal there.\r\n")
+        shell.expect_exact("Not connected yet: the platform is opening the terminal.\r\n")
         there.may_open.set()
-        shell.expect_exact("The login shell is starting, and has printed nothing yet. It reads ~/.profile, ~/.bashrc. ")
-        shell.expect_exact("It waits for: flock \\x1b[2J/lock\r\n")
+        shell.expect_exact("The login shell is starting, and has printed nothing yet. ")
+        shell.expect_exact("It is reading ~/.profile, ~/.bashrc. ")
+        shell.expect_exact("It is waiting for: flock \\x1b[2J/lock\r\n")
         shell.expect_exact("far> ")
         shell.sendline("exit 0")
         shell.expect_exact("here> ")
@@ -380,7 +381,7 @@ def test_entries_stand_once_and_leave_the_rest_of_the_file_as_it_means(empty_hom
     (empty_home / ".ssh" / "config").symlink_to(file)
     assert fermi("ssh-config", "--write").returncode == 0
     first = file.read_text("utf-8")
-    assert "is as it should be" in fermi("ssh-config", "--write").stderr
+    assert "is up to date" in fermi("ssh-config", "--write").stderr
     assert file.read_text("utf-8") == first
     assert first.endswith("Match all\n# <<< fermi ssh-config\n\nCompression yes\n\nHost other\n  User me\n")
     if shutil.which("ssh"):

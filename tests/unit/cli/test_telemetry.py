@@ -29,7 +29,7 @@ def test_a_task_is_shown_as_lines_of_blocks_with_figures(api: FakeApi, command: 
     assert ["0", "2", "0", "▁·▅█", "100", "%", "50", "%", "100", "%"] in rows
     assert ["0", "2", "0", "▅█··", "-", "1.5", "GiB", "2", "GiB"] in rows
     assert ["0", "-", "eth0", "████", *["1", "MiB/s"] * 3] in rows
-    assert "stood in for" in said.out
+    assert "GPUs are emulated" in said.out
     asked = api.seen("GET", "/training-tasks/task-1/telemetry")[0].query
     assert (asked["rank"], asked["points"]) == ("2", "40")
     assert asked["from"] < asked.get("to", "9")

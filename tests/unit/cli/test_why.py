@@ -63,7 +63,11 @@ def test_what_is_wrong_comes_with_its_place_its_evidence_and_commands_to_paste(a
     assert said[:2] == ["✗ task-1  running", "Rank 3 hangs."]
     assert "attempt 2 · rank 3 env-b" in said[3]
     assert "  │ \\x1b[2Jwait (train.py:3)" in said
-    assert ["  │ line 8" in said, "  │ line 7" in said, "  │ (8 more lines: -o json)" in said] == [True, False, True]
+    assert ["  │ line 8" in said, "  │ line 7" in said, "(8 more lines: use -o json)" in " ".join(said)] == [
+        True,
+        False,
+        True,
+    ]
     assert [" ".join(line.split()) for line in said if line.startswith("  Continue") or "fermi logs" in line] == [
         "Continue without env-b fermi restart task-1 --without env-2",
         "See the log fermi logs task-1 --rank 3",
@@ -83,7 +87,7 @@ def test_every_command_is_made_of_what_its_action_takes(code: Do) -> None:
 
 def test_a_task_goes_on_without_a_node_or_with_a_spare_in_its_place(api: FakeApi, command: Command) -> None:
     api.on("POST", f"{PATH}/restart", data(task()))
-    assert command("restart", "task-1").out == "task-1 goes on.\n"
+    assert command("restart", "task-1").out == "task-1 continues.\n"
     assert api.seen("POST", f"{PATH}/restart")[0].body == {"leaveOut": [], "useSpares": False}
     assert command("restart", "task-1", "--without", "a", "--replace", "b").code == 2
 
