@@ -60,10 +60,10 @@ def test_every_key_of_a_file_of_procguards_is_read_or_named(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ({"web": {"prot": 5000}}, "web.prot: unknown key. Did you mean web.port?"),
+        ({"web": {"prot": 5000}}, "web.prot: unknown setting. Did you mean web.port?"),
         ({"web": {"enabled": False}}, "web.enabled: False: the platform is its web service"),
         ({"slurm": {"enabled": True}}, "docs/slurm.md"),
-        ({"of_ours": {"team": "vision"}}, "of_ours.team: unknown key."),
+        ({"of_ours": {"team": "vision"}}, "of_ours.team: unknown setting."),
     ],
 )
 def test_a_key_that_is_not_read_says_what_there_is_instead(tmp_path: Path, content: object, said: str) -> None:
@@ -74,9 +74,9 @@ def test_a_key_that_is_not_read_says_what_there_is_instead(tmp_path: Path, conte
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ({"web": {"port": 70000}}, "web.port: 70000 is not valid here: give a port from 1 to 65535"),
-        ({"monitoring": {"heartbeat_timeout": "ten"}}, "give a number of seconds above 0"),
-        (["web"], "must hold names and values"),
+        ({"web": {"port": 70000}}, "web.port: 70000 is not valid; expected: a port from 1 to 65535"),
+        ({"monitoring": {"heartbeat_timeout": "ten"}}, "expected: a number of seconds above 0"),
+        (["web"], "must contain names and values"),
     ],
 )
 def test_what_cannot_be_read_says_what_to_write(tmp_path: Path, content: object, said: str) -> None:
@@ -97,8 +97,8 @@ def test_the_platform_starts_with_what_the_file_says_and_the_environment_wins(
     assert began == [[str(ROOT / "scripts" / "setup.py"), "up"]]
     assert environment == {"FERMI_PORT": "8123", "FERMI_HOST": "0.0.0.0"}
     said = capsys.readouterr()
-    assert "FERMI_PORT=8123 wins" in said.out
-    assert "these 2 keys are not read" in said.err
+    assert "FERMI_PORT=8123 takes precedence" in said.out
+    assert "starts without these settings, which it does not read (2)" in said.err
     assert procguard.main(["--config", str(path), "--daemon", "--gpu-count", "4"]) == 2
     assert len(began) == 1
     said = capsys.readouterr().err
