@@ -131,7 +131,7 @@ def keeps_one_line_a_bar(ended: Ended) -> None:
     assert "\\r" not in ended.said
 
 
-GPU_HINTS = ("nstall torch", "ompare versions", "nstall in")
+GPU_HINTS = ("nstall torch", "ompare the versions", "nstall in")
 EMULATED = ("are emulated by CPU processes", "FERMI_BACKEND", "gloo")
 CASES: dict[str, Case] = {
     "bash-entry": Case(f"{TWO_NODES} --max-restarts 0 --script run.sh -- --lr 1e-4",
@@ -151,7 +151,7 @@ CASES: dict[str, Case] = {
         trains_whole_or_says_why_not, "" if find_spec("lightning") else "Lightning is not installed here",
     ),
     "missing-in-words": Case(f"{ONE_NODE} --max-restarts 0 --script train.py",
-                             failed("MODULE_MISSING", "demo[extra]>=1.2", never=("mend it there",))),
+                             failed("MODULE_MISSING", "demo[extra]>=1.2", never=("fix it there",))),
     "module-entry": Case(f"{ONE_NODE} --max-restarts 0 --module pkg.train -- --epochs 3",
                          printed("module ran __main__ pkg", 4)),
     "nccl-emulated": Case(f"{ONE_NODE} --max-restarts 1 --script train.py",

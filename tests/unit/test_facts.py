@@ -75,7 +75,7 @@ def test_cuda_on_emulated_gpus_is_told_by_what_they_are(exception: str) -> None:
     assert not {one.code for one in finding.actions} & {"INSTALL", "PREFLIGHT", "WITHOUT_NODE"}
     assert "env-001" not in str(explained(raised(exception)).about), "a fact of another node"
     assert explained(raised(exception)).why in ELSEWHERE
-    assert said(explained(raised(exception), WITHOUT)).startswith("The script asks for a GPU, and cpu1 has none")
+    assert said(explained(raised(exception), WITHOUT)).startswith("The script requires a GPU, but cpu1 has none")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_cuda_on_emulated_gpus_is_told_by_what_they_are(exception: str) -> None:
 def test_a_file_that_an_ignore_file_leaves_out_is_said_with_the_line(path: str, by: str) -> None:
     told = explained(raised(f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'"), sent=CODE)
     assert told.why == "FILE_MISSING"
-    assert f"the line {by} leaves it out" in said(told)
+    assert f"the line {by} excludes it" in said(told)
     assert by in said(told, "zh")
 
 
@@ -102,7 +102,7 @@ def test_a_file_that_an_ignore_file_leaves_out_is_said_with_the_line(path: str, 
 def test_a_file_that_was_not_sent_is_said_so_where_it_would_lie_in_the_code(path: str, known: bool) -> None:
     told = explained(raised(f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'"), sent=CODE)
     assert told.why == "FILE_MISSING"
-    assert ("it is no file of the code that was sent (8c1c8c1c8c1c)" in said(told)) is known
+    assert ("it is not part of the uploaded code (8c1c8c1c8c1c)" in said(told)) is known
 
 
 @pytest.mark.parametrize(("module", "folder"), [("models.net", "src"), ("net", "src/models"), ("util", "."),
@@ -132,8 +132,8 @@ def test_a_module_that_is_nowhere_is_to_be_installed_also_where_only_words_say_s
     assert (told.why, (told.about or {})["packages"]) == ("PACKAGES_REQUIRED", "bits")
 
 
-@pytest.mark.parametrize(("refused", "text"), [("hidden", "/home/ann/x is not among what a task may use on gn5"),
-                                               ("readOnly", "may be read by a task, but not written")])  # fmt: skip
+@pytest.mark.parametrize(("refused", "text"), [("hidden", "Tasks may not access /home/ann/x on gn5"),
+                                               ("readOnly", "on gn5, but not write to it")])  # fmt: skip
 def test_a_path_that_the_confinement_refuses_is_told_as_that(refused: str, text: str) -> None:
     message = "[Errno 13] Permission denied: '/home/ann/x'"
     error = {"type": "PermissionError", "message": message, "refused": refused}

@@ -319,7 +319,7 @@ def heard(number: int, text: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("number", "text", "code", "said"), [
     (79, "GPU has fallen off the bus.", "GPU_LOST", "GPU 3 of gn5 (PCI:0000:3b:00) has fallen off the bus: Xid 79"),
-    (48, "DBE (double bit error)", "GPU_MEMORY_DAMAGED", "GPU 3 of gn5 (PCI:0000:3b:00) has memory that it cannot"),
+    (48, "DBE (double bit error)", "GPU_MEMORY_DAMAGED", "GPU 3 of gn5 (PCI:0000:3b:00) has uncorrectable"),
     (74, "NVLink: fatal error", "GPU_LINK_FAILED", "The NVLink of GPU 3 of gn5 (PCI:0000:3b:00) has failed: Xid 74"),
 ])  # fmt: skip
 def test_what_the_kernel_says_of_a_gpu_comes_before_what_cuda_made_of_it(

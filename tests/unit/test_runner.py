@@ -354,7 +354,7 @@ def test_a_port_that_the_script_chooses_names_the_task_that_has_it(tmp_path: Pat
     assert told.why == "PORT_FIXED_IN_USE"
     assert told.about is not None
     assert (told.about["port"], told.about["task"], told.about["holderRank"]) == (str(port), "task-other", "3")
-    assert "which the script chooses itself" in messages.text(told.why, "en", **told.about)[0]
+    assert "which the script sets itself" in messages.text(told.why, "en", **told.about)[0]
     finding = told.finding()
     assert finding is not None
     assert ("SEE_TASK", "task-other") in {(one.code, one.params.get("task")) for one in finding.actions}

@@ -24,7 +24,7 @@ from tests.gpu.platform import FINAL
 from tests.waiting import until
 
 BATCH = "batch|smaller"
-ILLEGAL = "memory that is not its own"
+ILLEGAL = "illegal memory access"
 ENDED = "RANK_FAILED|RANK_KILLED"
 """A process whose card has failed may abort while it goes down."""
 
@@ -145,11 +145,11 @@ def index_too_large(context: Context) -> None:
     blocking = context.start(script, "class", env={"CUDA_LAUNCH_BLOCKING": "1"}) if on_gpu else ""
     conditions = {"embedding": "srcIndex|out of bounds|vocabulary", "class": "n_classes|t >= 0|class"}
     for what, task_id in tasks.items():
-        says = ["A check on the GPU failed", "CUDA_LAUNCH_BLOCKING", conditions[what]] if on_gpu else ["range|bounds"]
+        says = ["An assertion on the GPU failed", "CUDA_LAUNCH_BLOCKING", conditions[what]] if on_gpu else ["range|bounds"]
         shows = [] if on_gpu else [f"index_too_large.py:{{{what}}}"]
         answers.judge(context, task_id, Expected(ENDED, rank=0, says=says, shows=shows), script, title=what)
     if blocking:
-        expected = Expected(ENDED, rank=0, says=["A check on the GPU"], shows=["index_too_large.py:{class}"])
+        expected = Expected(ENDED, rank=0, says=["An assertion on the GPU"], shows=["index_too_large.py:{class}"])
         answers.judge(context, blocking, expected, script, title="class, CUDA_LAUNCH_BLOCKING=1")
 
 
