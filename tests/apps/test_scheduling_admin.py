@@ -51,7 +51,7 @@ def test_limits_are_set_by_the_rules_of_the_api(operator: Client, environment: D
 def test_a_members_limits_are_set_and_taken_away(operator: Client, environment: DevEnvironment) -> None:
     user = User.objects.create_user("ann")
     form = {"project": "project-one", "user": str(user.pk), "most_gpus": "2"}
-    assert "no member" in said(operator, "userlimits", form)
+    assert "not a member" in said(operator, "userlimits", form)
     Membership.objects.create(project_id="project-one", user=user)
     assert said(operator, "userlimits", form) == ""
     row = UserLimits.objects.get()

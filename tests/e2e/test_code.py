@@ -69,7 +69,7 @@ def test_what_changed_between_two_submissions_trains_on_every_node(platform, fol
     first = submit(platform, tmp_path, "--code", str(folder))
     (folder / "lib" / "word.py").write_text('WORD = "second"\n')
     second = submit(platform, tmp_path, "--code", str(folder))
-    assert "Sending 1 contents" in second["said"], "what has not changed is not sent again"
+    assert "Uploading 1 new file," in second["said"], "what has not changed is not sent again"
     for task, word in ((first, "first"), (second, "second")):
         platform.until_state(task["taskId"], "succeeded", seconds=120)
         lines = words_of(platform, task["taskId"])
