@@ -2,16 +2,16 @@
 
     python -m fermi.runner.foreground --rank 0 RANK=0 LOCAL_RANK=0 --rank 1 RANK=1 LOCAL_RANK=1 -- python -u train.py
 
-Starts one process for each --rank, with our own environment and what follows it, and ends with the exit code of the
+Starts one process per --rank, with this process's environment and the given variables, and exits with the code of the
 rank that failed first (128 + n for signal n), or 0. With `--node-rank K --nodes N --head HOST --port PORT` it first
-waits until all N nodes are there (`meet.py`), so that no rank waits for a node that somebody has yet to start.
+waits until all N nodes are ready (`meet.py`), so that no rank waits for a node that has not been started.
 
-Ranks that do not get on are named, with where each of them is. Ranks that use more of the machine than they may are
-ended (`bounds.py`, `diskuse.py`); 0 = no bound. With --confine they reach what `sandbox.py` says, and --read and
---write; where that cannot be had, no rank is started.
+Ranks that hang are reported, with where each of them is. Ranks that exceed the node's limits are killed (`bounds.py`,
+`diskuse.py`); 0 = no limit. With --confine, ranks can access what `sandbox.py` lists, plus --read and --write; where
+this is not possible, no rank is started.
 
-Ctrl-C, SIGTERM or SIGHUP ask the ranks to end (SIGTERM, then SIGKILL after the grace); a second one kills them at once.
-With --until-eof so does the end of standard input: what starts us over ssh is gone then.
+Ctrl-C, SIGTERM or SIGHUP stop the ranks (SIGTERM, then SIGKILL after the grace period); a second one kills them now.
+With --until-eof, the end of standard input stops them, too: the ssh connection that started them is gone then.
 """
 
 from __future__ import annotations
@@ -194,31 +194,36 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser("fermi.runner.foreground", description=about, formatter_class=layout)
     add = parser.add_argument
     add("--rank", dest="ranks", nargs="+", action="append", required=True, metavar="N KEY=VALUE")
-    add("--name", default="job", help="by which the nodes of one job know each other")
+    add("--name", default="job", help="name of the job, the same on all of its nodes")
     add("--node-rank", type=int, default=0)
     add("--nodes", type=int, default=1)
     add("--head", default="127.0.0.1", help="host of rank 0")
-    add("--port", type=int, required=True, help="where rank 0 listens")
+    add("--port", type=int, required=True, help="port of rank 0")
     add("--patience", type=float, default=meet.PATIENCE_SECONDS, help="seconds to wait for the other nodes")
-    add("--mark", default="[rank {rank}] ", help="what stands before each line")
-    add("--logs", default="", help="folder that gets a file for each rank too")
-    add("--grace", type=float, default=GRACE_SECONDS, help="seconds that ranks get to end by themselves")
+    add("--mark", default="[rank {rank}] ", help="prefix of each line")
+    add("--logs", default="", help="folder for a log file per rank")
+    add("--grace", type=float, default=GRACE_SECONDS, help="seconds that ranks have to exit before they are killed")
     add("--until-eof", action="store_true", help="stop when standard input ends")
     add(
         "--no-pulse",
         dest="pulse",
         action="store_false",
-        help="ranks carry no probe, and nobody looks at those that hang",
+        help="run ranks without a probe; hangs are not detected",
     )
-    add("--hang-seconds", type=float, help="look at a rank after so long without a sign of progress")
-    add("--processes", type=_count, default=bounds.PROCESSES, help="of this node; threads: eight times as many")
-    add("--open-files", type=_count, default=bounds.OPEN_FILES, help="of this node")
-    add("--memory-gb", type=_amount, default=0.0, help="of this node, in GiB")
-    add("--disk-gb", type=_amount, default=0.0, help="of logs, outputs and checkpoints together, in GiB")
-    add("--reserve-percent", type=_amount, default=bounds.RESERVE_PERCENT, help="of each disk that is left free")
-    add("--confine", action="store_true", help="ranks reach what they are given, and nothing else")
-    add("--read", action="append", default=[], metavar="PATH", help="with --confine: may be read, too")
-    add("--write", action="append", default=[], metavar="PATH", help="with --confine: may be written to, too")
+    add("--hang-seconds", type=float, help="hang timeout: seconds without progress")
+    add(
+        "--processes",
+        type=_count,
+        default=bounds.PROCESSES,
+        help="maximum processes of this node; threads: eight times as many",
+    )
+    add("--open-files", type=_count, default=bounds.OPEN_FILES, help="maximum open files of this node")
+    add("--memory-gb", type=_amount, default=0.0, help="maximum memory of this node, in GiB")
+    add("--disk-gb", type=_amount, default=0.0, help="maximum of logs, outputs and checkpoints, in GiB")
+    add("--reserve-percent", type=_amount, default=bounds.RESERVE_PERCENT, help="percentage of each disk to leave free")
+    add("--confine", action="store_true", help="ranks can access only what they are given")
+    add("--read", action="append", default=[], metavar="PATH", help="with --confine: ranks may also read it")
+    add("--write", action="append", default=[], metavar="PATH", help="with --confine: ranks may also write to it")
     add("command", nargs="+")
     return parser.parse_args(words)
 

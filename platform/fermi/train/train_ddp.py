@@ -94,9 +94,9 @@ def parser_of(kind: "type[Trainer]") -> Parser:
     parser = Parser(kind.name, description=about, formatter_class=layout, allow_abbrev=False)
     add, positive, natural, on_off = parser.add_argument, at_least(1), at_least(0), argparse.BooleanOptionalAction
     add("--distributed", action=on_off, default=False)
-    add("--world_size", type=positive, help="processes to start when no launcher did; default one per GPU")
+    add("--world_size", type=positive, help="processes to start without a launcher; default: one per GPU")
     add("--backend", choices=("auto", "nccl", "gloo"))
-    add("--timeout_seconds", type=positive, help="of what ranks do together")
+    add("--timeout_seconds", type=positive, help="timeout of collective operations")
     add("--local_rank", type=natural, default=0, help="set by torch.distributed.launch")
 
     add("--train_data_path")
@@ -105,8 +105,8 @@ def parser_of(kind: "type[Trainer]") -> Parser:
     mine = "this process's part of the batch, where the parts differ; all processes must state theirs"
     add("--local_batch_size", type=positive, help=mine)
     add("--gradient_accumulation_steps", type=positive, default=1, help="micro steps per optimizer step")
-    add("--num_workers", type=natural, default=0, help="processes that make this rank's batches ready in advance")
-    add("--preload", action=on_off, default=False, help="read data into memory first; each rank has a copy")
+    add("--num_workers", type=natural, default=0, help="processes that prepare this rank's batches in advance")
+    add("--preload", action=on_off, default=False, help="load all data into memory first; each rank holds a copy")
     add("--total_steps", type=positive, default=300)
     add("--seed", type=int, default=1337)
 
@@ -114,7 +114,7 @@ def parser_of(kind: "type[Trainer]") -> Parser:
     scaling = ("none", "linear", "sqrt")
     add("--lr_scaling", "--learning_rate_scaling", choices=scaling, default="none", help=LR_SCALING)
     add("--lr_schedule", choices=("cosine", "constant"), default="cosine", help="after the warm-up")
-    add("--min_lr", "--min_learning_rate", type=float, help="where cosine ends; default a tenth of the peak")
+    add("--min_lr", "--min_learning_rate", type=float, help="final rate of cosine; default: a tenth of the peak")
     add("--warmup_steps", type=natural, default=20)
     add("--weight_decay", type=float, default=0.1)
     add("--grad_clip", "--gradient_clipping", type=float, default=1.0, help="0: off")
@@ -136,8 +136,8 @@ def parser_of(kind: "type[Trainer]") -> Parser:
     add("--wandb_run_name")
     add("--use_tensorboard", action=on_off, default=False)
     add("--tensorboard_dir", help="default: tensorboard in --checkpoint_dir")
-    add("--log_file", help="rank 0's lines are added to this file, too")
-    add("--step_delay", type=float, default=0.0, help="seconds to sleep per step, to try out long runs")
+    add("--log_file", help="also append rank 0's lines to this file")
+    add("--step_delay", type=float, default=0.0, help="seconds to sleep per step, to simulate long runs")
 
     add("--n_layer", "--layers", type=positive, default=2)
     add("--n_head", "--heads", type=positive, default=4)

@@ -110,10 +110,15 @@ class Trainer(train_ddp.Trainer):
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
         add, on_off = parser.add_argument, argparse.BooleanOptionalAction
-        add("--shard_size", type=train_ddp.at_least(1), help="neighbouring ranks that hold the model; default all")
+        add("--shard_size", type=train_ddp.at_least(1), help="neighbouring ranks that share the model; default: all")
         add("--cpu_offload", action=on_off, default=False, help="parameters, gradients and optimizer in CPU memory")
-        add("--activation_checkpointing", action=on_off, default=False, help="compute each block's inside once more")
-        add("--reshard_after_forward", action=on_off, default=True, help="gather parameters again for backward")
+        add(
+            "--activation_checkpointing",
+            action=on_off,
+            default=False,
+            help="recompute each block's activations in the backward pass",
+        )
+        add("--reshard_after_forward", action=on_off, default=True, help="gather parameters again in the backward pass")
         parser.set_defaults(distributed=True)
 
     @staticmethod

@@ -59,7 +59,9 @@ class Trainer(train_ddp.Trainer):
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
         chosen = os.environ.get("FERMI_HOROVOD_COMPRESSION") or "none"
-        parser.add_argument("--compression", choices=("none", "fp16"), default=chosen, help="of gradients on their way")
+        parser.add_argument(
+            "--compression", choices=("none", "fp16"), default=chosen, help="compression of gradients in transit"
+        )
 
     @staticmethod
     def settle(args: argparse.Namespace) -> None:

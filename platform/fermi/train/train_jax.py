@@ -58,16 +58,21 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser = common.options("train_jax", __doc__, dtypes=("float32", "bfloat16"))
     add, positive, natural = parser.add_argument, common.at_least(1), common.at_least(0)
     on_off = argparse.BooleanOptionalAction
-    add("--batch_is_global", action=on_off, default=False, help="--batch_size is shared out among the processes")
-    add("--fsdp_parallel", type=positive, default=1, help="processes that hold weights and optimizer state together")
-    add("--remat", action=on_off, default=False, help="compute each block anew in the backward pass: less memory")
-    add("--prefetch", type=natural, default=2, help="batches made ready in advance; 0: off")
+    add("--batch_is_global", action=on_off, default=False, help="divide --batch_size among the processes")
+    add("--fsdp_parallel", type=positive, default=1, help="processes that share weights and optimizer state")
+    add("--remat", action=on_off, default=False, help="recompute each block in the backward pass to save memory")
+    add("--prefetch", type=natural, default=2, help="batches prepared in advance; 0: off")
     add("--coordinator_address", help="host:port of process 0")
     add("--num_processes", type=positive)
     add("--process_id", type=natural)
-    add("--local_rank", type=natural, help="which of this machine's devices; default LOCAL_RANK, else the first")
-    add("--initialization_timeout_seconds", type=positive, default=300, help="to wait for all processes to meet")
-    add("--heartbeat_timeout_seconds", type=positive, default=100, help="after which a silent process counts as dead")
+    add("--local_rank", type=natural, help="device of this machine; default: LOCAL_RANK, else the first")
+    add("--initialization_timeout_seconds", type=positive, default=300, help="seconds to wait for all processes")
+    add(
+        "--heartbeat_timeout_seconds",
+        type=positive,
+        default=100,
+        help="seconds after which a silent process counts as dead",
+    )
     return common.parse(parser, argv)
 
 

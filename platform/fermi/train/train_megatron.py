@@ -118,7 +118,12 @@ class Trainer(train_fsdp.Trainer):
         add("--fp16", dest="dtype", action="store_const", const="float16")
         add("--adam_beta1", type=float, default=0.9)
         add("--adam_beta2", type=float, default=0.95)
-        add("--tokenizer_type", choices=("NullTokenizer",), default="NullTokenizer", help="data are numbers already")
+        add(
+            "--tokenizer_type",
+            choices=("NullTokenizer",),
+            default="NullTokenizer",
+            help="the data are token ids already",
+        )
         parser.set_defaults(distributed=True)
 
     @staticmethod
