@@ -145,7 +145,7 @@ def index_too_large(context: Context) -> None:
     blocking = context.start(script, "class", env={"CUDA_LAUNCH_BLOCKING": "1"}) if on_gpu else ""
     conditions = {"embedding": "srcIndex|out of bounds|vocabulary", "class": "n_classes|t >= 0|class"}
     for what, task_id in tasks.items():
-        says = ["An assertion on the GPU failed", "CUDA_LAUNCH_BLOCKING", conditions[what]] if on_gpu else ["range|bounds"]
+        says = ["An assertion on the GPU", "CUDA_LAUNCH_BLOCKING", conditions[what]] if on_gpu else ["range|bounds"]
         shows = [] if on_gpu else [f"index_too_large.py:{{{what}}}"]
         answers.judge(context, task_id, Expected(ENDED, rank=0, says=says, shows=shows), script, title=what)
     if blocking:
