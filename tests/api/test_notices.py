@@ -45,9 +45,7 @@ def test_a_clusters_check_says_what_protects(admin: Api, settings: object) -> No
     assert ("warn", "ISOLATION_OFF") in {(item["level"], item["code"]) for item in found}
 
 
-@pytest.mark.parametrize(
-    ("lang", "words"), [("zh-CN", "已用 95%，还剩 50 MiB"), ("en", "is 95 % full: 50 MiB left")]
-)
+@pytest.mark.parametrize(("lang", "words"), [("zh-CN", "已用 95%，还剩 50 MiB"), ("en", "is 95 % full: 50 MiB left")])
 def test_a_disk_that_is_nearly_full_is_told_before_it_is(
     admin: Api, viewer: Api, monkeypatch: pytest.MonkeyPatch, settings: Any, lang: str, words: str
 ) -> None:

@@ -110,8 +110,7 @@ def test_a_healthy_task_says_so_in_one_line() -> None:
     assert not found.findings
     with override("en"):
         assert shown.said(found.summary)[0] == (
-            "Running normally: "
-            "step 1,204 of 5,000, 3.1 steps/s, 14 of 14 ranks, last step 0.2 s ago."
+            "Running normally: step 1,204 of 5,000, 3.1 steps/s, 14 of 14 ranks, last step 0.2 s ago."
         )
 
 

@@ -46,7 +46,9 @@ def test_what_names_no_python_is_refused(named: Entrypoint, expected: list[tuple
 
 def test_a_refusal_says_what_it_is_and_what_to_name_instead() -> None:
     [shell] = entry.problems(Entrypoint("run.sh"))
-    assert messages.text(shell.code, "en", **shell.params)[0].startswith("run.sh is a shell script, not a Python script")
+    assert messages.text(shell.code, "en", **shell.params)[0].startswith(
+        "run.sh is a shell script, not a Python script"
+    )
     [module] = entry.problems(Entrypoint(module="pkg/train.py"))
     assert module.params["nearest"] == "pkg.train"
     assert "newer Python" not in messages.text("SYNTAX_WRONG", "en", node="n", detail="invalid syntax")[1]

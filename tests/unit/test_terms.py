@@ -14,7 +14,7 @@ SOURCES = {
 }  # fmt: skip
 NAMES = re.compile(r"\{+ ?\w+|^\s*\w+:|^\[.*")
 """Parameters, keys and codes: they are not shown."""
-LANGUAGE = re.compile(r"^\[(?P<code>[A-Z0-9_]+)\.(?P<language>en|zh)\b")
+LANGUAGE = re.compile(r"^\[(?:[\w-]+\.)?(?P<language>en|zh)\b")
 
 
 def read_terms(root: Path, language: str) -> Iterator[re.Pattern[str]]:
@@ -35,7 +35,7 @@ def read_lines(root: Path, language: str) -> Iterator[tuple[str, str]]:
             for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
                 if not line.lstrip().startswith(("//", "/*", "*", "#")) or path.suffix == ".md":
                     yield f"{path.relative_to(root)}:{number}", line
-    for path in sorted(root.glob("platform/**/texts.toml")):
+    for path in [*sorted(root.glob("platform/fermi/launch/**/*.toml")), root / "platform/procguard/texts.toml"]:
         current = ""
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
             if line.startswith("["):

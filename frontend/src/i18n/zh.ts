@@ -1074,7 +1074,7 @@ export const zh = {
       tensorParallel: "张量并行",
       pipelineParallel: "流水线并行",
       contextParallel: "上下文并行",
-      fsdpParallel: "切片并行（FSDP）",
+      fsdpParallel: "分片并行（FSDP）",
     },
     splits: "最接近的可行切分：",
     options: "框架选项（{{count}}）",

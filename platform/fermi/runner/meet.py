@@ -88,7 +88,7 @@ def as_member(
         if time.monotonic() > end:
             raise GaveUp("MASTER_UNREACHABLE", f"{head}:{port}: {why}")
         if time.monotonic() - told > SAY_AGAIN_SECONDS or (why != last and time.monotonic() - told > 1):
-            say(f"waiting for the head node at {head}:{port}: {why}")
+            say(f"waiting for the master node at {head}:{port}: {why}")
             told, last = time.monotonic(), why
         time.sleep(RETRY_SECONDS)
     return head

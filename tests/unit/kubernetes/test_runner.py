@@ -209,7 +209,7 @@ def test_a_node_says_what_it_waits_for_and_gives_up_with_a_name():
     with pytest.raises(meet.GaveUp) as gave_up:
         meet.as_member("task-x-1", 1, "nowhere.invalid", 29500, said.append, never, 0.5)
     assert gave_up.value.cause == "MASTER_UNREACHABLE"
-    assert said[0].startswith("waiting for the head node at nowhere.invalid:29500")
+    assert said[0].startswith("waiting for the master node at nowhere.invalid:29500")
 
 
 def test_a_node_of_another_attempt_is_not_let_in():
