@@ -104,10 +104,34 @@ test("the rank that failed is told from those that the platform ended", async ()
   await eventually(async () => (await cells(/^rank \d+, 由平台结束$/).count()) === RANKS - 1, "the others ended");
   assert.equal(await page.locator("[data-rank].rounded-full").getAttribute("data-rank"), String(FAILS));
   await page.evaluate(() => document.activeElement.blur());
-  await page.reload();
+  await page.goto(page.url().split("?")[0]); // without the rank that was chosen before
   await eventually(async () => (await insight()).startsWith(`rank ${FAILS} · 最先失败`), "the failed rank, kept");
   assert.match(await insight(), /退出码 3/);
   await looksRight("task-ranks-failed");
+});
+
+/** How far the page moved by itself while it came, as browsers measure it: https://web.dev/articles/cls (good: ≤ 0.1). */
+const shift = () =>
+  page.evaluate(
+    () =>
+      new Promise((found) => {
+        const watcher = new PerformanceObserver((list) => {
+          watcher.disconnect();
+          found(list.getEntries().reduce((sum, { value }) => sum + value, 0));
+        });
+        watcher.observe({ type: "layout-shift", buffered: true });
+        setTimeout(() => found(0), 1000); // no entry: nothing moved
+      }),
+  );
+
+test("on a phone the page of a task that failed does not move while it comes", async () => {
+  const before = page.viewportSize();
+  await page.setViewportSize({ width: 390, height: 900 });
+  await page.reload();
+  await page.getByRole("region", { name: "当前状况与原因" }).waitFor();
+  await eventually(async () => (await insight()).startsWith(`rank ${FAILS} · 最先失败`), "the failed rank, kept");
+  assert.ok((await shift()) < 0.1, `moved by ${await shift()}`);
+  await page.setViewportSize(before);
 });
 
 test("no page broke its security policy, failed in its console, or asked another origin", () => {

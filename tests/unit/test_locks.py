@@ -321,8 +321,9 @@ def test_what_does_not_fit_together_leaves_the_lock_as_it_was(
 # Installing -----------------------------------------------------------------------------------------------------------
 
 
-def test_setup_installs_by_hash_and_pytorch_last(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_setup_installs_by_hash_and_pytorch_last(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[list[str]] = []
+    monkeypatch.setattr(setup, "VENV", tmp_path)
     monkeypatch.setattr(setup, "python", lambda: "3.11")
     monkeypatch.setattr(setup, "run", lambda *command, **_: ran.append([str(word) for word in command]))
     monkeypatch.setattr(setup, "step", lambda _name, _title, _reads, _made, action: action())
