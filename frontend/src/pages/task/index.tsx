@@ -50,7 +50,8 @@ export function Component() {
   useQuery(metricsQuery(id));
   const diagnosis = useQuery(diagnosisQuery(id, true));
   // What stands above all else moves nothing if it comes with the page; one that fails is not waited for.
-  if (task.data && !(diagnosis.isPending && diagnosis.failureCount === 0)) return <TaskPage key={id} task={task.data} />;
+  if (task.data && !(diagnosis.isPending && diagnosis.failureCount === 0))
+    return <TaskPage key={id} task={task.data} />;
   if (task.error instanceof ApiError && task.error.status === 404) {
     return (
       <Page title={t("task.notFound")}>
