@@ -155,7 +155,7 @@ def test_a_module_that_is_missing_twice_is_a_loop_before_the_first_step_and_says
 ) -> None:
     over = lives(task, "module")
     assert (over.reason, over.attempt) == ("CRASH_LOOP", 2)
-    assert "2 times before the first step" in said(over)
+    assert "2 times in a row" in said(over)
     first = task.attempts.get(number=1)
     assert (first.outcome_params["why"], first.outcome_params["at"]) == ("MODULE_MISSING", "train.py:21")
     reason = presenters.reason(first.outcome, first.outcome_params, "en")
@@ -238,7 +238,7 @@ def test_a_file_that_gitignore_left_out_of_the_code_is_told_with_its_line(task: 
     over = lives(once(task), "file", code=asdict(brought))
     assert over.reason_params["why"] == "FILE_MISSING"
     assert "data/train.txt is missing on gn" in said(over)
-    assert "the line data/ (.gitignore) leaves it out" in said(over)
+    assert "the line data/ (.gitignore) excludes it" in said(over)
 
 
 def test_training_that_was_left_in_the_background_is_told_of_though_the_task_succeeded(task: Task) -> None:

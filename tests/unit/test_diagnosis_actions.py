@@ -6,7 +6,7 @@ import pytest
 
 from fermi import messages
 from fermi.launch import registry
-from fermi.launch.diagnosis import actions, advice, rules
+from fermi.launch.diagnosis import actions, advice, losses, rules
 from fermi.launch.diagnosis.actions import ACTIONS, LABEL, Do
 from fermi.launch.diagnosis.advice import CHANGES, KNOWN, SELECT
 
@@ -40,7 +40,7 @@ def named_fields() -> set[str]:
     params = {"path": "/", "secret": "s", "holders": [], "at": "a", "place": "p"}
     found = {one.params.get("field") for advice in said for one in advice(params)}
     found |= {one.get("field") for rule in rules.ours() for one in rule.actions}
-    return {field for field in found if field} | {"hangSeconds", SELECT}
+    return {field for field in found if field} | {"hangSeconds", SELECT, str(losses.ROLL_BACK.params["field"])}
 
 
 @pytest.mark.parametrize("lang", messages.LANGUAGES)

@@ -31,7 +31,7 @@ export function gpuHours(t: TFunction, hours: number): string {
       ? (["gpuHours", hours] as const)
       : seconds >= MINUTE
         ? (["gpuMinutes", Math.round(seconds / MINUTE)] as const)
-        : (["gpuSeconds", seconds < 1 ? seconds : Math.round(seconds)] as const);
+        : (["gpuSeconds", Math.max(1, Math.round(seconds))] as const);
   const amount = measured(value);
   return t(`counted.${unit}`, { amount, count: Number(amount === "1") });
 }

@@ -29,7 +29,7 @@ export default function Why({ task, onRank, children }: WhyProps) {
   const { t } = useTranslation();
   const { data } = useQuery(diagnosisQuery(task.taskId, isOver(task)));
   if (!data) return children;
-  const going = data.findings.filter(({ until }) => until == null);
+  const going = data.findings.filter((one, index) => one.until == null && (index === 0 || !repeats(one, data)));
   const earlier = data.findings.filter(({ until }) => until != null);
   const level = going[0]?.level ?? (data.healthy ? "info" : "fail");
   const { icon, ink, box } = data.healthy ? LOOK.info : LOOK[level];
@@ -56,6 +56,10 @@ export default function Why({ task, onRank, children }: WhyProps) {
     </section>
   );
 }
+
+/** It says no more than the summary above it. */
+const repeats = ({ message, hint, evidence, actions }: Diagnosed, { summary }: Diagnosis) =>
+  message === summary && !hint && evidence.length === 0 && actions.length === 0;
 
 const keyOf = ({ attempt, code, since, message }: Diagnosed) => [attempt, code, since, message].join(" ");
 

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
 import { machineTelemetryQuery } from "@/api/telemetry";
 import { cx } from "@/lib/cx";
-import { Badge } from "@/ui/badge";
+import { Note } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
 import { Empty } from "@/ui/empty";
@@ -59,7 +59,7 @@ export default function History({ kind, id }: { kind: "environment" | "worker"; 
       <div className="space-y-3">
         {told.isError && <Failure error={told.error} retry={() => void told.refetch()} />}
         {!told.data && !told.isError && <Loading />}
-        {told.data?.emulated && <Badge tone="warn">{t("machines.emulated")}</Badge>}
+        {told.data?.emulated && <Note tone="warn">{t("machines.emulated")}</Note>}
         {told.data?.series.length === 0 && (
           <Empty
             title={t("machines.nothing")}

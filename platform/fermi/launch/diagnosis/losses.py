@@ -26,9 +26,11 @@ from statistics import fmean, median, pstdev
 from typing import Any
 
 from fermi.launch.diagnosis import Action, Evidence, Finding, Level
+from fermi.launch.diagnosis.actions import Do, take
 
 NOT_FINITE, JUMPED, STUCK = "LOSS_NOT_FINITE", "LOSS_JUMPED", "LOSS_STUCK"
 CODES = frozenset({NOT_FINITE, JUMPED})
+ROLL_BACK = take(Do.CHANGE_FIELD, field="onBadLoss", to="rollback")
 """Those of a loss that is no loss any more."""
 
 NAMES = frozenset(
@@ -206,9 +208,9 @@ def _finding(code: str, level: Level, name: str, params: dict[str, Any], lines: 
     evidence = Evidence("LOSS_POINTS", {"metric": name}, lines)
     actions: Sequence[Action] = ()
     if code == STUCK:
-        actions = [Action("EDIT_SCRIPT"), Action("STOP")]
+        actions = [take(Do.EDIT_SCRIPT), take(Do.STOP)]
     elif level is Level.FAIL:
-        actions = [Action("STOP"), Action("CHANGE_FIELD", {"field": "onBadLoss", "to": "rollback"})]
+        actions = [take(Do.STOP), ROLL_BACK]
     return Finding(code, level, params, evidence=[evidence], actions=actions, key=name[:100])
 
 

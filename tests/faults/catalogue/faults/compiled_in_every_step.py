@@ -24,6 +24,6 @@ for step in range(5000):
     if step == 8:
         knowable()
 """,
-    Expected("RECOMPILES", says=["6 of 6 steps", "given up on", "train.py:{here} in forward"]),
+    Expected("RECOMPILES", says=["6 of 6 steps", "gave up on", "train.py:{here} in forward"]),
     ends=(),
 )

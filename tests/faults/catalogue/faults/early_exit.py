@@ -14,5 +14,5 @@ for step in range(2000):
         sys.exit(0)  # here
     gang.step()
 """,
-    Expected("RANK_LEFT_EARLY", rank=1, node=1, says=["at step 30", "1 rank went on"]),
+    Expected("RANK_LEFT_EARLY", rank=1, node=1, says=["at step 30", "1 rank was still running"]),
 )
