@@ -1,3 +1,4 @@
+import { cx } from "@/lib/cx";
 import { useTranslation } from "react-i18next";
 import type { TFunction } from "i18next";
 import { toast } from "./toast";
@@ -49,10 +50,11 @@ export function Failure({ error, retry }: { error: unknown; retry: () => void })
   );
 }
 
-export function Loading() {
+/** `tall`: keeps the place of charts, so that what is below them does not move. */
+export function Loading({ tall = false }: { tall?: boolean }) {
   const { t } = useTranslation();
   return (
-    <div role="status" className="p-8 text-center text-sm text-muted">
+    <div role="status" className={cx("p-8 text-center text-sm text-muted", tall && "min-h-144")}>
       {t("app.loading")}
     </div>
   );

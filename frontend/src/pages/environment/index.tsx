@@ -104,7 +104,7 @@ function EnvironmentPage({ environment }: { environment: Environment }) {
         </div>
         <div className="min-w-0 space-y-4">
           {hosted && <Inside environment={environment} hosted={hosted} />}
-          <Suspense fallback={<Loading />}>
+          <Suspense fallback={<Loading tall />}>
             <Machine kind="environment" id={environment.id} />
           </Suspense>
           <History id={environment.id} />

@@ -58,7 +58,7 @@ export default function History({ kind, id }: { kind: "environment" | "worker"; 
     >
       <div className="space-y-3">
         {told.isError && <Failure error={told.error} retry={() => void told.refetch()} />}
-        {!told.data && !told.isError && <Loading />}
+        {!told.data && !told.isError && <Loading tall />}
         {told.data?.emulated && <Note tone="warn">{t("machines.emulated")}</Note>}
         {told.data?.series.length === 0 && (
           <Empty
