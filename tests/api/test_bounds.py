@@ -133,7 +133,7 @@ def test_of_many_problems_an_answer_names_a_hundred(anonymous: Api, count: int) 
     assert {one["error"] for one in problems} == {"FIELD_REQUIRED"}
     if count > bounds.MAX_PROBLEMS:
         assert (last["field"], last["error"]) == ("", "MORE_PROBLEMS")
-        assert "at least 2 more" in last["message"]
+        assert "At least 2 more" in last["message"]
 
 
 @pytest.mark.usefixtures("environments", "dataset", "model")

@@ -31,4 +31,4 @@ def test_the_action_says_whether_a_cluster_is_fit(site: Client) -> None:
     action = {"action": "ask", "_selected_action": [cluster.pk]}
     page = site.post("/admin/clusters/cluster/", action, follow=True).content.decode()
     assert "The interpreter /no/such/python cannot be run" in page
-    assert "can be written to" in page
+    assert "is writable" in page

@@ -87,7 +87,7 @@ def test_a_killed_upload_goes_on_and_so_does_one_whose_platform_was_killed(platf
     until(lambda: _answers(platform), seconds=60, what="the web process is back")
     assert platform.api.get(f"{uploads}/{upload}").json()["data"]["offset"] == 10 << 20
     answer = run(platform, tmp_path, "files", "put", str(big))
-    assert b"1 sent" in answer.stderr, answer.stderr
+    assert b"1 uploaded" in answer.stderr, answer.stderr
     assert platform.api.get(f"{uploads}/{upload}").json()["data"]["state"] == "done"  # it was this very upload
     done(run(platform, tmp_path, "files", "get", "big.bin", str(tmp_path / "copy.bin")))
     assert (tmp_path / "copy.bin").read_bytes() == big.read_bytes()

@@ -148,8 +148,9 @@ def test_a_filtered_process_and_its_children_change_no_other(other: int) -> None
 
 def test_a_filtered_process_changes_itself(other: int) -> None:
     seen = attempt(other, "filtered")
-    assert seen["self"] == seen["itself"] == {}
-    assert seen["bound itself"]
+    assert (seen["self"], seen["bound itself"]) == ({}, True)
+    # the second time some is refused to ordinary users by the kernel: a lower nice value, to leave SCHED_IDLE
+    assert seen["itself"] == attempt(other, "free")["itself"]
 
 
 def test_libraries_that_name_threads_by_their_ids_work() -> None:

@@ -131,6 +131,13 @@ def test_without_a_command_the_whole_line_is_told_and_can_be_typed(command, empt
     assert "--rank is 8; allowed: 0 … 7" in done.err
 
 
+def test_where_there_is_no_python_on_the_path_it_is_the_command_s_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    words = ["launch", "--nproc-per-node", "1", "--output", "none", "--"]
+    assert run([*words, "python", "-c", "pass"]) == 0
+    assert run([*words, "python9", "-c", "pass"]) == 2
+
+
 def test_options_of_launch_alone_mean_launch(empty_home, capsys):
     for words in (["--rank", "0", "--world-size", "8"], ["--mode=create_slurm", "--num-nodes", "2"]):
         for before in (["--lang", "zh"], ["--lang=zh", "--url", "http://nowhere"], []):
@@ -162,7 +169,7 @@ def test_in_a_terminal_what_is_missing_is_asked_for_in_the_reader_s_language(tmp
     assert "[python train.py]" in err
     assert "主节点地址" in err
     assert "MASTER_ADDR=10.0.0.9" in out
-    assert out.rstrip().endswith(" python train.py")
+    assert out.rstrip().endswith("python train.py")
 
 
 def test_who_does_not_come_is_named(command):

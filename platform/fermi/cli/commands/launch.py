@@ -167,9 +167,12 @@ def _told(asked: placement.Asked, words: list[str], gpus: int) -> tuple[placemen
 
 
 def _runnable(words: list[str]) -> list[str]:
-    """A script of Python needs no interpreter before it. Raises LaunchError for what is not there."""
+    """Returns the ranks' command. A script of Python needs no interpreter before it; where `python` is not on PATH, as
+    on Debian outside of a virtual environment, it is this command's own. Raises LaunchError for what is not there."""
     if words[0].endswith(".py"):
         words = [sys.executable, *words]
+    elif words[0] == "python" and shutil.which("python") is None:
+        words = [sys.executable, *words[1:]]
     if shutil.which(words[0]) is None:
         raise LaunchError("LAUNCH_COMMAND_MISSING", found=words[0])
     script = next((word for word in words[1:] if not word.startswith("-")), "")
