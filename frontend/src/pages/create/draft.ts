@@ -297,7 +297,7 @@ export function draftOf(request: CreateRequest): Draft {
   const text = (value: number | string | null | undefined) => (value == null ? "" : String(value));
   return {
     taskName: text(request.taskName),
-    what: request.entrypoint || request.code ? "script" : "model",
+    what: request.entrypoint ? "script" : "model",
     datasetId: text(request.datasetId),
     datasetVersionId: text(request.datasetVersionId),
     modelId: text(request.modelId),
@@ -328,6 +328,10 @@ export function draftOf(request: CreateRequest): Draft {
         [...PLAIN, ...CHOICES].map((name) => [name, typedOf(name, request[name as keyof CreateRequest])]),
       ),
     ),
-    rest: { request: without(request, SHOWN), config: without(config, SHOWN_OF_CONFIG) },
+    // the form shows code beside a script alone
+    rest: {
+      request: without(request, request.entrypoint ? SHOWN : SHOWN.filter((name) => name !== "code")),
+      config: without(config, SHOWN_OF_CONFIG),
+    },
   };
 }

@@ -235,7 +235,6 @@ function asChosen(draft: Draft, preview: Previewed | undefined): Draft {
   return { ...draft, selected: preview?.chosen?.nodeIds ?? [], master: preview?.chosen?.masterNode ?? "" };
 }
 
-/** Unticking one of what was chosen says: not this one. */
 const QUEUES = ["ENVIRONMENTS_BUSY", "ENVIRONMENTS_IN_USE"];
 
 /** Nobody has to be waited for, and nothing comes before the start: no code to fetch, no pre-flight test, no drill. */
@@ -251,6 +250,7 @@ function startsAtOnce(draft: Draft, preview: Previewed | undefined): boolean {
   return !waits && !fetches && isOff(preflight) && isOff(drill);
 }
 
+/** Unticking one of what was chosen says: not this one. */
 function leftOut(capacity: Capacity, id: string): Capacity {
   const { exclude } = capacity;
   return { ...capacity, exclude: exclude.includes(id) ? exclude.filter((each) => each !== id) : [...exclude, id] };

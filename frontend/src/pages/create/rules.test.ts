@@ -45,7 +45,7 @@ describe("a clone", () => {
 
   test("says where its snapshot came from as long as it is that snapshot and that environment", () => {
     const code = { snapshot: "5b0c41e0a3f2", environment: "master", path: "src" } as const;
-    const draft = draftOf({ ...base, environmentIds: ["env-1"], code });
+    const draft = draftOf({ ...base, environmentIds: ["env-1"], entrypoint: { script: "train.py" }, code });
     const other = { ...draft, code: { ...draft.code, snapshot: "8c1c" } };
     expect(requestOf(other, []).code).toEqual({ snapshot: "8c1c" });
     expect(requestOf(toggle(toggle(draft, "env-1"), "env-2"), []).code).toEqual({ snapshot: "5b0c41e0a3f2" });
@@ -249,6 +249,10 @@ describe("the request", () => {
     const ofModule = { ...request, entrypoint: { module: "pkg.train", args: ["--epochs", "3"] } };
     expect(draftOf(ofModule).script).toBe("-m pkg.train");
     expect(requestOf(draftOf(ofModule), [tunable])).toEqual(ofModule);
+    const ofModel: CreateRequest = { ...request, code: { snapshot: "8c1c8c1c8c1c8c1c" } };
+    delete ofModel.entrypoint;
+    expect(draftOf(ofModel).what).toBe("model");
+    expect(requestOf(draftOf(ofModel), [tunable])).toEqual(ofModel);
   });
 
   test("of capacity names no environment, and is cloned as it was asked for", () => {

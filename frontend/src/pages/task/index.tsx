@@ -11,6 +11,7 @@ import { diagnosisQuery, isOver, metricsQuery, taskQuery } from "@/api/tasks";
 import type { Metric, Task } from "@/api/types";
 import { withTexts } from "@/i18n";
 import { clockTime } from "@/lib/format";
+import { useSettled } from "@/lib/hooks";
 import { Badge, Note } from "@/ui/badge";
 import { ButtonLink } from "@/ui/button";
 import { Empty } from "@/ui/empty";
@@ -41,6 +42,8 @@ const Terminal = lazy(() => withTexts(import("./terminal"), "terminal"));
 const Machines = lazy(() => import("./machines"));
 const Outputs = lazy(() => withTexts(import("./outputs"), "files"));
 
+/** For the first diagnosis, once the task is there. */
+const MAX_WAIT_MS = 1000;
 const NO_METRICS: Metric[] = [];
 
 export function Component() {
@@ -49,8 +52,9 @@ export function Component() {
   const task = useQuery(taskQuery(id));
   useQuery(metricsQuery(id));
   const diagnosis = useQuery(diagnosisQuery(id, true));
-  // What stands above all else moves nothing if it comes with the page; one that fails is not waited for.
-  if (task.data && !(diagnosis.isPending && diagnosis.failureCount === 0))
+  const waited = useSettled(task.data !== undefined, MAX_WAIT_MS);
+  // What stands above all else moves nothing if it comes with the page; one that fails or is slow is not waited for.
+  if (task.data && (waited || !diagnosis.isPending || diagnosis.failureCount > 0))
     return <TaskPage key={id} task={task.data} />;
   if (task.error instanceof ApiError && task.error.status === 404) {
     return (

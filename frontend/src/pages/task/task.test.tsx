@@ -22,7 +22,7 @@ test("only what the server allows is offered", async () => {
   expect(actions()).toEqual(["停止", "克隆"]);
 });
 
-test("the reason of an end and what to do about it are on the page", async () => {
+test("the reason of an end is on the page without waiting long for the diagnosis", async () => {
   const ended = {
     ...task,
     status: "failed",
@@ -30,7 +30,11 @@ test("the reason of an end and what to do about it are on the page", async () =>
     reason: { code: "RANK_FAILED", message: "rank 1 退出码 1", hint: "查看它的日志" },
     allowedActions: ["retry", "clone", "delete"],
   };
-  platform.use(http.get(api("/training-tasks/task-1"), () => ok(ended)));
+  const slow = http.get(api("/training-tasks/task-1/diagnosis"), () => new Promise<never>(() => undefined));
+  platform.use(
+    http.get(api("/training-tasks/task-1"), () => ok(ended)),
+    slow,
+  );
   visit("/training/task-1");
   await screen.findByText("rank 1 退出码 1");
   expect(screen.getByText(/查看它的日志/)).toBeTruthy();
