@@ -1,11 +1,11 @@
 import axe from "axe-core";
 import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
 
-export const SHOTS = process.env.FERMI_E2E_SHOTS ?? join(tmpdir(), "fermi-console-shots");
+export const SHOTS = process.env.FERMI_E2E_SHOTS ?? join(tmpdir(), `fermi-console-shots-${userInfo().username}`);
 export const WIDTHS = [1440, 390];
 export const THEMES = ["light", "dark"];
 
