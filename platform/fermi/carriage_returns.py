@@ -13,7 +13,9 @@ import re
 
 _CODE = re.compile(rb"\x1b\[[0-9;?]*[A-JL-Za-z]")
 """Colours and the like, which show nothing by themselves; not EL, after which a line is empty."""
-_ERASED = re.compile(rb".*\x1b\[[12]K|\x1b\[0?K", re.DOTALL)
+_ERASED_BEFORE = re.compile(rb"\x1b\[[12]K")
+_ERASED_BEHIND = re.compile(rb"\x1b\[0?K")
+"""What was printed before the first of these two codes is gone. Behind the second one nothing is shown yet."""
 
 
 def newest_state(line: bytes) -> tuple[int, bytes]:
@@ -44,7 +46,7 @@ def _begin_of_newest(line: bytes) -> int:
 
 def _in_place(state: bytes) -> bytes:
     if b"\x1b[" in state:
-        state = _ERASED.sub(b"", state)
+        state = _ERASED_BEHIND.sub(b"", _ERASED_BEFORE.split(state)[-1])
     return _without_backspaces(state) if b"\b" in state else state
 
 

@@ -28,6 +28,7 @@ ROW = "\x1b[31m"
         ("99%\r\x1b[2K100%", 4, "100%"),
         ("99%\r\x1b[K", 4, ""),
         ("half\x1b[2Knew", 0, "new"),
+        ("one\x1b[1Ktwo\x1b[Kthree\x1b[2Knew\x1b[0K", 0, "new"),
         (f"1%\r{ROW}2%\x1b[0m\r\x1b[0m", 3, f"{ROW}2%\x1b[0m"),  # a colour alone shows nothing
         ("|\b/\b-", 0, "-"),
         ("1/9 [.]\b\b\b\b\b\b\b\r2/9 [=]", 15, "2/9 [=]"),  # Keras
@@ -37,6 +38,11 @@ ROW = "\x1b[31m"
 )  # fmt: skip
 def test_the_newest_state_of_a_line_is_shown(line: str, begin: int, shown: str) -> None:
     assert newest_state(line.encode()) == (begin, shown.encode())
+
+
+def test_codes_that_erase_nothing_are_searched_once() -> None:
+    codes = b"\x1b[" * 500_000
+    assert newest_state(codes) == (0, codes)
 
 
 def test_each_line_has_its_newest_state() -> None:
