@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from apps.training.output.lines import LONGEST, Point, Said, candidates, read
+from apps.training.output.lines import LONGEST, Point, Said, candidates, find_epoch, read
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,14 @@ def test_torn_and_random_bytes_are_just_log() -> None:
         for _ in range(lot.randrange(1, 4)):
             line[lot.randrange(len(line))] = lot.randrange(256)
         read(bytes(line))
+
+
+def test_the_first_line_of_a_trainer_is_found_where_it_begins() -> None:
+    line = b"{'loss': 1.0, 'epoch': 0.5}\n"
+    before = b"INFO " + line + line[:-1] + b" of 3\n"
+    assert find_epoch(before + line + line) == len(before)
+    assert find_epoch(line) == 0
+    assert find_epoch(before) == -1
 
 
 def test_lines_that_begin_with_a_brace_are_found_and_over_long_ones_are_not() -> None:

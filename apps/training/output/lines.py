@@ -69,7 +69,7 @@ def find_epoch(text: bytes) -> int:
     """Returns where the first line of a Trainer, that tells an epoch and no step, begins in `text`; -1: none."""
     for line in candidates(text):
         if line.startswith(b"{'") and isinstance(point := read(line), Point) and point.step is None:
-            return text.index(line)
+            return (b"\n" + text).index(b"\n%b\n" % line)
     return -1
 
 
