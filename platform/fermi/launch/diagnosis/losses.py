@@ -30,8 +30,9 @@ from fermi.launch.diagnosis.actions import Do, take
 
 NOT_FINITE, JUMPED, STUCK = "LOSS_NOT_FINITE", "LOSS_JUMPED", "LOSS_STUCK"
 CODES = frozenset({NOT_FINITE, JUMPED})
-ROLL_BACK = take(Do.CHANGE_FIELD, field="onBadLoss", to="rollback")
 """Those of a loss that is no loss any more."""
+ROLL_BACK = take(Do.CHANGE_FIELD, field="onBadLoss", to="rollback")
+"""Advises to let a task go on from the newest checkpoint before such a loss."""
 
 NAMES = frozenset(
     {"loss", "train_loss", "training_loss", "loss_train", "lm_loss", "total_loss", "train_loss_step", "train_lm_loss"}
