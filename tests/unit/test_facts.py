@@ -6,7 +6,7 @@ import pytest
 
 from fermi import messages
 from fermi.launch.diagnosis import explain
-from fermi.launch.diagnosis.facts import Facts, Sent
+from fermi.launch.diagnosis.facts import MAX_FOLDERS, MAX_IGNORE_BYTES, MAX_IGNORES, MAX_PATH, Facts, Sent
 from fermi.launch.spec import JobSpec, Node, RankSeen
 from fermi.runner.code import File
 
@@ -93,6 +93,28 @@ def test_a_file_that_an_ignore_file_leaves_out_is_said_with_the_line(path: str, 
     assert told.why == "FILE_MISSING"
     assert f"the line {by} excludes it" in said(told)
     assert by in said(told, "zh")
+
+
+def test_a_line_of_many_wildcards_is_compared_in_linear_time() -> None:
+    lines = {".gitignore": b"*a*a*a*a*a*a*a*a*a*b\n" + b"**/*a*a/" * 20 + b"b\n"}
+    code = Sent.of("8c1c" * 16, [File(path, size=1, sha256=path) for path in lines], lambda sha256: lines[sha256])
+    assert code.left_out_by("a" * MAX_PATH) == code.left_out_by("/".join(["a" * 7] * 31)) == ""
+    assert code.left_out_by("a" * (MAX_PATH - 1) + "b") == "*a*a*a*a*a*a*a*a*a*b (.gitignore)"
+    assert code.left_out_by("aa/" * 30 + "b") == "**/*a*a/" * 20 + "b (.gitignore)"
+
+
+def test_what_nobody_writes_by_hand_is_neither_read_nor_compared() -> None:
+    def sent(count: int, size: int) -> Sent:
+        files = [File(f"{number}/.gitignore", size=size, sha256="x") for number in range(count)]
+        return Sent.of("8c1c" * 16, files, lambda _: read.append(1) or b"*")  # type: ignore[func-returns-value]
+
+    read: list[int] = []
+    many, large = sent(MAX_IGNORES + 1, 1), sent(2, MAX_IGNORE_BYTES)
+    assert (read, many.left_out_by("0/x"), large.left_out_by("0/x")) == ([], "", "")
+    few = sent(MAX_IGNORES, 1)
+    assert len(read) == MAX_IGNORES
+    assert few.left_out_by("0/x") == "* (0/.gitignore)"
+    assert few.left_out_by(f"0/{'x' * MAX_PATH}") == few.left_out_by("0/" + "x/" * MAX_FOLDERS) == ""
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable
 
@@ -11,7 +12,8 @@ _CLASSES = {
     "xdigit": "0-9a-fA-F",
 }  # fmt: skip
 
-_FOLDERS = "(?:[^/]+/)*"
+_FOLDERS, _LETTERS = "(?:[^/]+/)*", "[^/]*"
+_groups = itertools.count()
 
 
 class Rules:
@@ -67,7 +69,7 @@ def _pattern(line: str) -> str:
                 found.append(_FOLDERS)
                 end += 1
             else:
-                found.append("[^/].*" if alone else "[^/]*")
+                found.append("[^/].*" if alone else _LETTERS)
             at = end
         elif letter == "[":
             one, at = _bracket(line, at + 1)
@@ -82,7 +84,18 @@ def _pattern(line: str) -> str:
         else:
             found.append("[^/]" if letter == "?" else re.escape(letter))
             at += 1
-    return "".join(found)
+    between = [_tried_once(part.split(_LETTERS), _LETTERS) for part in "".join(found).split(_FOLDERS)]
+    return _tried_once(between, _FOLDERS)
+
+
+def _tried_once(parts: list[str], wildcard: str) -> str:
+    """Joins parts with a wildcard, so that a path is matched in linear time: each part but the last is taken where it
+    first fits, since the wildcard behind it reaches at least as far from there. (Atomic groups need Python 3.11.)"""
+    first, *rest = parts
+    for part in rest[:-1]:
+        group = f"g{next(_groups)}"
+        first += f"(?=(?P<{group}>{wildcard}?{part}))(?P={group})"
+    return f"{first}{wildcard}{rest[-1]}" if rest else first
 
 
 def _bracket(line: str, at: int) -> tuple[str, int]:

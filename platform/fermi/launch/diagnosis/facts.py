@@ -19,8 +19,10 @@ from fermi.launch.spec import JobSpec, RankSeen
 from fermi.runner.ignoring import Rules
 from fermi.runner.tree import IGNORES
 
-MAX_IGNORE_BYTES = 64 << 10
-"""Of an ignore file that is read: more are not written by hand."""
+MAX_IGNORES, MAX_IGNORE_BYTES = 256, 32 << 10
+"""Of a snapshot's ignore files together: where there are more, which nobody writes by hand, none is read."""
+MAX_PATH, MAX_FOLDERS = 255, 32
+"""Of a path that is compared with their lines: what a rank prints may be longer."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +37,9 @@ class Sent:
     def of(cls, snapshot: str, files: Iterable[File], read: Callable[[str], bytes]) -> Self:
         """`read`: gives the content with that SHA-256. Raises OSError."""
         known = [*files]
-        ignoring = [
-            one for one in known if PurePosixPath(one.path).name in IGNORES and 0 < one.size <= MAX_IGNORE_BYTES
-        ]
-        texts = {one.path: read(one.sha256).decode(errors="replace") for one in ignoring}
+        ignoring = [one for one in known if one.size and PurePosixPath(one.path).name in IGNORES]
+        few = len(ignoring) <= MAX_IGNORES and sum(one.size for one in ignoring) <= MAX_IGNORE_BYTES
+        texts = {one.path: read(one.sha256).decode(errors="replace") for one in ignoring if few}
         return cls(snapshot, frozenset(one.path for one in known), texts)
 
     def inside(self, path: str, frames: Iterable[str]) -> str:
@@ -57,8 +58,10 @@ class Sent:
 
     def left_out_by(self, path: str) -> str:
         """Returns the line that leaves a path within the code out, and its file: `data/ (.gitignore)`; "" where none
-        does. Whether the path is a folder's is not known, so it counts as either."""
+        does, or the path is too long. Whether the path is a folder's is not known, so it counts as either."""
         parts = path.split("/")
+        if len(path) > MAX_PATH or len(parts) > MAX_FOLDERS:
+            return ""
         tops = ["/".join(parts[:count]) + "/" for count in range(1, len(parts) + 1)]
         for one in (*tops, path):
             if line := self._line_about(one):
@@ -69,17 +72,18 @@ class Sent:
         """As `fermi.runner.tree` decides: the innermost folder that says something, and there the last line."""
         for folder, name, lines in self._rules:
             if path.startswith(folder):
-                for line in reversed(lines):
-                    if (said := Rules([line]).says(path[len(folder) :])) is not None:
+                for line, rule in reversed(lines):
+                    if (said := rule.says(path[len(folder) :])) is not None:
                         return f"{line.strip()} ({folder}{name})" if said else ""
         return ""
 
     @cached_property
-    def _rules(self) -> list[tuple[str, str, list[str]]]:
+    def _rules(self) -> list[tuple[str, str, list[tuple[str, Rules]]]]:
         found = []
         for path, text in self.ignores.items():
             folder, _, name = path.rpartition("/")
-            found.append((f"{folder}/" if folder else "", name, text.removeprefix("\ufeff").split("\n")))
+            lines = [(line, Rules([line])) for line in text.removeprefix("\ufeff").split("\n")]
+            found.append((f"{folder}/" if folder else "", name, lines))
         return sorted(found, key=lambda one: (-len(one[0]), -IGNORES.index(one[1])))
 
     def folder_of(self, module: str) -> str | None:
