@@ -22,7 +22,7 @@ from fermi.launch.backends.local import LocalBackend
 from fermi.launch.diagnosis import explain, rules
 from fermi.launch.diagnosis.facts import Facts
 from fermi.launch.spec import Entrypoint, Handle, Observation, Phase
-from fermi.runner import files, node
+from fermi.runner import causes, files, node
 from tests.disks import small_disk
 from tests.goldens import job
 from tests.running import free_port
@@ -331,6 +331,24 @@ def test_a_port_that_the_task_itself_has_is_no_strangers(who: str, code: str, fi
     assert code != "RANKS_STARTED_RANKS" or ("MASTER_PORT" in said and str(kill["holder"]) in hint)
 
 
+def test_a_port_that_a_rank_merely_prints_tells_no_strangers_command_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", free_port())) as other:
+        port = other.getsockname()[1]
+        line = f"The server socket has failed to bind to [::]:{port} (errno: 98"
+        [rank] = run(tmp_path, f"sys.exit({line!r})", 1, **of_task(tmp_path, free_port()))
+    assert rank["kill"] == {
+        "by": "port", "port": port, "holder": f"pid {os.getpid()}", "task": None, "rank": None, "fixed": True,
+    }  # fmt: skip
+
+
+def test_a_process_of_another_user_is_no_tasks() -> None:
+    env = {**os.environ, "FERMI_TASK_ID": "task-other", "RANK": "3"}
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=env) as other:
+        assert until(lambda: causes.owner(other.pid, os.geteuid()) == ("task-other", 3))
+        assert causes.owner(other.pid, os.geteuid() + 1) == ("", None)
+        other.communicate(b"\n")
+
+
 def test_a_port_that_the_script_chooses_names_the_task_that_has_it(tmp_path: Path) -> None:
     """The other task's process, as this machine's engine starts it: forked, known by the log that it prints to."""
     log = tmp_path / "logs" / "task-other" / "1" / "3.log"
@@ -350,6 +368,7 @@ def test_a_port_that_the_script_chooses_names_the_task_that_has_it(tmp_path: Pat
         [rank] = run(tmp_path, LISTENS + f"listen({port})", 1, pulse=True, **given)
         other.communicate()
     assert cause(tmp_path) is None
+    assert rank["kill"]["holder"] == f"pid {other.pid}"
     told = explain.of_rank(rank_seen(rank, 0), "gn5", (tmp_path / "0.log").read_bytes(), rules.ours(), {}, Facts())
     assert told.why == "PORT_FIXED_IN_USE"
     assert told.about is not None

@@ -40,10 +40,11 @@ def port_in_use(said: str) -> int | None:
     return int(next(filter(None, named.groups()))) if named else 0
 
 
-def describe_port(port: int, task: str, ranks: Mapping[int, int]) -> dict[str, Any]:
+def describe_port(port: int, task: str, ranks: Mapping[int, int], uid: int) -> dict[str, Any]:
     """Returns who listens on a port that a rank of ours could not have, as its entry's `kill` says it. `holder` is None
-    where nobody that we may see does; `task` and `rank` are of another task's process. Of our own, `started` says
-    whether it is a process that a rank has started, and no rank. `task`: ours; `ranks`: ours, by process."""
+    where nobody that we may see does, and a pid alone where it is not of our task: the port may be one that a rank made
+    up. `task` and `rank` are of another task's process. Of our own, `started` says whether it is a process that a
+    rank has started, and no rank. `task`: ours; `ranks`: ours, by process; `uid`: the user whom ranks run as."""
     pid, holder = ports.holders({port: ports.listened().get(port, set())}).get(port, (0, None))
     if holder and _FORKED in holder:  # the words are those of the process that it was forked from
         holder = f"pid {pid}"
@@ -52,19 +53,21 @@ def describe_port(port: int, task: str, ranks: Mapping[int, int]) -> dict[str, A
         return {**said, "rank": ranks[pid], "started": False}
     if pid in processes.descendants():
         return {**said, "started": True}
-    of_task, rank = owner(pid) if pid else ("", None)
+    of_task, rank = owner(pid, uid) if pid else ("", None)
     if not of_task or of_task != task:
-        return {**said, "task": of_task or None, "rank": rank}
+        return {**said, "holder": f"pid {pid}" if pid else None, "task": of_task or None, "rank": rank}
     leads = False
     with contextlib.suppress(OSError):  # a rank leads a session, and what it starts is in it
         leads = os.getsid(pid) == pid
     return {**said, "rank": rank, "started": not leads}
 
 
-def owner(pid: int) -> tuple[str, int | None]:
+def owner(pid: int, uid: int) -> tuple[str, int | None]:
     """Returns the task and the rank whose process it is, by its environment, or, of one that was forked, by the log it
-    prints to; empty and None where it is nobody's, or somebody else's to see."""
+    prints to; empty and None where it is nobody's, or of another user than `uid`."""
     with contextlib.suppress(OSError, ValueError):
+        if os.stat(f"/proc/{pid}").st_uid != uid:
+            return "", None
         with open(f"/proc/{pid}/environ", "rb") as file:
             pairs = (pair.partition(b"=") for pair in file.read().split(b"\0"))
             env = {

@@ -412,9 +412,10 @@ class Node:
         if not port or ports.is_free(port):
             return
         task, ranks = env.get("FERMI_TASK_ID", ""), {one["pid"]: one["rank"] for one in self.ranks if one["pid"]}
-        entry["kill"] = found = {**causes.describe_port(port, task, ranks), "fixed": str(port) != meets_at}
+        uid = ((self.spec.get("confine") or {}).get("user") or {}).get("uid", os.geteuid())
+        entry["kill"] = found = {**causes.describe_port(port, task, ranks, uid), "fixed": str(port) != meets_at}
         if number == 0 and not found["fixed"] and "started" not in found and not self.status.get("cause"):
-            self.status["cause"] = {"code": "MASTER_PORT_TAKEN", "port": port, "holder": found["holder"]}
+            self.status["cause"] = {"code": "MASTER_PORT_TAKEN", "port": port, "holder": ports.holder(port) or None}
 
     def sweep(self) -> None:
         """Kills what the ranks left behind, until nothing is."""
