@@ -62,6 +62,11 @@ BODIES = (
 _ANY = Body("", re.compile(""), lambda: MAX_BODY)
 
 
+def max_manifest() -> int:
+    """Gives how many bytes a snapshot's manifest may have, wherever it comes from."""
+    return max(64 * MIB, 512 * settings.CODE_MAX_FILES)
+
+
 def body(method: str | None, path: str) -> Body:
     """How large the body of such a request may be."""
     return next((one for one in BODIES if one.method == method and one.path.fullmatch(path)), _ANY)

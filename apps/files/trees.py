@@ -1,6 +1,7 @@
 """A folder of which nothing outside can be named, whoever writes in it: each step on the way is opened from the one
 before it and follows no link, and only regular files are read."""
 
+import math
 import os
 import shutil
 import stat
@@ -31,10 +32,10 @@ class Entry:
 
 class Tree:
     """Paths are relative and clean (`paths.clean`); "" is the root itself. What is not there, is a link, or neither a
-    file nor a folder, raises OSError."""
+    file nor a folder, raises OSError. Of all names in its folders, lists look at the first `most`."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, most: float = math.inf) -> None:
+        self.root, self._left = root, most
 
     def open(self, path: str) -> BinaryIO:
         with self._folder(_parent(path)) as there:
@@ -59,6 +60,9 @@ class Tree:
         found = []
         with self._folder(path) as there, os.scandir(there) as listing:
             for one in listing:
+                if self._left <= 0:
+                    break
+                self._left -= 1
                 if not one.name.isprintable() and not _is_text(one.name):
                     continue
                 with suppress(OSError):  # gone meanwhile

@@ -14,6 +14,7 @@ from django.utils import timezone
 from apps.common.clock import now
 from apps.files.models import File, Outputs
 from apps.files.services import acting
+from apps.files.services import outputs as services
 from apps.training.models import Checkpoint, Task
 from apps.training.output import outputs
 from apps.training.states import State
@@ -186,6 +187,23 @@ def test_a_file_of_the_snapshot_is_listed_once_the_script_has_changed_it(viewer:
     assert listed(viewer, task, search="rows") == ["data/deep/rows.csv"]
     (tree.parent / "code.manifest").write_text("not what it was")
     assert "train.py" in listed(viewer, task), "nothing is known of what it had"
+
+
+@FOLDER
+def test_a_running_tasks_files_are_counted_up_to_a_bound_and_all_of_them_when_it_has_ended(
+    viewer: Api, task: Task, tree: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "MAX_COUNTED", 20)
+    for folder in (tree / "lib" / "data", tree / "rows", Path(settings.DATA_DIR, "outputs", task.pk)):
+        folder.mkdir(parents=True)
+        for number in range(40):
+            (folder / f"{folder.name}-{number}").write_text("1")
+            (folder / f"link-{number}").symlink_to("elsewhere")
+    Outputs.objects.update(due_at=now())
+    outputs.sweep()
+    assert 0 < viewer.get(f"/training-tasks/{task.pk}/outputs/summary").data["count"] <= 2 * 20
+    end(task)
+    assert viewer.get(f"/training-tasks/{task.pk}/outputs/summary").data["count"] == 3 * 40
 
 
 @FOLDER

@@ -2,13 +2,15 @@
 script.
 
 counted while the task goes on ─▶ ended ─▶ counted once more
-                                   └ where files lie in object storage: each is brought there, then the folder goes
+                                   └ where files lie in object storage: each is brought there, then FERMI_OUTPUT_DIR is
+                                     removed; the working tree is kept for a retry and removed with the task
 
 A process that dies on the way leaves the row due; what has been brought is not brought again.
 """
 
 import hashlib
 import logging
+import math
 import unicodedata
 from collections.abc import Iterable
 from contextlib import suppress
@@ -35,6 +37,8 @@ log = logging.getLogger(__name__)
 
 EVERY, LATER = timedelta(seconds=60), timedelta(seconds=60)
 CLAIM = timedelta(seconds=30)
+MAX_COUNTED = 100_000
+"""Of the names in each of the two folders, while the task goes on. When it has ended all are counted, once."""
 
 
 def places_of(project: str) -> dict[str, Any]:
@@ -44,8 +48,9 @@ def places_of(project: str) -> dict[str, Any]:
     return {"files_url" if store().remote else "files_dir": store().place(project)}
 
 
-def tree(task: str) -> Tree:
-    return Written(Path(settings.DATA_DIR), task)
+def tree(task: str, most: float = math.inf) -> Tree:
+    """Gives what the task has written; lists look at `most` names in each of its two folders."""
+    return Written(Path(settings.DATA_DIR), task, most)
 
 
 def begin(task: str, project: str) -> None:
@@ -68,7 +73,7 @@ def settle(row: Outputs, *, ended: bool) -> None:
     if claim is None:
         return
     with claim.kept(), suppress(claims.LostError):
-        there = tree(row.task)
+        there = tree(row.task, math.inf if ended else MAX_COUNTED)
         if not row.stored:
             files = [entry for entry in there.walk() if not entry.folder]
             counted = {"size": sum(file.size for file in files), "count": len(files), "counted_at": now()}
