@@ -31,7 +31,7 @@ case "$1" in User*) echo x-access-token;; *) echo "$FERMI_GIT_TOKEN";; esac
 """
 _SCP = re.compile(r"(?:(?P<user>[\w.-]+)@)?(?P<host>[\w.-]+):(?P<path>[^/].*)")
 _REVISION = re.compile(r"(?!-)[\w./@^~{}+-]{1,200}")
-_COMMIT = re.compile(r"[0-9a-f]{40}")
+_COMMIT, _BEGINNING = re.compile(r"[0-9a-f]{40}"), re.compile(r"[0-9a-f]{7,39}")
 _NAME = re.compile(r"[\w./+-]+")
 
 
@@ -95,7 +95,7 @@ def fetched(url: str, revision: str, secret: str) -> Iterator[Fetched]:
 
 def find_commit(url: str, revision: str, secret: str, seconds: float) -> str | None:
     """The commit that the revision names in the repository now, without fetching it. None: only a fetch can tell, as of
-    `main~2`. Raises FetchError."""
+    `main~2` and of the beginning of a commit. Raises FetchError."""
     if _COMMIT.fullmatch(revision):
         return revision
     parts = split(url)
@@ -202,9 +202,9 @@ class _Git:
         branch = "" if _COMMIT.fullmatch(revision) or revision == "HEAD" else revision
         return Fetched(folder, commit, branch)
 
-    def find(self, revision: str) -> str:
+    def find(self, revision: str) -> str | None:
         """A tag goes before a branch of the same name, as in a fetch (gitrevisions(7), "refname"); of a tag with a
-        message, the commit that it names."""
+        message, the commit that it names. None: it may be the beginning of a commit, which no server looks up."""
         if revision == "HEAD":
             names = ["HEAD"]
         else:
@@ -212,7 +212,7 @@ class _Git:
         said = self._run("ls-remote", self.parts.geturl(), *names)
         found = {name: commit for commit, _tab, name in (line.partition("\t") for line in said.splitlines())}
         commit = next((found[name] for name in names if name in found), None)
-        if commit is None:
+        if commit is None and not _BEGINNING.fullmatch(revision):
             raise FetchError("GIT_REVISION_UNKNOWN", url=shown(self.parts.geturl()), why=revision)
         return commit
 

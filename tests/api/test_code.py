@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from apps.code import fetching, gathering, git, store, uploads
+from apps.code.errors import FetchError
 from apps.code.models import Blob, Fetch, Snapshot
 from apps.common.clock import now
 from apps.training.ground import code
@@ -405,7 +406,10 @@ def test_the_commit_of_a_revision_is_found_as_a_fetch_finds_it(
     revision = {"branch": "main", "tag with a message": "v1", "commit": tagged, "HEAD": "HEAD"}[kind]
     with git.fetched("https://example.org/x", revision, "") as fetched:
         assert git.find_commit("https://example.org/x", revision, "", 20) == fetched.commit
-    assert git.find_commit("https://example.org/x", "main~1", "", 20) is None, "only a fetch can tell"
+    for revision in ("main~1", tagged[:7], tagged[:39]):
+        assert git.find_commit("https://example.org/x", revision, "", 20) is None, "only a fetch can tell"
+    with pytest.raises(FetchError, match="GIT_REVISION_UNKNOWN"):
+        git.find_commit("https://example.org/x", "no-branch", "", 20)
 
 
 def test_code_that_was_sent_is_sent_again_or_run_as_it_was(owner: Api, environments: Any, data_dir: Path) -> None:
