@@ -18,6 +18,7 @@ from apps.clusters.models import DevEnvironment, EnvironmentStatus
 from apps.code import store, uploads
 from apps.code.errors import FetchError
 from apps.code.models import Snapshot
+from apps.common.bounds import max_manifest
 from apps.common.errors import ApiError
 from apps.environments import reaching
 from apps.environments.models import Hosted
@@ -30,7 +31,6 @@ SECONDS = 300
 """Of all that is asked and told."""
 SILENT_SECONDS = 60.0
 CHANGED = 3
-LARGEST_MANIFEST = 64 << 20
 
 
 def problems(project: Project, environment: DevEnvironment, field: str) -> list[Problem]:
@@ -95,16 +95,16 @@ def _told_folder(project: Project, source: Mapping[str, Any], seconds: float) ->
         raise FetchError(wrong[0].code, **wrong[0].params)
     try:
         with reaching.dial(environment) as stream:
-            answer = wire.ask(stream, {"open": "code", "path": source["path"], "limits": _limits()})
+            told = _Told(stream, environment.name, seconds)
+            request = {"open": "code", "path": source["path"], "limits": _limits()}
+            answer = wire.ask(stream, request, min(seconds, SILENT_SECONDS))
             if not answer.get("ok"):
                 raise _refused(environment, answer)
-            told = _Told(stream, environment.name, seconds)
             with io.BufferedReader(told, uploads.MB) as reader:
                 head = wire.read_line(reader.readline(wire.LONGEST_LINE))
                 if not head.get("ok"):
-                    raise FetchError(head["code"], **head["params"])
-                if head["manifest"] > LARGEST_MANIFEST:
-                    raise wire.WireError("too long a manifest")
+                    raise _refused(environment, head)
+                _check_head(head)
                 manifest = reader.read(head["manifest"])
                 patch = reader.read(min(head["patch"], uploads.MOST_PATCH)).decode(errors="replace")
                 yield _Folder(environment, head["origin"], manifest, patch, stream, cast(IO[bytes], reader), told)
@@ -135,10 +135,21 @@ def _changed(environment: DevEnvironment) -> FetchError:
 
 
 def _refused(environment: DevEnvironment, answer: Mapping[str, Any]) -> FetchError:
-    """A keeper of an earlier release does not know what it is asked."""
-    params = {"environment": environment.name, **answer.get("params", {})}
-    code = str(answer.get("code"))
+    """A keeper of an earlier release does not know what it is asked. Raises WireError where this is no refusal."""
+    code, params = answer.get("code"), answer.get("params", {})
+    if not isinstance(code, str) or not isinstance(params, dict) or params.keys() & {"self", "code", "retry"}:
+        raise wire.WireError("no such refusal")
+    params = {"environment": environment.name, **params}
     return FetchError("CODE_ENVIRONMENT_OLD" if code == "KEEPER_REQUEST_INVALID" else code, **params)
+
+
+def _check_head(head: Mapping[str, Any]) -> None:
+    """Raises WireError where it is not what `fermi.runner.gathering` says before a manifest."""
+    sizes = [head.get("manifest"), head.get("patch")]
+    if not all(isinstance(size, int) and size >= 0 for size in sizes) or not isinstance(head.get("origin"), dict):
+        raise wire.WireError("not the sizes of a manifest and a patch")
+    if head["manifest"] > max_manifest():
+        raise wire.WireError("too long a manifest")
 
 
 class _Told(io.RawIOBase):
@@ -164,14 +175,15 @@ class _Told(io.RawIOBase):
 
     def _hear(self) -> None:
         left = self._limit - time.monotonic()
-        self._stream.settimeout(max(min(left, SILENT_SECONDS), 0.001))
+        if left <= 0:
+            raise self._slow()
+        self._stream.settimeout(min(left, SILENT_SECONDS))
         try:
             data = self._stream.recv(1 << 18)
         except TimeoutError:
             if left > SILENT_SECONDS:
                 raise
-            limit = round(self._seconds)
-            raise FetchError("CODE_ENVIRONMENT_SLOW", environment=self._environment, seconds=limit) from None
+            raise self._slow() from None
         if not data:
             raise wire.WireError("the environment hung up")
         for channel, payload in self._frames.feed(data):
@@ -180,5 +192,8 @@ class _Told(io.RawIOBase):
             elif channel == wire.ERR:
                 self.said = (self.said + payload.decode(errors="replace"))[-500:]
             elif channel == wire.CONTROL:
-                with suppress(ValueError, KeyError):
+                with suppress(ValueError, KeyError, TypeError, OverflowError):
                     self.code = int(wire.read_line(payload)["exit"])
+
+    def _slow(self) -> FetchError:
+        return FetchError("CODE_ENVIRONMENT_SLOW", environment=self._environment, seconds=round(self._seconds))

@@ -36,6 +36,7 @@ import json
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -86,10 +87,11 @@ def read_line(data: bytes) -> dict[str, Any]:
 
 
 def ask(stream: socket.socket, request: Mapping[str, Any], seconds: float = 10.0) -> dict[str, Any]:
-    """Says the first line and gives the answer; not a byte behind it is taken. Raises OSError and WireError."""
+    """Says the first line and gives the answer, which comes within `seconds`; not a byte behind it is taken. Raises
+    OSError and WireError."""
     stream.settimeout(seconds)
     stream.sendall(line(request))
-    return _answer(stream, b"")
+    return _answer(stream, b"", seconds)
 
 
 class Handed(socket.socket):
@@ -124,19 +126,24 @@ def ask_handed(
     try:
         if not first:
             raise WireError("no answer")
-        return inside, _answer(stream, first)
+        return inside, _answer(stream, first, seconds)
     except BaseException:
         inside.close()
         raise
 
 
-def _answer(stream: socket.socket, first: bytes) -> dict[str, Any]:
-    answer = bytearray(first)
+def _answer(stream: socket.socket, first: bytes, seconds: float) -> dict[str, Any]:
+    answer, limit = bytearray(first), time.monotonic() + seconds
     while not answer.endswith(b"\n"):
+        left = limit - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("no whole answer")
+        stream.settimeout(left)
         byte = stream.recv(1)
         if not byte or len(answer) > LONGEST_LINE:
             raise WireError("no answer")
         answer += byte
+    stream.settimeout(seconds)
     return read_line(bytes(answer))
 
 

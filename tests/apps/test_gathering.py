@@ -1,0 +1,113 @@
+"""What an environment tells of a folder, where it tells nonsense or does not end."""
+
+import json
+import socket
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from apps.accounts.models import Project
+from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
+from apps.code import gathering
+from apps.code.errors import FetchError
+from apps.environments import reaching
+from fermi.keeper import wire
+
+GOOD = {"ok": True, "manifest": 2, "patch": 0, "origin": {}}
+
+
+class Telling:
+    """An environment that says these lines, one to what it is asked and one as its command."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.project = Project.objects.create(name="p")
+        cluster = Cluster.objects.create(name="local", backend="local")
+        zone = AvailabilityZone.objects.create(name="z")
+        self.row = DevEnvironment.objects.create(name="mine", project=self.project, cluster=cluster, zone=zone)
+        self.ours, self.theirs = socket.socketpair()
+        monkeypatch.setattr(gathering, "problems", lambda *given: [])
+        monkeypatch.setattr(reaching, "dial", lambda environment: self.ours)
+
+    def identify(self, answer: Any, head: Any, rest: bytes = b"") -> str:
+        frames = wire.frame(wire.OUT, json.dumps(head).encode() + b"\n" + rest) + wire.control({"exit": 0})
+        self.theirs.sendall(json.dumps(answer).encode() + b"\n" + frames)
+        return gathering.identify(self.project, {"environment": self.row.pk, "path": "."}, 60)
+
+
+@pytest.fixture
+def telling(db: None, monkeypatch: pytest.MonkeyPatch) -> Any:
+    made = Telling(monkeypatch)
+    yield made
+    made.theirs.close()
+
+
+def test_a_folder_has_the_id_of_its_manifest(telling: Telling) -> None:
+    assert telling.identify({"ok": True}, GOOD, b"{}") == gathering.snapshot.identity(b"{}")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        {"ok": True},
+        {**GOOD, "manifest": "2"},
+        {**GOOD, "manifest": -1},
+        {**GOOD, "patch": None},
+        {**GOOD, "patch": -1},
+        {**GOOD, "origin": []},
+        {"ok": False},
+        {"ok": False, "code": ["SNAPSHOT_EMPTY"], "params": {}},
+        {"ok": False, "code": "SNAPSHOT_EMPTY", "params": []},
+        {"ok": False, "code": "SNAPSHOT_EMPTY", "params": {"code": "X"}},
+        {"ok": False, "code": "SNAPSHOT_EMPTY", "params": {"retry": True}},
+        [],
+    ],
+)
+def test_nonsense_is_told_as_an_environment_that_broke(telling: Telling, head: Any) -> None:
+    with pytest.raises(FetchError) as found:
+        telling.identify({"ok": True}, head, b"{}")
+    assert (found.value.code, found.value.params["environment"]) == ("CODE_ENVIRONMENT_BROKE", "mine")
+
+
+@pytest.mark.parametrize(
+    "answer", [{}, {"code": 1}, {"code": "X", "params": [1]}, {"code": "X", "params": {"self": 1}}]
+)
+def test_a_keeper_that_answers_nonsense_is_told_so(telling: Telling, answer: Any) -> None:
+    with pytest.raises(FetchError, match="CODE_ENVIRONMENT_BROKE"):
+        telling.identify(answer, GOOD)
+
+
+@pytest.mark.parametrize("channel", [wire.OUT, wire.ERR, wire.CONTROL])
+def test_an_environment_that_never_stops_talking_is_heard_to_the_limit(
+    monkeypatch: pytest.MonkeyPatch, channel: int
+) -> None:
+    heard, waits = [0], []
+
+    def recv(size: int) -> bytes:
+        heard[0] += 1
+        assert heard[0] < 1000
+        return wire.frame(channel, b'{"exit": null}')
+
+    stream: Any = SimpleNamespace(recv=recv, settimeout=waits.append)
+    monkeypatch.setattr(gathering, "time", SimpleNamespace(monotonic=lambda: float(heard[0])))
+    told = gathering._Told(stream, "mine", 100)
+    with pytest.raises(FetchError, match="CODE_ENVIRONMENT_SLOW") as found:
+        told.readall()
+    assert (heard[0], found.value.params["seconds"]) == (100, 100)
+    assert all(0 < wait <= gathering.SILENT_SECONDS for wait in waits)
+
+
+def test_an_answer_that_comes_byte_by_byte_is_waited_for_as_long_as_one_that_does_not_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heard = [0]
+
+    def recv(size: int) -> bytes:
+        heard[0] += 1
+        return b" "
+
+    stream: Any = SimpleNamespace(recv=recv, settimeout=lambda seconds: None, sendall=lambda data: None)
+    monkeypatch.setattr(wire, "time", SimpleNamespace(monotonic=lambda: float(heard[0])))
+    with pytest.raises(TimeoutError):
+        wire.ask(stream, {}, 50)
+    assert heard[0] == 50
