@@ -1,6 +1,7 @@
 """A task's working tree: made of its snapshot, kept over attempts, and never a way out of it."""
 
 import os
+import tempfile
 import threading
 from pathlib import Path
 
@@ -158,6 +159,48 @@ def test_who_comes_second_waits_for_the_first(given):
     for thread in (second, third):
         thread.join()
     assert given.texts() == FILES
+
+
+@pytest.fixture
+def common(given):
+    """Root may do what modes forbid: another user for as long."""
+    if os.geteuid():
+        yield given
+        return
+    with tempfile.TemporaryDirectory() as top:
+        made = Given(Path(top))
+        for path in (Path(top), *Path(top).rglob("*")):
+            os.chown(path, 4321, -1)
+        os.seteuid(4321)
+        try:
+            yield made
+        finally:
+            os.seteuid(0)
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o400, 0o500])
+@pytest.mark.parametrize("way", ["", "lib", "lib/deep"])
+def test_a_folder_that_ranks_have_closed_is_opened_again(common, way, mode):
+    common.check_out("task-1-1")
+    (common.tree / way / "new").write_text("new")
+    for name in FILES:
+        (common.tree / name).unlink()
+    (common.tree / way).chmod(mode)
+    common.check_out("task-1-2")
+    assert common.texts() == {**FILES, str(Path(way, "new")): "new"}
+    assert (common.tree / way).stat().st_mode & 0o777 == mode | 0o700
+
+
+def test_a_folder_is_not_opened_through_a_link(common):
+    common.check_out("task-1-1")
+    outside = common.tree.parent / "outside"
+    outside.mkdir()
+    outside.chmod(0o000)
+    (common.tree / "lib").rename(common.tree / "moved")
+    (common.tree / "lib").symlink_to(outside)
+    common.check_out("task-1-2")
+    assert outside.stat().st_mode & 0o777 == 0
+    assert not (common.tree / "lib").is_symlink()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")

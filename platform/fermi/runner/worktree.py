@@ -30,6 +30,7 @@ from fermi.runner import code
 from fermi.runner.code import ARCHIVE, PIECE, Broken, File
 from fermi.runner.files import replace_atomically
 
+PLACE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 CONTENT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -106,7 +107,7 @@ class _Folders:
 
     def __init__(self, tree: str, owner: Owner | None) -> None:
         self.tree, self.owner = tree, owner
-        self._path, self._open = "", os.open(tree, FOLDER)
+        self._path, self._open = "", _open(tree)
 
     def __enter__(self) -> _Folders:
         return self
@@ -120,7 +121,7 @@ class _Folders:
         above = path.rpartition("/")[0]
         if above == self._path:
             return self._open
-        there = os.open(self.tree, FOLDER)
+        there = _open(self.tree)
         try:
             for name in above.split("/") if above else ():
                 below = self._enter(there, name, make)
@@ -135,7 +136,7 @@ class _Folders:
 
     def _enter(self, there: int, name: str, make: bool) -> int:
         try:
-            return os.open(name, FOLDER, dir_fd=there)
+            return _open(name, there)
         except FileNotFoundError:
             if not make:
                 raise
@@ -149,6 +150,19 @@ class _Folders:
         if self.owner:
             os.fchown(found, *self.owner)
         return found
+
+
+def _open(name: str, there: int | None = None) -> int:
+    """Opens a folder. Where it is our own, ranks that are the same user may have taken its permissions away: its owner
+    gets them back."""
+    place = os.open(name, PLACE, dir_fd=there)
+    try:
+        found = os.fstat(place)
+        if found.st_uid == os.geteuid() and found.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.chmod(f"/proc/self/fd/{place}", stat.S_IMODE(found.st_mode) | stat.S_IRWXU)
+    finally:
+        os.close(place)
+    return os.open(name, FOLDER, dir_fd=there)
 
 
 def _is_current(folders: _Folders, one: File) -> bool:
