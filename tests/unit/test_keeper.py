@@ -1,24 +1,27 @@
 """A keeper with real services: JupyterLab, a script, commands and terminals. One data directory for all."""
 
+import asyncio
 import json
 import os
 import signal
 import socket
 import stat
 import sys
+import threading
 import uuid
 import zipfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from websockets.sync.client import connect as websocket
 
 from fermi import messages
-from fermi.keeper import wire
+from fermi.keeper import command, login_shell, wire
 from fermi.keeper.login_shell import find_shell
 from fermi.launch import registry
 from fermi.launch.backends import logfiles
@@ -304,6 +307,42 @@ def test_a_login_shell_that_prints_nothing_says_what_it_waits_for(jupyter: Kept)
     stream = jupyter.open({"open": "exec", "command": None, "tty": tty, "env": {"HOME": str(home)}})
     stream.sendall(wire.frame(wire.IN, b"PS1=; sleep 4; exit 5\n"))
     assert ran(stream).code == 5, "the last frame is the only one that tells of something"
+
+
+@pytest.mark.parametrize("prints_meanwhile", [False, True])
+def test_a_home_that_does_not_answer_keeps_no_other_caller_waiting(
+    monkeypatch: pytest.MonkeyPatch, prints_meanwhile: bool
+) -> None:
+    told: list[bytes] = []
+    shell = command.Command(None, {"tty": {"columns": 80, "rows": 24}}, "/")  # type: ignore[arg-type]
+    shell.child = SimpleNamespace(pid=1)  # type: ignore[assignment]
+    found = {"files": ["~/.bashrc"], "command": ""}
+
+    async def drain() -> None:
+        pass
+
+    async def tell() -> None:
+        looks, answered, loop = asyncio.Event(), threading.Event(), asyncio.get_running_loop()
+
+        def describe(pid: int) -> dict[str, Any]:
+            loop.call_soon_threadsafe(looks.set)
+            if threading.current_thread() is not threading.main_thread():
+                assert threading.current_thread().daemon, "the process would not end before it does"
+                answered.wait()
+            return found
+
+        monkeypatch.setattr(login_shell, "describe_start", describe)
+        writer: Any = SimpleNamespace(write=told.append, drain=drain)
+        telling = asyncio.create_task(shell._tell_silence(writer))
+        await looks.wait()
+        assert told == [], "nobody else was served before the home answered"
+        shell._starts = not prints_meanwhile
+        answered.set()
+        await telling
+
+    monkeypatch.setattr(command, "SILENT_SECONDS", 0)
+    asyncio.run(tell())
+    assert told == ([] if prints_meanwhile else [wire.control({"starting": found})])
 
 
 def test_a_terminal_that_does_not_know_its_size_has_the_usual_one(jupyter: Kept) -> None:

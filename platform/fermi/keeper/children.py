@@ -1,7 +1,7 @@
 """An environment's processes, from the fork to the last of them.
 
-The keeper forks from its main thread; the other (`fermi.runner.diskuse`) asks the kernel for sizes, and holds no lock
-that a child would wait for. What its children leave behind comes to it
+The keeper forks from its main thread; the others (`fermi.runner.diskuse`, `fermi.keeper.command`) ask the kernel for
+sizes and names, and hold no lock that a child would wait for. What its children leave behind comes to it
 (PR_SET_CHILD_SUBREAPER). Each process carries the run's name in a variable (`MARK`): should the keeper be killed, what
 is left is still found."""
 

@@ -12,6 +12,7 @@ import pty
 import signal
 import struct
 import termios
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -103,10 +104,13 @@ class Command:
 
     async def _tell_silence(self, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(SILENT_SECONDS if self._starts else 0)
+        if not self._starts:
+            return
+        assert self.child
+        starting = await _describe_start(self.child.pid)
         if self._starts:
-            assert self.child
             with contextlib.suppress(OSError):
-                writer.write(wire.control({"starting": login_shell.describe_start(self.child.pid)}))
+                writer.write(wire.control({"starting": starting}))
                 await writer.drain()
 
     def _is_echo(self, data: bytes) -> bool:
@@ -189,3 +193,22 @@ class Command:
         rows, columns = (max(1, min(int(size.get(name) or wire.SIZE[name]), 10_000)) for name in ("rows", "columns"))
         with contextlib.suppress(OSError):
             fcntl.ioctl(self._ours[0][1], termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+async def _describe_start(pid: int) -> dict[str, Any]:
+    """Return what `login_shell.describe_start` does. It may wait for a server that does not answer: in a thread of its
+    own, which no other caller needs and no end of the process waits for, as it would for one of `asyncio.to_thread`."""
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[dict[str, Any]] = loop.create_future()
+
+    def answer(starting: dict[str, Any]) -> None:
+        if not found.done():
+            found.set_result(starting)
+
+    def describe() -> None:
+        starting = login_shell.describe_start(pid)
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(answer, starting)
+
+    threading.Thread(target=describe, name="describe start", daemon=True).start()
+    return await found
