@@ -32,8 +32,9 @@ def page(user: User, query: dict[str, Any]) -> dict[str, Any]:
     shown = groups[(number - 1) * size : number * size]
     keys = [key for group in shown for key in group.items[:NAMED]]
     rows = Item.objects.select_related("incident").in_bulk(keys)
+    newest = [[rows[key] for key in group.items[:NAMED] if key in rows] for group in shown]
     return {
-        "items": [_shown(user, group, [rows[key] for key in group.items[:NAMED] if key in rows]) for group in shown],
+        "items": [_shown(user, group, left) for group, left in zip(shown, newest, strict=True) if left],
         "total": len(groups),
         "page": number,
         "pageSize": size,

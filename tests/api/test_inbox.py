@@ -7,8 +7,8 @@ from unittest import mock
 import pytest
 
 from apps.accounts.models import AuditEvent, User
-from apps.notices import delivering, spreading
-from apps.notices.models import Channel, Delivery, Rule
+from apps.notices import delivering, grouping, spreading
+from apps.notices.models import Channel, Delivery, Item, Rule
 from apps.notices.sending.process import Sender
 from apps.notices.services.telling import over, tell
 from apps.training.ground import transitions
@@ -84,6 +84,27 @@ def test_what_is_told_of_many_tasks_in_a_day_is_one_entry(colleague: Api, projec
     assert colleague.get("/inbox", grouped="true", unread="true").data["unread"] == 1
     again = colleague.get("/inbox", grouped="true").data
     assert (again["total"], again["unread"]) == (2, 1), "what is read is shown all the same"
+
+
+def test_an_entry_whose_items_are_removed_meanwhile_is_left_out(
+    colleague: Api, project: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert colleague.user
+    for kind in ("task_ended", "task_failed"):
+        why = {"code": "COMPLETED", "params": {}}
+        tell(kind, "task-1", f"NOTICE_{kind.upper()}", {"name": "one", "why": why}, project=project.pk,
+             owner=colleague.user.pk)  # fmt: skip
+    spreading.spread()
+    groups = grouping._groups
+
+    def removed(rows: Any) -> Any:
+        found = groups(rows)
+        Item.objects.filter(incident__kind="task_failed").delete()
+        return found
+
+    monkeypatch.setattr(grouping, "_groups", removed)
+    answer = colleague.get("/inbox", grouped="true")
+    assert [item["kind"] for item in answer.data["items"]] == ["task_ended"]
 
 
 def test_operators_hear_of_nodes_and_maintainers_of_theirs(
