@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from click.shell_completion import ShellComplete
 
+from fermi.carriage_returns import newest_state
+from fermi.cli.commands import environments
 from fermi.cli.main import group
 from tests.fakes.api import FakeApi, Request, data, page
 from tests.unit.cli.conftest import Command
@@ -117,6 +119,25 @@ def test_of_a_bar_in_a_log_the_newest_state_is_shown(api: FakeApi, command: Comm
 
     api.on("GET", "/dev-environments/env-001/logs", read)
     assert command("environments", "logs", "mine").out == " 3%\nhalf a line\n"
+
+
+def test_of_a_bar_no_more_than_its_newest_state_is_looked_at_again(
+    api: FakeApi, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+
+    def counted(line: bytes) -> tuple[int, bytes]:
+        looked.append(len(line))
+        return newest_state(line)
+
+    def read(request: Request) -> Any:
+        at = int(request.query["cursor"])
+        return data({"text": f"\r{at:3}%" if at < 200 else "\nend", "cursor": at + 1, "end": at == 200})
+
+    monkeypatch.setattr(environments, "newest_state", counted)
+    api.on("GET", "/dev-environments/env-001/logs", read)
+    assert command("environments", "logs", "mine").out == "199%\nend\n"
+    assert max(looked) <= 2 * len("\r199%")
 
 
 def test_templates_are_made_changed_and_removed(api: FakeApi, command: Command, tmp_path: Any) -> None:

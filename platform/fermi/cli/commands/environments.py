@@ -231,20 +231,21 @@ def delete(session: Session, names: tuple[str, ...], yes: bool) -> None:
 @click.option("-f", "--follow", is_flag=True, help=_("OPTION_ENVIRONMENTS_FOLLOW"))
 @click.option("--raw", is_flag=True, help=_("OPTION_RAW"))
 def logs(session: Session, name: str, follow: bool, raw: bool) -> None:
-    pieces, rest = session.fermi.environments.logs(Names(session.fermi).environment(name), follow=follow), ""
+    pieces, rest = session.fermi.environments.logs(Names(session.fermi).environment(name), follow=follow), b""
     with log_lines(session, raw, marked=False, following=follow) as shown:
         for text in pieces:
-            *lines, rest = (rest + text).split("\n")
+            *lines, rest = (rest + text.encode()).split(b"\n")
             for line in lines:
                 shown.take(_log_line(line))
-            if follow and "\r" in rest:  # a progress bar
+            rest = rest[max(newest_state(rest)[0] - 1, 0) :]  # from its carriage return on, by which it is known
+            if follow and b"\r" in rest:  # a progress bar
                 shown.take(_log_line(rest, is_open=True))
         if rest:
             shown.take(_log_line(rest))
 
 
-def _log_line(text: str, *, is_open: bool = False) -> LogLine:
-    return LogLine(0, 0, 0, newest_state(text.encode())[1].decode(), open=is_open)
+def _log_line(line: bytes, *, is_open: bool = False) -> LogLine:
+    return LogLine(0, 0, 0, newest_state(line)[1].decode(), open=is_open)
 
 
 @command("environments templates", _("MORE_ENVIRONMENTS_TEMPLATES"))
