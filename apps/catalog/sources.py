@@ -26,8 +26,13 @@ def is_allowed(path: Path) -> bool:
 
 def is_open(path: Path) -> bool:
     """Whether it is in a folder of the data directory that every task may read."""
+    return any(path.is_relative_to(folder) for folder in open_folders())
+
+
+def open_folders() -> list[Path]:
+    """Return those folders, as they are written and as links lead now."""
     folders = (settings.DATA_DIR / folder for folder in OPEN_FOLDERS)
-    return any(path.is_relative_to(one) for folder in folders for one in (folder, folder.resolve()))
+    return [one for folder in folders for one in (folder, folder.resolve())]
 
 
 def find(path: str) -> Path:

@@ -176,8 +176,8 @@ def test_a_path_that_a_script_names_from_where_it_starts_is_in_its_working_tree(
     Reading(task, 1).read()
     paths = [str(tree / "out/1.pt"), str(tree / "last.pt"), "/elsewhere/3.pt"]
     assert list(Checkpoint.objects.order_by("step").values_list("path", flat=True)) == paths
-    assert all(checkpoints.is_of(task.pk, path) for path in paths)
-    assert not checkpoints.is_of("task-other", paths[0])
+    assert all(map(checkpoints.make_claim_check(task.pk), paths))
+    assert not checkpoints.make_claim_check("task-other")(paths[0])
 
 
 @pytest.mark.parametrize("odd", [{"path": ""}, {"path": 7}, {"path": "x" * 501}, {"step": "7"}, {"step": -1}])

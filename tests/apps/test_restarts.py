@@ -4,8 +4,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import Project, User
 from apps.clusters import selectors
@@ -13,7 +16,7 @@ from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.common import disks
 from apps.common.clock import now
 from apps.common.ids import new_id
-from apps.training.ground import hints, resuming, storing, transitions
+from apps.training.ground import checkpoints, hints, resuming, storing, transitions
 from apps.training.models import Attempt, Checkpoint, Event, MetricPoint, Task
 from apps.training.reconcile import reconciler, restarts, steps
 from apps.training.shown import presenters
@@ -326,6 +329,30 @@ def test_a_checkpoint_that_a_script_claims_in_what_is_not_its_own_is_none(here: 
     assert resuming.newest(here) == own
     shared = saved_at(here, f"{data}/workspace/step-40", 40)
     assert resuming.point(here) == (shared, []), "workspace is everybody's"
+
+
+@pytest.mark.parametrize(("fails", "most_rows", "queries"), [(False, 20, 3), (True, 500, 6)])
+def test_where_a_task_goes_on_is_found_without_looking_at_each_checkpoint(
+    here: Task, monkeypatch: pytest.MonkeyPatch, fails: bool, most_rows: int, queries: int
+) -> None:
+    folder = here.spec["checkpoint_dir"]
+    rows = [Checkpoint(task=here, attempt=1, step=step, path=f"{folder}/step-{step}", at=now()) for step in range(499)]
+    Checkpoint.objects.bulk_create(rows)
+    newest = saved(here, 1, 500)
+    if fails:
+        failed_from(here, 2, f"{folder}/step-498")
+    here.attempt = 2
+    looked = mock.Mock(wraps=checkpoints.paths.plain)
+    resolved = mock.Mock(wraps=checkpoints._names)
+    monkeypatch.setattr(checkpoints.paths, "plain", looked)
+    monkeypatch.setattr(checkpoints, "_names", resolved)
+    with CaptureQueriesContext(connection) as asked:
+        point = resuming.outlook(here)
+    assert point
+    assert point.path == newest
+    assert looked.call_count <= most_rows
+    assert resolved.call_count == 3, "each of the platform's own folders, once"
+    assert len(asked) <= queries, [one["sql"] for one in asked]
 
 
 def saved_at(task: Task, path: str, step: int) -> str:

@@ -5,7 +5,7 @@ user asks for has to be in a folder of a task that they see, and what a script c
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from django.conf import settings
@@ -38,7 +38,7 @@ def may_read(user: User, path: str) -> bool:
         found = {Path(path), Path(os.path.realpath(path))}
     except (OSError, ValueError):  # nothing can be there; the engine says why
         return True
-    owners = {_owner(one) for one in found} - {ANYBODY}
+    owners = set(map(_make_owner_lookup(), found)) - {ANYBODY}
     return access.visible(Task.objects.all(), user).filter(pk__in=owners).count() == len(owners)
 
 
@@ -50,22 +50,29 @@ def announced(cluster: Cluster, task_id: str, path: str) -> str:
     return paths.here(cluster, path)
 
 
-def is_of(task_id: str, path: str) -> bool:
-    """Whether that task's script may claim it as its own. Links in its folder open nothing else."""
-    return _owner(Path(paths.plain(path))) in (task_id, ANYBODY)
+def make_claim_check(task_id: str) -> Callable[[str], bool]:
+    """Return what tells of a path whether that task's script may claim it as its own. Links in its folder open nothing
+    else."""
+    owner = _make_owner_lookup()
+    return lambda path: owner(Path(paths.plain(path))) in (task_id, ANYBODY)
 
 
-def _owner(path: Path) -> str:
-    """The task in whose folder it is, or ANYBODY for what every script may read: the open folders, and what is not in
-    the data directory. The rest is the platform's own."""
-    for folder in (CHECKPOINTS, TREES):
-        for top in _names(settings.DATA_DIR / folder):
+def _make_owner_lookup() -> Callable[[Path], str]:
+    """Return what tells of a path the task in whose folder it is, or ANYBODY for what every script may read: the open
+    folders, and what is not in the data directory. The rest is the platform's own. Links of the folders are followed
+    here, and so once for all paths."""
+    of_tasks = [top for folder in (CHECKPOINTS, TREES) for top in _names(settings.DATA_DIR / folder)]
+    everything, open_to_all = _names(settings.DATA_DIR), sources.open_folders()
+
+    def owner(path: Path) -> str:
+        for top in of_tasks:
             if top in path.parents:
                 return path.relative_to(top).parts[0]
-    inside = any(path.is_relative_to(top) for top in _names(settings.DATA_DIR))
-    return PLATFORM if inside and not sources.is_open(path) else ANYBODY
+        inside = any(path.is_relative_to(top) for top in everything)
+        return PLATFORM if inside and not any(path.is_relative_to(top) for top in open_to_all) else ANYBODY
+
+    return owner
 
 
-def _names(folder: Path) -> Iterator[Path]:
-    yield folder
-    yield folder.resolve()
+def _names(folder: Path) -> tuple[Path, Path]:
+    return folder, folder.resolve()

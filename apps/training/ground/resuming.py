@@ -8,9 +8,10 @@ Of a task that is to stop or to roll back when its loss goes bad, what was saved
 too.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain, islice
 
 from apps.training.ground import checkpoints
 from apps.training.ground.checkpoints import AUTO
@@ -96,12 +97,12 @@ def point(task: Task) -> tuple[str, list[str]]:
     """What the next attempt is told, and which newer checkpoints it does without. The recipe's trainer looks for the
     newest one that is whole (`auto`); a user's script is told a path. Without a checkpoint of the task's own it is what
     the user asked for."""
-    saved = _saved(task)
+    saved = list(_saved(task))
     if gone_bad := went_bad(task):
         return _before(task, saved, gone_bad)
     if not saved:
         return task.spec["resume_from"], []
-    bad = _bad(task, saved)
+    bad = _bad(task, saved, _resumed(task, ()))
     skipped = [one.path for one in saved if one.path in bad]
     good = [one.path for one in saved if one.path not in bad]
     if not skipped or not good:  # there is nothing else to try
@@ -115,10 +116,12 @@ def point(task: Task) -> tuple[str, list[str]]:
 def newest(task: Task) -> str | None:
     """The newest that is still there, was not tried in vain, and was saved before the loss went bad: scripts remove old
     ones, and so do people."""
-    gone_bad, saved = went_bad(task), _saved(task)
-    left_out = spoilt(gone_bad, saved)
-    saved = [one for one in saved if one.path not in left_out]
-    bad = _bad(task, saved, gone_bad)
+    gone_bad = went_bad(task)
+    left = (one for one in _saved(task) if not spoilt(gone_bad, [one]))
+    if not (resumed := _resumed(task, gone_bad)):
+        return _there(task, (one.path for one in left))
+    saved = list(left)
+    bad = _bad(task, saved, resumed, gone_bad)
     return _there(task, [one.path for one in saved if one.path not in bad] or [one.path for one in saved])
 
 
@@ -139,7 +142,7 @@ def outlook(task: Task) -> Point | None:
 def steps_without(task: Task, resume_from: str) -> int:
     """How many steps an attempt trains again that is told to resume where the task began, because no checkpoint of the
     task is known; 0: none."""
-    if resume_from != task.spec["resume_from"] or _saved(task):
+    if resume_from != task.spec["resume_from"] or any(_saved(task)):
         return 0
     return int(task.progress.get("step") or 0)
 
@@ -156,7 +159,7 @@ def _before(task: Task, saved: list[Saved], gone_bad: list[Bad]) -> tuple[str, l
     """Always a path, as what `auto` finds may be bad. None from before: where the task began."""
     left_out = spoilt(gone_bad, saved)
     left = [one for one in saved if one.path not in left_out]
-    bad = left_out | _bad(task, left, gone_bad)
+    bad = left_out | _bad(task, left, _resumed(task, gone_bad), gone_bad)
     found = _there(task, [one.path for one in left if one.path not in bad])
     if found is None:
         asked = task.spec["resume_from"]
@@ -167,29 +170,37 @@ def _before(task: Task, saved: list[Saved], gone_bad: list[Bad]) -> tuple[str, l
 
 def _there(task: Task, candidates: Iterable[str]) -> str | None:
     backend, job = backend_for(task.cluster), JobSpec.from_json(task.spec)
-    for path in list(candidates)[:MOST_LOOKED_FOR]:
+    for path in islice(candidates, MOST_LOOKED_FOR):
         found = backend.problems(replace(job, resume_from=path))
         if not any(problem.field == "resumeFrom" for problem in found):
             return path
     return None
 
 
-def _saved(task: Task) -> list[Saved]:
-    """Without those that the script claims in other tasks' folders."""
+def _saved(task: Task) -> Iterator[Saved]:
+    """Yield them, the newest first, without those that the script claims in other tasks' folders. Of many, most are
+    read only once they are wanted."""
     rows = Checkpoint.objects.filter(task=task).order_by("-step", "-id").values_list("path", "attempt", "step")
-    return [Saved(*row) for row in rows if checkpoints.is_of(task.pk, row[0])]
+    newest = list(rows[:MOST_LOOKED_FOR])
+    is_own = checkpoints.make_claim_check(task.pk)
+    others = rows[MOST_LOOKED_FOR:] if len(newest) == MOST_LOOKED_FOR else ()
+    return (Saved(*row) for row in chain(newest, others) if is_own(row[0]))
 
 
-def _bad(task: Task, saved: list[Saved], gone_bad: Iterable[Bad] = ()) -> frozenset[str]:
-    """No more than a query or two where no attempt that resumed has failed."""
+def _resumed(task: Task, gone_bad: Iterable[Bad]) -> list[Attempt]:
+    """Return the attempts that resumed and failed."""
     at_once = {one.attempt for one in gone_bad if one.good is None}
-    resumed = [
+    return [
         one
         for one in task.attempts.all()
         if one.resume_from and (one.outcome in BY_RANKS or (one.outcome == Reason.BAD_LOSS and one.number in at_once))
     ]
+
+
+def _bad(task: Task, saved: list[Saved], resumed: list[Attempt], gone_bad: Iterable[Bad] = ()) -> frozenset[str]:
     if not resumed:
         return frozenset()
+    at_once = {one.attempt for one in gone_bad if one.good is None}
     numbers = [one.number for one in resumed]
     stepped = set(task.metrics.filter(attempt__in=numbers).values_list("attempt", flat=True).distinct())
     stepped = (stepped - at_once) | {one.attempt for one in saved}
