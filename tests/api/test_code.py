@@ -430,6 +430,9 @@ def test_code_that_was_sent_is_sent_again_or_run_as_it_was(owner: Api, environme
     bare = failed(owner.post("/training-tasks", task(entrypoint=on_node)).data["taskId"])
     assert owner.get(f"/training-tasks/{bare.pk}/code/source").data["kind"] == "node"
     assert owner.post(f"/training-tasks/{bare.pk}/retry", {"code": "current"}).status == 201, "it lies on the node"
+    bare = failed(owner.post("/training-tasks", task()).data["taskId"])
+    assert bare.spec["code"] is None
+    assert retried(owner, bare.pk, snapshot=other).spec["code"]["snapshot"] == other
 
 
 def test_code_of_an_environment_is_taken_anew_from_that_environment_alone(

@@ -138,13 +138,13 @@ def again(request: Mapping[str, Any], spec: Mapping[str, Any], snapshot: str | N
     """The task's request, made once more. `snapshot`: the one to run, by default the task's own; "": none, so that the
     code is taken anew. It always says where the code came from, too, so that a later retry can take it anew."""
     found = spec.get("code") or {}
-    if not found.get("snapshot"):
+    if not (snapshot or found.get("snapshot")):
         return dict(request)
     chosen = found["snapshot"] if snapshot is None else snapshot
     named = {"snapshot": chosen} if chosen else {}
     return {
         **request,
-        "code": {**named, **_named_again(found.get("source") or {}), "requirements": found["requirements"]},
+        "code": {**named, **_named_again(found.get("source") or {}), "requirements": found.get("requirements", "auto")},
     }
 
 
