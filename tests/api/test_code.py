@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.test import Client
+from django.urls import reverse
 
-from apps.code import fetching, gathering, git, store, uploads
+from apps.code import changes, fetching, gathering, git, store, uploads
 from apps.code.errors import FetchError
 from apps.code.models import Blob, Fetch, Snapshot
 from apps.common.clock import now
 from apps.training.ground import code
 from apps.training.models import Task
+from apps.training.services import going_on
 from apps.training.states import State
 from fermi.launch import snapshot
 from fermi.launch.snapshot import File
@@ -461,6 +464,37 @@ def test_code_of_an_environment_is_taken_anew_from_that_environment_alone(
     assert (without.spec["code"]["snapshot"], without.spec["code"]["source"]) == (key, {})
     other_out = Task.objects.get(pk=owner.post(restart, {"leaveOut": ["env-002"]}).data["taskId"])
     assert other_out.spec["code"]["source"]["environment"] == "env-001"
+
+
+def test_the_operators_console_and_the_api_run_the_same_code_again(
+    owner: Api, admin: Api, environments: Any, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(repository, monkeypatch)
+    first = failed(owner.post("/training-tasks", task(code={"git": {"url": "https://example.org/x"}})).data["taskId"])
+    pushed = commit(repository, "print('mended')\n")
+    operator = Client()
+    assert admin.user
+    assert owner.user
+    operator.force_login(admin.user)
+    chosen = {"action": "retry", "_selected_action": [first.pk]}
+    operator.post(reverse("admin:training_task_changelist"), chosen)
+    anew = begun(Task.objects.exclude(pk=first.pk).get().pk)
+    assert anew.spec["code"]["origin"]["commit"] == pushed
+    assert failed(going_on.restart(owner.user, first.pk).pk).spec["code"]["origin"]["commit"] == pushed
+
+
+def test_who_may_go_on_without_a_node_is_told_without_asking_a_server(
+    owner: Api, environments: Any, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(repository, monkeypatch)
+    config = {"enabled": True, "nodeIds": ["env-001", "env-002"], "masterNode": "env-001"}
+    pair = task(code={"git": {"url": "https://example.org/x"}}, environmentIds=[], distributedConfig=config)
+    first = failed(owner.post("/training-tasks", pair).data["taskId"])
+    asked: list[Any] = []
+    monkeypatch.setattr(changes, "has_changed", lambda *given: asked.append(given))
+    assert owner.user
+    assert going_on.can(owner.user, Task.objects.get(pk=first.pk), ["env-002"])
+    assert asked == []
 
 
 def test_a_damaged_content_is_found_before_a_node_has_it(owner: Api) -> None:

@@ -10,7 +10,7 @@ from apps.common.openapi import INT4, INT8, Key, Moment, ProblemItem
 from apps.common.pages import OrderingField, PageQuery
 from apps.environments import memory
 from apps.training.output import levels
-from apps.training.services.code_source import Choice
+from apps.training.services.code_source import DEFAULT, Choice
 from apps.training.states import Action, State
 from fermi.launch.byhand import TARGETS
 from fermi.launch.diagnosis import Level
@@ -439,7 +439,7 @@ class CodeChoice(serializers.ChoiceField):
 
     def __init__(self) -> None:
         about = "of a task that has ended: its snapshot, its source as it is now, or the source if it has changed"
-        super().__init__(choices=CODE_CHOICES, required=False, default="auto", help_text=about)
+        super().__init__(choices=CODE_CHOICES, required=False, default=DEFAULT, help_text=about)
 
 
 class TaskRestartRequest(serializers.Serializer):

@@ -73,9 +73,7 @@ def _stop(user: User, task: Task) -> Task:
     return task
 
 
-def again(
-    user: User, task_id: str, choice: code_source.Choice = "snapshot", snapshot: str | None = None
-) -> dict[str, Any]:
+def again(user: User, task_id: str, choice: code_source.Choice, snapshot: str | None = None) -> dict[str, Any]:
     """The request of a task that did not succeed, resuming from its newest checkpoint: what `retry` creates. `choice`:
     of its code, unless `snapshot` names another one of the project."""
     task = find(user, task_id, Role.MEMBER)

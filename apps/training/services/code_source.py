@@ -14,6 +14,8 @@ from apps.training.models import Task
 
 Choice = Literal["auto", "snapshot", "current"]
 """Of the code that a retry runs: the task's snapshot, its source as it is now, or the source where that has changed."""
+DEFAULT: Choice = "auto"
+"""Whoever asks for it: the API and the operators' console."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from apps.training.ground import storing, tracing, transitions
 from apps.training.models import Task
 from apps.training.services import actions, planned
 from apps.training.services.build import Draft, build
-from apps.training.services.code_source import Choice
+from apps.training.services.code_source import DEFAULT, Choice
 from fermi.launch import shape
 from fermi.launch.request import TaskRequest
 from fermi.launch.spec import Problem
@@ -33,7 +33,7 @@ def draft(user: User, request: Mapping[str, Any], task_id: str) -> Draft:
     return build(user, asked, request, task_id, wrong)
 
 
-def retry(user: User, task_id: str, code: Choice = "snapshot", snapshot: str | None = None) -> Task:
+def retry(user: User, task_id: str, code: Choice = DEFAULT, snapshot: str | None = None) -> Task:
     """Resumes from the newest checkpoint, with the code of that choice or another `snapshot` of the project. Raises
     ApiError when the task is not one to retry."""
     return submit(user, actions.again(user, task_id, code, snapshot))

@@ -18,14 +18,14 @@ from apps.common.errors import ApiError
 from apps.training.ground import hints, placing, sizing, transitions
 from apps.training.models import Task
 from apps.training.services import actions
-from apps.training.services.code_source import Choice
+from apps.training.services.code_source import DEFAULT, Choice
 from apps.training.services.create import submit
 from apps.training.states import FINAL, State
 from fermi.launch.spec import JobSpec
 
 
 def restart(
-    user: User, task_id: str, leave_out: Sequence[str] = (), *, use_spares: bool = False, code: Choice = "snapshot"
+    user: User, task_id: str, leave_out: Sequence[str] = (), *, use_spares: bool = False, code: Choice = DEFAULT
 ) -> Task:
     """The task that goes on: this one, or the new one. `leave_out`: environments; with `use_spares` free spares take
     their places. `code`: of a task that has ended; one that runs keeps its snapshot. Asking a task that runs again
@@ -70,9 +70,7 @@ def _next(task: Task, leave_out: Sequence[str], use_spares: bool) -> tuple[JobSp
     return job, after, []
 
 
-def _anew(
-    user: User, task: Task, leave_out: Sequence[str], use_spares: bool, code: Choice = "snapshot"
-) -> dict[str, Any]:
+def _anew(user: User, task: Task, leave_out: Sequence[str], use_spares: bool, code: Choice) -> dict[str, Any]:
     """The request of a task that has ended, with other nodes. Code that was taken from the master stays as it was
     taken, where another environment becomes the master."""
     source = (task.spec.get("code") or {}).get("source") or {}
@@ -115,7 +113,7 @@ def can(user: User, task: Task, leave_out: Sequence[str], *, use_spares: bool = 
     """Whether `restart` could do so now, as far as that can be told without asking whether the request still fits."""
     try:
         if State(task.state) in FINAL:
-            _anew(user, task, leave_out, use_spares)
+            _anew(user, task, leave_out, use_spares, "snapshot")  # the one choice that asks no source
         else:
             _next(task, leave_out, use_spares)
     except ApiError:
