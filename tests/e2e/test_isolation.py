@@ -80,7 +80,7 @@ def test_a_script_on_a_workers_host_gets_nothing_of_the_agents(platform: Running
         platform.until_state(task, "succeeded", seconds=300)
         seen = json.loads(host.log(task, 1, 0).read_text().splitlines()[-1])
         assert (intruder.harmful(seen["got"]), seen["broken"]) == ([], [])
-        assert "Landlock keeps ranks" in (host.folder / "agent.out").read_text()
+        assert "Landlock isolates ranks" in (host.folder / "agent.out").read_text()
     finally:
         host.close()
 
