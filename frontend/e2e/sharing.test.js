@@ -166,6 +166,7 @@ test("the platform chooses, and the task pauses and goes on", async () => {
   await looksRight("create-choose-for-me");
   await page.locator("summary", { hasText: "高级" }).click();
   await page.locator('[name="hyperparameters.totalSteps"]').fill("100000");
+  await page.getByRole("tab", { name: "排队与时长" }).click();
   await page.locator('[name="priority"]').selectOption("high");
   await button("创建并启动训练").click();
   await page.waitForURL(/\/training\/task-/);
@@ -178,7 +179,7 @@ test("the platform chooses, and the task pauses and goes on", async () => {
   await eventually(async () => (await api(`/training-tasks/${id}`)).status === "queued", "it rests");
   const at = (await api(`/training-tasks/${id}`)).nodes[0].environmentId;
   assert.equal((await api(`/dev-environments/${at}`)).heldBy, null);
-  await button("恢复").click();
+  await button("恢复").first().click();
   await eventually(async () => (await api(`/training-tasks/${id}`)).status === "running", "it goes on");
   await page.getByText("用量与费用").first().waitFor();
   await api(`/training-tasks/${id}/stop`, {});
