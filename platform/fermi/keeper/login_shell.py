@@ -54,9 +54,9 @@ def login_command() -> list[str]:
 def describe_start(pid: int) -> dict[str, Any]:
     """Return what the login shell `pid`, which has printed nothing, is at: the startup `files` that it reads, and the
     newest `command` of its session ("": there is none)."""
-    words = _read(pid, "cmdline")
+    words = processes.read_words(pid, "cmdline")
     name = os.path.basename(words[0]) if words else ""
-    home = next((line[5:] for line in _read(pid, "environ") if line.startswith("HOME=")), "~")
+    home = next((line[5:] for line in processes.read_words(pid, "environ") if line.startswith("HOME=")), "~")
     known = (_FILES if "-l" in words else _FILES_INTERACTIVE).get(name, ())
     there = [[file for file in files if os.path.exists(file.replace("~", home, 1))] for files in known]
     members = [
@@ -64,12 +64,5 @@ def describe_start(pid: int) -> dict[str, Any]:
         for member, fields in processes.all_living()
         if int(fields[3]) == pid and member != pid
     ]
-    command = " ".join(_read(max(members)[1], "cmdline")) if members else ""
+    command = " ".join(processes.read_words(max(members)[1], "cmdline")) if members else ""
     return {"files": [files[0] for files in there if files], "command": command[:MAX_COMMAND]}
-
-
-def _read(pid: int, name: str) -> list[str]:
-    """Of a process that has gone, or that is somebody else's, nothing."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/{name}", "rb") as file:
-        return file.read().decode(errors="replace").rstrip("\0").split("\0")
-    return []

@@ -68,13 +68,10 @@ def owner(pid: int, uid: int) -> tuple[str, int | None]:
     with contextlib.suppress(OSError, ValueError):
         if os.stat(f"/proc/{pid}").st_uid != uid:
             return "", None
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            pairs = (pair.partition(b"=") for pair in file.read().split(b"\0"))
-            env = {
-                name: value.decode(errors="replace") for name, _, value in pairs if name in (b"FERMI_TASK_ID", b"RANK")
-            }
-        if task := env.get(b"FERMI_TASK_ID"):
-            return task, int(env.get(b"RANK", ""))
+        pairs = (word.partition("=") for word in processes.read_words(pid, "environ"))
+        env = {name: value for name, _, value in pairs if name in ("FERMI_TASK_ID", "RANK")}
+        if task := env.get("FERMI_TASK_ID"):
+            return task, int(env.get("RANK", ""))
         if found := _LOG.search(os.readlink(f"/proc/{pid}/fd/1")):
             return found[1], int(found[2])
     return "", None

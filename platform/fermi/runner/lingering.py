@@ -46,16 +46,16 @@ def failed(entries: Sequence[Entry]) -> list[Entry]:
     return [entry for entry in running if entry["error"] and stacks.leaves(entry["stalled"])]
 
 
-def note_left(entries: Sequence[Entry], command: Sequence[str]) -> bool:
-    """Says of ranks that ended well which Python programs they left running, and whether there are any: a script that
-    puts its training into the background is over before it has begun. `command`: the ranks' own, by which forks are
-    known; these count only where they lead a session, as daemons do."""
+def note_left(entries: Sequence[Entry], command: Sequence[str]) -> None:
+    """Notes on ranks that ended well which Python programs they left running: a script that puts its training into the
+    background is over before it has begun. `command`: the ranks' own, by which forks are known; these count only where
+    they lead a session, as daemons do."""
     ended = {entry["rank"]: entry for entry in entries if entry["exit_code"] == 0 and not entry["asked"]}
     if len(ended) < len(entries):
-        return False
-    ours, changed = _command(os.getpid()), False
+        return
+    ours = processes.read_words(os.getpid(), "cmdline")
     for pid, fields in processes.descendants().items():
-        words = _command(pid)
+        words = processes.read_words(pid, "cmdline")
         text = " ".join(words)
         is_fork = words in (ours, list(command)) and int(fields[3]) != pid
         if not words or not os.path.basename(words[0]).startswith("python") or is_fork or _is_helper(text):
@@ -63,8 +63,6 @@ def note_left(entries: Sequence[Entry], command: Sequence[str]) -> bool:
         entry = ended.get(_rank(pid)) or entries[0]
         left = (entry["kill"] or {}).get("processes", 0) + 1
         entry["kill"] = {"by": LEFT, "processes": left, "line": text[:MAX_COMMAND]}
-        changed = True
-    return changed
 
 
 LEFT = "left"
@@ -75,20 +73,7 @@ def _is_helper(text: str) -> bool:
     return any(name in text for name in HELPERS)
 
 
-def _command(pid: int) -> list[str]:
-    """Empty of a process that has ended."""
-    try:
-        with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
-            return [word for word in file.read().split("\0") if word]
-    except OSError:
-        return []
-
-
 def _rank(pid: int) -> int:
-    """Of whose environment it has; -1: not known, or not ours to read."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            found = [one[5:] for one in file.read().split(b"\0") if one.startswith(b"RANK=")]
-            return int(found[0]) if found and found[0].isdigit() else -1
-    except OSError:
-        return -1
+    """Returns the rank in whose environment the process began; -1: not known, or not ours to read."""
+    found = next((word[5:] for word in processes.read_words(pid, "environ") if word.startswith("RANK=")), "")
+    return int(found) if found.isdecimal() else -1

@@ -27,6 +27,14 @@ def start_time(pid: int) -> int | None:
     return int(fields[19]) if fields else None
 
 
+def read_words(pid: int, name: str) -> list[str]:
+    """Returns what `/proc/PID/cmdline` or `/proc/PID/environ` holds, without what is empty; nothing of a process that
+    has ended or is another user's."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/{name}", "rb") as file:
+        return [word for word in file.read().decode(errors="replace").split("\0") if word]
+    return []
+
+
 def boot_id() -> str:
     with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
         return file.read().strip()
