@@ -1,8 +1,8 @@
 """A task's own code: from what its request names to the snapshot that every attempt gets."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from apps.accounts import vault
@@ -16,6 +16,7 @@ from apps.training.states import FINAL
 from fermi.launch import code, entry
 from fermi.launch.diagnosis.facts import Sent
 from fermi.launch.request import CodeRequest
+from fermi.launch.snapshot import File
 from fermi.launch.spec import Code, JobSpec, Problem
 
 FIELD = "code"
@@ -60,25 +61,31 @@ def ready(asked: Code, digest: str, origin: Mapping[str, Any]) -> Code:
     return replace(asked, snapshot=digest, folder=str(store.folder_of(digest)), origin=dict(origin))
 
 
-def problems(job: JobSpec) -> list[Problem]:
-    """What the job wants of its code and does not find there; of code that is yet to come, nothing is known."""
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """Of the code that a job brings. `problems`: what the job names and does not find there; `entry_text`: the
+    beginning of its script or module, at most `entry.MAX_TEXT` bytes. Empty of code that is yet to come."""
+
+    problems: Sequence[Problem] = ()
+    warnings: Sequence[Problem] = ()
+    entry_text: bytes = b""
+
+
+def inspect(job: JobSpec) -> Inspection:
+    """Reads the manifest of the job's snapshot once, and the script or module that is to run."""
     if job.code is None or not job.code.snapshot:
-        return []
-    return code.problems(job, store.files(job.code.snapshot)) + entry.text_problems(job.entrypoint, entry_text(job))
+        return Inspection()
+    files = store.files(job.code.snapshot)
+    text = _entry_text(job, files)
+    found = code.problems(job, files) + entry.text_problems(job.entrypoint, text)
+    return Inspection(found, code.warnings(job, files), text)
 
 
-def warnings(job: JobSpec) -> list[Problem]:
-    """What is worth knowing of it."""
-    return code.warnings(job, store.files(job.code.snapshot)) if job.code and job.code.snapshot else []
-
-
-def entry_text(job: JobSpec) -> bytes:
-    """Returns the beginning of the script or module that a job brings, at most `entry.MAX_TEXT` bytes; empty where it
-    brings none, or its code is yet to come."""
+def _entry_text(job: JobSpec, files: Iterable[File]) -> bytes:
     named = job.entrypoint
-    if job.code is None or not job.code.snapshot or named is None or not job.brings(named.script):
+    if named is None or not job.brings(named.script):
         return b""
-    found = next((one for one in store.files(job.code.snapshot) if one.path in named.paths and one.sha256), None)
+    found = next((one for one in files if one.path in named.paths and one.sha256), None)
     if found is None:
         return b""
     try:

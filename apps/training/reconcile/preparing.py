@@ -44,7 +44,7 @@ def _code(task: Task) -> Need:
         return Need(failed=Cause(Reason.CODE_FETCH_FAILED, {**error, "cause": error["code"]}))
     if job.code is None:
         return Need()
-    if wrong := code.problems(job) if fetch else []:
+    if wrong := code.inspect(job).problems if fetch else ():
         return Need(failed=Cause(wrong[0].code, wrong[0].params))
     return Need(known={"code": job.to_json()["code"]})
 

@@ -75,7 +75,8 @@ def build(
     master = choosing.master(asked, choice, problems)
     framework = None if unread(wrong, f"{CONFIG}.framework") else _framework(asked, len(environments), problems)
     job = _job(draft, asked, framework or registry.DEFAULT, master, task_id, problems)
-    problems += validate.general(job) + code.problems(job)
+    brought = code.inspect(job)
+    problems += [*validate.general(job), *brought.problems]
     if version:
         problems += recipes.vocabulary_problems(job, version.largest_token)
     if environments:
@@ -89,7 +90,7 @@ def build(
             problems += validate.of_framework(job) + sizes.problems(job)
             problems += installed.problems(job, backend_for(draft.cluster))
             draft.warnings = _warnings(job) + installed.warnings(job, backend_for(draft.cluster))
-            draft.warnings += entry.warnings(job, outside or code.entry_text(job)) + code.warnings(job)
+            draft.warnings += [*entry.warnings(job, outside or brought.entry_text), *brought.warnings]
             if not (asked.model_id or asked.entrypoint):
                 draft.warnings.append(Problem("modelId", "MODEL_NOT_CHOSEN"))
     found = together(wrong, (problem for problem in problems if not _follows(problem, wrong)))
