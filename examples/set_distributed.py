@@ -4,11 +4,8 @@
         set_distributed.py --distributed --train_data_path train.bin --valid_data_path val.bin
 """
 
-import os
-import sys
-
-from fermi.train.train_ddp import main, run_and_leave
+import runpy
+from pathlib import Path
 
 if __name__ == "__main__":
-    log = [] if "FERMI_TASK_ID" in os.environ else ["--log_file", "train.log"]  # a task's lines are kept already
-    run_and_leave(main, [*log, *sys.argv[1:]])
+    runpy.run_path(str(Path(__file__).with_name("train_distributed.py")), run_name="__main__")

@@ -11,9 +11,6 @@ from apps.files.trees import Entry, Tree
 from fermi.launch import snapshot
 from fermi.launch.userpaths import OUTPUTS, TREE, TREES
 
-LEFT_OUT = frozenset({"__pycache__", ".ipynb_checkpoints"})
-"""Folders that Python and Jupyter make beside files."""
-
 
 class NewFiles(Tree):
     """Of a task's working tree (`fermi.runner.worktree`), what its snapshot does not have, and those of its files that
@@ -49,7 +46,7 @@ class NewFiles(Tree):
         files, folders, ready_at = self._known
         if not entry.folder:
             return entry.path not in files or entry.at > ready_at
-        return self._has_new(entry.path, folders) if entry.path in folders else entry.name not in LEFT_OUT
+        return self._has_new(entry.path, folders) if entry.path in folders else entry.name not in snapshot.MADE_BESIDE
 
     def _has_new(self, folder: str, folders: frozenset[str]) -> bool:
         """Tells whether a new file is anywhere below a folder of the snapshot (`folders`), and keeps the answer for
@@ -62,7 +59,7 @@ class NewFiles(Tree):
                     for entry in super().entries(listed[-1]):
                         if not entry.folder:
                             found = found or (entry.path if self._is_new(entry) else "")
-                        elif entry.path in folders or entry.name not in LEFT_OUT:
+                        elif entry.path in folders or entry.name not in snapshot.MADE_BESIDE:
                             left.append(entry.path)
             above = frozenset(_above(found))
             self._with_new |= {path: path in above for path in listed}

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
@@ -21,7 +21,7 @@ from apps.training.services import actions, pausing
 from apps.training.services.create import retry
 from apps.training.services.drain import drain
 from apps.training.shown import presenters, selectors
-from apps.training.shown.overview import STATE_NAMES
+from apps.training.shown.overview import STATE_NAMES, holder_name
 from apps.training.states import State
 
 EVENTS_SHOWN = 100
@@ -167,8 +167,7 @@ class DrainableEnvironmentAdmin(EnvironmentAdmin):
     actions = (*EnvironmentAdmin.actions, "drain")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DevEnvironment]:
-        name = Task.objects.filter(pk=OuterRef("lease__holder")).values("name")[:1]
-        return super().get_queryset(request).annotate(holder_name=Subquery(name))
+        return super().get_queryset(request).annotate(holder_name=holder_name())
 
     @display(description=said("HELD_BY"))
     def holder(self, environment: DevEnvironment) -> str | SafeString:

@@ -97,6 +97,11 @@ def _queue() -> Table:
     return _table(headers, rows, lists, sum(counts.values()))
 
 
+def holder_name() -> Subquery:
+    """Returns, for rows of environments, the name of the task that holds each."""
+    return Subquery(Task.objects.filter(pk=OuterRef("lease__holder")).values("name")[:1])
+
+
 def _troubled() -> Table:
     """Unhealthy ones, those taken out of service (a drained node stays there until somebody takes it back), and those
     that a task holds although nothing should run there."""
@@ -110,7 +115,6 @@ def _troubled() -> Table:
         (f"{address}?cordoned__exact=1", said("CORDONED"), counts["cordoned"]),
     ]
     headers = [said("ENVIRONMENT_SHORT"), said("ZONE"), said("STATUS"), said("HELD_BY")]
-    holder = Task.objects.filter(pk=OuterRef("lease__holder")).values("name")[:1]
     worst_first = Case(When(UNHEALTHY, then=0), default=1)
     rows = [
         [
@@ -119,7 +123,7 @@ def _troubled() -> Table:
             format_html("{}{}", STATUS_NAMES[each.status], CORDONED if each.cordoned else ""),
             _task(each.lease.holder, each.holder_name or each.lease.holder) if hasattr(each, "lease") else "–",
         ]
-        for each in troubled.annotate(holder_name=Subquery(holder))
+        for each in troubled.annotate(holder_name=holder_name())
         .select_related("zone", "lease")
         .order_by(worst_first, "name")[:ROWS]
     ]

@@ -3,6 +3,7 @@
 from fermi.runner.code import (
     ARCHIVE,
     EXECUTABLE,
+    MADE_BESIDE,
     MANIFEST,
     PLAIN,
     Broken,
@@ -16,6 +17,6 @@ from fermi.runner.code import (
 )
 
 __all__ = [
-    "ARCHIVE", "EXECUTABLE", "MANIFEST", "PLAIN", "Broken", "File", "Wrong", "dump", "extract", "identity", "load",
-    "write_archive",
+    "ARCHIVE", "EXECUTABLE", "MADE_BESIDE", "MANIFEST", "PLAIN", "Broken", "File", "Wrong", "dump", "extract",
+    "identity", "load", "write_archive",
 ]  # fmt: skip

@@ -24,6 +24,8 @@ from typing import Any, BinaryIO, NamedTuple
 MANIFEST, ARCHIVE = "manifest.json", "code.tar"
 VERSION = 1
 PLAIN, EXECUTABLE = 0o644, 0o755
+MADE_BESIDE = frozenset({"__pycache__", ".ipynb_checkpoints"})
+"""Folders that Python and Jupyter make next to files: no snapshot and no list of a task's files has them."""
 PIECE = 1 << 20
 LONGEST_PATH, LONGEST_NAME = 1024, 255  # bytes
 _HASH = re.compile(r"[0-9a-f]{64}")

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fermi.runner.code import EXECUTABLE, PLAIN, File, Wrong
+from fermi.runner.code import EXECUTABLE, MADE_BESIDE, PLAIN, File, Wrong
 from fermi.runner.ignoring import Rules
 
 IGNORES = (".gitignore", ".fermiignore")  # the latter has the last word
-LEFT_OUT = (("", Rules([".ipynb_checkpoints/", "__pycache__/"])),)
+LEFT_OUT = (("", Rules([f"{name}/" for name in sorted(MADE_BESIDE)])),)
 MB = 1 << 20
 LONGEST_PATCH = 200_000
 FRESH_SECONDS = 2.0
