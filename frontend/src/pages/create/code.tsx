@@ -10,6 +10,7 @@ import { Field } from "@/ui/field";
 import { CODE_SOURCES, type CodeDraft, type CodeSource } from "./code-draft";
 import { textFor } from "./problems";
 import type { SectionProps } from "./section";
+import { Line } from "./typed";
 
 /** What code the task brings to every node. */
 export default function CodeFields({ draft, problems, onChange }: SectionProps) {
@@ -19,20 +20,15 @@ export default function CodeFields({ draft, problems, onChange }: SectionProps) 
   const project = useProject(draft.projectId, draft.selected[0]);
   const whole = problems.get("code")?.map(({ message, hint }) => `${message} ${hint}`.trim());
   const text = (name: "path" | "url" | "revision" | "requirements", control: string, hint: string, example: string) => (
-    <Field label={t(`code.ask.${name}`)} hint={hint} error={textFor(problems, control)}>
-      {(wiring) => (
-        <input
-          {...wiring}
-          name={control}
-          className="control font-mono"
-          autoComplete="off"
-          spellCheck={false}
-          placeholder={example}
-          value={code[name]}
-          onChange={({ target }) => change({ [name]: target.value })}
-        />
-      )}
-    </Field>
+    <Line
+      name={control}
+      label={t(`code.ask.${name}`)}
+      hint={hint}
+      error={textFor(problems, control)}
+      placeholder={example}
+      value={code[name]}
+      onText={(typed) => change({ [name]: typed })}
+    />
   );
   const fields: Record<CodeSource, () => ReactNode> = {
     "": () => null,

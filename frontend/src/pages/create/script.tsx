@@ -1,19 +1,21 @@
 import { useTranslation } from "react-i18next";
 import CodeFields from "./code";
+import { textFor } from "./problems";
 import type { SectionProps } from "./section";
 import { Line, Lines } from "./typed";
 
 /** A script of one's own: the code it is part of, and how it is started. */
 export default function Script(section: SectionProps) {
   const { t } = useTranslation();
+  const { draft, problems, onChange } = section;
   return (
     <>
       <CodeFields {...section} />
       <Line
-        {...section}
-        field="script"
-        control="entrypoint.script"
-        errors="entrypoint"
+        name="entrypoint.script"
+        value={draft.script}
+        onText={(script) => onChange({ script })}
+        error={textFor(problems, "entrypoint")}
         label={t("create.script")}
         hint={t("create.scriptHint")}
         placeholder="train.py"

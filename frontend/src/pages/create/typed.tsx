@@ -1,52 +1,49 @@
 import { Field } from "@/ui/field";
-import type { Draft } from "./draft";
 import { textFor } from "./problems";
 import type { SectionProps } from "./section";
 
-interface TypedProps extends SectionProps {
-  field: "script" | "args" | "env";
+interface LineProps {
+  /** The server's name for it. */
+  name: string;
   label: string;
   hint: string;
-  /** The server's name for it, where that is another. */
-  control?: string;
-  /** What problems to show, where that is more than the control's own. */
-  errors?: keyof Draft | "entrypoint";
+  error?: string;
   placeholder?: string;
   className?: string;
+  value: string;
+  onText: (text: string) => void;
 }
 
 /** A line of text in a fixed width. */
-export function Line({
-  draft,
-  problems,
-  onChange,
-  field,
-  label,
-  hint,
-  control = field,
-  errors,
-  placeholder,
-  className,
-}: TypedProps) {
+export function Line({ name, label, hint, error, placeholder, className, value, onText }: LineProps) {
   return (
-    <Field label={label} hint={hint} error={textFor(problems, errors ?? control)} className={className}>
+    <Field label={label} hint={hint} error={error} className={className}>
       {(wiring) => (
         <input
           {...wiring}
-          name={control}
+          name={name}
           className="control font-mono"
           autoComplete="off"
           spellCheck={false}
           placeholder={placeholder}
-          value={draft[field]}
-          onChange={({ target }) => onChange({ [field]: target.value })}
+          value={value}
+          onChange={({ target }) => onText(target.value)}
         />
       )}
     </Field>
   );
 }
 
-export function Lines({ draft, problems, onChange, field, label, hint, control = field, className }: TypedProps) {
+interface LinesProps extends SectionProps {
+  field: "args" | "env";
+  label: string;
+  hint: string;
+  /** The server's name for it, where that is another. */
+  control?: string;
+  className?: string;
+}
+
+export function Lines({ draft, problems, onChange, field, label, hint, control = field, className }: LinesProps) {
   return (
     <Field label={label} hint={hint} error={textFor(problems, control)} className={className}>
       {(wiring) => (
