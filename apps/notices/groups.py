@@ -25,24 +25,24 @@ class Group(NamedTuple):
     items: tuple[int, ...]
 
 
-def page(user: User, query: dict[str, Any]) -> dict[str, Any]:
+def list_groups(user: User, query: dict[str, Any]) -> dict[str, Any]:
     """Returns the inbox in groups: those of one kind, project and day that are read, or unread."""
-    groups = _groups(selectors.items(user, unread=query["unread"])[:MOST])
+    groups = _group_items(selectors.items(user, unread=query["unread"])[:MOST])
     number, size = query["page"], query["pageSize"]
     shown = groups[(number - 1) * size : number * size]
     keys = [key for group in shown for key in group.items[:NAMED]]
     rows = Item.objects.select_related("incident").in_bulk(keys)
     newest = [[rows[key] for key in group.items[:NAMED] if key in rows] for group in shown]
     return {
-        "items": [_shown(user, group, left) for group, left in zip(shown, newest, strict=True) if left],
+        "items": [_describe(user, group, left) for group, left in zip(shown, newest, strict=True) if left],
         "total": len(groups),
         "page": number,
         "pageSize": size,
-        "unread": unread(user),
+        "unread": count_unread(user),
     }
 
 
-def unread(user: User) -> int:
+def count_unread(user: User) -> int:
     """Returns how many groups hold something that is not read."""
     rows = Item.objects.filter(user=user, read_at=None).order_by()
     alone = rows.exclude(incident__kind__in=KINDS).count()
@@ -50,7 +50,7 @@ def unread(user: User) -> int:
     return alone + together.values("incident__kind", "incident__project", "day").distinct().count()
 
 
-def _groups(rows: Any) -> list[Group]:
+def _group_items(rows: Any) -> list[Group]:
     told = rows.annotate(day=TruncDate("at")).values_list(
         "pk", "incident_id", "incident__kind", "incident__project", "day", "read_at"
     )
@@ -64,7 +64,7 @@ def _groups(rows: Any) -> list[Group]:
     ]
 
 
-def _shown(user: User, group: Group, newest: list[Item]) -> dict[str, Any]:
+def _describe(user: User, group: Group, newest: list[Item]) -> dict[str, Any]:
     told = {**selectors.item(newest[0]), "ids": group.ids}
     if len(group.ids) == 1:
         return told

@@ -7,7 +7,7 @@ from unittest import mock
 import pytest
 
 from apps.accounts.models import AuditEvent, User
-from apps.notices import delivering, grouping, spreading
+from apps.notices import delivering, groups, spreading
 from apps.notices.models import Channel, Delivery, Item, Rule
 from apps.notices.sending.process import Sender
 from apps.notices.services.telling import over, tell
@@ -95,14 +95,14 @@ def test_an_entry_whose_items_are_removed_meanwhile_is_left_out(
         tell(kind, "task-1", f"NOTICE_{kind.upper()}", {"name": "one", "why": why}, project=project.pk,
              owner=colleague.user.pk)  # fmt: skip
     spreading.spread()
-    groups = grouping._groups
+    group_items = groups._group_items
 
     def removed(rows: Any) -> Any:
-        found = groups(rows)
+        found = group_items(rows)
         Item.objects.filter(incident__kind="task_failed").delete()
         return found
 
-    monkeypatch.setattr(grouping, "_groups", removed)
+    monkeypatch.setattr(groups, "_group_items", removed)
     answer = colleague.get("/inbox", grouped="true")
     assert [item["kind"] for item in answer.data["items"]] == ["task_ended"]
 

@@ -89,7 +89,7 @@ def test_a_holder_is_named_to_its_own_project_alone(colleague: Api, other_projec
     holder = colleague.post("/training-tasks", {**SINGLE, "taskName": "holds-it"}).data["taskId"]
     leases.take(["env-001"], holder)
 
-    def said() -> str:
+    def read_warning() -> str:
         warnings = colleague.post("/training-tasks/preview", SINGLE).data["warnings"]
         return next(str(warning["message"]) for warning in warnings if warning["code"] == "ENVIRONMENTS_BUSY")
 
@@ -98,9 +98,9 @@ def test_a_holder_is_named_to_its_own_project_alone(colleague: Api, other_projec
         reconciler.reconcile(task_id)
         return str(colleague.get(f"/training-tasks/{task_id}").data["reason"]["message"])
 
-    assert ("holds-it" in said(), "holds-it" in waits_for(), holder in said()) == (True, True, False)
+    assert ("holds-it" in read_warning(), "holds-it" in waits_for(), holder in read_warning()) == (True, True, False)
     Task.objects.filter(pk=holder).update(project=other_project)
-    assert ("holds-it" in said(), "holds-it" in waits_for(), holder in said()) == (False, False, True)
+    assert ("holds-it" in read_warning(), "holds-it" in waits_for(), holder in read_warning()) == (False, False, True)
     assert [one["taskName"] for one in colleague.get("/training-tasks", task=[holder]).data["items"]] == []
 
 

@@ -13,7 +13,7 @@ from fermi.runner.code import File
 from tests.goldens import job
 
 
-def said(found: list[Problem]) -> list[tuple[str, str]]:
+def list_codes(found: list[Problem]) -> list[tuple[str, str]]:
     for one in found:
         for language in ("en", "zh"):
             assert all(messages.text(one.code, language, **one.params))
@@ -41,7 +41,7 @@ SCRIPT, MODULE = "entrypoint.script", "entrypoint.module"
     ],
 )
 def test_what_names_no_python_is_refused(named: Entrypoint, expected: list[tuple[str, str]]) -> None:
-    assert said(entry.problems(named)) == expected
+    assert list_codes(entry.problems(named)) == expected
 
 
 def test_a_refusal_says_what_it_is_and_what_to_name_instead() -> None:
@@ -68,7 +68,7 @@ def test_a_refusal_says_what_it_is_and_what_to_name_instead() -> None:
     ],
 )
 def test_what_begins_as_another_program_is_refused_whatever_its_name(text: bytes, refused: bool) -> None:
-    assert said(entry.text_problems(Entrypoint("train"), text)) == [(SCRIPT, "ENTRYPOINT_NOT_PYTHON")] * refused
+    assert list_codes(entry.text_problems(Entrypoint("train"), text)) == [(SCRIPT, "ENTRYPOINT_NOT_PYTHON")] * refused
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_script_that_starts_ranks_is_warned_of_and_so_is_a_launcher_as_the_mod
     )
     assert "line 2: mp.spawn" in messages.text(one.code, "en", **one.params)[0]
     launcher = job("env-001", entrypoint=Entrypoint(module="torch.distributed.run", args=("train.py",)))
-    assert said(entry.warnings(launcher, b"")) == [(MODULE, "SCRIPT_STARTS_RANKS")]
+    assert list_codes(entry.warnings(launcher, b"")) == [(MODULE, "SCRIPT_STARTS_RANKS")]
     assert entry.warnings(job("env-001"), b"") == []
 
 
@@ -133,7 +133,7 @@ def test_a_variable_that_no_shell_will_expand_is_warned_of_with_the_placeholder(
     )
     spec = job("env-001", entrypoint=Entrypoint("train.py", args), env={"MINE": "1", "LOG": "$MINE.log"})
     found = entry.warnings(spec, b"")
-    assert said(found) == [
+    assert list_codes(found) == [
         *((f"entrypoint.args.{index}", "VALUE_NOT_EXPANDED") for index in range(4)), ("env.LOG", "VALUE_NOT_EXPANDED")
     ]  # fmt: skip
     assert [one.params.get("placeholder") for one in found] == ["{checkpoint_dir}", "{rank}", None, None, None]
@@ -158,5 +158,5 @@ def test_a_module_is_looked_for_in_the_code_and_may_be_an_installed_one(
     module: str, problem: list[Any], warning: list[Any]
 ) -> None:
     spec = job("env-001", entrypoint=Entrypoint(module=module), code=Code("0" * 64, "/archive"))
-    assert said(code.problems(spec, FILES)) == problem
-    assert said(code.warnings(spec, FILES)) == warning
+    assert list_codes(code.problems(spec, FILES)) == problem
+    assert list_codes(code.warnings(spec, FILES)) == warning

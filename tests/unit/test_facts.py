@@ -28,7 +28,7 @@ def explained(log: str, node: Node = REAL, sent: Sent | None = None, **seen: Any
     return told
 
 
-def said(told: explain.Told, lang: str = "en") -> str:
+def write_message(told: explain.Told, lang: str = "en") -> str:
     message, hint = messages.text(told.why, lang, **(told.about or {}))
     assert messages.GAP not in message + hint
     return f"{message} {hint}"
@@ -68,14 +68,16 @@ ELSEWHERE = ("TORCH_WITHOUT_CUDA", "NO_GPU_VISIBLE", "HALF_PRECISION_NOT_SUPPORT
 def test_cuda_on_emulated_gpus_is_told_by_what_they_are(exception: str) -> None:
     told = explained(raised(exception), EMULATED)
     assert told.why == "NODE_WITHOUT_GPU"
-    assert "the GPUs of env-001 are emulated by CPU processes" in said(told)
-    assert "FERMI_BACKEND" in said(told, "zh")
+    assert "the GPUs of env-001 are emulated by CPU processes" in write_message(told)
+    assert "FERMI_BACKEND" in write_message(told, "zh")
     finding = told.finding()
     assert finding is not None
     assert not {one.code for one in finding.actions} & {"INSTALL", "PREFLIGHT", "WITHOUT_NODE"}
     assert "env-001" not in str(explained(raised(exception)).about), "a fact of another node"
     assert explained(raised(exception)).why in ELSEWHERE
-    assert said(explained(raised(exception), WITHOUT)).startswith("The script requires a GPU, but cpu1 has none")
+    assert write_message(explained(raised(exception), WITHOUT)).startswith(
+        "The script requires a GPU, but cpu1 has none"
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,8 +93,8 @@ def test_cuda_on_emulated_gpus_is_told_by_what_they_are(exception: str) -> None:
 def test_a_file_that_an_ignore_file_leaves_out_is_said_with_the_line(path: str, by: str) -> None:
     told = explained(raised(f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'"), sent=CODE)
     assert told.why == "FILE_MISSING"
-    assert f"the line {by} excludes it" in said(told)
-    assert by in said(told, "zh")
+    assert f"the line {by} excludes it" in write_message(told)
+    assert by in write_message(told, "zh")
 
 
 def test_a_line_of_many_wildcards_is_compared_in_linear_time() -> None:
@@ -124,7 +126,7 @@ def test_what_nobody_writes_by_hand_is_neither_read_nor_compared() -> None:
 def test_a_file_that_was_not_sent_is_said_so_where_it_would_lie_in_the_code(path: str, known: bool) -> None:
     told = explained(raised(f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'"), sent=CODE)
     assert told.why == "FILE_MISSING"
-    assert ("it is not part of the uploaded code (8c1c8c1c8c1c)" in said(told)) is known
+    assert ("it is not part of the uploaded code (8c1c8c1c8c1c)" in write_message(told)) is known
 
 
 @pytest.mark.parametrize(("module", "folder"), [("models.net", "src"), ("net", "src/models"), ("util", "."),
@@ -132,7 +134,7 @@ def test_a_file_that_was_not_sent_is_said_so_where_it_would_lie_in_the_code(path
 def test_a_module_that_lies_in_the_code_is_named_with_its_folder(module: str, folder: str) -> None:
     told = explained(raised(f"ModuleNotFoundError: No module named '{module}'"), sent=CODE)
     assert told.why == "MODULE_NOT_ON_PATH"
-    assert f"PYTHONPATH={folder} " in said(told)
+    assert f"PYTHONPATH={folder} " in write_message(told)
     finding = told.finding()
     assert finding is not None
     assert "INSTALL" not in {one.code for one in finding.actions}
@@ -141,15 +143,15 @@ def test_a_module_that_lies_in_the_code_is_named_with_its_folder(module: str, fo
 def test_a_module_that_is_nowhere_is_to_be_installed_also_where_only_words_say_so() -> None:
     told = explained(raised("ModuleNotFoundError: No module named 'data.loader'"), sent=CODE)
     assert told.why == "MODULE_MISSING"
-    assert "data/ (.gitignore)" in said(told)
+    assert "data/ (.gitignore)" in write_message(told)
     words = (
         "ModuleNotFoundError: Requirement 'demo[extra]>=1.2' not met. HINT: Try running `pip install -U demo[extra]`"
     )
     told = explained(raised(words))
     assert told.why == "MODULE_MISSING"
-    assert said(told).startswith("Python on gn5 has no module demo[extra]>=1.2 ")
+    assert write_message(told).startswith("Python on gn5 has no module demo[extra]>=1.2 ")
     told = explained(raised("ModuleNotFoundError: please get demo from us"))
-    assert said(told).startswith("A module is missing on gn5: please get demo from us ")
+    assert write_message(told).startswith("A module is missing on gn5: please get demo from us ")
     told = explained(raised("ImportError: loading in 8 bits takes bits: `pip install bits`"))
     assert (told.why, (told.about or {})["packages"]) == ("PACKAGES_REQUIRED", "bits")
 
@@ -161,6 +163,6 @@ def test_a_path_that_the_confinement_refuses_is_told_as_that(refused: str, text:
     error = {"type": "PermissionError", "message": message, "refused": refused}
     told = explained(raised(f"PermissionError: {message}"), error=error)
     assert told.why == "PATH_REFUSED"
-    assert text in said(told)
-    assert "FERMI_TASK_" in said(told, "zh")
+    assert text in write_message(told)
+    assert "FERMI_TASK_" in write_message(told, "zh")
     assert explained(raised(f"PermissionError: {message}")).why == "PERMISSION_DENIED"

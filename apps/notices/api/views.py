@@ -1,7 +1,7 @@
 """What people are told, and how."""
 
 from apps.common.api import APIView, Body, Data, PageQuery, Query, Request, operation, page
-from apps.notices import grouping, selectors
+from apps.notices import groups, selectors
 from apps.notices.api import forms
 from apps.notices.services import channels, items, rules
 
@@ -11,7 +11,7 @@ class InboxView(APIView):
     def get(self, request: Request, query: Query) -> Data:
         """What concerns you, the newest first, and how much of it you have not read."""
         if query["grouped"]:
-            return grouping.page(request.user, query)
+            return groups.list_groups(request.user, query)
         rows = selectors.items(request.user, unread=query["unread"])
         return {**page(rows, query, selectors.item), "unread": items.unread(request.user)}
 

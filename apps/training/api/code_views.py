@@ -19,4 +19,4 @@ class TaskCodeSourceView(APIView):
     def get(self, request: Request, task_id: str) -> Data:
         """Where the task's code came from, and whether it has changed there since: the environment or the Git server is
         asked, which takes a few seconds at most."""
-        return code_source.shown(actions.find(request.user, task_id, Role.MEMBER))
+        return code_source.describe_source(actions.find(request.user, task_id, Role.MEMBER))

@@ -19,25 +19,26 @@ DEFAULT: Choice = "auto"
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class SourceState:
     """`changed`: None where it is not known; `why`: the code and parameters of the text that says why."""
 
     changed: bool | None = None
     why: Mapping[str, Any] | None = None
 
 
-def look(task: Task) -> Look:
-    """Takes at most a few seconds, and raises nothing for a source that cannot be looked at."""
+def check_source(task: Task) -> SourceState:
+    """Asks the environment or the Git server that the task's code came from. Waits for its answer up to the limit of that
+    kind of source (`apps.code.gathering`, `apps.code.git`); a source that cannot be read is a state, no error."""
     held = task.spec.get("code") or {}
     source = held.get("source") or {}
     if not held.get("snapshot") or not source:
-        return Look()
+        return SourceState()
     project = Project.objects.get(pk=task.project_id)
     try:
         commit = (held.get("origin") or {}).get("commit") or ""
-        return Look(changes.has_changed(project, source, held["snapshot"], commit))
+        return SourceState(changes.has_changed(project, source, held["snapshot"], commit))
     except (FetchError, vault.Unavailable) as error:
-        return Look(None, {"code": error.code, **error.params})
+        return SourceState(None, {"code": error.code, **error.params})
 
 
 def snapshot_to_run(task: Task, choice: Choice, snapshot: str | None = None) -> str | None:
@@ -48,14 +49,15 @@ def snapshot_to_run(task: Task, choice: Choice, snapshot: str | None = None) -> 
         return snapshot or None
     if choice == "current" and not held.get("source"):
         raise ApiError(409, "CODE_SOURCE_UNKNOWN", "code", task=task.pk)
-    return "" if choice == "current" or look(task).changed else None
+    return "" if choice == "current" or check_source(task).changed else None
 
 
-def shown(task: Task) -> dict[str, Any]:
+def describe_source(task: Task) -> dict[str, Any]:
+    """Returns what the API answers of where the task's code came from, in the reader's language."""
     held = task.spec.get("code") or {}
     source = held.get("source") or {}
     asked = source.get("git") or {}
-    found = look(task)
+    found = check_source(task)
     message, hint = text(found.why["code"], found.why) if found.why else ("", "")
     return {
         "snapshotId": held.get("snapshot") or None,
