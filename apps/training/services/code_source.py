@@ -27,8 +27,8 @@ class SourceState:
 
 
 def check_source(task: Task) -> SourceState:
-    """Asks the environment or the Git server that the task's code came from. Waits for its answer up to the limit of that
-    kind of source (`apps.code.gathering`, `apps.code.git`); a source that cannot be read is a state, no error."""
+    """Asks the environment or the Git server that the task's code came from, and waits up to the limit of that kind of
+    source (`apps.code.gathering`, `apps.code.git`). A source that cannot be read is a state, no error."""
     held = task.spec.get("code") or {}
     source = held.get("source") or {}
     if not held.get("snapshot") or not source:
