@@ -7,6 +7,7 @@ import time
 import torch
 
 device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+print(json.dumps({"device": str(device), "cards": torch.cuda.device_count()}), flush=True)
 model = torch.nn.Linear(256, 256).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 until = time.time() + float(sys.argv[1])
@@ -19,4 +20,3 @@ while time.time() < until:
     optimizer.step()
     print(json.dumps({"step": step, "loss": loss.item()}), flush=True)
     time.sleep(0.05)
-print(json.dumps({"device": str(device), "cards": torch.cuda.device_count()}), flush=True)
