@@ -16,7 +16,7 @@ from apps.clusters.models import Cluster
 from apps.training.ground import tracing
 from apps.training.models import Attempt, Task
 from apps.training.states.reasons import CAUSES, Reason
-from fermi.launch import registry
+from fermi.launch import registry, ways
 from fermi.launch.backends.base import Backend
 from fermi.launch.errors import BackendError, UnknownName
 from fermi.launch.spec import Cause, Handle, JobSpec, Observation, Phase, attempt_name
@@ -59,6 +59,7 @@ def job_for(task: Task, attempt: Attempt, remaining: timedelta | None) -> JobSpe
     job = spec.for_attempt(attempt.number, master_port=attempt.master_port, resume_from=attempt.resume_from)
     max_run = None if remaining is None else remaining.total_seconds()
     env = {**job.env, **tracing.variables(task, attempt.number, {**job.env, **job.secret_env})}
+    job, _ = ways.settle(job, backend_for(task.cluster).ways(job))  # a spare may have taken a place
     return seen_from(task.cluster, replace(job, max_run=max_run, env=env))
 
 

@@ -25,7 +25,7 @@ from apps.training.models import Task
 from apps.training.queue import load
 from apps.training.services import choosing
 from apps.training.services.choosing import Choice
-from fermi.launch import credentials, entry, installed, recipes, registry, scenes, sizes, summary, validate
+from fermi.launch import credentials, entry, installed, recipes, registry, scenes, sizes, summary, validate, ways
 from fermi.launch.errors import UnknownName
 from fermi.launch.request import EXISTING, NEW, TaskRequest, cut, job, places
 from fermi.launch.spec import JobSpec, Node, Problem
@@ -81,6 +81,8 @@ def build(
         problems += recipes.vocabulary_problems(job, version.largest_token)
     if environments:
         draft.cluster, job = environments[0].cluster, sizes.begin(job)
+        job, impossible = ways.settle(job, backend_for(draft.cluster).ways(job))
+        problems += impossible
         problems += _on_engine(user, draft.cluster, job)
         outside = backend_for(draft.cluster).entry_text(job, entry.MAX_TEXT)
         problems += entry.text_problems(job.entrypoint, outside)

@@ -199,6 +199,23 @@ class DistributedConfigRequest(Struct, frozen=True, kw_only=True, rename="camel"
         told("dataParallel, tensorParallel, …", flag="--strategy", max_length=MOST_VARIABLES),
     ] = {}
     options: Annotated[Values, told("the framework's own", flag="--option")] = {}
+    run_in: Annotated[
+        Literal["auto", "environment", "pod", "beside"],
+        told(
+            "inside of the environments, with their GPUs, packages and files, or beside them; auto: for each by itself",
+            flag="--run-in",
+            choices=["auto", "environment", "pod", "beside"],
+        ),
+    ] = "auto"
+    python: Annotated[
+        str | None,
+        told(
+            "the interpreter inside of the environments: a path, or the name of a kernel; by default that of the notebook",
+            flag="--python",
+            max_length=500,
+            trim=True,
+        ),
+    ] = None
     elastic: Annotated[
         ElasticRequest | None,
         told(
@@ -479,4 +496,6 @@ def job(
         max_run=request.max_run_seconds,
         elastic=Elastic(asked.min_nodes, asked.max_nodes or len(nodes)) if asked else None,
         code=code,
+        run_in="beside" if config.run_in == "pod" else config.run_in,
+        python=config.python or "",
     )

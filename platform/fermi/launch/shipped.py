@@ -11,11 +11,12 @@ import fermi
 _ROOT = Path(fermi.__file__).parent
 BESIDE = "fermi.keeper.beside"
 POD, SLURM, FOREGROUND = ("fermi.runner.pod", BESIDE), ("fermi.runner.slurm", BESIDE), ("fermi.runner.foreground",)
+INSIDE = ("fermi.inside.__main__", "fermi.runner.inside", "fermi.runner.template", BESIDE)
 KEEPER = ("fermi.keeper.__main__", "fermi.keeper.packages")
 SLURM_KEEPER = (*KEEPER, "fermi.keeper.bridge")
 """What is run there; what it imports of ours goes along."""
 
-_IMPORT = re.compile(r"^ *from fermi\.(keeper|probe|runner|telemetry|train)(?:\.(\w+))? import ([\w, ]+)", re.MULTILINE)
+_IMPORT = re.compile(r"^ *from fermi\.(inside|keeper|probe|runner|telemetry|train)(?:\.(\w+))? import ([\w, ]+)", re.MULTILINE)
 
 
 def trainers(words: Iterable[object]) -> tuple[str, ...]:
@@ -34,6 +35,8 @@ def _modules(runner: tuple[str, ...], trainers: tuple[str, ...]) -> Mapping[str,
     wanted, found = [*runner, *trainers], {**dict.fromkeys(packages, ""), **_probe()}
     if any(name.startswith("fermi.keeper.") for name in runner):
         found["fermi/keeper/__init__.py"] = ""
+    if any(name.startswith("fermi.inside.") for name in runner):
+        found["fermi/inside/__init__.py"] = ""
     if trainers:
         found["fermi/train/__init__.py"] = ""
     while wanted:

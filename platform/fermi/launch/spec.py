@@ -28,9 +28,20 @@ Value: TypeAlias = str | Late | tuple[str | Late, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Way:
+    """Where the ranks of a node run, inside of its environment or beside it, and why: a code with its texts in
+    `fermi.messages`, and what they take."""
+
+    inside: bool
+    code: str
+    params: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """A dev environment as it was when the task was submitted. `emulated`: CPU processes stand in for its GPUs.
-    `engine`: what only its backend understands."""
+    `engine`: what only its backend understands. `way`: where its ranks run (`fermi.launch.ways`); None: its engine has
+    one way alone, or it has not been decided yet."""
 
     id: str
     name: str
@@ -46,6 +57,12 @@ class Node:
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     network: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # see `fermi.launch.network`
     engine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    way: Way | None = None
+
+    @property
+    def inside(self) -> bool:
+        """Whether its ranks run inside of the environment, as a container of somebody else's."""
+        return self.way is not None and self.way.inside
 
     @property
     def address(self) -> str:
@@ -141,6 +158,8 @@ class JobSpec:
     and a rank is to be killed once it has saved.
     `priority`: the class (`schedule.scene.NUMBERS`); `project`: an id; `max_run`: so many seconds it may still hold its
     environments, None: as long as it takes.
+    `run_in`: where ranks are to run (`fermi.launch.ways`); `python`: the interpreter that they run with inside of an
+    environment, by its path or as a kernel of its notebook (empty: its own default).
     `output_dir`: a folder of the task's own, kept like its checkpoints; `files_dir`, `files_url`: where its project's
     files are, as a folder or in object storage.
     `pulse`: whether ranks carry the probe; `on_hang`, `on_bad_loss`, `on_crash_loop`: what follows from each, and
@@ -188,6 +207,8 @@ class JobSpec:
     max_run: float | None = None
     elastic: Elastic | None = None
     code: Code | None = None
+    run_in: Literal["auto", "environment", "beside"] = "auto"
+    python: str = ""
 
     def brings(self, path: str) -> bool:
         """Whether a file is one of its code, and not of its node."""

@@ -4,6 +4,7 @@ binds what is only known then, and chooses the network interface. Standard libra
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,11 +25,13 @@ class Meeting:
     patience: float = meet.PATIENCE_SECONDS
 
 
-def prepare(spec: dict[str, Any], meeting: Meeting, say: meet.Say, stopped: meet.Stopped) -> None:
-    """Completes a node's spec; meets nobody any more once `stopped` says so. Raises meet.GaveUp, and OSError where the
-    head cannot listen."""
+def prepare(
+    spec: dict[str, Any], meeting: Meeting, say: meet.Say, stopped: meet.Stopped, also: Mapping[Late, str] | None = None
+) -> None:
+    """Completes a node's spec; meets nobody any more once `stopped` says so. `also`: late values that the caller knows.
+    Raises meet.GaveUp, and OSError where the head cannot listen."""
     head = _head(meeting, say, stopped)
-    known = {Late.HEAD_HOST: head, Late.PYTHON: sys.executable}
+    known = {Late.HEAD_HOST: head, Late.PYTHON: sys.executable, **(also or {})}
     spec["command"] = [decode(word, known) for word in spec["command"]]
     spec["env"] = {**interfaces.for_ranks(head, is_here=meeting.node_rank == 0), **_bound(spec["env"], known)}
     for rank in spec["ranks"]:

@@ -27,6 +27,7 @@ from fermi.launch.spec import (
     Rendered,
     Sample,
 )
+from fermi.launch.ways import Ways
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,11 @@ class Backend(ABC):
     def problems(self, job: JobSpec) -> list[Problem]:
         """What is wrong with the job on this engine (a script that is not there, …); may look at the engine."""
         return []
+
+    def ways(self, job: JobSpec) -> Mapping[str, Ways]:
+        """What is possible for each node of the job, by id: whether its ranks can run inside of its environment, and
+        beside it. Nothing of a node for which there is one way alone."""
+        return {}
 
     def entry_text(self, job: JobSpec, most: int) -> bytes:
         """Returns the beginning of the job's own script, at most `most` bytes; empty where the job brings it, or it

@@ -1,0 +1,64 @@
+"""One stream: `python -m fermi.inside HOME`. Requests are answered one after the other; what is followed is told beside
+them. Ends with its standard input."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from fermi.inside import orders, survey, wire
+from fermi.inside.following import Following, Output
+
+Answer = dict[str, Any]
+
+
+def serve(home: str) -> None:
+    """Until the stream ends, or says what is not said here."""
+    source, output = sys.stdin.buffer, Output(sys.stdout.buffer)
+    following = Following(home, output)
+    asked: dict[str, Callable[[dict[str, Any], bytes], Answer]] = {
+        "survey": lambda request, _: survey.take(request),
+        "begin": lambda request, _: orders.begin(home, request),
+        "receive": lambda request, data: orders.receive(home, request, data),
+        "follow": lambda request, _: following.follow(request),
+        "cancel": lambda request, _: following.cancel(request),
+        "forget": lambda request, _: following.forget(request),
+    }
+    output.write(wire.READY)
+    while (came := wire.read(source)) is not None:
+        request, data = came
+        output.write(wire.line({"id": request.get("id"), **answer(asked, request, data)}))
+
+
+def answer(
+    asked: dict[str, Callable[[dict[str, Any], bytes], Answer]], request: dict[str, Any], data: bytes
+) -> Answer:
+    """Never raises but where the stream is gone."""
+    ask = asked.get(str(request.get("ask")))
+    try:
+        if ask is None:
+            raise wire.Refused("INSIDE_UNKNOWN_REQUEST", asked=str(request.get("ask"))[:100])
+        return {"ok": True, **ask(request, data)}
+    except wire.Refused as refused:
+        return {"ok": False, "code": refused.code, "params": refused.params}
+    except OSError as error:
+        params = {"path": str(error.filename or ""), "why": error.strerror or str(error)}
+        return {"ok": False, "code": "INSIDE_DISK_UNUSABLE", "params": params}
+    except (KeyError, TypeError, ValueError) as error:
+        why = f"{type(error).__name__}: {error}"[:300]
+        return {"ok": False, "code": "INSIDE_REQUEST_INVALID", "params": {"why": why}}
+
+
+def main(home: str) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with contextlib.suppress(wire.WireError, BrokenPipeError):
+        serve(home)
+    os._exit(0)  # the thread that follows needs no end of its own
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

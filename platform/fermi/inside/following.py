@@ -1,0 +1,192 @@
+"""What attempts inside of an environment do, told as it changes. Standard library only, Python 3.9 or later.
+
+    {"of": "task-x-1", "node": 0, "status": {"state": "running", "ranks": […], "left": true, …}}     at each change
+    {"of": "task-x-1", "log": 3, "at": 10240, "bytes": n}  and the bytes     what rank 3 has printed from there on
+    {"of": "task-x-1", "node": 0, "pulse": […]}, {"of": …, "node": 0, "telemetry": […]}     as the runner writes them
+
+`status.state` is what `fermi.runner.status` makes of it: `absent`, `starting`, `running`, `exited` or `lost`;
+`restarted`: the container has begun anew since; `forbidden`: it was cancelled before it began, and never will.
+`drained`: it has ended, nothing of it is left, and all that it printed has been told.
+
+Files are looked at five times a second: nothing here is told of a change, and a look costs a few stat calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+import time
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from fermi.inside import orders, wire
+from fermi.runner import ending, files, newest, status
+
+LOOK_SECONDS = 0.2
+PIECE = 256 << 10
+PIECES = 8
+"""Of one rank's log at a look, so that no rank's output holds up the others'."""
+END_AGAIN_SECONDS = 0.5
+
+
+class Output:
+    """The stream: each message whole, whichever thread says it."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self._lock = stream, threading.Lock()
+
+    def write(self, data: bytes) -> None:
+        with self._lock:
+            self._stream.write(data)
+            self._stream.flush()
+
+
+class Attempt:
+    """One that is followed. `ends`: by rank, how much of its output has been told."""
+
+    def __init__(self, home: str, name: str, node: int, ends: dict[int, int]) -> None:
+        self.folder, self.name, self.node, self.ends = orders.run_folder(home, name), name, node, ends
+        self.spec = orders.spec_path(self.folder, node)
+        self.paths = files.Paths(str(self.spec))
+        self.stop: tuple[float, float | None] | None = None
+        self.stop_at = 0.0
+        self.told: dict[str, Any] | None = None
+        self.stamps: dict[str, int] = {}
+
+    def status(self) -> dict[str, Any]:
+        forbidden = (self.folder / "stop.json").exists()
+        if not self.spec.exists():
+            return {"state": "absent", "ranks": [], "left": False, "forbidden": forbidden}
+        seen = status.look(self.spec)
+        said: dict[str, Any] = {
+            "state": seen.state, "ranks": list(seen.ranks), "left": seen.left, "cause": seen.cause,
+            "asked_at": seen.asked_at, "doing": seen.doing,
+        }  # fmt: skip
+        if seen.state == "absent" and not seen.left:
+            said["forbidden"] = forbidden
+        if seen.state == "lost" and self._begun_in() != orders.life():
+            said["restarted"] = True
+        return said
+
+    def _begun_in(self) -> str:
+        try:
+            return (self.folder / orders.CONTAINER).read_text(encoding="utf-8")
+        except OSError:
+            return ""
+
+    def has_changed(self, path: str) -> bool:
+        try:
+            stamp = os.stat(path).st_mtime_ns
+        except OSError:
+            return False
+        changed = self.stamps.get(path) != stamp
+        self.stamps[path] = stamp
+        return changed
+
+    def log(self, rank: int) -> Path:
+        return self.folder / f"{rank}.log"
+
+
+class Following:
+    """Those of one stream."""
+
+    def __init__(self, home: str, output: Output) -> None:
+        self._home, self._output = home, output
+        self._attempts: dict[str, Attempt] = {}
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def follow(self, request: dict[str, Any]) -> dict[str, Any]:
+        """`of`, `node`; `ranks`: by rank, from which byte on its output is wanted."""
+        ends = {int(rank): int(end) for rank, end in request["ranks"].items()}
+        attempt = Attempt(self._home, request["of"], int(request["node"]), ends)
+        with self._lock:
+            self._attempts[attempt.name] = attempt
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, daemon=True)
+                self._thread.start()
+        return {}
+
+    def cancel(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Asks for the end, and again until nothing is left. One that has not begun never will."""
+        folder, still = orders.run_folder(self._home, request["of"]), request.get("still")
+        grace, spec = float(request["grace"]), orders.spec_path(folder, request["node"])
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        ending.end(folder, [spec] if spec.exists() else [], grace, still)
+        with self._lock:
+            if attempt := self._attempts.get(request["of"]):
+                attempt.stop, attempt.stop_at = (grace, still), time.monotonic() + END_AGAIN_SECONDS
+                attempt.told = None
+        return {}
+
+    def forget(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Removes what is kept of it, once nothing of it lives; `gone`: whether that is so."""
+        folder = orders.run_folder(self._home, request["of"])
+        specs = [path for path in folder.glob("node-*.json") if "." not in path.stem]
+        if any(status.look(spec).left for spec in specs):
+            return {"gone": False}
+        with self._lock:
+            self._attempts.pop(request["of"], None)
+        shutil.rmtree(folder, ignore_errors=True)
+        return {"gone": not folder.exists()}
+
+    def _run(self) -> None:
+        alive_at = 0.0
+        try:
+            while True:
+                with self._lock:
+                    attempts = list(self._attempts.values())
+                busy = False
+                for attempt in attempts:
+                    busy |= self._look(attempt)
+                if time.monotonic() >= alive_at:
+                    self._output.write(wire.line({"alive": time.time()}))
+                    alive_at = time.monotonic() + wire.ALIVE_SECONDS
+                if not busy:
+                    time.sleep(LOOK_SECONDS)
+        except (OSError, ValueError):  # nobody listens any more
+            os._exit(0)
+
+    def _look(self, attempt: Attempt) -> bool:
+        """Whether more of its output is there than was told now."""
+        if attempt.stop and time.monotonic() >= attempt.stop_at:
+            attempt.stop_at = time.monotonic() + END_AGAIN_SECONDS
+            with contextlib.suppress(OSError):
+                ending.end(attempt.folder, [attempt.spec] if attempt.spec.exists() else [], *attempt.stop)
+        found = attempt.status()
+        more = [self._tell_output(attempt, rank) for rank in list(attempt.ends)]
+        over = not found["left"] and found["state"] in ("absent", "exited", "lost")
+        if over and not any(more) and (found["state"] != "absent" or found.get("forbidden")):
+            found["drained"] = True  # its output was read after its end was seen
+        if found != attempt.told:
+            self._output.write(wire.line({"of": attempt.name, "node": attempt.node, "status": found}))
+            attempt.told = found
+        for path, kind in ((attempt.paths.pulse, "pulse"), (attempt.paths.telemetry, "telemetry")):
+            if attempt.has_changed(path) and isinstance(said := files.read_json(path), dict):
+                told = {"of": attempt.name, "node": attempt.node, kind: said.get(kind)}
+                self._output.write(wire.line(told))
+        return any(more)
+
+    def _tell_output(self, attempt: Attempt, rank: int) -> bool:
+        """Whether there is more of it than was told now."""
+        try:
+            log = os.open(attempt.log(rank), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            for _ in range(PIECES):
+                end = attempt.ends[rank]
+                size = os.fstat(log).st_size
+                if end >= size:
+                    return False
+                at = newest.begin(log, end)
+                data = os.pread(log, PIECE, at)
+                if not data:
+                    return False
+                self._output.write(wire.frame({"of": attempt.name, "log": rank, "at": at}, data))
+                attempt.ends[rank] = at + len(data)
+            return True
+        finally:
+            os.close(log)

@@ -1,0 +1,173 @@
+"""An attempt's node inside of an environment: its folder, and its node runner, which outlives the stream. Standard
+library only, Python 3.9 or later.
+
+    <home>/runs/<attempt>/  node-<k>.json, its status, lock and stop.json (`fermi.runner.files`); <rank>.log; files/
+                            container: which life of the container it was begun in
+    <home>/data/            in place of the platform's data directory, where that is not mounted here
+
+Beginning twice is beginning once: the runner holds a lock and leaves a record. One that was cancelled before it began
+finds `stop.json` and never begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from fermi.inside import wire
+from fermi.runner import files, processes, status
+from fermi.runner.late import Late, decode
+
+BEGIN_SECONDS = 10.0
+"""How long a runner may take to write its first status."""
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,120}")
+CONTAINER = "container"
+
+
+def run_folder(home: str, name: Any) -> Path:
+    """Raises ValueError for what is no attempt's name."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError("no name of an attempt")
+    return Path(home) / "runs" / name
+
+
+def life() -> str:
+    """Which life of the container this is: its first process tells one from the next."""
+    return f"{processes.boot_id()}/{processes.start_time(1)}"
+
+
+def spec_path(folder: Path, node: Any) -> Path:
+    return folder / f"node-{int(node)}.json"
+
+
+def begin(home: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Begins the node's runner unless it has begun or must not. `order`: as `fermi.launch.inside.render` makes it;
+    `head`: the address of the head node; `secrets`: variables that are in no file."""
+    order = request["order"]
+    folder = run_folder(home, order["name"])
+    if (folder / "stop.json").exists():
+        return {"began": False, "cancelled": True}
+    spec = spec_path(folder, order["spec"]["node_rank"])
+    there = status.look(spec) if spec.exists() else None
+    if there and (there.state != "absent" or there.left):
+        return {"began": False}
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (folder / CONTAINER).write_text(life(), encoding="utf-8")
+    content = moved(order["spec"], order.get("root", ""), order.get("data") or os.path.join(home, "data"))
+    write_files(folder, order.get("files") or {}, str(request.get("head") or ""))
+    content.update(meeting={**order["meeting"], "head": str(request.get("head") or "")}, folder=str(folder))
+    content.setdefault("cwd", working_folder(home, content))
+    for rank in content["ranks"]:
+        rank["log"] = str(folder / f"{rank['rank']}.log")
+    files.write_atomically(str(spec), content, 0o600)
+    start(spec, str(order.get("python") or sys.executable), request.get("secrets") or {})
+    return {"began": True}
+
+
+def working_folder(home: str, spec: dict[str, Any]) -> str:
+    """Where ranks of a task without code of its own start: where the environment's user does."""
+    wanted = spec.pop("start_in", "")
+    for folder in (wanted, os.environ.get("HOME", ""), os.getcwd()):
+        if folder and os.path.isdir(folder):
+            return folder
+    return home
+
+
+def moved(value: Any, root: str, data: str) -> Any:
+    """Returns the value with the platform's data directory, as the plan names it, where it lies here."""
+    if not root or root == data:
+        return value
+    if isinstance(value, dict):
+        return {name: moved(one, root, data) for name, one in value.items()}
+    if isinstance(value, list):
+        return [moved(one, root, data) for one in value]
+    if isinstance(value, str) and root in value:
+        return re.sub(rf"(?<![\w./-]){re.escape(root)}(?=/|$)", data.replace("\\", r"\\"), value)
+    return value
+
+
+def write_files(folder: Path, wanted: dict[str, Any], head: str) -> None:
+    """The plan's."""
+    known = {Late.HEAD_HOST: head, Late.FILES_DIR: str(folder / "files"), Late.PYTHON: sys.executable}
+    for name, pieces in wanted.items():
+        path = folder / "files" / name
+        if ".." in path.parts or not str(path).startswith(f"{folder}/files/"):
+            raise ValueError("a file's name leads elsewhere")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.replace_atomically(str(path), decode(pieces, known).encode(), 0o600)
+
+
+def start(spec: Path, python: str, secrets: dict[str, str]) -> None:
+    """The runner, in a session of its own, which nobody here waits for. Raises Refused where it does not begin."""
+    paths = files.Paths(str(spec))
+    bundle = str(Path(__file__).resolve().parents[2])
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [bundle, os.environ.get("PYTHONPATH", "")]))}
+    log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        given = _in_memory(json.dumps(secrets))
+        try:
+            process = subprocess.Popen(
+                [python, "-u", "-m", "fermi.runner.inside", str(spec), "-"],
+                stdin=given, stdout=log, stderr=log, cwd="/", env=env, start_new_session=True,
+            )  # fmt: skip
+        finally:
+            os.close(given)
+    except OSError as error:
+        raise wire.Refused("INSIDE_PYTHON_UNUSABLE", python=python, why=error.strerror or str(error)) from error
+    finally:
+        os.close(log)
+    limit = time.monotonic() + BEGIN_SECONDS
+    while files.read_json(paths.status) is None:
+        if process.poll() is not None or time.monotonic() > limit:
+            said = Path(paths.log).read_bytes()[-2000:].decode(errors="replace").strip()
+            with contextlib.suppress(OSError):
+                process.kill()
+            raise wire.Refused("INSIDE_RUNNER_FAILED", python=python, why=said or "it did not begin in time")
+        time.sleep(0.005)
+
+
+def _in_memory(text: str) -> int:
+    """A file without a name, at its beginning."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("fermi")
+    else:
+        descriptor, path = _unnamed()
+        os.unlink(path)
+    with open(descriptor, "w", encoding="utf-8", closefd=False) as file:
+        file.write(text)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _unnamed() -> tuple[int, str]:
+    import tempfile
+
+    return tempfile.mkstemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+
+
+def receive(home: str, request: dict[str, Any], data: bytes) -> dict[str, Any]:
+    """A piece of a file below the data folder, at its offset; with `done` it takes its name. `{"have": …}`: how much of
+    it is there already, which may be all."""
+    folder = Path(str(request.get("data") or os.path.join(home, "data")))
+    path = folder / str(request["path"])
+    if ".." in path.parts or path == folder:
+        raise ValueError("a path that leads elsewhere")
+    size, partial = int(request["size"]), path.with_name(f".{path.name}.part")
+    if path.exists() and path.stat().st_size == size:
+        return {"have": size}
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(os.open(partial, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+        file.seek(int(request["at"]))
+        file.write(data)
+        file.truncate()
+        there = file.tell()
+    if there == size:
+        os.replace(partial, path)
+    return {"have": there}

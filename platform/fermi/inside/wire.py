@@ -1,0 +1,70 @@
+"""What is said between the platform and `fermi.inside`. Standard library only, Python 3.9 or later.
+
+The stream is the program's standard input and output. It says READY first. Then come, in both directions, lines of
+JSON; one that has `"bytes": n` is followed by as many bytes as they are.
+
+    ──▶ {"id": 1, "ask": "begin", …}          a request; `ask` names it, the rest is its own
+    ◀── {"id": 1, "ok": true, …}              its answer, or
+    ◀── {"id": 1, "ok": false, "code": "INSIDE_NO_ROOM", "params": {…}}
+    ◀── {"of": "task-x-1", "node": 0, …}      what `follow` tells, at any time: see `following.py`
+    ◀── {"alive": 1764237600.0}               every ten seconds, while anything is followed
+
+The program ends with its standard input. What it has begun goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+READY = b"fermi: ready\n"
+SEND = b"fermi: send\n"
+"""Said in place of READY by `bootstrap.py`, which wants the bundle: a line with its length, and so many bytes."""
+LONGEST_LINE = 16 << 20
+"""Of an order: the files of a plan for thousands of nodes are part of it."""
+LONGEST_BYTES = 1 << 20
+ALIVE_SECONDS = 10.0
+
+
+class WireError(Exception):
+    """What came is not what is said here."""
+
+
+class Refused(Exception):
+    """What is answered instead of a yes."""
+
+    def __init__(self, code: str, **params: Any) -> None:
+        super().__init__(code)
+        self.code, self.params = code, params
+
+
+def line(said: Mapping[str, Any]) -> bytes:
+    return json.dumps(said, separators=(",", ":")).encode() + b"\n"
+
+
+def frame(said: Mapping[str, Any], data: bytes) -> bytes:
+    return line({**said, "bytes": len(data)}) + data
+
+
+def read(stream: BinaryIO, most: int = LONGEST_BYTES) -> tuple[dict[str, Any], bytes] | None:
+    """Returns the next line and the bytes behind it; None at the end of the stream. Raises WireError for what is none,
+    or is larger than it may be."""
+    text = stream.readline(LONGEST_LINE + 1)
+    if not text:
+        return None
+    if len(text) > LONGEST_LINE or not text.endswith(b"\n"):
+        raise WireError("a line that is too long, or cut")
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise WireError("no JSON") from error
+    if not isinstance(said, dict):
+        raise WireError("no object")
+    size = said.get("bytes", 0)
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= most:
+        raise WireError("so many bytes are not taken")
+    data = stream.read(size) if size else b""
+    if len(data) < size:
+        raise WireError("cut")
+    return said, data

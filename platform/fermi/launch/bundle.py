@@ -1,0 +1,50 @@
+"""Our modules as one archive, for environments into which nothing of ours was put: `fermi.inside`, the node runner, the
+probe, and the trainers. See `fermi.inside.bootstrap`."""
+
+import gzip
+import hashlib
+import io
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+import fermi
+from fermi.launch import shipped
+
+DIGITS = 32
+"""Of the hash that names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    digest: str
+    data: bytes
+
+
+@cache
+def bundle() -> Bundle:
+    """Returns it; the same bytes for the same modules."""
+    trainers = sorted(path.stem for path in (Path(fermi.__file__).parent / "train").glob("*.py"))
+    modules = shipped.modules(shipped.INSIDE, (f"fermi.train.{name}" for name in trainers if name != "__init__"))
+    data = gzip.compress(_archive(modules), mtime=0)
+    return Bundle(hashlib.sha256(data).hexdigest()[:DIGITS], data)
+
+
+@cache
+def bootstrap() -> str:
+    """Returns the text of the program that unpacks it."""
+    return (resources.files("fermi.inside") / "bootstrap.py").read_text("utf-8")
+
+
+def _archive(modules: Mapping[str, str]) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for path, text in sorted(modules.items()):
+            content = text.encode()
+            entry = tarfile.TarInfo(path)
+            entry.size, entry.mode = len(content), 0o644
+            archive.addfile(entry, io.BytesIO(content))
+    return made.getvalue()

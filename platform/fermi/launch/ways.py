@@ -1,0 +1,53 @@
+"""Whether a node's ranks run inside of its dev environment, in its own container with its own packages, or beside it.
+
+An engine says of each environment what is possible (`Backend.ways`); here it is decided, for each by itself, so a job
+may have both. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from fermi.launch.spec import JobSpec, Problem, Way
+
+RunIn: TypeAlias = Literal["auto", "environment", "beside"]
+FIELD = "distributedConfig.runIn"
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """Of one environment. `inside`, `beside`: why its ranks cannot run there, as a code and what its text takes; None:
+    they can. `prefers`: which of the two is taken where both are possible and nobody asked, and why."""
+
+    prefers: Way
+    inside: Way | None = None
+    beside: Way | None = None
+
+
+def settle(job: JobSpec, known: Mapping[str, Ways]) -> tuple[JobSpec, list[Problem]]:
+    """Returns the job with the way of each of its nodes, and what is wrong where none is possible. `known`: by node
+    id; a node that is missing there keeps what it has, for its engine has one way alone."""
+    nodes, problems = [], list[Problem]()
+    for node in job.nodes:
+        ways = known.get(node.id)
+        if ways is None:
+            nodes.append(node)
+            continue
+        way, wrong = _one(job.run_in, ways)
+        nodes.append(replace(node, way=way))
+        problems += (Problem(FIELD, one.code, {"environment": node.name, **one.params}) for one in wrong)
+    return replace(job, nodes=tuple(nodes)), problems
+
+
+def _one(asked: RunIn, ways: Ways) -> tuple[Way, list[Way]]:
+    """The way, and why it cannot be had."""
+    if asked == "environment":
+        return Way(True, "WAY_INSIDE_ASKED"), [ways.inside] if ways.inside else []
+    if asked == "beside":
+        return Way(False, "WAY_BESIDE_ASKED"), [ways.beside] if ways.beside else []
+    if ways.inside and ways.beside:
+        return ways.prefers, [ways.inside, ways.beside]
+    if ways.inside:
+        return Way(False, ways.inside.code, ways.inside.params), []
+    if ways.beside:
+        return Way(True, ways.beside.code, ways.beside.params), []
+    return ways.prefers, []

@@ -1,0 +1,101 @@
+"""One node of a job inside of a dev environment: `python -m fermi.runner.inside <spec.json> -`.
+
+Standard library only, Python 3.9 or later: it runs with the environment's own interpreter. As `fermi.runner.node`, which
+it is but for two things: it waits until all nodes are there (`meet.py`), and its ranks give way to whoever works in the
+environment: of what the container runs they are the first to be killed where memory runs out, and their processes are
+less urgent.
+
+What the spec has besides: `meeting`, `{"nodes": 2, "head": "10.0.0.7", "port": 29500, "patience": 1800}`; `folder`: the
+attempt's own; `yields`: `{"oom": 300, "nice": 5}`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+from fermi.runner import meet
+from fermi.runner.files import Paths, PulseFile, StatusFile, TelemetryFile, read_json, try_lock
+from fermi.runner.late import Late
+from fermi.runner.node import Node
+from fermi.runner.prepare import Meeting, prepare
+from fermi.runner.rank import BecomeRank, become
+from fermi.runner.stops import Stops
+
+MOST_OOM = 1000
+"""Of oom_score_adj (proc(5)). Everybody may raise their own."""
+
+
+def run(spec_path: str, secrets: dict[str, str]) -> None:
+    """To the end, unless somebody does or ever did. May raise BecomeRank (in a child)."""
+    paths = Paths(spec_path)
+    lock = try_lock(paths.lock)
+    if lock is None or read_json(paths.status) is not None:
+        return
+    spec = read_json(paths.spec)
+    stops = Stops(signal.SIGTERM, path=paths.stop)
+    one = Node(
+        spec, stops, StatusFile(paths, len(spec["ranks"])).save, folder=paths.folder, lock=lock,
+        tell=PulseFile(paths.pulse).save, tell_used=TelemetryFile(paths.telemetry).save,
+    )  # fmt: skip
+    stops.listen()
+    one.save("starting")
+    try:
+        prepare(
+            spec, meeting(spec), say, lambda: stops.early() is not None,
+            {Late.FILES_DIR: os.path.join(spec["folder"], "files")},
+        )  # fmt: skip
+    except meet.GaveUp as error:
+        return give_up(one, error.cause, error.detail, **error.about)
+    except OSError as error:
+        return give_up(one, "START_FAILED", f"port {spec['meeting']['port']}: {error}")
+    spec["env"].update(secrets)
+    spec["secrets"] = [*secrets]
+    give_way(spec.get("yields") or {})
+    one.run()
+
+
+def meeting(spec: dict[str, Any]) -> Meeting:
+    at = spec["meeting"]
+    patience = float(at.get("patience") or meet.PATIENCE_SECONDS)
+    return Meeting(spec["name"], spec["node_rank"], at["nodes"], at["head"], at["port"], patience)
+
+
+def give_way(yields: dict[str, Any]) -> None:
+    """Ranks inherit it; what cannot be had is done without."""
+    if oom := yields.get("oom"):
+        with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:
+            wanted = min(MOST_OOM, int(file.read()) + int(oom))
+            file.seek(0)
+            file.write(str(wanted))
+    if nice := yields.get("nice"):
+        with contextlib.suppress(OSError):
+            os.nice(int(nice))
+
+
+def say(text: str) -> None:
+    print(f"fermi: {text}", file=sys.stderr, flush=True)
+
+
+def give_up(one: Node, cause: str, detail: str, **about: Any) -> None:
+    say(f"gave up: {cause}: {detail}")
+    one.status["cause"] = {"code": cause, "evidence": detail, **about}
+    one.save("exited")
+
+
+def main(spec_path: str, secrets: dict[str, str]) -> None:
+    try:
+        run(spec_path, secrets)
+    except BecomeRank as rank:
+        command, env = rank.command, rank.env
+    else:
+        return
+    become(command, env)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.load(sys.stdin) if sys.argv[2:] == ["-"] else {})
