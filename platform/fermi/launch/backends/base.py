@@ -139,6 +139,11 @@ class Backend(ABC):
         knows that by itself."""
         raise BackendError("BESIDE_RANK_NOT_HERE", permanent=True)
 
+    def enter(self, node: Node) -> socket.socket:
+        """Opens a stream to `fermi.inside.bootstrap` in the node's environment, for `fermi.launch.inside.session`.
+        Takes seconds at most, and raises BackendError."""
+        raise BackendError("INSIDE_NOT_HERE", permanent=True, environment=node.name)
+
     def forget(self, handle: Handle) -> None:
         """Removes what the engine keeps of an attempt that has ended (not its logs)."""
         return

@@ -1,0 +1,111 @@
+"""One stream to `fermi.inside` in an environment. What is at the other end belongs to the environment's user: nothing of
+it is believed but in its shape, and none of it may be large."""
+
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self
+
+from fermi.inside import wire
+from fermi.launch.errors import BackendError
+from fermi.launch.inside.bundle import bundle
+
+ANSWER_SECONDS = 30.0
+LONGEST_GREETING = 1 << 16
+"""Bytes before the first word: profiles and modules may print."""
+LONGEST_WORDS = 300
+
+
+class InsideError(BackendError):
+    """The environment said no, or nothing that can be understood."""
+
+
+class Session:
+    """Over a stream that an engine has opened to `bootstrap.py`. Closes it at the end."""
+
+    def __init__(self, stream: socket.socket, seconds: float = ANSWER_SECONDS) -> None:
+        self._stream, self._seconds, self._number = stream, seconds, 0
+        stream.settimeout(seconds)
+        self._read = stream.makefile("rb")
+        self.came: Callable[[dict[str, Any], bytes], None] = lambda said, data: None
+        """Takes what is told between a request and its answer."""
+
+    def greet(self) -> Self:
+        """Waits until `fermi.inside` is ready, and gives it the bundle where it has not got it. Raises InsideError."""
+        heard = 0
+        try:
+            while line := self._read.readline(wire.LONGEST_LINE):
+                if line == wire.READY:
+                    return self
+                if line == wire.SEND:
+                    data = bundle().data
+                    self._stream.sendall(b"%d\n" % len(data) + data)
+                elif line.startswith(b"fermi: no room"):
+                    raise InsideError("INSIDE_NO_ROOM", permanent=True)
+                elif line.startswith(b"fermi: old "):
+                    raise InsideError("INSIDE_PYTHON_OLD", permanent=True, found=_words(line[11:]))
+                heard += len(line)
+                if heard > LONGEST_GREETING:
+                    break
+        except OSError as error:
+            raise self._silent(error) from error
+        raise InsideError("INSIDE_SILENT", why="it ended, or said something else")
+
+    def ask(self, what: str, data: bytes = b"", **request: Any) -> dict[str, Any]:
+        """Returns the answer. Raises InsideError with what the environment said instead of a yes."""
+        self._number += 1
+        said = {"id": self._number, "ask": what, **request}
+        try:
+            self._stream.sendall(wire.frame(said, data) if data else wire.line(said))
+            for answer, more in self.messages():
+                if answer.get("id") == self._number:
+                    return _answer(answer)
+                self.came(answer, more)
+        except OSError as error:
+            raise self._silent(error) from error
+        raise InsideError("INSIDE_SILENT", why="the stream ended")
+
+    def messages(self, seconds: float | None = None) -> Iterator[tuple[dict[str, Any], bytes]]:
+        """What comes, until the stream ends. `seconds`: without a message for so long counts as its end. Raises
+        InsideError where something else comes, and OSError."""
+        self._stream.settimeout(seconds or self._seconds)
+        try:
+            while (came := wire.read(self._read)) is not None:
+                yield came
+        except wire.WireError as error:
+            raise InsideError("INSIDE_SILENT", why=str(error)) from error
+
+    def close(self) -> None:
+        """May be called by another thread, and ends the reading."""
+        try:
+            self._stream.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self._stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @staticmethod
+    def _silent(error: OSError) -> InsideError:
+        why = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
+        return InsideError("INSIDE_SILENT", why=why)
+
+
+def _answer(said: Mapping[str, Any]) -> dict[str, Any]:
+    if said.get("ok") is True:
+        return dict(said)
+    code, params = said.get("code"), said.get("params")
+    known = isinstance(code, str) and code.startswith("INSIDE_") and code.isupper() and len(code) < 60
+    told = {str(name)[:40]: _plain(value) for name, value in params.items()} if isinstance(params, dict) else {}
+    raise InsideError(code if known else "INSIDE_REFUSED", permanent=True, **told)
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, int | float | bool) or value is None else str(value)[:2000]
+
+
+def _words(line: bytes) -> str:
+    return line.decode(errors="replace").strip()[:LONGEST_WORDS]
