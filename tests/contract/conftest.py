@@ -13,7 +13,7 @@ import pytest
 from fermi.launch import registry
 from fermi.launch.backends.agent import use
 from fermi.launch.backends.base import Backend
-from fermi.launch.spec import NO_SECRETS, Entrypoint, Handle, JobSpec, Node, Observation, Phase, Plan
+from fermi.launch.spec import NO_SECRETS, Entrypoint, Handle, JobSpec, Node, Observation, Phase, Plan, Way
 from tests import slurm
 from tests.fakes.kubernetes import FakeCluster
 from tests.fakes.workers import MemoryStore, agent, serving
@@ -80,7 +80,7 @@ class Engine:
             self.until_gone(handle)
 
 
-@pytest.fixture(params=["forked", "executed", "kubernetes", "agent", "slurm"])
+@pytest.fixture(params=["forked", "executed", "kubernetes", "inside", "agent", "slurm"])
 def engine(request, tmp_path) -> Iterator[Engine]:
     """`executed`: an interpreter setting in the job's environment keeps ranks from being forked."""
     if request.param == "slurm":
@@ -88,7 +88,7 @@ def engine(request, tmp_path) -> Iterator[Engine]:
         yield engine
         engine.close()
         return
-    places = {"kubernetes": on_kubernetes, "agent": on_workers}
+    places = {"kubernetes": on_kubernetes, "inside": in_dev_pods, "agent": on_workers}
     with places.get(request.param, on_this_machine)(tmp_path) as engine:
         if request.param == "executed":
             make = engine.job
@@ -135,13 +135,45 @@ def on_kubernetes(scratch: Path) -> Iterator[OnKubernetes]:
     watcher = threading.Thread(target=backend.watch, args=(stop, lambda name: None))
     watcher.start()
     try:
-        yield OnKubernetes(backend, scratch)
+        engine = OnKubernetes(backend, scratch)
+        engine.cluster = cluster
+        yield engine
     finally:
         stop.set()
         watcher.join()
         backend.close()
         cluster.close()
     assert not cluster.errors, "\n".join(cluster.errors)
+
+
+class InDevPods(OnKubernetes):
+    """Each node runs inside of a dev pod of its own, which stands before the job comes."""
+
+    def __init__(self, backend: Backend, scratch: Path, cluster: FakeCluster) -> None:
+        super().__init__(backend, scratch)
+        self.cluster = cluster
+
+    def job(self, mode: str, gpus: tuple[int, ...] = (2,), **changes) -> JobSpec:
+        job = super().job(mode, gpus, **changes)
+        return replace(job, nodes=tuple(self.enter(node) for node in job.nodes))
+
+    def enter(self, node: Node) -> Node:
+        spec = {"nodeName": f"machine-{node.name}", "containers": [
+            {"name": "main", "image": "training:1", "command": ["sleep", "infinity"]}]}  # fmt: skip
+        pod = f"dev-{next(_numbers)}"
+        self.cluster.add_pod(pod, spec)
+        until(lambda: self._runs(pod), what=f"{pod} runs")
+        engine = {**node.engine, "pod": pod, "container": "main", "inside": {"python": sys.executable}}
+        return replace(node, engine=engine, way=Way(True, "WAY_INSIDE_RUNS"))
+
+    def _runs(self, name: str) -> bool:
+        return any(pod["status"].get("phase") == "Running" for pod in self.cluster.pods(name))
+
+
+@contextmanager
+def in_dev_pods(scratch: Path) -> Iterator[InDevPods]:
+    with on_kubernetes(scratch) as engine:
+        yield InDevPods(engine.backend, scratch, engine.cluster)
 
 
 class OnWorkers(Engine):

@@ -1,5 +1,6 @@
 """What the platform runs inside of somebody's dev environment: it begins node runners there, tells what they and their
-ranks do, and ends them. Standard library only, Python 3.9 or later; carried there as a bundle (`fermi.launch.inside.bundle`).
+ranks do, and ends them. Standard library only, Python 3.9 or later; carried there as a bundle
+(`fermi.launch.inside.bundle`).
 
 bootstrap.py   the first words: unpacks the bundle where it is not yet, and runs a module of it
 home.py        the folder of the environment's own user in which all of it lies

@@ -34,9 +34,7 @@ def serve(home: str) -> None:
         output.write(wire.line({"id": request.get("id"), **answer(asked, request, data)}))
 
 
-def answer(
-    asked: dict[str, Callable[[dict[str, Any], bytes], Answer]], request: dict[str, Any], data: bytes
-) -> Answer:
+def answer(asked: dict[str, Callable[[dict[str, Any], bytes], Answer]], request: dict[str, Any], data: bytes) -> Answer:
     """Never raises but where the stream is gone."""
     ask = asked.get(str(request.get("ask")))
     try:

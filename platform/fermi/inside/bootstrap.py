@@ -20,9 +20,10 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 NAME = ".fermi"
+OLDEST = (3, 9)
 KEPT_SECONDS = 30 * 86_400.0
 """Bundles that nobody has used for so long go, when another comes."""
 
@@ -95,11 +96,17 @@ def unpack(data: bytes, folder: str) -> None:
 
 
 def main(digest: str, module: str, *rest: str) -> None:
-    if sys.version_info < (3, 9):
-        return say(f"old {sys.version.split()[0]}")
     home = choose(os.environ)
-    if home is None:
-        return say("no room")
+    if tuple(sys.version_info) < OLDEST:
+        say(f"old {sys.version.split()[0]}")
+    elif home is None:
+        say("no room")
+    else:
+        run(home, digest, module, rest)
+
+
+def run(home: str, digest: str, module: str, rest: Sequence[str]) -> None:
+    """Runs the module of the bundle, which is asked for where it is not there yet."""
     folder = os.path.join(home, "bundles", digest)
     if not os.path.isdir(folder):
         unpack(receive(digest), folder)

@@ -64,6 +64,8 @@ def begin(home: str, request: dict[str, Any]) -> dict[str, Any]:
     write_files(folder, order.get("files") or {}, str(request.get("head") or ""))
     content.update(meeting={**order["meeting"], "head": str(request.get("head") or "")}, folder=str(folder))
     content.setdefault("cwd", working_folder(home, content))
+    if "code" in content:
+        content["code"].update(cache=os.path.join(home, "packages"), chosen=str(folder / "python"))
     for rank in content["ranks"]:
         rank["log"] = str(folder / f"{rank['rank']}.log")
     files.write_atomically(str(spec), content, 0o600)
@@ -153,17 +155,19 @@ def _unnamed() -> tuple[int, str]:
 
 
 def receive(home: str, request: dict[str, Any], data: bytes) -> dict[str, Any]:
-    """A piece of a file below the data folder, at its offset; with `done` it takes its name. `{"have": …}`: how much of
-    it is there already, which may be all."""
+    """A piece of a file below the data folder, at its offset `at`; without one it is only asked for. With its last byte
+    it takes its name. `have`: how much of it is there, which may be all."""
     folder = Path(str(request.get("data") or os.path.join(home, "data")))
     path = folder / str(request["path"])
-    if ".." in path.parts or path == folder:
+    if ".." in path.parts or path == folder or folder not in path.parents:
         raise ValueError("a path that leads elsewhere")
     size, partial = int(request["size"]), path.with_name(f".{path.name}.part")
     if path.exists() and path.stat().st_size == size:
         return {"have": size}
+    if "at" not in request:
+        return {"have": min(partial.stat().st_size, size) if partial.exists() else 0}
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(os.open(partial, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+    with open(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+b") as file:
         file.seek(int(request["at"]))
         file.write(data)
         file.truncate()

@@ -90,11 +90,15 @@ def _variables(order: Mapping[str, Any]) -> dict[str, str]:
     return {name: value for name, value in filled.items() if name in env or value != os.environ.get(name)}
 
 
-async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def serve(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, known: Mapping[str, Any] | None = None
+) -> None:
+    """`known`: the order, where the caller does not send it."""
     beside = None
     try:
         writer.write(wire.READY)
-        order, request = await _line(reader), await _line(reader)
+        order = known or await _line(reader)
+        request = await _line(reader)
         if request.get("open") != "exec":
             raise wire.WireError("nothing else is opened here")
         check(request)
@@ -140,19 +144,19 @@ async def _streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     return reader, writer
 
 
-async def _main() -> None:
+async def _main(known: Mapping[str, Any] | None) -> None:
     own = asyncio.current_task()
     assert own
     loop = asyncio.get_running_loop()
     for number in STOPS:
         loop.add_signal_handler(number, own.cancel)
     with contextlib.suppress(OSError, asyncio.CancelledError):
-        await serve(*await _streams())
+        await serve(*await _streams(), known)
 
 
-def main() -> int:
+def main(known: Mapping[str, Any] | None = None) -> int:
     processes.keep_others_out()
-    asyncio.run(_main())
+    asyncio.run(_main(known))
     return 0
 
 

@@ -208,11 +208,10 @@ class DistributedConfigRequest(Struct, frozen=True, kw_only=True, rename="camel"
         ),
     ] = "auto"
     python: Annotated[
-        str | None,
+        Annotated[str, Meta(max_length=500)] | None,
         told(
-            "the interpreter inside of the environments: a path, or the name of a kernel; by default that of the notebook",
+            "the interpreter inside of the environments: a path, or a kernel's name; by default the notebook's own",
             flag="--python",
-            max_length=500,
             trim=True,
         ),
     ] = None

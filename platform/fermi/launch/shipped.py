@@ -11,12 +11,14 @@ import fermi
 _ROOT = Path(fermi.__file__).parent
 BESIDE = "fermi.keeper.beside"
 POD, SLURM, FOREGROUND = ("fermi.runner.pod", BESIDE), ("fermi.runner.slurm", BESIDE), ("fermi.runner.foreground",)
-INSIDE = ("fermi.inside.__main__", "fermi.runner.inside", "fermi.runner.template", BESIDE)
+INSIDE = ("fermi.inside.__main__", "fermi.inside.beside", "fermi.runner.inside", "fermi.runner.template", BESIDE)
 KEEPER = ("fermi.keeper.__main__", "fermi.keeper.packages")
 SLURM_KEEPER = (*KEEPER, "fermi.keeper.bridge")
 """What is run there; what it imports of ours goes along."""
 
-_IMPORT = re.compile(r"^ *from fermi\.(inside|keeper|probe|runner|telemetry|train)(?:\.(\w+))? import ([\w, ]+)", re.MULTILINE)
+_IMPORT = re.compile(
+    r"^ *from fermi\.(inside|keeper|probe|runner|telemetry|train)(?:\.(\w+))? import ([\w, ]+)", re.MULTILINE
+)
 
 
 def trainers(words: Iterable[object]) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
 """One node of a job inside of a dev environment: `python -m fermi.runner.inside <spec.json> -`.
 
-Standard library only, Python 3.9 or later: it runs with the environment's own interpreter. As `fermi.runner.node`, which
-it is but for two things: it waits until all nodes are there (`meet.py`), and its ranks give way to whoever works in the
-environment: of what the container runs they are the first to be killed where memory runs out, and their processes are
-less urgent.
+Standard library only, Python 3.9 or later: it runs with the environment's own interpreter. It differs from
+`fermi.runner.node` in two things: it waits until all nodes are there (`meet.py`), and its ranks give way to whoever
+works in the environment: they are the first to be killed where memory runs out, and their processes have a lower
+priority.
 
 What the spec has besides: `meeting`, `{"nodes": 2, "head": "10.0.0.7", "port": 29500, "patience": 1800}`; `folder`: the
 attempt's own; `yields`: `{"oom": 300, "nice": 5}`.
@@ -50,9 +50,11 @@ def run(spec_path: str, secrets: dict[str, str]) -> None:
             {Late.FILES_DIR: os.path.join(spec["folder"], "files")},
         )  # fmt: skip
     except meet.GaveUp as error:
-        return give_up(one, error.cause, error.detail, **error.about)
+        give_up(one, error.cause, error.detail, **error.about)
+        return
     except OSError as error:
-        return give_up(one, "START_FAILED", f"port {spec['meeting']['port']}: {error}")
+        give_up(one, "START_FAILED", f"port {spec['meeting']['port']}: {error}")
+        return
     spec["env"].update(secrets)
     spec["secrets"] = [*secrets]
     give_way(spec.get("yields") or {})

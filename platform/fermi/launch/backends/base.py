@@ -14,6 +14,7 @@ from fermi.launch.discovery import Found
 from fermi.launch.endings import Ending
 from fermi.launch.errors import BackendError
 from fermi.launch.findings import Finding
+from fermi.launch.inside.session import Session
 from fermi.launch.spec import (
     NO_SECRETS,
     Handle,
@@ -139,9 +140,9 @@ class Backend(ABC):
         knows that by itself."""
         raise BackendError("BESIDE_RANK_NOT_HERE", permanent=True)
 
-    def enter(self, node: Node) -> socket.socket:
-        """Opens a stream to `fermi.inside.bootstrap` in the node's environment, for `fermi.launch.inside.session`.
-        Takes seconds at most, and raises BackendError."""
+    def enter(self, node: Node) -> Session:
+        """Returns a session with `fermi.inside` in the node's environment, which the caller closes. Takes seconds at
+        most, and raises BackendError."""
         raise BackendError("INSIDE_NOT_HERE", permanent=True, environment=node.name)
 
     def forget(self, handle: Handle) -> None:

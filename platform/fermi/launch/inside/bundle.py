@@ -16,6 +16,13 @@ from fermi.launch import shipped
 
 DIGITS = 32
 """Of the hash that names it."""
+INTERPRETERS = ("python3", "python", "/opt/conda/bin/python3", "/usr/local/bin/python3", "/usr/bin/python3")
+"""Where images have one that is not on the PATH of a process that was executed."""
+PROBE = """for python in "$FERMI_PYTHON" {interpreters}; do
+  if [ -n "$python" ] && command -v "$python" >/dev/null 2>&1; then exec "$python" -u -c "$@"; fi
+done
+echo "fermi: no python"
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,15 @@ def bundle() -> Bundle:
 def bootstrap() -> str:
     """Returns the text of the program that unpacks it."""
     return (resources.files("fermi.inside") / "bootstrap.py").read_text("utf-8")
+
+
+def command(python: str = "", *module: str) -> list[str]:
+    """Returns what is to be executed in an environment: a module with its arguments (by default `fermi.inside`), with
+    this interpreter, or the first that is found there."""
+    rest = [bootstrap(), bundle().digest, *(module or ("fermi.inside",))]
+    if python:
+        return [python, "-u", "-c", *rest]
+    return ["sh", "-c", PROBE.format(interpreters=" ".join(INTERPRETERS)), "fermi", *rest]
 
 
 def _archive(modules: Mapping[str, str]) -> bytes:

@@ -1,8 +1,10 @@
-"""One stream to `fermi.inside` in an environment. What is at the other end belongs to the environment's user: nothing of
-it is believed but in its shape, and none of it may be large."""
+"""One stream to `fermi.inside` in an environment. What is at the other end belongs to the environment's user: nothing
+of it is believed but in its shape, and none of it may be large."""
 
 import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Self
 
 from fermi.inside import wire
@@ -13,6 +15,15 @@ ANSWER_SECONDS = 30.0
 LONGEST_GREETING = 1 << 16
 """Bytes before the first word: profiles and modules may print."""
 LONGEST_WORDS = 300
+REFUSALS = (
+    "INSIDE_DISK_UNUSABLE",
+    "INSIDE_PYTHON_UNUSABLE",
+    "INSIDE_REQUEST_INVALID",
+    "INSIDE_RUNNER_FAILED",
+    "INSIDE_UNKNOWN_REQUEST",
+)
+"""Codes that `fermi.inside` may answer with."""
+MAY_PASS = ("INSIDE_DISK_UNUSABLE",)
 
 
 class InsideError(BackendError):
@@ -24,6 +35,7 @@ class Session:
 
     def __init__(self, stream: socket.socket, seconds: float = ANSWER_SECONDS) -> None:
         self._stream, self._seconds, self._number = stream, seconds, 0
+        self._sending = threading.Lock()
         stream.settimeout(seconds)
         self._read = stream.makefile("rb")
         self.came: Callable[[dict[str, Any], bytes], None] = lambda said, data: None
@@ -43,6 +55,8 @@ class Session:
                     raise InsideError("INSIDE_NO_ROOM", permanent=True)
                 elif line.startswith(b"fermi: old "):
                     raise InsideError("INSIDE_PYTHON_OLD", permanent=True, found=_words(line[11:]))
+                elif line.startswith(b"fermi: no python"):
+                    raise InsideError("INSIDE_NO_PYTHON", permanent=True)
                 heard += len(line)
                 if heard > LONGEST_GREETING:
                     break
@@ -52,17 +66,23 @@ class Session:
 
     def ask(self, what: str, data: bytes = b"", **request: Any) -> dict[str, Any]:
         """Returns the answer. Raises InsideError with what the environment said instead of a yes."""
-        self._number += 1
-        said = {"id": self._number, "ask": what, **request}
         try:
-            self._stream.sendall(wire.frame(said, data) if data else wire.line(said))
+            number = self.tell(what, data, **request)
             for answer, more in self.messages():
-                if answer.get("id") == self._number:
+                if answer.get("id") == number:
                     return _answer(answer)
                 self.came(answer, more)
         except OSError as error:
             raise self._silent(error) from error
         raise InsideError("INSIDE_SILENT", why="the stream ended")
+
+    def tell(self, what: str, data: bytes = b"", **request: Any) -> int:
+        """Sends a request and does not wait; returns the number that its answer has. Raises OSError."""
+        with self._sending:
+            self._number += 1
+            said = {"id": self._number, "ask": what, **request}
+            self._stream.sendall(wire.frame(said, data) if data else wire.line(said))
+            return self._number
 
     def messages(self, seconds: float | None = None) -> Iterator[tuple[dict[str, Any], bytes]]:
         """What comes, until the stream ends. `seconds`: without a message for so long counts as its end. Raises
@@ -74,12 +94,15 @@ class Session:
         except wire.WireError as error:
             raise InsideError("INSIDE_SILENT", why=str(error)) from error
 
+    def release(self) -> socket.socket:
+        """Returns the stream itself, for a program that says no more until it has heard something."""
+        self._stream.settimeout(None)
+        return self._stream
+
     def close(self) -> None:
         """May be called by another thread, and ends the reading."""
-        try:
+        with suppress(OSError):
             self._stream.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
         self._stream.close()
 
     def __enter__(self) -> Self:
@@ -98,9 +121,10 @@ def _answer(said: Mapping[str, Any]) -> dict[str, Any]:
     if said.get("ok") is True:
         return dict(said)
     code, params = said.get("code"), said.get("params")
-    known = isinstance(code, str) and code.startswith("INSIDE_") and code.isupper() and len(code) < 60
     told = {str(name)[:40]: _plain(value) for name, value in params.items()} if isinstance(params, dict) else {}
-    raise InsideError(code if known else "INSIDE_REFUSED", permanent=True, **told)
+    if not isinstance(code, str) or code not in REFUSALS:
+        code = "INSIDE_REFUSED"
+    raise InsideError(code, permanent=code not in MAY_PASS, **told)
 
 
 def _plain(value: Any) -> Any:

@@ -54,7 +54,7 @@ def _template(rendered: Rendered, rank: int) -> Object | None:
 
 
 def _jobs(rendered: Rendered) -> Iterator[Mapping[str, Any]]:
-    for obj in (artifact.content for artifact in rendered.artifacts):
+    for obj in (artifact.content for artifact in rendered.artifacts if artifact.kind in ("Job", "JobSet")):
         if obj["kind"] == "Job":
             yield obj["spec"]
         for one in obj["spec"]["replicatedJobs"] if obj["kind"] == "JobSet" else ():

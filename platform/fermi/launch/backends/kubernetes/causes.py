@@ -43,9 +43,11 @@ CAUSES = declared(
     Cause("POD_PREEMPTED", retry=True, asked=True, free=ALWAYS),
     Cause("JOB_SUSPENDED", retry=True, asked=True, halts=True),
     Cause("KEEPER_ENDED", retry=True),
+    Cause("CONTAINER_RESTARTED", retry=True),
     # while it runs
     Cause("LOG_UNAVAILABLE"),
     Cause("NODE_SILENT"),
+    Cause("INSIDE_SILENT"),
 )
 NO_CLASS = "WorkloadPriorityClassNotFound"
 """Kueue makes no Workload for such a job: pkg/controller/jobframework/reconciler.go, ExtractPriority."""
@@ -183,7 +185,7 @@ def _queue(job: Object) -> str | None:
 def _failed_pods(gang: Gang) -> list[tuple[float, Cause]]:
     """(when, why). A JobSet deletes the others once one has failed."""
     found = []
-    for node_rank in range(gang.nodes):
+    for node_rank in gang.places:
         pod = gang.pod(node_rank)
         if pod is None:
             continue
@@ -241,7 +243,7 @@ def _exit(gang: Gang, pod: Object, ended: Mapping[str, Any]) -> Cause:
         return known
     rank = said.get("rank", names.ranks(pod).start)
     own = next((end for end in ends(ended) if end.rank == rank), None) or blame.End(rank, as_process(code), 0.0)
-    others = (terminated(gang.pod(node_rank) or {"status": {}}) for node_rank in range(gang.nodes))
+    others = (terminated(gang.pod(node_rank) or {"status": {}}) for node_rank in gang.places)
     gone = blame.left_before(own, [end for one in others for end in ends(one or {})])
     return told(own, {"rank": rank, **where(pod), "evidence": _tail(ended)}, gone)
 
@@ -276,7 +278,7 @@ def vanished(gang: Gang) -> Cause | None:
     heard, so the API server has to be asked."""
     if gang.cancelled or not gang.submitted or gang.unfinished():
         return None
-    for node_rank in range(gang.nodes):
+    for node_rank in gang.places:
         if gang.pod(node_rank) is None:
             job = names.node_name(gang.name, node_rank)
             params = {"node": job, "nodeRank": node_rank, "pod": job, "evidence": "neither job nor pod is there"}

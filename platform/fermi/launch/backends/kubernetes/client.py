@@ -187,18 +187,19 @@ class Client:
         """To a port of the pod's own loopback, through the API server; see `port_forward`."""
         return self._upgraded("connect_get_namespaced_pod_portforward", pod, ports=str(port))
 
-    def execute(self, pod: str, container: str, command: Sequence[str]) -> WebSocket:
-        """A command in a container that runs; see `executing`."""
+    def execute(self, pod: str, container: str, command: Sequence[str], namespace: str = "") -> WebSocket:
+        """A command in a container that runs; see `executing`. `namespace`: the pod's, where that is not ours."""
         wanted = dict.fromkeys(("stdin", "stdout", "stderr"), True)
         return self._upgraded(
-            "connect_get_namespaced_pod_exec", pod, container=container, command=list(command), tty=False, **wanted
-        )
+            "connect_get_namespaced_pod_exec", pod, namespace, container=container, command=list(command), tty=False,
+            **wanted,
+        )  # fmt: skip
 
-    def _upgraded(self, call: str, pod: str, **query: Any) -> WebSocket:
+    def _upgraded(self, call: str, pod: str, namespace: str = "", **query: Any) -> WebSocket:
         self._own()
         ask = getattr(kubernetes.client.CoreV1Api(self._credentials.api()), call)
         try:
-            found = stream(ask, pod, self.namespace, binary=True, _preload_content=False, **query)
+            found = stream(ask, pod, namespace or self.namespace, binary=True, _preload_content=False, **query)
         except (ApiException, OpenApiException, OSError, ValueError) as error:
             raise _not_opened(error) from error
         talk: WebSocket = found.sock

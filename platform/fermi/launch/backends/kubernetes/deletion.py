@@ -38,15 +38,17 @@ class Deletion:
         self._dropped: set[str] = set()
         self._sent: dict[str, tuple[float, float]] = {}  # uid -> (grace asked for, when)
 
-    def mark(self, name: str) -> Object:
-        """The root, marked: from here on a `submit` of that name does nothing. Where there is none, one is made."""
+    def mark(self, name: str, end: str) -> Object:
+        """The root, marked: from here on a `submit` of that name does nothing. Where there is none, one is made. `end`:
+        for nodes inside of environments, until when they may take (`names.END`)."""
+        marks = {names.CANCELLED: "true", names.END: end}
         try:
-            return self._client.annotate("ConfigMap", name, **{names.CANCELLED: "true"})
+            return self._client.annotate("ConfigMap", name, **marks)
         except Refused as error:
             if error.status != 404:
                 raise
-        made = self._client.create("ConfigMap", _tombstone(name, self._client.namespace))
-        return made or self._client.annotate("ConfigMap", name, **{names.CANCELLED: "true"})
+        made = self._client.create("ConfigMap", _tombstone(name, self._client.namespace, marks))
+        return made or self._client.annotate("ConfigMap", name, **marks)
 
     def delete(self, gang: Gang, grace_seconds: float, find: Callable[[str], Object | None]) -> None:
         """Again and again until nothing lives; sends nothing for what is on its way out already: `find` gives a pod as
@@ -177,9 +179,9 @@ class Deletion:
         self._sent[meta["uid"]] = (grace or 0, time.monotonic())
 
 
-def _tombstone(name: str, namespace: str) -> dict[str, Any]:
+def _tombstone(name: str, namespace: str, marks: dict[str, str]) -> dict[str, Any]:
     labels = {names.MANAGED_BY: "fermi", **names.of_attempt(name)}
-    meta = {"name": name, "namespace": namespace, "labels": labels, "annotations": {names.CANCELLED: "true"}}
+    meta = {"name": name, "namespace": namespace, "labels": labels, "annotations": marks}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
 
 

@@ -1,7 +1,9 @@
 """The backend's verbs on Kubernetes. The cluster is the only memory; any process of the platform can ask."""
 
+import json
 import logging
 import os
+import socket
 import threading
 import time
 from base64 import b64encode
@@ -14,24 +16,30 @@ from queue import Empty
 from typing import Any
 
 from fermi.launch.backends import chosen, measured
-from fermi.launch.backends.base import Backend, Beside
-from fermi.launch.backends.kubernetes import beside, causes, modules, names, state, volumes
+from fermi.launch.backends.base import Backend, Beside, not_running, out_of_reach
+from fermi.launch.backends.carried import Files, Reports
+from fermi.launch.backends.inside import following, starting
+from fermi.launch.backends.inside import seen as in_environments
+from fermi.launch.backends.inside.render import KIND
+from fermi.launch.backends.kubernetes import beside, causes, inside, modules, names, state, volumes, ways
 from fermi.launch.backends.kubernetes.client import Client, Refused
 from fermi.launch.backends.kubernetes.dcgm import Exporters
 from fermi.launch.backends.kubernetes.deletion import Deletion
 from fermi.launch.backends.kubernetes.gang import Gang, Object
 from fermi.launch.backends.kubernetes.leases import Leases
-from fermi.launch.backends.kubernetes.logs import Files, Followers, Reports
+from fermi.launch.backends.kubernetes.logs import Followers
 from fermi.launch.backends.kubernetes.positions import Positions
 from fermi.launch.backends.kubernetes.render import render
 from fermi.launch.backends.kubernetes.watch import Memory, Watch
 from fermi.launch.causes import READYING
 from fermi.launch.errors import BackendError
+from fermi.launch.inside.session import InsideError, Session
 from fermi.launch.spec import (
     NO_SECRETS,
     Handle,
     JobSpec,
     LogChunk,
+    Node,
     Observation,
     Phase,
     Plan,
@@ -41,6 +49,7 @@ from fermi.launch.spec import (
     Sample,
 )
 from fermi.launch.userpaths import absent_below
+from fermi.launch.ways import Ways
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +77,7 @@ class KubernetesBackend(Backend):
         self._deletion = Deletion(
             self.client, jobset=bool(connection.get("jobset")), taint=bool(connection.get("out_of_service_taint"))
         )
+        self._environments = inside.Environments(self.client)
         self._positions = Positions(self.client)
         self._leases = Leases(self.client)
         self._exporters = Exporters(connection["dcgmUrl"]) if connection.get("dcgmUrl") else None
@@ -76,11 +86,14 @@ class KubernetesBackend(Backend):
         self._absent: dict[str, float] = {}
         self._busy: dict[tuple[int, str, str], object] = {}
         self._made: dict[str, set[tuple[str, str]]] = {}  # uid of a root -> kinds and names of the children it has got
-        self._known: dict[str, tuple[int, tuple[int, ...], Observation]] = {}
+        self._known: dict[str, tuple[int, tuple[int, ...], tuple[int, ...], Observation]] = {}
 
     def problems(self, job: JobSpec) -> list[Problem]:
-        found = []
+        """Of what runs inside of environments little can be wrong: nothing is made for it."""
+        found, beside = [], [node for node in job.nodes if not node.inside]
         for index, node in enumerate(job.nodes):
+            if node.inside:
+                continue
             namespace = node.engine.get("namespace") or self.client.namespace
             params = {"environment": node.name, "found": namespace, "namespace": self.client.namespace}
             if namespace != self.client.namespace:
@@ -88,15 +101,24 @@ class KubernetesBackend(Backend):
             if not node.image:
                 found.append(Problem(f"environmentIds.{index}", "IMAGE_MISSING", params))
         queue = chosen.of(self.connection, job, names.CHOSEN)["queue"]
-        if queue and not self.connection.get("jobset") and len(job.nodes) > 1:
+        if queue and not self.connection.get("jobset") and len(beside) > 1:
             found.append(Problem("environmentIds", "QUEUE_NEEDS_JOBSET", {"queue": queue}))
-        if job.code and not self.connection.get("data"):
+        if job.code and beside and not self.connection.get("data"):
             found.append(Problem("code", "CODE_NEEDS_DATA"))
-        for field, path in volumes.hidden(job, self.connection):
+        for field, path in volumes.hidden(job, self.connection) if beside else ():
             shared = ", ".join(f"{volumes.root(self.connection)}/{folder}" for folder in volumes.OPEN)
             found.append(Problem(field, "PATH_NOT_SHARED", {"path": path, "allowed": shared}))
         missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
         return found + absent_below(self.data_dir, job.resume_from, missing)
+
+    def ways(self, job: JobSpec) -> Mapping[str, Ways]:
+        return ways.of_job(job, self.connection, self.client.namespace)
+
+    def enter(self, node: Node) -> Session:
+        where = inside.whereabouts(node, self.client.namespace)
+        if not where[1]:
+            raise BackendError("INSIDE_NOT_HERE", permanent=True, environment=node.name)
+        return self._environments.enter(*where, inside.interpreter(node))
 
     def render(self, job: JobSpec, plan: Plan) -> Rendered:
         return render(job, plan, {"data_dir": str(self.data_dir), **self.connection})
@@ -116,7 +138,11 @@ class KubernetesBackend(Backend):
     def _create(self, rendered: Rendered, secrets: Mapping[str, str], memory: Memory, gang: Gang) -> None:
         """What is there is not created again: what the watch has told, what this process has made before, and, where
         another process is at it this moment, what that one has made meanwhile; so the second one begins at the end."""
-        root, *others = [artifact.content for artifact in rendered.artifacts]
+        root, *others = [artifact.content for artifact in rendered.artifacts if artifact.kind != KIND]
+        orders = inside.orders(rendered)
+        lives = self._lives(root, orders)
+        if lives.get(0):
+            root = _with_head(root, lives[0]["ip"])
         children = [obj for obj in others if not modules.is_modules(obj)]
         for pod in _pods(children):
             volumes.prepare(self.data_dir, pod)
@@ -143,20 +169,53 @@ class KubernetesBackend(Backend):
                 self.client.create(obj["kind"], _owned(obj, owner))
                 done.add(key)
 
-        if secrets and ("Secret", rendered.name) not in done:
+        if secrets and children and ("Secret", rendered.name) not in done:
             self._keep(_owned(_secret(root, secrets), owner), secrets)
             done.add(("Secret", rendered.name))
         services = [obj for obj in children if obj["kind"] == "Service"]
         jobs = [obj for obj in children if obj["kind"] != "Service"]
         for together in (services, jobs if made else jobs[::-1]):
             self.client.together(create, together)
-        marks = {names.SUBMITTED: "true"} | ({names.SECRETS: "true"} if secrets else {})
+        self._begin(created, orders, lives, secrets)
+        marks = {names.SUBMITTED: "true"} | ({names.SECRETS: "true"} if secrets and children else {})
+        if orders:
+            marks[names.BEGUN] = json.dumps(lives, sort_keys=True)
         marked = self.client.annotate("ConfigMap", rendered.name, **marks)
         memory.wrote("ConfigMap", marked)
         if names.CANCELLED in names.annotations(marked):  # meanwhile: whoever cancelled may not have seen these
             self.client.together(lambda obj: self.client.delete(obj["kind"], obj["metadata"]["name"]), jobs)
             self._deletion.drop_secret(rendered.name)
         self._made.pop(owner["uid"], None)
+
+    def _lives(self, root: Object, orders: Mapping[int, Any]) -> dict[int, dict[str, str]]:
+        """In which container each node inside is to begin. Raises BackendError where one does not run."""
+        if not orders:
+            return {}
+        listed = inside.listed_in(names.annotations(root))
+
+        def look(one: inside.Inside) -> tuple[int, dict[str, str]]:
+            pod = self._environments.pod(one)
+            if pod is None:
+                raise BackendError("INSIDE_NOT_RUNNING", environment=one.environment, why="its pod is not there")
+            return one.node_rank, inside.begun_in(pod, one.container)
+
+        return dict(self.client.together(look, listed))
+
+    def _begin(
+        self, root: Object, orders: Mapping[int, Any], lives: Mapping[int, Mapping[str, str]],
+        secrets: Mapping[str, str],
+    ) -> None:  # fmt: skip
+        head = lives[0]["ip"] if 0 in lives else names.head(root)
+
+        def one(where: inside.Inside) -> None:
+            enter = partial(self._environments.enter, where.namespace, where.pod, where.container, where.python)
+            try:
+                starting.begin(enter, orders[where.node_rank], head, secrets, self.data_dir)
+            except BackendError as error:
+                error.params.setdefault("environment", where.environment)
+                raise
+
+        self.client.together(one, inside.listed_in(names.annotations(root)) if orders else ())
 
     def _keep(self, secret: Mapping[str, Any], values: Mapping[str, str]) -> None:
         """One that is there already was made by this attempt's own submission, which was cut short. What a webhook that
@@ -177,8 +236,10 @@ class KubernetesBackend(Backend):
     def cancel(self, handle: Handle, grace_seconds: float, still_seconds: float | None = None) -> None:
         memory = self._watch.ready()
         gang = memory.gang(handle.name)
-        if not gang.cancelled:
-            memory.wrote("ConfigMap", self._deletion.mark(handle.name))
+        end, kill_at = inside.end_of(gang), time.time() + grace_seconds
+        if end is None or (names.INSIDE in gang.marks and kill_at < end.kill_at - 1):
+            told = json.dumps({"kill_at": kill_at, "still": still_seconds})
+            memory.wrote("ConfigMap", self._deletion.mark(handle.name, told))
         self._followers.ensure(gang)
         with self._alone("cancel", handle.name) as alone:
             if alone:
@@ -200,7 +261,29 @@ class KubernetesBackend(Backend):
         return samples
 
     def beside(self, rendered: Rendered, handle: Handle, rank: int) -> Beside:
+        for order in inside.orders(rendered).values():
+            if any(one["rank"] == rank for one in order["spec"]["ranks"]):
+                return self._beside_inside(rendered, order, handle, rank)
         return beside.beside(self.client, rendered, handle, rank)
+
+    def _beside_inside(self, rendered: Rendered, order: Mapping[str, Any], handle: Handle, rank: int) -> Beside:
+        node_rank = order["spec"]["node_rank"]
+        root = next(one.content for one in rendered.artifacts if one.kind == "ConfigMap")
+        where = next(one for one in inside.listed_in(names.annotations(root)) if one.node_rank == node_rank)
+        ranks = Files(self.data_dir, handle.task_id, handle.attempt).report(node_rank).get("ranks") or ()
+        if not any(one["rank"] == rank and one["state"] == "running" for one in ranks):
+            raise not_running(handle, rank)
+        python = order["python"] if order["python"].startswith("/") else where.python
+
+        def dial() -> socket.socket:
+            module = ("fermi.inside.beside", handle.name, str(node_rank), str(rank))
+            try:
+                found = self._environments.enter(where.namespace, where.pod, where.container, python, *module)
+            except InsideError as error:
+                raise out_of_reach(handle, rank, str(error.params.get("why") or error.code)) from error
+            return found.release()
+
+        return Beside(node_rank, dial)
 
     def port_host(self, job: JobSpec) -> str | None:
         """Each pod has an address of its own, unless the administrator puts pods into the hosts' network."""
@@ -208,20 +291,27 @@ class KubernetesBackend(Backend):
         return str(job.head.engine.get("node") or "") if hosts else None
 
     def forget(self, handle: Handle) -> None:
+        root = self.client.find(self.client.path("ConfigMap", handle.name))
+        for one in inside.listed_in(names.annotations(root)) if root else ():
+            with suppress(BackendError):  # what stays there is removed by what begins there next
+                self._environments.forget(one, handle.name)
         self._deletion.forget(handle.name)
         modules.clear(self.client)
 
     def watch(self, stop: threading.Event, on_change: Callable[[str], None]) -> None:
         """Until `stop`: follows the logs of all pods, and calls `on_change` with the name of each attempt of which an
         object changed; once at once, and once a moment later for a process whose own watch was behind this one."""
-        news = self._watch.listen()
+        news, inner = self._watch.listen(), following.Followers(self.data_dir, on_change)
         try:
-            self._follow(news, stop, on_change)
+            self._follow(news, stop, on_change, inner)
         finally:
+            inner.stop()
             self._watch.leave(news)
             self.close()  # the cluster was deleted, or is reached in a new way; if not, the next use begins anew
 
-    def _follow(self, news: Any, stop: threading.Event, on_change: Callable[[str], None]) -> None:
+    def _follow(
+        self, news: Any, stop: threading.Event, on_change: Callable[[str], None], inner: following.Followers
+    ) -> None:
         again: dict[str, float] = {}
         find, silent = 0.0, frozenset[str]()
         while not stop.is_set():
@@ -233,7 +323,7 @@ class KubernetesBackend(Backend):
             changed = _drain(news, 0.1 if again else 0.5)
             moment = time.monotonic()
             for name in changed:
-                self._followers.ensure(memory.gang(name))
+                self._ensure(memory.gang(name), inner)
                 on_change(name)
                 again[name] = moment + ECHO_SECONDS
             for name in [name for name, due in again.items() if due <= moment]:
@@ -244,9 +334,16 @@ class KubernetesBackend(Backend):
                 before, silent = silent, self._leases.silent()
                 for name in memory.names():
                     gang = memory.gang(name)
-                    self._followers.ensure(gang)
+                    self._ensure(gang, inner)
                     if _machines(gang) & (silent | before):  # no object tells of it
                         on_change(name)
+
+    def _ensure(self, gang: Gang, inner: following.Followers) -> None:
+        """All of it is followed: the logs of its pods, and its nodes inside once they were to begin."""
+        self._followers.ensure(gang)
+        if gang.submitted or gang.cancelled:
+            for one in inside.nodes(gang):
+                inner.ensure(*self._environments.followed(gang, one))
 
     def orphans(self, live: Collection[str]) -> list[Handle]:
         """Attempts that have objects in the cluster and are not among `live` (names): to be passed to `forget`."""
@@ -276,16 +373,17 @@ class KubernetesBackend(Backend):
         """What is alive and has not changed is not judged again: a thousand idle tasks are looked at all the time."""
         version = memory.version(handle.name)
         if known := self._known.get(handle.name):
-            if known[:2] == (version, self._reports.stamps(handle.task_id, handle.attempt, len(known[1]))):
-                return known[2]
+            if known[:3] == (version, known[1], self._reports.stamps(handle.task_id, handle.attempt, known[1])):
+                return known[3]
             self._known.pop(handle.name, None)  # another thread may have found the same
         gang = memory.gang(handle.name)
-        stamps = self._reports.stamps(handle.task_id, handle.attempt, gang.nodes)
+        places = (*gang.places, *(one.node_rank for one in inside.nodes(gang)))
+        stamps = self._reports.stamps(handle.task_id, handle.attempt, places)
         seen = self._judge(gang, handle)
         if seen.waiting and seen.waiting.code in READYING:  # only the pods' logs tell when that is over
             self._followers.ensure(gang)
         elif seen.left and seen.phase is not Phase.UNKNOWN and len(gang.alive()) == len(gang.pods):
-            self._known[handle.name] = (version, stamps, seen)
+            self._known[handle.name] = (version, places, stamps, seen)
         return seen
 
     def _in_line(self, memory: Memory, handle: Handle, seen: Observation) -> Observation:
@@ -299,7 +397,20 @@ class KubernetesBackend(Backend):
         return replace(seen, waiting=replace(waits, params={**waits.params, "position": place}))
 
     def _judge(self, gang: Gang, handle: Handle) -> Observation:
-        reports = self._reports.of(handle.task_id, handle.attempt, gang.nodes)
+        """Of both its parts, where it has both."""
+        inner = inside.nodes(gang)
+        if not inner:
+            return self._judge_pods(gang, handle)
+        reports = self._reports.of(handle.task_id, handle.attempt, [one.node_rank for one in inner])
+        known = {one.node_rank: one.environment for one in inner}
+        head = gang.marks.get(names.SUCCESS) == "head" and 0 in known
+        seen = in_environments.observe(reports, known, began=gang.submitted, ended=gang.cancelled, head=head)
+        if gang.cancelled and not gang.submitted and not any(reports.values()):
+            seen = replace(seen, left=True)  # whoever follows it makes sure
+        return in_environments.together(seen, self._judge_pods(gang, handle)) if gang.places else seen
+
+    def _judge_pods(self, gang: Gang, handle: Handle) -> Observation:
+        reports = self._reports.of(handle.task_id, handle.attempt, gang.places)
         seen = state.observe(gang, handle, reports)
         if gang.is_empty():
             return seen if self._is_absent(handle.name) else Observation(Phase.UNKNOWN)
@@ -351,6 +462,13 @@ def _pods(objects: Iterable[Object]) -> Iterator[Object]:
         jobs = [one["template"]["spec"] for one in obj["spec"].get("replicatedJobs") or ()]
         for job in [obj["spec"]] if obj["kind"] == "Job" else jobs:
             yield job["template"]["spec"]
+
+
+def _with_head(root: Object, address: str) -> Object:
+    """For pods of an attempt whose head is inside of an environment: where that is."""
+    data = dict(root["data"])
+    data["job.json"] = json.dumps({**json.loads(data["job.json"]), "head": address}, sort_keys=True) + "\n"
+    return {**root, "data": data}
 
 
 def _owned(obj: Mapping[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:

@@ -99,8 +99,16 @@ class Gang:
         return names.SUBMITTED in self.marks
 
     @property
+    def places(self) -> tuple[int, ...]:
+        """The ranks of its nodes that have pods of their own."""
+        if (listed := self.marks.get(names.PLACES)) is not None:
+            return tuple(int(one) for one in listed.split(",") if one)
+        return tuple(range(int(self.marks.get(names.NODES, 0))))
+
+    @property
     def nodes(self) -> int:
-        return int(self.marks.get(names.NODES, 0))
+        """How many of them there are."""
+        return len(self.places)
 
     def pod(self, node_rank: int) -> Object | None:
         """The node's pod, or as it was at its end."""

@@ -25,12 +25,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fermi.launch.backends import logfiles, measured, reported
+from fermi.launch.backends import measured, reported
+from fermi.launch.backends.carried import Files
 from fermi.launch.backends.kubernetes import names
 from fermi.launch.backends.kubernetes.client import Client, Refused
 from fermi.launch.backends.kubernetes.gang import FINISHED, Gang, Object, container, phase
 from fermi.launch.errors import BackendError
-from fermi.launch.spec import LogChunk, PulseSeen, attempt_parts
+from fermi.launch.spec import PulseSeen, attempt_parts
 from fermi.runner.files import TelemetryFile
 
 log = logging.getLogger(__name__)
@@ -47,67 +48,6 @@ SAVE_SECONDS = 5.0
 _LINE = re.compile(rb"(\d{1,7})([:+])(\d{1,15}):(.*)", re.DOTALL)
 FILLED, MOST_MISSING = 1 << 20, 1 << 36
 """Bytes that are missing are written as blanks, more than these as a hole; nobody is believed to have lost more."""
-
-
-class Files:
-    """The files of one attempt."""
-
-    def __init__(self, data_dir: Path, task_id: str, attempt: int | str) -> None:
-        self.folder = data_dir / "logs" / task_id / str(attempt)
-
-    def rank(self, rank: int) -> Path:
-        return self.folder / f"{rank}.log"
-
-    def node(self, node_rank: int, end: str) -> Path:
-        return self.folder / f"node-{node_rank}.{end}"
-
-    def chunk(self, rank: int, cursor: int, limit: int) -> LogChunk:
-        return logfiles.chunk(self.rank(rank), cursor, limit)
-
-    def report(self, node_rank: int) -> dict[str, Any]:
-        return reported.read(self.node(node_rank, "json")) or {}
-
-    def pulses(self) -> dict[int, PulseSeen]:
-        """As all runners reported them last."""
-        found = (reported.read(path) or {} for path in sorted(self.folder.glob("node-*.json")))
-        return {rank: seen for one in found for rank, seen in reported.pulses(one.get("pulse")).items()}
-
-
-class Reports:
-    """The report files, read again only when they changed."""
-
-    def __init__(self, data_dir: Path) -> None:
-        self._data_dir = data_dir
-        self._known: dict[str, tuple[int, dict[str, Any]]] = {}
-
-    def of(self, task_id: str, attempt: int, nodes: int) -> dict[int, dict[str, Any]]:
-        files = Files(self._data_dir, task_id, attempt)
-        return {node_rank: self._one(files, node_rank) for node_rank in range(nodes)}
-
-    def stamps(self, task_id: str, attempt: int, nodes: int) -> tuple[int, ...]:
-        """When each report was written; equal ones mean that none has changed."""
-        files = Files(self._data_dir, task_id, attempt)
-        return tuple(_written(str(files.node(node_rank, "json"))) for node_rank in range(nodes))
-
-    def _one(self, files: Files, node_rank: int) -> dict[str, Any]:
-        path = str(files.node(node_rank, "json"))
-        changed = _written(path)
-        if not changed:
-            return {}
-        known = self._known.get(path)
-        if known is None or known[0] != changed:
-            known = self._known[path] = (changed, files.report(node_rank))
-            if len(self._known) > 20_000:
-                self._known = {path: known}
-        return known[1]
-
-
-def _written(path: str) -> int:
-    """Nanoseconds; 0 when it is not there."""
-    try:
-        return os.stat(path).st_mtime_ns
-    except FileNotFoundError:
-        return 0
 
 
 class Sink:

@@ -1,5 +1,6 @@
 """How our objects are called and marked."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,12 @@ NODES, SUCCESS, CODE, SECRETS, CANCELLED, SUBMITTED = (
     "fermi.io/secrets",  # there is a Secret of its name
     "fermi.io/cancelled",
     "fermi.io/submitted",
+)
+PLACES, INSIDE, BEGUN, END = (
+    "fermi.io/node-ranks",  # those of its nodes that have pods of their own, where others run inside of environments
+    "fermi.io/inside",  # those that run inside of environments: see `inside.Inside`
+    "fermi.io/inside-begun",  # in which container each of these was begun
+    "fermi.io/end",  # until when they may take to end: {"kill_at": unix seconds, "still": seconds or null}
 )
 # annotations of a pod
 ENVIRONMENT, FIRST_RANK, PROCESSES = "fermi.io/environment", "fermi.io/first-rank", "fermi.io/processes"
@@ -57,6 +64,11 @@ def ranks(pod: Mapping[str, Any]) -> range:
 
 def node_name(attempt: str, node_rank: int) -> str:
     return f"{attempt}-node-{node_rank}"
+
+
+def head(root: Mapping[str, Any]) -> str:
+    """The name of an attempt's head node where that is a pod of its own, as its ConfigMap tells."""
+    return str(json.loads(root["data"]["job.json"])["head"])
 
 
 def annotations(obj: Mapping[str, Any]) -> dict[str, str]:

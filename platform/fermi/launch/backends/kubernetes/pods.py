@@ -142,6 +142,7 @@ def _engine(
     used = {mount["name"] for mount in mounts}
     known = {
         "pod": meta["name"],
+        "container": main["name"],
         "namespace": meta["namespace"],
         "node": spec.get("nodeName"),
         "serviceAccount": spec.get("serviceAccountName"),

@@ -3,12 +3,14 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fermi.launch import bounds, shipped
 from fermi.launch.backends import chosen
-from fermi.launch.backends.kubernetes import modules, names, volumes
+from fermi.launch.backends.inside.render import artifact as order
+from fermi.launch.backends.kubernetes import inside, modules, names, volumes
+from fermi.launch.backends.kubernetes.inside import interpreter as interpreter_of
 from fermi.launch.backends.kubernetes.volumes import JOB_DIR, RUN_DIR
 from fermi.launch.backends.watched import watched
 from fermi.launch.code import Place
@@ -66,13 +68,23 @@ class _Gang:
         self._queue = self._queue_labels()
 
     def rendered(self) -> Rendered:
-        jobs = [self._job(node) for node in self.plan.nodes]
-        if self.jobset:
-            objects = [self._config(), self._jobset(jobs), self._modules]
-        else:
-            objects = [self._config(), self._service(), *jobs, self._modules]
+        """Where all nodes run inside of environments, the root is the one object."""
+        jobs = {node.node_rank: self._job(node) for node in self.plan.nodes if not node.node.inside}
+        objects = [self._config()]
+        if jobs:
+            objects += [self._jobset(jobs)] if self.jobset else [self._service(), *jobs.values()]
+            objects.append(self._modules)
         artifacts = tuple(Artifact(obj["kind"], obj["metadata"]["name"], obj) for obj in objects)
-        return Rendered(self.job.name, "kubernetes", artifacts)
+        return Rendered(self.job.name, "kubernetes", (*artifacts, *self._orders()))
+
+    def _orders(self) -> Iterator[Artifact]:
+        """What the nodes inside are sent."""
+        for node in self.plan.nodes:
+            if node.node.inside:
+                yield order(
+                    self.job, self.plan, node, self.connection, root=volumes.root(self.connection),
+                    data=volumes.inside(node.node, self.connection), python=_kernel(node.node),
+                )  # fmt: skip
 
     def _queue_labels(self) -> dict[str, str]:
         """What Kueue reads, where it decides: kubernetes-sigs/kueue, pkg/controller/constants/constants.go."""
@@ -97,7 +109,12 @@ class _Gang:
         marks = {names.NODES: str(len(self.plan.nodes)), names.SUCCESS: self.plan.success}
         if self.job.code:
             marks[names.CODE] = self.job.code.snapshot
-        labels = {**self.labels, **modules.needed(self._modules)}
+        labels = dict(self.labels)
+        if inner := [node for node in self.plan.nodes if node.node.inside]:
+            marks[names.INSIDE] = inside.listed(inner, self.namespace)
+            marks[names.PLACES] = ",".join(str(one.node_rank) for one in self.plan.nodes if not one.node.inside)
+        if len(inner) < len(self.plan.nodes):
+            labels |= modules.needed(self._modules)
         return {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -173,7 +190,7 @@ class _Gang:
                 spec["suspend"] = True
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 
-    def _jobset(self, jobs: list[dict[str, Any]]) -> dict[str, Any]:
+    def _jobset(self, jobs: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
         """It makes the headless Service itself. Any failed job fails the set: the gang restarts as a whole, by us."""
         replicated = [
             {
@@ -181,7 +198,7 @@ class _Gang:
                 "replicas": 1,
                 "template": {"metadata": {"labels": job["metadata"]["labels"]}, "spec": job["spec"]},
             }
-            for rank, job in enumerate(jobs)
+            for rank, job in jobs.items()
         ]
         meta, spec = self._meta(self.job.name), {
             "replicatedJobs": replicated,
@@ -189,7 +206,7 @@ class _Gang:
             "failurePolicy": {"maxRestarts": 0},
             "ttlSecondsAfterFinished": int(self.connection.get("ttl_seconds", DAY)),
         }  # fmt: skip
-        if self.plan.success == "head":
+        if self.plan.success == "head" and 0 in jobs:
             spec["successPolicy"] = {"operator": "All", "targetReplicatedJobs": ["node-0"]}
         if self._queue:
             meta["labels"] |= self._queue
@@ -312,6 +329,11 @@ class _Gang:
             text = resolve(item[1], self.bindings).replace("$(", "$$(")  # Kubernetes would expand it
             found = self._env[item] = {"name": item[0], "value": text}
         return found
+
+
+def _kernel(node: Node) -> str:
+    """Returns the interpreter of the environment's notebook, as far as it has been looked at."""
+    return str((node.engine.get("inside") or {}).get("interpreter") or interpreter_of(node))
 
 
 def _security(engine: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def _succeeded(gang: Gang) -> bool:
             return True
         return node_rank in jobs and condition(jobs[node_rank], "Complete") is not None
 
-    deciding = range(1 if gang.marks.get(names.SUCCESS) == "head" else gang.nodes)
+    deciding = [0] if gang.marks.get(names.SUCCESS) == "head" and 0 in gang.places else gang.places
     return bool(gang.nodes) and all(done(node_rank) for node_rank in deciding)
 
 
@@ -83,7 +83,7 @@ def _left(gang: Gang, reports: Reports) -> bool | None:
 
 def _ranks(gang: Gang, handle: Handle, reports: Reports) -> tuple[RankSeen, ...]:
     found: list[RankSeen] = []
-    for node_rank in range(gang.nodes):
+    for node_rank in gang.places:
         pod = gang.pod(node_rank)
         if pod is not None:
             found += _ranks_of(pod, node_rank, reports.get(node_rank, {}), node_rank not in gang.by_node())

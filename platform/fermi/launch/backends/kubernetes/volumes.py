@@ -137,6 +137,17 @@ def beside(node: Node, volumes: Volumes, mounts: Volumes, connection: Mapping[st
     return left_out
 
 
+def inside(node: Node, connection: Mapping[str, Any]) -> str:
+    """Returns where an environment's own container has the whole data volume to write to; empty: nowhere."""
+    data = (connection.get("data") or {}).get("volume") or {}
+    theirs = {volume["name"]: volume for volume in node.engine.get("volumes") or ()}
+    for mount in node.engine.get("volumeMounts") or ():
+        whole = not (mount.get("subPath") or mount.get("subPathExpr") or mount.get("readOnly"))
+        if whole and _same_source(theirs.get(mount["name"]) or {}, data):
+            return normpath(mount["mountPath"])
+    return ""
+
+
 def _free(name: str, taken: Iterable[str]) -> str:
     """A volume's name is a DNS label of at most 63 characters."""
     taken = set(taken)

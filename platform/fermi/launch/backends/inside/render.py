@@ -1,0 +1,57 @@
+"""A node of a plan as an order for `fermi.inside.orders`. Pure.
+
+Nothing is known here of the folders inside: paths below the platform's data directory stay as the plan has them
+(`root`), and become those of the environment there (`data`; empty: a folder of its user's home)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fermi.launch import bounds
+from fermi.launch.backends.watched import watched
+from fermi.launch.code import Place
+from fermi.launch.spec import Artifact, JobSpec, NodePlan, Plan, encode
+
+KIND = "inside"
+"""Of such an artifact."""
+YIELDS = {"oom": 300, "nice": 5}
+"""How ranks give way to what else runs in the environment: `fermi.runner.inside`."""
+
+
+def artifact(
+    job: JobSpec, plan: Plan, node: NodePlan, connection: Mapping[str, Any], *, root: str, data: str = "",
+    python: str = "",
+) -> Artifact:  # fmt: skip
+    """`root`: the data directory as the plan's paths have it; `data`: where the environment has it, if it has;
+    `python`: the interpreter, unless the job names one."""
+    spec = {
+        "name": job.name,
+        "node_rank": node.node_rank,
+        "node": node.node.name,
+        "command": [encode(word, {}) for word in node.command],
+        "env": {name: encode(value, {}) for name, value in node.env.items() if name not in job.secret_env},
+        "ranks": [
+            {
+                "rank": process.rank,
+                "local_rank": process.local_rank,
+                "env": {name: encode(value, {}) for name, value in process.env.items()},
+            }
+            for process in node.processes
+        ],
+        "stop_signal": plan.stop_signal,
+        "grace_seconds": plan.grace_seconds,
+        "yields": YIELDS,
+        **watched(job),
+        **bounds.order(connection, shared=True),
+        **Place(root, "", "").order(job, node.node_rank),
+        **({"port": plan.master_port} if node.node_rank == 0 else {}),
+    }
+    content: dict[str, Any] = {
+        "name": job.name,
+        "root": root,
+        "data": data,
+        "python": job.python or python,
+        "meeting": {"nodes": len(plan.nodes), "port": plan.master_port},
+        "files": {name: encode(text, {}) for name, text in plan.files.items()},
+        "spec": spec,
+    }
+    return Artifact(KIND, f"node-{node.node_rank}", content)

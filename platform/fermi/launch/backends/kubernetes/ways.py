@@ -1,0 +1,62 @@
+"""Whether a node's ranks can run inside of its environment's pod, and in a pod beside it. Pure: from what discovery has
+seen (`Node.engine`).
+
+`engine["inside"]`: what was found there, `{"python": "/usr/bin/python3", "version": "3.11.9", …}`, or why it cannot be
+entered, `{"why": "INSIDE_NO_PYTHON", "params": {…}}`. `engine["gpus"]`: of its node, `{"there": 8, "held": 8}`: how
+many a device plugin offers, and how many running dev environments hold."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fermi.launch.backends.kubernetes import volumes
+from fermi.launch.spec import JobSpec, Node, Way
+from fermi.launch.ways import Ways
+
+
+def of_job(job: JobSpec, connection: Mapping[str, Any], namespace: str) -> dict[str, Ways]:
+    """By node id. Nodes that were registered by hand, without a pod, can only be trained beside."""
+    return {
+        node.id: Ways(_preferred(node), _inside(job, node, connection), _beside(node, namespace))
+        for node in job.nodes
+        if node.engine.get("pod")
+    }
+
+
+def _preferred(node: Node) -> Way:
+    if node.engine.get("resourceClaims"):
+        return Way(False, "WAY_BESIDE_CLAIM")
+    if node.has_cuda:
+        return Way(True, "WAY_INSIDE_GPUS", {"gpus": node.gpu_count})
+    return Way(True, "WAY_INSIDE_RUNS")
+
+
+def _inside(job: JobSpec, node: Node, connection: Mapping[str, Any]) -> Way | None:
+    found = node.engine.get("inside")
+    if not found:
+        return Way(False, "INSIDE_NOT_LOOKED_AT")
+    if why := found.get("why"):
+        return Way(False, str(why), found.get("params") or {})
+    if not volumes.inside(node, connection) and (path := _of_the_volume(job, connection)):
+        return Way(False, "INSIDE_WITHOUT_DATA", {"path": path})
+    return None
+
+
+def _of_the_volume(job: JobSpec, connection: Mapping[str, Any]) -> str:
+    """A file of the platform's data directory that the job reads, where the environment does not mount that."""
+    top = volumes.root(connection).rstrip("/") + "/"
+    entry = job.entrypoint
+    script = entry.script if entry and not job.brings(entry.script) else ""
+    named = [job.train_data, job.valid_data, script, *(entry.args if entry else ()), *map(str, job.env.values())]
+    return next((path for path in (one.rpartition("=")[2] for one in named) if path.startswith(top)), "")
+
+
+def _beside(node: Node, namespace: str) -> Way | None:
+    if (found := str(node.engine.get("namespace") or namespace)) != namespace:
+        return Way(True, "BESIDE_OTHER_NAMESPACE", {"found": found, "namespace": namespace})
+    gpus = node.engine.get("gpus") or {}
+    if node.has_cuda and not node.engine.get("resourceClaims") and gpus:
+        free = int(gpus["there"]) - int(gpus["held"])
+        if free < node.gpu_count:
+            params = {"gpus": node.gpu_count, "there": gpus["there"], "free": max(free, 0), "host": node.host}
+            return Way(True, "BESIDE_GPUS_HELD", params)
+    return None
