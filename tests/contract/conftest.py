@@ -27,9 +27,11 @@ _numbers = itertools.count(1)
 
 class Engine:
     """A backend and what a test needs to drive it. `job(mode, gpus)`: ranks run `script.py <mode>` on nodes of so
-    many. `shares_ports`: its jobs listen on this machine's ports."""
+    many. `shares_ports`: its jobs listen on this machine's ports. `shares_folders`: its nodes and the platform see
+    the same data directory."""
 
     shares_ports = True
+    shares_folders = True
 
     def __init__(self, backend: Backend, scratch: Path) -> None:
         self.backend = backend
@@ -147,7 +149,10 @@ def on_kubernetes(scratch: Path) -> Iterator[OnKubernetes]:
 
 
 class InDevPods(OnKubernetes):
-    """Each node runs inside of a dev pod of its own, which stands before the job comes."""
+    """Each node runs inside of a dev pod of its own, which stands before the job comes and does not mount the data
+    volume."""
+
+    shares_folders = False
 
     def __init__(self, backend: Backend, scratch: Path, cluster: FakeCluster) -> None:
         super().__init__(backend, scratch)

@@ -43,11 +43,17 @@ def may_read(user: User, path: str) -> bool:
 
 
 def announced(cluster: Cluster, task_id: str, path: str) -> str:
-    """What a task's script means by `path`, as the platform has it: its ranks start in their working tree."""
+    """What a task's script means by `path`, as the platform has it: its ranks start in their working tree. Inside of a
+    dev environment the data directory lies elsewhere; the task's own folders there bear its id."""
     tree = settings.DATA_DIR / TREES / task_id / TREE
     if path and not os.path.isabs(path) and tree.is_dir():
         return os.path.normpath(tree / path)
-    return paths.here(cluster, path)
+    plain, found = paths.plain(path), paths.here(cluster, path)
+    for folder in (CHECKPOINTS, TREES) if found == plain else ():
+        _, own, rest = plain.partition(f"/{folder}/{task_id}/")
+        if own:
+            return str(settings.DATA_DIR / folder / task_id / rest)
+    return found
 
 
 def make_claim_check(task_id: str) -> Callable[[str], bool]:

@@ -33,8 +33,9 @@ def settle(job: JobSpec, known: Mapping[str, Ways]) -> tuple[JobSpec, list[Probl
             nodes.append(node)
             continue
         way, wrong = _one(job.run_in, ways)
-        nodes.append(replace(node, way=way))
-        problems += (Problem(FIELD, one.code, {"environment": node.name, **one.params}) for one in wrong)
+        about = {"environment": node.name}
+        nodes.append(replace(node, way=replace(way, params={**about, **way.params})))
+        problems += (Problem(FIELD, one.code, {**about, **one.params}) for one in wrong)
     return replace(job, nodes=tuple(nodes)), problems
 
 
@@ -47,7 +48,7 @@ def _one(asked: RunIn, ways: Ways) -> tuple[Way, list[Way]]:
     if ways.inside and ways.beside:
         return ways.prefers, [ways.inside, ways.beside]
     if ways.inside:
-        return Way(False, ways.inside.code, ways.inside.params), []
+        return replace(ways.inside, inside=False), []
     if ways.beside:
-        return Way(True, ways.beside.code, ways.beside.params), []
+        return replace(ways.beside, inside=True), []
     return ways.prefers, []

@@ -1,12 +1,16 @@
 """Dev environments of a Kubernetes cluster: its pods and StatefulSets with the connection's label, and their nodes."""
 
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from fermi.launch.backends.kubernetes import names, pods
 from fermi.launch.backends.kubernetes.client import Client
+from fermi.launch.backends.kubernetes.inside import Environments
 from fermi.launch.backends.kubernetes.mirror import Mirror
+from fermi.launch.backends.kubernetes.surveying import Surveys
 from fermi.launch.discovery import Found
 from fermi.launch.errors import BackendError
 
@@ -25,6 +29,8 @@ def follow(connection: Mapping[str, Any], stop: threading.Event) -> Iterator[lis
     nodes = Mirror(client, "/api/v1/nodes", changed.set, optional=True)
     mirrors = [mine, sets, nodes]
     devices, project = _Devices(client), connection.get("project") or PROJECT
+    surveys = Surveys(Environments(client), changed.set)
+    python = str(connection.get("python") or "")
     last: list[Found] | None = None
     try:
         while not stop.is_set():
@@ -33,7 +39,10 @@ def follow(connection: Mapping[str, Any], stop: threading.Event) -> Iterator[lis
             stop.wait(SETTLE)
             changed.clear()
             if all(mirror.listed for mirror in mirrors):
-                seen = _picture(mine, sets, dict(nodes.items), devices, project)
+                there = dict(mine.items)
+                seen = _picture(there, sets, dict(nodes.items), devices, project)
+                seen = [_looked_into(one, there.get(one.key), surveys, python) for one in seen]
+                surveys.keep({str(pod["metadata"]["uid"]) for pod in there.values()})
                 if seen != last:
                     last = seen
                     yield seen
@@ -42,20 +51,46 @@ def follow(connection: Mapping[str, Any], stop: threading.Event) -> Iterator[lis
     finally:
         for mirror in mirrors:
             mirror.close()
+        surveys.close()
         client.close()
 
 
+def _looked_into(one: Found, pod: Mapping[str, Any] | None, surveys: Surveys, python: str) -> Found:
+    """With what was found inside of it."""
+    wanted = str(one.engine.get("python") or python)
+    facts = surveys.of(dict(pod), str(one.engine["container"]), wanted) if pod and one.running else None
+    return replace(one, engine={**one.engine, "inside": dict(facts)}) if facts else one
+
+
 def _picture(
-    mine: Mirror, sets: Mirror, nodes: Mapping[str, Mapping[str, Any]], devices: "_Devices", project: str
+    mine: Mapping[str, Mapping[str, Any]],
+    sets: Mirror,
+    nodes: Mapping[str, Mapping[str, Any]],
+    devices: "_Devices",
+    project: str,
 ) -> list[Found]:
     """By key. A pod says more than the StatefulSet that it belongs to. What the platform made itself it knows."""
     made = [pod for one in list(sets.items.values()) for pod in pods.of_set(one)]
     known: dict[str, Mapping[str, Any]] = {
         f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in made
     }
-    known.update(mine.items)
+    known.update(mine)
     own = {key for key, pod in known.items() if names.HOSTED in (pod["metadata"].get("labels") or {})}
-    return [pods.found(known[key], nodes, devices, project) for key in sorted(known.keys() - own)]
+    found = [pods.found(known[key], nodes, devices, project) for key in sorted(known.keys() - own)]
+    held = Counter[tuple[str, str]]()
+    for pod in known.values():
+        held.update(pods.gpus_held(pod))
+    return [_with_gpus(one, nodes, held) for one in found]
+
+
+def _with_gpus(one: Found, nodes: Mapping[str, Mapping[str, Any]], held: Mapping[tuple[str, str], int]) -> Found:
+    """With how many GPUs a device plugin offers on its node, and how many dev environments hold there."""
+    resource = str(one.engine.get("resource") or "")
+    amounts = ((nodes.get(f"/{one.host}") or {}).get("status") or {}).get("allocatable") or {}
+    if not resource or resource not in amounts:
+        return one
+    gpus = {"there": int(pods.quantity(amounts[resource])), "held": held.get((one.host, resource), 0)}
+    return replace(one, engine={**one.engine, "gpus": gpus})
 
 
 class _Devices:

@@ -176,7 +176,8 @@ class KubernetesBackend(Backend):
         jobs = [obj for obj in children if obj["kind"] != "Service"]
         for together in (services, jobs if made else jobs[::-1]):
             self.client.together(create, together)
-        self._begin(created, orders, lives, secrets)
+        if orders:
+            self._begin(root, orders, lives, secrets)
         marks = {names.SUBMITTED: "true"} | ({names.SECRETS: "true"} if secrets and children else {})
         if orders:
             marks[names.BEGUN] = json.dumps(lives, sort_keys=True)
@@ -215,7 +216,7 @@ class KubernetesBackend(Backend):
                 error.params.setdefault("environment", where.environment)
                 raise
 
-        self.client.together(one, inside.listed_in(names.annotations(root)) if orders else ())
+        self.client.together(one, inside.listed_in(names.annotations(root)))
 
     def _keep(self, secret: Mapping[str, Any], values: Mapping[str, str]) -> None:
         """One that is there already was made by this attempt's own submission, which was cut short. What a webhook that

@@ -70,6 +70,20 @@ def found(pod: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]], device
     )
 
 
+def gpus_held(pod: Mapping[str, Any]) -> dict[tuple[str, str], int]:
+    """Returns how many GPUs of a device plugin it holds, by its node and what they are called: a pod that is bound to a
+    node holds them until it is over."""
+    node = pod["spec"].get("nodeName")
+    if not node or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return {}
+    held: dict[tuple[str, str], int] = {}
+    for one in pod["spec"]["containers"]:
+        resource, count = _gpus(_size(one))
+        if count:
+            held[node, resource] = held.get((node, resource), 0) + count
+    return held
+
+
 def of_set(stateful_set: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     """The pods a StatefulSet would have if they ran; at least one, so that one scaled to nothing stays known."""
     meta, spec = stateful_set["metadata"], stateful_set["spec"]
