@@ -92,7 +92,8 @@ def _is_over(report: Report) -> bool:
 def _silence(reports: Mapping[int, Report], names: Mapping[int, str]) -> Cause | None:
     for node_rank, report in sorted(reports.items()):
         if why := report.get("silence"):
-            return Cause("INSIDE_SILENT", {"nodeRank": node_rank, "node": names[node_rank], "why": why})
+            about = {"nodeRank": node_rank, "node": names[node_rank], "environment": names[node_rank]}
+            return Cause("INSIDE_SILENT", {**about, "why": why})
     return None
 
 
