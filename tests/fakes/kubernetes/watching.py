@@ -73,7 +73,7 @@ def listing(store: Store, asked: Asked) -> dict[str, Any]:
     custom = "x-k8s.io" in asked.resource.group
     if asked.metadata_only:
         items = [asked.shown(obj) for obj in found]
-        return {"kind": "PartialObjectMetadataList", "apiVersion": META_V1, "metadata": meta, "items": items}
+        return {"kind": "PartialObjectMetadataList", "apiVersion": META_V1, "metadata": meta, "items": items or None}
     items = [asked.shown(obj) if custom else _without_kind(obj) for obj in found]
     return {
         "kind": f"{asked.resource.kind}List", "apiVersion": asked.resource.api_version(asked.version),

@@ -276,7 +276,7 @@ class KubernetesHosting(Hosting):
         query = {"labelSelector": f"{names.SELECTOR},{HOSTED}={environment}"}
         found: list[Object] = self.client.request(
             "GET", self.client.path("ConfigMap"), query=query, accept=METADATA.format(list="List")
-        )["items"]
+        )["items"] or []
         return found
 
     # observe
