@@ -31,6 +31,9 @@ def serve(home: str) -> None:
     output.write(wire.READY)
     while (came := wire.read(source)) is not None:
         request, data = came
+        following.hear()
+        if "alive" in request:
+            continue
         output.write(wire.line({"id": request.get("id"), **answer(asked, request, data)}))
 
 

@@ -1,4 +1,5 @@
-"""The first words inside of an environment, sent as they stand here: `python3 -c <this text> <hash> <module> …`.
+"""The first words inside of an environment: sent as they stand here to a Python that executes what it reads, with the
+arguments `<hash> <module> …`.
 
 Unpacks the bundle of that hash, unless it is there already, and runs a module of it. Standard library only, Python 3.9
 or later; nothing of it may import what only the bundle has. Until the module runs, one line is said:

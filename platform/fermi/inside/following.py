@@ -97,6 +97,11 @@ class Following:
         self._attempts: dict[str, Attempt] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._heard_at = time.monotonic()
+
+    def hear(self) -> None:
+        """Somebody is still at the other end."""
+        self._heard_at = time.monotonic()
 
     def follow(self, request: dict[str, Any]) -> dict[str, Any]:
         """`of`, `node`; `ranks`: by rank, from which byte on its output is wanted."""
@@ -138,6 +143,8 @@ class Following:
             while True:
                 with self._lock:
                     attempts = list(self._attempts.values())
+                if time.monotonic() - self._heard_at > wire.FORSAKEN_SECONDS:
+                    os._exit(0)
                 busy = False
                 for attempt in attempts:
                     busy |= self._look(attempt)

@@ -15,6 +15,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -22,9 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from fermi.inside import wire
-from fermi.runner import files, processes, status
+from fermi.runner import ending, files, processes, status
 from fermi.runner.late import Late, decode
 
+KEPT_SECONDS = 7 * 86_400.0
 BEGIN_SECONDS = 10.0
 """How long a runner may take to write its first status."""
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,120}")
@@ -58,6 +60,7 @@ def begin(home: str, request: dict[str, Any]) -> dict[str, Any]:
     there = status.look(spec) if spec.exists() else None
     if there and (there.state != "absent" or there.left):
         return {"began": False}
+    clear(folder)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (folder / CONTAINER).write_text(life(), encoding="utf-8")
     content = moved(order["spec"], order.get("root", ""), order.get("data") or os.path.join(home, "data"))
@@ -71,6 +74,21 @@ def begin(home: str, request: dict[str, Any]) -> dict[str, Any]:
     files.write_atomically(str(spec), content, 0o600)
     start(spec, str(order.get("python") or sys.executable), request.get("secrets") or {})
     return {"began": True}
+
+
+def clear(folder: Path) -> None:
+    """Ends what is left of older attempts of the same task, and removes what nobody has asked for in a long time: the
+    platform forgets attempts itself, unless the environment was away."""
+    task = folder.name.rpartition("-")[0]
+    for other in folder.parent.glob("*"):
+        if other == folder or not other.is_dir():
+            continue
+        specs = [path for path in other.glob("node-*.json") if "." not in path.stem]
+        lives = any(status.look(spec).left for spec in specs)
+        if lives and other.name.rpartition("-")[0] == task:
+            ending.end(other, specs, 0.0)
+        elif not lives and other.stat().st_mtime < time.time() - KEPT_SECONDS:
+            shutil.rmtree(other, ignore_errors=True)
 
 
 def working_folder(home: str, spec: dict[str, Any]) -> str:

@@ -8,8 +8,11 @@ JSON; one that has `"bytes": n` is followed by as many bytes as they are.
     ◀── {"id": 1, "ok": false, "code": "INSIDE_NO_ROOM", "params": {…}}
     ◀── {"of": "task-x-1", "node": 0, …}      what `follow` tells, at any time: see `following.py`
     ◀── {"alive": 1764237600.0}               every ten seconds, while anything is followed
+    ──▶ {"alive": true}                       the same, which is not answered
 
-The program ends with its standard input. What it has begun goes on.
+The program ends with its standard input, and where it follows and has heard nothing for a minute: Kubernetes leaves a
+program alone whose stream broke without a close frame, and does not end its standard input. An idle stream is cut after
+four hours; these messages keep it from being idle. What the program has begun goes on.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ LONGEST_LINE = 16 << 20
 """Of an order: the files of a plan for thousands of nodes are part of it."""
 LONGEST_BYTES = 1 << 20
 ALIVE_SECONDS = 10.0
+FORSAKEN_SECONDS = 60.0
 
 
 class WireError(Exception):

@@ -18,6 +18,7 @@ DIGITS = 32
 """Of the hash that names it."""
 INTERPRETERS = ("python3", "python", "/opt/conda/bin/python3", "/usr/local/bin/python3", "/usr/bin/python3")
 """Where images have one that is not on the PATH of a process that was executed."""
+READS_PROGRAM = "import sys; come = sys.stdin.buffer; exec(come.read(int(come.readline())))"
 PROBE = """for python in "$FERMI_PYTHON" {interpreters}; do
   if [ -n "$python" ] && command -v "$python" >/dev/null 2>&1; then exec "$python" -u -c "$@"; fi
 done
@@ -46,10 +47,16 @@ def bootstrap() -> str:
     return (resources.files("fermi.inside") / "bootstrap.py").read_text("utf-8")
 
 
+def opening() -> bytes:
+    """Returns what the stream begins with: the bootstrap program, which stands on no command line."""
+    text = bootstrap().encode()
+    return b"%d\n" % len(text) + text
+
+
 def command(python: str = "", *module: str) -> list[str]:
     """Returns what is to be executed in an environment: a module with its arguments (by default `fermi.inside`), with
-    this interpreter, or the first that is found there."""
-    rest = [bootstrap(), bundle().digest, *(module or ("fermi.inside",))]
+    this interpreter, or the first that is found there. `opening` is to be sent to it."""
+    rest = [READS_PROGRAM, bundle().digest, *(module or ("fermi.inside",))]
     if python:
         return [python, "-u", "-c", *rest]
     return ["sh", "-c", PROBE.format(interpreters=" ".join(INTERPRETERS)), "fermi", *rest]

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from fermi.inside import wire
 from fermi.launch.errors import BackendError
-from fermi.launch.inside.bundle import bundle
+from fermi.launch.inside.bundle import bundle, opening
 
 ANSWER_SECONDS = 30.0
 LONGEST_GREETING = 1 << 16
@@ -45,6 +45,7 @@ class Session:
         """Waits until `fermi.inside` is ready, and gives it the bundle where it has not got it. Raises InsideError."""
         heard = 0
         try:
+            self._stream.sendall(opening())
             while line := self._read.readline(wire.LONGEST_LINE):
                 if line == wire.READY:
                     return self
@@ -83,6 +84,11 @@ class Session:
             said = {"id": self._number, "ask": what, **request}
             self._stream.sendall(wire.frame(said, data) if data else wire.line(said))
             return self._number
+
+    def greet_again(self) -> None:
+        """Says that somebody is still here. Raises OSError."""
+        with self._sending:
+            self._stream.sendall(wire.line({"alive": True}))
 
     def messages(self, seconds: float | None = None) -> Iterator[tuple[dict[str, Any], bytes]]:
         """What comes, until the stream ends. `seconds`: without a message for so long counts as its end. Raises

@@ -176,6 +176,7 @@ class Followers:
         self._lock = threading.Lock()
         self._streams: dict[str, _Stream] = {}
         self._stopped = threading.Event()
+        self._greeting: threading.Thread | None = None
 
     def ensure(self, environment: Environment, place: Place) -> None:
         """The node is followed, here or by another process, or is over; and it is asked to end where it is to."""
@@ -191,6 +192,9 @@ class Followers:
                     name = f"inside-{environment.key}"
                     args = (stream, self._stopped)
                     threading.Thread(target=self._run, args=args, name=name, daemon=True).start()
+                    if self._greeting is None:
+                        self._greeting = threading.Thread(target=self._greet, args=(self._stopped,), daemon=True)
+                        self._greeting.start()
                     return
                 stream.sinks[place.attempt] = sink
             else:
@@ -205,13 +209,23 @@ class Followers:
     def stop(self) -> None:
         with self._lock:
             self._stopped.set()
-            self._stopped = threading.Event()
+            self._stopped, self._greeting = threading.Event(), None
             streams = list(self._streams.values())
             self._streams = {}
         for stream in streams:
             stream.wake.set()
             if session := stream.session:
                 session.close()
+
+    def _greet(self, stopped: threading.Event) -> None:
+        """Says on all streams that we are here."""
+        while not stopped.wait(wire.ALIVE_SECONDS):
+            with self._lock:
+                sessions = [stream.session for stream in self._streams.values()]
+            for session in sessions:
+                with suppress(OSError):
+                    if session:
+                        session.greet_again()
 
     def _take(self, place: Place) -> Sink | None:
         """None: it has been told to its end, or another process follows it."""

@@ -274,9 +274,12 @@ class KubernetesHosting(Hosting):
     def _records(self, environment: str) -> list[Object]:
         """The ConfigMaps of its runs, without their data."""
         query = {"labelSelector": f"{names.SELECTOR},{HOSTED}={environment}"}
-        found: list[Object] = self.client.request(
-            "GET", self.client.path("ConfigMap"), query=query, accept=METADATA.format(list="List")
-        )["items"] or []
+        found: list[Object] = (
+            self.client.request("GET", self.client.path("ConfigMap"), query=query, accept=METADATA.format(list="List"))[
+                "items"
+            ]
+            or []
+        )
         return found
 
     # observe

@@ -75,7 +75,9 @@ def clear(client: Client) -> None:
 def _look(client: Client) -> tuple[dict[str, float], set[str]]:
     """Which contents there are, and when they were made, in unix seconds; and which of them something needs."""
     query = {"labelSelector": f"{names.SELECTOR},{names.MODULES}"}
-    found = client.request("GET", client.path("ConfigMap"), query=query, accept=METADATA.format(list="List"))["items"] or ()
+    found = (
+        client.request("GET", client.path("ConfigMap"), query=query, accept=METADATA.format(list="List"))["items"] or ()
+    )
     made, needed = dict[str, float](), set[str]()
     for meta in (item["metadata"] for item in found):
         content = meta["labels"][names.MODULES]
