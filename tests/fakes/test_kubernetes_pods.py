@@ -287,6 +287,69 @@ def test_why_a_pod_cannot_be_placed(kubernetes, clients):
     in_phase(clients, "waits", "Running")
 
 
+def on_node(name: str) -> dict:
+    """As DaemonSets pin their pods, and we ours."""
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+
+
+@pytest.mark.parametrize("place", [{"nodeSelector": {"kubernetes.io/hostname": "a"}}, {"affinity": on_node("a")}])
+def test_devices_that_a_dev_pod_holds_are_nobody_elses(kubernetes, clients, place):
+    """kubernetes/kubernetes, pkg/scheduler/framework/plugins/noderesources/fit.go (fitsRequest): what all pods of the
+    node ask for, against `status.allocatable`."""
+    kubernetes.add_node("a", gpus=4)
+    kubernetes.add_dev_pod("dev", "a", gpus=4)
+    in_phase(clients, "dev", "Running")
+    start(clients, "train", "true", gpus=1, **place)
+    why = why_pending(kubernetes, "train")
+    assert why == (
+        "0/1 nodes are available: 1 Insufficient nvidia.com/gpu. preemption: 0/1 nodes are available: "
+        "1 No preemption victims found for incoming pod."
+    )
+    events = [(event["reason"], event["message"]) for event in kubernetes.all("events")]
+    assert ("FailedScheduling", why) in events
+    kubernetes.kill_container(kubernetes.pods("dev")[0])
+    until(lambda: read(clients, "dev").status.container_statuses[0].restart_count == 1)
+    assert read(clients, "train").status.phase == "Pending"
+    clients.core.delete_namespaced_pod("dev", NS)
+    in_phase(clients, "train", "Succeeded")
+
+
+def test_a_kubelet_takes_no_pod_for_which_its_node_has_no_room(kubernetes, clients):
+    """Who names a node comes past the scheduler: pkg/kubelet/lifecycle/predicate.go, pkg/kubelet/kubelet.go
+    (rejectPod)."""
+    kubernetes.add_node("a", gpus=4)
+    kubernetes.add_dev_pod("dev", "a", gpus=3)
+    in_phase(clients, "dev", "Running")
+    start(clients, "train", "true", gpus=2, nodeName="a")
+    status = in_phase(clients, "train", "Failed").status
+    assert (status.reason, status.message) == (
+        "OutOfnvidia.com/gpu",
+        "Pod was rejected: Node didn't have enough resource: nvidia.com/gpu, requested: 2, used: 3, capacity: 4",
+    )
+    start(clients, "small", "true", gpus=1, nodeName="a")
+    in_phase(clients, "small", "Succeeded")
+
+
+def test_containers_see_the_ids_of_their_devices_and_nothing_else_of_them(kubernetes, clients):
+    """NVIDIA/k8s-device-plugin, internal/plugin/server.go (getAllocateResponse, deviceListStrategy `envvar`); they stay
+    a container's own when it is begun again: pkg/kubelet/cm/devicemanager/manager.go (devicesToAllocate)."""
+    kubernetes.add_node("a", gpus=4)
+    show = "env | grep -E 'NVIDIA|CUDA|GPU' ; sleep 600"
+    for name, gpus in (("two", 2), ("one", 1), ("none", 0)):
+        start(clients, name, "sh", "-c", show, gpus=gpus, restartPolicy="Always")
+        in_phase(clients, name, "Running")
+    until(lambda: kubernetes.log(kubernetes.pods("one")[0]) and kubernetes.log(kubernetes.pods("two")[0]))
+    logs = {name: kubernetes.log(kubernetes.pods(name)[0]) for name in ("two", "one", "none")}
+    ids = {name: log.strip().removeprefix("NVIDIA_VISIBLE_DEVICES=").split(",") for name, log in logs.items()}
+    assert [len(one) for one in (*ids["two"], *ids["one"])] == [len("GPU-") + 36] * 3
+    assert not {*ids["two"]} & {*ids["one"]}
+    assert logs["none"] == ""
+    kubernetes.kill_container(kubernetes.pods("two")[0])
+    until(lambda: read(clients, "two").status.container_statuses[0].restart_count == 1)
+    until(lambda: kubernetes.log(kubernetes.pods("two")[0]) == logs["two"])
+
+
 def test_pods_share_the_devices_of_one_claim(kubernetes, clients):
     kubernetes.install("dra")
     kubernetes.add_node("a", gpus=2)

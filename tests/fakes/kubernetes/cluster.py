@@ -25,7 +25,7 @@ from tests.fakes.kubernetes.controllers.statefulsets import Provisioner, Statefu
 from tests.fakes.kubernetes.errors import Refused
 from tests.fakes.kubernetes.faults import Call
 from tests.fakes.kubernetes.http import Server
-from tests.fakes.kubernetes.kubelet.containers import Script, Sleeps
+from tests.fakes.kubernetes.kubelet.containers import Runs, Script, Sleeps
 from tests.fakes.kubernetes.kubelet.kubelet import Kubelets
 from tests.fakes.kubernetes.kubelet.view import CLAIM_PATH
 from tests.fakes.kubernetes.resources import (
@@ -160,10 +160,11 @@ class FakeCluster:
         labels: Mapping[str, str] | None = None,
         namespace: str = "", claim: str = "", cpu: str = "1", memory: str = "1Gi", gpu_resource: str = "nvidia.com/gpu",
         volumes: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None,
-        service_account: str = "default",
+        service_account: str = "default", real: bool = False,
     ) -> Object:  # fmt: skip
-        """A dev environment: a pod that sleeps on `node`. `volumes`: mount path -> claim name. With `claim` its GPUs
-        are held by a ResourceClaim of that name, allocated on the node, and not by a resource limit."""
+        """A dev environment: a pod that sleeps on `node`. `real`: its container can be entered. `volumes`: mount path
+        -> claim name. With `claim` its GPUs are held by a ResourceClaim of that name, allocated on the node, and not by
+        a resource limit."""
         amount = {"cpu": cpu, "memory": memory}
         spec: dict[str, Any] = {
             "nodeSelector": {"kubernetes.io/hostname": node}, "serviceAccountName": service_account,
@@ -182,7 +183,7 @@ class FakeCluster:
             spec.setdefault("volumes", []).append(source)
             container.setdefault("volumeMounts", []).append({"name": f"v{index}", "mountPath": path})
         return self.add_pod(
-            name, spec, namespace=namespace, script=Sleeps(), labels=dict(labels or {}),
+            name, spec, namespace=namespace, script=Runs() if real else Sleeps(), labels=dict(labels or {}),
             annotations=dict(annotations or {}),
         )  # fmt: skip
 
@@ -310,7 +311,18 @@ class FakeCluster:
         for container in self.kubelets.runs[pod["metadata"]["uid"]].containers:
             container.kill()
 
+    def kill_container(self, pod: Object, reason: str = "Error", code: int = 137, container: str = "") -> None:
+        """All processes of the container (the pod's first, unless it is named) are killed; `reason` and `code` are what
+        its status then says: "OOMKilled" and 137 as the kernel's doing. Returns when it has ended; its kubelet begins
+        it again at once where the pod's restart policy has it so (kubernetes/kubernetes,
+        pkg/kubelet/kuberuntime/kuberuntime_manager.go: computePodActions)."""
+        name = container or pod["spec"]["containers"][0]["name"]
+        self._until(lambda: self.kubelets.runs_container(pod, name))
+        killed = self.kubelets.kill(pod, name, code, reason)
+        self._until(lambda: killed.code is not None)
+
     def evict(self, pod: Object, message: str = "The node was low on resource: memory.") -> None:
+        """Its containers are asked to end, and killed after a second; then it has failed."""
         self.kubelets.evict(pod, message)
 
     def lose_node(self, name: str, *, processes_die: bool = True, lease_age: float = 60.0) -> None:

@@ -56,6 +56,9 @@ class Server:
         """Begins a further process in a container."""
         self.execution: Sequence[str] = (executing.V5, executing.V4)
         """Protocols of `pods/exec`; the first is there from Kubernetes 1.30 on."""
+        self.websockets_create = True
+        """A WebSocket to a subresource of a pod asks for the right to create it besides, as from Kubernetes 1.35 on
+        (pkg/features/kube_features.go: AuthorizePodWebsocketUpgradeCreatePermission); before, to get it alone."""
         self.access, self.faults = Access(), Faults()
         self.features: set[str] = set()
         self.kubernetes_version = "1.34.0"
@@ -359,8 +362,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._end_stream()
 
     def _upgrade(self, request: Request) -> None:
-        """A WebSocket asks for both (Kubernetes 1.35: AuthorizePodWebsocketUpgradeCreatePermission)."""
-        self.fake.access.check("create", "pods", "", request.subresource, request.namespace, request.name)
+        if self.fake.websockets_create:
+            self.fake.access.check("create", "pods", "", request.subresource, request.namespace, request.name)
         pod = self.fake.api.get(PODS, request.namespace, request.name)
         self.close_connection = True
         if request.subresource == "portforward":

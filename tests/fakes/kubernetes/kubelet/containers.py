@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -76,13 +77,22 @@ class Container:
     ended_at: float = 0.0
     pid: int | None = None
     kill_timer: threading.Timer | None = None
+    id: str = field(default_factory=lambda: secrets.token_hex(32))
+    """As containerd names it."""
     _asked_at: float | None = None
+    _told: tuple[int, str] | None = None
+    """The exit code and the reason that its end is to have."""
 
     def terminate(self) -> None:
         """SIGTERM."""
 
     def kill(self) -> None:
         """SIGKILL, to all of it."""
+
+    def kill_as(self, code: int, reason: str) -> None:
+        """SIGKILL, to all of it, which then has ended with this code for this reason."""
+        self._told = code, reason
+        self.kill()
 
     def stop(self, grace: float) -> None:
         """SIGTERM once, SIGKILL after the grace; a later, shorter grace wins."""
@@ -101,11 +111,12 @@ class Container:
 
     def finish(self, code: int, reason: str = "") -> None:
         if self.code is None:
-            self.code, self.reason, self.ended_at = code, reason, time.time()
+            self.code, self.reason = self._told or (code, reason)
+            self.ended_at = time.time()
             if self.kill_timer:
                 self.kill_timer.cancel()
             self.log.close()
-            self.ended(code, reason)
+            self.ended(self.code, self.reason)
 
 
 class Scripted(Container):

@@ -15,6 +15,7 @@ from typing import Any
 from tests.fakes.kubernetes import clock, conditions
 from tests.fakes.kubernetes.api import Api
 from tests.fakes.kubernetes.errors import Refused, bad_request, not_faked, not_found
+from tests.fakes.kubernetes.kubelet import devices
 from tests.fakes.kubernetes.kubelet.containers import (
     Container,
     Evicted,
@@ -40,6 +41,8 @@ BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 10.0, 300.0
 """Before the second restart of a container, and at most; the first comes at once, each wait is twice the one before
 (kubernetes/kubernetes, pkg/kubelet/kubelet.go: MaxCrashLoopBackOff; pkg/kubelet/kuberuntime/kuberuntime_manager.go:
 doBackOff)."""
+EVICTION_GRACE_SECONDS = 1.0
+"""Of a pod that has to go at once (pkg/kubelet/eviction/eviction_manager.go: immediateEvictionGracePeriodSeconds)."""
 MESSAGE_BYTES = 4096
 LOG_TAIL_LINES, LOG_TAIL_BYTES = 80, 2048
 
@@ -55,15 +58,22 @@ class Run:
     told: Script | None = None
     started: bool = False
     evicted: str = ""
+    rejected: tuple[str, str] | None = None
+    """Why the kubelet did not take it: a reason and a message."""
+    given: devices.Held | None = None
+    """None: it has not been looked at yet."""
     inside: dict[str, Inside] = field(default_factory=dict)
     restarts: Counter[str] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
+    """By container: restarts that count for the wait before the next one."""
     last: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By container: how the one before this one ended."""
     backing_off: set[str] = field(default_factory=set)
 
     @property
     def over(self) -> bool:
-        return bool(self.evicted) or (self.started and all(one.code is not None for one in self.containers))
+        ends = self.started or bool(self.evicted)
+        return self.rejected is not None or (ends and all(one.code is not None for one in self.containers))
 
 
 class Kubelets:
@@ -113,7 +123,7 @@ class Kubelets:
             run.pod = pod
             if "deletionTimestamp" in pod["metadata"]:
                 return self._end(run)
-            return None if run.started or run.evicted else self._start(run)
+            return None if run.started or run.evicted or run.rejected else self._start(run)
 
     def script_for(self, name: str) -> Script:
         return next((script for pattern, script in self.scripts if fnmatchcase(name, pattern)), Runs())
@@ -125,12 +135,28 @@ class Kubelets:
                 container.kill()
 
     def evict(self, pod: Object, message: str) -> None:
+        """The pod has failed when its containers have ended (pkg/kubelet/status/status_manager.go: mergePodStatus)."""
         with self.store.lock:
             run = self.runs[pod["metadata"]["uid"]]
             run.evicted = message
+            self.api.event(PODS, run.pod, "Warning", "Evicted", message, "kubelet")
             for container in run.containers:
-                container.kill()
+                container.stop(EVICTION_GRACE_SECONDS)
             self._report(run)
+
+    def kill(self, pod: Object, name: str, code: int, reason: str) -> Container:
+        """Ends the container that runs, and returns it. It is begun again at once: to its kubelet it had run for long
+        (its back-off is forgotten after ten minutes: client-go, util/flowcontrol/backoff.go, hasExpired)."""
+        with self.store.lock:
+            run = self.runs[pod["metadata"]["uid"]]
+            container = next(one for one in run.containers if one.name == name and one.code is None)
+            run.failures[name] = 0
+        container.kill_as(code, reason)
+        return container
+
+    def runs_container(self, pod: Object, name: str) -> bool:
+        run = self.runs.get(pod["metadata"]["uid"])
+        return any(one.name == name and one.code is None for one in (run.containers if run else []))
 
     def report_all(self, node: str) -> list[str]:
         """Says how the node's pods are, and returns their uids."""
@@ -175,7 +201,31 @@ class Kubelets:
         run = self.runs.get(pod["metadata"]["uid"])
         return execute(run.containers if run else [], run.inside if run else {}, container, command)
 
+    def _admit(self, run: Run) -> bool:
+        node = self.store.get(NODES, "", run.pod["spec"]["nodeName"])
+        if node is None:
+            run.given = {}
+            return True
+        others = [one for one in self.runs.values() if one is not run and self._holds(one, node)]
+        run.rejected = devices.refusal(run.pod, node, [one.pod for one in others])
+        if run.rejected:
+            self.api.event(PODS, run.pod, "Warning", *run.rejected, "kubelet")
+            self._report(run)
+            return False
+        run.given = devices.give(run.pod, node, [one.given or {} for one in others])
+        return True
+
+    def _holds(self, run: Run, node: Object) -> bool:
+        """Whether it was taken, and still is one of the node's pods."""
+        meta = run.pod["metadata"]
+        pod = self.store.get(PODS, meta["namespace"], meta["name"])
+        same = pod is not None and pod["metadata"]["uid"] == meta["uid"]
+        there = run.given is not None and run.pod["spec"]["nodeName"] == node["metadata"]["name"]
+        return there and same and not run.over
+
     def _start(self, run: Run) -> float | None:
+        if run.given is None and not self._admit(run):
+            return None
         name = run.pod["metadata"]["name"]
         script = self.script_for(name)
         if isinstance(script, Evicted):
@@ -222,7 +272,8 @@ class Kubelets:
             run.root.chmod(0o755)
             run.root.parent.chmod(0o755)
         for spec in specs:
-            run.inside[spec["name"]] = Inside(view, {**self.image_env, **view.env(spec)}, view.cwd(spec))
+            own = devices.env(run.given or {}, spec["name"])
+            run.inside[spec["name"]] = Inside(view, {**self.image_env, **own, **view.env(spec)}, view.cwd(spec))
         for spec in specs:
             self._begin_process(run, spec)
 
@@ -263,7 +314,7 @@ class Kubelets:
     def _restart_later(self, run: Run, ended: Container) -> None:
         if self._is_deleted(run) or run.evicted:
             return
-        times = run.restarts[ended.name]
+        times = run.failures[ended.name]
         wait = min(BACKOFF_SECONDS * 2 ** (times - 1), LONGEST_BACKOFF_SECONDS) if times else 0.0
         run.backing_off.add(ended.name)
         if wait:
@@ -281,6 +332,7 @@ class Kubelets:
             run.last[ended.name] = self._terminated(run, spec, ended)
             run.backing_off.discard(ended.name)
             run.restarts[ended.name] += 1
+            run.failures[ended.name] += 1
             run.containers.remove(ended)
             if ended.name in run.inside:
                 self._begin_process(run, spec)
@@ -325,11 +377,14 @@ class Kubelets:
         self.api.change(PODS, run.pod, lambda pod: pod["status"].update(self._status(run, pod)))
 
     def _status(self, run: Run, pod: Object) -> dict[str, Any]:
-        if run.evicted:
-            return {"phase": "Failed", "reason": "Evicted", "message": f"Pod was rejected: {run.evicted}"
-                    if not run.containers else run.evicted}  # fmt: skip
+        if run.rejected:
+            reason, message = run.rejected
+            return {"phase": "Failed", "reason": reason, "message": f"Pod was rejected: {message}"}
+        if run.evicted and not run.containers:
+            return {"phase": "Failed", "reason": "Evicted", "message": f"Pod was rejected: {run.evicted}"}
         codes = [container.code for container in run.containers]
-        restarts = pod["spec"]["restartPolicy"] == "Always" and "deletionTimestamp" not in pod["metadata"]
+        ending = bool(run.evicted) or "deletionTimestamp" in pod["metadata"]
+        restarts = pod["spec"]["restartPolicy"] == "Always" and not ending
         running = run.started and bool(codes) and (None in codes or restarts)
         phase = "Pending"
         if running:
@@ -349,6 +404,8 @@ class Kubelets:
         }  # fmt: skip
         if run.containers:
             status |= {"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}
+        if run.evicted and not running:
+            status |= {"phase": "Failed", "reason": "Evicted", "message": run.evicted}
         return status
 
     def _container(self, run: Run, spec: dict[str, Any]) -> dict[str, Any]:
@@ -363,11 +420,11 @@ class Kubelets:
             reason, message = run.waiting
             waiting = {"reason": reason} | ({"message": message} if message else {})
             return status | {"state": {"waiting": waiting}}
-        status |= {"imageID": f"sha256:{spec['image']}", "containerID": f"containerd://{id(found):064x}"}
+        status |= {"imageID": f"sha256:{spec['image']}", "containerID": f"containerd://{found.id}"}
         if found.code is None:
             return status | {"state": {"running": {"startedAt": _stamp(found.started_at)}}}
         ended = self._terminated(run, spec, found)
-        if found.name in run.backing_off and run.restarts[found.name]:
+        if found.name in run.backing_off and run.failures[found.name]:
             why = f"back-off restarting failed container={found.name} pod={run.pod['metadata']['name']}"
             waits = {"reason": "CrashLoopBackOff", "message": why}
             return status | {"state": {"waiting": waits}, "lastState": {"terminated": ended}}
@@ -377,7 +434,7 @@ class Kubelets:
         ended = {
             "exitCode": found.code, "startedAt": _stamp(found.started_at), "finishedAt": _stamp(found.ended_at),
             "reason": found.reason or ("Completed" if found.code == 0 else "Error"),
-            "containerID": f"containerd://{id(found):064x}",
+            "containerID": f"containerd://{found.id}",
         }  # fmt: skip
         if message := self._message(run, spec, found):
             ended["message"] = message
