@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import select
 import socket
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler
@@ -69,6 +70,12 @@ class Talk:
         for message in self.messages():
             if message:
                 yield message[0], message[1:]
+
+    def gone(self) -> bool:
+        """Whether the client has closed its connection; what it has said before stays unread."""
+        poll = select.poll()
+        poll.register(self.outside, select.POLLRDHUP)
+        return bool(poll.poll(0))
 
     def close(self) -> None:
         self._talk.send_close()

@@ -117,7 +117,7 @@ def test_an_api_server_that_restarts_and_forgets_again_and_again_is_got_over(clu
 
     def disturb() -> None:
         while not over.wait(0.1):
-            cluster.restart()
+            cluster.restart_api()
 
     disturber = threading.Thread(target=disturb)
     disturber.start()

@@ -3,7 +3,7 @@
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -27,6 +27,7 @@ from tests.fakes.kubernetes.faults import Call
 from tests.fakes.kubernetes.http import Server
 from tests.fakes.kubernetes.kubelet.containers import Runs, Script, Sleeps
 from tests.fakes.kubernetes.kubelet.kubelet import Kubelets
+from tests.fakes.kubernetes.kubelet.processes import Found, found_below
 from tests.fakes.kubernetes.kubelet.view import CLAIM_PATH
 from tests.fakes.kubernetes.resources import (
     CLAIMS,
@@ -42,6 +43,10 @@ from tests.fakes.kubernetes.resources import (
 from tests.fakes.kubernetes.store import Object, Store
 
 TOKEN = "fake-token"
+SLEEPS = ("sleep", "infinity")
+STANDS = ("sh", "-c", "trap 'exit 143' TERM; while :; do sleep 86400 & wait; done")
+"""As `sleep infinity` below an init: a pid namespace's first process hears no signal that it does not handle
+(pid_namespaces(7)), and has to wait for orphans."""
 
 
 class FakeCluster:
@@ -61,6 +66,7 @@ class FakeCluster:
         self.kubelets = Kubelets(self.api, self.scratch)
         self.server = Server(self.api, self.kubelets.log, TOKEN)
         self.server.execute = self.kubelets.execute
+        self.server.answers = lambda node: node not in self.kubelets.dead
         self.server.features = set(features)
         self.kueue = Kueue(self.api, self.server.features)
         self.server.pending = self.kueue.pending
@@ -160,17 +166,22 @@ class FakeCluster:
         labels: Mapping[str, str] | None = None,
         namespace: str = "", claim: str = "", cpu: str = "1", memory: str = "1Gi", gpu_resource: str = "nvidia.com/gpu",
         volumes: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None,
-        service_account: str = "default", real: bool = False,
+        service_account: str = "default", real: bool = False, command: Sequence[str] = (),
+        env: Mapping[str, str] | None = None, empty_dirs: Sequence[str] = (),
     ) -> Object:  # fmt: skip
-        """A dev environment: a pod that sleeps on `node`. `real`: its container can be entered. `volumes`: mount path
-        -> claim name. With `claim` its GPUs are held by a ResourceClaim of that name, allocated on the node, and not by
-        a resource limit."""
+        """A dev environment: a pod that sleeps on `node`. `real`: its container can be entered, has processes and files
+        of its own (`kubelet.rootfs`), the home `HOME`, and this machine's Python and packages. `command`: its first
+        process; it should end at SIGTERM and wait for orphans, as an init for containers does. `empty_dirs`: paths of
+        volumes that stay as long as the pod. `volumes`: mount path -> claim name. With `claim` its GPUs are held by a
+        ResourceClaim of that name, allocated on the node, and not by a resource limit."""
         amount = {"cpu": cpu, "memory": memory}
         spec: dict[str, Any] = {
             "nodeSelector": {"kubernetes.io/hostname": node}, "serviceAccountName": service_account,
-            "containers": [{"name": "dev", "image": image, "command": ["sleep", "infinity"]}],
+            "containers": [{"name": "dev", "image": image, "command": list(command or (STANDS if real else SLEEPS))}],
         }  # fmt: skip
         container = spec["containers"][0]
+        if env:
+            container["env"] = [{"name": name, "value": value} for name, value in env.items()]
         if gpus and claim:
             self.add_resource_claim(claim, node, gpus, namespace=namespace)
             spec["resourceClaims"] = [{"name": "gpus", "resourceClaimName": claim}]
@@ -178,12 +189,13 @@ class FakeCluster:
         elif gpus:
             amount[gpu_resource] = str(gpus)
         container["resources"] = {**container.get("resources", {}), "limits": amount}
-        for index, (path, volume) in enumerate((volumes or {}).items()):
-            source = {"name": f"v{index}", "persistentVolumeClaim": {"claimName": volume}}
-            spec.setdefault("volumes", []).append(source)
+        sources: list[tuple[str, dict[str, Any]]] = [(path, {"emptyDir": {}}) for path in empty_dirs]
+        sources += [(path, {"persistentVolumeClaim": {"claimName": name}}) for path, name in (volumes or {}).items()]
+        for index, (path, source) in enumerate(sources):
+            spec.setdefault("volumes", []).append({"name": f"v{index}", **source})
             container.setdefault("volumeMounts", []).append({"name": f"v{index}", "mountPath": path})
         return self.add_pod(
-            name, spec, namespace=namespace, script=Runs() if real else Sleeps(), labels=dict(labels or {}),
+            name, spec, namespace=namespace, script=Runs(apart=True) if real else Sleeps(), labels=dict(labels or {}),
             annotations=dict(annotations or {}),
         )  # fmt: skip
 
@@ -321,6 +333,13 @@ class FakeCluster:
         killed = self.kubelets.kill(pod, name, code, reason)
         self._until(lambda: killed.code is not None)
 
+    def processes(self, pod: Object, container: str = "") -> list[Found]:
+        """Those that live in the pod's container (its first, unless it is named), the first process first."""
+        name = container or pod["spec"]["containers"][0]["name"]
+        run = self.kubelets.runs.get(pod["metadata"]["uid"])
+        pids = [one.pid for one in (run.containers if run else []) if one.name == name and one.pid]
+        return [one for pid in pids for one in found_below(pid)]
+
     def evict(self, pod: Object, message: str = "The node was low on resource: memory.") -> None:
         """Its containers are asked to end, and killed after a second; then it has failed."""
         self.kubelets.evict(pod, message)
@@ -370,9 +389,11 @@ class FakeCluster:
     def start_api(self) -> None:
         self.server.start()
 
-    def restart(self, *, forget: bool = True) -> None:
-        """The API server goes down and comes back on the same port; its watch cache begins anew."""
+    def restart_api(self, seconds: float = 0.0, *, forget: bool = True) -> None:
+        """The API server ends without a word on any connection, and for so many seconds nobody listens; then it serves
+        the same objects on the same port, with a watch cache that begins anew. Kubelets and containers go on."""
         self.server.stop()
+        threading.Event().wait(seconds)
         if forget:
             self.compact()
         self.server.start()

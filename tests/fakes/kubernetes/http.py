@@ -54,6 +54,8 @@ class Server:
         """What Kueue says of the order in a LocalQueue."""
         self.execute: Callable[[Any, str, Sequence[str]], Any] = lambda *_: None
         """Begins a further process in a container."""
+        self.answers: Callable[[str], bool] = lambda node: True
+        """Whether the kubelet of a node does."""
         self.execution: Sequence[str] = (executing.V5, executing.V4)
         """Protocols of `pods/exec`; the first is there from Kubernetes 1.30 on."""
         self.websockets_create = True
@@ -376,7 +378,8 @@ class _Handler(BaseHTTPRequestHandler):
             raise bad_request(f"pod {request.name} does not have a host assigned")
         query = parse_qs(urlsplit(self.path).query)
         begin = lambda command: self.fake.execute(pod, container, command)  # noqa: E731
-        return executing.serve(self, query, begin, self.fake.execution)
+        answers = lambda: self.fake.answers(pod["spec"]["nodeName"])  # noqa: E731
+        return executing.serve(self, query, begin, answers, self.fake.execution)
 
     def _begin_stream(self, content_type: str) -> None:
         self.send_response(200)

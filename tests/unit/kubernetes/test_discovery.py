@@ -215,7 +215,7 @@ def test_the_watch_goes_on_after_trouble(
     two_nodes.add_dev_pod("first", "node-a", labels=DEV)
     running(seen, "fermi/first")
     if trouble == "restart":
-        two_nodes.restart()
+        two_nodes.restart_api()
     else:
         two_nodes.break_connections()
         if trouble == "compact_and_break":

@@ -1,28 +1,40 @@
 """Containers: real local processes, and scripted ones. Both tell `ended(code)` once, from a thread of their own."""
 
 import contextlib
+import errno
+import functools
+import json
 import os
 import secrets
 import signal
+import socket
+import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tests.fakes.kubernetes.kubelet.logs import Log
 
 SHIM = Path(__file__).with_name("shim.py")
+ROOT = Path(__file__).resolve().parents[4]
+HOME = "/home/dev"
+"""Of whom a container that stands apart runs as."""
 Ended = Callable[[int, str], None]
 """Exit code, and the reason that goes with it ("" = by the code)."""
 
 
 @dataclass(frozen=True)
 class Runs:
-    """The container's command as a local process."""
+    """The container's command as a local process. `apart`: with processes and files of its own, as far as this machine
+    lets us (`namespaces`)."""
+
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,34 +149,97 @@ class Scripted(Container):
         threading.Thread(target=self.finish, args=(137,), daemon=True).start()
 
 
-def base(cwd: Path, name: str) -> dict[str, str]:
+def base(home: str, hostname: str) -> dict[str, str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    return {"PATH": path, "HOME": str(cwd), "LANG": "C.UTF-8", "HOSTNAME": name}
+    return {"PATH": path, "HOME": home, "LANG": "C.UTF-8", "HOSTNAME": hostname}
+
+
+Namespaces = Literal["own", "mapped", ""]
+
+
+def namespaces() -> Namespaces:
+    """The best that this machine lets us have for containers: what root has, what an ordinary user may have with a
+    user namespace, or none."""
+    kinds: tuple[Namespaces, ...] = ("own", "mapped")
+    return next((kind for kind in kinds if has_namespaces(kind)), "")
+
+
+@functools.cache
+def has_namespaces(kind: Namespaces) -> bool:
+    """Whether containers can have them here."""
+    if not kind or (kind == "own" and os.geteuid() != 0):
+        return not kind
+    with tempfile.TemporaryDirectory() as scratch:
+        one = Process("probe", lambda *_: None)
+        files = rootfs(Path(scratch) / "root", [], "probe", kind)
+        one.begin(["true"], base(HOME, "probe"), "/", rootfs=files)
+        return one.wait() == 0
+
+
+def rootfs(
+    folder: Path, mounts: Sequence[Mapping[str, Any]], hostname: str, kind: Namespaces, *,
+    folders: Sequence[str] = (), read_only: bool = False, shm: Path | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """As `rootfs.py` takes it. `folder` is made; `folders`: of the container's own."""
+    folder.mkdir(parents=True)
+    shm = shm or folder.with_name(f"{folder.name}.shm")
+    shm.mkdir(exist_ok=True)
+    shm.chmod(0o1777)
+    keep = {os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, ROOT)}
+    return {
+        "folder": str(folder), "mounts": list(mounts), "keep": sorted(keep), "shm": str(shm), "hostname": hostname,
+        "readOnly": read_only, "mapped": kind == "mapped", "folders": list(folders),
+    }  # fmt: skip
 
 
 class Process(Container):
     def begin(
-        self, command: list[str], env: dict[str, str], cwd: Path, python: str, user: Mapping[str, Any]
+        self, command: list[str], env: Mapping[str, str], cwd: str, *, python: str = "",
+        user: Mapping[str, Any] | None = None, rootfs: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
-        """`user`: Popen's `user`, `group`, `extra_groups`, where it is not ours; `python`: what that one can run."""
+        """`user`: Popen's `user`, `group`, `extra_groups`, where it is not ours; `python`: what that one can run.
+        `rootfs`: as `rootfs.py` takes it, for a container with namespaces of its own."""
+        self._lock = threading.Lock()
+        self._control, theirs = socket.socketpair()
+        plan = {"command": command, "env": dict(env), "cwd": cwd, "rootfs": rootfs}
+        if user and rootfs:
+            plan |= {"user": user["user"], "group": user["group"], "groups": user["extra_groups"]}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
         try:  # the shim begins with them blocked, so that one that comes early waits for it
             self._process = subprocess.Popen(
-                [python or sys.executable, "-I", "-S", str(SHIM), *command], cwd=cwd,
-                env={**base(cwd, self.name), **env},
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-                **user,
+                [python or sys.executable, "-I", "-S", str(SHIM), "--control", str(theirs.fileno())], cwd="/",
+                pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, start_new_session=True, **({} if rootfs else user or {}),
             )  # fmt: skip
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            theirs.close()
         self.pid = self._process.pid
+        with contextlib.suppress(OSError):  # it has ended already
+            _send(self._control, plan, [])
         threading.Thread(target=self._follow, daemon=True).start()
+
+    def execute(self, command: Sequence[str], env: Mapping[str, str], cwd: str) -> "Execution":
+        """Begins a further process. Raises OSError as execve(2) does, and ProcessLookupError when all have ended."""
+        one = Execution()
+        try:
+            with self._lock:
+                one.begin(self._control, {"command": list(command), "env": dict(env), "cwd": cwd})
+        except OSError:
+            one.close()
+            raise
+        return one
 
     def _follow(self) -> None:
         assert self._process.stdout
         for line in self._process.stdout:
             self.log.write(line.removesuffix(b"\n"))
-        self.finish(self._process.wait())
+        code = self.wait()
+        self._control.close()
+        self.finish(code)
+
+    def wait(self) -> int:
+        return self._process.wait()
 
     def terminate(self) -> None:
         self._signal(signal.SIGTERM)
@@ -175,3 +250,58 @@ class Process(Container):
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(number)
+
+
+class Execution:
+    """A further process of a container. Whoever lets go of its output leaves it unread: it waits when the pipe is full
+    (containerd, cmd/containerd-shim-runc-v2/process/io.go, copyPipes: the shim holds both ends)."""
+
+    def __init__(self) -> None:
+        (read, self.stdin), (self.stdout, write), (self.stderr, complain) = os.pipe(), os.pipe(), os.pipe()
+        self._answers, told = socket.socketpair()
+        self._ours, self._theirs = {self.stdin, self.stdout, self.stderr}, [read, write, complain, told.detach()]
+        self._said = self._answers.makefile("rb")
+
+    def begin(self, control: socket.socket, request: Mapping[str, Any]) -> None:
+        """Raises OSError as execve(2) does, and ProcessLookupError when the container has ended."""
+        try:
+            _send(control, request, self._theirs)
+        except OSError:
+            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH)) from None
+        finally:
+            _close(self._theirs)
+        answer = json.loads(self._said.readline() or b"{}")
+        if "pid" not in answer:
+            number = int(answer.get("errno") or errno.ESRCH)
+            raise OSError(number, os.strerror(number))
+
+    def wait(self) -> int:
+        """As subprocess' `returncode`. Without an answer it was killed with its container's supervisor."""
+        try:
+            return int(json.loads(self._said.readline() or b"{}").get("code", -signal.SIGKILL))
+        except ConnectionError:
+            return -signal.SIGKILL
+
+    @property
+    def stdin_ended(self) -> bool:
+        return self.stdin not in self._ours
+
+    def end_input(self) -> None:
+        self._ours.discard(self.stdin)
+        os.close(self.stdin)
+
+    def close(self) -> None:
+        _close(self._ours)
+        self._said.close()
+        self._answers.close()
+
+
+def _close(descriptors: set[int] | list[int]) -> None:
+    while descriptors:
+        os.close(descriptors.pop())
+
+
+def _send(control: socket.socket, request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
+    body = json.dumps(request).encode()
+    socket.send_fds(control, [struct.pack("<I", len(body))], descriptors)
+    control.sendall(body)

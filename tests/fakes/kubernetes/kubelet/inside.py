@@ -1,51 +1,55 @@
-"""Further processes in a container that runs."""
+"""Further processes in a container that runs, in the words of those who refuse them."""
 
-import contextlib
-import subprocess
+import errno
+import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
-from tests.fakes.kubernetes.errors import Refused
-from tests.fakes.kubernetes.kubelet.containers import Container, base
+from tests.fakes.kubernetes.errors import Refused, internal
+from tests.fakes.kubernetes.kubelet.containers import Container, Execution, Process
 from tests.fakes.kubernetes.kubelet.view import View
 
 
-@dataclass
+class NotBegunError(Exception):
+    """The container runtime could not begin it. `status`: what is told on the channel of errors."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.status = internal(f"error executing command in container: failed to exec in container: {why}").status
+
+
+@dataclass(frozen=True)
 class Inside:
-    """What a container's processes are begun with. In it, the end of its first process is the end of all."""
+    """What a container's processes are begun with."""
 
     view: View
     env: Mapping[str, str]
-    cwd: Path
-    processes: list["subprocess.Popen[bytes]"] = field(default_factory=list)
-
-    def begin(self, name: str, command: Sequence[str]) -> "subprocess.Popen[bytes]":
-        """Raises OSError."""
-        process = subprocess.Popen(
-            [self.view.rewrite(word) for word in command], env={**base(self.cwd, name), **self.env}, cwd=self.cwd,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, bufsize=0,
-        )  # fmt: skip
-        self.processes.append(process)
-        return process
-
-    def end(self) -> None:
-        for process in self.processes:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+    cwd: str
 
 
 def execute(
     containers: Sequence[Container], inside: Mapping[str, Inside], name: str, command: Sequence[str]
-) -> "subprocess.Popen[bytes]":
+) -> Execution:
+    """Raises Refused, a kubelet's no (pkg/kubelet/kubelet_pods.go: GetExec), and NotBegunError (containerd,
+    internal/cri/server/streaming.go and container_execsync.go)."""
     main = next((one for one in containers if one.name == name), None)
-    if main is None or main.code is not None or name not in inside:
+    if not isinstance(main, Process) or main.code is not None or name not in inside:
         raise Refused(500, "InternalError", f'container not found ("{name}")')
+    one = inside[name]
     try:
-        process = inside[name].begin(name, command)
+        return main.execute([one.view.rewrite(word) for word in command], one.env, one.cwd)
+    except ProcessLookupError:
+        raise NotBegunError("container is in CONTAINER_EXITED state") from None
     except OSError as error:
-        why = f'exec: "{command[0]}": {error.strerror}: unknown'
-        raise Refused(500, "InternalError", f"error executing command in container: {why}") from error
-    if main.code is not None:  # meanwhile
-        process.kill()
-    return process
+        raise NotBegunError(_refused(command, error)) from None
+
+
+def _refused(command: Sequence[str], error: OSError) -> str:
+    """As runc says it (opencontainers/runc, libcontainer/standard_init_linux.go: exec.LookPath, execve)."""
+    name = command[0] if command else ""
+    if error.errno == errno.ENOENT:
+        why = f"stat {name}: no such file or directory" if "/" in name else "executable file not found in $PATH"
+    else:
+        why = str(error.strerror).lower()
+    runc = f'OCI runtime exec failed: exec failed: unable to start container process: exec: "{name}": {why}'
+    return f'failed to start exec "{secrets.token_hex(32)}": {runc}: unknown'

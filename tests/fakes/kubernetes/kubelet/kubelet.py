@@ -1,7 +1,6 @@
 """The kubelets of all nodes: pods from bound to ended, by script or as real processes."""
 
 import shutil
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -17,13 +16,19 @@ from tests.fakes.kubernetes.api import Api
 from tests.fakes.kubernetes.errors import Refused, bad_request, not_faked, not_found
 from tests.fakes.kubernetes.kubelet import devices
 from tests.fakes.kubernetes.kubelet.containers import (
+    HOME,
     Container,
     Evicted,
+    Execution,
+    Namespaces,
     Process,
     Runs,
     Script,
     Scripted,
     Waits,
+    base,
+    namespaces,
+    rootfs,
 )
 from tests.fakes.kubernetes.kubelet.inside import Inside, execute
 from tests.fakes.kubernetes.kubelet.logs import Log
@@ -43,6 +48,8 @@ BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 10.0, 300.0
 doBackOff)."""
 EVICTION_GRACE_SECONDS = 1.0
 """Of a pod that has to go at once (pkg/kubelet/eviction/eviction_manager.go: immediateEvictionGracePeriodSeconds)."""
+LIFE = "FERMI_LIFE"
+"""Tells the processes of a container that has no namespaces which life of it this is."""
 MESSAGE_BYTES = 4096
 LOG_TAIL_LINES, LOG_TAIL_BYTES = 80, 2048
 
@@ -62,6 +69,10 @@ class Run:
     """Why the kubelet did not take it: a reason and a message."""
     given: devices.Held | None = None
     """None: it has not been looked at yet."""
+    apart: bool = False
+    view: View | None = None
+    env: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By container: what its pod and its image set."""
     inside: dict[str, Inside] = field(default_factory=dict)
     restarts: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
@@ -80,7 +91,8 @@ class Kubelets:
     """`scripts`: (name pattern, script), the newest first; a pod without one really runs. `image_env`: what the image
     sets. `missing_images`: patterns of those that cannot be pulled. `unresolved`: Services whose names stay
     unresolvable. `dead`: nodes whose kubelet does nothing. `as_users`: an interpreter with which processes run as whom
-    their pod says (`runAsUser`, `runAsGroup`); it takes root, and folders that they can pass."""
+    their pod says (`runAsUser`, `runAsGroup`); it takes root, and folders that they can pass. `namespaces`: of
+    containers that stand apart; None: what this machine lets us have."""
 
     def __init__(self, api: Api, scratch: Path) -> None:
         self.api, self.store, self.scratch = api, api.store, scratch
@@ -90,6 +102,7 @@ class Kubelets:
         self.missing_images = ["*.invalid/*"]
         self.dead: set[str] = set()
         self.as_users = ""
+        self.namespaces: Namespaces | None = None
         self.runs: dict[str, Run] = {}
         self.errors: list[str] = []
         self._closing = False
@@ -194,8 +207,8 @@ class Kubelets:
             raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: {why}')
         return logs[-1].read(query)
 
-    def execute(self, pod: Object, container: str, command: Sequence[str]) -> "subprocess.Popen[bytes]":
-        """Raises what a kubelet answers."""
+    def execute(self, pod: Object, container: str, command: Sequence[str]) -> Execution:
+        """Raises Refused, what a kubelet answers, and NotBegunError."""
         if pod["spec"]["nodeName"] in self.dead:
             raise Refused(500, "InternalError", "error dialing backend: dial tcp 10.0.0.1:10250: i/o timeout")
         run = self.runs.get(pod["metadata"]["uid"])
@@ -266,14 +279,16 @@ class Kubelets:
             for spec in specs:
                 self._begin_scripted(run, spec, script)
             return
-        view = View(self.store, run.pod, run.root, self.unresolved)
-        view.make_volumes()
+        run.apart = script.apart
+        mounted = script.apart and bool(self._kind())
+        run.view = View(self.store, run.pod, run.root, self.unresolved, mounted=mounted)
+        run.view.make_volumes()
         if self.as_users:  # a container reaches what is mounted, whatever the modes of the folders above it
             run.root.chmod(0o755)
             run.root.parent.chmod(0o755)
         for spec in specs:
             own = devices.env(run.given or {}, spec["name"])
-            run.inside[spec["name"]] = Inside(view, {**self.image_env, **own, **view.env(spec)}, view.cwd(spec))
+            run.env[spec["name"]] = {**self.image_env, **own, **run.view.env(spec)}
         for spec in specs:
             self._begin_process(run, spec)
 
@@ -284,14 +299,40 @@ class Kubelets:
 
     def _begin_process(self, run: Run, spec: dict[str, Any]) -> None:
         """Each container has a termination log of its own."""
-        process, inside = Process(spec["name"], lambda *_: self._ended(run)), run.inside[spec["name"]]
+        process = Process(spec["name"], lambda *_: self._ended(run))
         self._keep(run, process)
         message = _message_file(run, spec)
         message.write_bytes(b"")
         message.chmod(0o666)  # whoever the container's user is
+        inside, own = self._ground(run, spec, process.id)
+        run.inside[spec["name"]] = inside
         command = inside.view.command(spec, dict(inside.env))
         user = _user(run.pod, spec) if self.as_users else {}
-        process.begin(command, dict(inside.env), inside.cwd, self.as_users, user)
+        process.begin(command, inside.env, inside.cwd, python=self.as_users, user=user, rootfs=own)
+
+    def _ground(self, run: Run, spec: dict[str, Any], life: str) -> tuple[Inside, dict[str, Any] | None]:
+        """What the container's processes are begun with, and which namespaces and files it has of its own."""
+        assert run.view
+        view, env, name = run.view, run.env[spec["name"]], _hostname(run.pod)
+        if view.mounted:
+            cwd, env = view.cwd(spec, "/"), {**base(HOME, name), **env}
+            read_only = bool((spec.get("securityContext") or {}).get("readOnlyRootFilesystem"))
+            own = rootfs(
+                run.root / "roots" / life, view.mounts(spec), name, self._kind(), folders=[env["HOME"], cwd],
+                read_only=read_only, shm=run.root / "shm",
+            )  # fmt: skip
+            return Inside(view, env, cwd), own
+        if run.apart:
+            layer = run.root / "layers" / life
+            layer.mkdir(parents=True)
+            home = view.rewrite(HOME)
+            own_env = base(str(layer) if home == HOME else home, name) | {LIFE: life}
+            return Inside(view, {**own_env, **env}, view.cwd(spec, str(layer))), None
+        cwd = view.cwd(spec, str(run.root))
+        return Inside(view, {**base(cwd, spec["name"]), **env}, cwd), None
+
+    def _kind(self) -> Namespaces:
+        return namespaces() if self.namespaces is None else self.namespaces
 
     def _keep(self, run: Run, container: Container) -> None:
         run.containers.append(container)
@@ -299,8 +340,6 @@ class Kubelets:
 
     def _ended(self, run: Run) -> None:
         """Called from a container's thread."""
-        for one in run.inside.values():
-            one.end()
         with self.store.lock:
             if run.pod["spec"]["nodeName"] in self.dead or not run.started or self._closing:
                 return
@@ -473,6 +512,10 @@ class Kubelets:
 def _refuse_unfaked(resource: Resource, obj: Object) -> None:
     if resource is PODS and obj["spec"].get("initContainers"):
         raise not_faked("init containers")
+
+
+def _hostname(pod: Object) -> str:
+    return str(pod["spec"].get("hostname") or pod["metadata"]["name"])[:63]
 
 
 def _message_file(run: Run, container: Mapping[str, Any]) -> Path:

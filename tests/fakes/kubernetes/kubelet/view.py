@@ -1,9 +1,9 @@
 """What a pod sees, where a process of this machine stands in for its container: volumes, environment, names.
 
-A local process has no mounts of its own, so mount paths are rewritten to folders of the pod wherever they begin a path:
-in the command, the environment and the texts of mounted ConfigMaps and Secrets. /tmp and /dev/shm stay the host's.
-Names of pods and headless Services become 127.0.0.1 in the same places, once the Service exists: all pods share the
-host's network. A claim is a host folder (`PersistentVolumeClaim` annotation `fake/path`).
+A container that stands apart has mounts of its own (`mounts`). Elsewhere mount paths are rewritten to folders of the
+pod wherever they begin a path: in the command, the environment and the texts of mounted ConfigMaps and Secrets; /tmp
+and /dev/shm stay the host's. Names of pods and headless Services become 127.0.0.1 in the same places, once the Service
+exists: all pods share the host's network. A claim is a host folder (`PersistentVolumeClaim` annotation `fake/path`).
 """
 
 import base64
@@ -18,6 +18,7 @@ from tests.fakes.kubernetes.store import Object, Store
 
 CLAIM_PATH = "fake/path"
 OWN_OF_HOST = ("/tmp", "/dev/shm")
+FROM_API = frozenset({"configMap", "secret", "downwardAPI", "projected"})
 
 
 class Missing(Exception):
@@ -29,8 +30,8 @@ class Missing(Exception):
 
 
 class View:
-    def __init__(self, store: Store, pod: Object, root: Path, unresolved: list[str]) -> None:
-        self.store, self.pod, self.root = store, pod, root
+    def __init__(self, store: Store, pod: Object, root: Path, unresolved: list[str], *, mounted: bool = False) -> None:
+        self.store, self.pod, self.root, self.mounted = store, pod, root, mounted
         self.namespace: str = pod["metadata"]["namespace"]
         self._unresolved = unresolved
         self._volumes: dict[str, Path] = {}
@@ -96,8 +97,24 @@ class View:
         """Mount paths and names, as this machine knows them."""
         return self._names().sub("127.0.0.1", self._paths().sub(lambda found: self._mounts[found[1]], text))
 
+    def mounts(self, container: dict[str, Any]) -> list[dict[str, Any]]:
+        """What a container that stands apart finds where. What comes from the API cannot be written (kubernetes/
+        kubernetes, pkg/kubelet/kubelet_pods.go: makeMounts)."""
+        fixed = {one["name"] for one in self.pod["spec"].get("volumes") or [] if FROM_API & one.keys()}
+        message = self.root / f"{container['name']}.message"
+        found = [{"source": str(message), "path": container["terminationMessagePath"], "readOnly": False}]
+        for mount in container.get("volumeMounts") or []:
+            source = self._volumes[mount["name"]] / mount.get("subPath", "")
+            if not source.exists():
+                source.mkdir(parents=True)
+            read_only = bool(mount.get("readOnly")) or mount["name"] in fixed
+            found.append({"source": str(source), "path": mount["mountPath"].rstrip("/"), "readOnly": read_only})
+        return found
+
     def _paths(self) -> re.Pattern[str]:
         mounts = {}
+        if self.mounted:
+            return re.compile("((?!))")
         for container in self.pod["spec"]["containers"]:
             mounts[container["terminationMessagePath"]] = str(self.root / f"{container['name']}.message")
             for mount in container.get("volumeMounts") or []:
@@ -124,10 +141,9 @@ class View:
         words = [*(container.get("command") or []), *(container.get("args") or [])]
         return [self.rewrite(expand(word, env)) for word in words]
 
-    def cwd(self, container: dict[str, Any]) -> Path:
-        asked = container.get("workingDir")
-        path = Path(self.rewrite(asked)) if asked else self.root
-        return path if path.is_dir() else self.root
+    def cwd(self, container: dict[str, Any], otherwise: str) -> str:
+        path = self.rewrite(container.get("workingDir") or otherwise)
+        return path if self.mounted or Path(path).is_dir() else otherwise
 
     def env(self, container: dict[str, Any]) -> dict[str, str]:
         """Raises Missing (CreateContainerConfigError)."""
