@@ -3038,6 +3038,17 @@ export interface components {
                 [key: string]: unknown;
             };
             /**
+             * @description inside the environments, with their GPUs, packages and files, or beside them; auto: for each by itself
+             * @default auto
+             * @enum {string}
+             */
+            runIn?: "auto" | "environment" | "pod" | "beside";
+            /**
+             * @description the interpreter inside the environments: a path, or the name of a kernel; by default that of the notebook
+             * @default null
+             */
+            python?: string | null;
+            /**
              * @description goes on with fewer nodes when one is lost, and with more when it is back; the global batch stays the same
              * @default null
              */

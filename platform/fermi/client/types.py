@@ -3016,6 +3016,14 @@ class DistributedConfigRequest(TypedDict):
     """
     the framework's own
     """
+    runIn: NotRequired[Literal["auto", "environment", "pod", "beside"]]
+    """
+    inside the environments, with their GPUs, packages and files, or beside them; auto: for each by itself
+    """
+    python: NotRequired[str | None]
+    """
+    the interpreter inside the environments: a path, or the name of a kernel; by default that of the notebook
+    """
     elastic: NotRequired[ElasticRequest | None]
     """
     goes on with fewer nodes when one is lost, and with more when it is back; the global batch stays the same

@@ -202,17 +202,16 @@ class DistributedConfigRequest(Struct, frozen=True, kw_only=True, rename="camel"
     run_in: Annotated[
         Literal["auto", "environment", "pod", "beside"],
         told(
-            "inside of the environments, with their GPUs, packages and files, or beside them; auto: for each by itself",
+            "inside the environments, with their GPUs, packages and files, or beside them; auto: for each by itself",
             flag="--run-in",
             choices=["auto", "environment", "pod", "beside"],
         ),
     ] = "auto"
     python: Annotated[
-        Annotated[str, Meta(max_length=500)] | None,
+        Annotated[str, told(max_length=500, trim=True)] | None,
         told(
-            "the interpreter inside of the environments: a path, or a kernel's name; by default the notebook's own",
+            "the interpreter inside the environments: a path, or the name of a kernel; by default that of the notebook",
             flag="--python",
-            trim=True,
         ),
     ] = None
     elastic: Annotated[
