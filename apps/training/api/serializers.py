@@ -63,6 +63,20 @@ class EngineArtifact(serializers.Serializer):
     content = serializers.CharField()
 
 
+class RunsIn(serializers.Serializer):
+    """Where the ranks of an environment run, and why."""
+
+    way = serializers.ChoiceField([(way, way) for way in ("inside", "beside")])
+    code = serializers.CharField()
+    message = serializers.CharField(help_text="why: why it was chosen, or why the other way is not possible")
+
+
+class PreviewEnvironment(serializers.Serializer):
+    environmentId = serializers.CharField()
+    name = serializers.CharField()
+    runsIn = RunsIn(allow_null=True, help_text="null: its engine has only one way, or its way is refused")
+
+
 class PreviewRank(serializers.Serializer):
     rank = serializers.IntegerField()
     localRank = serializers.IntegerField()
@@ -179,6 +193,7 @@ class TaskPreview(serializers.Serializer):
     worldSize = serializers.IntegerField()
     nodeCount = serializers.IntegerField()
     masterNode = serializers.CharField(allow_null=True)
+    environments = PreviewEnvironment(many=True, help_text="in the order of the request")
     ranks = PreviewRank(many=True)
     files = NamedText(many=True)
     artifacts = EngineArtifact(many=True)
@@ -305,6 +320,9 @@ class TaskNode(serializers.Serializer):
     processes = serializers.IntegerField()
     emulated = serializers.BooleanField(help_text="CPU processes stand in for the GPUs")
     ranks = serializers.ListField(child=serializers.IntegerField())
+    runsIn = RunsIn(
+        allow_null=True, help_text="of the newest attempt, or as planned before the first; null: only one way"
+    )
 
 
 class TaskRank(serializers.Serializer):

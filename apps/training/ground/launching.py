@@ -16,7 +16,7 @@ from apps.clusters.models import Cluster
 from apps.training.ground import tracing
 from apps.training.models import Attempt, Task
 from apps.training.states.reasons import CAUSES, Reason
-from fermi.launch import registry, ways
+from fermi.launch import registry
 from fermi.launch.backends.base import Backend
 from fermi.launch.errors import BackendError, UnknownName
 from fermi.launch.spec import Cause, Handle, JobSpec, Observation, Phase, attempt_name
@@ -53,13 +53,12 @@ def cause(cluster: Cluster, code: str, params: Mapping[str, Any] | None = None) 
     return replace(declared(cluster, code) or Cause(""), code=code, params=params or {})
 
 
-def job_for(task: Task, attempt: Attempt, remaining: timedelta | None) -> JobSpec:
-    """`remaining`: how long the task may still hold its environments."""
-    spec = JobSpec.from_json(task.spec)
+def job_for(task: Task, spec: JobSpec, attempt: Attempt, remaining: timedelta | None) -> JobSpec:
+    """`spec`: the task's job, with the way of each node; `remaining`: how long the task may still hold its
+    environments."""
     job = spec.for_attempt(attempt.number, master_port=attempt.master_port, resume_from=attempt.resume_from)
     max_run = None if remaining is None else remaining.total_seconds()
     env = {**job.env, **tracing.variables(task, attempt.number, {**job.env, **job.secret_env})}
-    job, _ = ways.settle(job, backend_for(task.cluster).ways(job))  # a spare may have taken a place
     return seen_from(task.cluster, replace(job, max_run=max_run, env=env))
 
 

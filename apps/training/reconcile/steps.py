@@ -30,7 +30,7 @@ from apps.training.states.limits import (
     OVER_LIMIT,
 )
 from apps.training.states.reasons import GIVEN_WAY, Reason
-from fermi.launch import registry
+from fermi.launch import registry, ways
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import Cause, JobSpec, Observation, Phase, Rendered, attempt_name
 
@@ -97,6 +97,7 @@ def lease(task: Task) -> timedelta | None:
         return _aside(task, Reason.CODE_LOST, {"why": str(lost_code)})
     backend = backend_for(task.cluster)
     there = ports.look(task, backend)
+    settled, _ = ways.settle(job, backend.ways(job))  # a spare may have taken a place, GPUs may be free now
     number, (resume_from, in_vain) = task.attempt + 1, resuming.point(task)
     try:
         with transitions.owned(task):
@@ -106,11 +107,12 @@ def lease(task: Task) -> timedelta | None:
                 attempt = Attempt(
                     task=task, number=number, master_port=port, resume_from=resume_from, created_at=now(), plan={}
                 )
-                launched = drills.rehearsed(task, job_for(task, attempt, remaining))
+                launched = drills.rehearsed(task, job_for(task, settled, attempt, remaining))
                 plan = registry.planner(task.framework).plan(launched)
                 attempt.plan = backend.render(launched, plan).to_json()
                 attempt.save(force_insert=True)
-                transitions.move(task, State.STARTING, attempt=number, resize_requested_at=None)
+                spec = task.spec if settled == job else {**task.spec, "nodes": settled.to_json()["nodes"]}
+                transitions.move(task, State.STARTING, attempt=number, resize_requested_at=None, spec=spec)
                 params = {"number": number, "port": port, "resumeFrom": resume_from}
                 transitions.record(task.pk, number, "attempt", "ATTEMPT_BEGAN", params)
                 if there.busy:

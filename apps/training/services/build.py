@@ -26,7 +26,7 @@ from apps.training.queue import load
 from apps.training.services import choosing
 from apps.training.services.choosing import Choice
 from fermi.launch import credentials, entry, installed, recipes, registry, scenes, sizes, summary, validate, ways
-from fermi.launch.errors import UnknownName
+from fermi.launch.errors import BackendError, UnknownName
 from fermi.launch.request import EXISTING, NEW, TaskRequest, cut, job, places
 from fermi.launch.spec import JobSpec, Node, Problem
 from fermi.launch.userpaths import CHECKPOINTS, OUTPUTS
@@ -81,7 +81,7 @@ def build(
         problems += recipes.vocabulary_problems(job, version.largest_token)
     if environments:
         draft.cluster, job = environments[0].cluster, sizes.begin(job)
-        job, impossible = ways.settle(job, backend_for(draft.cluster).ways(job))
+        job, impossible, unused = _settled(draft.cluster, job)
         problems += impossible
         problems += _on_engine(user, draft.cluster, job)
         outside = backend_for(draft.cluster).entry_text(job, entry.MAX_TEXT)
@@ -91,7 +91,7 @@ def build(
             draft.job = job
             problems += validate.of_framework(job) + sizes.problems(job)
             problems += installed.problems(job, backend_for(draft.cluster))
-            draft.warnings = _warnings(job) + installed.warnings(job, backend_for(draft.cluster))
+            draft.warnings = _warnings(job) + unused + installed.warnings(job, backend_for(draft.cluster))
             draft.warnings += [*entry.warnings(job, outside or brought.entry_text), *brought.warnings]
             if not (asked.model_id or asked.entrypoint):
                 draft.warnings.append(Problem("modelId", "MODEL_NOT_CHOSEN"))
@@ -248,6 +248,17 @@ def _asks(asked: TaskRequest, choice: Choice, project: Project) -> asking.Asked:
         max_run=asked.max_run_seconds,
         preemptible=asked.preemptible,
     )
+
+
+def _settled(cluster: Cluster, job: JobSpec) -> tuple[JobSpec, list[Problem], list[Problem]]:
+    """Return the job with the way of each node, what is wrong with that, and what is worth knowing of it. Where the
+    engine cannot be asked now, it is decided when the task starts."""
+    try:
+        known = backend_for(cluster).ways(job)
+    except BackendError:
+        return job, [], []
+    job, impossible = ways.settle(job, known)
+    return job, impossible, ways.warnings(job)
 
 
 def _on_engine(user: User, cluster: Cluster, job: JobSpec) -> list[Problem]:

@@ -20,7 +20,7 @@ from apps.training.services import choosing, scaling
 from apps.training.services.build import Draft, build
 from apps.training.services.choosing import environments_field
 from apps.training.shown import presenters
-from fermi.launch import registry, summary
+from fermi.launch import registry, summary, ways
 from fermi.launch.request import TaskRequest
 from fermi.launch.schedule import turns, wanted
 from fermi.launch.spec import SHOWN, JobSpec, Plan, Problem, Rendered, resolve
@@ -40,7 +40,7 @@ def preview(
         "chosen": None, "proposal": None, "splits": [], "batch": None, "scaling": None, "worldSize": 0, "nodeCount": 0,
         "masterNode": None,
         "summary": summary.summarise([]), "hourly": None, "inUse": [],
-        "ranks": [], "files": [], "artifacts": [], "command": [],
+        "environments": [], "ranks": [], "files": [], "artifacts": [], "command": [],
     }  # fmt: skip
     job = draft.job
     if draft.choice.select and draft.choice.environments:
@@ -53,6 +53,7 @@ def preview(
         "masterNode": job.master,
         "summary": summary.summarise(job.nodes),
         "hourly": _hourly(draft, job),
+        "environments": _environments(draft, job),
         "inUse": memory.in_use((node.id for node in job.nodes), user),
         "proposal": presenters.proposal(job),
         "splits": registry.framework(job.framework).splits(job),
@@ -92,6 +93,19 @@ def _chosen(user: User, draft: Draft) -> dict[str, Any]:
         "reason": presenters.reason(turn.why.code, turn.why.params) if turn.why else None,
         "reasons": [presenters.warning(one.code, one.params) for one in reasons],
     }
+
+
+def _environments(draft: Draft, job: JobSpec) -> list[dict[str, Any]]:
+    """Where the ranks of each run. Of one that is refused its way, the problem says all there is to say."""
+    refused = {problem.params.get("environment") for problem in draft.problems if problem.field == ways.FIELD}
+    return [
+        {
+            "environmentId": node.id,
+            "name": node.name,
+            "runsIn": None if node.name in refused else presenters.runs_in(node),
+        }
+        for node in job.nodes
+    ]
 
 
 def _hourly(draft: Draft, job: JobSpec) -> dict[str, Any] | None:

@@ -18,7 +18,7 @@ from apps.training.states.limits import CLAIM, SILENT
 from apps.training.states.reasons import Reason
 from fermi.launch import registry
 from fermi.launch.scaling import Expectation
-from fermi.launch.spec import JobSpec, Problem
+from fermi.launch.spec import JobSpec, Node, Problem
 
 
 def problem(found: Problem, lang: str | None = None) -> dict[str, str]:
@@ -124,6 +124,14 @@ def proposal(job: JobSpec, lang: str | None = None) -> dict[str, Any] | None:
         return None
     reasons = [warning(reason.code, reason.params, lang) for reason in chosen.reasons]
     return {"strategy": chosen.strategy, "options": chosen.options, "reasons": reasons}
+
+
+def runs_in(node: Node, lang: str | None = None) -> dict[str, str] | None:
+    """Return where the node's ranks run, and why; None where its engine has only one way."""
+    if node.way is None:
+        return None
+    message, _ = said(node.way.code, explained(node.way.params, lang), lang)
+    return {"way": "inside" if node.way.inside else "beside", "code": node.way.code, "message": message}
 
 
 def batch(job: JobSpec) -> dict[str, Any] | None:

@@ -243,6 +243,7 @@ def detail(user: User, task_id: str) -> dict[str, Any]:
                 "processes": at.node.processes,
                 "emulated": at.node.emulated,
                 "ranks": list(at.ranks),
+                "runsIn": presenters.runs_in(at.node),
             }
             for at in placements
         ],

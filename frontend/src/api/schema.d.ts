@@ -5091,6 +5091,12 @@ export interface components {
             message: string;
             culprits: components["schemas"]["PreflightCulprit"][];
         };
+        PreviewEnvironment: {
+            environmentId: string;
+            name: string;
+            /** @description null: its engine has only one way, or its way is refused */
+            runsIn: components["schemas"]["RunsIn"] | null;
+        };
         PreviewRank: {
             rank: number;
             localRank: number;
@@ -5460,6 +5466,13 @@ export interface components {
             scope: components["schemas"]["ScopeEnum"];
             /** @description with the scope `project` */
             projectId?: string | null;
+        };
+        /** @description Where the ranks of an environment run, and why. */
+        RunsIn: {
+            way: components["schemas"]["WayEnum"];
+            code: string;
+            /** @description why: why it was chosen, or why the other way is not possible */
+            message: string;
         };
         SavedViewItem: {
             /** @description of the console, such as `training` */
@@ -6184,6 +6197,8 @@ export interface components {
             /** @description CPU processes stand in for the GPUs */
             emulated: boolean;
             ranks: number[];
+            /** @description of the newest attempt, or as planned before the first; null: only one way */
+            runsIn: components["schemas"]["RunsIn"] | null;
         };
         TaskOutputs: {
             sizeBytes: number;
@@ -6218,6 +6233,8 @@ export interface components {
             worldSize: number;
             nodeCount: number;
             masterNode: string | null;
+            /** @description in the order of the request */
+            environments: components["schemas"]["PreviewEnvironment"][];
             ranks: components["schemas"]["PreviewRank"][];
             files: components["schemas"]["NamedText"][];
             artifacts: components["schemas"]["EngineArtifact"][];
@@ -7029,6 +7046,8 @@ export interface components {
             message: string;
             hint: string;
         };
+        /** @enum {string} */
+        WayEnum: "inside" | "beside";
         /** @enum {string} */
         WhatEnum: "opened" | "over" | "test";
         WorkerBeat: {

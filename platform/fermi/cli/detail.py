@@ -1,7 +1,7 @@
 """One task, as people read it."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import RenderableType
@@ -56,6 +56,7 @@ def detail(task: TaskDetail, place: TaskQueue | None = None) -> Iterator[Rendera
             for node in task["nodes"]
         ],
     )  # fmt: skip
+    yield from places(task["nodes"])
     if task["ranks"]:
         yield output.heading(_("RANKS"))
         yield output.table(
@@ -76,6 +77,22 @@ def detail(task: TaskDetail, place: TaskQueue | None = None) -> Iterator[Rendera
                 for attempt in task["attempts"]
             ],
         )  # fmt: skip
+
+
+def places(environments: Sequence[Any]) -> Iterator[RenderableType]:
+    """Yield where the ranks of each of these environments run, and why; nothing where each has only one way. Of a task
+    or a preview; an older platform does not say it."""
+    ways = [(each["name"], each["environmentId"], way) for each in environments if (way := each.get("runsIn"))]
+    if not ways:
+        return
+    yield output.heading(_("WHERE_RANKS_RUN"))
+    yield output.table(
+        [_("ENVIRONMENT"), "ID", _("RUNS_IN"), _("WHY")],
+        [
+            [name, key, _("RUNS_INSIDE") if way["way"] == "inside" else _("RUNS_BESIDE"), way["message"]]
+            for name, key, way in ways
+        ],
+    )
 
 
 def loss_of(task: Any) -> float | None:

@@ -2030,23 +2030,6 @@ class TaskMoveRequest(TypedDict):
     """
 
 
-class TaskNode(TypedDict):
-    nodeRank: int
-    environmentId: str | None
-    """
-    null = the environment was removed
-    """
-    name: str
-    zone: str
-    gpuType: str
-    processes: int
-    emulated: bool
-    """
-    CPU processes stand in for the GPUs
-    """
-    ranks: list[int]
-
-
 class TaskOutputs(TypedDict):
     sizeBytes: int
     count: int
@@ -2573,6 +2556,9 @@ class WarningItem(TypedDict):
     code: str
     message: str
     hint: str
+
+
+WayEnum: TypeAlias = Literal["inside", "beside"]
 
 
 WhatEnum: TypeAlias = Literal["opened", "over", "test"]
@@ -3897,6 +3883,19 @@ class RuleCreateRequest(TypedDict):
     """
 
 
+class RunsIn(TypedDict):
+    """
+    Where the ranks of an environment run, and why.
+    """
+
+    way: WayEnum
+    code: str
+    message: str
+    """
+    why: why it was chosen, or why the other way is not possible
+    """
+
+
 class ScalingExpectation(TypedDict):
     """
     Ranges, from what was measured, given and assumed; `reasons` say which.
@@ -4157,6 +4156,27 @@ class TaskFinding(TypedDict):
     where: list[FindingPlace]
     evidence: list[FindingEvidence]
     actions: list[FindingAction]
+
+
+class TaskNode(TypedDict):
+    nodeRank: int
+    environmentId: str | None
+    """
+    null = the environment was removed
+    """
+    name: str
+    zone: str
+    gpuType: str
+    processes: int
+    emulated: bool
+    """
+    CPU processes stand in for the GPUs
+    """
+    ranks: list[int]
+    runsIn: RunsIn | None
+    """
+    of the newest attempt, or as planned before the first; null: only one way
+    """
 
 
 class TaskProposal(TypedDict):
@@ -4753,6 +4773,15 @@ class Overview(TypedDict):
     """
 
 
+class PreviewEnvironment(TypedDict):
+    environmentId: str
+    name: str
+    runsIn: RunsIn | None
+    """
+    null: its engine has only one way, or its way is refused
+    """
+
+
 class SnapshotTree(TypedDict):
     items: list[TreeEntry]
 
@@ -4888,6 +4917,10 @@ class TaskPreview(TypedDict):
     worldSize: int
     nodeCount: int
     masterNode: str | None
+    environments: list[PreviewEnvironment]
+    """
+    in the order of the request
+    """
     ranks: list[PreviewRank]
     files: list[NamedText]
     artifacts: list[EngineArtifact]

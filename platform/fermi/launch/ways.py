@@ -11,6 +11,7 @@ from fermi.launch.spec import JobSpec, Problem, Way
 
 RunIn: TypeAlias = Literal["auto", "environment", "beside"]
 FIELD = "distributedConfig.runIn"
+MAX_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,15 @@ def settle(job: JobSpec, known: Mapping[str, Ways]) -> tuple[JobSpec, list[Probl
         nodes.append(replace(node, way=replace(way, params={**about, **way.params})))
         problems += (Problem(FIELD, one.code, {**about, **one.params}) for one in wrong)
     return replace(job, nodes=tuple(nodes)), problems
+
+
+def warnings(job: JobSpec) -> list[Problem]:
+    """Return, of a job that is settled, that a way was asked for of nodes whose engine has one alone."""
+    names = [node.name for node in job.nodes if node.way is None]
+    if job.run_in == "auto" or not names:
+        return []
+    shown = ", ".join(names[:MAX_NAMED]) + (", …" if len(names) > MAX_NAMED else "")
+    return [Problem(FIELD, "RUN_IN_UNUSED", {"environments": shown})]
 
 
 def _one(asked: RunIn, ways: Ways) -> tuple[Way, list[Way]]:

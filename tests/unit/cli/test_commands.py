@@ -125,6 +125,28 @@ def test_a_task_shows_its_nodes_ranks_and_attempts(api: FakeApi, command: Comman
         assert word in out
 
 
+HOLDS = {"way": "inside", "code": "WAY_INSIDE_GPUS", "message": "it holds the eight"}
+CLAIM = {"way": "beside", "code": "WAY_BESIDE_CLAIM", "message": "its node has more"}
+
+
+def rows_of(out: str, title: str) -> list[str]:
+    """Of the table under a title, without its head."""
+    lines = out[out.index(title) :].partition("\n\n")[0].splitlines()
+    return [" ".join(line.split()) for line in lines[2:]]
+
+
+def test_a_task_shows_where_the_ranks_of_each_environment_run_and_why(api: FakeApi, command: Command) -> None:
+    first, second = task()["nodes"]
+    api.on("GET", TASK, data(task(nodes=[{**first, "runsIn": HOLDS}, {**second, "runsIn": CLAIM}])))
+    assert rows_of(command("get", "task-1").out, "Where the ranks run") == [
+        "pytorch-dev-env env-001 inside the environment it holds the eight",
+        "llm-training-env env-003 outside the environment its node has more",
+    ]
+    assert "环境内" in command("get", "task-1", lang="zh").out
+    api.on("GET", TASK, data(task(nodes=[{**first, "runsIn": None}, second])))
+    assert "Where the ranks run" not in command("get", "task-1").out
+
+
 def test_a_task_that_runs_shows_how_its_ranks_get_on(api: FakeApi, command: Command) -> None:
     pulse = {
         "rank": 0, "at": "2026-11-21T00:00:12.5Z", "phase": "evaluating", "step": 41,
@@ -460,6 +482,8 @@ def test_a_preview_shows_ranks_files_and_problems_and_creates_nothing(catalogue:
         "worldSize": 2, "nodeCount": 1, "masterNode": "env-001", "ranks": ranks, "summary": {}, "warnings": [],
         "files": [{"name": "node.json", "content": "[red]{}\n"}], "command": ["python", "train.py"],
         "artifacts": [{"kind": "process table", "name": "task-0", "content": "table"}], "problems": [],
+        "environments": [{"environmentId": "env-001", "name": "a", "runsIn": HOLDS},
+                         {"environmentId": "env-002", "name": "b", "runsIn": None}],
         "proposal": {"strategy": {}, "options": {"sharding": "hybrid"},
                      "reasons": [{"code": "PROPOSED_HYBRID_SHARD", "message": "the zones differ", "hint": ""}]},
         "batch": {"perRank": 8, "dataParallel": 2, "accumulation": 4, "effective": 64, "learningRate": 0.01,
@@ -468,6 +492,7 @@ def test_a_preview_shows_ranks_files_and_problems_and_creates_nothing(catalogue:
     catalogue.on("POST", "/training-tasks/preview", data(found))
     result = command("preview", "--env", "a")
     assert result.code == 0
+    assert rows_of(result.out, "Where the ranks run")[0] == "a env-001 inside the environment it holds the eight"
     for word in (
         "sharding=hybrid",
         "the zones differ",

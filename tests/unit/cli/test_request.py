@@ -77,6 +77,12 @@ def test_variables_with_secrets_are_added_to_those_of_the_file(names):
     assert "secretEnv" not in built(names, {})
 
 
+def test_where_it_runs_and_the_interpreter_are_flags(names: Names) -> None:
+    request = built(names, environments=("env-001",), run_in="environment", python="/opt/conda/bin/python")
+    config = request["distributedConfig"]
+    assert (config["runIn"], config["python"]) == ("environment", "/opt/conda/bin/python")
+
+
 def test_one_environment_with_a_framework_is_distributed(names: Names) -> None:
     request = built(names, environments=("pytorch-dev-env",), framework="ddp", strategy={"dataParallel": 2})
     assert request["distributedConfig"] == {

@@ -7,7 +7,7 @@ import click
 from rich.console import RenderableType
 
 from fermi.cli import fields, output, reading, scaling
-from fermi.cli.detail import step_of
+from fermi.cli.detail import places, step_of
 from fermi.cli.failures import REFUSED
 from fermi.cli.names import Names
 from fermi.cli.options import Session, command, follow_options
@@ -176,6 +176,7 @@ def _preview(found: TaskPreview) -> Iterator[RenderableType]:
         headers = [_("RANK"), _("NODE"), _("LOCAL_RANK"), _("ENVIRONMENT"), "ID", _("DEVICE")]
         yield output.table(headers, rows, title=_("PROCESSES_COUNTED", count=found["worldSize"]))
         yield from _environment([*found["ranks"]])
+    yield from places(found.get("environments") or ())  # an older platform has none
     if proposal := found.get("proposal"):  # an older platform has none
         yield from chosen(proposal)
     if found.get("batch"):  # an older platform has none
