@@ -39,6 +39,7 @@ export type Diagnosed = Diagnosis["findings"][number];
 export type Remedy = Diagnosed["actions"][number];
 export type CreateRequest = Body<"/api/v1/training-tasks", "post">;
 export type Preview = Answer<"/api/v1/training-tasks/preview", "post">;
+export type RunsIn = NonNullable<Preview["environments"][number]["runsIn"]>;
 export type Scaling = NonNullable<Preview["scaling"]>;
 export type Plan = Answer<"/api/v1/training-tasks/{task_id}/plan", "get">;
 export type TaskEvent = Item<Answer<"/api/v1/training-tasks/{task_id}/events", "get">>;

@@ -974,6 +974,20 @@ export const en: Translation = {
     above: "{{share}}% above what was expected.",
     below: "{{share}}% below what was expected.",
   },
+  runsIn: {
+    title: "Where the ranks run",
+    choice: {
+      auto: "Automatic: chosen for each environment",
+      environment: "Inside the environments: with their GPUs, packages and files",
+      beside: "Outside the environments: with GPUs that are free on their nodes",
+    },
+    each: "Each environment, with the reason",
+    inside: "Inside the environment",
+    beside: "Outside the environment",
+    hint: "It is chosen again at each start, as GPUs may be in use by then.",
+    python: "Python interpreter",
+    pythonHint: "Inside the environments: a path, or the name of a notebook kernel. Empty: that of the notebook.",
+  },
   create: {
     elastic: "Elastic",
     elasticHint:

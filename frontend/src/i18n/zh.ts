@@ -932,6 +932,20 @@ export const zh = {
     above: "比预期高 {{share}}%。",
     below: "比预期低 {{share}}%。",
   },
+  runsIn: {
+    title: "运行位置",
+    choice: {
+      auto: "自动：按环境逐个决定",
+      environment: "环境内：使用环境自己的 GPU、软件包和文件",
+      beside: "环境外：使用所在节点上空闲的 GPU",
+    },
+    each: "各环境的运行位置及原因",
+    inside: "环境内",
+    beside: "环境外",
+    hint: "每次启动时会重新决定，因为届时 GPU 可能已被占用。",
+    python: "Python 解释器",
+    pythonHint: "在环境内运行时使用：路径，或 Notebook 内核的名称。留空则使用 Notebook 的解释器。",
+  },
   create: {
     elastic: "弹性训练",
     elasticHint: "填写节点数范围后，节点丢失时任务以较少的节点继续，恢复后再扩大。留空：等待丢失的节点恢复。",

@@ -143,6 +143,7 @@ export const task: Task = {
       processes: 2,
       emulated: true,
       ranks: [0, 1],
+      runsIn: null,
     },
   ],
   ranks: [0, 1].map((rank) => ({

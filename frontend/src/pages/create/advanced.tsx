@@ -107,7 +107,7 @@ export function Advanced({ framework, ...section }: AdvancedProps) {
       ? [
           {
             id: "framework" as const,
-            fields: ["distributedConfig"],
+            fields: ["framework", "strategy", "options"].map((name) => `distributedConfig.${name}`),
             content: (
               <div className="space-y-4">
                 <div className="grid gap-4 sm:grid-cols-2">

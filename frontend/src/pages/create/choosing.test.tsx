@@ -8,7 +8,16 @@ import { api, list, ok, platform } from "@/test/platform";
 import { visit } from "@/test/render";
 
 beforeEach(() => {
-  const none = { ranks: [], files: [], artifacts: [], command: [], problems: [], warnings: [], inUse: [] };
+  const none = {
+    environments: [],
+    ranks: [],
+    files: [],
+    artifacts: [],
+    command: [],
+    problems: [],
+    warnings: [],
+    inUse: [],
+  };
   platform.use(http.post(api("/training-tasks/preview"), () => ok({ ...none, proposal: null })));
 });
 

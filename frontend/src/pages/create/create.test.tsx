@@ -19,6 +19,7 @@ const nothingToShow = {
   worldSize: 0,
   nodeCount: 0,
   masterNode: null,
+  environments: [],
   ranks: [],
   files: [],
   artifacts: [],

@@ -49,6 +49,10 @@ export interface Draft {
   maxNodes: string;
   masterPort: string;
   backend: string;
+  /** Where the ranks run; empty = the platform decides. */
+  runIn: string;
+  /** The interpreter inside the environments; empty = the notebook's own. */
+  python: string;
   hyperparameters: Record<string, string>;
   code: CodeDraft;
   /** A path, or `-m` and a module, as after `python`. */
@@ -90,6 +94,8 @@ export const EMPTY: Draft = {
   maxNodes: "",
   masterPort: "",
   backend: "",
+  runIn: "",
+  python: "",
   hyperparameters: {},
   code: NO_CODE,
   script: "",
@@ -110,6 +116,7 @@ const SHOWN = [
 ];
 const SHOWN_OF_CONFIG = [
   ...["enabled", "nodeIds", "select", "masterNode", "framework", "masterPort", "backend", "elastic"],
+  ...["runIn", "python"],
   ...["strategy", "options"],
 ];
 
@@ -212,7 +219,7 @@ type Nodes = Pick<CreateRequest, "environmentIds" | "distributedConfig">;
 
 /** One environment under the default framework is named as the requirement names it: by itself. */
 function nodes(draft: Draft, frameworks: Framework[]): Nodes {
-  const { selected, framework, masterPort, backend, minNodes, maxNodes } = draft;
+  const { selected, framework, masterPort, backend, runIn, python, minNodes, maxNodes } = draft;
   const rules = rulesOf(frameworkNamed(frameworks, framework));
   const strategy = filled(tuningOf(draft).strategy, numberOr) as Record<string, number>;
   const options = filled(tuningOf(draft).options, (text, name) => valueOf(text, rules[name]));
@@ -223,6 +230,8 @@ function nodes(draft: Draft, frameworks: Framework[]): Nodes {
     ...(!isEmpty(elastic) && { elastic }),
     ...(filled({ masterPort }, numberOr) as { masterPort?: number }),
     ...(backend && { backend }),
+    ...(runIn && { runIn: runIn as "environment" | "beside" }),
+    ...(python.trim() && { python: python.trim() }),
     ...(!isEmpty(strategy) && { strategy }),
     ...(!isEmpty(options) && { options }),
   };
@@ -245,6 +254,11 @@ function classOf(name: string, value: unknown): unknown {
   if (name !== "priority" || typeof value !== "number") return value;
   if (value === 0) return undefined;
   return value < 0 ? "low" : value < 100 ? "high" : "urgent";
+}
+
+/** `pod` is another name for beside, and the platform's own choice is what the form has empty. */
+function wayOf(runIn: string | undefined): string {
+  return runIn === "pod" ? "beside" : runIn === undefined || runIn === "auto" ? "" : runIn;
 }
 
 /** As a person would type or choose it. */
@@ -284,6 +298,7 @@ export function withField(draft: Draft, field: string, to: string): Draft {
     return { ...draft, hyperparameters: { ...draft.hyperparameters, [name]: to } };
   }
   if (field === "distributedConfig.masterPort") return { ...draft, masterPort: to };
+  if (field === "distributedConfig.runIn") return { ...draft, runIn: wayOf(to) };
   if (field === "preemptible") return { ...draft, preemptible: to === "true" };
   return [...PLAIN, ...CHOICES].includes(field) ? { ...draft, plain: { ...draft.plain, [field]: to } } : draft;
 }
@@ -315,6 +330,8 @@ export function draftOf(request: CreateRequest): Draft {
     maxNodes: text(config?.elastic?.maxNodes),
     masterPort: text(config?.masterPort),
     backend: text(config?.backend),
+    runIn: wayOf(config?.runIn),
+    python: text(config?.python),
     hyperparameters: textsOf(request.hyperparameters),
     code: codeDraft(request.code, config?.masterNode ?? selected[0] ?? ""),
     script: request.entrypoint?.module ? `-m ${request.entrypoint.module}` : text(request.entrypoint?.script),

@@ -24,6 +24,7 @@ import { Environments } from "./environments";
 import { FrameworkFields } from "./framework-fields";
 import { Preview } from "./preview";
 import { RestFields } from "./rest";
+import { RunIn } from "./run-in";
 import { byField, controlOf, focusControl, partOf } from "./problems";
 import type { DraftStore } from "./saved";
 import { Summary } from "./summary";
@@ -176,6 +177,7 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
             </Suspense>
           )}
           {several && <Distributed {...section} chosen={chosen} preview={preview.data} worldSize={sum.worldSize} />}
+          <RunIn {...section} preview={preview.data} />
           <Advanced
             {...section}
             framework={<FrameworkFields {...section} preview={preview.data} worldSize={sum.worldSize} />}

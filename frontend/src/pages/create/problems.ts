@@ -49,6 +49,7 @@ const PARTS: [prefix: string, part: keyof Draft][] = [
   ["secretEnv", "secrets"],
   ["spareEnvironmentIds", "spareIds"],
   ["distributedConfig.select", "capacity"],
+  ["distributedConfig.python", "python"],
   ["preemptible", "preemptible"],
   ...[...PLAIN, ...CHOICES].map((name): [string, keyof Draft] => [name, "plain"]),
 ];

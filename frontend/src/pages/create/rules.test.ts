@@ -92,6 +92,15 @@ describe("a clone", () => {
     expect(requestOf(draftOf(request), [])).toEqual(request);
   });
 
+  test.each([
+    ["auto", undefined],
+    ["pod", "beside"],
+    ["environment", "environment"],
+  ] as const)("runs where the first was to run: %s", (runIn, kept) => {
+    const request: CreateRequest = { ...base, environmentIds: ["env-1"], distributedConfig: { enabled: true, runIn } };
+    expect(requestOf(draftOf(request), []).distributedConfig?.runIn).toBe(kept);
+  });
+
   test("makes its environments where the first had them", () => {
     const newEnvironments = { template: "a100", count: 3, afterwards: "stop", clusterId: "c", zone: "z" } as const;
     const request = { ...base, launchMode: "new", newEnvironments } as CreateRequest;
@@ -103,6 +112,7 @@ test.each([
   ["onCrashLoop", "restart", { onCrashLoop: "restart" }],
   ["maxRunSeconds", "3600", { maxRunSeconds: 3600 }],
   ["preemptible", "true", { preemptible: true }],
+  ["distributedConfig.runIn", "beside", { distributedConfig: { runIn: "beside" } }],
   ["hyperparameters.learningRate", "0.001", { hyperparameters: { learningRate: 0.001 } }],
   [
     "distributedConfig.select.gpuTypes",

@@ -8,6 +8,7 @@ import { stepOf } from "@/lib/step";
 import { Card } from "@/ui/card";
 import { Fold } from "@/ui/fold";
 import { Notes } from "@/ui/notes";
+import { WhereRanksRun } from "@/ui/runs-in";
 import { Facts as FactList } from "@/ui/table";
 
 export function Facts({ task }: { task: Task }) {
@@ -20,6 +21,12 @@ export function Facts({ task }: { task: Task }) {
       t("task.script"),
       <code key="script" className="text-xs break-all">
         {showName(script)}
+      </code>,
+    ]),
+    ...interpreterOf(task).map((python): [string, ReactNode] => [
+      t("runsIn.python"),
+      <code key="python" className="text-xs break-all">
+        {showName(python)}
       </code>,
     ]),
     ...stepOf(task.batch, t),
@@ -46,6 +53,12 @@ export function Facts({ task }: { task: Task }) {
   return (
     <Card title={t("task.facts")}>
       <FactList facts={facts} />
+      {task.nodes.some(({ runsIn }) => runsIn) && (
+        <div className="mt-3 space-y-1">
+          <h3 className="text-sm text-muted">{t("runsIn.title")}</h3>
+          <WhereRanksRun places={task.nodes} />
+        </div>
+      )}
       {settings.length > 0 && (
         <div className="mt-3">
           <Fold title={t("task.hyperparameters", { count: settings.length })} wanted={false} summaryClassName="text-sm">
@@ -72,6 +85,7 @@ function named(names: (string | null)[], ids: (string | null)[]): ReactNode {
 }
 
 interface Request {
+  distributedConfig?: { python?: string | null };
   entrypoint?: { script?: string; module?: string; args?: unknown[] };
   hyperparameters?: Record<string, unknown>;
 }
@@ -81,6 +95,11 @@ function scriptOf(task: Task): string[] {
   const { script, module, args = [] } = (task.request as Request).entrypoint ?? {};
   const what = script ?? (module && `-m ${module}`);
   return what ? [[what, ...args].join(" ")] : [];
+}
+
+function interpreterOf(task: Task): string[] {
+  const { python } = (task.request as Request).distributedConfig ?? {};
+  return python ? [python] : [];
 }
 
 function hyperparametersOf(task: Task): [string, ReactNode][] {

@@ -207,6 +207,19 @@ test("what an optimizer step comes to is among the settings", async () => {
   expect(screen.getByText("0.006 (0.003, linear)")).toBeTruthy();
 });
 
+test("where the ranks of each environment run is said with the reason, and the interpreter as it was asked for", async () => {
+  const runsIn = { way: "inside", code: "WAY_INSIDE_GPUS", message: "环境持有 2 个 GPU。" };
+  const request = { distributedConfig: { python: "conda-torch" } };
+  const nodes = task.nodes.map((node) => ({ ...node, runsIn }));
+  platform.use(http.get(api("/training-tasks/task-1"), () => ok({ ...task, nodes, request })));
+  visit("/training/task-1");
+  const reasons = within(await screen.findByRole("group", { name: "各环境的运行位置及原因" }));
+  expect(reasons.getByText("name-of-env-1")).toBeTruthy();
+  expect(reasons.getByText("环境内")).toBeTruthy();
+  expect(reasons.getByText(runsIn.message)).toBeTruthy();
+  expect(screen.getByText("conda-torch")).toBeTruthy();
+});
+
 test("emulated GPUs are marked as such", async () => {
   visit("/training/task-1");
   await screen.findByText("模拟");
