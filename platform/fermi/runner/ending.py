@@ -1,5 +1,7 @@
 """Ends node runners that may have begun, may be about to, or may be dead: nothing of them comes afterwards."""
 
+from __future__ import annotations
+
 import json
 import os
 import signal

@@ -35,14 +35,14 @@ def interface_to(address: str) -> str:
             own = probe.getsockname()[0]
     except OSError:
         return ""
-    return next((name for name in _interfaces() if own in _addresses(name)), "")
+    return next((name for name in names() if own in addresses_of(name)), "")
 
 
-def _interfaces() -> list[str]:
+def names() -> list[str]:
     return [name for _, name in socket.if_nameindex()]
 
 
-def _addresses(name: str) -> set[str]:
+def addresses_of(name: str) -> set[str]:
     found = set()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         request = array.array("B", struct.pack("256s", name[:15].encode()))

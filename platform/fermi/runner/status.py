@@ -1,4 +1,7 @@
-"""What a node runner wrote, checked against the processes that there are now."""
+"""What a node runner wrote, checked against the processes that there are now. Standard library only, Python 3.9 or
+later."""
+
+from __future__ import annotations
 
 import os
 from collections.abc import Sequence
@@ -9,7 +12,7 @@ from typing import Any, Literal
 from fermi.runner import files, processes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NodeState:
     """`absent`: no runner took the spec. `lost`: it died without writing `exited`. `left`: something of it lives.
     `cause`: why nothing came of it, where the runner knows. `doing`: what it makes ready before the ranks begin.

@@ -19,6 +19,8 @@ its warnings there and does not flush (src/debug.cc, 2.28): a rank that hangs, o
 itself, and its script's next line would be glued to half a line of NCCL's.
 """
 
+from __future__ import annotations
+
 import argparse
 import compileall
 import contextlib
