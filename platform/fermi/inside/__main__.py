@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from fermi.inside import orders, survey, wire
+from fermi.inside import installing, interpreters, orders, survey, wire
 from fermi.inside.following import Following, Output
 
 Answer = dict[str, Any]
@@ -21,8 +21,9 @@ def serve(home: str) -> None:
     source, output = sys.stdin.buffer, Output(sys.stdout.buffer)
     following = Following(home, output)
     asked: dict[str, Callable[[dict[str, Any], bytes], Answer]] = {
-        "survey": lambda request, _: survey.take(request),
-        "begin": lambda request, _: orders.begin(home, request),
+        "survey": lambda request, _: survey.take(home, request),
+        "install": lambda request, _: installing.install(home, request, lambda told: output.write(wire.line(told))),
+        "begin": lambda request, _: orders.begin(home, with_interpreter(request)),
         "receive": lambda request, data: orders.receive(home, request, data),
         "follow": lambda request, _: following.follow(request),
         "cancel": lambda request, _: following.cancel(request),
@@ -35,6 +36,16 @@ def serve(home: str) -> None:
         if "alive" in request:
             continue
         output.write(wire.line({"id": request.get("id"), **answer(asked, request, data)}))
+
+
+def with_interpreter(request: dict[str, Any]) -> dict[str, Any]:
+    """Returns the request for a beginning with the path of the interpreter, which may be named as a kernel. Raises
+    Refused where there is none."""
+    order = request["order"]
+    named = str(order.get("python") or "")
+    if not named or named.startswith("/"):
+        return request
+    return {**request, "order": {**order, "python": survey.find_python(named, interpreters.find())}}
 
 
 def answer(asked: dict[str, Callable[[dict[str, Any], bytes], Answer]], request: dict[str, Any], data: bytes) -> Answer:

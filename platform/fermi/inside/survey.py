@@ -1,4 +1,12 @@
-"""What an environment has, as far as a program inside of it can see. Standard library only, Python 3.9 or later."""
+"""What an environment has, as far as a program inside of it can see. Standard library only, Python 3.9 or later.
+
+    {"parts": ["interpreters", "container"]}       cheap: what is left out means these two
+    {"parts": ["packages"], "python": "", "imports": ["torch"]}    of one interpreter: a path, a kernel's name, or the
+                                                   default; see `interpreters.py` and `installed.py`
+    {"parts": ["holders"]}                         who holds the GPUs' memory
+
+Each part stands under its own name in the answer; `interpreter` is the default one of `interpreters`.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +15,45 @@ import platform
 import sys
 from typing import Any
 
+from fermi.inside import container, holders, interpreters, packages, running, wire
 
-def take(request: dict[str, Any]) -> dict[str, Any]:
-    """Returns what training here depends on. Cheap: it imports nothing of the training stack."""
-    return {
+CHEAP = ("interpreters", "container")
+PARTS = (*CHEAP, "packages", "holders")
+
+
+def take(home: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Returns the parts that were asked for. It imports nothing of the training stack. Raises Refused where a kernel or
+    an interpreter that was asked for is not there, or cannot be run."""
+    parts = request.get("parts", CHEAP)
+    told: dict[str, Any] = {
+        "home": home,
         "python": sys.executable,
         "version": platform.python_version(),
         "user": os.getuid(),
         "host": platform.node(),
         "cwd": os.getcwd(),
     }
+    own = running.find_own()
+    if "container" in parts:
+        told["container"] = container.describe(home)
+    if "holders" in parts:
+        told["holders"] = holders.find(own)
+    if "interpreters" not in parts and "packages" not in parts:
+        return told
+    found = interpreters.find(own=own)
+    told.update(interpreters=found["interpreters"], interpreter=found["default"])
+    if "packages" in parts:
+        python = find_python(str(request.get("python") or ""), found)
+        told["packages"] = packages.describe(python, [str(name) for name in request.get("imports") or ()])
+    return told
+
+
+def find_python(named: str, found: dict[str, Any]) -> str:
+    """Returns the interpreter that a path or a kernel's name means. Raises Refused where there is none."""
+    if python := interpreters.resolve(named, found):
+        if named and not (python.startswith("/") and os.access(python, os.X_OK)):
+            why = "no program is there" if python.startswith("/") else "the path is not absolute"
+            raise wire.Refused("INSIDE_PYTHON_UNUSABLE", python=python, why=why)
+        return python
+    kernels = [name for one in found["interpreters"] for name in one["kernels"]]
+    raise wire.Refused("INSIDE_KERNEL_UNKNOWN", kernel=named, known=", ".join(kernels))

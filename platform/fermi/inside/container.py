@@ -1,0 +1,96 @@
+"""The container that an environment is, as its own processes see it. Standard library only, Python 3.9 or later. What
+cannot be read is left out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any
+
+from fermi.inside import orders
+from fermi.runner import interfaces
+from fermi.telemetry.files import Files, Rates
+from fermi.telemetry.node import Group, Node
+
+MAX_DEVICES = 64
+CGROUPS = "/sys/fs/cgroup"
+RDMA = "/sys/class/infiniband"
+NO_LIMIT = 1 << 60
+"""Bytes: version 1 of control groups says so much where there is no limit."""
+
+
+def describe(home: str, root: str = "/") -> dict[str, Any]:
+    """Returns its limits and what is used of them (bytes; `processors` is a number of CPUs), its network interfaces and
+    RDMA devices, and which life of the container this is. `home`: the folder in which our files lie."""
+    files = Files(root)
+    used = Node(files, Rates()).look(0.0)
+    memory = {"memory_limit": used.get("memory_total"), "memory_used": used.get("memory")}
+    group = Group(files)
+    limit, quota = group.memory()[0], group.processors()
+    if not limit:
+        memory.update(_memory_of_version_1(files))
+    shm = {"shm_total": used.get("shm_total"), "shm_used": used.get("shm")}
+    processors = quota or _quota_of_version_1(files) or float(len(os.sched_getaffinity(0)))
+    told = {
+        **{name: value if value is None else int(value) for name, value in {**memory, **shm}.items()},
+        "memory_is_limited": bool(limit) or "memory_limited" in memory,
+        "processors": round(processors, 2),
+        "interfaces": _interfaces(files),
+        "rdma": _rdma(files),
+        "rdma_usable": any(name.startswith("uverbs") for name in files.list("/dev/infiniband")),
+        "cgroups_writable": os.access(files.path(CGROUPS), os.W_OK),
+        "home": home,
+        "user": os.getuid(),
+        "life": orders.life(),
+    }  # fmt: skip
+    told.pop("memory_limited", None)
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _memory_of_version_1(files: Files) -> dict[str, Any]:
+    """`memory.usage_in_bytes` less what the kernel could take back (Documentation/admin-guide/cgroup-v1/memory.rst)."""
+    folder = f"{CGROUPS}/memory"
+    limit, used = (files.number(f"{folder}/memory.{name}_in_bytes") for name in ("limit", "usage"))
+    if limit is None or used is None or limit >= NO_LIMIT:
+        return {}
+    lines = (line.split() for line in files.read(f"{folder}/memory.stat").splitlines())
+    stat = {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].isdigit()}
+    return {
+        "memory_limit": limit,
+        "memory_used": max(0, used - stat.get(b"total_inactive_file", 0)),
+        "memory_limited": 1,
+    }
+
+
+def _quota_of_version_1(files: Files) -> float:
+    quota, period = (files.number(f"{CGROUPS}/cpu/cpu.cfs_{name}_us") for name in ("quota", "period"))
+    return quota / period if quota and period else 0.0
+
+
+def _interfaces(files: Files) -> list[dict[str, Any]]:
+    """`up`: it carries something; `speed`: in Mbit/s, where the driver says so."""
+    found = list[dict[str, Any]]()
+    with contextlib.suppress(OSError):
+        for name in interfaces.names()[:MAX_DEVICES]:
+            folder = f"/sys/class/net/{name}"
+            state, speed = files.once(f"{folder}/operstate").strip(), files.once(f"{folder}/speed").strip()
+            found.append({
+                "name": name, "addresses": sorted(interfaces.addresses_of(name))[:MAX_DEVICES],
+                "up": state in (b"up", b"unknown"), **({"speed": int(speed)} if speed.isdigit() else {}),
+            })  # fmt: skip
+    return found
+
+
+def _rdma(files: Files) -> list[dict[str, str]]:
+    """Devices and their first port's link layer and state, as sysfs has them: it shows those of the whole machine, also
+    where the container may not open them."""
+    found = []
+    for device in files.list(RDMA)[:MAX_DEVICES]:
+        ports = files.list(f"{RDMA}/{device}/ports")
+        folder = f"{RDMA}/{device}/ports/{ports[0]}" if ports else ""
+        told = {"device": device}
+        for name, file in (("layer", "link_layer"), ("state", "state")):
+            if folder and (text := files.once(f"{folder}/{file}").decode(errors="replace").strip()):
+                told[name] = text.rpartition(": ")[2]
+        found.append(told)
+    return found

@@ -1,0 +1,132 @@
+"""Installs packages into an environment, because somebody of its project asked for it. Standard library only, Python
+3.9 or later.
+
+pip of the environment's own interpreter does it, or uv where that has no pip. It outlives the stream, so that nothing
+is left half-installed; while it runs it holds a lock, so that a second one waits for the first. What is installed
+already is left as it is: asking twice is asking once.
+
+    ◀── {"of": "install", "output": "Collecting einops==0.8.0\n"}     as it is printed
+    ◀── {"of": "install", "waiting": true}                            while another one runs, every few seconds
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fermi.inside import interpreters, running, survey, wire
+
+MAX_PACKAGES = 50
+MAX_OUTPUT = 1 << 20
+PIECE = 1 << 16
+SECONDS = 1800.0
+"""For all of it, waiting included."""
+LOOK_SECONDS = 0.2
+TELL_SECONDS = 5.0
+REQUIREMENT = re.compile(
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?(?:\[[A-Za-z0-9._,-]{1,100}\])?"
+    r"(?:(?:===?|~=|!=|<=?|>=?)[A-Za-z0-9.*+!_-]{1,60}(?:,(?=[~!<>=]))?)*"
+)
+"""A name as pip reads it (PEP 508), with extras and versions. No option, path or address is one."""
+Tell = Callable[[dict[str, Any]], None]
+
+
+def install(home: str, request: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    """Returns `exit`, pip's exit code. `packages`: requirements; `python`: as a survey takes it. Raises Refused where
+    there is no pip and no uv, and where it takes longer than SECONDS; ValueError for what is no requirement."""
+    packages = check(request["packages"])
+    python = survey.find_python(str(request.get("python") or ""), interpreters.find())
+    command = [*command_of(python), "--", *packages]
+    limit = time.monotonic() + SECONDS
+    os.makedirs(home, 0o700, exist_ok=True)
+    lock = os.open(os.path.join(home, "install.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        wait_for(lock, limit, tell)
+        return {"exit": run(home, command, lock, limit, tell), "python": python}
+    finally:
+        os.close(lock)
+
+
+def check(packages: Any) -> list[str]:
+    """Raises ValueError."""
+    if not isinstance(packages, list) or not 0 < len(packages) <= MAX_PACKAGES:
+        raise ValueError(f"1 to {MAX_PACKAGES} packages")
+    for one in packages:
+        if not isinstance(one, str) or not REQUIREMENT.fullmatch(one):
+            raise ValueError(f"no name and version of a package: {one!r}"[:200])
+    return packages
+
+
+def command_of(python: str) -> list[str]:
+    """Returns what installs into that interpreter, without the packages. Raises Refused."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(
+            [python, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('pip') is None)"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", timeout=10,
+            check=False,
+        )  # fmt: skip
+        if done.returncode == 0:
+            quiet = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
+            return [python, "-m", "pip", "install", *quiet]
+    home = os.path.expanduser("~")
+    folders = [os.environ.get("PATH", os.defpath), f"{running.prefix_of(python)}/bin", f"{home}/.local/bin"]
+    if uv := shutil.which("uv", path=os.pathsep.join(folders)):
+        return [uv, "pip", "install", "--no-progress", "--python", python]
+    raise wire.Refused("INSIDE_NO_PIP", python=python)
+
+
+def wait_for(lock: int, limit: float, tell: Tell) -> None:
+    """Until no other installation runs here."""
+    told = 0.0
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pass
+        if time.monotonic() > limit:
+            raise wire.Refused("INSIDE_INSTALL_SLOW", seconds=round(SECONDS))
+        if time.monotonic() >= told:
+            tell({"of": "install", "waiting": True})
+            told = time.monotonic() + TELL_SECONDS
+        time.sleep(LOOK_SECONDS)
+
+
+def run(home: str, command: Sequence[str], lock: int, limit: float, tell: Tell) -> int:
+    """Runs it to its end and tells what it prints. It holds the lock, too."""
+    log = os.path.join(home, "install.log")
+    written = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        process = subprocess.Popen(
+            list(command), stdin=subprocess.DEVNULL, stdout=written, stderr=written, cwd="/", start_new_session=True,
+            pass_fds=[lock],
+        )  # fmt: skip
+    finally:
+        os.close(written)
+    told, silent_at, decoder = 0, time.monotonic() + TELL_SECONDS, codecs.getincrementaldecoder("utf-8")("replace")
+    with open(log, "rb") as said:
+        while True:
+            code = process.poll()
+            while told < MAX_OUTPUT and (piece := said.read(PIECE)):
+                told += len(piece)
+                silent_at = time.monotonic() + TELL_SECONDS
+                tell({"of": "install", "output": decoder.decode(piece)})
+            if code is not None:
+                return code
+            if time.monotonic() > limit:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                raise wire.Refused("INSIDE_INSTALL_SLOW", seconds=round(SECONDS))
+            if time.monotonic() >= silent_at:
+                tell({"of": "install", "output": ""})
+                silent_at = time.monotonic() + TELL_SECONDS
+            time.sleep(LOOK_SECONDS)

@@ -1,0 +1,212 @@
+"""The Python interpreters of an environment that its user would mean, and which of them a notebook would run. Standard
+library only, Python 3.9 or later.
+
+Looked at, the first one that runs is the default:
+
+    kernel      a kernel that runs, the newest first
+    kernelspec  what Jupyter starts for `python3`, then for its other kernels (jupyter_client, `kernelspec.py`)
+    virtualenv  VIRTUAL_ENV, CONDA_PREFIX, and `.venv` in the working and the home folder, as uv makes it
+    path        `python3` on the PATH, and the interpreter that runs this
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fermi.inside import running
+from fermi.inside.running import Process
+
+MAX_KERNELS = 64
+MAX_INTERPRETERS = 16
+MAX_SPEC_BYTES = 64 << 10
+ANSWER_SECONDS = 2.0
+"""For all interpreters together to say their versions."""
+KERNEL, KERNELSPEC, VIRTUALENV, PATH = "kernel", "kernelspec", "virtualenv", "path"
+OWN = sys.executable
+NATIVE = "python3"
+"""The kernel that a Jupyter server has without a kernelspec: its own interpreter with ipykernel."""
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,100}")
+_SAY = "import sys; print('.'.join(map(str, sys.version_info[:3])), sys.executable)"
+
+
+class Candidate(NamedTuple):
+    """`kernel`: the name of the kernelspec that leads to it."""
+
+    python: str
+    source: str
+    kernel: str = ""
+
+
+def find(env: Mapping[str, str] | None = None, own: Sequence[Process] | None = None) -> dict[str, Any]:
+    """Returns `interpreters`, each with `python`, `real`, `version` (empty: it does not run), `kernels` and `sources`,
+    and `default`: the path of one of them. `env`: this process's variables; `own`: the user's processes."""
+    variables = os.environ if env is None else env
+    found = dict[tuple[str, str], dict[str, Any]]()
+    for one in _candidates(variables, running.find_own() if own is None else own):
+        real = os.path.realpath(one.python)
+        key = os.path.dirname(one.python), real  # `python` and `python3` of one folder are one
+        if key not in found and len(found) >= MAX_INTERPRETERS:
+            continue
+        known = found.setdefault(key, {"python": one.python, "real": real, "kernels": [], "sources": []})
+        if one.source not in known["sources"]:
+            known["sources"].append(one.source)
+        if one.kernel and one.kernel not in known["kernels"]:
+            known["kernels"].append(one.kernel)
+    listed = [*found.values()]
+    if any(one["sources"] != [PATH] for one in listed):
+        listed = [one for one in listed if one["sources"] != [PATH] or not _is_script(one["python"])]
+    said = ask([one["python"] for one in listed])
+    for known in listed:
+        known["version"], executable = said.get(known["python"], ("", ""))
+        if executable and _is_script(known["python"]):
+            known["python"], known["real"] = executable, os.path.realpath(executable)
+    usable = [one["python"] for one in listed if one["version"]]
+    return {"interpreters": listed, "default": usable[0] if usable else OWN}
+
+
+def resolve(named: str, found: Mapping[str, Any]) -> str:
+    """Returns the interpreter that `named` means, an absolute path or the name of a kernel, or else the default of what
+    `find` found; "" where there is no such kernel."""
+    if not named:
+        return str(found["default"])
+    if "/" in named:
+        return named
+    return next((one["python"] for one in found["interpreters"] if named in one["kernels"]), "")
+
+
+def ask(pythons: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Returns the version and the path that each interpreter says of itself, asked all at once; those that do not run
+    are left out."""
+    own = ".".join(map(str, sys.version_info[:3]))
+    found, asked = dict[str, tuple[str, str]](), list[tuple[str, Any]]()
+    for python in pythons:
+        if python == OWN:
+            found[python] = own, python
+            continue
+        try:
+            process = subprocess.Popen(
+                [python, "-I", "-S", "-c", _SAY],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/",
+            )  # fmt: skip
+        except OSError:
+            continue
+        asked.append((python, process))
+    limit = time.monotonic() + ANSWER_SECONDS
+    for python, process in asked:
+        try:
+            said, _ = process.communicate(timeout=max(0.05, limit - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            continue
+        version, _, executable = said[:MAX_SPEC_BYTES].decode(errors="replace").strip().partition(" ")
+        if process.returncode == 0 and re.fullmatch(r"\d+\.\d+\.\d+", version):
+            found[python] = version, executable
+    return found
+
+
+def _candidates(env: Mapping[str, str], own: Sequence[Process]) -> Iterator[Candidate]:
+    """In the order in which they count."""
+    servers = [(running.python_of(one), running.read_variables(one.pid)) for one in own if running.is_server(one)]
+    servers = [(python, variables) for python, variables in servers if python]
+    for one in own:
+        if running.is_kernel(one) and (python := running.python_of(one)):
+            yield Candidate(python, KERNEL)
+    started_with = [env, *(variables for _, variables in servers)]
+    activated = [python for variables in started_with for python in _activated(variables)]
+    on_path = [shutil.which("python3", path=env.get("PATH", os.defpath)) or "", OWN]
+    outside = [*activated, *filter(None, on_path)]
+    specs = [*_kernelspecs(env, servers, outside)]
+    yield from (one for one in specs if one.kernel == NATIVE)
+    yield from (one for one in specs if one.kernel != NATIVE)
+    yield from (Candidate(python, VIRTUALENV) for python in activated)
+    yield from (Candidate(python, PATH) for python in on_path if python)
+
+
+def _activated(env: Mapping[str, str]) -> Iterator[str]:
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if env.get(name, "").startswith("/"):
+            yield from _python_in(env[name])
+    for folder in dict.fromkeys([os.getcwd(), env.get("HOME") or os.path.expanduser("~")]):
+        if os.path.isfile(f"{folder}/.venv/pyvenv.cfg"):
+            yield from _python_in(f"{folder}/.venv")
+
+
+def _python_in(prefix: str) -> Iterator[str]:
+    for name in ("python3", "python"):
+        if os.access(path := f"{prefix.rstrip('/')}/bin/{name}", os.X_OK):
+            yield path
+            return
+
+
+def _kernelspecs(
+    env: Mapping[str, str], servers: Sequence[tuple[str, Mapping[str, str]]], outside: Sequence[str]
+) -> Iterator[Candidate]:
+    """Of kernels of one name, the first that Jupyter would find. A server says best where it looks."""
+    seen, number = set[str](), 0
+    for python, variables in [*servers, *((python, env) for python in outside)]:
+        prefix = running.prefix_of(python)
+        folders = running.data_folders(variables, prefix)
+        for folder in [*(f"{one}/kernels" for one in folders), f"{variables.get('HOME', '')}/.ipython/kernels"]:
+            for name in _names_in(folder):
+                if name in seen or number >= MAX_KERNELS:
+                    continue
+                seen.add(name)
+                number += 1
+                started_by = servers[0][0] if servers else _beside(folder) or python
+                if leads_to := _interpreter_of(f"{folder}/{name}/kernel.json", started_by):
+                    yield Candidate(leads_to, KERNELSPEC, name)
+        if NATIVE not in seen and any(python == one for one, _ in servers):
+            seen.add(NATIVE)
+            yield Candidate(python, KERNELSPEC, NATIVE)
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry, _ in zip(entries, range(10 * MAX_KERNELS))]  # noqa: B905 (newer than 3.9)
+    except OSError:
+        return []
+    return sorted(name for name in names if _NAME.fullmatch(name) and os.path.isfile(f"{folder}/{name}/kernel.json"))
+
+
+def _beside(folder: str) -> str:
+    """The interpreter of the prefix that holds `<prefix>/share/jupyter/kernels`."""
+    prefix = folder[: -len("/share/jupyter/kernels")] if folder.endswith("/share/jupyter/kernels") else ""
+    return next(iter(_python_in(prefix)), "") if prefix and prefix != "/usr/local" else ""
+
+
+def _is_script(path: str) -> bool:
+    """As pyenv's shims are: they take 0.2 s to find the interpreter."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:
+        return False
+
+
+def _interpreter_of(path: str, started_by: str) -> str:
+    """What a kernelspec's `argv` starts. Jupyter puts its own interpreter, `started_by`, in place of the word `python`,
+    `python3` or `python3.X` (jupyter_client, `KernelManager.format_kernel_cmd`). Of another program that starts a
+    kernel, none is known until the kernel runs."""
+    try:
+        with open(path, "rb") as file:
+            spec = json.loads(file.read(MAX_SPEC_BYTES))
+        words = [word for word in spec["argv"] if isinstance(word, str)]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    if words and os.path.basename(words[0]) == "env":
+        words = [word for word in words[1:] if "=" not in word and not word.startswith("-")]
+    if not words or not running.is_python(words[0]):
+        return ""
+    if words[0].startswith("/"):
+        return words[0]
+    return started_by if "/" not in words[0] else ""

@@ -1,0 +1,552 @@
+"""What a program inside of an environment finds there: interpreters, packages, kernels, the container."""
+
+import ast
+import fcntl
+import json
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.sync.client import connect
+
+from fermi.inside import __main__ as inside_main
+from fermi.inside import container, holders, installed, installing, interpreters, packages, running, wire
+from fermi.launch import shipped
+from fermi.launch.inside.session import InsideError, Session
+from fermi.runner import processes
+from tests import insides
+from tests.insides import Inside
+from tests.running import free_port
+from tests.waiting import until
+
+KERNEL = "import sys, time; print('up', flush=True); sys.stdin.read()"
+
+
+@pytest.fixture
+def inside(tmp_path: Path) -> Iterator[Inside]:
+    place = Inside(tmp_path / "environment")
+    yield place
+    place.end()
+
+
+@pytest.fixture(scope="session")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An interpreter without Jupyter."""
+    return insides.make_venv(tmp_path_factory.mktemp("bare") / "venv")
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch, bare: str, tmp_path: Path) -> None:
+    """What this machine has for everybody is not looked at, nor what the tests' own interpreter has."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(running, "SYSTEM_FOLDERS", ())
+    monkeypatch.setattr(interpreters, "OWN", bare)
+
+
+@pytest.fixture
+def started() -> Iterator[list[subprocess.Popen[Any]]]:
+    """What a test starts, ended with it."""
+    found: list[subprocess.Popen[Any]] = []
+    yield found
+    for process in found:
+        process.kill()
+        process.wait()
+
+
+def kernelspec(jupyter: Path, name: str, *argv: str) -> None:
+    folder = jupyter / "kernels" / name
+    folder.mkdir(parents=True)
+    (folder / "kernel.json").write_text(
+        json.dumps({"argv": [*argv, "-m", "ipykernel_launcher", "-f", "{connection_file}"]})
+    )
+
+
+def start_kernel(started: list[subprocess.Popen[Any]], python: str, env: dict[str, str], name: str = "one") -> int:
+    """A process that looks as a kernel of ipykernel does: its interpreter has none of the real one's packages."""
+    words = ["ipykernel_launcher", "-f", f"/tmp/kernel-{name}.json"]
+    process = subprocess.Popen(
+        [python, "-c", KERNEL, *words], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )  # fmt: skip
+    started.append(process)
+    assert process.stdout
+    assert process.stdout.readline() == b"up\n"
+    return process.pid
+
+
+def only(*pids: int) -> Sequence[running.Process]:
+    return [one for one in running.find_own() if one.pid in pids]
+
+
+def by_path(found: dict[str, Any]) -> dict[str, Any]:
+    return {one["python"]: one for one in found["interpreters"]}
+
+
+def test_without_anything_else_the_default_is_what_the_path_has(inside: Inside) -> None:
+    folder = inside.home / "bin"
+    folder.mkdir()
+    (folder / "python3").symlink_to(os.path.realpath(sys.executable))
+    found = interpreters.find({**inside.variables, "PATH": str(folder)}, [])
+    assert found["default"] == str(folder / "python3")
+    assert by_path(found)[found["default"]]["sources"] == ["path"]
+    assert by_path(found)[found["default"]]["version"] == sys.version.split()[0]
+
+
+def test_an_activated_virtual_environment_comes_before_the_path(inside: Inside) -> None:
+    python = insides.make_venv(inside.home / "venv")
+    found = interpreters.find({**inside.variables, "VIRTUAL_ENV": str(inside.home / "venv")}, [])
+    assert found["default"] in (python, f"{python}3")
+
+
+def test_the_folder_that_uv_makes_is_found_in_the_home(inside: Inside) -> None:
+    insides.make_venv(inside.home / ".venv")
+    found = interpreters.find(inside.variables, [])
+    assert found["default"].startswith(str(inside.home / ".venv/bin/"))
+
+
+def test_a_kernelspec_named_python3_comes_before_a_virtual_environment(inside: Inside) -> None:
+    mine, other = insides.make_venv(inside.home / "mine"), insides.make_venv(inside.home / "other")
+    kernelspec(inside.home / ".local/share/jupyter", "python3", mine)
+    kernelspec(inside.home / ".local/share/jupyter", "analysis", other)
+    found = interpreters.find({**inside.variables, "VIRTUAL_ENV": str(inside.home / "other")}, [])
+    assert found["default"] == mine
+    assert by_path(found)[mine]["kernels"] == ["python3"]
+    assert "analysis" in by_path(found)[other]["kernels"]
+    assert interpreters.resolve("analysis", found) == other
+    assert interpreters.resolve("/opt/python", found) == "/opt/python"
+    assert interpreters.resolve("nothing", found) == ""
+
+
+def test_the_word_python_means_the_interpreter_of_the_folder_that_has_the_kernelspec(inside: Inside) -> None:
+    python = insides.make_venv(inside.home / "conda")
+    kernelspec(inside.home / "conda/share/jupyter", "python3", "python")
+    found = interpreters.find({**inside.variables, "CONDA_PREFIX": str(inside.home / "conda")}, [])
+    assert by_path(found)[found["default"]]["kernels"] == ["python3"]
+    assert os.path.dirname(found["default"]) == os.path.dirname(python)
+
+
+def test_the_folders_of_jupyter_path_come_first(inside: Inside) -> None:
+    mine, other = insides.make_venv(inside.home / "mine"), insides.make_venv(inside.home / "other")
+    kernelspec(inside.home / "said", "python3", mine)
+    kernelspec(inside.home / ".local/share/jupyter", "python3", other)
+    found = interpreters.find({**inside.variables, "JUPYTER_PATH": str(inside.home / "said")}, [])
+    assert found["default"] == mine
+
+
+def test_the_newest_kernel_that_runs_comes_before_all(inside: Inside, started: list[subprocess.Popen[Any]]) -> None:
+    spec, older, newer = (insides.make_venv(inside.home / name) for name in ("spec", "older", "newer"))
+    kernelspec(inside.home / ".local/share/jupyter", "python3", spec)
+    pids = [start_kernel(started, python, inside.variables) for python in (older, newer)]
+    assert interpreters.find(inside.variables, only(*pids))["default"] == newer
+    assert interpreters.find(inside.variables, only(pids[0]))["default"] == older
+
+
+def test_a_kernelspec_that_is_no_json_or_starts_another_program_leads_nowhere(inside: Inside) -> None:
+    jupyter = inside.home / ".local/share/jupyter"
+    kernelspec(jupyter, "python3", "/opt/start-kernel.sh")
+    (jupyter / "kernels/broken").mkdir()
+    (jupyter / "kernels/broken/kernel.json").write_text("{")
+    (jupyter / "kernels/list").mkdir()
+    (jupyter / "kernels/list/kernel.json").write_text("[]")
+    assert all(not one["kernels"] for one in interpreters.find(inside.variables, [])["interpreters"])
+
+
+def test_an_interpreter_that_does_not_run_is_never_the_default(inside: Inside) -> None:
+    kernelspec(inside.home / ".local/share/jupyter", "python3", "/nowhere/bin/python3")
+    found = interpreters.find(inside.variables, [])
+    assert by_path(found)["/nowhere/bin/python3"]["version"] == ""
+    assert found["default"] != "/nowhere/bin/python3"
+
+
+def test_two_names_in_one_folder_are_one_interpreter(inside: Inside) -> None:
+    python = insides.make_venv(inside.home / "venv")
+    kernelspec(inside.home / ".local/share/jupyter", "python3", python)
+    found = interpreters.find({**inside.variables, "VIRTUAL_ENV": str(inside.home / "venv")}, [])
+    assert by_path(found)[python]["sources"] == ["kernelspec", "virtualenv"]
+
+
+def test_more_kernelspecs_than_anybody_needs_are_cut_off(inside: Inside) -> None:
+    for number in range(interpreters.MAX_KERNELS + 20):
+        kernelspec(inside.home / ".local/share/jupyter", f"kernel{number}", f"/nowhere/{number}/bin/python")
+    found = interpreters.find(inside.variables, [])
+    assert len(found["interpreters"]) <= interpreters.MAX_INTERPRETERS
+
+
+def test_packages_are_told_by_the_interpreter_that_has_them(tmp_path: Path) -> None:
+    python = insides.make_venv(tmp_path / "venv")
+    insides.put(python, insides.metadata("Torch-Like.Toy", "2.5", "toy"))
+    editable = json.dumps({"url": "file:///src", "dir_info": {"editable": True}})
+    insides.put(python, insides.metadata("mine", "0.1", **{"direct_url.json": editable}))
+    found = packages.describe(python, ["toy", "json", "absent", "not a name"])
+    assert found["distributions"]["Torch-Like.Toy"] == {"version": "2.5"}
+    assert found["distributions"]["mine"] == {"version": "0.1", "origin": "editable"}
+    assert found["imports"] == {
+        "toy": {"found": True, "distribution": "Torch-Like.Toy"},
+        "json": {"found": True, "distribution": ""},
+        "absent": {"found": False, "distribution": ""},
+    }
+    assert found["torch"] == {}
+
+
+def test_a_module_in_the_working_folder_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lying.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    assert not packages.describe(sys.executable, ["lying"])["imports"]["lying"]["found"]
+
+
+def test_torch_is_read_without_importing_it(tmp_path: Path) -> None:
+    python = insides.make_venv(tmp_path / "venv")
+    insides.put(python, insides.metadata("torch", "2.5.1+cu124", "torch"))
+    version = "__version__ = '2.5.1+cu124'\ncuda: Optional[str] = '12.4'\nhip: Optional[str] = None\n"
+    insides.put(python, {"torch/__init__.py": "raise SystemExit('imported')", "torch/version.py": version})
+    insides.put(python, insides.metadata("nvidia-nccl-cu12", "2.21.5"))
+    assert packages.describe(python, ["torch"])["torch"] == {"version": "2.5.1+cu124", "cuda": "12.4", "nccl": "2.21.5"}
+
+
+def test_nccl_is_named_by_the_library_where_it_is_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/libnccl.so.2.19.3").touch()
+    (tmp_path / "lib/libnccl.so.2").symlink_to("libnccl.so.2.19.3")
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    assert installed.nccl_version({}, str(tmp_path)) == "2.19.3"
+
+
+def test_what_a_package_prints_when_python_starts_hides_no_answer(tmp_path: Path) -> None:
+    python = insides.make_venv(tmp_path / "venv")
+    insides.put(python, {"loud.pth": "import sys; print('hello from a .pth')\n"})
+    assert "loud" not in packages.describe(python, [])["distributions"]
+
+
+@pytest.mark.parametrize("program", ["#!/bin/sh\nexit 3\n", "#!/bin/sh\necho '[]'\n", "no program"])
+def test_what_is_no_interpreter_is_refused_with_its_path(tmp_path: Path, program: str) -> None:
+    path = tmp_path / "python"
+    path.write_text(program)
+    path.chmod(0o755)
+    with pytest.raises(wire.Refused) as refused:
+        packages.describe(str(path), [])
+    assert refused.value.code == "INSIDE_PYTHON_UNUSABLE"
+    assert refused.value.params["python"] == str(path)
+
+
+def test_an_interpreter_that_hangs_is_ended_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "SECONDS", 0.3)
+    path = tmp_path / "python"
+    path.write_text(f"#!/bin/sh\nsleep 1000 & echo $! > {tmp_path}/pid\nwait\n")
+    path.chmod(0o755)
+    with pytest.raises(wire.Refused) as refused:
+        packages.describe(str(path), [])
+    assert refused.value.code == "INSIDE_PYTHON_SLOW"
+    pid = int((tmp_path / "pid").read_text())
+    until(lambda: processes.start_time(pid) is None, what="the child has ended")
+
+
+def test_a_process_with_a_gpu_open_is_a_holder_and_belongs_to_its_kernel(
+    tmp_path: Path, inside: Inside, started: list[subprocess.Popen[Any]]
+) -> None:
+    """The devices are links as /proc shows them: a machine of the tests has none."""
+    pid = start_kernel(started, sys.executable, {**inside.variables, "JPY_SESSION_NAME": "train.ipynb"}, "k1")
+    for number, target in enumerate(("/dev/nvidiactl", "/dev/nvidia3", "/dev/nvidia-uvm", "/dev/null")):
+        folder = tmp_path / "proc" / str(pid) / "fd"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / str(number)).symlink_to(target)
+    found = holders.find(only(pid), str(tmp_path / "proc"))
+    (holder,) = found["holders"]
+    assert (holder["pid"], holder["gpus"], holder["kernel"]) == (pid, [3], "k1")
+    assert holder["rss_bytes"] > 0
+    assert "gpu_bytes" not in holder
+    (kernel,) = found["kernels"]
+    assert (kernel["id"], kernel["notebook"], kernel["busy"]) == ("k1", "train.ipynb", None)
+
+
+@pytest.mark.parametrize(
+    ("told", "holders_", "expected"),
+    [
+        ({7: 100}, 3, {"gpu_bytes": 100}),
+        ({99: 100}, 1, {"gpu_bytes": 100}),  # the driver tells an id of the machine's
+        ({99: 100}, 2, {}),
+        ({99: 100, 98: 1}, 1, {}),
+        ({}, 1, {}),
+    ],
+)
+def test_memory_is_said_only_where_it_is_surely_this_process(
+    told: dict[int, int], holders_: int, expected: dict[str, int]
+) -> None:
+    assert holders._memory(7, holders_, told) == expected
+
+
+def test_a_jupyter_server_says_which_notebook_a_kernel_belongs_to_and_whether_it_is_busy(
+    inside: Inside, started: list[subprocess.Popen[Any]]
+) -> None:
+    """A real server with a real kernel."""
+    port = free_port()
+    (inside.home / "train.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
+    env = {**inside.variables, "PATH": f"{os.path.dirname(sys.executable)}:/usr/bin:/bin"}
+    server = subprocess.Popen(
+        [sys.executable, "-m", "jupyter_server", "--no-browser", "--ip=127.0.0.1", f"--port={port}",
+         "--IdentityProvider.token=secret", "--allow-root", f"--ServerApp.root_dir={inside.home}"],
+        env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    started.append(server)
+
+    def ask(path: str, data: dict[str, Any] | None = None) -> Any:
+        body = None if data is None else json.dumps(data).encode()
+        headers = {"Authorization": "token secret", "Content-Type": "application/json"}
+        try:
+            asking = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body, headers)
+            with urllib.request.urlopen(asking, timeout=60) as answer:
+                return json.load(answer)
+        except OSError:
+            return None
+
+    until(lambda: ask("/api/status"), what="the server answers")
+    about = {"path": "train.ipynb", "name": "train.ipynb", "type": "notebook", "kernel": {"name": "python3"}}
+    made = until(lambda: ask("/api/sessions", about), what="a kernel")["kernel"]["id"]
+
+    def mine() -> list[running.Process]:
+        return [one for one in running.find_own() if server.pid in (one.pid, one.parent)]
+
+    def look(busy: bool) -> Any:
+        kernels = holders.find(mine())["kernels"]
+        return kernels and kernels[0]["busy"] is busy and kernels[0]
+
+    with connect(f"ws://127.0.0.1:{port}/api/kernels/{made}/channels?token=secret") as channel:
+        kernel = until(lambda: look(False), what="the kernel is idle")
+        assert (kernel["id"], kernel["notebook"]) == (made, "train.ipynb")
+        channel.send(json.dumps(message("while True: pass")))
+        until(lambda: look(True), what="the kernel is busy")
+    found = interpreters.find(inside.variables, mine())
+    assert by_path(found)[found["default"]]["sources"][0] == "kernel"
+    assert os.path.dirname(found["default"]) == os.path.dirname(sys.executable)
+
+
+def message(code: str) -> dict[str, Any]:
+    """An `execute_request` (https://jupyter-client.readthedocs.io/en/stable/messaging.html)."""
+    header = {"msg_id": "1", "username": "", "session": "s", "msg_type": "execute_request", "version": "5.3"}
+    content = {"code": code, "silent": False, "store_history": False, "user_expressions": {}, "allow_stdin": False}
+    return {
+        "header": header,
+        "parent_header": {},
+        "metadata": {},
+        "content": content,
+        "channel": "shell",
+        "buffers": [],
+    }
+
+
+def test_the_container_says_its_limits_and_what_it_sees() -> None:
+    found = container.describe("/home/user/.fermi")
+    assert found["memory_limit"] > found["memory_used"] > 0
+    assert found["processors"] > 0
+    assert found["home"] == "/home/user/.fermi"
+    assert found["user"] == os.getuid()
+    assert "127.0.0.1" in next(one["addresses"] for one in found["interfaces"] if one["name"] == "lo")
+    assert found["life"].count("/") == 1
+
+
+def tree(root: Path, files: dict[str, str]) -> str:
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    return str(root)
+
+
+def test_limits_of_control_groups_of_version_1_are_read_too(tmp_path: Path) -> None:
+    root = tree(tmp_path, {
+        "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{8 << 30}\n",
+        "sys/fs/cgroup/memory/memory.usage_in_bytes": f"{3 << 30}\n",
+        "sys/fs/cgroup/memory/memory.stat": f"cache 5\ntotal_inactive_file {1 << 30}\n",
+        "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "250000\n",
+        "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+    })  # fmt: skip
+    found = container.describe("/h", root)
+    assert (found["memory_limit"], found["memory_used"], found["processors"]) == (8 << 30, 2 << 30, 2.5)
+    assert found["memory_is_limited"]
+
+
+def test_a_container_without_a_limit_says_so(tmp_path: Path) -> None:
+    root = tree(tmp_path, {
+        "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{(1 << 63) - 4096}\n",
+        "sys/fs/cgroup/memory/memory.usage_in_bytes": "5\n",
+        "proc/meminfo": "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 400 kB\n",
+    })  # fmt: skip
+    found = container.describe("/h", root)
+    assert (found["memory_limit"], found["memory_used"]) == (1000 << 10, 600 << 10)
+    assert not found["memory_is_limited"]
+
+
+def test_rdma_devices_are_named_with_whether_they_can_be_opened(tmp_path: Path) -> None:
+    root = tree(tmp_path, {
+        "sys/class/infiniband/mlx5_0/ports/1/link_layer": "InfiniBand\n",
+        "sys/class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE\n",
+    })  # fmt: skip
+    found = container.describe("/h", root)
+    assert found["rdma"] == [{"device": "mlx5_0", "layer": "InfiniBand", "state": "ACTIVE"}]
+    assert not found["rdma_usable"]
+    tree(tmp_path, {"dev/infiniband/uverbs0": ""})
+    assert container.describe("/h", root)["rdma_usable"]
+
+
+def test_a_survey_over_the_stream_answers_what_was_asked_for(inside: Inside) -> None:
+    python = insides.make_venv(inside.home / "venv")
+    kernelspec(inside.home / ".local/share/jupyter", "mine", python)
+    insides.put(python, insides.metadata("toy", "1.0", "toy"))
+    with inside.enter() as session:
+        cheap = session.ask("survey")
+        assert cheap["container"]["home"] == str(inside.home / ".fermi")
+        assert "mine" in by_path(cheap)[python]["kernels"]
+        assert "packages" not in cheap
+        found = session.ask("survey", parts=["packages"], python="mine", imports=["toy"])
+        assert found["packages"]["python"] == python
+        assert found["packages"]["imports"]["toy"]["found"]
+        assert session.ask("survey", parts=["holders"])["holders"]["gpus"] == []
+        with pytest.raises(InsideError):
+            session.ask("survey", parts=["packages"], python="other")
+
+
+def test_a_kernels_name_is_the_interpreter_that_a_node_begins_with(inside: Inside) -> None:
+    python = insides.make_venv(inside.home / "venv")
+    kernelspec(inside.home / ".local/share/jupyter", "mine", python)
+    order = {"name": "task-1", "python": "mine"}
+    inside.variables["JUPYTER_DATA_DIR"] = str(inside.home / ".local/share/jupyter")
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in inside.variables.items():
+            patched.setenv(name, value)
+        assert inside_main.with_interpreter({"order": order})["order"]["python"] == python
+        with pytest.raises(wire.Refused) as refused:
+            inside_main.with_interpreter({"order": {**order, "python": "other"}})
+    assert refused.value.code == "INSIDE_KERNEL_UNKNOWN"
+    assert "mine" in refused.value.params["known"]
+    assert inside_main.with_interpreter({"order": {"python": "/opt/python"}}) == {"order": {"python": "/opt/python"}}
+
+
+def test_packages_are_installed_once_and_their_output_is_told(tmp_path: Path, inside: Inside) -> None:
+    insides.make_wheel(tmp_path / "wheels", "toy", "1.0", "toy")
+    inside.variables.update(PIP_NO_INDEX="1", PIP_FIND_LINKS=str(tmp_path / "wheels"))
+    python = insides.make_venv(inside.home / "venv", pip=True)
+    said: list[dict[str, Any]] = []
+    with inside.enter() as session:
+        session.came = lambda told, _: said.append(told)
+        assert session.ask("install", packages=["toy==1.0"], python=python)["exit"] == 0
+        assert "Successfully installed toy-1.0" in "".join(one["output"] for one in said)
+        assert packages.describe(python, ["toy"])["imports"]["toy"]["found"]
+        said.clear()
+        assert session.ask("install", packages=["toy==1.0"], python=python)["exit"] == 0
+        assert "already satisfied" in "".join(one["output"] for one in said)
+        said.clear()
+        assert session.ask("install", packages=["absent"], python=python)["exit"] == 1
+        assert "No matching distribution" in "".join(one["output"] for one in said)
+
+
+def test_uv_installs_where_an_interpreter_has_no_pip(tmp_path: Path, inside: Inside) -> None:
+    uv = shutil.which("uv", path=os.path.dirname(sys.executable))
+    if uv is None:
+        pytest.skip("uv is not installed")
+    insides.make_wheel(tmp_path / "wheels", "toy", "1.0", "toy")
+    (inside.home / ".config/uv").mkdir(parents=True)
+    config = f"no-index = true\nfind-links = ['{tmp_path}/wheels']\n"
+    (inside.home / ".config/uv/uv.toml").write_text(config)
+    inside.variables["PATH"] = f"{os.path.dirname(uv)}:/usr/bin:/bin"
+    python = insides.make_venv(inside.home / "venv")
+    said: list[str] = []
+    with inside.enter() as session:
+        session.came = lambda told, _: said.append(told["output"])
+        assert session.ask("install", packages=["toy"], python=python)["exit"] == 0, "".join(said)
+    assert packages.describe(python, ["toy"])["imports"]["toy"]["found"]
+
+
+def test_without_pip_and_uv_nothing_is_installed_and_it_says_so(inside: Inside) -> None:
+    python = insides.make_venv(inside.home / "venv")
+    with inside.enter() as session, pytest.raises(InsideError):
+        session.ask("install", packages=["toy"], python=python)
+
+
+def test_a_second_installation_waits_for_the_first(inside: Inside) -> None:
+    lock = inside.home / ".fermi/install.lock"
+    lock.parent.mkdir()
+    held = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    told: list[dict[str, Any]] = []
+
+    def tell(one: dict[str, Any]) -> None:
+        told.append(one)
+        if len(told) == 1:
+            fcntl.flock(held, fcntl.LOCK_UN)
+
+    fcntl.flock(held, fcntl.LOCK_EX)
+    other = os.open(lock, os.O_RDWR)
+    installing.wait_for(other, float("inf"), tell)
+    assert told == [{"of": "install", "waiting": True}]
+    os.close(held)
+    os.close(other)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "--index-url=http://x",
+        "-r x",
+        "./toy",
+        "/tmp/toy",
+        "toy @ http://x/y.whl",
+        "git+https://x",
+        "a b",
+        "",
+        "toy==",
+        "a;b",
+    ],
+)
+def test_what_is_no_name_and_version_is_never_installed(wrong: str) -> None:
+    with pytest.raises(ValueError, match="no name and version"):
+        installing.check([wrong])
+
+
+@pytest.mark.parametrize(
+    "right", ["einops==0.8.0", "torch", "a", "Jinja2>=3,<4", "uvicorn[standard]~=0.30", "x==1.0+cu121"]
+)
+def test_names_with_versions_and_extras_are_taken(right: str) -> None:
+    assert installing.check([right]) == [right]
+
+
+def test_everything_that_goes_into_an_environment_is_python_3_9() -> None:
+    """Its syntax, and the annotations and keywords that are newer."""
+    for path, text in shipped.modules(shipped.INSIDE, ()).items():
+        parsed = ast.parse(text, path, feature_version=(3, 9))
+        names = [one for one in parsed.body if isinstance(one, ast.ImportFrom) and one.module == "__future__"]
+        annotated = any(isinstance(one, ast.FunctionDef | ast.AnnAssign) for one in ast.walk(parsed))
+        assert names or not annotated or " | " not in text, f"{path} has annotations that Python 3.9 evaluates"
+        for call in (one for one in ast.walk(parsed) if isinstance(one, ast.Call)):
+            newer = {word.arg for word in call.keywords} & {"slots", "kw_only"}
+            assert not newer, f"{path}:{call.lineno} {newer}"
+
+
+@pytest.mark.parametrize("version", ["3.9", "3.10", "3.12", "3.13", "3.14"])
+def test_it_runs_with_every_python_that_is_here(inside: Inside, version: str) -> None:
+    python = shutil.which(f"python{version}", path=f"{_pyenv(version)}:{os.environ['PATH']}")
+    if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode:
+        pytest.skip(f"no Python {version} here")
+    with inside.enter(python) as session:
+        found = session.ask("survey", parts=["interpreters", "container", "packages", "holders"])
+    assert found["version"].startswith(f"{version}.")
+    assert found["packages"]["distributions"] is not None
+
+
+def _pyenv(version: str) -> str:
+    """The tests' HOME is not the person's."""
+    folders = sorted(Path(pwd.getpwuid(os.getuid()).pw_dir, ".pyenv/versions").glob(f"{version}.*/bin"))
+    return str(folders[-1]) if folders else ""
+
+
+def test_a_stream_that_says_something_else_is_refused() -> None:
+    ours, theirs = socket.socketpair()
+    theirs.sendall(b"bash: python3: command not found\n")
+    theirs.close()
+    with pytest.raises(InsideError):
+        Session(ours).greet()
