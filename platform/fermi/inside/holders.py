@@ -45,6 +45,8 @@ def find(own: Sequence[Process] | None = None, proc: str = "/proc") -> dict[str,
     _add_sessions(kernels, mine)
     open_gpus = {one.pid: found for one in mine if (found := _open_gpus(one.pid, proc))}
     gpus, told = _ask_driver() if open_gpus or glob.glob("/dev/nvidia[0-9]*") else ([], {})
+    if open_gpus.keys() & told.keys():  # the driver's ids are ours: the others only look, as nvidia-smi does
+        open_gpus = {pid: numbers for pid, numbers in open_gpus.items() if pid in told}
     parents = {one.pid: one.parent for one in mine}
     by_id = {one.pid: one for one in mine}
     holders: list[dict[str, Any]] = [

@@ -1,0 +1,91 @@
+"""Which installed modules a task's own code needs."""
+
+import hashlib
+
+from fermi.launch import imports
+from fermi.launch.imports import MAX_FILES, MAX_MODULES, Imports
+from fermi.launch.snapshot import File
+from fermi.launch.spec import Entrypoint
+
+
+def of(files: dict[str, str], script: str = "train.py", module: str = "") -> Imports:
+    blobs = {hashlib.sha256(text.encode()).hexdigest(): text.encode() for text in files.values()}
+    listed = {
+        path: File(path, size=len(text.encode()), sha256=hashlib.sha256(text.encode()).hexdigest())
+        for path, text in files.items()
+    }
+    entry = Entrypoint(module=module) if module else Entrypoint(script=script)
+    return imports.of_code(entry, listed, blobs.__getitem__)
+
+
+def test_the_scripts_own_imports_are_named_with_their_lines() -> None:
+    found = of({"train.py": "import os\nimport torch.nn as nn, numpy\nfrom einops import rearrange\n"})
+    assert found.needed == {"torch": "train.py:2", "numpy": "train.py:2", "einops": "train.py:3"}
+
+
+def test_what_is_imported_inside_of_the_scripts_functions_counts() -> None:
+    found = of({"train.py": "def main():\n    import timm\nclass A:\n    import yaml\nif True:\n    import tqdm\n"})
+    assert set(found.needed) == {"timm", "yaml", "tqdm"}
+
+
+def test_what_may_be_absent_does_not_count() -> None:
+    text = (
+        "from typing import TYPE_CHECKING\n"
+        "if TYPE_CHECKING:\n    import stubs\nelse:\n    import real\n"
+        "try:\n    import apex\nexcept ImportError:\n    apex = None\n"
+        "try:\n    import a\nexcept (ValueError, ModuleNotFoundError):\n    import b\n"
+        "try:\n    import c\nexcept:\n    pass\n"
+        "try:\n    import needed\nexcept ValueError:\n    pass\n"
+        "import sys\nif sys.platform == 'win32':\n    import winreg2\n"
+    )
+    assert set(of({"train.py": text}).needed) == {"real", "needed"}
+
+
+def test_files_of_the_code_are_followed_and_are_no_packages() -> None:
+    files = {
+        "train.py": "import model\nfrom lib.data import Loader\nfrom lib import helpers\n",
+        "model.py": "import timm\nfrom lib.inner import deep\n",
+        "lib/__init__.py": "import zarr\n",
+        "lib/data.py": "from . import text\nfrom ..other import no\n",
+        "lib/text.py": "import sentencepiece\n",
+        "lib/helpers.py": "import h5py\n\ndef later():\n    import onnx\n",
+        "lib/inner/deep.py": "import msgpack\nif __name__ == '__main__':\n    import fire\n",
+        "unused.py": "import unused_package\n",
+    }
+    found = of(files)
+    assert found.needed == {
+        "timm": "model.py:1", "zarr": "lib/__init__.py:1", "sentencepiece": "lib/text.py:1", "h5py": "lib/helpers.py:1",
+        "msgpack": "lib/inner/deep.py:1",
+    }  # fmt: skip
+    assert {"lib", "inner", "unused", "text"} <= set(found.local)
+
+
+def test_a_script_finds_what_lies_beside_it_and_a_module_what_lies_at_the_top() -> None:
+    files = {"jobs/train.py": "import helper\nimport shared\n", "jobs/helper.py": "import yaml", "shared.py": ""}
+    assert set(of(files, "jobs/train.py").needed) == {"yaml", "shared"}
+    assert "shared" in of(files, "jobs/train.py").local
+    assert set(of(files, module="jobs.train").needed) == {"helper"}
+
+
+def test_a_package_is_run_by_its_main_module() -> None:
+    files = {"job/__main__.py": "import tqdm\nfrom .a import b\n", "job/a.py": "import fire"}
+    assert set(of(files, module="job").needed) == {"tqdm", "fire"}
+
+
+def test_what_is_no_python_needs_nothing() -> None:
+    assert of({"train.py": "import (\n"}).needed == {}
+    assert of({"train.py": "\0"}).needed == {}
+    assert of({"other.py": ""}).needed == {}
+    assert imports.of_text(b"import torch\n\xff", "/x/train.py").needed == {}
+
+
+def test_a_circle_and_very_many_files_end() -> None:
+    files = {f"m{n}.py": f"import m{n + 1}, package{n}\n" for n in range(MAX_FILES + 50)}
+    files |= {"train.py": "import m0\nimport train\n", f"m{MAX_FILES + 50}.py": "import m0"}
+    assert len(of(files).needed) == MAX_MODULES
+
+
+def test_of_a_script_alone_the_text_says_all() -> None:
+    assert imports.of_text(b"import torch\nfrom a.b import c\n", "/data/train.py").needed == {
+        "torch": "/data/train.py:1", "a": "/data/train.py:2",
+    }  # fmt: skip
