@@ -4,6 +4,8 @@ DevEnvironment 1──1 Hosted   its life: the one writer of its state is `trans
       │ 1──* Event           what happened to it, as its page tells
       │ 1──* Gpu             held on a host whose engine gives GPUs out by index
       │ 1──* Run             one life of its processes; kept when the environment is gone, for what it cost
+DevEnvironment 1──* Look     what its interpreters have installed, as it was seen last
+      │ 1──* Installation    packages that somebody had installed into it
 Template ┄┄* Hosted          what it was made from, as it was then, stands in `spec`
 """
 
@@ -162,3 +164,49 @@ class Run(models.Model):
         ordering = ["number"]
         constraints = [models.UniqueConstraint(fields=["environment", "number"], name="one_run_per_number")]
         indexes = [models.Index(fields=["project", "created_at"])]
+
+
+class Look(models.Model):
+    """What one interpreter of an environment has installed, kept so that pages need not enter it. `python`: as a task
+    names it; empty: the environment's own default. `wanted`: the modules that are looked for. `found`:
+    `fermi.launch.packages.Look`, of the environment's life `life` (see `packages.looking.life_of`). `error`: why the
+    last look found nothing, {"code": …, params…}. `due_at` is schedule and claim in one; None: no look is wanted."""
+
+    environment = models.ForeignKey("clusters.DevEnvironment", on_delete=models.CASCADE, related_name="looks")
+    python = models.CharField(max_length=500, default="", blank=True)
+    wanted = models.JSONField(default=list, blank=True)
+    life = models.CharField(max_length=200, default="", blank=True)
+    found = models.JSONField(null=True, blank=True)
+    error = models.JSONField(null=True, blank=True)
+    looked_at = models.DateTimeField(null=True, blank=True)
+    asked_at = models.DateTimeField()
+    due_at = models.DateTimeField(null=True, blank=True, db_index=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["environment", "python"], name="one_look_per_interpreter")]
+
+
+class InstallationState(models.TextChoices):
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class Installation(models.Model):
+    """Packages that somebody had installed into an environment. `together`: of one request, into several of them.
+    `output`: the end of what pip printed; `exit`: its exit code. `error`: why it could not be run, {"code": …,
+    params…}. `due_at` is schedule and claim in one; None: it is over."""
+
+    together = models.CharField(max_length=40, db_index=True)
+    environment = models.ForeignKey("clusters.DevEnvironment", on_delete=models.CASCADE, related_name="installations")
+    asked_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    packages = models.JSONField()
+    python = models.CharField(max_length=500, default="", blank=True)
+    state = models.CharField(max_length=10, choices=InstallationState, default=InstallationState.WAITING)
+    output = models.TextField(default="", blank=True)
+    exit = models.IntegerField(null=True, blank=True)
+    error = models.JSONField(null=True, blank=True)
+    created_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, blank=True)
+    due_at = models.DateTimeField(null=True, blank=True, db_index=True)

@@ -1,5 +1,5 @@
 """The worker's way in: environments have threads of their own in each worker, and no messages of Celery's. Many tasks
-that begin at once hold up no environment."""
+that begin at once hold up no environment; nor do looks at their packages, or installations, which take minutes."""
 
 from typing import Any
 
@@ -7,19 +7,28 @@ from celery.signals import worker_ready, worker_shutting_down
 
 from apps.common.lanes import Lane
 from apps.environments import hints, reconcile
+from apps.environments.packages import installing, looking
 
 THREADS = 3
 """So many clusters that answer slowly hold up no other."""
+LOOKS, INSTALLATIONS = 6, 4
+"""At once in each worker."""
 SECONDS = 2.0
 
-lane = Lane(hints.CHANNEL, reconcile.sweep, THREADS, SECONDS)
+lanes = (
+    Lane(hints.CHANNEL, reconcile.sweep, THREADS, SECONDS),
+    Lane(looking.CHANNEL, looking.sweep, LOOKS, SECONDS),
+    Lane(installing.CHANNEL, installing.sweep, INSTALLATIONS, SECONDS),
+)
 
 
 @worker_ready.connect
 def start(**_: Any) -> None:
-    lane.start()
+    for lane in lanes:
+        lane.start()
 
 
 @worker_shutting_down.connect
 def stop(**_: Any) -> None:
-    lane.stop()
+    for lane in lanes:
+        lane.stop()

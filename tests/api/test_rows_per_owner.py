@@ -26,6 +26,7 @@ MADE = {
         {"name": "t", "projectId": ONE, "kind": "custom", "startScript": "sleep 9"},
     ),
     "environments": ("POST", "/dev-environments", NEW),
+    "installations": ("POST", "/dev-environments/packages/level", {"ids": ["env-001"], "packages": ["einops"]}),
     "files": ("POST", f"/projects/{ONE}/files/folders", {"path": "a"}),
     "join-tokens": ("POST", "/workers/join-tokens", {"name": "lab"}),
     "models": ("POST", "/models", {"name": "m", "projectId": ONE}),
@@ -43,7 +44,7 @@ beside what makes them."""
 BOUNDED = {
     "accounts.ApiToken", "accounts.SavedView", "accounts.Secret", "catalog.Dataset", "catalog.DatasetVersion",
     "catalog.Model", "clusters.DevEnvironment", "code.Fetch", "code.Snapshot", "doors.Entry", "environments.Hosted",
-    "environments.Template", "files.File", "files.Upload", "notices.Channel", "notices.Rule", "scheduling.Reservation",
+    "environments.Installation", "environments.Look", "environments.Template", "files.File", "files.Upload", "notices.Channel", "notices.Rule", "scheduling.Reservation",
     "training.Task", "workers.Group", "workers.JoinToken", "workers.Worker",
 }  # fmt: skip
 ONE_FOR_EACH_OTHER_ROW = {

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from threading import Barrier, Event, Lock
 from types import SimpleNamespace
 from typing import Any
@@ -289,12 +290,14 @@ def test_a_worker_begins_the_lane_and_what_is_due_is_asked_for_there(
 
     from apps.environments import hints as told
     from apps.environments import tasks
+    from apps.environments.packages import installing, looking
 
-    assert tasks.lane._sweep is environments.sweep
+    assert tasks.lanes[0]._sweep is environments.sweep
     began: list[str] = []
-    monkeypatch.setattr(tasks.lane, "start", lambda: began.append(tasks.lane.channel))
+    for lane in tasks.lanes:
+        monkeypatch.setattr(lane, "start", partial(began.append, lane.channel))
     tasks.start()
-    assert began == [told.CHANNEL]
+    assert began == [told.CHANNEL, looking.CHANNEL, installing.CHANNEL]
     assert any(receiver[1]() is tasks.start for receiver in worker_ready.receivers)
     said: list[str] = []
     monkeypatch.setattr(told, "tell", lambda channel, _: said.append(channel))

@@ -150,7 +150,7 @@ def test_only_what_the_task_imports_is_relevant_to_it() -> None:
     b = look("3.11.2", imports={"einops": "einops"}, einops="0.7.0", other="2")
     looks = {"a": a, "b": b}
     found = packages.relevant(packages.differences(looks), looks, NEEDED)
-    assert [one.name for one in found] == ["Python", "einops"]
+    assert [one.name for one in found] == ["einops"]
 
 
 def test_requirements_are_names_and_versions_only() -> None:

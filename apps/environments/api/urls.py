@@ -1,6 +1,6 @@
 from django.urls import path
 
-from apps.environments.api import memory_views, views
+from apps.environments.api import memory_views, packages_views, views
 
 ONE = "dev-environments/<str:environment_id>"
 
@@ -9,6 +9,9 @@ urlpatterns = [
     path("environment-templates/<str:template_id>", views.TemplateView.as_view()),
     path("dev-environments", views.EnvironmentsView.as_view()),
     path("dev-environments/make", views.MakeEnvironmentView.as_view()),
+    path("dev-environments/packages", packages_views.PackagesView.as_view()),
+    path("dev-environments/packages/level", packages_views.PackagesLevelView.as_view()),
+    path("dev-environments/packages/level/<str:installation_id>", packages_views.PackagesInstallationView.as_view()),
     path(ONE, views.EnvironmentView.as_view()),
     path(f"{ONE}/start", views.StartView.as_view()),
     path(f"{ONE}/stop", views.StopView.as_view()),

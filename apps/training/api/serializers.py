@@ -9,6 +9,7 @@ from apps.clusters.api.serializers import WarningItem
 from apps.common.openapi import INT4, INT8, Key, Moment, ProblemItem
 from apps.common.pages import OrderingField, PageQuery
 from apps.environments import memory
+from apps.environments.api.packages_forms import PackagesOfTask
 from apps.training.output import levels
 from apps.training.services.code_source import DEFAULT, Choice
 from apps.training.states import Action, State
@@ -213,6 +214,7 @@ class TaskPreview(serializers.Serializer):
     summary = PreviewSummary()
     hourly = HourlyPrice(allow_null=True, help_text="null: nobody has said what one of its GPUs costs")
     inUse = EnvironmentInUse(many=True, help_text="of its environments, those in which others hold memory")
+    packages = PackagesOfTask(allow_null=True, help_text="null: none of its ranks would run inside an environment")
 
 
 class TaskQuery(PageQuery):

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from apps.accounts import vault
@@ -13,11 +14,12 @@ from apps.code.models import Fetch, FetchStatus
 from apps.common.errors import ProblemsError
 from apps.training.models import Task
 from apps.training.states import FINAL
-from fermi.launch import code, entry
+from fermi.launch import code, entry, imports
 from fermi.launch.diagnosis.facts import Sent
+from fermi.launch.imports import Imports
 from fermi.launch.request import CodeRequest
 from fermi.launch.snapshot import File
-from fermi.launch.spec import Code, JobSpec, Problem
+from fermi.launch.spec import Code, Entrypoint, JobSpec, Problem
 
 FIELD = "code"
 
@@ -93,6 +95,30 @@ def _entry_text(job: JobSpec, files: Iterable[File]) -> bytes:
             return file.read(entry.MAX_TEXT)
     except OSError:
         return b""
+
+
+def imported(job: JobSpec, outside: bytes = b"") -> Imports:
+    """Returns which modules the job's own code needs. `outside`: the beginning of its script, where that is a file of
+    its node. Nothing of code whose requirements every node installs: they bring what is needed."""
+    if job.entrypoint is None:
+        return imports.NOTHING
+    if not job.brings(job.entrypoint.script):
+        return imports.of_text(outside, job.entrypoint.script) if len(outside) < entry.MAX_TEXT else imports.NOTHING
+    if job.code is None or not job.code.snapshot:
+        return imports.NOTHING
+    try:
+        return _imported(job.code.snapshot, job.code.requirements, job.entrypoint)
+    except OSError:
+        return imports.NOTHING
+
+
+@lru_cache(maxsize=256)
+def _imported(snapshot: str, requirements: str, entrypoint: Entrypoint) -> Imports:
+    """A snapshot never changes."""
+    files = {one.path: one for one in store.files(snapshot)}
+    if code.has_requirements(requirements, files):
+        return imports.NOTHING
+    return imports.of_code(entrypoint, files, store.read_blob)
 
 
 def sent(job: JobSpec) -> Sent | None:

@@ -23,7 +23,7 @@ from apps.training.ground import checkpoints, code
 from apps.training.ground.launching import backend_for
 from apps.training.models import Task
 from apps.training.queue import load
-from apps.training.services import choosing
+from apps.training.services import choosing, packages
 from apps.training.services.choosing import Choice
 from fermi.launch import credentials, entry, installed, recipes, registry, scenes, sizes, summary, validate, ways
 from fermi.launch.errors import BackendError, UnknownName
@@ -48,6 +48,7 @@ class Draft:
     job: JobSpec | None = None
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
+    installed: packages.Found = field(default_factory=packages.Found)
 
 
 def build(
@@ -93,6 +94,8 @@ def build(
             problems += installed.problems(job, backend_for(draft.cluster))
             draft.warnings = _warnings(job) + unused + installed.warnings(job, backend_for(draft.cluster))
             draft.warnings += [*entry.warnings(job, outside or brought.entry_text), *brought.warnings]
+            draft.installed = packages.find(user, job, environments, code.imported(job, outside))
+            draft.warnings += draft.installed.warnings()
             if not (asked.model_id or asked.entrypoint):
                 draft.warnings.append(Problem("modelId", "MODEL_NOT_CHOSEN"))
     found = together(wrong, (problem for problem in problems if not _follows(problem, wrong)))

@@ -39,7 +39,7 @@ def preview(
         "warnings": [presenters.warning(warning.code, warning.params) for warning in draft.warnings],
         "chosen": None, "proposal": None, "splits": [], "batch": None, "scaling": None, "worldSize": 0, "nodeCount": 0,
         "masterNode": None,
-        "summary": summary.summarise([]), "hourly": None, "inUse": [],
+        "summary": summary.summarise([]), "hourly": None, "inUse": [], "packages": None,
         "environments": [], "ranks": [], "files": [], "artifacts": [], "command": [],
     }  # fmt: skip
     job = draft.job
@@ -55,6 +55,7 @@ def preview(
         "hourly": _hourly(draft, job),
         "environments": _environments(draft, job),
         "inUse": memory.in_use((node.id for node in job.nodes), user),
+        "packages": draft.installed.shown(),
         "proposal": presenters.proposal(job),
         "splits": registry.framework(job.framework).splits(job),
         "batch": presenters.batch(job),

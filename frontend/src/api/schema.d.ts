@@ -662,6 +662,60 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/dev-environments/packages": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description Where environments differ in Python, torch, CUDA, NCCL and packages. Answers with what is known at once;
+         *     what is not is looked at meanwhile (`looking`).
+         */
+        get: operations["compareEnvironmentPackages"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/packages/level": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Installs packages into each of the environments (member); ask for the result until it is `over`. */
+        post: operations["levelEnvironmentPackages"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/packages/level/{installation_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description How the installations of one request get on, and what pip prints. Kept for a week. */
+        get: operations["getEnvironmentInstallation"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/dev-environments/summary": {
         parameters: {
             query?: never;
@@ -4819,6 +4873,128 @@ export interface components {
             failed: number;
             stopped: number;
         };
+        PackageDifference: {
+            kind: components["schemas"]["PackageDifferenceKindEnum"];
+            name: string;
+            /** @description training together fails by it */
+            fatal: boolean;
+            /** @description versions by environment; empty where it is missing */
+            values: {
+                [key: string]: string;
+            };
+        };
+        /** @enum {string} */
+        PackageDifferenceKindEnum: "python" | "torch" | "nccl" | "cuda" | "hip" | "package";
+        PackageInstallation: {
+            environmentId: string;
+            name: string;
+            state: components["schemas"]["PackageInstallationStateEnum"];
+            /** @description pip's exit code */
+            exit: number | null;
+            /** @description what pip printed; of much, the end */
+            output: string;
+            /** @description why it could not be run */
+            reason: components["schemas"]["PackagesReason"] | null;
+            /** Format: date-time */
+            endedAt: string | null;
+        };
+        /** @enum {string} */
+        PackageInstallationStateEnum: "waiting" | "running" | "done" | "failed";
+        PackageInstallations: {
+            id: string;
+            packages: string[];
+            askedBy: string;
+            /** Format: date-time */
+            createdAt: string;
+            over: boolean;
+            items: components["schemas"]["PackageInstallation"][];
+        };
+        PackageInstallationsEnvelope: {
+            data: components["schemas"]["PackageInstallations"];
+            code: number;
+            message: string;
+        };
+        PackageLacking: {
+            name: string;
+            /** @description of the first environment that has it */
+            version: string;
+            /** @description that have not got it */
+            environmentIds: string[];
+            /** @description what installs it; empty: no index has it, or it is left alone */
+            requirement: string;
+        };
+        PackageMissing: {
+            module: string;
+            /** @description where the task's code imports it: train.py:3 */
+            place: string;
+            /** @description that have not got it */
+            environmentIds: string[];
+            /** @description what installs it; empty: not known */
+            requirement: string;
+            /** @description one of the environments has it */
+            anywhere: boolean;
+        };
+        PackagesCompared: {
+            environments: components["schemas"]["PackagesEnvironment"][];
+            /** @description some are being looked at: ask again in a second */
+            looking: boolean;
+            differences: components["schemas"]["PackageDifference"][];
+            lacking: components["schemas"]["PackageLacking"][];
+        };
+        PackagesComparedEnvelope: {
+            data: components["schemas"]["PackagesCompared"];
+            code: number;
+            message: string;
+        };
+        /** @description `failed`: nothing is known, and `reason` says why. */
+        PackagesEnvironment: {
+            environmentId: string;
+            name: string;
+            state: components["schemas"]["PackagesEnvironmentStateEnum"];
+            /** @description it is being looked at; what is told here is what was known before */
+            looking: boolean;
+            /** Format: date-time */
+            lookedAt: string | null;
+            /** @description path of the interpreter */
+            python: string;
+            /** @description of Python */
+            version: string;
+            /** @description version, cuda or hip, nccl: what is known */
+            torch: {
+                [key: string]: string;
+            };
+            packageCount: number;
+            reason: components["schemas"]["PackagesReason"] | null;
+        };
+        /** @enum {string} */
+        PackagesEnvironmentStateEnum: "looking" | "known" | "failed";
+        PackagesLevelRequest: {
+            /** @description of environments */
+            ids: string[];
+            /** @description names with versions, as pip reads them: einops==0.8.0 */
+            packages: string[];
+            /**
+             * @description an interpreter's path, or a kernel's name; empty: what the environment's notebook runs
+             * @default
+             */
+            python?: string;
+        };
+        /** @description Of the environments in which a task's ranks would run. */
+        PackagesOfTask: {
+            environments: components["schemas"]["PackagesEnvironment"][];
+            /** @description some are being looked at: ask again in a second */
+            looking: boolean;
+            /** @description that the task may notice */
+            differences: components["schemas"]["PackageDifference"][];
+            missing: components["schemas"]["PackageMissing"][];
+            /** @description requirements that level them */
+            level: string[];
+        };
+        PackagesReason: {
+            code: string;
+            message: string;
+            hint: string;
+        };
         /** @description What is left out stays as it is. */
         PatchedChannelChangeRequest: {
             name?: string;
@@ -6258,6 +6434,8 @@ export interface components {
             hourly: components["schemas"]["HourlyPrice"] | null;
             /** @description of its environments, those in which others hold memory */
             inUse: components["schemas"]["EnvironmentInUse"][];
+            /** @description null: none of its ranks would run inside an environment */
+            packages: components["schemas"]["PackagesOfTask"] | null;
         };
         TaskPreviewEnvelope: {
             data: components["schemas"]["TaskPreview"];
@@ -8973,6 +9151,103 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EnvironmentDetailEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    compareEnvironmentPackages: {
+        parameters: {
+            query: {
+                /** @description look again, however much is known */
+                anew?: boolean;
+                /** @description of environments; may repeat, or be several with commas between them */
+                ids: string[];
+                /** @description an interpreter's path, or a kernel's name; empty: what the environment's notebook runs */
+                python?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PackagesComparedEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    levelEnvironmentPackages: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PackagesLevelRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PackageInstallationsEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getEnvironmentInstallation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                installation_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PackageInstallationsEnvelope"];
                 };
             };
             default: {

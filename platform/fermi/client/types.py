@@ -1211,6 +1211,72 @@ class OverviewTasks(TypedDict):
     stopped: int
 
 
+PackageDifferenceKindEnum: TypeAlias = Literal["python", "torch", "nccl", "cuda", "hip", "package"]
+
+
+PackageInstallationStateEnum: TypeAlias = Literal["waiting", "running", "done", "failed"]
+
+
+class PackageLacking(TypedDict):
+    name: str
+    version: str
+    """
+    of the first environment that has it
+    """
+    environmentIds: list[str]
+    """
+    that have not got it
+    """
+    requirement: str
+    """
+    what installs it; empty: no index has it, or it is left alone
+    """
+
+
+class PackageMissing(TypedDict):
+    module: str
+    place: str
+    """
+    where the task's code imports it: train.py:3
+    """
+    environmentIds: list[str]
+    """
+    that have not got it
+    """
+    requirement: str
+    """
+    what installs it; empty: not known
+    """
+    anywhere: bool
+    """
+    one of the environments has it
+    """
+
+
+PackagesEnvironmentStateEnum: TypeAlias = Literal["looking", "known", "failed"]
+
+
+class PackagesLevelRequest(TypedDict):
+    ids: list[str]
+    """
+    of environments
+    """
+    packages: list[str]
+    """
+    names with versions, as pip reads them: einops==0.8.0
+    """
+    python: NotRequired[str]
+    """
+    an interpreter's path, or a kernel's name; empty: what the environment's notebook runs
+    """
+
+
+class PackagesReason(TypedDict):
+    code: str
+    message: str
+    hint: str
+
+
 class PatchedChannelChangeRequest(TypedDict):
     """
     What is left out stays as it is.
@@ -3675,6 +3741,97 @@ class OverviewQueue(TypedDict):
     """
 
 
+class PackageDifference(TypedDict):
+    kind: PackageDifferenceKindEnum
+    name: str
+    fatal: bool
+    """
+    training together fails by it
+    """
+    values: dict[str, str]
+    """
+    versions by environment; empty where it is missing
+    """
+
+
+class PackageInstallation(TypedDict):
+    environmentId: str
+    name: str
+    state: PackageInstallationStateEnum
+    exit: int | None
+    """
+    pip's exit code
+    """
+    output: str
+    """
+    what pip printed; of much, the end
+    """
+    reason: PackagesReason | None
+    """
+    why it could not be run
+    """
+    endedAt: str | None
+
+
+class PackageInstallations(TypedDict):
+    id: str
+    packages: list[str]
+    askedBy: str
+    createdAt: str
+    over: bool
+    items: list[PackageInstallation]
+
+
+class PackagesEnvironment(TypedDict):
+    """
+    `failed`: nothing is known, and `reason` says why.
+    """
+
+    environmentId: str
+    name: str
+    state: PackagesEnvironmentStateEnum
+    looking: bool
+    """
+    it is being looked at; what is told here is what was known before
+    """
+    lookedAt: str | None
+    python: str
+    """
+    path of the interpreter
+    """
+    version: str
+    """
+    of Python
+    """
+    torch: dict[str, str]
+    """
+    version, cuda or hip, nccl: what is known
+    """
+    packageCount: int
+    reason: PackagesReason | None
+
+
+class PackagesOfTask(TypedDict):
+    """
+    Of the environments in which a task's ranks would run.
+    """
+
+    environments: list[PackagesEnvironment]
+    looking: bool
+    """
+    some are being looked at: ask again in a second
+    """
+    differences: list[PackageDifference]
+    """
+    that the task may notice
+    """
+    missing: list[PackageMissing]
+    level: list[str]
+    """
+    requirements that level them
+    """
+
+
 class PatchedMemberChangeRequest(TypedDict):
     role: Role
 
@@ -4773,6 +4930,16 @@ class Overview(TypedDict):
     """
 
 
+class PackagesCompared(TypedDict):
+    environments: list[PackagesEnvironment]
+    looking: bool
+    """
+    some are being looked at: ask again in a second
+    """
+    differences: list[PackageDifference]
+    lacking: list[PackageLacking]
+
+
 class PreviewEnvironment(TypedDict):
     environmentId: str
     name: str
@@ -4955,6 +5122,10 @@ class TaskPreview(TypedDict):
     inUse: list[EnvironmentInUse]
     """
     of its environments, those in which others hold memory
+    """
+    packages: PackagesOfTask | None
+    """
+    null: none of its ranks would run inside an environment
     """
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from fermi.launch import nearest
 from fermi.launch.spec import Entrypoint, JobSpec, Problem
 from fermi.launch.userpaths import TREE, TREES
-from fermi.runner.bringing import AUTO, OFF, requirements_named
+from fermi.runner.bringing import AUTO, KINDS, OFF, requirements_named
 from fermi.runner.code import File
 
 ARCHIVES = "code/archives"
@@ -70,6 +70,11 @@ def warnings(job: JobSpec, files: Iterable[File]) -> list[Problem]:
         return []
     params = {"module": entry.module, "nearest": nearest.name(entry.paths[0], paths)}
     return [Problem(entry.field, "ENTRYPOINT_MODULE_NOT_IN_CODE", params)]
+
+
+def has_requirements(asked: str, paths: Collection[str]) -> bool:
+    """Whether every node installs what a file of the code names before its ranks begin (`fermi.runner.bringing`)."""
+    return any(name in paths for name in KINDS) if asked == AUTO else asked != OFF
 
 
 def is_installed(entry: Entrypoint, paths: Collection[str]) -> bool:

@@ -35,8 +35,9 @@ NOTHING = Imports({})
 
 
 def of_text(text: bytes, path: str) -> Imports:
-    """Of a script of which no other file is known."""
-    return Imports(dict(_tops(_read(text), path, whole=True, package=())[0]))
+    """Of a script of which no other file is known: each name may mean one of them."""
+    needed = dict(_tops(_read(text), path, whole=True, package=())[0])
+    return Imports(needed, frozenset(needed))
 
 
 def of_code(entry: Entrypoint, files: Mapping[str, File], read: Read) -> Imports:

@@ -251,12 +251,13 @@ def lacking(looks: Mapping[str, Look]) -> list[Lacking]:
 
 
 def relevant(found: Iterable[Difference], looks: Mapping[str, Look], imports: Imports) -> list[Difference]:
-    """Returns those that a task with these imports may notice: of Python, torch and CUDA, and of the packages that have
-    one of its modules."""
+    """Returns those that a task with these imports may notice: of torch and CUDA, of Python's minor versions, and of
+    the packages that have one of its modules."""
     keys = {
         look.imports[name].distribution for look in looks.values() for name in imports.needed if name in look.imports
     }
-    return [one for one in found if one.kind != PACKAGE or key_of(one.name) in keys - {""}]
+    noticed = {PACKAGE: lambda one: key_of(one.name) in keys - {""}, PYTHON: lambda one: one.fatal}
+    return [one for one in found if noticed.get(one.kind, bool)(one)]
 
 
 def check_requirements(packages: Sequence[str]) -> str:

@@ -1,0 +1,45 @@
+"""A session with `fermi.inside` in an environment, whatever engine it runs on."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from apps.clusters import selectors
+from apps.clusters.models import DevEnvironment
+from fermi.launch import registry
+from fermi.launch.errors import BackendError, UnknownName
+from fermi.launch.inside.session import Session
+
+MAX_TEXT = 500
+
+
+@contextmanager
+def session(environment: DevEnvironment) -> Iterator[Session]:
+    """Load the environment with its cluster and zone. Takes seconds; raises BackendError, also of what is asked within,
+    which names the environment."""
+    try:
+        if problem := selectors.obstacle(environment.name, environment.status, cordoned=False):
+            raise BackendError(problem.code, permanent=True, **problem.params)
+        backend = registry.backend(environment.cluster.backend, selectors.connection(environment.cluster))
+        with backend.enter(selectors.snapshot(environment)) as entered:
+            yield entered
+    except BackendError as error:
+        error.params.setdefault("environment", environment.name)
+        raise
+    except UnknownName as error:
+        raise BackendError(error.code, permanent=True, environment=environment.name, **error.params) from error
+
+
+def told(error: BackendError) -> dict[str, Any]:
+    """Returns the error as rows keep it: {"code": …, params…}."""
+    plain = {
+        name: value if isinstance(value, int | float | None) else str(value)[:MAX_TEXT]
+        for name, value in error.params.items()
+    }
+    return {**plain, "code": error.code}
+
+
+def broke(environment: DevEnvironment, error: Exception) -> dict[str, Any]:
+    """Returns what is kept of an error that nobody expected."""
+    why = f"{type(error).__name__}: {error}"[:MAX_TEXT]
+    return {"code": "INSIDE_SILENT", "environment": environment.name, "why": why}

@@ -1,0 +1,158 @@
+"""Packages into environments, because somebody asked for it: never by itself.
+
+waiting, due ──claim──▶ running, due again in CLAIM ──▶ done | failed
+
+pip, or uv, of the environment's own interpreter installs them, as the environment's user. One that a process of the
+platform died with begins anew when its claim is over: inside, the second waits for the first, and then finds all
+installed.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+
+from apps.accounts import access, audit
+from apps.accounts.models import Role, User
+from apps.clusters import selectors
+from apps.clusters.models import DevEnvironment, Lease
+from apps.common import claims, hints
+from apps.common.claims import Claim
+from apps.common.clock import now
+from apps.common.errors import ApiError, ProblemsError
+from apps.common.ids import new_id
+from apps.common.row_bounds import check_rows
+from apps.environments.models import Installation, InstallationState
+from apps.environments.packages import entering, looking
+from fermi.launch.errors import BackendError
+from fermi.launch.packages import check_requirements
+from fermi.launch.spec import Problem
+
+log = logging.getLogger(__name__)
+
+CHANNEL = "installations"
+CLAIM = timedelta(seconds=60)
+KEPT = timedelta(days=7)
+MAX_KEPT = 50
+"""Of an environment, that have ended."""
+MAX_OUTPUT = 64 << 10
+"""Letters; of more, the end."""
+WRITE_SECONDS = 1.0
+AT_ONCE = 5
+OPEN = (InstallationState.WAITING, InstallationState.RUNNING)
+
+
+def begin(user: User, environment_ids: Sequence[str], packages: Sequence[str], python: str = "") -> str:
+    """Has them installed into each of the environments (member there); returns what the installations have together.
+    Raises ProblemsError with everything that is wrong."""
+    environments, problems = selectors.pick(user, environment_ids, "ids")
+    problems += _problems(packages)
+    problems += [problem for at, one in enumerate(environments) if (problem := _obstacle(one, f"ids.{at}"))]
+    if problems:
+        raise ProblemsError(problems)
+    for one in environments:
+        access.require(user, one.project_id, Role.MEMBER)
+    together, moment = new_id("install"), now()
+    with transaction.atomic():
+        Installation.objects.filter(ended_at__lt=moment - KEPT).delete()
+        for one in environments:
+            ended = Installation.objects.filter(environment=one).exclude(ended_at=None).order_by("-pk")
+            Installation.objects.filter(pk__in=list(ended.values_list("pk", flat=True)[MAX_KEPT:])).delete()
+        mine = Installation.objects.filter(asked_by=user, state__in=OPEN)
+        check_rows("installations", mine, len(environments))
+        for one in environments:
+            Installation.objects.create(
+                together=together, environment=one, asked_by=user, packages=list(packages), python=python,
+                created_at=moment, due_at=moment,
+            )  # fmt: skip
+            _record(user, "environment.install", one, packages=list(packages), together=together)
+        transaction.on_commit(lambda: hints.tell(CHANNEL, {}))
+    return together
+
+
+def find(user: User, together: str) -> list[Installation]:
+    """Those of one request, of environments that the user may see. Raises ApiError."""
+    rows = Installation.objects.filter(together=together, environment__in=selectors.seen_by(user))
+    found = list(rows.select_related("environment", "asked_by").order_by("pk"))
+    if not found:
+        raise ApiError(404, "NOT_FOUND")
+    return found
+
+
+def _problems(packages: Sequence[str]) -> list[Problem]:
+    if wrong := check_requirements(packages):
+        return [Problem(f"packages.{packages.index(wrong)}", "PACKAGE_NAME", {"found": wrong})]
+    return []
+
+
+def _obstacle(environment: DevEnvironment, field: str) -> Problem | None:
+    """A task's ranks may import at any moment what an installation replaces."""
+    if problem := selectors.obstacle(environment.name, environment.status, cordoned=False):
+        return Problem(field, problem.code, problem.params)
+    holder = Lease.objects.filter(environment=environment).values_list("holder", flat=True).first()
+    return Problem(field, "PACKAGES_HELD", {"environment": environment.name, "task": holder}) if holder else None
+
+
+def sweep() -> int:
+    """Carries out one of the installations that are due, and has other threads do the same; returns how many it
+    was."""
+    rows = Installation.objects.filter(state__in=OPEN, due_at__lte=now())
+    rows = rows.select_related("environment__cluster", "environment__zone", "asked_by")
+    due = list(rows.order_by("due_at")[:AT_ONCE])
+    if len(due) > 1:
+        hints.tell(CHANNEL, {})
+    return next((1 for row in due if install(row)), 0)
+
+
+def install(row: Installation) -> bool:
+    """False: another thread has it. Load it with its environment's cluster and zone, and with who asked."""
+    claim = claims.claim_row(row, CLAIM, state=InstallationState.RUNNING)
+    if claim is None:
+        return False
+    output = Output(claim)
+    found: dict[str, Any] = {"state": InstallationState.FAILED}
+    with claim.kept():
+        try:
+            with entering.session(row.environment) as session:
+                session.came = output.take
+                said = session.ask("install", packages=row.packages, python=row.python)
+            code = said.get("exit")
+            found["exit"] = code if isinstance(code, int) and -1000 < code < 1000 else 1
+            if found["exit"] == 0:
+                found["state"] = InstallationState.DONE
+        except BackendError as error:
+            found["error"] = entering.told(error)
+        except Exception as error:
+            log.exception("the installation into %s failed", row.environment_id)
+            found["error"] = entering.broke(row.environment, error)
+        with transaction.atomic():
+            if claim.write(**found, output=output.text, ended_at=now(), due_at=None):
+                ended = {"exit": found.get("exit"), "why": (found.get("error") or {}).get("code")}
+                _record(row.asked_by, "environment.installed", row.environment, packages=row.packages,
+                        together=row.together, **ended)  # fmt: skip
+                looking.forget(row.environment)
+    return True
+
+
+def _record(user: User, action: str, environment: DevEnvironment, **data: Any) -> None:
+    audit.record(user, action, environment.pk, project=environment.project_id, **data)
+
+
+class Output:
+    """What pip prints, stored as it comes."""
+
+    def __init__(self, claim: Claim) -> None:
+        self._claim, self._written = claim, 0.0
+        self.text = ""
+
+    def take(self, told: dict[str, Any], _: bytes) -> None:
+        said = told.get("output")
+        if told.get("of") != "install" or not isinstance(said, str) or not said:
+            return
+        self.text = (self.text + said.replace("\0", ""))[-MAX_OUTPUT:]
+        if time.monotonic() > self._written + WRITE_SECONDS:
+            self._written = time.monotonic()
+            self._claim.write(output=self.text)

@@ -1,0 +1,175 @@
+"""What one interpreter of an environment has installed, as it was seen last.
+
+Whoever wants to know asks (`ask`), gets what is known at once, and has the rest looked at. Threads of the workers carry
+out the looks (`sweep`): entering an environment takes up to seconds, and no page waits for that. What is known counts
+for KEPT, and no longer than the environment's life; what is older is shown while it is looked at anew.
+"""
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from apps.accounts import access
+from apps.accounts.models import User
+from apps.clusters.models import DevEnvironment
+from apps.common import claims, hints
+from apps.common.clock import now
+from apps.environments.models import Hosted, Look
+from apps.environments.packages import entering
+from fermi.launch import packages
+from fermi.launch.errors import BackendError
+
+log = logging.getLogger(__name__)
+
+CHANNEL = "packages"
+KEPT = timedelta(minutes=2)
+FAILED_KEPT = timedelta(seconds=20)
+"""Of a look that found nothing: what kept it may pass."""
+CLAIM = timedelta(seconds=60)
+MAX_WANTED = packages.MAX_IMPORTS
+MAX_ROWS = 8
+"""Interpreters of one environment."""
+MAX_PARSED = 512
+AT_ONCE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is known of an environment. `found`: None where nothing is; `error`: why the last look found nothing;
+    `looking`: it is being looked at."""
+
+    environment: DevEnvironment
+    found: packages.Look | None = None
+    error: dict[str, Any] | None = None
+    looked_at: datetime | None = None
+    looking: bool = False
+
+
+def ask(
+    user: User, environments: Sequence[DevEnvironment], python: str = "", wanted: Collection[str] = (), *,
+    anew: bool = False,
+) -> list[Seen]:  # fmt: skip
+    """Returns what is known of each, and has looked at what is not. `wanted`: modules that are to be looked for;
+    `anew`: however much is known. Whoever may not open a terminal in an environment may not have its files executed
+    either: there a path in `python` is refused."""
+    rows = {row.environment_id: row for row in Look.objects.filter(environment__in=environments, python=python)}
+    lives = life_of(environments)
+    found = []
+    asked = False
+    for one in environments:
+        if "/" in python and not access.is_member(user, one.project_id):
+            error = {"code": "PACKAGES_PYTHON_FORBIDDEN", "environment": one.name, "python": python}
+            found.append(Seen(one, error=error))
+            continue
+        row, life = rows.get(one.pk), lives[one.pk]
+        due = row is not None and row.due_at is not None
+        if _is_wanted(row, life, wanted, anew=anew) and not (due and row and set(wanted) <= set(row.wanted)):
+            due = asked = _want(one, python, row, wanted) or asked
+        found.append(_seen(one, row, life, looking=due))
+    if asked:
+        transaction.on_commit(lambda: hints.tell(CHANNEL, {}))
+    return found
+
+
+def life_of(environments: Sequence[DevEnvironment]) -> dict[str, str]:
+    """Returns which life each of them is in, as far as that is known without a look: a run of one that the platform
+    made, a container's of one that its engine has looked into."""
+    runs = dict(Hosted.objects.filter(pk__in=[one.pk for one in environments]).values_list("pk", "run"))
+    found = {}
+    for one in environments:
+        inside = one.engine.get("inside") if isinstance(one.engine, dict) else None
+        life = str(inside.get("life") or "") if isinstance(inside, dict) else ""
+        started = one.started_at.isoformat() if one.started_at else ""
+        found[one.pk] = f"{runs.get(one.pk, '')} {life or started}"[:200]
+    return found
+
+
+def _is_wanted(row: Look | None, life: str, wanted: Collection[str], *, anew: bool) -> bool:
+    if row is None or anew or row.life != life or row.looked_at is None:
+        return True
+    kept = FAILED_KEPT if row.error else KEPT
+    return row.looked_at + kept < now() or not set(wanted) <= set(row.wanted)
+
+
+def _want(environment: DevEnvironment, python: str, row: Look | None, wanted: Collection[str]) -> bool:
+    """Has it looked at as soon as a thread is free; False: another request has just asked for the first time."""
+    moment = now()
+    if row is None:
+        older = Look.objects.filter(environment=environment).order_by("-asked_at").values_list("pk", flat=True)
+        Look.objects.filter(pk__in=list(older[MAX_ROWS - 1 :])).delete()
+        names = list(dict.fromkeys(wanted))[:MAX_WANTED]
+        try:
+            with transaction.atomic():
+                Look.objects.create(
+                    environment=environment, python=python, wanted=names, asked_at=moment, due_at=moment
+                )
+        except IntegrityError:
+            return False
+        return True
+    names = list(dict.fromkeys([*wanted, *row.wanted]))[:MAX_WANTED]
+    Look.objects.filter(pk=row.pk).update(wanted=names, asked_at=moment, due_at=moment)
+    return True
+
+
+def _seen(environment: DevEnvironment, row: Look | None, life: str, *, looking: bool) -> Seen:
+    if row is None or row.life != life or row.looked_at is None:
+        return Seen(environment, looking=looking)
+    return Seen(environment, _parsed(row), row.error, row.looked_at, looking)
+
+
+_known: dict[tuple[int, datetime | None], packages.Look] = {}
+
+
+def _parsed(row: Look) -> packages.Look | None:
+    if row.found is None:
+        return None
+    key = row.pk, row.looked_at
+    if key not in _known:
+        if len(_known) >= MAX_PARSED:
+            _known.clear()
+        _known[key] = packages.read(row.found)
+    return _known[key]
+
+
+def sweep() -> int:
+    """Carries out one of the looks that are due, and has other threads do the same; returns how many it was."""
+    rows = Look.objects.filter(due_at__lte=now()).select_related("environment__cluster", "environment__zone")
+    due = list(rows.order_by("due_at")[:AT_ONCE])
+    if len(due) > 1:
+        hints.tell(CHANNEL, {})
+    return next((1 for row in due if look(row)), 0)
+
+
+def look(row: Look) -> bool:
+    """False: another thread has it. Load it with its environment's cluster and zone."""
+    claim = claims.claim_row(row, CLAIM)
+    if claim is None:
+        return False
+    life = life_of([row.environment])[row.environment_id]
+    found: dict[str, Any] = {"error": None}
+    with claim.kept():
+        try:
+            with entering.session(row.environment) as session:
+                said = session.ask("survey", parts=["packages"], python=row.python, imports=row.wanted)
+            found["found"] = packages.read(said.get("packages")).to_json()
+        except BackendError as error:
+            found["error"] = entering.told(error)
+        except Exception as error:
+            if not isinstance(error, ValueError):
+                log.exception("the look at the packages of %s failed", row.environment_id)
+            found["error"] = entering.broke(row.environment, error)
+        if found["error"] and row.life != life:
+            found["found"] = None
+        claim.write(**found, life=life, looked_at=now(), due_at=None)
+    return True
+
+
+def forget(environment: DevEnvironment) -> None:
+    """Has its interpreters looked at anew, because what they have has changed."""
+    moment = now()
+    if Look.objects.filter(environment=environment).update(due_at=moment, asked_at=moment):
+        transaction.on_commit(lambda: hints.tell(CHANNEL, {}))

@@ -1,0 +1,90 @@
+"""What the environments have installed in which a task's ranks would run: where they differ, and which modules of its
+script they lack. Nothing is looked at here: what is known counts, and the rest is looked at meanwhile."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from apps.accounts.models import User
+from apps.clusters.models import DevEnvironment
+from apps.environments.packages import looking, showing
+from apps.environments.packages.looking import Seen
+from fermi.launch import packages
+from fermi.launch.imports import Imports
+from fermi.launch.packages import Difference, Missing
+from fermi.launch.spec import JobSpec, Problem
+
+MAX_TOLD = 5
+"""Modules, and packages, of which a warning says more than how many they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Of the environments in which ranks run inside; nothing where there are none."""
+
+    seen: Sequence[Seen] = ()
+    differences: Sequence[Difference] = ()
+    missing: Sequence[Missing] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def level(self) -> list[str]:
+        """What installs the missing modules, and the packages of the task that some lack."""
+        return list(dict.fromkeys(one.requirement for one in self.missing if one.requirement))
+
+    def warnings(self) -> list[Problem]:
+        found = [self._missing(one) for one in self.missing[:MAX_TOLD]]
+        if rest := self.missing[MAX_TOLD:]:
+            found.append(Problem("", "IMPORTS_MISSING_MORE", {"modules": ", ".join(one.module for one in rest)}))
+        if self.differences:
+            fatal = [one for one in self.differences if one.fatal]
+            named = (fatal or self.differences)[:MAX_TOLD]
+            params: dict[str, Any] = {
+                "differences": "; ".join(map(self._told, named)),
+                "command": f"fermi environments packages {self._ids()}",
+            }
+            if more := len(self.differences) - len(named):
+                params["more"] = more
+            found.append(Problem("", "PACKAGES_DIFFER_FATALLY" if fatal else "PACKAGES_DIFFER", params))
+        return found
+
+    def shown(self) -> dict[str, Any] | None:
+        """As the API tells it."""
+        if not self.seen:
+            return None
+        return {
+            "environments": [showing.environment(one) for one in self.seen],
+            "looking": any(one.looking for one in self.seen),
+            "differences": [showing.difference(one) for one in self.differences],
+            "missing": [showing.missing(one) for one in self.missing],
+            "level": self.level,
+        }
+
+    def _missing(self, one: Missing) -> Problem:
+        where = ", ".join(self.names[key] for key in one.environments)
+        params = {"module": one.module, "place": one.place, "environments": where}
+        if one.requirement:
+            params["command"] = f"fermi environments level {self._ids()} --package {one.requirement}"
+        return Problem("", "IMPORT_MISSING", params)
+
+    def _told(self, one: Difference) -> str:
+        """`torch 2.5.1 (a, b), 2.4.0 (c)`."""
+        by_version: dict[str, list[str]] = {}
+        for key, version in one.values.items():
+            by_version.setdefault(version or "–", []).append(self.names[key])
+        return f"{one.name} " + ", ".join(f"{version} ({', '.join(where)})" for version, where in by_version.items())
+
+    def _ids(self) -> str:
+        return " ".join(one.environment.pk for one in self.seen)
+
+
+def find(user: User, job: JobSpec, environments: Sequence[DevEnvironment], imports: Imports) -> Found:
+    """`environments`: those of the job, at least."""
+    inside = {node.id for node in job.nodes if node.way is not None and node.way.inside}
+    within = [one for one in environments if one.pk in inside]
+    if not within:
+        return Found()
+    seen = looking.ask(user, within, job.python, list(imports.needed))
+    looks = showing.looks(seen)
+    found = packages.relevant(packages.differences(looks), looks, imports)
+    return Found(seen, found, packages.missing(looks, imports), {one.pk: one.name for one in within})
