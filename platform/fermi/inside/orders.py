@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fermi.inside import wire
+from fermi.inside import interpreters, survey, wire
 from fermi.runner import ending, files, processes, status
 from fermi.runner.late import Late, decode
 
@@ -60,6 +60,7 @@ def begin(home: str, request: dict[str, Any]) -> dict[str, Any]:
     there = status.look(spec) if spec.exists() else None
     if there and (there.state != "absent" or there.left):
         return {"began": False}
+    python = survey.find_python(str(order.get("python") or ""), interpreters.find()) or sys.executable
     clear(folder)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (folder / CONTAINER).write_text(life(), encoding="utf-8")
@@ -72,7 +73,7 @@ def begin(home: str, request: dict[str, Any]) -> dict[str, Any]:
     for rank in content["ranks"]:
         rank["log"] = str(folder / f"{rank['rank']}.log")
     files.write_atomically(str(spec), content, 0o600)
-    start(spec, str(order.get("python") or sys.executable), request.get("secrets") or {})
+    start(spec, python, request.get("secrets") or {})
     return {"began": True}
 
 

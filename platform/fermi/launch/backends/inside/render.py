@@ -18,11 +18,10 @@ YIELDS = {"oom": 300, "nice": 5}
 
 
 def artifact(
-    job: JobSpec, plan: Plan, node: NodePlan, connection: Mapping[str, Any], *, root: str, data: str = "",
-    python: str = "",
-) -> Artifact:  # fmt: skip
-    """`root`: the data directory as the plan's paths have it; `data`: where the environment has it, if it has;
-    `python`: the interpreter, unless the job names one."""
+    job: JobSpec, plan: Plan, node: NodePlan, connection: Mapping[str, Any], *, root: str, data: str = ""
+) -> Artifact:
+    """`root`: the data directory as the plan's paths have it; `data`: where the environment has it, if it has. Without
+    an interpreter that the job names the environment takes that of its notebook when it begins."""
     spec = {
         "name": job.name,
         "node_rank": node.node_rank,
@@ -49,7 +48,7 @@ def artifact(
         "name": job.name,
         "root": root,
         "data": data,
-        "python": job.python or python,
+        "python": job.python,
         "meeting": {"nodes": len(plan.nodes), "port": plan.master_port},
         "files": {name: encode(text, {}) for name, text in plan.files.items()},
         "spec": spec,

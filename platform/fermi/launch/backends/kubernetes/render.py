@@ -10,7 +10,6 @@ from fermi.launch import bounds, shipped
 from fermi.launch.backends import chosen
 from fermi.launch.backends.inside.render import artifact as order
 from fermi.launch.backends.kubernetes import inside, modules, names, volumes
-from fermi.launch.backends.kubernetes.inside import interpreter as interpreter_of
 from fermi.launch.backends.kubernetes.volumes import JOB_DIR, RUN_DIR
 from fermi.launch.backends.watched import watched
 from fermi.launch.code import Place
@@ -83,7 +82,7 @@ class _Gang:
             if node.node.inside:
                 yield order(
                     self.job, self.plan, node, self.connection, root=volumes.root(self.connection),
-                    data=volumes.inside(node.node, self.connection), python=_kernel(node.node),
+                    data=volumes.inside(node.node, self.connection),
                 )  # fmt: skip
 
     def _queue_labels(self) -> dict[str, str]:
@@ -329,11 +328,6 @@ class _Gang:
             text = resolve(item[1], self.bindings).replace("$(", "$$(")  # Kubernetes would expand it
             found = self._env[item] = {"name": item[0], "value": text}
         return found
-
-
-def _kernel(node: Node) -> str:
-    """Returns the interpreter of the environment's notebook, as far as it has been looked at."""
-    return str((node.engine.get("inside") or {}).get("interpreter") or interpreter_of(node))
 
 
 def _security(engine: Mapping[str, Any]) -> dict[str, Any]:
