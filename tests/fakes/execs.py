@@ -40,7 +40,7 @@ class Exec:
         asked = [("stdin", "true"), ("stdout", "true"), ("stderr", "true"), *(("command", word) for word in command)]
         asked += [("container", container)] if container else []
         path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/exec?{urlencode(asked)}"
-        self.out, self.err = b"", b""
+        self.out, self.err = bytearray(), bytearray()
         self.status: dict[str, Any] | None = None
         self.closed = self.cut = False
         headers = [f"Authorization: Bearer {TOKEN}"]
@@ -78,7 +78,7 @@ class Exec:
             self.status = json.loads(data[1:])
         return True
 
-    def until(self, what: bytes) -> bytes:
+    def until(self, what: bytes) -> bytearray:
         """Reads until the command has printed this; returns all that it has printed."""
         while what not in self.out:
             assert self.read(), (self.out, self.err, self.status)

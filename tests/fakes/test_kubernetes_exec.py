@@ -5,6 +5,8 @@ import os
 import select
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -398,3 +400,35 @@ def test_a_dev_pod_stands_in_any_namespace(kubernetes):
     assert run(kubernetes, ours, "true").code == 0
     with pytest.raises(RefusedError):
         run(kubernetes, theirs, "true")
+
+
+def test_nothing_outlives_the_fake(kubernetes, tmp_path):
+    """Also of a container that was begun again, by a thread that has ended since."""
+    program = OUTLIVED.format(str(tmp_path / "cluster"), kubernetes.kubelets.namespaces)
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout
+        pids = [int(word) for word in other.stdout.readline().split()]
+        assert len(pids) > 1
+        assert all(map(alive, pids))
+        other.kill()
+    until(lambda: not any(map(alive, pids)))
+
+
+OUTLIVED = """
+import time
+from pathlib import Path
+from tests.fakes.kubernetes import FakeCluster
+
+cluster = FakeCluster(Path({!r})).start()
+cluster.kubelets.namespaces = {!r}
+cluster.add_node("a")
+pod = cluster.add_dev_pod("dev", "a", real=True)
+first = set()
+while len(found := {{one.pid for one in cluster.processes(pod)}} - first) < 2:
+    if found and not first:
+        first = found
+        cluster.kill_container(pod)
+    time.sleep(0.01)
+print(*found, flush=True)
+time.sleep(600)
+"""

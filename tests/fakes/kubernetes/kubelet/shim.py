@@ -10,8 +10,9 @@ container are asked for over the same socket, with four descriptors: standard in
 is told `{"pid": …}`, or `{"errno": …}` where it cannot begin, and at the end `{"code": …}`.
 
 SIGTERM goes to the container's first process alone; when it ends, all that is left in the container is killed: by the
-kernel, which does that to a pid namespace, or by us, whose descendants they all are. SIGUSR1 (also sent by the kernel
-when the fake itself dies) kills everything. Ends with the first process' exit code, 128 + n for signal n.
+kernel, which does that to a pid namespace, or by us, whose descendants they all are. SIGUSR1 kills everything, and so
+does the end of the fake: it closes the socket. (The kernel would tell the end of the parent's thread, which may have
+ended long before: prctl(2), PR_SET_PDEATHSIG.) Ends with the first process' exit code, 128 + n for signal n.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ libc = ctypes.CDLL(None)
 
 
 def main(words: list[str]) -> int:
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGUSR1)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
     if words[0] != "--control":
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGUSR1)
         return Container({"command": words, "env": dict(os.environ), "cwd": os.getcwd()}, None).run()
     control = socket.socket(fileno=int(words[1]))
     control.set_inheritable(False)
@@ -108,6 +109,7 @@ class Container:
             request, descriptors = receive(self.control)
         except (EOFError, OSError):
             self.control = None
+            self.signalled(signal.SIGUSR1)
             return
         *streams, answer = descriptors
         told = socket.socket(fileno=answer)
