@@ -1,6 +1,7 @@
 """Dev environments that are folders of this machine: with a home, a PATH and interpreters of their own, entered as an
 engine enters one."""
 
+import importlib.util
 import os
 import socket
 import subprocess
@@ -40,10 +41,16 @@ class Inside:
 
 
 def make_venv(folder: Path, *, pip: bool = False, python: str = sys.executable) -> str:
-    """Returns its interpreter."""
-    base = os.path.realpath(python)
-    subprocess.run([base, "-m", "venv", *([] if pip else ["--without-pip"]), str(folder)], check=True, timeout=300)
-    return str(folder / "bin/python")
+    """Returns its interpreter. `pip`: it has that of the tests, which takes no ten seconds to install."""
+    ours = importlib.util.find_spec("pip") if pip else None
+    own = [] if pip and ours is None else ["--without-pip"]
+    subprocess.run([os.path.realpath(python), "-m", "venv", *own, str(folder)], check=True, timeout=300)
+    made = str(folder / "bin/python")
+    if ours and ours.origin:
+        (folder / "tools").mkdir(exist_ok=True)
+        (folder / "tools/pip").symlink_to(Path(ours.origin).parent)
+        put(made, {"tools.pth": f"{folder}/tools\n"})
+    return made
 
 
 def site_packages(python: str) -> Path:
