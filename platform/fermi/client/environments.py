@@ -24,6 +24,9 @@ from fermi.client.types import (
     EnvironmentTemplate,
     EnvironmentTemplateCreateRequest,
     MachineTelemetry,
+    PackageInstallation,
+    PackageInstallations,
+    PackagesCompared,
     PatchedEnvironmentChangeRequest,
     PatchedEnvironmentTemplateChangeRequest,
     Timeline,
@@ -34,6 +37,8 @@ ENDS = {"running": ("running",), "stopped": ("stopped", "failed"), "deleted": ("
 """By what is wanted of it (of one that failed that is to stay stopped): the states that last."""
 
 PATIENCE_S = 300.0
+LOOK_S = 60.0
+"""How long a look at environments' packages is waited for."""
 
 
 class EnvironmentTemplates:
@@ -209,6 +214,46 @@ class Environments:
         if master is not None:
             body["masterNode"] = master
         return self._transport.call("POST", "/dev-environments/summary", json=body, repeatable=True)
+
+    def packages(
+        self, environment_ids: Sequence[str], *, python: str = "", anew: bool = False, timeout: float = LOOK_S
+    ) -> PackagesCompared:
+        """Where they differ in Python, torch, CUDA, NCCL and packages, once all have been looked at; after `timeout`
+        seconds as much as is known. `python`: an interpreter's path or a kernel's name, in place of what their
+        notebooks run. `anew`: look again, however much is known."""
+        ids, deadline, pause = ",".join(environment_ids), time.monotonic() + timeout, 0.2
+        while True:
+            params = {"ids": ids, "python": python, "anew": "true" if anew else None}
+            found = self._transport.call("GET", "/dev-environments/packages", params=params)
+            if not found["looking"] or time.monotonic() > deadline:
+                return found
+            anew = False
+            time.sleep(pause)
+            pause = min(pause * 1.4, 2.0)
+
+    def level(
+        self,
+        environment_ids: Sequence[str],
+        packages: Sequence[str],
+        *,
+        python: str = "",
+        seen: Callable[[PackageInstallation], None] | None = None,
+    ) -> PackageInstallations:
+        """Installs packages (`einops==0.8.0`) into each of them, and gives the result once all have ended. `seen` hears
+        of each one whose state has changed."""
+        body = {"ids": [*environment_ids], "packages": [*packages], "python": python}
+        found = self._transport.call("POST", "/dev-environments/packages/level", json=body)
+        path, states, pause = f"/dev-environments/packages/level/{quote(found['id'], safe='')}", dict[str, str](), 0.2
+        while True:
+            for one in found["items"]:
+                if seen and states.get(one["environmentId"]) != one["state"]:
+                    seen(one)
+                states[one["environmentId"]] = one["state"]
+            if found["over"]:
+                return found
+            time.sleep(pause)
+            pause = min(pause * 1.4, 2.0)
+            found = self._transport.call("GET", path, patience=PATIENCE_S)
 
     def timeline(self, *, begins: str | None = None, ends: str | None = None, project: str | None = None) -> Timeline:
         """Who had each environment, who has it until when, who gets it next, and when it is reserved or maintained.

@@ -1,5 +1,6 @@
 """`fermi environments` as it speaks to the API."""
 
+import io
 import json
 from typing import Any
 
@@ -173,3 +174,111 @@ def test_the_shell_is_offered_commands_and_names(api: FakeApi) -> None:
     assert offered("environments", "make", "jup") == ["jupyter"]
     api.close()
     assert offered("shell", "mi") == []
+
+
+def known_packages(**changes: Any) -> dict[str, Any]:
+    return {
+        "environmentId": "env-001", "name": "mine", "state": "known", "looking": False,
+        "lookedAt": "2026-11-21T00:00:00Z", "python": "/opt/conda/bin/python", "version": "3.11.9",
+        "torch": {"version": "2.5.1+cu124", "cuda": "12.4", "nccl": "2.21.5"}, "packageCount": 275, "reason": None,
+        **changes,
+    }  # fmt: skip
+
+
+def difference(name: str, first: str, second: str, kind: str = "package", fatal: bool = False) -> dict[str, Any]:
+    return {"kind": kind, "name": name, "fatal": fatal, "values": {"env-001": first, "env-002": second}}
+
+
+OTHER = {"environmentId": "env-002", "name": "other"}
+LACKING = [
+    {"name": "einops", "version": "0.8.0", "environmentIds": ["env-002"], "requirement": "einops==0.8.0"},
+    {"name": "triton", "version": "3.1", "environmentIds": ["env-002"], "requirement": ""},
+]
+
+
+def compared(**changes: Any) -> dict[str, Any]:
+    return {
+        "environments": [known_packages(), known_packages(**OTHER)], "looking": False, "lacking": LACKING,
+        "differences": [difference("torch", "2.5.1", "2.4.0", "torch", fatal=True)]
+        + [difference(f"kit{number}", "1", "") for number in range(25)],
+        **changes,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def two(api: FakeApi) -> None:
+    api.on("GET", "/dev-environments", page([environment(1, "mine"), environment(2, "other")]))
+
+
+@pytest.mark.usefixtures("two")
+def test_packages_are_compared_once_they_are_known(api: FakeApi, command: Command) -> None:
+    looking = compared(looking=True, differences=[], lacking=[])
+    api.on("GET", "/dev-environments/packages", data(looking), data(compared()))
+    done = command("environments", "packages", "mine", "other", "--anew", "--python", "mine-kernel")
+    assert done.code == 0, done.err
+    first, second = api.seen("GET", "/dev-environments/packages")
+    assert (first.query["ids"], first.query["anew"]) == ("env-001,env-002", "true")
+    assert "anew" not in second.query
+    for word in ("3.11.9", "2.21.5", "/opt/conda/bin/python", "torch", "2.4.0", "training fails", "kit9",
+                 "5 more packages differ", "fermi environments level env-001 env-002"):  # fmt: skip
+        assert word in done.out
+    assert "kit24" in command("environments", "packages", "mine", "other", "--all").out
+
+
+@pytest.mark.usefixtures("two")
+def test_an_environment_that_cannot_be_looked_at_says_why(api: FakeApi, command: Command) -> None:
+    reason = {"code": "INSIDE_NO_PYTHON", "message": "No Python was found.", "hint": "Use another image."}
+    failed = known_packages(**OTHER, state="failed", reason=reason, torch={}, version="", python="", packageCount=0)
+    api.on("GET", "/dev-environments/packages", data(compared(environments=[known_packages(), failed], differences=[])))
+    done = command("environments", "packages", "mine", "other")
+    assert done.code == 1
+    assert "No Python was found." in done.out
+
+
+def installed(state: str, **changes: Any) -> dict[str, Any]:
+    items = [
+        {"environmentId": key, "name": name, "state": state, "exit": None, "output": "", "reason": None,
+         "endedAt": None, **changes}
+        for key, name in (("env-001", "mine"), ("env-002", "other"))
+    ]  # fmt: skip
+    over = state in ("done", "failed")
+    return {"id": "install-1", "packages": [], "askedBy": "me", "createdAt": "2026-11-21T00:00:00Z", "over": over,
+            "items": items}  # fmt: skip
+
+
+@pytest.mark.usefixtures("two")
+def test_what_is_missing_is_installed_when_that_is_said(
+    api: FakeApi, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.on("GET", "/dev-environments/packages", data(compared()))
+    api.on("POST", "/dev-environments/packages/level", data(installed("waiting"), 201))
+    api.on("GET", "/dev-environments/packages/level/install-1", data(installed("running")),
+           data(installed("done", exit=0, output="Successfully installed einops-0.8.0\n")))  # fmt: skip
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert command("environments", "level", "mine", "other").code != 0
+    assert api.seen("POST", "/dev-environments/packages/level") == []
+    done = command("environments", "level", "mine", "other", "--yes")
+    assert done.code == 0, done.err
+    [request] = api.seen("POST", "/dev-environments/packages/level")
+    assert request.body == {"ids": ["env-001", "env-002"], "packages": ["einops==0.8.0"], "python": ""}
+    assert "Left alone: triton" in done.err
+    assert done.err.count("mine: running") == 1
+    assert "Successfully installed einops-0.8.0" in done.out
+
+
+@pytest.mark.usefixtures("two")
+def test_named_packages_are_installed_without_a_comparison(api: FakeApi, command: Command) -> None:
+    api.on("POST", "/dev-environments/packages/level", data(installed("failed", exit=1, output="no such package"), 201))
+    done = command("environments", "level", "mine", "other", "--package", "timm", "--package", "einops==0.8.0", "-y")
+    assert done.code == 1
+    assert "no such package" in done.out
+    [request] = api.seen("POST", "/dev-environments/packages/level")
+    assert request.body["packages"] == ["timm", "einops==0.8.0"]
+    assert api.seen("GET", "/dev-environments/packages") == []
+
+
+@pytest.mark.usefixtures("two")
+def test_where_nothing_is_missing_nothing_is_installed(api: FakeApi, command: Command) -> None:
+    api.on("GET", "/dev-environments/packages", data(compared(lacking=[])))
+    done = command("environments", "level", "mine", "other", "-y")
+    assert (done.code, api.seen("POST", "/dev-environments/packages/level")) == (0, [])

@@ -1,5 +1,6 @@
 """Creating a task, and looking at what would be created."""
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -19,6 +20,8 @@ from fermi.client.types import TaskCreated, TaskPreview
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+LOOK_S = 15.0
+"""How long `preview` waits for what environments have installed."""
 CODE = ("code", "code_env", "git", "revision", "git_secret", "requirements")
 OWN = ("environments", "spares", "master", "dataset", "model", "script", "module", "args", "project")
 
@@ -152,10 +155,12 @@ def _created(created: TaskCreated) -> Iterator[RenderableType]:
 @command("preview")
 @request_options
 def preview(session: Session, file: str | None, **given: Any) -> int:
-    found = session.fermi.tasks.preview(_request(session, file, given))
+    found = _looked_at(session, _request(session, file, given))
     output.show(found, session.form, lambda: _preview(found))
     if session.form == "table":
         output.warn(found["warnings"])
+        if _is_looking(found):
+            output.say(_("PREVIEW_PACKAGES_LOOKING"))
     if not found["problems"]:
         return 0
     if session.form == "table":
@@ -164,6 +169,19 @@ def preview(session: Session, file: str | None, **given: Any) -> int:
             [Problem(item["field"], item["error"], item["message"], item["hint"]) for item in found["problems"]]
         )
     return REFUSED
+
+
+def _looked_at(session: Session, request: Any) -> TaskPreview:
+    """The preview once the packages of its environments are known; after LOOK_S seconds without them."""
+    deadline = time.monotonic() + LOOK_S
+    while _is_looking(found := session.fermi.tasks.preview(request)) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return found
+
+
+def _is_looking(found: TaskPreview) -> bool:
+    installed = found.get("packages")  # an older platform says nothing
+    return bool(installed and installed["looking"])
 
 
 def _preview(found: TaskPreview) -> Iterator[RenderableType]:
