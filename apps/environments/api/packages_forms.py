@@ -74,6 +74,7 @@ class PackagesCompared(serializers.Serializer):
 class PackagesOfTask(serializers.Serializer):
     """Of the environments in which a task's ranks would run."""
 
+    python = serializers.CharField(help_text="the interpreter that the task names; empty: what their notebooks run")
     environments = PackagesEnvironment(many=True)
     looking = serializers.BooleanField(help_text="some are being looked at: ask again in a second")
     differences = PackageDifference(many=True, help_text="that the task may notice")

@@ -26,6 +26,7 @@ class Found:
     differences: Sequence[Difference] = ()
     missing: Sequence[Missing] = ()
     names: Mapping[str, str] = field(default_factory=dict)
+    python: str = ""
 
     @property
     def level(self) -> list[str]:
@@ -53,6 +54,7 @@ class Found:
         if not self.seen:
             return None
         return {
+            "python": self.python,
             "environments": [showing.environment(one) for one in self.seen],
             "looking": any(one.looking for one in self.seen),
             "differences": [showing.difference(one) for one in self.differences],
@@ -87,4 +89,4 @@ def find(user: User, job: JobSpec, environments: Sequence[DevEnvironment], impor
     seen = looking.ask(user, within, job.python, list(imports.needed))
     looks = showing.looks(seen)
     found = packages.relevant(packages.differences(looks), looks, imports)
-    return Found(seen, found, packages.missing(looks, imports), {one.pk: one.name for one in within})
+    return Found(seen, found, packages.missing(looks, imports), {one.pk: one.name for one in within}, job.python)

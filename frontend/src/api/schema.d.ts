@@ -4981,6 +4981,8 @@ export interface components {
         };
         /** @description Of the environments in which a task's ranks would run. */
         PackagesOfTask: {
+            /** @description the interpreter that the task names; empty: what their notebooks run */
+            python: string;
             environments: components["schemas"]["PackagesEnvironment"][];
             /** @description some are being looked at: ask again in a second */
             looking: boolean;

@@ -3816,6 +3816,10 @@ class PackagesOfTask(TypedDict):
     Of the environments in which a task's ranks would run.
     """
 
+    python: str
+    """
+    the interpreter that the task names; empty: what their notebooks run
+    """
     environments: list[PackagesEnvironment]
     looking: bool
     """

@@ -184,5 +184,18 @@ const en: Translated<typeof zh> = {
     end: "Stop my kernel",
     mine: "mine",
   },
+  packages: {
+    title: "Packages of the environments",
+    looking: "Checking the packages of the environments…",
+    missing: "{{module}} is not installed in {{environments}}",
+    imported: "imported at {{place}}",
+    unknown: "imported at {{place}}; which package has it is not known",
+    differs: "{{name}}: {{values}}",
+    fatal: "Training usually fails with these versions.",
+    install: "Install in all",
+    installTitle: "Install {{packages}}?",
+    installHint: "The environments' own pip installs it in {{environments}}. It is recorded in the audit trail.",
+    state: { waiting: "waiting", running: "installing", done: "installed", failed: "failed" },
+  },
 };
 export default en;

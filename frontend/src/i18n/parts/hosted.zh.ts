@@ -175,4 +175,17 @@ export default {
     end: "停止我的内核",
     mine: "我的",
   },
+  packages: {
+    title: "各环境的包",
+    looking: "正在检查各环境的包…",
+    missing: "{{environments}} 没有安装 {{module}}",
+    imported: "在 {{place}} 导入",
+    unknown: "在 {{place}} 导入；不知道由哪个包提供",
+    differs: "{{name}}：{{values}}",
+    fatal: "这些版本一起训练通常会失败。",
+    install: "在所有环境中安装",
+    installTitle: "安装 {{packages}}？",
+    installHint: "由环境自己的 pip 安装到 {{environments}}，并记入审计记录。",
+    state: { waiting: "等待中", running: "正在安装", done: "已安装", failed: "失败" },
+  },
 };

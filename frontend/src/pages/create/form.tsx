@@ -31,6 +31,7 @@ import { Summary } from "./summary";
 import { useMade } from "./use-made";
 
 const InUse = lazy(() => withTexts(import("./in-use"), "hosted"));
+const Packages = lazy(() => withTexts(import("./packages"), "hosted"));
 const NewEnvironments = lazy(() => withTexts(import("./new-environments"), "hosted"));
 const Scenes = lazy(() => import("./scenes"));
 const Templates = lazy(() => import("./templates"));
@@ -192,7 +193,7 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
             made={isNew(draft) ? made.text : undefined}
             hourly={preview.data?.hourly}
             framework={draft.framework}
-            notices={preview.data?.warnings ?? []}
+            notices={preview.data?.warnings.filter(({ code }) => !OF_PACKAGES.includes(code)) ?? []}
             batch={preview.data?.batch}
             ready={
               found.length === 0 && asked === body && !preview.isPlaceholderData && startsAtOnce(draft, preview.data)
@@ -203,6 +204,11 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
             <Card title={t("scaling.title")}>
               <Scaling scaling={preview.data.scaling} />
             </Card>
+          )}
+          {preview.data?.packages && (
+            <Suspense>
+              <Packages packages={preview.data.packages} />
+            </Suspense>
           )}
           {(preview.data?.inUse.length ?? 0) > 0 && (
             <Suspense>
@@ -236,6 +242,9 @@ function asChosen(draft: Draft, preview: Previewed | undefined): Draft {
   if (isNew(draft)) return draft;
   return { ...draft, selected: preview?.chosen?.nodeIds ?? [], master: preview?.chosen?.masterNode ?? "" };
 }
+
+/** Said in a card of their own. */
+const OF_PACKAGES = ["IMPORT_MISSING", "IMPORTS_MISSING_MORE", "PACKAGES_DIFFER", "PACKAGES_DIFFER_FATALLY"];
 
 const QUEUES = ["ENVIRONMENTS_BUSY", "ENVIRONMENTS_IN_USE"];
 

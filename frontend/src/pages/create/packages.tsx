@@ -1,0 +1,128 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { PackagePlus } from "lucide-react";
+import { useEffect } from "react";
+import { useTranslation } from "react-i18next";
+import { type Installations, installationsQuery, levelPackages, type PackagesOfTask } from "@/api/packages";
+import { Badge, type Tone } from "@/ui/badge";
+import { Button } from "@/ui/button";
+import { Card } from "@/ui/card";
+import { Code } from "@/ui/code";
+import { Confirm } from "@/ui/confirm";
+import { toastError } from "@/ui/failure";
+import { Fold } from "@/ui/fold";
+import { Notes, type Said } from "@/ui/notes";
+
+type Installation = Installations["items"][number];
+
+const TONE: Record<Installation["state"], Tone> = { waiting: "idle", running: "info", done: "ok", failed: "bad" };
+const MOST = 6;
+
+/** Where the packages of the environments differ, what the script lacks in some of them, and one button against that. */
+export default function Packages({ packages }: { packages: PackagesOfTask }) {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const { environments, differences, missing, level: wanted, looking, python } = packages;
+  const ids = environments.map(({ environmentId }) => environmentId);
+  const level = useMutation({
+    mutationFn: () => levelPackages(ids, wanted, python),
+    onError: (error) => toastError(t, error),
+  });
+  const id = level.data?.id;
+  const installations = useQuery({ ...installationsQuery(id ?? ""), enabled: id !== undefined }).data ?? level.data;
+  const over = installations?.over ?? false;
+  useEffect(() => {
+    if (over) void client.invalidateQueries({ queryKey: ["task-preview"] });
+  }, [client, over]);
+
+  const nameOf = new Map(environments.map(({ environmentId, name }) => [environmentId, name]));
+  const names = (ids: string[]) => ids.map((each) => nameOf.get(each) ?? each).join(", ");
+  const isInstalling = level.isPending || (installations !== undefined && !over);
+  const notes: Said[] = [
+    ...missing.map(({ module, environmentIds, place, requirement }): Said => ({
+      id: `missing ${module}`,
+      level: "warn",
+      message: t("hosted.packages.missing", { module, environments: names(environmentIds) }),
+      hint: requirement ? t("hosted.packages.imported", { place }) : t("hosted.packages.unknown", { place }),
+    })),
+    ...differences.map(({ kind, name, fatal, values }): Said => ({
+      id: `${kind} ${name}`,
+      level: fatal ? "fail" : "warn",
+      message: t("hosted.packages.differs", { name, values: versions(values, names) }),
+      hint: fatal && t("hosted.packages.fatal"),
+    })),
+    ...environments.flatMap(({ environmentId, state, reason }): Said[] =>
+      state === "failed" && reason
+        ? [{ id: environmentId, level: "info", message: reason.message, hint: reason.hint }]
+        : [],
+    ),
+  ];
+  if (notes.length === 0 && !looking && !installations) return null;
+  return (
+    <Card
+      title={t("hosted.packages.title")}
+      aside={
+        wanted.length > 0 && (
+          <Confirm
+            title={t("hosted.packages.installTitle", { packages: wanted.join(", ") })}
+            description={t("hosted.packages.installHint", { environments: names(ids) })}
+            action={t("hosted.packages.install")}
+            onConfirm={() => level.mutate()}
+            trigger={
+              <Button size="sm" disabled={isInstalling}>
+                <PackagePlus />
+                {t("hosted.packages.install")}
+              </Button>
+            }
+          />
+        )
+      }
+    >
+      {looking && (
+        <p role="status" className="mb-2 text-sm text-muted">
+          {t("hosted.packages.looking")}
+        </p>
+      )}
+      <Notes notes={notes} label={t("hosted.packages.title")} most={MOST} />
+      {installations && (
+        <ul aria-live="polite" className="mt-3 space-y-2 text-sm">
+          {installations.items.map((each) => (
+            <Progress key={each.environmentId} installation={each} />
+          ))}
+        </ul>
+      )}
+    </Card>
+  );
+}
+
+function Progress({ installation: { name, state, output, reason } }: { installation: Installation }) {
+  const { t } = useTranslation();
+  const title = (
+    <span className="flex min-w-0 flex-wrap items-center gap-2">
+      <span className="break-words">{name}</span>
+      <Badge tone={TONE[state]}>{t(`hosted.packages.state.${state}`)}</Badge>
+    </span>
+  );
+  return (
+    <li>
+      {output ? (
+        <Fold title={title} wanted={state === "failed"} summaryClassName="w-fit">
+          <div className="mt-1">
+            <Code name="pip.log" content={output} />
+          </div>
+        </Fold>
+      ) : (
+        title
+      )}
+      {reason && <p className="break-words text-bad-ink">{reason.message}</p>}
+    </li>
+  );
+}
+
+/** `2.5.1 (a, b), 2.4.0 (c)` */
+function versions(values: Record<string, string>, names: (ids: string[]) => string): string {
+  const byVersion = new Map<string, string[]>();
+  for (const [id, version] of Object.entries(values)) {
+    byVersion.set(version || "–", [...(byVersion.get(version || "–") ?? []), id]);
+  }
+  return [...byVersion].map(([version, ids]) => `${version} (${names(ids)})`).join(", ");
+}
