@@ -11,7 +11,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from fermi.launch.backends.kubernetes.permissions import RULES
+from fermi.launch.backends.kubernetes.permissions import IN_ENVIRONMENTS, RULES
 from scripts import manifests as chart
 
 CHART = chart.CHART
@@ -26,7 +26,12 @@ EVERYTHING = {
     "traces": {"endpoint": "http://collector:4318"},
     "ingress": {"enabled": True, "className": "nginx", "tlsSecret": "tls", "annotations": {"a/b": "c"}},
     "publicUrl": "https://fermi.example.org",
-    "training": {"namespaces": ["team-a", "team-b"], "nodes": True, "taint": True},
+    "training": {
+        "namespaces": ["team-a", "team-b"],
+        "environmentNamespaces": ["notebooks"],
+        "nodes": True,
+        "taint": True,
+    },
 }
 LEAST = {"networkPolicies": False, "training": {"nodes": False}}
 VALUES = {"default": {}, "external": EXTERNAL, "everything": EVERYTHING, "least": {**LEAST, **EXTERNAL}}
@@ -113,6 +118,30 @@ def test_roles_allow_what_the_backend_needs_and_nothing_else(taint: bool) -> Non
     assert cluster_role["rules"] == [
         rule.to_json() for rule in RULES if not rule.namespaced and (taint or rule.purpose != "taint")
     ]
+
+
+def test_a_namespace_that_only_has_environments_gets_a_role_of_its_own() -> None:
+    objects = manifests({"training": {"namespaces": ["team-a"], "environmentNamespaces": ["notebooks", "team-a"]}})
+    roles = [one for one in objects if one["kind"] == "Role" and one["metadata"]["name"].endswith("-environments")]
+    assert {one["metadata"]["namespace"] for one in roles} == {"notebooks", "team-a"}
+    for role in roles:
+        assert role["rules"] == [rule.to_json() for rule in IN_ENVIRONMENTS]
+    bound = {key(one)[1:] for one in objects if one["kind"] == "RoleBinding"}
+    assert {key(one)[1:] for one in roles} <= bound
+    assert len({key(one) for one in objects}) == len(objects)
+
+
+def test_the_manifest_for_a_namespace_with_environments_grants_what_the_backend_needs(root: Path) -> None:
+    objects = list(yaml.safe_load_all((root / "deploy" / "kubernetes" / "rbac-environments.yaml").read_text()))
+    for one in objects:
+        kubernetes_validate.validate(one, "1.30", strict=True)
+    role, binding = objects
+    assert role["rules"] == [rule.to_json() for rule in IN_ENVIRONMENTS]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    accounts = yaml.safe_load_all((root / "deploy" / "kubernetes" / "rbac.yaml").read_text())
+    account = next(one for one in accounts if one["kind"] == "ServiceAccount")
+    subject = {"kind": "ServiceAccount", **{part: account["metadata"][part] for part in ("name", "namespace")}}
+    assert binding["subjects"] == [subject]
 
 
 def test_the_manifest_for_a_namespace_to_train_in_grants_what_the_backend_needs(root: Path) -> None:

@@ -15,12 +15,13 @@ import yaml
 
 from fermi.launch import checks, registry
 from fermi.launch.backends.kubernetes import client as clients
-from fermi.launch.backends.kubernetes import probe, volumes
-from fermi.launch.backends.kubernetes.permissions import RULES
+from fermi.launch.backends.kubernetes import probe, tryout, volumes
+from fermi.launch.backends.kubernetes.permissions import IN_ENVIRONMENTS, RULES
 from fermi.launch.findings import Finding, Level
 from fermi.messages import text
 from tests.fakes.kubernetes import FakeCluster, Waits
 from tests.fakes.kubernetes.kubelet.containers import SHIM
+from tests.fakes.kubernetes.resources import PODS
 from tests.waiting import until
 
 Check = Callable[..., dict[str, Finding]]
@@ -309,7 +310,7 @@ def test_every_permission_that_training_needs_is_missed_with_the_rule_to_add(
 @pytest.mark.parametrize(
     ("denied", "purpose"),
     [("nodes", "nodes"), ("leases.coordination.k8s.io", "fencing"), ("statefulsets.apps", "discovery"),
-     ("resourceclaims.resource.k8s.io", "dra")],
+     ("resourceclaims.resource.k8s.io", "dra"), ("pods/exec", "inside")],
 )  # fmt: skip
 def test_what_training_can_do_without_is_advised(
     kubernetes: FakeCluster,
@@ -332,6 +333,80 @@ def test_a_permission_is_asked_for_only_where_the_connection_has_a_use_for_it(
     assert not check().keys() & {"PERMISSION_MISSING", "PERMISSION_ADVISED"}
     assert check(out_of_service_taint=True)["PERMISSION_MISSING"].params["resource"] == "nodes"
     assert check(jobset=True)["PERMISSION_MISSING"].params["resource"] == "jobsets.jobset.x-k8s.io"
+
+
+def add_shell(cluster: FakeCluster, name: str, namespace: str = "") -> None:
+    """A dev pod whose container has processes, ready to be entered."""
+    main = {"name": "main", "image": "training:1", "command": ["sleep", "infinity"]}
+    labels = {"fermi.io/dev-environment": "true"}
+    cluster.add_pod(name, {"nodeName": "node-a", "containers": [main]}, namespace=namespace, labels=labels)
+    until(lambda: "Ready" in ready(cluster, name, namespace), what=f"{name} is ready")
+
+
+def ready(cluster: FakeCluster, name: str, namespace: str) -> set[str]:
+    found = cluster.api.get(PODS, namespace or cluster.namespace, name).get("status") or {}
+    return {one["type"] for one in found.get("conditions") or [] if one["status"] == "True"}
+
+
+def test_a_dev_environment_of_each_namespace_is_entered(kubernetes: FakeCluster, check: Check) -> None:
+    kubernetes.add_node("node-a", gpus=8)
+    assert check(environmentNamespaces=["notebooks"])["INSIDE_UNTRIED"].level is Level.PASS
+    kubernetes.add_namespace("notebooks")
+    add_shell(kubernetes, "dev")
+    add_shell(kubernetes, "lab", "notebooks")
+    works = check(python=sys.executable)["INSIDE_WORKS"]
+    assert (works.level, works.params["environment"]) == (Level.PASS, "fermi/dev")
+    assert works.params["python"]
+    elsewhere = check(environmentNamespaces=["notebooks"])["INSIDE_WORKS"]
+    assert elsewhere.params["environment"] == "notebooks/lab"
+
+
+def test_an_environment_that_cannot_be_entered_says_why(kubernetes: FakeCluster, check: Check) -> None:
+    kubernetes.add_node("node-a", gpus=8)
+    add_shell(kubernetes, "dev")
+    unusable = check(python="/no/such/python")["INSIDE_PYTHON_UNUSABLE"]
+    assert (unusable.level, unusable.params["environment"]) == (Level.WARN, "fermi/dev")
+    kubernetes.access.deny("get", "pods/exec")
+    found = check()
+    assert found["INSIDE_FORBIDDEN"].level is Level.WARN
+    assert found["PERMISSION_ADVISED"].params["purpose"] == "inside"
+    assert "inside" in text("PERMISSION_ADVISED", "en", **found["PERMISSION_ADVISED"].params)[0]
+
+
+def test_an_environment_that_does_not_answer_keeps_nobody_waiting(
+    kubernetes: FakeCluster, check: Check, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tryout, "PATIENCE_SECONDS", 0.1)
+    (tmp_path / "mute").write_text("#!/bin/sh\nexec cat >/dev/null\n")
+    (tmp_path / "mute").chmod(0o755)
+    kubernetes.add_node("node-a", gpus=8)
+    add_shell(kubernetes, "dev")
+    silent = check(python=str(tmp_path / "mute"))["INSIDE_SILENT"]
+    assert silent.params == {"environment": "fermi/dev", "why": "no answer in 0.1 s"}
+
+
+def test_rights_in_a_namespace_of_environments_are_told_one_by_one(kubernetes: FakeCluster, check: Check) -> None:
+    kubernetes.add_namespace("notebooks")
+    assert "PERMISSIONS_GRANTED_INSIDE" in check(environmentNamespaces=["notebooks"])
+    kubernetes.access.deny("create", "pods/exec", "notebooks")
+    found = check(environmentNamespaces=["notebooks"])
+    advised = found["PERMISSION_ADVISED"]
+    assert advised.params["namespace"] == "notebooks"
+    assert yaml.safe_load(advised.remedy) == [rule.to_json() for rule in IN_ENVIRONMENTS if "exec" in rule.resource]
+    assert not found.keys() & {"PERMISSIONS_GRANTED_INSIDE", "PERMISSION_MISSING"}
+    assert "PERMISSIONS_GRANTED" in found, "training works"
+    kubernetes.access.deny("*", "*", "notebooks")
+    assert "PERMISSIONS_GRANTED" in check(environmentNamespaces=["notebooks"])
+
+
+def test_a_namespace_of_environments_that_is_missing_is_a_warning(check: Check) -> None:
+    missing = check(environmentNamespaces=["nowhere"])["NAMESPACE_MISSING"]
+    assert (missing.level, missing.params["namespace"]) == (Level.WARN, "nowhere")
+
+
+@pytest.mark.parametrize("namespaces", ["notebooks", ["Notebooks"], ["a/b"], [f"n{i}" for i in range(21)], [""]])
+def test_what_is_no_list_of_namespaces_is_refused(namespaces: Any) -> None:
+    assert checks.problems("kubernetes", {"environmentNamespaces": namespaces})
 
 
 def test_nodes_without_gpus_are_a_warning(kubernetes: FakeCluster, check: Check) -> None:

@@ -78,8 +78,10 @@ def test_a_pod_is_an_environment_with_all_that_training_beside_it_needs(two_node
     assert (one.cpu_cores, one.memory_gb, one.image, one.host) == (16, 128, "jupyter/pytorch-notebook", "node-a")
     assert one.ip
     assert one.started_at
-    assert one.engine == {
+    engine = {name: value for name, value in one.engine.items() if name != "inside"}  # it may be looked into by now
+    assert engine == {
         "pod": "notebook",
+        "container": "dev",
         "namespace": "fermi",
         "node": "node-a",
         "serviceAccount": "default",
@@ -88,6 +90,7 @@ def test_a_pod_is_an_environment_with_all_that_training_beside_it_needs(two_node
         "imagePullPolicy": "Always",
         "resource": "nvidia.com/gpu",
         "python": "/opt/python",
+        "gpus": {"there": 8, "held": 2},
     }
 
 
@@ -163,6 +166,36 @@ def test_gpus_held_by_a_claim_are_counted_and_the_claim_is_passed_on(two_nodes: 
     two_nodes.add_dev_pod("dev", "node-a", gpus=4, claim="four-gpus", labels=DEV)
     one = running(seen, "fermi/dev")
     assert (one.gpu_count, one.engine["resourceClaims"]) == (4, ["four-gpus"])
+
+
+def test_all_dev_environments_of_a_node_hold_its_gpus(two_nodes: FakeCluster, seen: Seen) -> None:
+    """Also those that the platform makes, which are not among what is found."""
+    two_nodes.add_dev_pod("dev", "node-a", gpus=2, labels=DEV)
+    two_nodes.add_dev_pod("made", "node-a", gpus=4, labels={"fermi.io/hosted": "env-1", "fermi.io/run": "1"})
+    two_nodes.add_dev_pod("elsewhere", "node-b", gpus=1, labels={"fermi.io/hosted": "env-2", "fermi.io/run": "1"})
+    found = seen.until(
+        lambda found: (one := found.get("fermi/dev")) and one.engine.get("gpus", {}).get("held") == 6 and found,
+        "the GPUs of both are counted",
+    )
+    assert (found.keys(), found["fermi/dev"].engine["gpus"]["there"]) == ({"fermi/dev"}, 8)
+
+
+def test_a_namespace_that_the_connection_names_is_followed_and_no_other(two_nodes: FakeCluster) -> None:
+    for name in ("notebooks", "private", "stranger"):
+        two_nodes.add_namespace(name)
+        two_nodes.add_dev_pod("dev", "node-a", gpus=1, namespace=name, labels=DEV)
+    two_nodes.add_dev_pod("dev", "node-a", gpus=2, labels=DEV)
+    two_nodes.access.deny("*", "*", "private")
+    connection = {"kubeconfig": str(two_nodes.kubeconfig), "namespace": "fermi"}
+    seen = Seen({**connection, "environmentNamespaces": ["notebooks", "private", "fermi"]})
+    try:
+        one = running(seen, "notebooks/dev")
+        assert one.engine["namespace"] == "notebooks"
+        assert running(seen, "fermi/dev").engine["gpus"]["held"] == 3, "those of `private` may not be looked at"
+        assert seen.found.keys() == {"fermi/dev", "notebooks/dev"}
+    finally:
+        seen.close()
+    assert not [call for call in two_nodes.calls(user_agent="fermi") if call.namespace == "stranger"]
 
 
 def test_emulated_gpus_are_shown_as_such(two_nodes: FakeCluster, seen: Seen) -> None:

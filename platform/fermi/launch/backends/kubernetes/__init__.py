@@ -15,7 +15,8 @@ The connection (no secrets, only where they are):
 
     kubeconfig, context   the file and the context in it; default: kubectl's own
     in_cluster            use the service account of the pod we run in instead
-    namespace             where attempts run; environments of another namespace cannot be chosen. Default: `default`
+    namespace             where attempts run, and environments are. Default: `default`
+    environmentNamespaces other namespaces that have environments; their ranks run inside of these alone
     data                  {"volume": {…}, "mountPath": "…"}: where pods see the platform's data directory (datasets,
                           checkpoints); default path: the one the platform itself has
     python                interpreter in the image; default `python3`

@@ -3,22 +3,22 @@ and what the connection asks for installed."""
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fermi.launch import bounds
 from fermi.launch.backends import chosen
-from fermi.launch.backends.kubernetes import positions, probe
+from fermi.launch.backends.kubernetes import positions, probe, tryout
 from fermi.launch.backends.kubernetes.client import Client, Refused
 from fermi.launch.backends.kubernetes.credentials import Credentials
-from fermi.launch.backends.kubernetes.permissions import Rule, manifest, wanted
+from fermi.launch.backends.kubernetes.permissions import IN_ENVIRONMENTS, Rule, manifest, wanted
+from fermi.launch.backends.kubernetes.pods import GPU_RESOURCE
 from fermi.launch.endings import Ending
 from fermi.launch.errors import BackendError
 from fermi.launch.findings import Finding, Level
 from fermi.launch.spec import Problem
 
 LEAST = (1, 30)
-GPU_RESOURCE = re.compile(r"/(gpu|mig-|vgpu)|\.com/(pgpu|npu|dcu)")
 FEATURES = {"JobSet": "jobset.x-k8s.io", "Kueue": "kueue.x-k8s.io", "DRA": "resource.k8s.io"}
 ANONYMOUS = 'User "system:anonymous"'
 """Whom the API server takes for the author of a request without credentials
@@ -30,6 +30,9 @@ INSTALL = {
     "Kueue": "https://kueue.sigs.k8s.io/docs/installation/",
     "Positions": "https://kueue.sigs.k8s.io/docs/tasks/manage/monitor_pending_workloads/pending_workloads_on_demand/",
 }
+
+MAX_NAMESPACES = 20
+"""Beside the one in which tasks run: each is followed by two watches."""
 
 _TEXT = {"type": "string", "minLength": 1}
 _NAME = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"}
@@ -43,6 +46,12 @@ CONNECTION = {
         "context": _TEXT,
         "in_cluster": {"type": "boolean", "description": "the service account of the platform's own pods"},
         "namespace": _NAME,
+        "environmentNamespaces": {
+            "type": "array",
+            "items": _NAME,
+            "maxItems": MAX_NAMESPACES,
+            "description": "other namespaces that have dev environments",
+        },
         "project": {**_TEXT, "description": "project of environments that name none"},
         "selector": {**_TEXT, "description": "labels of the pods that are dev environments"},
         "jobset": {"type": "boolean", "description": "one JobSet per attempt instead of a Job per environment"},
@@ -109,6 +118,7 @@ def findings(connection: Mapping[str, Any]) -> list[Finding]:
             _version(version),
             *_namespace(client),
             *_permissions(client, connection),
+            *tryout.findings(client, connection),
             *_gpus(client),
             *_features(groups, connection),
             *(Finding(Level.FAIL, one.code, one.params, INSTALL["JobSet"]) for one in contradictions(connection)),
@@ -143,16 +153,21 @@ def _version(answer: Mapping[str, Any]) -> Finding:
 
 def _namespace(client: Client) -> Iterator[Finding]:
     """One that may not be looked at may well be there: its permissions tell."""
-    name = client.namespace
-    try:
-        client.get(f"/api/v1/namespaces/{name}")
-    except Refused as refused:
-        if refused.status == 404:
-            yield Finding(Level.FAIL, "NAMESPACE_MISSING", {"namespace": name}, f"kubectl create namespace {name}")
-        elif refused.status == 403:
-            yield from _unseen(client)
-        else:
-            raise
+    for name in client.namespaces:
+        trains = name == client.namespace
+        try:
+            client.get(f"/api/v1/namespaces/{name}")
+        except Refused as refused:
+            if refused.status == 404:
+                yield _missing(name, Level.FAIL if trains else Level.WARN)
+            elif refused.status != 403:
+                raise
+            elif trains:
+                yield from _unseen(client)
+
+
+def _missing(name: str, level: Level) -> Finding:
+    return Finding(level, "NAMESPACE_MISSING", {"namespace": name}, f"kubectl create namespace {name}")
 
 
 def _unseen(client: Client) -> Iterator[Finding]:
@@ -164,22 +179,29 @@ def _unseen(client: Client) -> Iterator[Finding]:
         client.request("POST", client.path("ConfigMap"), query={"dryRun": "All"}, body=body)
     except Refused as refused:
         if refused.status == 404:
-            yield Finding(Level.FAIL, "NAMESPACE_MISSING", {"namespace": name}, f"kubectl create namespace {name}")
+            yield _missing(name, Level.FAIL)
         elif refused.status == 403 and refused.code == "ENGINE_FORBIDDEN":
             yield Finding(Level.FAIL, "NAMESPACE_UNSEEN", {"namespace": name}, f"kubectl get namespace {name}")
 
 
 def _permissions(client: Client, connection: Mapping[str, Any]) -> Iterator[Finding]:
     """One finding for each rule that lacks a verb, with what to add to the role."""
-    asked = [(rule, needed, verb) for rule, needed in wanted(connection) for verb in rule.verbs]
-    namespace = client.namespace
+    yield from _granted(client, client.namespace, list(wanted(connection)))
+    for namespace in client.namespaces[1:]:
+        yield from _granted(client, namespace, [(rule, False) for rule in IN_ENVIRONMENTS])
+
+
+def _granted(client: Client, namespace: str, rules: Sequence[tuple[Rule, bool]]) -> Iterator[Finding]:
+    asked = [(rule, needed, verb) for rule, needed in rules for verb in rule.verbs]
     allowed = client.together(lambda one: _may(client, namespace if one[0].namespaced else "", one[0], one[2]), asked)
     missing: dict[tuple[Rule, bool], list[str]] = {}
     for (rule, needed, verb), may in zip(asked, allowed, strict=True):
         if not may:
             missing.setdefault((rule, needed), []).append(verb)
-    if not any(needed for _, needed in missing):
+    if namespace == client.namespace and not any(needed for _, needed in missing):
         yield Finding(Level.PASS, "PERMISSIONS_GRANTED", {"namespace": namespace})
+    elif not missing:
+        yield Finding(Level.PASS, "PERMISSIONS_GRANTED_INSIDE", {"namespace": namespace})
     for (rule, needed), verbs in missing.items():
         params = {
             "namespace": namespace if rule.namespaced else "*",

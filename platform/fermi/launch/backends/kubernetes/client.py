@@ -19,6 +19,7 @@ from kubernetes.client.exceptions import ApiException, OpenApiException
 from kubernetes.stream import stream
 from websocket import WebSocket
 
+from fermi.launch.backends.kubernetes import names
 from fermi.launch.backends.kubernetes.credentials import Credentials
 from fermi.launch.errors import BackendError
 
@@ -137,16 +138,17 @@ class Client:
     """Raises Refused. Connections are made when they are needed."""
 
     def __init__(self, connection: Mapping[str, Any]) -> None:
-        self.namespace = str(connection.get("namespace") or "default")
+        self.namespaces = names.namespaces(connection)
+        self.namespace = self.namespaces[0]
         self._connection = connection
         self._credentials = Credentials(connection)
         self._lock, self._pid = threading.Lock(), os.getpid()
         self._pool: ThreadPoolExecutor | None = None
 
-    def path(self, kind: str, name: str = "", *, below: str = "") -> str:
-        """Of a kind in our namespace, of one object of it, or of what is below that."""
+    def path(self, kind: str, name: str = "", *, below: str = "", namespace: str = "") -> str:
+        """Of a kind in our namespace (or another one), of one object of it, or of what is below that."""
         prefix, plural = PATHS[kind]
-        return "/".join(filter(None, (f"{prefix}/namespaces/{self.namespace}", plural, name, below)))
+        return "/".join(filter(None, (f"{prefix}/namespaces/{namespace or self.namespace}", plural, name, below)))
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
         return self.request("GET", path, query=query)

@@ -1,7 +1,7 @@
-"""Dev environments of a Kubernetes cluster: its pods and StatefulSets with the connection's label, and their nodes."""
+"""Dev environments of a Kubernetes cluster: pods and StatefulSets with the connection's label, in the namespaces that
+the connection names, and their nodes."""
 
 import threading
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,6 +14,8 @@ from fermi.launch.backends.kubernetes.surveying import Surveys
 from fermi.launch.discovery import Found
 from fermi.launch.errors import BackendError
 
+Object = Mapping[str, Any]
+
 PROJECT = "default"
 SETTLE = 0.1  # seconds in which changes are gathered
 LOOK = 0.5  # seconds between two looks at whether to stop
@@ -23,11 +25,17 @@ def follow(connection: Mapping[str, Any], stop: threading.Event) -> Iterator[lis
     """See `fermi.launch.backends.base.Discovery`."""
     client, changed = Client(connection), threading.Event()
     selector = connection.get("selector") or names.DEV_ENVIRONMENTS
-    mine = Mirror(client, client.path("Pod"), changed.set, selector=selector)
-    sets = Mirror(client, f"/apis/apps/v1/namespaces/{client.namespace}/statefulsets", changed.set, selector=selector,
-                  optional=True)  # fmt: skip
+
+    def mirror(kind: str, namespace: str, labels: str, *, optional: bool) -> Mirror:
+        path = client.path(kind, namespace=namespace)
+        return Mirror(client, path, changed.set, selector=labels, optional=optional)
+
+    own = client.namespace
+    shown = [mirror("Pod", one, selector, optional=one != own) for one in client.namespaces]
+    sets = [mirror("StatefulSet", one, selector, optional=True) for one in client.namespaces]
+    made = mirror("Pod", own, names.HOSTED, optional=False)
     nodes = Mirror(client, "/api/v1/nodes", changed.set, optional=True)
-    mirrors = [mine, sets, nodes]
+    mirrors = [*shown, *sets, made, nodes]
     devices, project = _Devices(client), connection.get("project") or PROJECT
     surveys = Surveys(Environments(client), changed.set)
     python = str(connection.get("python") or "")
@@ -38,9 +46,9 @@ def follow(connection: Mapping[str, Any], stop: threading.Event) -> Iterator[lis
                 continue
             stop.wait(SETTLE)
             changed.clear()
-            if all(mirror.listed for mirror in mirrors):
-                there = dict(mine.items)
-                seen = _picture(there, sets, dict(nodes.items), devices, project)
+            if all(one.listed for one in mirrors):
+                there = _items(*shown)
+                seen = _picture(there, _items(*sets), _items(made), _items(nodes), devices, project)
                 seen = [_looked_into(one, there.get(one.key), surveys, python) for one in seen]
                 surveys.keep({str(pod["metadata"]["uid"]) for pod in there.values()})
                 if seen != last:
@@ -49,13 +57,17 @@ def follow(connection: Mapping[str, Any], stop: threading.Event) -> Iterator[lis
             elif error := next((m.error for m in mirrors if m.error and not m.listed), None):
                 raise error
     finally:
-        for mirror in mirrors:
-            mirror.close()
+        for one in mirrors:
+            one.close()
         surveys.close()
         client.close()
 
 
-def _looked_into(one: Found, pod: Mapping[str, Any] | None, surveys: Surveys, python: str) -> Found:
+def _items(*mirrors: Mirror) -> dict[str, Object]:
+    return {key: item for one in mirrors for key, item in dict(one.items).items()}
+
+
+def _looked_into(one: Found, pod: Object | None, surveys: Surveys, python: str) -> Found:
     """With what was found inside of it."""
     wanted = str(one.engine.get("python") or python)
     facts = surveys.of(dict(pod), str(one.engine["container"]), wanted) if pod and one.running else None
@@ -63,34 +75,17 @@ def _looked_into(one: Found, pod: Mapping[str, Any] | None, surveys: Surveys, py
 
 
 def _picture(
-    mine: Mapping[str, Mapping[str, Any]],
-    sets: Mirror,
-    nodes: Mapping[str, Mapping[str, Any]],
-    devices: "_Devices",
-    project: str,
-) -> list[Found]:
-    """By key. A pod says more than the StatefulSet that it belongs to. What the platform made itself it knows."""
-    made = [pod for one in list(sets.items.values()) for pod in pods.of_set(one)]
-    known: dict[str, Mapping[str, Any]] = {
-        f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in made
-    }
-    known.update(mine)
+    there: Mapping[str, Object], sets: Mapping[str, Object], made: Mapping[str, Object], nodes: Mapping[str, Object],
+    devices: "_Devices", project: str,
+) -> list[Found]:  # fmt: skip
+    """By key. A pod says more than the StatefulSet that it belongs to. `made`: pods of environments that the platform
+    makes: it knows them by itself, but they hold GPUs, too."""
+    of_sets = (pod for one in sets.values() for pod in pods.of_set(one))
+    known = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in of_sets} | dict(there)
     own = {key for key, pod in known.items() if names.HOSTED in (pod["metadata"].get("labels") or {})}
-    found = [pods.found(known[key], nodes, devices, project) for key in sorted(known.keys() - own)]
-    held = Counter[tuple[str, str]]()
-    for pod in known.values():
-        held.update(pods.gpus_held(pod))
-    return [_with_gpus(one, nodes, held) for one in found]
-
-
-def _with_gpus(one: Found, nodes: Mapping[str, Mapping[str, Any]], held: Mapping[tuple[str, str], int]) -> Found:
-    """With how many GPUs a device plugin offers on its node, and how many dev environments hold there."""
-    resource = str(one.engine.get("resource") or "")
-    amounts = ((nodes.get(f"/{one.host}") or {}).get("status") or {}).get("allocatable") or {}
-    if not resource or resource not in amounts:
-        return one
-    gpus = {"there": int(pods.quantity(amounts[resource])), "held": held.get((one.host, resource), 0)}
-    return replace(one, engine={**one.engine, "gpus": gpus})
+    held = pods.held({**known, **made}.values())
+    found = (pods.found(known[key], nodes, devices, project) for key in sorted(known.keys() - own))
+    return [replace(one, engine=pods.with_gpus(one.engine, nodes.get(f"/{one.host}") or {}, held)) for one in found]
 
 
 class _Devices:

@@ -16,6 +16,7 @@ from fermi.launch.backends.kubernetes import names
 from fermi.launch.backends.kubernetes.client import Client, Refused, in_time
 from fermi.launch.backends.kubernetes.executing import Executing
 from fermi.launch.backends.kubernetes.gang import FINISHED, Gang, Object, phase
+from fermi.launch.errors import BackendError
 from fermi.launch.inside import bundle
 from fermi.launch.inside.session import InsideError, Session
 from fermi.launch.spec import Node, NodePlan, Rendered
@@ -89,7 +90,7 @@ def end_of(gang: Gang) -> End | None:
 
 
 class Environments:
-    """Those of a cluster."""
+    """Those of a cluster. Raises BackendError for a pod in a namespace that the connection does not name."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -97,6 +98,7 @@ class Environments:
     def enter(self, namespace: str, pod: str, container: str, python: str = "", *module: str) -> Session:
         """`module`: one of the bundle, with its arguments. Raises BackendError: what the API server says, or the
         environment."""
+        self._check_named(namespace, pod)
         command = bundle.command(python, *module)
         try:
             talk = in_time(ENTER_SECONDS, partial(self._client.execute, pod, container, command, namespace))
@@ -118,7 +120,12 @@ class Environments:
 
     def pod(self, one: Inside) -> Object | None:
         """Raises BackendError."""
-        return self._client.find(f"/api/v1/namespaces/{one.namespace}/pods/{one.pod}")
+        self._check_named(one.namespace, one.pod)
+        return self._client.find(self._client.path("Pod", one.pod, namespace=one.namespace))
+
+    def _check_named(self, namespace: str, pod: str) -> None:
+        if namespace not in self._client.namespaces:
+            raise BackendError("INSIDE_OTHER_NAMESPACE", permanent=True, environment=pod, found=namespace)
 
     def forget(self, one: Inside, attempt: str) -> None:
         """Removes what is kept there of an attempt that has ended. Raises BackendError."""

@@ -45,6 +45,13 @@ DEV_ENVIRONMENTS = "fermi.io/dev-environment=true"
 """The selector of dev environments where a connection names none."""
 
 
+def namespaces(connection: Mapping[str, Any]) -> list[str]:
+    """Returns those that the platform looks at: the one in which tasks run first, then those that only have
+    environments."""
+    found = [connection.get("namespace") or "default", *(connection.get("environmentNamespaces") or ())]
+    return list(dict.fromkeys(found))
+
+
 def attempt_of(obj: Mapping[str, Any]) -> str | None:
     """The attempt's name that an object of ours belongs to."""
     labels = obj["metadata"].get("labels") or {}

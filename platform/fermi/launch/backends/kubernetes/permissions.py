@@ -9,12 +9,13 @@ import yaml
 
 Purpose = Literal[
     "training", "environments", "claims", "jobset", "kueue", "positions", "classes", "dra", "discovery", "nodes",
-    "fencing", "taint", "beside", "secrets",
+    "fencing", "taint", "inside", "secrets",
 ]  # fmt: skip
 """`training` is needed always, `jobset`, `kueue` and `taint` where the connection asks for them; without the others
 training works, but less is known of the cluster and of its queue, what ran on a dead node is not given up, and no dev
-environments can be made (`environments`, and `claims` where the connection names a DeviceClass), no commands run
-beside ranks (`beside`), and values of secrets outlive their attempt by minutes (`secrets`)."""
+environments can be made (`environments`, and `claims` where the connection names a DeviceClass), no ranks run inside of
+environments and no commands beside ranks (`inside`), and values of secrets outlive their attempt by minutes
+(`secrets`)."""
 
 READ = ("get", "list", "watch")
 WRITE = ("create", "delete", "patch")
@@ -47,7 +48,7 @@ RULES = (
     Rule("environments", "apps", "statefulsets", (*WRITE, "update")),
     Rule("environments", "", "persistentvolumeclaims", ("get", "create", "delete", "patch")),
     Rule("environments", "", "pods/portforward", ("get", "create")),
-    Rule("beside", "", "pods/exec", ("get", "create")),
+    Rule("inside", "", "pods/exec", ("get", "create")),
     Rule("claims", "resource.k8s.io", "resourceclaims", ("create", "delete")),
     Rule("jobset", "jobset.x-k8s.io", "jobsets", READ + WRITE),
     Rule("kueue", "kueue.x-k8s.io", "localqueues", ("get",)),
@@ -61,6 +62,15 @@ RULES = (
     Rule("classes", "scheduling.k8s.io", "priorityclasses", ("get",), namespaced=False),
     Rule("taint", "", "nodes", ("patch",), namespaced=False),
 )
+
+IN_ENVIRONMENTS = (
+    Rule("inside", "", "pods", READ),
+    Rule("inside", "", "pods/exec", ("get", "create")),
+    Rule("discovery", "apps", "statefulsets", READ),
+    Rule("dra", "resource.k8s.io", "resourceclaims", ("get",)),
+)
+"""In a namespace that only has environments. A WebSocket of `pods/exec` begins with a GET: Kubernetes up to 1.34 asks
+for `get` alone, later ones for `create` besides (feature gate AuthorizePodWebsocketUpgradeCreatePermission)."""
 
 
 def wanted(connection: Mapping[str, Any]) -> Iterator[tuple[Rule, bool]]:

@@ -1,11 +1,11 @@
 """A pod that is a dev environment, read: what it has, and what a training pod beside it needs to have the same."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from fermi.launch.backends.kubernetes.check import GPU_RESOURCE
 from fermi.launch.discovery import Found
 from fermi.launch.gpus import short_name
 
@@ -14,6 +14,7 @@ PROJECT, KIND, EMULATED, GPU_TYPE, OWNER, PYTHON = (
 )
 """Labels (the first two) and annotations with which people say what the cluster does not know."""
 
+GPU_RESOURCE = re.compile(r"/(gpu|mig-|vgpu)|\.com/(pgpu|npu|dcu)")
 ZONE, PRODUCT = "topology.kubernetes.io/zone", "nvidia.com/gpu.product"
 NOT_TAKEN_OVER = ("/var/run/secrets/kubernetes.io/serviceaccount", "/dev/shm")
 """Mounts that are the pod's own: its token, and the shared memory that a training pod gets in its own size."""
@@ -30,6 +31,8 @@ _QUANTITY = re.compile(r"([0-9.]+(?:[eE][0-9]+)?)([a-zA-Z]*)$")
 
 Devices = Callable[[str, str], int]
 """How many devices the ResourceClaim (namespace, name) has."""
+Held = Mapping[tuple[str, str], int]
+"""How many GPUs, by their node and by what they are called there."""
 
 
 def found(pod: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]], devices: Devices, project: str) -> Found:
@@ -70,18 +73,25 @@ def found(pod: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]], device
     )
 
 
-def gpus_held(pod: Mapping[str, Any]) -> dict[tuple[str, str], int]:
-    """Returns how many GPUs of a device plugin it holds, by its node and what they are called: a pod that is bound to a
-    node holds them until it is over."""
-    node = pod["spec"].get("nodeName")
-    if not node or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-        return {}
-    held: dict[tuple[str, str], int] = {}
-    for one in pod["spec"]["containers"]:
-        resource, count = _gpus(_size(one))
-        if count:
-            held[node, resource] = held.get((node, resource), 0) + count
-    return held
+def held(pods: Iterable[Mapping[str, Any]]) -> Held:
+    """Returns how many GPUs of device plugins they hold: a pod that is bound to a node holds them until it is over."""
+    found = Counter[tuple[str, str]]()
+    for pod in pods:
+        node = pod["spec"].get("nodeName")
+        if node and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+            for one in pod["spec"]["containers"]:
+                resource, count = _gpus(_size(one))
+                found[node, resource] += count
+    return found
+
+
+def with_gpus(engine: Mapping[str, Any], node: Mapping[str, Any], held: Held) -> Mapping[str, Any]:
+    """Returns it with how many GPUs a device plugin offers on its node, and how many dev environments hold there."""
+    resource, amounts = engine.get("resource"), (node.get("status") or {}).get("allocatable") or {}
+    if not resource or resource not in amounts:
+        return engine
+    there = int(quantity(amounts[resource]))
+    return {**engine, "gpus": {"there": there, "held": held.get((engine.get("node") or "", resource), 0)}}
 
 
 def of_set(stateful_set: Mapping[str, Any]) -> Iterable[dict[str, Any]]:

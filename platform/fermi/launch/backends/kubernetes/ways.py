@@ -8,7 +8,7 @@ many a device plugin offers, and how many running dev environments hold."""
 from collections.abc import Mapping
 from typing import Any
 
-from fermi.launch.backends.kubernetes import volumes
+from fermi.launch.backends.kubernetes import names, volumes
 from fermi.launch.spec import JobSpec, Node, Way
 from fermi.launch.ways import Ways
 
@@ -31,6 +31,8 @@ def _preferred(node: Node) -> Way:
 
 
 def _inside(job: JobSpec, node: Node, connection: Mapping[str, Any]) -> Way | None:
+    if (namespace := str(node.engine.get("namespace") or "")) and namespace not in names.namespaces(connection):
+        return Way(False, "INSIDE_OTHER_NAMESPACE", {"found": namespace})
     found = node.engine.get("inside")
     if not found:
         return Way(False, "INSIDE_NOT_LOOKED_AT")
