@@ -107,7 +107,9 @@ def main(digest: str, module: str, *rest: str) -> None:
 
 
 def run(home: str, digest: str, module: str, rest: Sequence[str]) -> None:
-    """Runs the module of the bundle, which is asked for where it is not there yet."""
+    """Runs the module of the bundle, which is asked for where it is not there yet. What the keeper of an environment
+    that the platform made is given alone is no rank's."""
+    os.environ.pop("FERMI_KEEPER_TOKEN", None)
     folder = os.path.join(home, "bundles", digest)
     if not os.path.isdir(folder):
         unpack(receive(digest), folder)

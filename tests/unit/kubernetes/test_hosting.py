@@ -5,21 +5,25 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
 from fermi.keeper import wire
 from fermi.keeper.keeper import last_words
-from fermi.launch import registry
-from fermi.launch.backends.kubernetes import discover, hosted, hosting, modules, permissions
+from fermi.launch import registry, ways
+from fermi.launch.backends.kubernetes import discover, hosted, hosting, modules, permissions, surveying
 from fermi.launch.backends.kubernetes.client import Refused
+from fermi.launch.backends.kubernetes.engine import KubernetesBackend
 from fermi.launch.errors import BackendError
 from fermi.launch.hosting import HostedHandle, HostedPhase, HostedSeen, HostedSpec, Port
-from fermi.launch.spec import LogChunk
+from fermi.launch.spec import LogChunk, Node, Phase, Way
 from tests.fakes.kubernetes import errors, resources
 from tests.fakes.kubernetes.cluster import FakeCluster
 from tests.fakes.kubernetes.kubelet.containers import Sleeps, Waits
+from tests.unit.kubernetes.conftest import job, submit, until_seen
 from tests.waiting import until
 
 SPEC = HostedSpec(
@@ -112,6 +116,44 @@ def test_a_life_with_a_real_keeper_keeps_its_disk_and_leaves_nothing(lab: Lab) -
     for kind in ("statefulsets", "services", "configmaps", "secrets", "persistentvolumeclaims", "pods"):
         assert [name for name in lab.cluster.names(kind) if name.startswith("env-1")] == []
     assert lab.engine.delete("env-1")
+
+
+def test_a_task_trains_inside_of_an_environment_of_ours_on_the_gpus_that_it_holds(lab: Lab, tmp_path: Path) -> None:
+    lab.cluster.add_dev_pod("dev", "node-a", gpus=1, labels={"fermi.io/dev-environment": "true"})
+    lab.start(replace(SPEC, gpu_type="A100", gpu_count=3))
+    seen = lab.until(HostedPhase.RUNNING)
+    engine = seen.facts["engine"]
+    assert engine["gpus"] == {"there": 4, "held": 4}, "the discovered one's, too"
+    assert engine["inside"]["python"]
+    node = Node("env-1", "notes", "node-a", gpu_type="A100", gpu_count=3, image="training:1", engine=engine)
+    script = "import os; print(os.environ['RANK'], os.getcwd(), sorted(os.environ.keys() & {'FERMI_KEEPER_TOKEN'}))"
+    backend = KubernetesBackend({**lab.connection, "data_dir": str(tmp_path / "data")})
+    wanted = replace(job(script=script), nodes=(node,), master="env-1")
+    wanted, wrong = ways.settle(wanted, backend.ways(wanted))
+    assert (wanted.head.way, wrong) == (Way(True, "BESIDE_GPUS_HELD", ANY), [])
+    stop = threading.Event()
+    watcher = threading.Thread(target=backend.watch, args=(stop, lambda _: None))
+    watcher.start()
+    try:
+        attempt = submit(backend, wanted)
+        until_seen(backend, attempt, lambda seen: seen.phase is Phase.SUCCEEDED, "it trains inside")
+        home = run(lab, "cd $HOME && pwd").strip()
+        for rank in range(3):
+            assert backend.logs(attempt, rank, 0).data.decode() == f"{rank} {home} []\n"
+        assert lab.cluster.names("pods") == ["dev", "env-1-0"], "and no pod was made"
+    finally:
+        stop.set()
+        watcher.join()
+        backend.close()
+
+
+def test_an_environment_runs_although_it_cannot_be_looked_into(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.cluster.access.deny("get", "pods/exec")
+    lab.start()
+    assert lab.until(HostedPhase.RUNNING).facts["engine"]["inside"]["why"] == "INSIDE_FORBIDDEN"
+    monkeypatch.setattr(hosting, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(surveying.Surveys, "of", lambda *_: None)
+    assert lab.until(HostedPhase.RUNNING).facts["engine"]["inside"] == {}
 
 
 def test_a_way_in_ends_quietly_whoever_leaves_first(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

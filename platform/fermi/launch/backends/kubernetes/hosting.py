@@ -8,6 +8,8 @@
     delete  StatefulSet, Service, ConfigMaps, claim, disk; gone when the API server says so of all of them
 
 A run whose pod was taken away goes on in the pod that its StatefulSet makes next. A keeper that ended is the run's end.
+Tasks train inside of its pod as in a discovered one: it is looked into once its service is up, and counts as running
+then.
 """
 
 import json
@@ -20,6 +22,7 @@ import time
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -29,8 +32,10 @@ from fermi.launch.backends.kubernetes import causes, modules, names, pods
 from fermi.launch.backends.kubernetes.client import MERGE_PATCH, METADATA, Client, Refused, in_time
 from fermi.launch.backends.kubernetes.gang import FINISHED, condition, container, phase
 from fermi.launch.backends.kubernetes.hosted import DISK, PORT, SPARE_SECONDS, disk_size, render
+from fermi.launch.backends.kubernetes.inside import Environments
 from fermi.launch.backends.kubernetes.names import CANCELLED, HOSTED, RUN, SUBMITTED
 from fermi.launch.backends.kubernetes.port_forward import Forwarding
+from fermi.launch.backends.kubernetes.surveying import Surveys
 from fermi.launch.causes import BY_KEEPERS
 from fermi.launch.errors import BackendError
 from fermi.launch.hosting import (
@@ -50,6 +55,10 @@ log = logging.getLogger(__name__)
 ASK_SECONDS = 5.0
 """How long a keeper's word is believed."""
 DIAL_SECONDS = 10.0
+LOOK_SECONDS = 10.0
+"""How long a service that is up waits until its pod has been looked into."""
+NODE_SECONDS, HELD_SECONDS = 60.0, 15.0
+"""How long what a node has is believed, and who else holds its GPUs."""
 MADE = ("StatefulSet", "Service", "ConfigMap", "ResourceClaim", "PersistentVolumeClaim")
 LOG = "log"
 KEPT_LOG_LINES, KEPT_LOG_BYTES = 500, 64 << 10
@@ -73,7 +82,10 @@ class KubernetesHosting(Hosting):
         self.client = Client(connection)
         self.claims = bool((connection.get("environments") or {}).get("deviceClass"))
         self._told: dict[str, tuple[float, Mapping[str, Any] | None]] = {}
-        self._zones: dict[str, str] = {}  # by node
+        self._nodes: dict[str, tuple[float, Object]] = {}
+        self._others: tuple[float, list[Object]] = (-math.inf, [])
+        self._surveys = Surveys(Environments(self.client), lambda: None)
+        self._up: dict[str, float] = {}  # since when the service of a container is up that is being looked into
         self._lock = threading.Lock()
 
     def problems(self, spec: HostedSpec) -> list[Problem]:
@@ -274,12 +286,8 @@ class KubernetesHosting(Hosting):
     def _records(self, environment: str) -> list[Object]:
         """The ConfigMaps of its runs, without their data."""
         query = {"labelSelector": f"{names.SELECTOR},{HOSTED}={environment}"}
-        found: list[Object] = (
-            self.client.request("GET", self.client.path("ConfigMap"), query=query, accept=METADATA.format(list="List"))[
-                "items"
-            ]
-            or []
-        )
+        path, accept = self.client.path("ConfigMap"), METADATA.format(list="List")
+        found: list[Object] = self.client.request("GET", path, query=query, accept=accept)["items"] or []
         return found
 
     # observe
@@ -296,10 +304,17 @@ class KubernetesHosting(Hosting):
             }
             for kind in ("StatefulSet", "Pod")
         )
-        found = self.client.together(
-            lambda one: (one.name, self._seen(one, sets.get(one.environment), running.get(one.environment))), handles
-        )
-        return dict(found)
+        self._surveys.keep({pod["metadata"]["uid"] for pod in running.values()})
+        held = self._held(running.values())
+
+        def look(one: HostedHandle) -> tuple[str, HostedSeen]:
+            seen = self._seen(one, sets.get(one.environment), running.get(one.environment))
+            if not (engine := seen.facts.get("engine")):
+                return one.name, seen
+            node = self._node(str(engine.get("node") or ""))
+            return one.name, replace(seen, facts={**seen.facts, "engine": pods.with_gpus(engine, node, held)})
+
+        return dict(self.client.together(look, handles))
 
     def _seen(self, handle: HostedHandle, made: Object | None, pod: Object | None) -> HostedSeen:
         pod = pod if pod and _run(pod) == handle.run else None
@@ -321,20 +336,47 @@ class KubernetesHosting(Hosting):
             return HostedSeen(HostedPhase.ENDED, True, ended, facts=facts)
         if phase(pod) != "Running" or "running" not in container(pod):
             return self._begins(pod, facts)
-        return self._answers(handle, made, facts)
+        return self._answers(handle, made, pod, facts)
 
     def _facts(self, pod: Object) -> dict[str, Any]:
-        """Also the zone that its node bears, which does not change; without the right to look at nodes, none."""
-        facts, node = _facts(pod), str((pod.get("spec") or {}).get("nodeName") or "")
-        if node and node not in self._zones:
+        """Also the zone that its node bears."""
+        facts, node = _facts(pod), self._node(str((pod.get("spec") or {}).get("nodeName") or ""))
+        zone = ((node.get("metadata") or {}).get("labels") or {}).get(pods.ZONE)
+        return {**facts, "zone": zone} if zone else facts
+
+    def _node(self, name: str) -> Object:
+        """Empty where nodes may not be looked at, or it is not there."""
+        at, found = self._nodes.get(name, (-math.inf, {}))
+        if name and time.monotonic() - at > NODE_SECONDS:
             try:
-                found = self.client.get(f"/api/v1/nodes/{node}")
-                self._zones[node] = (found["metadata"].get("labels") or {}).get(pods.ZONE, "")
+                found = self.client.get(f"/api/v1/nodes/{name}")
             except Refused as error:
                 if error.status not in (403, 404):
-                    return facts
-                self._zones[node] = ""
-        return {**facts, "zone": self._zones[node]} if self._zones.get(node) else facts
+                    return found
+                found = {}
+            self._nodes[name] = time.monotonic(), found
+        return found
+
+    def _held(self, made: Iterable[Object]) -> pods.Held:
+        """How many GPUs dev environments hold: these, and those that are not of our making."""
+        mine = {pod["metadata"]["uid"]: pod for pod in made}
+        if not any(pods.held(mine.values()).values()):
+            return {}
+        at, others = self._others
+        if time.monotonic() - at > HELD_SECONDS:
+            others = [pod for namespace in self.client.namespaces for pod in self._discovered(namespace)]
+            self._others = time.monotonic(), others
+        return pods.held(({pod["metadata"]["uid"]: pod for pod in others} | mine).values())
+
+    def _discovered(self, namespace: str) -> list[Object]:
+        query = {"labelSelector": self.connection.get("selector") or names.DEV_ENVIRONMENTS}
+        try:
+            found: list[Object] = self.client.get(self.client.path("Pod", namespace=namespace), **query)["items"]
+        except Refused as error:
+            if error.status == 403:
+                return []
+            raise
+        return found
 
     def _may_begin(self, handle: HostedHandle, made: Object | None) -> bool | None:
         """Whether a run of which nothing is there still can: none that is marked or that a later one has replaced."""
@@ -365,19 +407,30 @@ class KubernetesHosting(Hosting):
         items = self.client.get(self.client.path("Event"), **query)["items"]
         return {str(item.get("reason")): item for item in items}
 
-    def _answers(self, handle: HostedHandle, made: Object, facts: Mapping[str, Any]) -> HostedSeen:
+    def _answers(self, handle: HostedHandle, made: Object, pod: Object, facts: Mapping[str, Any]) -> HostedSeen:
         told = self._ask(handle, made)
         if told is None:
             return HostedSeen(HostedPhase.STARTING, True, facts=facts)
         state = (told.get("service") or {}).get("state")
+        inside = self._inside(pod) if state == "up" else None
         return HostedSeen(
-            HostedPhase.RUNNING if state == "up" else HostedPhase.STARTING,
+            HostedPhase.STARTING if inside is None else HostedPhase.RUNNING,
             True,
             _cause(told.get("cause")) if state == "failed" else None,
             doing=_cause(told.get("doing")),
-            facts=facts,
+            facts=facts if inside is None else {**facts, "engine": {**facts["engine"], "inside": inside}},
             activity=_activity(told.get("activity") or {}),
         )
+
+    def _inside(self, pod: Object) -> dict[str, Any] | None:
+        """What was found in its container; None while it is being looked into, empty where that takes too long."""
+        life, moment = str(_status(pod).get("containerID") or ""), time.monotonic()
+        facts = self._surveys.of(pod, names.CONTAINER, str(self.connection.get("python") or ""))
+        with self._lock:
+            if facts:
+                self._up.pop(life, None)
+                return dict(facts)
+            return {} if moment - self._up.setdefault(life, moment) > LOOK_SECONDS else None
 
     def _ask(self, handle: HostedHandle, made: Object) -> Mapping[str, Any] | None:
         """What its keeper says; None where it does not answer. Asked at most once in ASK_SECONDS."""
