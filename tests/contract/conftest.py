@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,11 +83,12 @@ class Engine:
             self.until_gone(handle)
 
 
-@pytest.fixture(params=["forked", "executed", "kubernetes", "inside", "agent", "slurm"])
+@pytest.fixture(params=["forked", "executed", "kubernetes", "inside", "agent", "slurm", "slurm-inside"])
 def engine(request, tmp_path) -> Iterator[Engine]:
     """`executed`: an interpreter setting in the job's environment keeps ranks from being forked."""
-    if request.param == "slurm":
-        engine = OnSlurm(request.getfixturevalue("real_slurm"), tmp_path)
+    if request.param.startswith("slurm"):
+        kind = InAllocations if request.param == "slurm-inside" else OnSlurm
+        engine = kind(request.getfixturevalue("real_slurm"), tmp_path)
         yield engine
         engine.close()
         return
@@ -243,6 +245,32 @@ class OnSlurm(Engine):
             known = {"cpus": 4, "gres": f"gpu:{node.gpu_count}", **facts}
             nodes.append(replace(node, engine={"node": machine, **known} if machine else known))
         return replace(job, nodes=tuple(nodes))
+
+
+class InAllocations(OnSlurm):
+    """Each node runs inside of an allocation that somebody else has made, which holds all of its machine."""
+
+    def __init__(self, lab: slurm.Slurm, scratch: Path, **connection) -> None:
+        super().__init__(lab, scratch, **connection)
+        self.lab = lab
+        self.allocations: dict[str, int] = {}
+
+    def on(self, job: JobSpec, *machines: str, **facts) -> JobSpec:
+        nodes = (
+            replace(node, engine=self.allocated(machine), host=machine, way=Way(True, "WAY_INSIDE_RUNS"))
+            for node, machine in zip(job.nodes, machines, strict=True)
+        )
+        return replace(job, nodes=tuple(nodes))
+
+    def allocated(self, machine: str) -> dict[str, Any]:
+        if machine not in self.allocations:
+            self.allocations[machine] = self.lab.allocate(machine)
+        return {"job": self.allocations[machine], "node": machine, "user": "root"}
+
+    def close(self) -> None:
+        super().close()
+        for number in self.allocations.values():
+            self.lab.command("scancel", str(number))
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""One node of a job as one task of a Slurm step: `python3 -m fermi.runner.slurm <the attempt's folder>`.
+"""One node of a job as one task of a Slurm step: `python3 -m fermi.runner.slurm <the attempt's folder> [<node>]`.
 
 Standard library only, Python 3.9 or later: the node has nothing of ours but the shared folder. There, `order.json` says
 which Slurm node is which node of the plan (where nobody cared, the task's number says it), and `node-<k>.json` what it
@@ -11,41 +11,56 @@ here. SIGTERM (the job is cancelled or preempted) they have all got by themselve
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
+import time
 from typing import Any
 
+from fermi.keeper import wire
 from fermi.runner import meet
+from fermi.runner.bringing import in_front
 from fermi.runner.exits import GAVE_UP, shown
 from fermi.runner.files import SECRETS, Paths, PulseFile, StatusFile, TelemetryFile, read_json
+from fermi.runner.inside import give_way
 from fermi.runner.late import Late, decode
 from fermi.runner.node import Node
 from fermi.runner.prepare import Meeting, prepare
 from fermi.runner.stops import Stops
 
+HEAD_SECONDS = 0.2
 PULSE_SECONDS = 5.0
 """Between two writings of pulses: the folder is shared by all nodes."""
 ENDED_BEFORE = shown(-signal.SIGTERM)
 
 
-def main(run_dir: str) -> int:
+def main(run_dir: str, inside: str = "") -> int:
     order = read_json(os.path.join(run_dir, "order.json"))
-    paths = Paths(os.path.join(run_dir, f"node-{place(order)}.json"))
+    paths = Paths(os.path.join(run_dir, f"node-{inside or place(order)}.json"))
     spec = read_json(paths.spec)
+    if inside and not begin_inside(paths):
+        return GAVE_UP
     if read_json(paths.status) is not None:
         print("fermi: this node has run before", file=sys.stderr)
         return GAVE_UP
     node = make(spec, paths)
     node.stops.listen()
+    if inside:
+        node.save("starting")
     secrets = read_json(os.path.join(run_dir, SECRETS)) or {}
-    if missing := [name for name in order.get("secrets", ()) if name not in {**os.environ, **secrets}]:
+    missing = [name for name in order.get("secrets", ()) if name not in {**os.environ, **secrets}]
+    if missing and not (inside and node.stops.early()):
         return give_up(node, "START_FAILED", f"no value has come for {', '.join(missing)}")
+    if inside and not find_head(node, run_dir):
+        node.save("exited")
+        return code(node)
     if spec["node_rank"] == 0:
         _write_files(order, os.path.join(run_dir, "files"))
     meeting = Meeting(order["name"], spec["node_rank"], order["nodes"], os.environ["FERMI_HEAD"], order["port"])
+    also = choose_interpreter(spec, run_dir) if inside else {}
     try:
-        prepare(spec, meeting, lambda text: say(spec, text), lambda: node.stops.early() is not None)
+        prepare(spec, meeting, lambda text: say(spec, text), lambda: node.stops.early() is not None, also)
     except meet.GaveUp as error:
         return give_up(node, error.cause, error.detail, **error.about)
     except OSError as error:
@@ -54,16 +69,60 @@ def main(run_dir: str) -> int:
         os.unlink(os.path.join(run_dir, SECRETS))
     spec["env"].update(secrets)
     spec["secrets"] = order.get("secrets", ())
+    give_way(spec.get("yields") or {})
     node.run()
     return code(node)
+
+
+def begin_inside(paths: Paths) -> bool:
+    """Whether this step is the one that runs the node: the first, and not after the attempt was cancelled. From here on
+    what is said goes to the job's log."""
+    step = f"{os.environ.get('SLURM_JOB_ID', '')}.{os.environ.get('SLURM_STEP_ID', '')}"
+    if os.path.exists(paths.stop):
+        return False
+    try:
+        os.symlink(step, paths.spec.removesuffix(".json") + ".begun")
+    except FileExistsError:
+        return False
+    os.write(1, wire.READY)
+    log = os.open(os.path.join(paths.folder, "slurm.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o664)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    os.close(log)
+    os.close(nothing)
+    return True
+
+
+def find_head(node: Node, run_dir: str) -> bool:
+    """Waits until the head's address is known; whether it came before somebody asked for the end."""
+    while not node.stops.early():
+        with contextlib.suppress(OSError), open(os.path.join(run_dir, "head"), encoding="utf-8") as file:
+            if head := file.read().strip():
+                os.environ["FERMI_HEAD"] = node.status["head"] = head
+                return True
+        time.sleep(HEAD_SECONDS)
+    return False
+
+
+def choose_interpreter(spec: dict[str, Any], run_dir: str) -> dict[Late, str]:
+    """Returns what the plan's interpreter is here, where it is not this one. Only ranks run it, once they are confined:
+    the environment's members may write to it."""
+    places = read_json(os.path.join(run_dir, "places.json")) or {}
+    python = str((places.get(str(spec["node_rank"])) or {}).get("python") or "")
+    if not python:
+        return {}
+    spec["env"].update(in_front(python, spec["env"]))
+    if "code" in spec:
+        spec["code"]["python"] = python
+    return {Late.PYTHON: python}
 
 
 def place(order: dict[str, Any]) -> int:
     """Which node of the plan this is."""
     host = os.environ.get("SLURMD_NODENAME", "")
-    if host in order["hosts"]:
-        return int(order["hosts"].index(host))
-    return int(os.environ["SLURM_PROCID"])
+    task = order["hosts"].index(host) if host in order["hosts"] else int(os.environ["SLURM_PROCID"])
+    return int(order["ranks"][task] if "ranks" in order else task)
 
 
 def make(spec: dict[str, Any], paths: Paths) -> Node:

@@ -25,7 +25,17 @@ class Silent(Exception):
 
 
 def begin(words: Sequence[str], env: Mapping[str, str], seconds: float) -> socket.socket:
-    """After the program's word that it is ready (`wire.READY`). Raises Silent."""
+    """Returns the stream after the program's word that it is ready (`wire.READY`). Raises Silent."""
+    stream, process, complaints = start(words, env)
+    if answers(stream, seconds):
+        return stream
+    stream.close()
+    process.terminate()
+    raise Silent(complaints.said())
+
+
+def start(words: Sequence[str], env: Mapping[str, str]) -> "tuple[socket.socket, subprocess.Popen[bytes], Complaints]":
+    """Returns the stream at once, with the process that brings it. Raises Silent where there is no such program."""
     ours, theirs = socket.socketpair()
     with theirs:
         try:
@@ -36,12 +46,7 @@ def begin(words: Sequence[str], env: Mapping[str, str], seconds: float) -> socke
         except OSError as error:
             ours.close()
             raise Silent(f"{words[0]}: {error.strerror}") from error
-    complaints = _Complaints(process)
-    if answers(ours, seconds):
-        return ours
-    ours.close()
-    process.terminate()
-    raise Silent(complaints.said())
+    return ours, process, Complaints(process)
 
 
 def answers(stream: socket.socket, seconds: float) -> bool:
@@ -59,8 +64,8 @@ def answers(stream: socket.socket, seconds: float) -> bool:
     return heard.endswith(wire.READY)
 
 
-class _Complaints:
-    """Waits for the process, too: it would stay as a zombie."""
+class Complaints:
+    """What a process writes to its standard error. Waits for the process, too: it would stay as a zombie."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process, self._heard = process, b""

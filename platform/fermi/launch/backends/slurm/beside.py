@@ -12,15 +12,15 @@ from fermi.keeper import wire
 from fermi.launch.backends import joined, reported
 from fermi.launch.backends.base import Beside, not_running, out_of_reach
 from fermi.launch.backends.local.beside import chosen
+from fermi.launch.backends.slurm import allocations
 from fermi.launch.backends.slurm.commands import Commands
+from fermi.launch.backends.slurm.refusals import ENDED
 from fermi.launch.backends.slurm.render import environment, folder_of, quoted
-from fermi.launch.backends.slurm.rundir import RunDir
+from fermi.launch.backends.slurm.rundir import RunDir, Seen
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import Handle, Rendered
 
 DIAL_SECONDS = 10.0
-ENDED = re.compile(r"(?i)already completed|completing|invalid job id|expired|revoked")
-"""What srun says of a job that is over."""
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -30,9 +30,8 @@ def beside(connection: Mapping[str, Any], run: RunDir, rendered: Rendered, handl
     node = next((one for one in content.values() if rank in _ranks(one)), None)
     seen, number = run.look(), node["node_rank"] if node else -1
     status = reported.read(run.path / f"node-{number}.status.json") or {}
-    states = {entry["rank"]: entry["state"] for entry in seen.statuses.get(number, {}).get("ranks", ())}
     host = str(status.get("host") or "")
-    if node is None or seen.stop or seen.end or states.get(rank) != "running" or not _HOST.fullmatch(host):
+    if node is None or not _runs(seen, number, rank) or not _HOST.fullmatch(host):
         raise not_running(handle, rank)
     user, own = str(connection.get("user") or getpass.getuser()), getpass.getuser()
     if user != own:
@@ -42,9 +41,29 @@ def beside(connection: Mapping[str, Any], run: RunDir, rendered: Rendered, handl
     known = content["order"].get("beside")
     if not known:  # rendered by an older version, whose modules lie there
         raise out_of_reach(handle, rank, "fermi.keeper.beside is not there")
-    where = [*commands.step(seen.begun), *_group(content["submission"], number), f"--nodelist={host}"]
+    if place := seen.places.get(number):
+        where = [*commands.step(place.job), *allocations.options(place.host)]
+    else:
+        outer = content["order"].get("ranks") or range(number + 1)
+        group = _group(content["submission"], list(outer).index(number))
+        where = [*commands.step(seen.begun), *group, f"--nodelist={host}"]
     program = _program(connection, handle.name, known[number])
-    return Beside(number, partial(_dial, commands, [*where, *program], _order(node, run, rank), handle, rank))
+    dial = partial(_dial, commands, [*where, *program], _order(node, run, rank), handle, rank)
+    if number not in seen.places:
+        return Beside(number, dial)
+
+    def dial_inside() -> socket.socket:
+        """The allocation goes on without the rank."""
+        if not _runs(run.look(), number, rank):
+            raise not_running(handle, rank)
+        return dial()
+
+    return Beside(number, dial_inside)
+
+
+def _runs(seen: Seen, node_rank: int, rank: int) -> bool:
+    states = {entry["rank"]: entry["state"] for entry in seen.statuses.get(node_rank, {}).get("ranks", ())}
+    return not seen.stop and not seen.end and states.get(rank) == "running"
 
 
 def _ranks(content: Any) -> list[int]:
@@ -60,8 +79,14 @@ def _order(node: Mapping[str, Any], run: RunDir, rank: int) -> dict[str, Any]:
         "name": node["name"], "env": {**node["env"], **own}, "cwd": node["cwd"],
         "head": str(head or ""), "first": node["node_rank"] == 0,
         **({"confine": node["confine"]} if "confine" in node else {}),
-        **chosen(node),
+        **_chosen(node, run),
     }  # fmt: skip
+
+
+def _chosen(node: Mapping[str, Any], run: RunDir) -> dict[str, Any]:
+    """Where the node keeps which interpreter its ranks run with, where that may be another one than the planned."""
+    own = run.path / f"python-{node['node_rank']}"
+    return {"chosen": str(own)} if own.exists() and not chosen(node) else chosen(node)
 
 
 def _group(submission: Mapping[str, Any], node_rank: int) -> list[str]:

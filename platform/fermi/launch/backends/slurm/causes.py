@@ -8,6 +8,8 @@ COMPLETING (beside a state)      something of it is still being ended
 """
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from fermi.launch.backends.slurm.driver import Job
 from fermi.launch.backends.slurm.line import Line
@@ -25,6 +27,9 @@ CAUSES = declared(
     Cause("JOB_LOST", retry=True),
     Cause("TIME_LIMIT", retry=True, asked=True),
     Cause("PREEMPTED", retry=True, asked=True, free=ALWAYS),
+    # ends of what ran inside of an environment's allocation
+    Cause("ALLOCATION_ENDED", retry=True, asked=True, lost=True),
+    Cause("STEP_CANCELLED", asked=True),
     # refusals
     Cause("SLURM_PARTITION_INVALID"),
     Cause("SLURM_ACCOUNT_INVALID"),
@@ -83,6 +88,14 @@ def _is_behind_others(job: Job, now: float) -> bool:
     then waits for `ReqNodeNotAvail`, and older versions name nodes that are up (SchedMD/slurm: src/slurmctld/
     node_scheduler.c, select_nodes). For a node that is down, the backfill expects no beginning."""
     return "May_be_reserved" in job.detail.replace(" ", "_") or ("ReqNodeNotAvail" in job.reason and job.start > now)
+
+
+def allocation_ended(job: Job, about: Mapping[str, Any]) -> Cause:
+    """Of an environment's allocation that ended while ranks ran inside. `about`: which environment it is."""
+    cause = ended(job)
+    if cause and cause.code in ("PREEMPTED", "NODE_LOST", "OUT_OF_MEMORY"):
+        return Cause(cause.code, {**cause.params, **about})
+    return Cause("ALLOCATION_ENDED", {**about, "why": job.state})
 
 
 def ended(job: Job) -> Cause | None:

@@ -73,6 +73,22 @@ class Commands:
             "--quiet", "--mpi=none", "--input=all", "--chdir=/",
         ]  # fmt: skip
 
+    def steps(self) -> dict[str, list[str]]:
+        """Returns all steps that run and that we may see: by name, their numbers (`7.0`)."""
+        found: dict[str, list[str]] = {}
+        for line in self._run("squeue", "--steps", "--noheader", "--format=%i|%j").splitlines():
+            number, _, name = line.strip().partition("|")
+            found.setdefault(name, []).append(number)
+        return found
+
+    def cancel_step(self, number: str) -> None:
+        """Of a step that is over: nothing."""
+        try:
+            self._run("scancel", number)
+        except Refused as refused:
+            if refused.number not in UNKNOWN_JOB:
+                raise
+
     def variables(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         """What it is run with."""
         found = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(Path.home()), **(more or {})}

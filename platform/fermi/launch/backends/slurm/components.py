@@ -3,7 +3,7 @@ one), as options of sbatch. Pure; the drivers put them in their own words."""
 
 import math
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -42,6 +42,21 @@ def name(attempt: str) -> str:
 def attempt(comment: str) -> str:
     """The name in a comment of ours; empty for anybody else's."""
     return comment.removeprefix("fermi:") if comment.startswith("fermi:") else ""
+
+
+def step_name(attempt: str, node_rank: int) -> str:
+    """By which Slurm knows a node inside of an environment."""
+    return f"{name(attempt)}/{node_rank}"
+
+
+def steps_of(steps: Mapping[str, Sequence[str]]) -> dict[str, dict[int, list[str]]]:
+    """Returns the numbers of steps that are nodes inside of environments, by attempt and node rank. `steps`: by name."""
+    found: dict[str, dict[int, list[str]]] = {}
+    for step, numbers in steps.items():
+        of, _, node_rank = attempt(step).rpartition("/")
+        if of and node_rank.isdigit():
+            found.setdefault(of, {})[int(node_rank)] = [*numbers]
+    return found
 
 
 def components(job: JobSpec, plan: Plan, connection: Mapping[str, Any], output: str) -> list[Component]:

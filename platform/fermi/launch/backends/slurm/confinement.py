@@ -33,18 +33,20 @@ def is_confined(connection: Mapping[str, Any]) -> bool:
 
 
 def confine_rank(
-    job: JobSpec, node: NodePlan, at: Place, folder: str, workspace: str, connection: Mapping[str, Any]
+    job: JobSpec, node: NodePlan, at: Place, folder: str, workspace: str, connection: Mapping[str, Any], disk: str = ""
 ) -> dict[str, Any]:
     """Returns the key `confine` of a node's spec, or nothing where it is not wanted. `folder`: the platform's data
     directory as the nodes see it. Of what lies there, a task may write to its own outputs and checkpoints and to the
-    workspace, and read its attempt's folder, the datasets, its project's files and what it resumes from."""
+    workspace, and read its attempt's folder, the datasets, its project's files and what it resumes from. `disk`: of the
+    environment inside of which its ranks run: its home is theirs, and `workspace` is its own."""
     run = f"{folder}/runs/{job.name}"
     compiled = f"{run}/files/{COMPILED_FOLDER}" if compiles(node) else ""
     tree = at.tree(job) if job.code else ""
     own = [path for path in (job.checkpoint_dir, job.output_dir, compiled, tree) if path]
     resume = str(task_folder(Path(folder), job.resume_from) or "")
     read = [f"{folder}/datasets", run, *([at.packages] if job.code else []), job.files_dir, resume]
-    return _order(connection, folder, own=own, home=f"{folder}/{HOMES}/{job.project or 'default'}", workspace=workspace,
+    home = f"{disk}/home" if disk else f"{folder}/{HOMES}/{job.project or 'default'}"
+    return _order(connection, folder, own=own, home=home, workspace=workspace,
                   reads=[path for path in read if path],
                   logs=f"{folder}/logs/{job.task_id}/{job.attempt}")  # fmt: skip
 

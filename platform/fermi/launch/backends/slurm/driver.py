@@ -1,5 +1,6 @@
 """What the backend asks of Slurm, whichever way it is reached; and a job as either way tells it."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -9,7 +10,8 @@ from typing import Any, Protocol
 class Job:
     """One component of a job (most have one). `state` without flags; empty = not told. `leader`: the id under which all
     components were submitted. `flags`: COMPLETING, … `start`: of a pending one, when Slurm expects it to begin, unix
-    seconds; 0 = not told. It and `priority` change all the time, which is no news."""
+    seconds; 0 = not told; of others, when it began. It and `priority` change all the time, which is no news. `gres`: what
+    it has on each of its nodes, as `gpu:a100:2(IDX:0-1)`. `cpus`, `memory_mb`: on all of them together."""
 
     id: int
     leader: int
@@ -24,6 +26,11 @@ class Job:
     partition: str = ""
     priority: int = field(default=0, compare=False)
     start: float = field(default=0.0, compare=False)
+    name: str = ""
+    user: str = ""
+    gres: tuple[str, ...] = ()
+    cpus: int = 0
+    memory_mb: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +85,7 @@ class Driver(Protocol):
         """All nodes."""
 
 
+_MEMORY = re.compile(r"(?:^|,)mem=([\d.]+)([KMGT]?)")
 FLAGS = frozenset(
     {"COMPLETING", "CONFIGURING", "RESIZING", "POWER_UP_NODE", "STAGE_OUT", "SIGNALING", "STOPPED", "SPECIAL_EXIT",
      "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "REVOKED", "UPDATE_DB", "LAUNCH_FAILED",
@@ -101,7 +109,9 @@ def job(row: Mapping[str, Any]) -> Job:
         int(row["job_id"]), leader, str(row.get("comment") or ""), state, flags, str(row.get("state_reason") or ""),
         str(row.get("state_description") or ""), str(row.get("nodes") or ""), exit_code(row.get("exit_code")),
         float(number(row.get("end_time"))), str(row.get("partition") or ""), number(row.get("priority")),
-        float(number(row.get("start_time"))),
+        float(number(row.get("start_time"))), str(row.get("name") or ""), str(row.get("user_name") or ""),
+        tuple(map(str, row.get("gres_detail") or ())), number(row.get("cpus")),
+        _memory(str(row.get("tres_alloc_str") or "")),
     )  # fmt: skip
 
 
@@ -114,6 +124,12 @@ def machine(row: Mapping[str, Any]) -> Machine:
         str(row.get("gres") or ""), int(row.get("cpus") or 1), int(row.get("real_memory") or 0),
         str(row.get("address") or ""), str(row.get("reason") or ""),
     )  # fmt: skip
+
+
+def _memory(tres: str) -> int:
+    """Megabytes of `cpu=4,mem=62.50G,node=1`."""
+    found = _MEMORY.search(tres)
+    return int(float(found[1]) * {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}[found[2]]) if found else 0
 
 
 def number(value: Any) -> int:

@@ -11,7 +11,8 @@ from typing import Any
 from fermi.launch import bounds
 from fermi.launch.backends import chosen
 from fermi.launch.backends.slurm import causes, confinement
-from fermi.launch.backends.slurm.components import CHOSEN, SITE
+from fermi.launch.backends.slurm.allocations import ALLOCATION, COMMENT, FOLDER, OWN_PYTHON
+from fermi.launch.backends.slurm.components import CHOSEN, SITE, WARNING, minutes
 from fermi.launch.backends.slurm.driver import Job
 from fermi.launch.backends.slurm.line import Line
 from fermi.launch.backends.slurm.render import NOT_OURS, environment, folder_of, quoted
@@ -19,10 +20,9 @@ from fermi.launch.backends.slurm.state import LOST_SECONDS, NOBODY, SETTLE_SECON
 from fermi.launch.hosting import Activity, Holder, HostedPhase, HostedSeen, HostedSpec, Kernel
 from fermi.launch.spec import Artifact, Cause, Rendered
 
-FOLDER = "slurm-environments"
-COMMENT = "fermi-environment:"
-ALLOCATION = "allocation"
 GRACE_SECONDS = 10.0
+WARNING_SECONDS = 90
+"""Before the time limit, steps are warned: ranks that train inside are asked to end. Nobody else minds the signal."""
 
 
 def render(spec: HostedSpec, connection: Mapping[str, Any]) -> Rendered:
@@ -35,7 +35,8 @@ def render(spec: HostedSpec, connection: Mapping[str, Any]) -> Rendered:
     told = {
         "name": spec.run_name, "project": spec.project, "kind": spec.kind, "workspace": f"{disk}/workspace",
         "home": f"{disk}/home", "service": f"{run}/service", "cache": f"{disk}/home/.cache/fermi",
-        "tools": f"{folder_of(connection)}/tools", "python": python, "lab": python, "packages": list(spec.packages),
+        "tools": f"{folder_of(connection)}/tools", "python": python, "lab": python,
+        "own": f"{disk}/home/{OWN_PYTHON.removesuffix('/bin/python')}", "packages": list(spec.packages),
         "env": {"HOME": f"{disk}/home", "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads,
                 "FERMI_ENVIRONMENT": spec.id, **spec.env},
         "ports": [{"name": port.name, "port": port.port} for port in spec.ports],
@@ -60,6 +61,7 @@ def _options(spec: HostedSpec, connection: Mapping[str, Any], run: str) -> dict[
     }  # fmt: skip
     if limit := spec.engine.get("time_limit") or connection.get("time_limit"):
         found["time"] = str(limit)
+        found["signal"] = f"{WARNING}@{min(WARNING_SECONDS, minutes(str(limit)) * 30)}"
     found |= {key: value for key, value in (connection.get("options") or {}).items() if value is not False}
     found |= {key: value for key in SITE if (value := spec.engine.get(key) or connection.get(key))}
     found |= {"nodes": 1, "ntasks": 1, "ntasks-per-node": 1, "cpus-per-task": spec.cpu_cores}
@@ -189,3 +191,6 @@ def _activity(said: Mapping[str, Any]) -> Activity:
         tuple(Kernel(**one) for one in said.get("kernels", ())),
         tuple(Holder(**one) for one in said.get("holders", ())),
     )
+
+
+__all__ = ["ALLOCATION", "COMMENT", "FOLDER", "Look", "render", "seen"]

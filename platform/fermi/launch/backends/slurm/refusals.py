@@ -1,5 +1,7 @@
 """What Slurm says no to, by its own error numbers."""
 
+import re
+
 from fermi.launch.errors import BackendError
 
 UNKNOWN_JOB = (2017, 2021)  # ESLURM_INVALID_JOB_ID, ESLURM_ALREADY_DONE
@@ -10,6 +12,8 @@ TEXTS = {
     "invalid job id": 2017, "already completing or completed": 2021, "already finished": 2021,
 }  # fmt: skip
 """What the commands say instead of a number."""
+ENDED = re.compile(r"(?i)already completed|completing|invalid job id|expired|revoked")
+"""What srun says of a job that is over."""
 
 
 class Refused(BackendError):

@@ -3,25 +3,29 @@ slurmrestd, which does not read `#SBATCH` lines, together with the same options 
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from fermi.launch import bounds, shipped
 from fermi.launch.backends import chosen
-from fermi.launch.backends.slurm import confinement
+from fermi.launch.backends.inside.render import YIELDS
+from fermi.launch.backends.slurm import allocations, confinement
 from fermi.launch.backends.slurm.components import CHOSEN, Component, components
 from fermi.launch.backends.watched import watched
 from fermi.launch.code import Place
-from fermi.launch.spec import Artifact, JobSpec, Late, NodePlan, Plan, Rendered, encode, is_open, resolve
+from fermi.launch.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Rendered, encode, is_open, resolve
 
 NOT_OURS = 75
 """What a job ends with that may not run: the attempt was cancelled, or another job of it was first."""
 
 
 def render(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> Rendered:
+    """Nodes inside of environments are no part of the job that is submitted; without others there is none."""
     connection = chosen.of(connection, job, CHOSEN)
     folder = folder_of(connection)
     run = f"{folder}/runs/{job.name}"
-    asked = components(job, plan, connection, f"{run}/slurm.log")
+    outer = replace(plan, nodes=tuple(_placed(node) for node in plan.nodes if not node.node.inside))
+    asked = components(job, outer, connection, f"{run}/slurm.log") if outer.nodes else []
     bindings = {Late.FILES_DIR: f"{run}/files"}
     submission = {"components": [dict(component.options) for component in asked], "folder": run}
     nodes = [
@@ -30,17 +34,20 @@ def render(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> Rendered:
     ]
     shown = {**bindings, Late.HEAD_HOST: _head_name(plan, asked), Late.PYTHON: "python3"}
     files = [Artifact("file", name, resolve(text, shown)) for name, text in plan.files.items()]
-    return Rendered(
-        job.name,
-        "slurm",
-        (
-            Artifact("script", "job.sh", script(job, plan, connection, asked, run)),
-            Artifact("submission", "submission", submission),
-            Artifact("order", "order", _order(job, plan, asked, bindings, connection)),
-            *nodes,
-            *files,
-        ),
+    submitted = (
+        Artifact("script", "job.sh", script(job, outer, connection, asked, run)),
+        Artifact("submission", "submission", submission),
     )
+    order = Artifact("order", "order", _order(job, plan, asked, bindings, connection))
+    return Rendered(job.name, "slurm", (*(submitted if asked else ()), order, *nodes, *files))
+
+
+def _placed(plan: NodePlan) -> NodePlan:
+    """A node beside its environment's allocation is on the same machine."""
+    node = plan.node
+    if not allocations.is_environment(node) or node.engine.get("node") or not node.host:
+        return plan
+    return replace(plan, node=replace(node, engine={**node.engine, "node": node.host}))
 
 
 def files(rendered: Rendered) -> dict[str, str | dict[str, Any]]:
@@ -74,12 +81,44 @@ def _order(
         "nodes": len(plan.nodes),
         "names": [node.node.name for node in plan.nodes],
         "hosts": hosts,
+        **_of_inside(job, plan, connection),
         "port": plan.master_port,
         "files": {name: encode(text, bindings) for name, text in plan.files.items() if is_open(text, bindings)},
-        "beside": [_command(component, connection, _BESIDE) for component in asked for _ in component.nodes],
+        "beside": [_beside(node, asked, connection) for node in plan.nodes],
         **({"secrets": sorted(job.secret_env)} if job.secret_env else {}),
         "trainers": sorted(set(shipped.trainers(word for node in plan.nodes for word in node.command))),
     }
+
+
+def _beside(node: NodePlan, asked: list[Component], connection: Mapping[str, Any]) -> tuple[list[str], str]:
+    if node.node.inside:
+        return [], f"{quoted(interpreter(node.node, connection))} -m {_BESIDE}"
+    component = next(one for one in asked if node.node_rank in (member.node_rank for member in one.nodes))
+    return _command(component, connection, _BESIDE)
+
+
+def _of_inside(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a job with nodes inside: these, by node rank, as `allocations.order` has them; and the ranks of the others, in the
+    order in which `hosts` has them."""
+    run = f"{folder_of(connection)}/runs/{job.name}"
+    inner = {
+        str(node.node_rank): allocations.order(node.node, job.python, _shell(job, node, connection, run))
+        for node in plan.nodes
+        if node.node.inside
+    }
+    return {"inside": inner, "ranks": [n.node_rank for n in plan.nodes if not n.node.inside]} if inner else {}
+
+
+def _shell(job: JobSpec, node: NodePlan, connection: Mapping[str, Any], run: str) -> list[str]:
+    """What the step of a node inside runs."""
+    runner = f"exec {quoted(interpreter(node.node, connection))} -m {_RUNNER} {node.node_rank}"
+    lines = [f"run={quoted(run)}", 'cd "$run" || exit 1', *environment(connection), _folders(job, connection), runner]
+    return ["bash", *(["-l"] if needs_login(connection) else []), "-c", "\n".join(lines)]
+
+
+def interpreter(node: Node, connection: Mapping[str, Any]) -> str:
+    """Returns that of our own programs on a node; ranks may have another one."""
+    return str(node.engine.get("python") or connection.get("python") or "python3")
 
 
 def _node(
@@ -88,13 +127,16 @@ def _node(
     """A node runner's spec in which the head's address and the interpreter are still open."""
     packages = f"{folder}/packages/{job.project}/{node.node.hostname}"
     at = Place(folder, packages, f"{folder}/runs/{job.name}")
+    disk = allocations.disk_of(node.node, folder) if node.node.inside else ""
+    home = {"HOME": f"{disk}/home"} if disk and not confinement.is_confined(connection) else {}
+    workspace = f"{disk}/workspace" if disk else workspace_of(connection)
     return {
         "name": job.name,
         "node_rank": node.node_rank,
         "node": node.node.name,
         "command": [encode(word, bindings) for word in node.command],
-        "cwd": workspace_of(connection),
-        "env": {name: encode(value, bindings) for name, value in node.env.items()},
+        "cwd": workspace,
+        "env": {**home, **{name: encode(value, bindings) for name, value in node.env.items()}},
         "ranks": [
             {
                 "rank": process.rank,
@@ -109,21 +151,23 @@ def _node(
         **watched(job),
         **bounds.order(connection, shared=False),
         **at.order(job, node.node_rank),
-        **confinement.confine_rank(job, node, at, folder, workspace_of(connection), connection),
+        **confinement.confine_rank(job, node, at, folder, workspace, connection, disk),
+        **({"yields": YIELDS} if node.node.inside else {}),
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }
 
 
 def _head_name(plan: Plan, asked: list[Component]) -> str:
     """As well as it is known before the job runs."""
-    return asked[0].hosts[0] if asked[0].hosts else plan.nodes[0].node.hostname
+    first = plan.nodes[0].node
+    return asked[0].hosts[0] if asked and asked[0].hosts and not first.inside else first.hostname
 
 
 # The script --------------------------------------------------------------------------------------------------------
 
 
 def script(job: JobSpec, plan: Plan, connection: Mapping[str, Any], asked: list[Component], run: str) -> str:
-    login = bool(connection.get("modules") or connection.get("conda"))  # profiles define `module` and find conda
+    login = needs_login(connection)
     gpus = sum(len(node.processes) for node in plan.nodes)
     return "\n".join(
         [
@@ -138,8 +182,8 @@ def script(job: JobSpec, plan: Plan, connection: Mapping[str, Any], asked: list[
             f"  exit {NOT_OURS}",
             "fi",
             *environment(connection),
-            *_head(asked),
-            f"mkdir -p -- {quoted(workspace_of(connection))} {quoted(_logs(job, connection))}",
+            *_head(asked, job),
+            _folders(job, connection),
             _srun(asked, connection),
             "code=$?",
             """printf '{"exit_code": %d, "job": "%s"}\\n' "$code" "$SLURM_JOB_ID" > end.tmp && mv end.tmp end.json""",
@@ -147,6 +191,11 @@ def script(job: JobSpec, plan: Plan, connection: Mapping[str, Any], asked: list[
             "",
         ]
     )
+
+
+def needs_login(connection: Mapping[str, Any]) -> bool:
+    """Profiles define `module`, and find conda."""
+    return bool(connection.get("modules") or connection.get("conda"))
 
 
 def _sbatch(component: Component) -> list[str]:
@@ -168,16 +217,21 @@ def environment(connection: Mapping[str, Any]) -> list[str]:
     return [*lines, 'export PYTHONPATH="$run${PYTHONPATH:+:$PYTHONPATH}"', "export PYTHONUNBUFFERED=1"]
 
 
-def _head(asked: list[Component]) -> list[str]:
-    """Where rank 0 runs: the first host of the first component, at the address by which Slurm reaches it."""
+def _head(asked: list[Component], job: JobSpec) -> list[str]:
+    """Where rank 0 runs: the first host of the first component, at the address by which Slurm reaches it. Of a job with
+    nodes inside of environments, all read it in the folder."""
+    if job.head.inside:
+        return ['FERMI_HEAD="$(cat head)"; export FERMI_HEAD']
     if asked[0].hosts:
         first = f"head={quoted(asked[0].hosts[0])}"
     else:
         first = 'head="$(scontrol show hostnames "${SLURM_JOB_NODELIST_HET_GROUP_0:-$SLURM_JOB_NODELIST}" | head -n 1)"'
+    told = ['printf "%s" "$FERMI_HEAD" > head.tmp && mv head.tmp head']
     return [
         first,
         """address="$(scontrol show node "$head" | sed -n 's/.*NodeAddr=\\([^ ]*\\).*/\\1/p')\"""",
         'export FERMI_HEAD="${address:-$head}"',
+        *(told if any(node.inside for node in job.nodes) else ()),
     ]
 
 
@@ -223,6 +277,10 @@ def _option(option: str) -> str:
 
 def workspace_of(connection: Mapping[str, Any]) -> str:
     return str(connection.get("workspace") or f"{folder_of(connection)}/workspace")
+
+
+def _folders(job: JobSpec, connection: Mapping[str, Any]) -> str:
+    return f"mkdir -p -- {quoted(workspace_of(connection))} {quoted(_logs(job, connection))}"
 
 
 def _logs(job: JobSpec, connection: Mapping[str, Any]) -> str:

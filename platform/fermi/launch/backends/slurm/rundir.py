@@ -1,4 +1,7 @@
-"""The folder of one attempt, which the platform and the nodes share: what was submitted, and what the job wrote."""
+"""The folder of one attempt, which the platform and the nodes share: what was submitted, and what the job wrote.
+
+Of nodes inside of environments lie there besides: `places.json`, where each is to begin, written once; `head`, the head's
+address; `node-<k>.begun`, left by the step that runs the node."""
 
 import contextlib
 import fcntl
@@ -8,7 +11,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +24,19 @@ OPEN = 0o2775
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where a node inside is: `job`: Slurm's number of the allocation; `host`: the Slurm node; `python`: the interpreter
+    of its ranks, empty: as planned."""
+
+    job: int
+    host: str
+    python: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
-    """What lies there. `order`: None = nothing was written yet, or all was removed. `statuses`: by node rank."""
+    """What lies there. `order`: None = nothing was written yet, or all was removed. `statuses`: by node rank. `places`:
+    of nodes inside, and `begun_inside`: those that have begun, by node rank."""
 
     order: Mapping[str, Any] | None
     submitted: int
@@ -31,6 +45,14 @@ class Seen:
     stop: Mapping[str, Any] | None
     end: Mapping[str, Any] | None
     tail: str = ""
+    places: Mapping[int, Place] = field(default_factory=dict)
+    begun_inside: frozenset[int] = frozenset()
+
+    @property
+    def inside(self) -> frozenset[int]:
+        """Ranks of the nodes that run inside of environments."""
+        known = (self.order or {}).get("inside")
+        return frozenset(int(rank) for rank in known if rank.isdigit()) if isinstance(known, Mapping) else frozenset()
 
     def node_name(self, node_rank: int) -> str:
         return str(self.order["names"][node_rank]) if self.order else ""
@@ -101,6 +123,23 @@ class RunDir:
     def remember(self, job_id: int) -> None:
         write_atomically(str(self.path / "submitted.json"), {"job": job_id})
 
+    def places(self) -> dict[int, Place]:
+        """By node rank; empty: nobody has looked for them yet."""
+        found = {}
+        for rank, one in (reported.read(self.path / "places.json") or {}).items():
+            with contextlib.suppress(TypeError, ValueError):
+                found[int(rank)] = Place(int(one["job"]), str(one["host"]), str(one["python"]))
+        return found
+
+    def remember_places(self, places: Mapping[int, Place], head: str) -> None:
+        """`head`: the address of the head node; empty: it is not inside, and its job writes that."""
+        texts = {"head": head} if head else {}
+        self.write({**texts, "places.json": {str(rank): asdict(place) for rank, place in places.items()}})
+
+    def has_begun(self, node_rank: int) -> bool:
+        """Of a node inside."""
+        return os.path.lexists(self.path / f"node-{node_rank}.begun")
+
     def look(self) -> Seen:
         """To be called before Slurm is asked: what is missing here and there is then missing indeed."""
         order, stop = reported.read(self.path / "order.json"), self._stop()
@@ -114,7 +153,11 @@ class RunDir:
         read = ((rank, reported.read(self.path / f"node-{rank}.status.json")) for rank in range(order["nodes"]))
         statuses = {rank: status for rank, found in read if (status := reported.status(found))}
         end = reported.read(self.path / "end.json")
-        return Seen(order, submitted, begun, statuses, stop, end, self._tail() if begun or submitted else "")
+        seen = Seen(order, submitted, begun, statuses, stop, end, self._tail() if begun or submitted else "")
+        if not seen.inside:
+            return seen
+        begun_inside = frozenset(rank for rank in seen.inside if self.has_begun(rank))
+        return replace(seen, places=self.places(), begun_inside=begun_inside)
 
     def _stop(self) -> dict[str, Any] | None:
         stop = reported.read(self.path / "stop.json")

@@ -4,11 +4,12 @@ The folder was read before Slurm was asked. So a job that Slurm does not list ha
 Slurm ends a job, its state is known here before the ranks' own ends can be taken for failures.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from fermi.launch.backends.culprit import Loss, by_runner, cause_of_failure, making_ready, rank_seen
+from fermi.launch.backends.inside import seen as in_environments
 from fermi.launch.backends.slurm import causes
 from fermi.launch.backends.slurm.driver import Job
 from fermi.launch.backends.slurm.line import Line
@@ -38,6 +39,77 @@ def observe(seen: Seen, jobs: Sequence[Job], handle: Handle, now: float, line: L
     if seen.submitted:
         return _forgotten(seen, handle, now)
     return Observation(Phase.ABSENT, False if seen.stop is not None else None)
+
+
+def observe_inside(
+    seen: Seen, jobs: Mapping[int, Job], steps: Collection[int], missing: Mapping[int, float], now: float
+) -> Observation:
+    """Of the nodes inside of environments. `jobs`: the allocations that Slurm knows, by id; `steps`: nodes whose step
+    Slurm lists; `missing`: since when it does not list those of others, by node rank, in unix seconds."""
+    names = {rank: seen.node_name(rank) for rank in seen.inside}
+    reports = {rank: _report(seen, rank, jobs, rank in steps, now) for rank in seen.inside}
+    began, ended = seen.begun_inside >= seen.inside, seen.stop is not None
+    found = in_environments.observe(reports, names, began=began, ended=ended, head=False)
+    if any(now - since < SETTLE_SECONDS for rank, since in missing.items() if reports[rank]["state"] == "lost"):
+        return Observation(Phase.UNKNOWN, True, found.ranks)
+    if not (cause := _ended_by_slurm(seen, jobs)) or (found.phase is Phase.SUCCEEDED and not _asked_inside(seen)):
+        return found
+    return Observation(Phase.FAILED, found.left, found.ranks, cause)
+
+
+def _report(seen: Seen, rank: int, jobs: Mapping[int, Job], listed: bool, now: float) -> dict[str, Any]:
+    """As `inside.seen` takes it. `listed`: its step is."""
+    status, begun, place = seen.statuses.get(rank) or {}, rank in seen.begun_inside, seen.places.get(rank)
+    state = str(status.get("state") or ("starting" if begun or listed else ""))
+    known = place is None or place.job in jobs
+    if begun and not listed and state != "exited":
+        state = "lost"
+    late = seen.stop is not None and now > seen.stop["kill_at"] + LOST_SECONDS
+    gone = not listed and (begun or seen.stop is not None) and (known or state in ("", "exited") or late)
+    return {
+        "state": state, "ranks": status.get("ranks") or (), "cause": _with_why(status.get("cause")), "doing": status.get("doing"),
+        "drained": gone,
+    }  # fmt: skip
+
+
+def _with_why(said: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """What a runner gave up for, as the texts take it."""
+    return {**said, "why": said.get("evidence") or said["code"]} if said and "why" not in said else said
+
+
+def _ended_by_slurm(seen: Seen, jobs: Mapping[int, Job]) -> Cause | None:
+    """Why a node inside ended, where Slurm or somebody through it has ended it. A step that is warned is near the time
+    limit of its allocation; one that is asked to end was cancelled by itself."""
+    for rank, place in sorted(seen.places.items()):
+        status = seen.statuses.get(rank) or {}
+        about = {"environment": seen.node_name(rank), "node": seen.node_name(rank), "nodeRank": rank, "job": place.job}
+        if (job := jobs.get(place.job)) and job.state in causes.OVER and rank in seen.begun_inside:
+            return causes.allocation_ended(job, about)
+        if seen.stop is not None:
+            continue
+        if asked := status.get("asked"):
+            code, why = ("ALLOCATION_ENDED", "TIMEOUT") if asked == "SIGURG" else ("STEP_CANCELLED", str(asked))
+            return Cause(code, {**about, "why": why})
+        if job is None and rank in seen.begun_inside and status.get("state") != "exited":
+            return Cause("JOB_LOST", about)
+    return None
+
+
+def _asked_inside(seen: Seen) -> bool:
+    return any((seen.statuses.get(rank) or {}).get("asked") for rank in seen.inside)
+
+
+def without_inside(seen: Seen, handle: Handle) -> tuple[Seen, Handle]:
+    """Returns what there is of the attempt's own job."""
+    known = seen.order["inside"] if seen.order and seen.inside else {}
+    inner = sum(int(one["processes"]) for one in known.values())
+    statuses = {rank: status for rank, status in seen.statuses.items() if rank not in seen.inside}
+    return replace(seen, statuses=statuses), replace(handle, world_size=handle.world_size - inner)
+
+
+def has_own_job(seen: Seen) -> bool:
+    """Whether any node is not inside of an environment."""
+    return seen.order is None or len(seen.inside) < len(seen.order["names"])
 
 
 def _mine(seen: Seen, jobs: Sequence[Job]) -> list[Job]:
@@ -86,7 +158,7 @@ def _over(seen: Seen, mine: list[Job], handle: Handle, now: float) -> Observatio
 def _forgotten(seen: Seen, handle: Handle, now: float) -> Observation:
     """Slurm forgets a job some minutes after its end, and a crashed controller those that began after its last save."""
     ranks = _ranks(seen, over=seen.end is not None)
-    written = len(seen.statuses) == len(seen.order["names"] if seen.order else ())
+    written = len(seen.statuses) == len(seen.order["names"] if seen.order else ()) - len(seen.inside)
     done = seen.end is not None or (written and all(s["state"] == "exited" for s in seen.statuses.values()))
     if done and _succeeded(seen, ranks, handle):
         return Observation(Phase.SUCCEEDED, False, ranks)
