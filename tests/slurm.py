@@ -227,7 +227,9 @@ class Slurm:
     def allocate(self, machine: str, comment: str = "fermi", *options: str) -> int:
         """The number of a job that holds the machine's processors and GPUs, as somebody's own allocation does."""
         asked = [f"--nodelist={machine}", "--cpus-per-task=16", "--gres=gpu:2", f"--comment={comment}", *options]
-        number = int(self.command("sbatch", "--parsable", "--output=/dev/null", *asked, "--wrap=sleep 3600"))
+        number = int(
+            self.command("sbatch", "--parsable", "--output=/dev/null", "--no-requeue", *asked, "--wrap=sleep 3600")
+        )
         state = ("squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={number}")
         until(lambda: self.command(*state).strip() == "RUNNING", what=f"the allocation {number} runs")
         return number

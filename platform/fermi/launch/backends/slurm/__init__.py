@@ -14,6 +14,8 @@ components.py  what is asked of Slurm, for both drivers    rundir.py    the fold
 rest.py        slurmrestd                                  state.py     from folder and job to an observation; pure
 commands.py    sbatch, squeue, scancel                     line.py      who waits, in Slurm's order; pure
 hosting.py     dev environments, each a job            hosted.py    its script, and what is seen of it; pure
+inside.py      nodes inside of environments' allocations   allocations.py   how these are named; pure
+discover.py    allocations that users offer            ways.py      whether ranks run inside or beside
 causes.py      Slurm's states and reasons, and what they mean
 confinement.py what ranks and environments may reach; pure
 
@@ -37,11 +39,13 @@ The connection (no secrets, only where they are):
     modules, conda, setup  what makes the training stack usable: `module load`, `conda activate`, any shell lines
     container              {"runtime": "pyxis" or "apptainer", "image": "…", "mounts": ["/a:/b"]}; default image: the
                            environment's
+    discover               true: allocations that users offer are environments (`discover`)
     confine, reads, writes what a task may reach on a node: see `confinement.py`
     bounds                 what a task may use of a node beside what Slurm divides: see `fermi.launch.bounds`
 
 What a node's `engine` may hold: `node` (the Slurm node it is), else any node that fits; and `partition`, `constraint`,
-`gres` (e.g. `gpu:a100:4`; default `gpu:<count>`), `mem`, `cpus`, `python`, `image` of its own.
+`gres` (e.g. `gpu:a100:4`; default `gpu:<count>`), `mem`, `cpus`, `python`, `image` of its own. Of an environment that
+is an allocation: see `allocations`.
 """
 
 import json

@@ -13,8 +13,8 @@ from fermi.launch.spec import Node
 FOLDER = "slurm-environments"
 COMMENT = "fermi-environment:"
 ALLOCATION, JOB, NODE, USER = "allocation", "job", "node", "user"
-OWN_PYTHON = ".fermi/python/bin/python"
-"""In an environment's home: its own interpreter, into which `pip install` goes there."""
+OWN_PYTHON = ".fermi/python"
+"""In an environment's home: the folder of its own interpreter, into which `pip install` goes there."""
 
 
 MARK = "fermi"
@@ -41,8 +41,8 @@ def disk_of(node: Node, folder: str) -> str:
 
 
 def order(node: Node, python: str, shell: Iterable[str]) -> dict[str, Any]:
-    """Returns what is known of a node inside before its attempt begins. `python`: the interpreter that the job names for
-    its ranks; `shell`: what its step runs."""
+    """Returns what is known of a node inside before its attempt begins. `python`: the interpreter that the job names
+    for its ranks; `shell`: what its step runs."""
     known = {
         "environment": node.name, "processes": node.processes, "python": python or interpreter(node), "shell": [*shell],
     }  # fmt: skip

@@ -91,11 +91,12 @@ def _is_behind_others(job: Job, now: float) -> bool:
 
 
 def allocation_ended(job: Job, about: Mapping[str, Any]) -> Cause:
-    """Of an environment's allocation that ended while ranks ran inside. `about`: which environment it is."""
+    """Of an environment's allocation that ended while ranks ran inside, or waits in the queue again. `about`: which
+    environment it is."""
     cause = ended(job)
     if cause and cause.code in ("PREEMPTED", "NODE_LOST", "OUT_OF_MEMORY"):
         return Cause(cause.code, {**cause.params, **about})
-    return Cause("ALLOCATION_ENDED", {**about, "why": job.state})
+    return Cause("ALLOCATION_ENDED", {**about, "why": "REQUEUED" if job.state in WAITS else job.state})
 
 
 def ended(job: Job) -> Cause | None:

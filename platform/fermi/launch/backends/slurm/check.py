@@ -71,6 +71,7 @@ CONNECTION = {
             "properties": {"runtime": {"enum": ["pyxis", "apptainer"]}, "image": _TEXT, "mounts": _WORDS},
         },
         "bounds": bounds.SCHEMA,
+        "discover": {"type": "boolean", "description": "true: allocations that users offer are environments"},
         "confine": {"type": "boolean", "description": "false: nodes keep ranks from nothing"},
         "reads": {**_PATHS, "description": "further folders of the nodes that every task may read"},
         "writes": {**_PATHS, "description": "further folders of the nodes that every task may write to"},

@@ -50,7 +50,8 @@ def step_name(attempt: str, node_rank: int) -> str:
 
 
 def steps_of(steps: Mapping[str, Sequence[str]]) -> dict[str, dict[int, list[str]]]:
-    """Returns the numbers of steps that are nodes inside of environments, by attempt and node rank. `steps`: by name."""
+    """Returns the numbers of steps that are nodes inside of environments, by attempt and node rank. `steps`: of all, by
+    name."""
     found: dict[str, dict[int, list[str]]] = {}
     for step, numbers in steps.items():
         of, _, node_rank = attempt(step).rpartition("/")

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 class Job:
     """One component of a job (most have one). `state` without flags; empty = not told. `leader`: the id under which all
     components were submitted. `flags`: COMPLETING, … `start`: of a pending one, when Slurm expects it to begin, unix
-    seconds; 0 = not told; of others, when it began. It and `priority` change all the time, which is no news. `gres`: what
-    it has on each of its nodes, as `gpu:a100:2(IDX:0-1)`. `cpus`, `memory_mb`: on all of them together."""
+    seconds; 0 = not told; of others, when it began. It and `priority` change all the time, which is no news. `gres`:
+    what it has on each of its nodes, as `gpu:a100:2(IDX:0-1)`. `cpus`, `memory_mb`: on all of them together."""
 
     id: int
     leader: int

@@ -20,15 +20,19 @@ from fermi.launch.backends.slurm import allocations, beside, causes, components,
 from fermi.launch.backends.slurm.commands import Commands
 from fermi.launch.backends.slurm.driver import Driver, Job, Machine, Submission
 from fermi.launch.backends.slurm.line import Line
-from fermi.launch.backends.slurm.render import files, folder_of, render, workspace_of
+from fermi.launch.backends.slurm.render import files, folder_of, needs_login, render, setup, workspace_of
 from fermi.launch.backends.slurm.rest import Rest
 from fermi.launch.backends.slurm.rundir import Place, RunDir, Seen, make
 from fermi.launch.errors import BackendError
+from fermi.launch.hosting import HostedHandle
+from fermi.launch.inside import keeper
+from fermi.launch.inside.session import Session
 from fermi.launch.spec import (
     NO_SECRETS,
     Handle,
     JobSpec,
     LogChunk,
+    Node,
     Observation,
     Phase,
     Plan,
@@ -244,6 +248,23 @@ class SlurmBackend(Backend):
         connection = {**self.connection, "data_dir": str(self.data_dir)}
         return beside.beside(connection, self._run(handle.name), rendered, handle, rank)
 
+    def enter(self, node: Node) -> Session:
+        """Through the keeper, where the platform made the environment: as confined as what else runs there."""
+        if not allocations.is_environment(node):
+            raise BackendError("INSIDE_NOT_HERE", permanent=True, environment=node.name)
+        if allocations.ALLOCATION in node.engine:
+            from fermi.launch.backends.slurm.hosting import SlurmHosting  # which is made with a backend's parts
+
+            made = inside.Made.of(self.data_dir, node.id)
+            if made is None:
+                raise BackendError("INSIDE_NOT_RUNNING", environment=node.name)
+            hosting = SlurmHosting({**self.connection, "data_dir": str(self.data_dir)})
+            return keeper.enter(hosting.dial(HostedHandle(node.id, made.number)))
+        place = inside.Allocations(self.data_dir, self.mount, self.driver).place(allocations.order(node, "", ()))
+        shell = ["bash", *(["-l"] if needs_login(self.connection) else [])]
+        python = allocations.interpreter(node) or str(self.connection.get("python") or "")
+        return inside.enter(self._commands, place, shell, setup(self.connection), python, node.name)
+
     def port_host(self, job: JobSpec) -> str:
         """Slurm may put jobs of several users side by side; where the choice of the node is left to it, any two."""
         head = job.head
@@ -257,8 +278,8 @@ class SlurmBackend(Backend):
         self._run(handle.name).remove()
 
     def watch(self, stop: Event, on_change: Callable[[str], None]) -> None:
-        """Ranks write their logs where we read them; what changes in Slurm is seen by asking every second. Steps are asked
-        for while there are allocations that something can train inside of."""
+        """Ranks write their logs where we read them; what changes in Slurm is seen by asking every second. Steps are
+        asked for while there are allocations that something can train inside of."""
         known: dict[str, Any] = {}
         while not stop.wait(WATCH_SECONDS):
             try:

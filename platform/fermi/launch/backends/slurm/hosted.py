@@ -36,7 +36,7 @@ def render(spec: HostedSpec, connection: Mapping[str, Any]) -> Rendered:
         "name": spec.run_name, "project": spec.project, "kind": spec.kind, "workspace": f"{disk}/workspace",
         "home": f"{disk}/home", "service": f"{run}/service", "cache": f"{disk}/home/.cache/fermi",
         "tools": f"{folder_of(connection)}/tools", "python": python, "lab": python,
-        "own": f"{disk}/home/{OWN_PYTHON.removesuffix('/bin/python')}", "packages": list(spec.packages),
+        "own": f"{disk}/home/{OWN_PYTHON}", "packages": list(spec.packages),
         "env": {"HOME": f"{disk}/home", "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads,
                 "FERMI_ENVIRONMENT": spec.id, **spec.env},
         "ports": [{"name": port.name, "port": port.port} for port in spec.ports],

@@ -98,8 +98,8 @@ def _beside(node: NodePlan, asked: list[Component], connection: Mapping[str, Any
 
 
 def _of_inside(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a job with nodes inside: these, by node rank, as `allocations.order` has them; and the ranks of the others, in the
-    order in which `hosts` has them."""
+    """Of a job with nodes inside: these, by node rank, as `allocations.order` has them; and the ranks of the others, in
+    the order in which `hosts` has them."""
     run = f"{folder_of(connection)}/runs/{job.name}"
     inner = {
         str(node.node_rank): allocations.order(node.node, job.python, _shell(job, node, connection, run))
@@ -125,6 +125,8 @@ def _node(
     job: JobSpec, plan: Plan, node: NodePlan, bindings: Mapping[Late, str], folder: str, connection: Mapping[str, Any]
 ) -> dict[str, Any]:
     """A node runner's spec in which the head's address and the interpreter are still open."""
+    if node.node.inside:  # which is no container
+        connection = {**connection, "container": None}
     packages = f"{folder}/packages/{job.project}/{node.node.hostname}"
     at = Place(folder, packages, f"{folder}/runs/{job.name}")
     disk = allocations.disk_of(node.node, folder) if node.node.inside else ""
@@ -206,6 +208,13 @@ def _sbatch(component: Component) -> list[str]:
 
 
 def environment(connection: Mapping[str, Any]) -> list[str]:
+    """Returns what makes the training stack usable, and our modules, which lie in `run`."""
+    path = 'export PYTHONPATH="$run${PYTHONPATH:+:$PYTHONPATH}"'
+    return [*setup(connection), path, "export PYTHONUNBUFFERED=1"]
+
+
+def setup(connection: Mapping[str, Any]) -> list[str]:
+    """Returns what makes the training stack usable on a node, as lines of the shell."""
     lines = [
         'if [ -z "${HOME:-}" ]; then HOME="$(getent passwd "$(id -u)" | cut -d: -f6)"; export HOME; fi',
     ]
@@ -213,8 +222,7 @@ def environment(connection: Mapping[str, Any]) -> list[str]:
         lines.append("module load " + " ".join(quoted(name) for name in modules))
     if conda := connection.get("conda"):
         lines += ['eval "$(conda shell.bash hook)"', f"conda activate {quoted(conda)}"]
-    lines += [str(line) for line in connection.get("setup") or ()]
-    return [*lines, 'export PYTHONPATH="$run${PYTHONPATH:+:$PYTHONPATH}"', "export PYTHONUNBUFFERED=1"]
+    return [*lines, *(str(line) for line in connection.get("setup") or ())]
 
 
 def _head(asked: list[Component], job: JobSpec) -> list[str]:
@@ -301,4 +309,15 @@ def _ranks(node: NodePlan) -> str:
     return f"rank {first}" if first == last else f"ranks {first}-{last}"
 
 
-__all__ = ["NOT_OURS", "environment", "files", "folder_of", "quoted", "render", "script", "workspace_of"]
+__all__ = [
+    "NOT_OURS",
+    "environment",
+    "files",
+    "folder_of",
+    "needs_login",
+    "quoted",
+    "render",
+    "script",
+    "setup",
+    "workspace_of",
+]

@@ -1,7 +1,7 @@
 """The folder of one attempt, which the platform and the nodes share: what was submitted, and what the job wrote.
 
-Of nodes inside of environments lie there besides: `places.json`, where each is to begin, written once; `head`, the head's
-address; `node-<k>.begun`, left by the step that runs the node."""
+Of nodes inside of environments lie there besides: `places.json`, where each is to begin, written once; `head`, the
+head's address; `node-<k>.begun`, left by the step that runs the node."""
 
 import contextlib
 import fcntl
@@ -25,8 +25,8 @@ OPEN = 0o2775
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a node inside is: `job`: Slurm's number of the allocation; `host`: the Slurm node; `python`: the interpreter
-    of its ranks, empty: as planned."""
+    """Where a node inside is: `job`: Slurm's number of the allocation; `host`: the Slurm node; `python`: the
+    interpreter of its ranks, empty: as planned."""
 
     job: int
     host: str

@@ -52,7 +52,9 @@ def observe_inside(
     found = in_environments.observe(reports, names, began=began, ended=ended, head=False)
     if any(now - since < SETTLE_SECONDS for rank, since in missing.items() if reports[rank]["state"] == "lost"):
         return Observation(Phase.UNKNOWN, True, found.ranks)
-    if not (cause := _ended_by_slurm(seen, jobs)) or (found.phase is Phase.SUCCEEDED and not _asked_inside(seen)):
+    inner = replace(seen, statuses={rank: one for rank, one in seen.statuses.items() if rank in seen.inside})
+    cause = _ended_by_slurm(seen, jobs) or _gave_up(inner)
+    if cause is None or (found.phase is Phase.SUCCEEDED and not _asked(inner)):
         return found
     return Observation(Phase.FAILED, found.left, found.ranks, cause)
 
@@ -67,14 +69,9 @@ def _report(seen: Seen, rank: int, jobs: Mapping[int, Job], listed: bool, now: f
     late = seen.stop is not None and now > seen.stop["kill_at"] + LOST_SECONDS
     gone = not listed and (begun or seen.stop is not None) and (known or state in ("", "exited") or late)
     return {
-        "state": state, "ranks": status.get("ranks") or (), "cause": _with_why(status.get("cause")), "doing": status.get("doing"),
+        "state": state, "ranks": status.get("ranks") or (), "doing": status.get("doing"),
         "drained": gone,
     }  # fmt: skip
-
-
-def _with_why(said: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """What a runner gave up for, as the texts take it."""
-    return {**said, "why": said.get("evidence") or said["code"]} if said and "why" not in said else said
 
 
 def _ended_by_slurm(seen: Seen, jobs: Mapping[int, Job]) -> Cause | None:
@@ -83,7 +80,8 @@ def _ended_by_slurm(seen: Seen, jobs: Mapping[int, Job]) -> Cause | None:
     for rank, place in sorted(seen.places.items()):
         status = seen.statuses.get(rank) or {}
         about = {"environment": seen.node_name(rank), "node": seen.node_name(rank), "nodeRank": rank, "job": place.job}
-        if (job := jobs.get(place.job)) and job.state in causes.OVER and rank in seen.begun_inside:
+        job = jobs.get(place.job)
+        if job and rank in seen.begun_inside and job.state in causes.OVER | causes.WAITS:
             return causes.allocation_ended(job, about)
         if seen.stop is not None:
             continue
@@ -93,10 +91,6 @@ def _ended_by_slurm(seen: Seen, jobs: Mapping[int, Job]) -> Cause | None:
         if job is None and rank in seen.begun_inside and status.get("state") != "exited":
             return Cause("JOB_LOST", about)
     return None
-
-
-def _asked_inside(seen: Seen) -> bool:
-    return any((seen.statuses.get(rank) or {}).get("asked") for rank in seen.inside)
 
 
 def without_inside(seen: Seen, handle: Handle) -> tuple[Seen, Handle]:
@@ -198,7 +192,8 @@ def _asked(seen: Seen) -> set[str]:
 def _gave_up(seen: Seen) -> Cause | None:
     for rank, status in sorted(seen.statuses.items()):
         if why := status.get("cause"):
-            about = {"node": seen.node_name(rank), "nodeRank": rank, "job": seen.begun}
+            job = seen.places[rank].job if rank in seen.places else seen.begun
+            about = {"node": seen.node_name(rank), "nodeRank": rank, "job": job}
             code = why["code"] if why["code"] in _GAVE_UP else "JOB_FAILED"
             return by_runner(why, about) or Cause(code, {**why, **about, "why": why.get("evidence") or why["code"]})
     return None

@@ -19,8 +19,8 @@ def of_job(
     enters: Callable[[], bool],
     machines: Callable[[], Mapping[str, Machine]],
 ) -> dict[str, Ways]:
-    """By node id; a node that is a place in the queue has one way alone. `enters`: whether steps can be begun from here;
-    `machines`: the nodes of the cluster, by name."""
+    """By node id; a node that is a place in the queue has one way alone. `enters`: whether steps can be begun from
+    here; `machines`: the nodes of the cluster, by name."""
     return {
         node.id: Ways(_preferred(node), _inside(node, connection, enters), _beside(node, connection, machines))
         for node in job.nodes

@@ -1,0 +1,404 @@
+"""Training inside of allocations that environments have already, on a real Slurm with two nodes on this machine."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fermi.launch import registry, ways
+from fermi.launch.backends.slurm import discover
+from fermi.launch.backends.slurm import hosting as hosts
+from fermi.launch.errors import BackendError
+from fermi.launch.hosting import HostedPhase, HostedSpec
+from fermi.launch.spec import Entrypoint, Handle, JobSpec, Node, Observation, Phase, RankSeen, Way
+from tests.alive import alive
+from tests.contract.conftest import InAllocations, OnSlurm
+from tests.keepers import Kept
+from tests.slurm import Slurm, started
+from tests.waiting import until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+PATIENCE = 240.0
+TELLS = """import json, os, time
+names = ("HOME", "SLURM_JOB_ID", "SLURM_STEP_GPUS", "WORLD_SIZE")
+print(json.dumps({**{name: os.environ.get(name, "") for name in names}, "cwd": os.getcwd(),
+                  "cpus": len(os.sched_getaffinity(0))}), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Slurm]:
+    with started() as lab:
+        yield lab
+
+
+@pytest.fixture
+def engine(slurm: Slurm, tmp_path: Path) -> Iterator[InAllocations]:
+    engine = InAllocations(slurm, tmp_path)
+    yield engine
+    slurm.settle()
+    engine.close()
+
+
+def ready(engine: OnSlurm, handle: Handle, word: str = "ready") -> tuple[RankSeen, ...]:
+    """Its ranks, once all of them run."""
+    until(lambda: all(word in engine.log(handle, rank) for rank in range(handle.world_size)), what="ranks ready")
+    return engine.until(handle, Phase.RUNNING).ranks
+
+
+def step_of(slurm: Slurm, handle: Handle, node_rank: int = 0) -> str:
+    lines = slurm.command("squeue", "--steps", "--noheader", "--format=%i|%j").splitlines()
+    return next((line.split("|")[0] for line in lines if line.endswith(f"|fermi:{handle.name}/{node_rank}")), "")
+
+
+def ended(engine: OnSlurm, handle: Handle) -> Observation:
+    def seen() -> Observation | None:
+        found = engine.look(handle)
+        return found if found.phase is Phase.FAILED and found.left is False else None
+
+    return until(seen, seconds=PATIENCE, what=f"{handle.name} has ended")
+
+
+# Environments that the platform made ------------------------------------------------------------------------------
+
+
+def keep(engine: OnSlurm, slurm: Slurm, name: str, run: int = 1) -> Kept:
+    """An environment that holds all of a machine."""
+    values = {**slurm.connection, **slurm.commands, "python": sys.executable, "reads": [str(Path(sys.prefix).parent)]}
+    hosting = hosts.SlurmHosting({"data_dir": str(engine.scratch / "data"), **values})
+    spec = HostedSpec(name, name, "project-1", run, "custom", gpu_count=2, cpu_cores=16, start_script="sleep 3600",
+                      memory_gb=8)  # fmt: skip
+    kept = Kept(hosting, spec).start()
+    kept.until(HostedPhase.RUNNING)
+    return kept
+
+
+def node_of(kept: Kept, gpus: int = 2) -> Node:
+    """As the platform has it."""
+    facts = kept.seen().facts
+    return Node(id=kept.spec.id, name=kept.spec.name, host=facts["host"], gpu_type="A100", gpu_count=gpus,
+                emulated=True, cpu_cores=16, engine=facts["engine"])  # fmt: skip
+
+
+def job_in(engine: OnSlurm, *nodes: Node, **changes: Any) -> JobSpec:
+    job = replace(engine.job("", (1,)), nodes=nodes, master=nodes[0].id, entrypoint=Entrypoint("tells.py"), **changes)
+    job, problems = ways.settle(job, engine.backend.ways(job))
+    assert (problems, engine.backend.problems(job)) == ([], [])
+    return job
+
+
+def write(engine: OnSlurm, kept: Kept, name: str, text: str) -> None:
+    folder = engine.scratch / "data" / "slurm-environments" / kept.spec.id / "workspace"
+    (folder / name).write_text(text)
+
+
+@pytest.fixture
+def outside(slurm: Slurm, tmp_path: Path) -> Iterator[OnSlurm]:
+    engine = OnSlurm(slurm, tmp_path)
+    yield engine
+    slurm.settle()
+    engine.close()
+
+
+def test_a_full_machine_trains_inside_with_all_that_its_environment_has(outside: OnSlurm, slurm: Slurm) -> None:
+    """With its files, home, processors and GPUs; the job is not another one, and goes on when the task is stopped. The
+    next run of the environment has another number, and the next attempt finds it."""
+    kept = keep(outside, slurm, "env-a")
+    write(outside, kept, "tells.py", TELLS)
+    job = job_in(outside, node_of(kept), run_in="environment")
+    allocation = kept.seen().facts["engine"]["allocation"]
+    handle = outside.submit(job)
+    ready(outside, handle, "{")
+    told = json.loads(outside.log(handle, 1))
+    disk = outside.scratch / "data" / "slurm-environments" / "env-a"
+    assert told == {
+        "HOME": str(disk / "home"), "SLURM_JOB_ID": str(allocation), "SLURM_STEP_GPUS": "0,1", "WORLD_SIZE": "2",
+        "cwd": str(disk / "workspace"), "cpus": os.cpu_count(),
+    }  # fmt: skip
+    assert slurm.command("squeue", "--noheader", "--format=%i").split() == [str(allocation)]
+    outside.backend.cancel(handle, 5.0)
+    outside.until_gone(handle)
+    assert kept.seen().phase is HostedPhase.RUNNING
+
+    second = outside.submit(replace(job, attempt=2))
+    ranks = ready(outside, second, "{")
+    kept.stop()
+    cause = ended(outside, second).cause
+    assert cause is not None
+    assert (cause.code, cause.params["environment"], cause.params["why"]) == ("ALLOCATION_ENDED", "env-a", "CANCELLED")
+    assert not any(alive(rank.pid) for rank in ranks)
+    third = outside.handle(replace(job, attempt=3))
+    with pytest.raises(BackendError, match="INSIDE_NOT_RUNNING"):
+        outside.submit(replace(job, attempt=3))
+    again = keep(outside, slurm, "env-a", run=2)
+    outside.submit(replace(job, attempt=3))
+    ready(outside, third, "{")
+    assert json.loads(outside.log(third, 0))["SLURM_JOB_ID"] == str(again.seen().facts["engine"]["allocation"])
+
+
+def test_ways_say_why(outside: OnSlurm, slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = replace(node_of(keep(outside, slurm, "env-b")), emulated=False)
+    job = replace(outside.job("ok", (2,)), nodes=(node,), master=node.id)
+    chosen, problems = ways.settle(job, outside.backend.ways(job))
+    assert (chosen.nodes[0].way, problems) == (
+        Way(True, "BESIDE_GPUS_HELD", {"environment": "env-b", "gpus": 2, "there": 2, "free": 0, "host": node.host}), []
+    )  # fmt: skip
+    beside = replace(job, run_in="beside")
+    assert [one.code for one in ways.settle(beside, outside.backend.ways(beside))[1]] == ["BESIDE_GPUS_HELD"]
+    half = replace(job, nodes=(replace(node, gpu_count=1),))
+    assert ways.settle(half, outside.backend.ways(half))[0].nodes[0].way.code == "WAY_INSIDE_GPUS"
+    monkeypatch.setattr("getpass.getuser", lambda: "somebody")
+    refused = ways.settle(job, outside.backend.ways(job))[1]
+    assert [one.code for one in refused] == ["SLURM_ALLOCATION_USER", "BESIDE_GPUS_HELD"]
+
+
+def test_a_kernel_names_the_interpreter_of_ranks_alone(outside: OnSlurm, slurm: Slurm) -> None:
+    """Members can write to it: the node runner never runs it."""
+    kept = keep(outside, slurm, "env-c")
+    home = outside.scratch / "data" / "slurm-environments" / "env-c" / "home"
+    python = home / "own" / "python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nWHO="$PPID" exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    spec = home / ".local" / "share" / "jupyter" / "kernels" / "mine" / "kernel.json"
+    spec.parent.mkdir(parents=True)
+    spec.write_text(json.dumps({"argv": [str(python), "-m", "ipykernel_launcher"]}))
+    write(outside, kept, "tells.py", "import os, time; print('ready', os.environ['WHO'], flush=True); time.sleep(600)")
+    with pytest.raises(BackendError, match="INSIDE_PYTHON_UNUSABLE"):
+        outside.submit(job_in(outside, node_of(kept), python="no-such-kernel"))
+    handle = outside.submit(job_in(outside, node_of(kept), python="mine"))
+    ranks = ready(outside, handle)
+    folder = outside.scratch / "data" / "runs" / handle.name
+    runner = json.loads((folder / "node-0.status.json").read_text())["runner"]
+    assert outside.log(handle, 0).split() == ["ready", str(runner["pid"])]
+    assert os.readlink(f"/proc/{runner['pid']}/exe") == os.path.realpath(sys.executable)
+    assert {rank.pid for rank in ranks}.isdisjoint({runner["pid"]})
+
+
+def test_one_is_entered_through_its_keeper_and_another_by_a_step(
+    outside: OnSlurm, engine: InAllocations, slurm: Slurm
+) -> None:
+    offered = engine.job("ok", (1,)).nodes[0]
+    for node in (offered, node_of(keep(outside, slurm, "env-d"))):
+        with outside.backend.enter(node) as session:
+            assert session.ask("survey")["user"] == os.getuid()
+    with pytest.raises(BackendError, match="INSIDE_NOT_HERE"):
+        outside.backend.enter(Node(id="env-1", name="a place in the queue"))
+
+
+# Held by nobody ---------------------------------------------------------------------------------------------------
+
+
+SUBMITS = """import json, sys
+from fermi.launch import registry
+from fermi.launch.spec import Rendered
+backend = registry.backend("slurm", json.loads(sys.argv[1]))
+backend.submit(Rendered.from_json(json.loads(sys.stdin.read())))
+print("submitted", flush=True)
+sys.stdin.close()
+__import__("time").sleep(600)
+"""
+
+
+def test_nothing_of_the_platform_holds_a_step(engine: InAllocations, slurm: Slurm) -> None:
+    """Whoever has submitted may die with all that it has started; another process observes and ends it."""
+    job = engine.job("polite", (1, 2))
+    handle = engine.handle(job)
+    rendered = json.dumps(engine.backend.render(job, engine.plan(job)).to_json())
+    connection = json.dumps({**engine.backend.connection, "data_dir": str(engine.scratch / "data")})
+    platform = subprocess.Popen(
+        [sys.executable, "-c", SUBMITS, connection], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    assert platform.stdin
+    assert platform.stdout
+    platform.stdin.write(rendered)
+    platform.stdin.close()
+    assert platform.stdout.readline() == "submitted\n"
+    ranks = ready(engine, handle)
+    mark = f"fermi:{handle.name}/".encode()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        assert not (words[0].endswith(b"srun") and any(mark in word for word in words)), "no srun is left"
+    platform.kill()
+    platform.wait()
+    slurm.save(engine.allocations["n1"])
+    slurm.restart_controller()
+    seen = engine.look(handle)
+    assert (seen.phase, [rank.pid for rank in seen.ranks]) == (Phase.RUNNING, [rank.pid for rank in ranks])
+    engine.backend.cancel(handle, 30.0)
+    assert [rank.exit_code for rank in engine.until_gone(handle).ranks] == [143] * 3
+    assert not step_of(slurm, handle)
+
+
+def test_a_submission_that_was_cut_begins_what_is_missing(engine: InAllocations) -> None:
+    job = engine.job("wait", (1, 1))
+    handle, rendered = engine.handle(job), engine.backend.render(job, engine.plan(job))
+    threads = [threading.Thread(target=engine.backend.submit, args=(rendered,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ready(engine, handle)
+    (engine.scratch / "data" / "runs" / handle.name / "node-1.begun").unlink()  # as if it had not been seen
+    engine.backend.submit(rendered)
+    assert engine.look(handle).phase is Phase.RUNNING
+    assert len((engine.scratch / "starts").read_text().splitlines()) == 2
+
+
+def test_what_nobody_needs_is_found_and_removed(engine: InAllocations, slurm: Slurm) -> None:
+    handle = engine.submit(engine.job("wait", (1,)))
+    ranks = ready(engine, handle)
+    assert engine.backend.orphans([handle.name]) == []
+    assert [one.name for one in engine.backend.orphans([])] == [handle.name]
+    engine.backend.forget(handle)
+    until(lambda: engine.backend.orphans([]) == [], what="no orphan is left")
+    until(lambda: not any(alive(rank.pid) for rank in ranks), what="its ranks ended")
+    assert str(engine.allocations["n1"]) in slurm.command("squeue", "--noheader", "--format=%i").split()
+
+
+def test_changes_are_told_of(engine: InAllocations) -> None:
+    told: list[str] = []
+    stop = threading.Event()
+    watcher = threading.Thread(target=engine.backend.watch, args=(stop, told.append))
+    watcher.start()
+    try:
+        handle = engine.submit(engine.job("wait", (1,)))
+        until(lambda: handle.name in told, what="the watcher tells of its beginning")
+        told.clear()
+        engine.backend.cancel(handle, 0.0)
+        until(lambda: handle.name in told, what="the watcher tells of its end")
+    finally:
+        stop.set()
+        watcher.join()
+
+
+# Ends ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_end_of_an_allocation_is_called_that(engine: InAllocations, slurm: Slurm) -> None:
+    handle = engine.submit(engine.job("polite", (1, 1)))
+    ready(engine, handle)
+    slurm.command("scancel", str(engine.allocations["n2"]))
+    engine.until(handle, Phase.FAILED)
+    engine.backend.cancel(handle, 5.0)  # as the reconciler does with what is left
+    seen = ended(engine, handle)
+    assert seen.cause is not None
+    assert (seen.cause.code, seen.cause.params["node"], seen.cause.params["why"]) == (
+        "ALLOCATION_ENDED", "node-1", "CANCELLED"
+    )  # fmt: skip
+    assert registry.causes("slurm")["ALLOCATION_ENDED"].retry
+
+
+def test_the_warning_before_the_time_limit_lets_ranks_leave(engine: InAllocations, slurm: Slurm) -> None:
+    """Slurm signals the allocation's steps, as `--signal` of environments asks it to; the same by hand."""
+    handle = engine.submit(engine.job("polite", (1,)))
+    ready(engine, handle)
+    slurm.command("scancel", "--signal=URG", step_of(slurm, handle))
+    seen = ended(engine, handle)
+    assert seen.cause is not None
+    assert (seen.cause.code, seen.cause.params["why"]) == ("ALLOCATION_ENDED", "TIMEOUT")
+    assert [rank.exit_code for rank in seen.ranks] == [143]
+    assert "leaving" in engine.log(handle, 0)
+
+
+def test_a_step_that_somebody_cancels_is_named_and_its_allocation_goes_on(engine: InAllocations, slurm: Slurm) -> None:
+    handle = engine.submit(engine.job("polite", (1,)))
+    ready(engine, handle)
+    slurm.command("scancel", "--signal=TERM", step_of(slurm, handle))
+    seen = ended(engine, handle)
+    assert seen.cause is not None
+    assert seen.cause.code == "STEP_CANCELLED"
+    assert not registry.causes("slurm")["STEP_CANCELLED"].retry
+    assert str(engine.allocations["n1"]) in slurm.command("squeue", "--noheader", "--format=%i").split()
+
+
+def test_a_runner_that_is_killed_with_its_step_is_lost(engine: InAllocations, slurm: Slurm) -> None:
+    handle = engine.submit(engine.job("wait", (1, 1)))
+    ranks = ready(engine, handle)
+    slurm.command("scancel", "--signal=KILL", step_of(slurm, handle, 1))
+    seen = engine.until(handle, Phase.FAILED)
+    assert seen.cause is not None
+    assert (seen.cause.code, seen.cause.params["node"]) == ("RUNNER_LOST", "node-1")
+    engine.backend.cancel(handle, 0.0)
+    engine.until_gone(handle)
+    assert not any(alive(rank.pid) for rank in ranks)
+
+
+def test_a_dead_machine_ends_the_attempt(engine: InAllocations, slurm: Slurm) -> None:
+    handle = engine.submit(engine.job("polite", (1, 1)))
+    ranks = ready(engine, handle)
+    slurm.configure(patience=3)
+    slurm.command("scontrol", "reconfigure")
+    slurm.kill("n2")
+    seen = until(lambda: (seen := engine.look(handle)).phase is Phase.FAILED and seen, seconds=PATIENCE)
+    assert (seen.cause.code, seen.cause.params["node"]) == ("NODE_LOST", "node-1")
+    slurm.configure()
+    slurm.command("scontrol", "reconfigure")
+    engine.backend.cancel(handle, 3.0)
+    until(lambda: not any(alive(rank.pid) for rank in ranks), what="no rank is left")
+    engine.until_gone(handle)
+
+
+def test_an_interpreter_that_is_not_there_is_said_at_once(engine: InAllocations) -> None:
+    job = engine.job("ok", (1,))
+    node = replace(job.nodes[0], engine={**job.nodes[0].engine, "python": "/no/such/python"})
+    with pytest.raises(BackendError) as refused:
+        engine.submit(replace(job, nodes=(node,)))
+    assert (refused.value.code, refused.value.permanent) == ("INSIDE_RUNNER_FAILED", True)
+    assert "/no/such/python" in refused.value.params["why"]
+
+
+@pytest.mark.parametrize("head", ["inside", "beside"])
+def test_a_task_may_mix(engine: InAllocations, head: str) -> None:
+    """One node in an allocation and one in a job of its own, whichever is the head."""
+    job = engine.job("polite", (1,))
+    inside = job.nodes[0]
+    beside = replace(inside, name="node-1", engine={"node": "n2", "cpus": 4}, way=Way(False, "WAY_BESIDE_ASKED"))
+    first, second = (inside, beside) if head == "inside" else (beside, inside)
+    nodes = (replace(first, id="env-0"), replace(second, id="env-1"))
+    handle = engine.submit(replace(job, nodes=nodes))
+    assert {rank.node_rank for rank in ready(engine, handle)} == {0, 1}
+    engine.backend.cancel(handle, 30.0)
+    assert [rank.exit_code for rank in engine.until_gone(handle).ranks] == [143, 143]
+
+
+# Allocations that users offer ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["connection", "commands"])
+def test_allocations_that_users_offer_are_environments_while_they_run(slurm: Slurm, way: str) -> None:
+    connection, stop = {**getattr(slurm, way), "discover": True}, threading.Event()
+    try:
+        number = slurm.allocate("n2", "fermi project=nlp name=notes")
+        slurm.allocate("n1", "somebody's own")
+        following = discover.follow(connection, stop)
+        [one] = next(following)
+        assert (one.key, one.name, one.project, one.host, one.running) == (f"{number}/n2", "notes", "nlp", "n2", True)
+        assert (one.owner, one.gpu_count, one.cpu_cores) == ("root", 2, 16)
+        assert one.engine == {"job": number, "node": "n2", "user": "root"}
+        slurm.command("scancel", str(number))
+        assert next(following) == []
+    finally:
+        stop.set()
+        slurm.settle()
+
+
+def test_nothing_is_looked_for_unless_the_connection_says_so(slurm: Slurm) -> None:
+    slurm.allocate("n1")
+    try:
+        assert next(discover.follow(slurm.connection, threading.Event())) == []
+    finally:
+        slurm.settle()
