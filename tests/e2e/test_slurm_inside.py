@@ -21,7 +21,9 @@ from fermi.launch.spec import Entrypoint, Handle, JobSpec, Node, Observation, Ph
 from tests.alive import alive
 from tests.contract.conftest import InAllocations, OnSlurm
 from tests.keepers import Kept
+from tests.running import Running
 from tests.slurm import Slurm, started
+from tests.trainer import TINY
 from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -402,3 +404,58 @@ def test_nothing_is_looked_for_unless_the_connection_says_so(slurm: Slurm) -> No
         assert next(discover.follow(slurm.connection, threading.Event())) == []
     finally:
         slurm.settle()
+
+
+# The whole platform -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(900)
+def test_a_task_of_the_platform_trains_where_its_environments_are(slurm: Slurm, platform: Running) -> None:
+    """One that the platform made, on a machine that it fills, and an allocation that a user offers; the platform is
+    killed meanwhile."""
+
+    def send(path: str, **body: Any) -> Any:
+        answer = platform.api.post(path, json=body)
+        assert answer.status_code < 300, answer.text
+        return answer.json()["data"]
+
+    connection = {**slurm.connection, **slurm.commands, "python": sys.executable, "discover": True}
+    cluster = send("/clusters", name="lab", backend="slurm", connection=connection)["id"]
+    template = send(
+        "/environment-templates", name="a machine", projectId="default", clusterId=cluster, kind="custom",
+        gpuType="A100", gpuCount=2, emulated=True, cpuCores=16, memoryGb=8, startScript="sleep 3600",
+    )["id"]  # fmt: skip
+    made = send("/dev-environments/make", templateId=template, projectId="default", name="own")["id"]
+    until(lambda: platform.get(f"/dev-environments/{made}")["status"] == "running", seconds=PATIENCE, what="it runs")
+    host = platform.get(f"/dev-environments/{made}")["host"]
+    free = next(name for name in ("n1", "n2") if name != host)
+    number = slurm.command(
+        "sbatch", "--parsable", f"--nodelist={free}", "--cpus-per-task=16", "--comment=fermi name=offered",
+        "--output=/dev/null", "--wrap=sleep 3600",
+    ).strip()  # fmt: skip
+
+    def offered() -> str | None:
+        items = platform.get("/dev-environments", pageSize=100)["items"]
+        return next((one["id"] for one in items if one["name"] == "offered" and one["status"] == "running"), None)
+
+    nodes = [made, until(offered, seconds=PATIENCE, what="the allocation is an environment")]
+    body = platform.request(nodes, hyperparameters={**TINY, "batchSize": 2, "stepDelay": 0.2})
+    preview = send("/training-tasks/preview", **body)
+    assert preview["problems"] == []
+    task_id = platform.create(nodes, hyperparameters={**TINY, "batchSize": 2, "stepDelay": 0.2})
+    until(lambda: platform.items(task_id, "checkpoints"), seconds=PATIENCE, what="a checkpoint")
+    jobs = slurm.command("squeue", "--noheader", "--format=%i").split()
+    assert number in jobs
+    assert len(jobs) == 2, "no other job"
+    platform.kill_everything()
+    platform.start()
+    task = platform.until_state(task_id, "succeeded", seconds=PATIENCE)
+    assert (task["worldSize"], task["step"], len(task["attempts"])) == (3, TINY["totalSteps"], 1)
+    assert "[Rank 2] World Size: 3" in platform.log(task_id, 2)
+
+    task_id = platform.create(nodes, hyperparameters={**TINY, "totalSteps": 5000, "batchSize": 2}, maxRestarts=0)
+    until(lambda: platform.items(task_id, "checkpoints"), seconds=PATIENCE, what="a checkpoint")
+    slurm.command("scancel", number)
+    task = platform.until_state(task_id, "failed", seconds=PATIENCE)
+    assert task["attempts"][0]["outcome"]["code"] == "ALLOCATION_ENDED"
+    until(lambda: not offered(), seconds=PATIENCE, what="it is an environment no more")

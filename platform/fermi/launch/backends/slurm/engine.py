@@ -190,23 +190,24 @@ class SlurmBackend(Backend):
         return found
 
     def _observe_inside(self, looks: Mapping[Handle, Seen]) -> dict[Handle, Observation]:
-        """Slurm lists a step for as long as anything of it lives."""
+        """Slurm lists a step for as long as anything of it lives. First the steps, then the folders again, then the
+        jobs: a runner writes how it ended before its step ends, and a job's state is known before its steps are
+        signalled."""
         if not looks:
             return {}
+        steps = components.steps_of(self._commands.steps())
+        statuses = {handle: self._run(handle.name).look().statuses for handle in looks}
         numbers = {place.job for look in looks.values() for place in look.places.values()}
         if len(numbers) <= self.driver.few:
             jobs = {job.id: job for number in sorted(numbers) for job in self.driver.job(number)}
         else:
             jobs = {job.id: job for job in self._listed() if job.id in numbers}
-        steps = components.steps_of(self._commands.steps())
-        found = {}
+        found, now = {}, time.time()
         for handle, look in looks.items():
-            listed, now = steps.get(handle.name, {}), time.time()
-            again = self._run(handle.name).look()  # a runner writes how it ended before its step ends
-            if again.statuses.keys() >= look.statuses.keys():
-                look = replace(look, statuses=again.statuses)
+            listed = steps.get(handle.name, {})
             gone = [rank for rank in look.begun_inside if rank not in listed]
             missing = {rank: self._missing.setdefault((handle.name, rank), now) for rank in gone}
+            look = replace(look, statuses={**look.statuses, **statuses[handle]})
             found[handle] = state.observe_inside(look, jobs, listed, missing, now)
             if found[handle].left is False:
                 self._forget_missing(handle.name)

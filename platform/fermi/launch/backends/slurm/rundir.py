@@ -51,8 +51,7 @@ class Seen:
     @property
     def inside(self) -> frozenset[int]:
         """Ranks of the nodes that run inside of environments."""
-        known = (self.order or {}).get("inside")
-        return frozenset(int(rank) for rank in known if rank.isdigit()) if isinstance(known, Mapping) else frozenset()
+        return frozenset(map(int, (self.order or {}).get("inside", ())))
 
     def node_name(self, node_rank: int) -> str:
         return str(self.order["names"][node_rank]) if self.order else ""
@@ -127,7 +126,7 @@ class RunDir:
         """By node rank; empty: nobody has looked for them yet."""
         found = {}
         for rank, one in (reported.read(self.path / "places.json") or {}).items():
-            with contextlib.suppress(TypeError, ValueError):
+            with contextlib.suppress(KeyError, TypeError, ValueError):
                 found[int(rank)] = Place(int(one["job"]), str(one["host"]), str(one["python"]))
         return found
 
@@ -177,7 +176,14 @@ class RunDir:
 def _is_order(found: Mapping[str, Any]) -> bool:
     """As `render.files` writes it; the job's user may write there too."""
     names = found.get("names")
+    inside = found.get("inside", {})
+    if not isinstance(inside, dict) or not all(rank.isdigit() and _is_inside(one) for rank, one in inside.items()):
+        return False
     return isinstance(names, list) and bool(names) and found.get("nodes") == len(names)
+
+
+def _is_inside(found: Any) -> bool:
+    return isinstance(found, dict) and reported.whole(1, 1 << 20)(found.get("processes"))
 
 
 def make(folder: Path) -> None:

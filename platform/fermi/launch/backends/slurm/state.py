@@ -52,6 +52,9 @@ def observe_inside(
     found = in_environments.observe(reports, names, began=began, ended=ended, head=False)
     if any(now - since < SETTLE_SECONDS for rank, since in missing.items() if reports[rank]["state"] == "lost"):
         return Observation(Phase.UNKNOWN, True, found.ranks)
+    ending = {rank for rank, place in seen.places.items() if (job := jobs.get(place.job)) and not job.state}
+    if ending & seen.begun_inside and found.phase is not Phase.SUCCEEDED:  # and it is not told by whom
+        return Observation(Phase.UNKNOWN, True, found.ranks)
     inner = replace(seen, statuses={rank: one for rank, one in seen.statuses.items() if rank in seen.inside})
     cause = _ended_by_slurm(seen, jobs) or _gave_up(inner)
     if cause is None or (found.phase is Phase.SUCCEEDED and not _asked(inner)):
