@@ -455,7 +455,14 @@ def test_a_task_of_the_platform_trains_where_its_environments_are(slurm: Slurm, 
 
     task_id = platform.create(nodes, hyperparameters={**TINY, "totalSteps": 5000, "batchSize": 2}, maxRestarts=0)
     until(lambda: platform.items(task_id, "checkpoints"), seconds=PATIENCE, what="a checkpoint")
+    second = platform.create([made], hyperparameters={**TINY, "batchSize": 2})
+    waits = until(
+        lambda: (found := platform.get(f"/training-tasks/{second}/queue"))["number"] and found,
+        what="it waits for the environment, and no queue of Slurm's decides when it runs",
+    )  # fmt: skip
+    assert (waits["number"], waits["engine"]) == (1, None)
     slurm.command("scancel", number)
     task = platform.until_state(task_id, "failed", seconds=PATIENCE)
     assert task["attempts"][0]["outcome"]["code"] == "ALLOCATION_ENDED"
     until(lambda: not offered(), seconds=PATIENCE, what="it is an environment no more")
+    assert platform.until_state(second, "succeeded", seconds=PATIENCE)["worldSize"] == 2

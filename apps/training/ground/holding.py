@@ -20,7 +20,7 @@ from apps.scheduling import pricing
 from apps.scheduling import selectors as sharing
 from apps.scheduling.models import Share, Usage
 from apps.training.ground import hints
-from apps.training.ground.launching import cause, clusters_that_decide, engine_decides
+from apps.training.ground.launching import cause, clusters_that_decide, is_queued_by_engine
 from apps.training.models import Attempt, Event, Finding, MetricPoint, Node, Task
 from apps.training.states import Kind
 from apps.training.states.reasons import Reason
@@ -221,7 +221,7 @@ class _Waits:
 def _stretches(task: Task, leases: Iterable[Lease], until: datetime, *, over: bool = False) -> list[Stretch]:
     """Of its leases. Where an engine's own queue decides, a lease holds nothing: what counts is when ranks ran; `over`:
     of attempts that have ended."""
-    if not engine_decides(task.cluster):
+    if not is_queued_by_engine(task):
         return [Stretch(task.pk, lease.environment, lease.since, until) for lease in leases]
     ran = task.attempts.filter(running_at__isnull=False, **({"ended_at__isnull": False} if over else {}))
     nodes = task.nodes.filter(environment__isnull=False).select_related("environment__zone")

@@ -38,6 +38,18 @@ def engine_decides(cluster: Cluster) -> bool:
         return False
 
 
+def is_queued_by_engine(task: Task) -> bool:
+    """Whether its engine's own queue decides when it runs. What runs inside of environments alone stands in no queue of
+    an engine: nothing new is scheduled there."""
+    return engine_decides(task.cluster) and not runs_inside(task)
+
+
+def runs_inside(task: Task) -> bool:
+    """Whether all of its nodes run inside of their environments."""
+    nodes = task.spec.get("nodes") or ()
+    return bool(nodes) and all((node.get("way") or {}).get("inside") for node in nodes)
+
+
 def clusters_that_decide() -> list[str]:
     """Those whose engines have queues of their own, by id."""
     return [cluster.pk for cluster in Cluster.objects.all() if engine_decides(cluster)]

@@ -8,7 +8,7 @@ from django.db.models import Q
 from apps.clusters import leases
 from apps.common.clock import now
 from apps.training.ground import hints, holding, transitions
-from apps.training.ground.launching import backend_for
+from apps.training.ground.launching import backend_for, runs_inside
 from apps.training.models import Drill, Preflight, Task
 from apps.training.queue import bounds, deciding
 from apps.training.states import ACTIVE, State
@@ -27,7 +27,7 @@ def has_turn(task: Task, job: JobSpec) -> bool:
 
 def decides(task: Task) -> bool:
     """Whether its turn is ours to give, and not its engine's."""
-    return not backend_for(task.cluster).queues
+    return runs_inside(task) or not backend_for(task.cluster).queues
 
 
 def take(task: Task, job: JobSpec) -> list[tuple[str, str]] | None:

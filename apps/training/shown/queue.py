@@ -7,7 +7,7 @@ from typing import Any
 
 from apps.accounts.models import Membership, Role, User
 from apps.common.texts import text
-from apps.training.ground.launching import engine_decides
+from apps.training.ground.launching import is_queued_by_engine
 from apps.training.models import Task
 from apps.training.queue import looking
 from apps.training.queue.looking import View
@@ -214,7 +214,7 @@ def _need(view: View, eyes: Eyes, key: str) -> dict[str, Any]:
 
 def _engine(task: Task) -> dict[str, Any] | None:
     """What the engine's own queue says, where it has one: then it alone decides when the task begins."""
-    if task.state in FINAL or not engine_decides(task.cluster):
+    if task.state in FINAL or not is_queued_by_engine(task):
         return None
     reason = presenters.why(vars(task))
     position, begins = (task.reason_params.get(name) for name in ("position", "begins"))
