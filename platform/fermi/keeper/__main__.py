@@ -8,12 +8,13 @@ the spec it stays: as the main process of a container, or of a job. Beside the s
 time), `.status.json`, `.log`, `.sock`, `.token`; in the same folder `stop.json`.
 
     {"name": "env-x-1", "kind": "jupyter", "workspace": "/…", "home": "/…", "service": "/…", "cache": "/…",
-     "tools": "/…", "python": "python", "lab": "python", "packages": [], "env": {},
+     "tools": "/…", "python": "python", "own": "/…", "lab": "python", "packages": [], "env": {},
      "ports": [{"name": "board", "port": 6006}], "start_script": "",
      "lazy": true, "grace_seconds": 10, "tcp": null, "bounds": {…}, "confine": {…}, "preparing": {…}}
 
 `service`: a folder of the run that its processes may write to. `cache`: of prepared packages; `tools`: where an
-editor is installed. `lab`: the interpreter that has JupyterLab; `python`: what kernels and commands run in. `lazy`:
+editor is installed. `lab`: the interpreter that has JupyterLab; `python`: what kernels and commands run in. `own`: the folder of the
+environment's own interpreter, which is made on top of that and takes its place (`interpreter.py`). `lazy`:
 the service begins when its door is first used. `tcp`: a port on loopback to listen on beside the socket (0 = any; the
 one it became stands in `SPEC.port`). `termination_message`: a file into which a keeper in a container writes why its
 service failed; it then ends with 1, and one that is begun again afterwards waits for its end. `stop`: where the

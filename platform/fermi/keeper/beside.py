@@ -6,12 +6,12 @@ Standard library only, Python 3.9 or later. Standard input and output are the st
 
     ──▶ READY                        (`wire.py`)
     ◀── {"env": {…}, "cwd": "/…", "without": ["…"], "head": "10.0.0.7", "first": true, "name": "task-x-1",
-         "chosen": "/…", "confine": {…}}     a line: how it is beside that rank; all of it may be left out
+         "chosen": "/…", "python": "/…", "confine": {…}}     a line: how it is beside that rank; all of it may be left out
     ◀── {"open": "exec", …}          and the rest as a keeper has it; nothing else can be opened here
 
 `env`: the rank's variables, of which late values are written as `fermi.runner.late` writes them. `cwd`: where it works;
 else where this program was started. `chosen`: where the node keeps which interpreter its ranks run with, if it has
-prepared packages for them. `without`: variables that this program was given and that nobody is to see.
+prepared packages for them; `python`: what they run with else, if not with this interpreter. `without`: variables that this program was given and that nobody is to see.
 `head`: where the head is, for late values and for the network interface that reaches it, as the rank's own runner chose
 it; `first`: that is this node. `confine`: what keeps ranks from what is not theirs (`fermi.runner.confine`).
 
@@ -85,7 +85,7 @@ def _variables(order: Mapping[str, Any]) -> dict[str, str]:
     if order.get("chosen") and (python := bringing.word_of(str(order["chosen"]))):
         env.update(bringing.in_front(python, env))
     else:
-        env.update(interpreter_first(sys.executable, {**os.environ, **env}))
+        env.update(interpreter_first(str(order.get("python") or sys.executable), {**os.environ, **env}))
     filled = placeholders.fill_env({**os.environ, **env})
     return {name: value for name, value in filled.items() if name in env or value != os.environ.get(name)}
 

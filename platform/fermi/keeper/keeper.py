@@ -69,6 +69,7 @@ class Keeper:
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
         self.save()
+        await self.service.take_interpreter(self.spec["python"])  # callers wait: it is theirs, too
         servers = [await door() for door in doors]
         if self.disk_use:
             self.disk_use.start()

@@ -105,6 +105,21 @@ class Service:
         if self._link:
             shutil.rmtree(self._link, ignore_errors=True)
 
+    async def take_interpreter(self, base: str) -> None:
+        """What runs here from now on: the environment's own interpreter on top of `base`; `base` where it is to have
+        none, or none can be made."""
+        self.python = base
+        self._name_interpreter()
+        if own := self.spec.get("own"):
+            command = [sys.executable, "-m", "fermi.keeper.interpreter", base, own]
+            try:
+                self.python = os.path.join(await self._told(command, "", "PYTHON_NOT_MADE"), "bin", "python")
+            except Failed as failed:
+                self.note(f"fermi: {failed.cause['code']} {failed.cause['params']}")
+                return
+            self._name_interpreter()
+            self.children.variables = {**self.children.variables, "VIRTUAL_ENV": own}
+
     # --- its life ---
 
     async def _live(self) -> None:
@@ -135,8 +150,7 @@ class Service:
             command = [sys.executable, "-m", "fermi.keeper.packages", self.spec["python"], wanted, self.spec["cache"]]
             folder = await self._told(command, "INSTALLING_PACKAGES", "PACKAGES_FAILED")
             prepared.hold(folder)  # to the end of the keeper
-            self.python = os.path.join(folder, "bin", "python")
-        self._name_interpreter()
+            await self.take_interpreter(os.path.join(folder, "bin", "python"))
         if self.kind == "vscode" and not self._editor():
             folder = await self._told(
                 [sys.executable, "-m", "fermi.keeper.editor", self.spec["tools"]],
@@ -282,8 +296,10 @@ class Service:
             self.child = None
 
     async def _told(self, command: Sequence[str], doing: str, failed: str, within: str | None = "preparing") -> str:
-        """Of a module that prints lines of JSON: the folder it made. Raises Failed."""
-        self._do(doing, line="")
+        """Of a module that prints lines of JSON: the folder it made. `doing`: what is told meanwhile, if anything.
+        Raises Failed."""
+        if doing:
+            self._do(doing, line="")
         nothing, (out, there) = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
         try:
             child = self.children.begin(

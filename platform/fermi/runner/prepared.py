@@ -31,6 +31,8 @@ from typing import Any
 Say = Callable[[str], None]
 
 READY = "ready.json"
+BASE = "fermi-base.pth"
+"""In the folder of a virtual environment's packages: where those are that it stands on."""
 LAST_LINES = 12
 MOST_BYTES = 50 << 30
 SPARED_SECONDS = 3600.0
@@ -58,7 +60,7 @@ def prepare(python: str, requirements: str, kind: str, cache: Path, say: Say, tr
     """A folder whose `bin/python` has what the file `requirements` asks for, beside what `python` has. `kind`: `pip`
     for a file as pip reads it, `uv` for a `uv.lock` beside its `pyproject.toml`. `say` gets a line at each step.
     `tree`: what the folder around it is known by; another one where a file of it differs. Raises PrepareError."""
-    about = _ask(python)
+    about = look(python)
     folder = Path(cache) / _name(about, Path(requirements), kind, tree)
     folder.parent.mkdir(parents=True, exist_ok=True)
     if _there(folder):
@@ -154,7 +156,8 @@ def _size(folder: Path) -> int:
     )
 
 
-def _ask(python: str) -> list[Any]:
+def look(python: str) -> list[Any]:
+    """Returns an interpreter's kind, prefix, version and folders of packages. Raises PrepareError."""
     try:
         done = subprocess.run([python, "-c", _LOOK], capture_output=True, text=True, timeout=120, check=True)
         found: list[Any] = json.loads(done.stdout)
@@ -230,7 +233,7 @@ def _make(python: str, about: Sequence[Any], requirements: Path, kind: str, fold
     bare = ["--without-pip"] if has_pip else []
     _run([python, "-m", "venv", "--system-site-packages", *bare, str(folder)], say)
     made = str(folder / "bin" / "python")
-    _stand_on(made, about[3])
+    stand_on(made, about[3])
     pip = [python, "-m", "pip", "--python", made] if has_pip else [made, "-m", "pip"]
     if kind == "uv":
         uv = _uv(python)
@@ -243,12 +246,13 @@ def _make(python: str, about: Sequence[Any], requirements: Path, kind: str, fold
         _run([*pip, "install", *quiet, "-r", str(requirements)], say, str(requirements.parent))
 
 
-def _stand_on(made: str, folders: Sequence[str]) -> None:
-    """What the interpreter has, also where that is a virtual environment itself: its packages come after ours."""
+def stand_on(made: str, folders: Sequence[str]) -> None:
+    """Lets the interpreter `made` import what lies in these folders, after its own packages. Needed where the
+    interpreter that it was made from is a virtual environment itself."""
     look = "import site; print(site.getsitepackages()[0])"
     own = subprocess.run([made, "-c", look], capture_output=True, text=True, check=True).stdout.strip()
     lines = "".join(f"import site; site.addsitedir({folder!r})\n" for folder in folders if folder != own)
-    Path(own, "fermi-base.pth").write_text(lines, encoding="utf-8")
+    Path(own, BASE).write_text(lines, encoding="utf-8")
 
 
 def _uv(python: str) -> list[str]:

@@ -21,7 +21,7 @@ def order(node: Mapping[str, Any], rank: int) -> dict[str, Any] | None:
     """Of a node runner's spec, as `fermi.keeper.beside` reads it; None: the rank is not that node's."""
     for process in node["ranks"]:
         if process["rank"] == rank:
-            kept = {name: node[name] for name in ("name", "cwd", "confine") if node.get(name)}
+            kept = {name: node[name] for name in ("name", "cwd", "confine", "python") if node.get(name)}
             return {"env": {**node["env"], **process["env"]}, **kept, **chosen(node)}
     return None
 

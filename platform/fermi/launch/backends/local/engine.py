@@ -16,9 +16,9 @@ from fermi.launch import bounds, code, interpreter, isolation
 from fermi.launch.backends import joined, logfiles, measured, reported
 from fermi.launch.backends.base import Backend, Beside, not_running, out_of_reach
 from fermi.launch.backends.culprit import Loss, cause_of_failure, making_ready, rank_seen
-from fermi.launch.backends.local import beside, kept
+from fermi.launch.backends.local import beside, kept, trained
 from fermi.launch.backends.local.launcher import Launcher, default_python
-from fermi.launch.backends.local.render import render
+from fermi.launch.backends.local.render import Setting, render
 from fermi.launch.environment import COMPILED_FOLDER, compiles
 from fermi.launch.errors import BackendError
 from fermi.launch.isolation import Isolation
@@ -29,6 +29,7 @@ from fermi.launch.spec import (
     JobSpec,
     LogChunk,
     Node,
+    NodePlan,
     Observation,
     Phase,
     Plan,
@@ -39,6 +40,7 @@ from fermi.launch.spec import (
     Sample,
 )
 from fermi.launch.userpaths import HOMES, OUTPUTS, absent, output_folder, task_folder
+from fermi.launch.ways import Ways
 from fermi.runner import blame, ending, files, ports, status
 
 
@@ -79,8 +81,19 @@ class LocalBackend(Backend):
             found += self._script_problems(job)
         return found
 
+    def ways(self, job: JobSpec) -> Mapping[str, Ways]:
+        return trained.ways(self.data_dir, job)
+
     def lacks(self, node: Node, distributions: Sequence[str]) -> list[str] | None:
-        return interpreter.absent(self.python, distributions)
+        lack = interpreter.absent(self.python, distributions)
+        if lack and (disk := self._entered(node)):
+            own = trained.distributions_of(disk)
+            lack = [name for name in lack if trained.canonical(name) not in own]
+        return lack
+
+    def _entered(self, node: Node) -> kept.Disk | None:
+        """Of the environment that the node's ranks run inside of."""
+        return trained.disk_of(self.data_dir, node) if node.inside else None
 
     def _script_problems(self, job: JobSpec) -> list[Problem]:
         """What is wrong with where the job's own script or module lies; a module may be an installed one, unless its
@@ -120,33 +133,46 @@ class LocalBackend(Backend):
     def render(self, job: JobSpec, plan: Plan) -> Rendered:
         return render(
             job, plan, run_dir=self._run_dir(job.name), cwd=self._workspace(job), python=self.python,
-            log_dir=self._log_dir(job.task_id, job.attempt), confine=self._confine(job, plan),
-            bounds=self.bounds,
-            code=self._code(job),
+            log_dir=self._log_dir(job.task_id, job.attempt), setting=partial(self._setting, job, plan),
+            bounds=self.bounds, code=partial(self._code, job),
         )  # fmt: skip
 
-    def _confine(self, job: JobSpec, plan: Plan) -> dict[str, Any] | None:
-        """Of other tasks' folders only the one that this one resumes from can be read."""
+    def _setting(self, job: JobSpec, plan: Plan, planned: NodePlan) -> Setting:
+        disk = self._entered(planned.node)
+        if disk is None:
+            return Setting(self.python, confine=self._confine(job, plan))
+        python = trained.python_of(disk, self.python)
+        own = {"VIRTUAL_ENV": str(disk.own)} if python != self.python else {}
+        home = {"HOME": str(disk.home)} if disk.home.is_dir() else {}
+        return Setting(python, {**home, **own}, self._confine(job, plan, disk))
+
+    def _confine(self, job: JobSpec, plan: Plan, disk: kept.Disk | None = None) -> dict[str, Any] | None:
+        """Of other tasks' folders only the one that this one resumes from can be read; of environments, the `disk` of
+        the one that ranks run inside of."""
         own, resume = self._task_folder(job.checkpoint_dir), self._task_folder(job.resume_from)
-        packages = [self._packages(job)] if job.code else []
+        packages = [self._packages(job)] if job.code or disk else []
         workspace = [] if (start := self._workspace(job)) == self.workspace else [start]
         shared = [Path(job.files_dir)] if job.files_dir else []
         outputs, plans = self._output_folder(job.output_dir), self._run_dir(job.name) / "files"
         compiled = [plans / COMPILED_FOLDER] if any(map(compiles, plan.nodes)) else []
         return self.isolation.order(
             self.place,
-            own=[*own, *outputs, *compiled, *workspace, *([Path(self._code(job).tree(job))] if job.code else [])],
+            own=[
+                *own, *outputs, *compiled, *workspace, *([disk.workspace, disk.home] if disk else []),
+                *([Path(self._code(job).tree(job))] if job.code else []),
+            ],
             readable=[self.data_dir / "datasets", plans, *resume, *packages, *shared],
             logs=self._log_dir(job.task_id, job.attempt),
-            home=self.data_dir / HOMES / (job.project or "default"),
-        )
+            home=disk.home if disk else self.data_dir / HOMES / (job.project or "default"),
+        )  # fmt: skip
 
     def _output_folder(self, path: str) -> list[Path]:
         found = output_folder(self.data_dir, path) or output_folder(self.named, path)
         return [self.data_dir / OUTPUTS / found.name] if found else []
 
-    def _code(self, job: JobSpec) -> code.Place:
-        return code.Place(str(self.data_dir), str(self._packages(job)), str(self._run_dir(job.name)), self.python)
+    def _code(self, job: JobSpec, python: str = "") -> code.Place:
+        """`python`: what the node's ranks run with."""
+        return code.Place(str(self.data_dir), str(self._packages(job)), str(self._run_dir(job.name)), python)
 
     def _packages(self, job: JobSpec) -> Path:
         """Of the project: what is built from source is built by its members."""

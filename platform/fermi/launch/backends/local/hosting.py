@@ -92,6 +92,7 @@ class LocalHosting(Hosting):
             "name": spec.run_name, "node_rank": 0, "project": spec.project, "kind": spec.kind,
             "workspace": str(disk.workspace), "home": str(disk.home), "service": str(run.folder / "service"),
             "cache": str(cache), "tools": str(self._tools), "python": self.backend.python, "lab": default_python(),
+            "own": str(disk.own),
             "packages": list(spec.packages), "env": self._env(spec, disk), "start_script": spec.start_script,
             "ports": [{"name": port.name, "port": port.port} for port in spec.ports],
             "lazy": not (spec.packages or spec.start_script or spec.secret_env or spec.kind == "vscode"),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fermi.keeper import children
+from fermi.keeper import children, interpreter
 from fermi.launch.spec import JobSpec
 from fermi.runner import ending, files, processes, status
 
@@ -40,6 +40,11 @@ class Disk:
     @property
     def home(self) -> Path:
         return self.folder / "home"
+
+    @property
+    def own(self) -> Path:
+        """The folder of its own interpreter (`fermi.keeper.interpreter`), which its members may write to."""
+        return self.home / interpreter.FOLDER
 
     @property
     def project(self) -> str:

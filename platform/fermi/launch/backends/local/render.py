@@ -1,6 +1,7 @@
 """A plan as the process table of this machine: one node runner's spec per node."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,16 @@ then: where Triton reads TRITON_INTERPRET after the fork, for example, the scrip
 those of its own language, made when it was imported, would not."""
 
 
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What one node's ranks run in. `python`: their interpreter; `env`: variables that a task may replace; `confine`:
+    see `fermi.runner.confine`."""
+
+    python: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    confine: Mapping[str, Any] | None = None
+
+
 def render(
     job: JobSpec,
     plan: Plan,
@@ -62,20 +73,30 @@ def render(
     log_dir: Path,
     cwd: Path,
     python: str,
-    confine: Mapping[str, Any] | None = None,
-    code: Place,
+    setting: Callable[[NodePlan], Setting],
+    code: Callable[[str], Place],
     bounds: Mapping[str, Any],
 ) -> Rendered:
+    """`python`: the interpreter of the process that ranks may be forked from. `code`: of an interpreter."""
     bindings = {Late.HEAD_HOST: "127.0.0.1", Late.FILES_DIR: str(run_dir / "files"), Late.PYTHON: python}
     fork = not any(name.startswith(READ_BEFORE_THE_SCRIPT) for name in (*job.env, *job.secret_env))
     files = [Artifact("file", name, resolve(text, bindings)) for name, text in plan.files.items()]
-    common = {**watched(job), **bounds, "fork": fork, **({"confine": confine} if confine else {})}
-    nodes = [
-        Artifact("node", f"node-{node.node_rank}", _node(job, plan, node, bindings, log_dir, cwd, common, code))
-        for node in plan.nodes
-    ]
-    later = {"preload_later": list(plan.preload_later)} if fork and plan.preload_later else {}
-    modules = {"preload": list(plan.preload) if fork else [], **later}
+    common = {**watched(job), **bounds}
+    nodes, forks = [], False
+    for node in plan.nodes:
+        own = setting(node)
+        forked = fork and own.python == python
+        known = {**bindings, Late.PYTHON: own.python}
+        content = _node(job, plan, node, known, log_dir, cwd, own)
+        content |= {**common, "fork": forked, **code(own.python).order(job, node.node_rank)}
+        if own.confine:
+            content["confine"] = own.confine
+        if own.python != python:
+            content["python"] = own.python
+        nodes.append(Artifact("node", f"node-{node.node_rank}", content))
+        forks = forks or forked
+    later = {"preload_later": list(plan.preload_later)} if forks and plan.preload_later else {}
+    modules = {"preload": list(plan.preload) if forks else [], **later}
     launch = Artifact("launch", "launch", {**modules, "success": plan.success})
     return Rendered(job.name, "local", (launch, *nodes, *files))
 
@@ -87,10 +108,9 @@ def _node(
     bindings: Mapping[Late, str],
     log_dir: Path,
     cwd: Path,
-    common: Mapping[str, Any],
-    code: Place,
+    own: Setting,
 ) -> dict[str, Any]:
-    env = {name: resolve(value, bindings) for name, value in node.env.items()}
+    env = {**own.env, **{name: resolve(value, bindings) for name, value in node.env.items()}}
     env.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all nodes are this machine, whatever its host name resolves to
     if (gpus := node.node.engine.get("gpus")) and node.node.has_cuda:
         env.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, gpus)))
@@ -112,7 +132,5 @@ def _node(
         ],
         "stop_signal": plan.stop_signal,
         "grace_seconds": plan.grace_seconds,
-        **common,
-        **code.order(job, node.node_rank),
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }

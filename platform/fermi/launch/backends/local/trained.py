@@ -1,0 +1,85 @@
+"""What training inside of an environment takes of it, where the platform keeps the environment on this machine: its
+interpreter with what was installed there, its home and its workspace.
+
+The interpreter is the environment's own (`fermi.keeper.interpreter`), and its members may write to it: nobody but ranks
+runs it, once they are confined. Where nothing was installed it is the one of the platform's with another name, and ranks
+are forked from a process that has imported the training stack already."""
+
+import os
+import re
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+
+from fermi.launch.backends.local.kept import Disk
+from fermi.launch.spec import JobSpec, Node, Way
+from fermi.launch.ways import Ways
+from fermi.runner import files
+from fermi.runner.prepared import BASE
+
+MAX_FOLDERS, MAX_PACKAGES = 20, 20_000
+
+
+def disk_of(data_dir: Path, node: Node) -> Disk | None:
+    """Returns None where the platform keeps no such environment here."""
+    try:
+        disk = Disk.of(data_dir, node.id)
+        return disk if disk.project else None
+    except (OSError, ValueError):
+        return None
+
+
+def ways(data_dir: Path, job: JobSpec) -> Mapping[str, Ways]:
+    """Of environments that the platform keeps here; any other has the platform's interpreter and no files of its own.
+    One that another project shares gives this one its GPUs, and neither its files nor its packages."""
+    found = {}
+    for node in job.nodes:
+        if disk := disk_of(data_dir, node):
+            foreign = None if disk.project == job.project else Way(False, "INSIDE_OTHER_PROJECT", {"name": node.name})
+            held = Way(True, "WAY_INSIDE_GPUS", {"gpus": node.gpu_count})
+            found[node.id] = Ways(held if node.has_cuda else Way(True, "WAY_INSIDE_RUNS"), inside=foreign)
+    return found
+
+
+def python_of(disk: Disk, default: str) -> str:
+    """Returns what ranks inside of it run with; `default`, where that has the same packages."""
+    return str(disk.own / "bin" / "python") if _has_packages(disk) else default
+
+
+def distributions_of(disk: Disk) -> set[str]:
+    """Returns the names of what was installed into its own interpreter, as `canonical` has them. Of the files' names
+    alone: nothing of it runs here."""
+    return {
+        canonical(name.partition("-")[0])
+        for folder in _package_folders(disk)
+        for name in _names_in(folder, MAX_PACKAGES)
+        if name.endswith(".dist-info")
+    }
+
+
+def canonical(name: str) -> str:
+    """Returns a distribution's name as any spelling of it compares (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _has_packages(disk: Disk) -> bool:
+    """Whether it has what the platform's interpreter has not: of its template, or because somebody has installed it."""
+    newest = max((run.spec for run in disk.runs()), key=lambda path: int(path.parent.name), default=None)
+    if newest and (files.read_json(str(newest)) or {}).get("packages"):
+        return True
+    return any({*_names_in(folder, 3)} - {BASE, "__pycache__"} for folder in _package_folders(disk))
+
+
+def _package_folders(disk: Disk) -> list[Path]:
+    library = disk.own / "lib"
+    names = [name for name in _names_in(library, MAX_FOLDERS) if name.startswith("python")]
+    return [library / name / "site-packages" for name in names]
+
+
+def _names_in(folder: Path, most: int) -> list[str]:
+    """Returns names in a folder that members may fill, or replace."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in islice(entries, most)]
+    except OSError:
+        return []
