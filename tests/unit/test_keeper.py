@@ -9,7 +9,6 @@ import stat
 import sys
 import threading
 import uuid
-import zipfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -33,6 +32,7 @@ from fermi.runner import newest, processes
 from tests.disks import small_disk
 from tests.keepers import HOST, Kept, Ran, frames, ran
 from tests.waiting import until
+from tests.wheels import make_wheel
 
 SERVES = """
 import http.server, sys
@@ -276,7 +276,7 @@ def test_a_terminal_has_a_size_that_changes_and_a_shell(jupyter: Kept) -> None:
         seen += next(said)[1].decode()
     assert "31 101\r\n" in seen
     assert "/dev/pts/" in seen
-    assert sys.executable.rpartition("/")[0] in seen
+    assert "/home/.fermi/python/bin/python\r\n" in seen
     stream.sendall(wire.control({"resize": {"columns": 77, "rows": 22}}))
     stream.sendall(wire.frame(wire.IN, b"stty size; exit 9\n"))
     last = ran(stream)
@@ -553,30 +553,44 @@ def test_packages_are_there_with_their_programs_and_are_the_projects(
     hosting: Hosting, data: Path, tmp_path: Path
 ) -> None:
     (data / "datasets").mkdir(exist_ok=True)  # one of the folders that an environment may read
-    package = f"tiny @ {_wheel(data / 'datasets').as_uri()}"
+    package = f"tiny @ {make_wheel(data / 'datasets').as_uri()}"
     runs = [named(hosting, f"env-{name}", kind="custom", packages=(package,)).start() for name in "xy"]
     for run in runs:
         run.until(HostedPhase.RUNNING)
         assert run.run("tiny").out == "tiny it is\n"
         assert run.run("python", "-c", "import tiny, django; print('both')").out == "both\n", "on top of ours"
         if hosting.backend.isolation.landlock:  # type: ignore[attr-defined]
-            assert run.run("sh", "-c", 'echo x >> "$(dirname "$(command -v python)")/../pyvenv.cfg"').code != 0
+            found = run.run("python", "-c", "import tiny; print(tiny.__file__)").out.strip()
+            assert found.startswith(f"{data}/packages/project-1/")
+            assert run.run("sh", "-c", f"echo x >> {found}").code != 0
         run.stop()
     assert len([path for path in (data / "packages/project-1").iterdir() if path.is_dir()]) == 1, "made once"
 
 
-def _wheel(folder: Path) -> Path:
-    path = folder / "tiny-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as wheel:
-        wheel.writestr("tiny.py", "def main():\n    print('tiny it is')\n")
-        about = "tiny-1.0.dist-info"
-        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
-        wheel.writestr(
-            f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        wheel.writestr(f"{about}/entry_points.txt", "[console_scripts]\ntiny = tiny:main\n")
-        wheel.writestr(f"{about}/RECORD", "")
-    return path
+def test_what_pip_installs_is_the_environments_own_and_outlives_its_runs(
+    hosting: Hosting, data: Path, tmp_path: Path
+) -> None:
+    (data / "datasets").mkdir(exist_ok=True)
+    wheel, python = make_wheel(data / "datasets"), "import sys, tiny, django; print(sys.prefix)"
+    first, other = (named(hosting, f"env-own-{name}", kind="custom").start() for name in "xy")
+    before = set(Path(sys.prefix, "lib").rglob("tiny*"))
+    installed = first.run("pip", "install", "--no-index", str(wheel))
+    assert installed.code == 0, installed
+    assert first.run("tiny").out == "tiny it is\n"
+    home = data / "environments/env-own-x/home"
+    assert first.run("python", "-c", python).out == f"{home}/.fermi/python\n", "on top of the platform's"
+    assert (other.run("python", "-c", python).code, other.run("tiny").code) == (1, 127)
+    assert set(Path(sys.prefix, "lib").rglob("tiny*")) == before, "nothing was put among the platform's own"
+    first.stop()
+    again = Kept(
+        hosting, replace(first.spec, run=2, packages=(f"small @ {make_wheel(data / 'datasets', 'small').as_uri()}",))
+    )
+    again.start().until(HostedPhase.RUNNING)
+    assert (again.run("tiny").out, again.run("small").out) == ("tiny it is\n", "small it is\n"), (
+        "on top of its template's"
+    )
+    again.stop()
+    other.stop()
 
 
 def test_starting_and_stopping_again_does_nothing_twice(hosting: Hosting, data: Path) -> None:

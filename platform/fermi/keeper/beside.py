@@ -6,12 +6,14 @@ Standard library only, Python 3.9 or later. Standard input and output are the st
 
     ──▶ READY                        (`wire.py`)
     ◀── {"env": {…}, "cwd": "/…", "without": ["…"], "head": "10.0.0.7", "first": true, "name": "task-x-1",
-         "chosen": "/…", "python": "/…", "confine": {…}}     a line: how it is beside that rank; all of it may be left out
+         "chosen": "/…", "python": "/…", "confine": {…}}
+                                     a line: how it is beside that rank; all of it may be left out
     ◀── {"open": "exec", …}          and the rest as a keeper has it; nothing else can be opened here
 
 `env`: the rank's variables, of which late values are written as `fermi.runner.late` writes them. `cwd`: where it works;
 else where this program was started. `chosen`: where the node keeps which interpreter its ranks run with, if it has
-prepared packages for them; `python`: what they run with else, if not with this interpreter. `without`: variables that this program was given and that nobody is to see.
+prepared packages for them; `python`: what they run with else, if not with this interpreter. `without`: variables that
+this program was given and that nobody is to see.
 `head`: where the head is, for late values and for the network interface that reaches it, as the rank's own runner chose
 it; `first`: that is this node. `confine`: what keeps ranks from what is not theirs (`fermi.runner.confine`).
 

@@ -1,5 +1,5 @@
-"""The interpreter of an environment's own: a virtual environment on its disk, on top of another interpreter, of which it
-has all packages.
+"""An environment's own interpreter: a virtual environment on its disk, on top of another interpreter, of which it has
+all packages.
 
     python -m fermi.keeper.interpreter BASE FOLDER
 

@@ -2,8 +2,8 @@
 interpreter with what was installed there, its home and its workspace.
 
 The interpreter is the environment's own (`fermi.keeper.interpreter`), and its members may write to it: nobody but ranks
-runs it, once they are confined. Where nothing was installed it is the one of the platform's with another name, and ranks
-are forked from a process that has imported the training stack already."""
+runs it, once they are confined. Where nothing was installed it has what the platform's has, and ranks are forked from a
+process that has imported the training stack already."""
 
 import os
 import re
@@ -35,7 +35,7 @@ def ways(data_dir: Path, job: JobSpec) -> Mapping[str, Ways]:
     found = {}
     for node in job.nodes:
         if disk := disk_of(data_dir, node):
-            foreign = None if disk.project == job.project else Way(False, "INSIDE_OTHER_PROJECT", {"name": node.name})
+            foreign = None if disk.project == job.project else Way(False, "INSIDE_OTHER_PROJECT", {"environment": node.name})
             held = Way(True, "WAY_INSIDE_GPUS", {"gpus": node.gpu_count})
             found[node.id] = Ways(held if node.has_cuda else Way(True, "WAY_INSIDE_RUNS"), inside=foreign)
     return found
