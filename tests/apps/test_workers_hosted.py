@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from apps.accounts.models import Project
+from apps.clusters import selectors as clusters
 from apps.clusters.models import DevEnvironment, Lease
 from apps.common.clock import now
 from apps.workers.engine import channels, shipping
@@ -20,12 +22,13 @@ from apps.workers.heartbeat.schema import read
 from apps.workers.models import Channel, Listening, Report, Worker
 from apps.workers.services import environments
 from apps.workers.tokens import digest
-from fermi.launch import stored
+from fermi.launch import registry, stored
 from fermi.launch.backends import logfiles
 from fermi.launch.backends.agent import hosting
 from fermi.launch.errors import BackendError
 from fermi.launch.hosting import HostedHandle, HostedPhase, HostedSeen, HostedSpec
-from fermi.launch.spec import Cause
+from fermi.launch.spec import Cause, JobSpec, Way
+from fermi.launch.ways import Ways
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
 IDS = ["gn6-0", "gn6-1", "gn7-0"]
@@ -113,6 +116,24 @@ def test_an_environment_holds_the_workers_of_its_gpus_until_its_run_is_over() ->
     say(HostedSeen(HostedPhase.ENDED, False), sequence=3)
     assert observe().left is False
     assert DevEnvironment.objects.get(name="gn6").engine["workers"] == ["gn6-0", "gn6-1"]
+
+
+def test_a_task_trains_inside_of_what_its_project_has_as_a_process_of_a_host() -> None:
+    def ways(project: str = "one") -> Mapping[str, Ways]:
+        nodes = tuple(
+            clusters.snapshots(DevEnvironment.objects.filter(name__in=("gn6", "mine")).select_related("zone"))
+        )
+        return registry.backend("agent", {}).ways(JobSpec("task-x", "ddp", nodes, nodes[0].id, project=project))
+
+    DevEnvironment.objects.filter(pk="env-a").update(gpu_count=1)
+    start(gpu_count=1)
+    [own] = ways().values()
+    assert (own.prefers, own.inside, own.beside) == (Way(True, "WAY_INSIDE_GPUS", {"gpus": 1}), None, None)
+    [shared] = ways("two").values()
+    assert shared.inside == Way(False, "INSIDE_OTHER_PROJECT", {"environment": "mine"})
+    assert ways().keys() == {"env-a"}, "the node's other workers are in no environment"
+    hosting.AgentHosting({}).stop(HostedHandle("env-a", 1), 5)
+    assert ways() == {}
 
 
 def test_workers_that_a_task_uses_are_not_taken() -> None:

@@ -13,11 +13,14 @@ from typing import Any
 
 import pytest
 
+from fermi.client import Fermi
 from fermi.runner import processes
 from tests import images, packages
+from tests.e2e.test_environment_lives import make, until_is
 from tests.podman import imported, podman, settings
 from tests.running import ROOT, Running, free_port
 from tests.waiting import until
+from tests.wheels import make_wheel
 
 pytestmark = [pytest.mark.e2e, pytest.mark.storage]
 
@@ -286,6 +289,46 @@ def test_an_environment_on_a_host_is_kept_by_its_agent_and_reached_from_the_plat
     assert scene(platform, "end", "gn12")["said"] == "kept\n"
     assert not (lab.folder / "gn12" / "hosted" / "environments" / "env-onhost").exists()
     assert list((lab.folder / "gn12" / "hosted" / "told").iterdir()) == []
+
+
+HAS_TINY = """
+import os, sys
+import torch
+try:
+    import tiny
+except ImportError:
+    sys.exit("there is no tiny")
+print(f"tiny by {sys.executable}, home {os.environ['HOME']}, in {os.getcwd()}", flush=True)
+"""
+
+
+def test_an_environment_on_a_host_trains_with_what_was_installed_there(platform: Running, lab: Hosts) -> None:
+    lab.start("gn16", "0,1")
+    key = make(platform, "on gn16", clusterId="workers", host="gn16", gpuCount=2, emulated=True)
+    until_is(platform, key, "running")
+    disk = lab.folder.resolve() / "gn16" / "hosted" / "environments" / key
+    with Fermi(platform.url, (platform.data / "token").read_text("utf-8").strip()) as fermi:
+        assert fermi.environments.run(key, ["true"]).exit_code == 0
+        (disk / "workspace" / "has_tiny.py").write_text(HAS_TINY)
+        wheel = make_wheel(disk / "workspace")
+        done = fermi.environments.run(key, ["pip", "install", "--no-index", wheel.name])
+        assert done.exit_code == 0, done
+    asked = {"datasetId": None, "datasetVersionId": None, "modelId": None}
+    task = platform.create([key], entrypoint={"script": "has_tiny.py", "args": []}, **asked)
+    platform.until_state(task, "succeeded", seconds=180)
+    own = disk / "home" / ".fermi" / "python"
+    said = f"tiny by {own}/bin/python, home {disk}/home, in {disk}/workspace\n"
+    assert [platform.log(task, rank) for rank in (0, 1)] == [said, said]
+    (lab.workspace / "has_tiny.py").write_text(HAS_TINY)
+    outside = {"runIn": "beside"}
+    task = platform.create([key], entrypoint={"script": "has_tiny.py", "args": []}, distributedConfig=outside, **asked)
+    assert platform.until_final(task, seconds=180)["status"] == "failed"
+    assert "there is no tiny" in platform.log(task)
+    (disk / "home" / "absent").mkdir()
+    absent = {"python": f"{disk}/home/absent/python"}
+    task = platform.create([key], entrypoint={"script": "has_tiny.py", "args": []}, distributedConfig=absent, **asked)
+    assert platform.until_final(task, seconds=180)["status"] == "failed"
+    assert f"cannot run {absent['python']}: No such file or directory" in platform.log(task)
 
 
 def test_an_environment_with_an_image_is_a_container_of_its_host(

@@ -7,10 +7,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fermi.launch import registry
+from fermi.keeper import interpreter
+from fermi.launch import registry, ways
 from fermi.launch.backends.local import LocalBackend, kept
 from fermi.launch.spec import Entrypoint, Handle, JobSpec, Observation, Phase
 from fermi.runner import confine, files, node
@@ -269,3 +271,143 @@ def test_ranks_have_the_gpus_that_their_environment_was_given(tmp_path: Path) ->
         rendered = backend.render(one, registry.framework("ddp").plan(one))
         [env] = [artifact.content["env"] for artifact in rendered.artifacts if artifact.kind == "node"]
         assert env.get("CUDA_VISIBLE_DEVICES", "") == expected
+
+
+def kept_here(data: Path, key: str, project: str = "nlp") -> kept.Disk:
+    """An environment that the platform keeps."""
+    disk = kept.Disk.of(data, key)
+    disk.make(project)
+    for folder in (disk.home, disk.workspace):
+        folder.mkdir()
+    return disk
+
+
+def made(disk: kept.Disk, python: str = sys.executable) -> str:
+    interpreter.make(python, disk.own)
+    return str(disk.own / "bin" / "python")
+
+
+def nodes_of(backend: LocalBackend, spec: JobSpec) -> dict[str, Any]:
+    """What is written down of each node, by the name of its environment."""
+    spec, problems = ways.settle(spec, backend.ways(spec))
+    assert not problems
+    rendered = backend.render(spec, registry.framework("ddp").plan(spec))
+    return {one.content["node"]: one.content for one in rendered.artifacts if one.kind == "node"}
+
+
+def test_only_what_was_installed_in_an_environment_makes_its_ranks_begin_afresh(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing was, they are forked from a process that has imported everything."""
+    monkeypatch.setattr(confine, "landlock_abi", lambda: 4)
+    backend = LocalBackend({"data_dir": str(tmp_path), "warm": False, "isolation": "landlock"})
+    own, bare = kept_here(tmp_path, "env-001"), kept_here(tmp_path, "env-002")
+    spec = replace(job("env-001", "env-002", "env-003"), project="nlp")
+    first, second, plain = (node.name for node in spec.nodes)
+    pythons = {first: made(own), second: made(bare)}
+    (own.own / "lib/python3.11/site-packages/tiny-1.0.dist-info").mkdir(parents=True)
+    found = nodes_of(backend, spec)
+    assert [found[name]["fork"] for name in (first, second, plain)] == [False, True, True]
+    assert found[first]["command"][0] == pythons[first] == found[first]["python"]
+    assert found[second]["command"][0] == found[plain]["command"][0] == sys.executable
+    assert [found[name]["env"].get("HOME") for name in (first, second, plain)] == [str(own.home), str(bare.home), None]
+    reached = {name: found[name]["confine"]["paths"] for name in found}
+    folders = {name: {path for path in paths if "/environments/" in path} for name, paths in reached.items()}
+    assert folders[first] == {str(own.home), str(own.workspace)}
+    assert folders[second] == {str(bare.home), str(bare.workspace)}
+    assert folders[plain] == set()
+    outside = nodes_of(backend, replace(spec, run_in="beside"))
+    assert {one["command"][0] for one in outside.values()} == {sys.executable}
+
+
+def test_another_projects_environment_is_only_trained_outside(tmp_path: Path) -> None:
+    backend = LocalBackend({"data_dir": str(tmp_path), "warm": False})
+    disk = kept_here(tmp_path, "env-001", project="vision")
+    made(disk)
+    (disk.own / "lib/python3.11/site-packages/tiny-1.0.dist-info").mkdir(parents=True)
+    spec = replace(job("env-001"), project="nlp")
+    [node] = ways.settle(spec, backend.ways(spec))[0].nodes
+    assert node.way
+    assert (node.way.inside, node.way.code) == (False, "INSIDE_OTHER_PROJECT")
+    [content] = nodes_of(backend, spec).values()
+    assert content["command"][0] == sys.executable
+    assert "confine" not in content
+    asked = replace(spec, run_in="environment")
+    [problem] = ways.settle(asked, backend.ways(asked))[1]
+    assert (problem.field, problem.code) == ("distributedConfig.runIn", "INSIDE_OTHER_PROJECT")
+
+
+def test_asking_for_a_way_where_there_is_one_alone_is_said(tmp_path: Path) -> None:
+    backend = LocalBackend({"data_dir": str(tmp_path), "warm": False})
+    spec = replace(job("env-001"), run_in="environment")
+    settled, problems = ways.settle(spec, backend.ways(spec))
+    assert problems == []
+    assert [(one.field, one.code) for one in ways.warnings(settled)] == [("distributedConfig.runIn", "RUN_IN_ONE_WAY")]
+    assert ways.warnings(replace(settled, run_in="auto")) == []
+
+
+def test_what_members_put_in_place_of_their_interpreter_leads_the_platform_nowhere(tmp_path: Path) -> None:
+    """It is neither run nor followed to a file: names in a folder are all that is looked at."""
+    backend = LocalBackend({"data_dir": str(tmp_path), "warm": False})
+    disk = kept_here(tmp_path, "env-001")
+    spec = replace(job("env-001"), project="nlp")
+    python = disk.own / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    python.chmod(0o755)
+    (disk.own / "lib/python3.11/site-packages").mkdir(parents=True)
+    (disk.own / "lib/python3.11/site-packages/a").symlink_to("/dev/zero")
+    os.mkfifo(disk.own / "lib/python3.11/site-packages/b-1.dist-info")
+    [content] = nodes_of(backend, spec).values()
+    assert content["command"][0] == str(python)
+    [settled] = ways.settle(spec, backend.ways(spec))[0].nodes
+    assert backend.lacks(spec, settled, ["torch"]) == []
+    (disk.home / ".fermi").rename(disk.home / "moved")
+    (disk.home / ".fermi").symlink_to("/dev/zero")
+    [content] = nodes_of(backend, spec).values()
+    assert content["command"][0] == sys.executable
+    assert not (tmp_path / "ran").exists()
+
+
+def stands_in(folder: Path, text: str, name: str = "python") -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def wrong_with(backend: LocalBackend, spec: JobSpec) -> list[tuple[str, str]]:
+    settled, _ = ways.settle(spec, backend.ways(spec))
+    return [(one.code, str(one.params.get("why", ""))) for one in backend.problems(settled)]
+
+
+def test_an_interpreter_that_ranks_could_not_run_is_refused_before_they_begin(tmp_path: Path) -> None:
+    backend = LocalBackend({"data_dir": str(tmp_path / "data"), "warm": False, "isolation": "auto"})
+    disk, other = (kept_here(tmp_path / "data", key) for key in ("env-001", "env-002"))
+    spec = replace(job("env-001"), project="nlp")
+    own = made(disk)
+
+    def problems(python: str) -> list[tuple[str, str]]:
+        return wrong_with(backend, replace(spec, python=python))
+
+    assert problems(own) == problems(sys.executable) == problems("python3") == []
+    assert problems(str(disk.home / "absent")) == [("PYTHON_NOT_FOUND", "")]
+    assert problems(stands_in(disk.home / "old", "echo 3.8.19")) == [("PYTHON_TOO_OLD", "")]
+    failed = stands_in(disk.home / "broken", "echo 'no libpython' >&2; exit 3")
+    assert problems(failed) == [("PYTHON_NOT_USABLE", "no libpython")]
+    (disk.home / "text").write_text("no program")
+    [(code, why)] = problems(str(disk.home / "text"))
+    assert (code, "ermission denied" in why) == ("PYTHON_NOT_USABLE", True)
+    ran = tmp_path / "data" / "ran"
+    reads = stands_in(disk.home / "reads", f"touch {ran}; cat {tmp_path}/data/secret; echo 3.11.0")
+    (tmp_path / "data" / "secret").write_text("the platform's\n")
+    if backend.isolation.protects:
+        assert problems(reads) == []
+        assert not ran.exists(), "whoever names it may have written it"
+        assert problems(stands_in(other.home / "hidden", "echo 3.11.0")) == [("PYTHON_NOT_FOUND", "")]
+    bare = replace(spec, python=stands_in(disk.home / "bare", f'exec {sys.executable} -S -E "$@"'))
+    settled, _ = ways.settle(bare, backend.ways(bare))
+    assert backend.lacks(settled, settled.nodes[0], ["torch"]) == ["torch"]
+    [content] = nodes_of(backend, bare).values()
+    assert content["command"][0] == bare.python

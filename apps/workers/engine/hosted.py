@@ -14,7 +14,7 @@ from apps.workers.engine import channels
 from apps.workers.models import HostRun, Worker
 from apps.workers.services import environments, hosting
 from fermi.launch import stored
-from fermi.launch.backends.agent.hosts import HostSeen, RunReport
+from fermi.launch.backends.agent.hosts import HostSeen, Kept, RunReport
 from fermi.launch.errors import BackendError
 from fermi.launch.hosting import HostedHandle, HostedPhase, HostedSeen, HostedSpec
 
@@ -69,6 +69,13 @@ class DatabaseHosts:
                     hosting.release(row.environment)
             found[row.name] = report
         return found
+
+    def kept(self, environments: Collection[str]) -> Mapping[str, Kept]:
+        rows = HostRun.objects.filter(environment__in=environments, stopped=False).exclude(worker="")
+        return {
+            row.environment: Kept(row.name, str(row.body.get("project") or ""), str(row.body.get("image") or ""))
+            for row in rows
+        }
 
     def stop(self, handle: HostedHandle, grace_seconds: float) -> None:
         row = HostRun.objects.filter(environment=handle.environment).first()

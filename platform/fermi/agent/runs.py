@@ -15,13 +15,15 @@ import shutil
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fermi.agent.confining import Confining
 from fermi.launch.backends import reported
-from fermi.launch.backends.local import beside
+from fermi.launch.backends.local import beside, trained
+from fermi.launch.backends.local.kept import Disk
 from fermi.launch.userpaths import HOMES
 from fermi.runner import ending, exits, files, status
 from fermi.runner.late import Late, decode
@@ -37,6 +39,32 @@ class Host:
     workspace: Path
     python: str
     confining: Confining
+
+    @property
+    def hosted(self) -> Path:
+        """Where environments of this host are kept."""
+        return self.state / "hosted"
+
+    def disk(self, inside: Mapping[str, Any]) -> Disk | None:
+        """Returns the environment that ranks run inside of; None where they run outside, and where its project is not
+        the task's."""
+        with suppress(ValueError, OSError):
+            disk = Disk.of(self.hosted, str(inside.get("environment") or ""))
+            return disk if disk.project and disk.project == inside.get("project") else None
+        return None
+
+    def start_in(self, disk: Disk | None, inside: Mapping[str, Any]) -> Path:
+        """Where ranks without code of their own start: where their script was written."""
+        return disk.workspace if disk and disk.has_one_of(inside.get("paths") or ()) else self.workspace
+
+    def python_of(self, disk: Disk | None, named: str, home: Path) -> str:
+        """A kernel that nobody knows is still the one: the rank's log then says that there is none."""
+        if named and "/" not in named:
+            isolation, place = self.confining.isolation, replace(self.confining.place, home=self.hosted)
+            return trained.chosen(named, (), isolation, place, disk, home).path or named
+        if named:
+            return named
+        return trained.python_of(disk, self.python) if disk else self.python
 
 
 class Run:
@@ -58,25 +86,36 @@ class Run:
         plans = folder / "files"  # the plan's
         plans.mkdir(parents=True, exist_ok=True)
         host.workspace.mkdir(parents=True, exist_ok=True)
-        known = {Late.FILES_DIR: str(plans), Late.PYTHON: host.python}
+        inside = body["spec"].get("inside") or {}
+        disk, outside = host.disk(inside), host.state / body["spec"].get("home", f"{HOMES}/default")
+        python = host.python_of(disk, str(body["spec"].get("python") or ""), outside)
+        known = {Late.FILES_DIR: str(plans), Late.PYTHON: python}
         for name, text in body["files"].items():
             (plans / name).parent.mkdir(parents=True, exist_ok=True)
             (plans / name).write_text(decode(text, known), encoding="utf-8")
-        spec = {"cwd": str(host.workspace), **body["spec"], "measured": False}  # the agent measures the host
+        spec = {"cwd": str(host.start_in(disk, inside)), **body["spec"]}
+        spec["measured"] = False  # the agent measures the host
         spec["command"] = [decode(word, known) for word in spec["command"]]
         spec["env"] = {name: decode(value, known) for name, value in spec["env"].items()}
         spec["ranks"] = [_rank(rank, known, host) for rank in spec["ranks"]]
         own, packages = [], []
+        if inside and not disk:
+            _note(spec, f"{inside.get('environment')}: not kept here. Ranks run outside of it.")
+        if disk:
+            own, packages = [disk.workspace, disk.home], [trained.packages(host.hosted, disk.project)]
+            spec["env"] = {**trained.variables(disk, python), **spec["env"]}
+        if python != host.python:
+            spec.update(fork=False, preload=[], preload_later=[], python=python)
         if code := spec.get("code"):
-            packages, own = [host.state / code["cache"]], [_tree(body["spec"].get("cwd"), folder, spec)]
-            known_here = {"cache": str(packages[0]), "chosen": str(folder / "python"), "python": host.python}
-            spec.update(cwd=str(own[0]), code={**code, **known_here})
+            cache, tree = host.state / code["cache"], _tree(body["spec"].get("cwd"), folder, spec)
+            known_here = {"cache": str(cache), "chosen": str(folder / "python"), "python": python}
+            spec.update(cwd=str(tree), code={**code, **known_here})
+            packages, own = [*packages, cache], [*own, tree]
         if rank := next(iter(spec["ranks"]), None):
             env = {**spec["env"], **rank["env"]}
             spec["confine"] = host.confining.order(
-                plans, Path(rank["log"]).parent, env, own, packages,
-                home=host.state / spec.pop("home", f"{HOMES}/default"),
-            )  # fmt: skip
+                plans, Path(rank["log"]).parent, env, own, packages, home=disk.home if disk else outside
+            )
         spec["digest"] = body["digest"]
         if secrets := body.get("secrets"):
             files.write_atomically(str(folder / files.SECRETS), secrets, 0o600)
@@ -235,6 +274,11 @@ def _tree(named: str | None, folder: Path, spec: Mapping[str, Any]) -> Path:
         why = error.strerror or str(error)
     if not why:
         return shared
-    with open(spec["ranks"][0]["log"], "a", encoding="utf-8") as log:
-        log.write(f"fermi: {shared}: {why}. Files that the script writes beside itself are lost with this attempt.\n")
+    _note(spec, f"{shared}: {why}. Files that the script writes beside itself are lost with this attempt.")
     return folder / "code"
+
+
+def _note(spec: Mapping[str, Any], words: str) -> None:
+    """Into the log of the rank."""
+    with open(spec["ranks"][0]["log"], "a", encoding="utf-8") as log:
+        log.write(f"fermi: {words}\n")

@@ -12,16 +12,16 @@ time), `.status.json`, `.log`, `.sock`, `.token`; in the same folder `stop.json`
      "ports": [{"name": "board", "port": 6006}], "start_script": "",
      "lazy": true, "grace_seconds": 10, "tcp": null, "bounds": {…}, "confine": {…}, "preparing": {…}}
 
-`service`: a folder of the run that its processes may write to. `cache`: of prepared packages; `tools`: where an
-editor is installed. `lab`: the interpreter that has JupyterLab; `python`: what kernels and commands run in. `own`: the folder of the
-environment's own interpreter, which is made on top of that and takes its place (`interpreter.py`). `lazy`:
-the service begins when its door is first used. `tcp`: a port on loopback to listen on beside the socket (0 = any; the
-one it became stands in `SPEC.port`). `termination_message`: a file into which a keeper in a container writes why its
-service failed; it then ends with 1, and one that is begun again afterwards waits for its end. `stop`: where the
-request to end lies, if not beside the spec. `bounds`: what processes may use of the machine (see
-`fermi.runner.bounds`), and of its disk workspace, home and the run's folder (`fermi.runner.diskuse`). `confine`: what
-processes may reach, and `preparing`: what the installation of packages may (see `fermi.runner.confine`). Each caller's
-first line bears the token: that of FERMI_KEEPER_TOKEN, or the one in `.token`.
+`service`: a folder of the run that its processes may write to. `cache`: of prepared packages; `tools`: where an editor
+is installed. `lab`: the interpreter that has JupyterLab; `python`: what kernels and commands run in. `own`: the folder
+of the environment's own interpreter, which is made on top of that and takes its place (`interpreter.py`). `lazy`: the
+service begins when its door is first used. `tcp`: a port on loopback to listen on beside the socket (0 = any; the one
+it became stands in `SPEC.port`). `termination_message`: a file into which a keeper in a container writes why its
+service failed; it then ends with 1, and one that is begun again afterwards waits for its end. `stop`: where the request
+to end lies, if not beside the spec. `bounds`: what processes may use of the machine (see `fermi.runner.bounds`), and of
+its disk workspace, home and the run's folder (`fermi.runner.diskuse`). `confine`: what processes may reach, and
+`preparing`: what the installation of packages may (see `fermi.runner.confine`). Each caller's first line bears the
+token: that of FERMI_KEEPER_TOKEN, or the one in `.token`.
 """
 
 from __future__ import annotations

@@ -18,24 +18,28 @@ def problems(spec: JobSpec, backend: Backend) -> list[Problem]:
     by_lack: dict[tuple[str, ...], list[Node]] = {}
     for node in spec.nodes:
         could = node.has_cuda or not info.needs_cuda
-        if lack := could and lacking(backend, node, names):
+        if lack := could and lacking(backend, spec, node, names):
             by_lack.setdefault(tuple(lack), []).append(node)
     return [missing(info, lack, ", ".join(node.name for node in nodes)) for lack, nodes in by_lack.items()]
 
 
 def warnings(spec: JobSpec, backend: Backend) -> list[Problem]:
     info = registry.framework(spec.framework).info
-    unknown = [node.name for node in spec.nodes if info.packages and lacking(backend, node, info.packages) is None]
+    unknown = [
+        node.name for node in spec.nodes if info.packages and lacking(backend, spec, node, info.packages) is None
+    ]
     if not unknown:
         return []
     params = {"framework": info.label, "packages": ", ".join(info.packages), "where": ", ".join(unknown)}
     return [Problem(FIELD, "FRAMEWORK_NOT_ASKED", {**params, "command": info.install_command})]
 
 
-def lacking(backend: Backend, node: Node, names: Sequence[str]) -> list[str] | None:
-    """What the environment says of itself counts where its engine cannot be asked."""
-    lack = backend.lacks(node, names)
-    return lack if lack is not None or not all(node.versions.get(name) for name in names) else []
+def lacking(backend: Backend, spec: JobSpec, node: Node, names: Sequence[str]) -> list[str] | None:
+    """What the environment says of itself counts where its engine cannot be asked, unless a task names an interpreter:
+    that may be another one than the environment means."""
+    lack = backend.lacks(spec, node, names)
+    told = not spec.python and all(node.versions.get(name) for name in names)
+    return [] if lack is None and told else lack
 
 
 def missing(info: Info, lack: Sequence[str], where: str) -> Problem:

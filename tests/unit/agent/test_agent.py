@@ -4,6 +4,7 @@ import itertools
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -16,8 +17,9 @@ from fermi.agent.runs import NO_RANK, Host, Run
 from fermi.agent.worker import Worker
 from fermi.launch import registry
 from fermi.launch.backends.agent import use
-from fermi.launch.spec import Handle, JobSpec, Phase
-from fermi.runner import files, processes
+from fermi.launch.backends.local.kept import Disk
+from fermi.launch.spec import Handle, JobSpec, Late, Phase, encode
+from fermi.runner import confine, files, processes
 from tests.alive import alive
 from tests.contract.conftest import OnWorkers
 from tests.fakes.workers import Platform, agent, serving
@@ -142,6 +144,44 @@ def test_a_host_that_cannot_write_to_the_data_directory_has_a_tree_of_its_own_an
     assert run.spec["cwd"] == str(tree if writable else tmp_path / "run" / "code")
     assert ("lost with this attempt" in said and str(tree) in said) is not writable
     assert run.spec["code"]["chosen"] == str(tmp_path / "run" / "python")
+
+
+def test_a_rank_runs_inside_of_an_environment_of_its_own_project_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(confine, "landlock_abi", lambda: 4)
+    state = tmp_path / "state"
+    confining = Confining.of(state, tmp_path / "w", sys.executable, (), wanted=True)
+    host = Host(state, tmp_path / "w", sys.executable, confining)
+    disk = Disk.of(host.hosted, "env-a")
+    disk.make("one")
+    (disk.workspace / "sub").mkdir(parents=True)
+    (disk.workspace / "sub" / "train.py").touch()
+    (disk.own / "lib/python3.12/site-packages/tiny").mkdir(parents=True)
+
+    def made(name, project="one", python="", script="sub/train.py", environment="env-a"):
+        rank = {"rank": 0, "local_rank": 0, "env": {}, "log": f"logs/{name}/1/0.log"}
+        inside = {"environment": environment, "project": project, "paths": [script]}
+        spec = {
+            "name": f"{name}-1", "node_rank": 0, "command": [encode(Late.PYTHON, {}), script], "ranks": [rank],
+            "env": {}, "home": "homes/one", "inside": inside, "fork": True, "preload": ["torch"],
+            **({"python": python} if python else {}),
+        }  # fmt: skip
+        run = Run.create(tmp_path / name, {"spec": spec, "files": {}, "digest": "d"}, host)
+        return run.spec, run.log.read_text() if run.log.exists() else ""
+
+    own, _ = made("a")
+    assert own["command"][0] == own["python"] == f"{disk.own}/bin/python"
+    assert (own["cwd"], own["env"]["HOME"], own["fork"]) == (str(disk.workspace), str(disk.home), False)
+    assert own["confine"]["home"] == str(disk.home)
+    assert own["confine"]["paths"][str(disk.home)] == own["confine"]["paths"][str(disk.workspace)] == "rwm"
+    elsewhere, _ = made("b", script="../../disk.json")
+    assert elsewhere["cwd"] == str(tmp_path / "w")
+    named, _ = made("c", python="/opt/python")
+    assert (named["command"][0], named["fork"]) == ("/opt/python", False)
+    for name, about in {"d": {"project": "two"}, "e": {"environment": "../workers"}}.items():
+        outside, said = made(name, **about)
+        assert outside["command"][0] == sys.executable
+        assert str(disk.home) not in outside["confine"]["paths"]
+        assert "not kept here. Ranks run outside of it." in said
 
 
 def test_a_port_of_rank_0_that_somebody_else_has_is_named_and_no_rank_begins(lab):

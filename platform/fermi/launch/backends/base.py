@@ -76,7 +76,7 @@ class Backend(ABC):
         cannot be read from here."""
         return b""
 
-    def lacks(self, node: Node, distributions: Sequence[str]) -> list[str] | None:
+    def lacks(self, job: JobSpec, node: Node, distributions: Sequence[str]) -> list[str] | None:
         """Which of them the interpreter that runs the node's ranks has not got; None where it cannot be asked."""
         return None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fermi.launch.backends import logfiles, reported
-from fermi.launch.backends.agent import state
+from fermi.launch.backends.agent import hosting, state
 from fermi.launch.backends.agent.render import orders, render
 from fermi.launch.backends.agent.store import Store
 from fermi.launch.backends.base import Backend, Beside, not_running, out_of_reach
@@ -25,8 +25,10 @@ from fermi.launch.spec import (
     Problem,
     PulseSeen,
     Rendered,
+    Way,
 )
 from fermi.launch.userpaths import absent_below
+from fermi.launch.ways import Ways
 
 store: Store | None = None
 
@@ -57,10 +59,25 @@ class AgentBackend(Backend):
         missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
         return found + absent_below(self.data_dir, job.resume_from, missing)
 
-    def lacks(self, node: Node, distributions: Sequence[str]) -> list[str] | None:
-        """As its agent told when it joined; an older one told nothing."""
+    def ways(self, job: JobSpec) -> Mapping[str, Ways]:
+        """Of environments that hosts keep as processes. One that another project shares gives this one its workers, and
+        neither its files nor its packages."""
+        kept = hosting.hosts.kept([node.id for node in job.nodes]) if hosting.hosts else {}
+        found = {}
+        for node in job.nodes:
+            if (one := kept.get(node.id)) and not one.image:
+                held = Way(True, "WAY_INSIDE_GPUS", {"gpus": node.gpu_count})
+                other = Way(False, "INSIDE_OTHER_PROJECT", {"environment": node.name})
+                foreign = None if one.project == job.project else other
+                found[node.id] = Ways(held if node.has_cuda else Way(True, "WAY_INSIDE_RUNS"), inside=foreign)
+        return found
+
+    def lacks(self, job: JobSpec, node: Node, distributions: Sequence[str]) -> list[str] | None:
+        """As its agent told of its own interpreter when it joined; an older one told nothing. Of one that the task
+        names nobody knows, and what is missing may have been installed in an environment."""
         told = node.engine.get("lacks")
-        return None if told is None else [name for name in distributions if name in told]
+        lack = None if told is None else [name for name in distributions if name in told]
+        return None if job.python or (lack and node.inside) else lack
 
     def render(self, job: JobSpec, plan: Plan) -> Rendered:
         return render(job, plan, self.connection)

@@ -39,6 +39,16 @@ class RunReport:
     holds: Mapping[str, Any] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An environment of which a run is wanted on a host. `run`: the run's name; `image`: what container it is, if
+    any."""
+
+    run: str
+    project: str
+    image: str = ""
+
+
 class Hosts(Protocol):
     """All methods are idempotent, may be called from any process, and raise `BackendError`."""
 
@@ -52,6 +62,9 @@ class Hosts(Protocol):
 
     def runs(self, names: Collection[str]) -> Mapping[str, RunReport]:
         """Those that are known; a constant number of queries."""
+
+    def kept(self, environments: Collection[str]) -> Mapping[str, Kept]:
+        """Those of them that hosts keep now, by id; one query."""
 
     def stop(self, handle: HostedHandle, grace_seconds: float) -> None:
         """One that was never put becomes one that cannot be put any more."""

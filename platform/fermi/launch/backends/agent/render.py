@@ -84,11 +84,23 @@ def _node(
         **common,
         "fork": fork,
         "home": f"{HOMES}/{job.project or 'default'}",
+        **_inside(job, node.node),
         **Place(_data(connection), "packages", "").order(job, node.node_rank),
         "preload": list(plan.preload) if fork else [],
         **({"preload_later": list(plan.preload_later)} if fork and plan.preload_later else {}),
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }
+
+
+def _inside(job: JobSpec, node: Node) -> dict[str, Any]:
+    """Which environment of its host it runs inside of, and with which interpreter where the job names one. `paths`:
+    the script, any of which it may be; where the environment has it, ranks start in its workspace."""
+    named = {"python": job.python} if job.python else {}
+    if not node.inside:
+        return named
+    own = job.entrypoint
+    paths = own.paths if own and not job.brings(own.script) else ()
+    return {"inside": {"environment": node.id, "project": job.project, "paths": list(paths)}, **named}
 
 
 def _data(connection: Mapping[str, Any]) -> str:

@@ -79,17 +79,36 @@ class LocalBackend(Backend):
                 found.append(Problem("resumeFrom", "PATH_NOT_GIVEN", {"path": str(there)}))
         if job.entrypoint and job.entrypoint.paths and not job.brings(job.entrypoint.script):
             found += self._script_problems(job)
-        return found
+        return found + (self._python_problems(job) if job.python else [])
 
     def ways(self, job: JobSpec) -> Mapping[str, Ways]:
         return trained.ways(self.data_dir, job)
 
-    def lacks(self, node: Node, distributions: Sequence[str]) -> list[str] | None:
+    def lacks(self, job: JobSpec, node: Node, distributions: Sequence[str]) -> list[str] | None:
+        if job.python:
+            chosen = self._chosen(job, node, distributions)
+            return list(chosen.lacks) if chosen.version else None
         lack = interpreter.absent(self.python, distributions)
         if lack and (disk := self._entered(node)):
             own = trained.distributions_of(disk)
             lack = [name for name in lack if trained.canonical(name) not in own]
         return lack
+
+    def _python_problems(self, job: JobSpec) -> list[Problem]:
+        """What is wrong with the interpreter that the job names, once for all nodes of which the same is."""
+        wrong: dict[interpreter.Chosen, list[str]] = {}
+        for node in job.nodes:
+            wrong.setdefault(self._chosen(job, node), []).append(node.name)
+        found = (chosen.problem(job.python, ", ".join(names)) for chosen, names in wrong.items())
+        return [problem for problem in found if problem]
+
+    def _chosen(self, job: JobSpec, node: Node, distributions: Sequence[str] = ()) -> interpreter.Chosen:
+        """What the job's `python` means to the ranks of a node."""
+        disk = self._entered(node)
+        return trained.chosen(job.python, distributions, self.isolation, self.place, disk, self._home(job))
+
+    def _home(self, job: JobSpec) -> Path:
+        return self.data_dir / HOMES / (job.project or "default")
 
     def _entered(self, node: Node) -> kept.Disk | None:
         """Of the environment that the node's ranks run inside of."""
@@ -138,13 +157,13 @@ class LocalBackend(Backend):
         )  # fmt: skip
 
     def _setting(self, job: JobSpec, plan: Plan, planned: NodePlan) -> Setting:
+        """An interpreter that is named and cannot be found is still the one: its ranks say so."""
         disk = self._entered(planned.node)
+        named = (self._chosen(job, planned.node).path or job.python) if job.python else ""
         if disk is None:
-            return Setting(self.python, confine=self._confine(job, plan))
-        python = trained.python_of(disk, self.python)
-        own = {"VIRTUAL_ENV": str(disk.own)} if python != self.python else {}
-        home = {"HOME": str(disk.home)} if disk.home.is_dir() else {}
-        return Setting(python, {**home, **own}, self._confine(job, plan, disk))
+            return Setting(named or self.python, confine=self._confine(job, plan))
+        python = named or trained.python_of(disk, self.python)
+        return Setting(python, trained.variables(disk, python), self._confine(job, plan, disk))
 
     def _confine(self, job: JobSpec, plan: Plan, disk: kept.Disk | None = None) -> dict[str, Any] | None:
         """Of other tasks' folders only the one that this one resumes from can be read; of environments, the `disk` of
@@ -163,7 +182,7 @@ class LocalBackend(Backend):
             ],
             readable=[self.data_dir / "datasets", plans, *resume, *packages, *shared],
             logs=self._log_dir(job.task_id, job.attempt),
-            home=disk.home if disk else self.data_dir / HOMES / (job.project or "default"),
+            home=disk.home if disk else self._home(job),
         )  # fmt: skip
 
     def _output_folder(self, path: str) -> list[Path]:
@@ -175,8 +194,7 @@ class LocalBackend(Backend):
         return code.Place(str(self.data_dir), str(self._packages(job)), str(self._run_dir(job.name)), python)
 
     def _packages(self, job: JobSpec) -> Path:
-        """Of the project: what is built from source is built by its members."""
-        return self.data_dir / "packages" / job.project
+        return trained.packages(self.data_dir, job.project)
 
     def _task_folder(self, path: str) -> list[Path]:
         """Jobs name the data directory as the platform was given it, which may be by a link."""

@@ -9,7 +9,7 @@
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,12 @@ class Disk:
         """Empty: there is no such disk."""
         said = files.read_json(str(self.folder / "disk.json"))
         return str(said["project"]) if said else ""
+
+    def has_one_of(self, paths: Iterable[str]) -> bool:
+        """Whether one of these files lies in its workspace, and no link leads out of it."""
+        top = os.path.realpath(self.workspace)
+        places = [Path(os.path.realpath(os.path.join(top, path))) for path in paths]
+        return any(there.is_relative_to(top) and there.is_file() for there in places)
 
     def run(self, number: int) -> "Run":
         return Run(self.folder / "runs" / str(number), f"{self.folder.name}-{number}")
@@ -169,12 +175,7 @@ def workspace_of(data_dir: Path, job: JobSpec) -> Path | None:
     for environment in (job.master, *others):
         try:
             disk = Disk.of(data_dir, environment)
-            places = [Path(os.path.realpath(disk.workspace / path)) for path in paths]
-            if (
-                disk.project
-                and disk.project == job.project
-                and any(there.is_relative_to(disk.workspace) and there.is_file() for there in places)
-            ):
+            if disk.project and disk.project == job.project and disk.has_one_of(paths):
                 return disk.workspace
         except (OSError, ValueError):
             continue

@@ -7,11 +7,15 @@ process that has imported the training stack already."""
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
+from fermi.launch import interpreter
 from fermi.launch.backends.local.kept import Disk
+from fermi.launch.backends.local.launcher import training_env
+from fermi.launch.interpreter import Chosen
+from fermi.launch.isolation import Isolation, Place
 from fermi.launch.spec import JobSpec, Node, Way
 from fermi.launch.ways import Ways
 from fermi.runner import files
@@ -35,7 +39,9 @@ def ways(data_dir: Path, job: JobSpec) -> Mapping[str, Ways]:
     found = {}
     for node in job.nodes:
         if disk := disk_of(data_dir, node):
-            foreign = None if disk.project == job.project else Way(False, "INSIDE_OTHER_PROJECT", {"environment": node.name})
+            foreign = (
+                None if disk.project == job.project else Way(False, "INSIDE_OTHER_PROJECT", {"environment": node.name})
+            )
             held = Way(True, "WAY_INSIDE_GPUS", {"gpus": node.gpu_count})
             found[node.id] = Ways(held if node.has_cuda else Way(True, "WAY_INSIDE_RUNS"), inside=foreign)
     return found
@@ -44,6 +50,31 @@ def ways(data_dir: Path, job: JobSpec) -> Mapping[str, Ways]:
 def python_of(disk: Disk, default: str) -> str:
     """Returns what ranks inside of it run with; `default`, where that has the same packages."""
     return str(disk.own / "bin" / "python") if _has_packages(disk) else default
+
+
+def chosen(
+    named: str, distributions: Sequence[str], isolation: Isolation, place: Place, disk: Disk | None, home: Path
+) -> Chosen:  # fmt: skip
+    """Returns what an interpreter that a task names means to ranks inside of `disk`, or outside; asked as such a rank
+    would ask. `home`: of ranks outside."""
+    home = disk.home if disk else home
+    readable = [place.home / "datasets", *([packages(place.home, disk.project)] if disk else [])]
+    confine = isolation.order(
+        place, own=[disk.workspace, disk.home] if disk else [], readable=readable, logs=home, home=home
+    )
+    own = {"VIRTUAL_ENV": str(disk.own)} if disk else {}
+    return interpreter.look(named, distributions, {**training_env(), "HOME": str(home), **own}, confine)
+
+
+def packages(data_dir: Path, project: str) -> Path:
+    """Returns where a project's prepared packages lie: what is built from source is built by its members."""
+    return data_dir / "packages" / project
+
+
+def variables(disk: Disk, python: str) -> dict[str, str]:
+    """Returns those of ranks inside of it that run with this interpreter."""
+    home = {"HOME": str(disk.home)} if disk.home.is_dir() else {}
+    return {**home, **({"VIRTUAL_ENV": str(disk.own)} if python.startswith(f"{disk.own}/") else {})}
 
 
 def distributions_of(disk: Disk) -> set[str]:

@@ -1,0 +1,67 @@
+"""Which interpreter somebody means, and whether ranks can run with it.
+
+    python -m fermi.inside.chosen NAMED [DISTRIBUTION …]
+
+`NAMED`: a path, or the name of a Jupyter kernel. Prints one line of JSON:
+
+    {"python": "/…", "version": "3.11.7", "lacks": ["…"]}    `lacks`: those of the distributions that it has not got
+    {"python": "/…", "why": "…"}                             it does not run
+    {"python": "/…"}                                         it is not there; the path is empty for an unknown kernel
+
+Standard library only, Python 3.9 or later."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+PATIENCE_SECONDS = 20.0
+MAX_WORDS = 300
+NATIVE = "python3"
+TELL = """
+import sys
+print(".".join(map(str, sys.version_info[:3])))
+if sys.version_info >= (3, 9):
+    import importlib.metadata as m
+    for name in sys.argv[1:]:
+        try: m.distribution(name)
+        except m.PackageNotFoundError: print(name)
+"""
+
+
+def find(named: str) -> str:
+    """Returns the path; empty where there is no such kernel. The kernel of an environment that the platform keeps is
+    its own interpreter's."""
+    if "/" in named:
+        return named
+    if named == NATIVE and (own := os.environ.get("VIRTUAL_ENV")):
+        return os.path.join(own, "bin", "python")
+    from fermi.inside import interpreters
+
+    return interpreters.resolve(named, interpreters.find(own=()))
+
+
+def ask(python: str, distributions: Sequence[str]) -> dict[str, Any]:
+    if not os.path.exists(python):
+        return {"python": python}
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    try:
+        done = subprocess.run(
+            [python, "-c", TELL, *distributions], stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",
+            errors="replace", timeout=PATIENCE_SECONDS, check=False, env=env, cwd="/",
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        return {"python": python, "why": str(getattr(error, "strerror", None) or error)[:MAX_WORDS]}
+    version, *lacks = done.stdout.split() or [""]
+    if done.returncode or not version[:1].isdigit():
+        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return {"python": python, "why": said[:MAX_WORDS]}
+    return {"python": python, "version": version, "lacks": lacks}
+
+
+if __name__ == "__main__":
+    print(json.dumps(ask(find(sys.argv[1]), sys.argv[2:])))
