@@ -27,7 +27,8 @@ from fermi.launch.backends import logfiles
 from fermi.launch.backends.local import kept, stop_everything
 from fermi.launch.errors import BackendError
 from fermi.launch.hosting import HostedHandle, HostedPhase, HostedSpec, Hosting, Port
-from fermi.launch.spec import LogChunk
+from fermi.launch.inside.session import InsideError
+from fermi.launch.spec import LogChunk, Node
 from fermi.runner import newest, processes
 from tests.disks import small_disk
 from tests.keepers import HOST, Kept, Ran, frames, ran
@@ -691,3 +692,24 @@ def test_a_handle_that_nobody_knows_is_absent_and_away(hosting: Hosting, monkeyp
     assert hosting.observe([handle])[handle.name].phase is HostedPhase.ABSENT
     with pytest.raises(BackendError, match="ENVIRONMENT_AWAY"):
         hosting.dial(handle)
+
+
+def test_the_platform_enters_an_environment_through_its_keeper(hosting: Hosting, data: Path) -> None:
+    backend: Any = hosting.backend  # type: ignore[attr-defined]
+    run = named(hosting, "env-enter").start()
+    with backend.enter(Node("env-enter", "lab")) as session:
+        survey = session.ask("survey")
+        own = data / "environments/env-enter/home/.fermi"
+        assert survey["python"] == f"{own}/python/bin/python3"
+        with pytest.raises(InsideError) as refused:
+            session.ask("dance")
+    assert refused.value.code == "INSIDE_UNKNOWN_REQUEST"
+    assert list((own / "bundles").iterdir())
+    until(
+        lambda: not any("fermi.inside" in processes.read_words(pid, "cmdline") for pid in members(run)), what="its end"
+    )
+    for key, code in (("env-of-nobody", "INSIDE_NOT_HERE"), ("env-enter", "INSIDE_NOT_RUNNING")):
+        run.stop()
+        with pytest.raises(BackendError) as away:
+            backend.enter(Node(key, "lab"))
+        assert away.value.code == code

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from django.db import transaction
+from django.db import close_old_connections, transaction
 
 from apps.accounts import vault
 from apps.common.errors import ApiError
@@ -125,6 +125,7 @@ class DatabaseHosts:
         return False
 
     def channel(self, name: str) -> socket.socket:
+        close_old_connections()  # of a thread that asks once in hours
         row = HostRun.objects.filter(pk=name, stopped=False).exclude(worker="").first()
         if row is None:
             raise BackendError("ENVIRONMENT_AWAY", environment=name.rpartition("-")[0])

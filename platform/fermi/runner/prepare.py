@@ -14,8 +14,8 @@ from fermi.runner.late import Late, decode
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where the nodes of a job meet before any of them starts a rank. `head`: the host of rank 0, as this node reaches
-    it."""
+    """Where the nodes of a job meet before any of them starts a rank; `nodes` 1: it meets nobody. `head`: the host of
+    rank 0, as this node reaches it."""
 
     name: str
     node_rank: int
@@ -40,7 +40,7 @@ def prepare(
 
 def _head(at: Meeting, say: meet.Say, stopped: meet.Stopped) -> str:
     """The address that answered for it."""
-    if at.node_rank != 0:
+    if at.nodes > 1 and at.node_rank != 0:
         return meet.as_member(at.name, at.node_rank, at.head, at.port, say, stopped, at.patience)
     if at.nodes > 1:
         meet.as_head(at.name, at.nodes, at.port, say, stopped, at.patience)

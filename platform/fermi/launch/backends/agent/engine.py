@@ -2,17 +2,23 @@
 
 import socket
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fermi.launch.backends import logfiles, reported
+from fermi.launch.backends import measured, reported
 from fermi.launch.backends.agent import hosting, state
+from fermi.launch.backends.agent.containers import Containers, Inside, enter
+from fermi.launch.backends.agent.hosts import Kept
 from fermi.launch.backends.agent.render import orders, render
-from fermi.launch.backends.agent.store import Store
+from fermi.launch.backends.agent.store import Attempt, Store
 from fermi.launch.backends.base import Backend, Beside, not_running, out_of_reach
+from fermi.launch.backends.carried import Files
+from fermi.launch.backends.inside.seen import together
 from fermi.launch.errors import BackendError
+from fermi.launch.inside.session import InsideError, Session
 from fermi.launch.ranks import split
 from fermi.launch.spec import (
     NO_SECRETS,
@@ -25,6 +31,7 @@ from fermi.launch.spec import (
     Problem,
     PulseSeen,
     Rendered,
+    Sample,
     Way,
 )
 from fermi.launch.userpaths import absent_below
@@ -47,30 +54,43 @@ class AgentBackend(Backend):
         self.connection = connection
         self.data_dir = Path(connection.get("data_dir") or "var").resolve()
         self.mount = str((connection.get("data") or {}).get("mountPath") or "")
+        self._containers = Containers(self.data_dir)
 
     def problems(self, job: JobSpec) -> list[Problem]:
         """The hosts' own folders cannot be looked into from here."""
         found = []
         for index, node in enumerate(job.nodes):
             workers = node.engine.get("workers") or []
-            if len(workers) != node.processes:
+            if len(workers) != node.processes and not (node.inside and node.image):
                 params = {"environment": node.name, "found": len(workers), "expected": node.processes}
                 found.append(Problem(f"environmentIds.{index}", "WORKERS_DIFFER", params))
         missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
         return found + absent_below(self.data_dir, job.resume_from, missing)
 
     def ways(self, job: JobSpec) -> Mapping[str, Ways]:
-        """Of environments that hosts keep as processes. One that another project shares gives this one its workers, and
-        neither its files nor its packages."""
+        """Of environments that hosts keep. One that another project shares gives this one its workers, and neither its
+        files nor its packages."""
         kept = hosting.hosts.kept([node.id for node in job.nodes]) if hosting.hosts else {}
         found = {}
         for node in job.nodes:
-            if (one := kept.get(node.id)) and not one.image:
+            if one := kept.get(node.id):
                 held = Way(True, "WAY_INSIDE_GPUS", {"gpus": node.gpu_count})
-                other = Way(False, "INSIDE_OTHER_PROJECT", {"environment": node.name})
-                foreign = None if one.project == job.project else other
-                found[node.id] = Ways(held if node.has_cuda else Way(True, "WAY_INSIDE_RUNS"), inside=foreign)
+                found[node.id] = Ways(
+                    held if node.has_cuda else Way(True, "WAY_INSIDE_RUNS"), inside=self._refusal(job, node, one)
+                )
         return found
+
+    def _refusal(self, job: JobSpec, node: Node, kept: Kept) -> Way | None:
+        """Why ranks cannot run inside of it; None: they can. A container sees nothing of the platform's data directory,
+        but what is sent."""
+        if kept.project != job.project:
+            return Way(False, "INSIDE_OTHER_PROJECT", {"environment": node.name})
+        script = job.entrypoint.script if job.entrypoint and not job.brings(job.entrypoint.script) else ""
+        tops = tuple(f"{top.rstrip('/')}/" for top in (str(self.data_dir), self.mount) if top)
+        path = next((path for path in (job.train_data, job.valid_data, script) if path.startswith(tops)), "")
+        if kept.image and path:
+            return Way(False, "INSIDE_WITHOUT_DATA", {"environment": node.name, "path": path})
+        return None
 
     def lacks(self, job: JobSpec, node: Node, distributions: Sequence[str]) -> list[str] | None:
         """As its agent told of its own interpreter when it joined; an older one told nothing. Of one that the task
@@ -83,33 +103,59 @@ class AgentBackend(Backend):
         return render(job, plan, self.connection)
 
     def submit(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
-        """Orders are stored, so secrets are not part of them: workers get those when they fetch an order."""
+        """Orders are stored, so secrets are not part of them: workers get those when they fetch an order, and what runs
+        inside of containers by the stream to them."""
         handle = Handle.of(rendered.name)
-        known_store().put(handle.name, handle.task_id, handle.attempt, orders(rendered))
+        if of_workers := orders(rendered):
+            known_store().put(handle.name, handle.task_id, handle.attempt, of_workers)
+        with _disk(self.data_dir):
+            self._containers.begin(rendered, secrets)
 
     def beside(self, rendered: Rendered, handle: Handle, rank: int) -> Beside:
-        """The worker's agent brings the stream."""
+        """The worker's agent brings the stream, or the environment's keeper."""
+        if one := self._containers.node(handle, rank):
+            return Beside(one.node_rank, partial(_enter, handle, rank, one))
         attempt = known_store().attempts([handle.name]).get(handle.name)
         found = next((one for one in attempt.reports if one.rank == rank), None) if attempt else None
         if found is None or found.state != "running" or found.status == "lost":
             raise not_running(handle, rank)
         return Beside(found.node_rank, partial(_dial, handle, rank, found.worker))
 
+    def enter(self, node: Node) -> Session:
+        kept = hosting.known_hosts().kept([node.id]).get(node.id)
+        if kept is None:
+            raise BackendError("INSIDE_NOT_HERE", permanent=True, environment=node.name)
+        return enter(kept.run)
+
     def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
+        handles = list(handles)
         names = [handle.name for handle in handles]
         known = known_store().attempts(names)
-        return {name: state.observe(known.get(name)) for name in names}
+        return {handle.name: self._observe(handle, known.get(handle.name)) for handle in handles}
+
+    def _observe(self, handle: Handle, attempt: Attempt | None) -> Observation:
+        """Of both its parts, where it has both."""
+        inner = self._containers.observe(handle)
+        if inner is None:
+            return state.observe(attempt)
+        return together(inner, state.observe(attempt)) if attempt and attempt.reports else inner
 
     def cancel(self, handle: Handle, grace_seconds: float, still_seconds: float | None = None) -> None:
+        with _disk(self.data_dir):
+            self._containers.end(handle, grace_seconds, still_seconds)
         known_store().stop(handle.name, handle.task_id, handle.attempt, grace_seconds)
 
     def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
-        """Workers ship them here while they train."""
-        path = self.data_dir / "logs" / handle.task_id / str(handle.attempt) / f"{rank}.log"
-        return logfiles.chunk(path, cursor, limit)
+        """Workers ship them here while they train; of containers they are fetched."""
+        return Files(self.data_dir, handle.task_id, handle.attempt).chunk(rank, cursor, limit)
 
     def pulses(self, handle: Handle) -> Mapping[int, PulseSeen]:
-        return reported.pulses(known_store().pulses(handle.name))
+        inner = Files(self.data_dir, handle.task_id, handle.attempt).pulses()
+        return {**reported.pulses(known_store().pulses(handle.name)), **inner}
+
+    def telemetry(self, handle: Handle, after: float) -> Sequence[Sample]:
+        """Of containers: of workers their agents tell."""
+        return measured.samples_in(Files(self.data_dir, handle.task_id, handle.attempt).folder, after)
 
     def port_host(self, job: JobSpec) -> str:
         """Several groups may have workers of one host."""
@@ -125,13 +171,38 @@ class AgentBackend(Backend):
         return store.ports(split(worker)[0]) if store and worker else {}
 
     def forget(self, handle: Handle) -> None:
+        self._containers.forget(handle)
         known_store().forget(handle.name)
 
     def watch(self, stop: threading.Event, on_change: Callable[[str], None]) -> None:
+        following = threading.Thread(
+            target=self._containers.follow, args=(stop, on_change), name="containers", daemon=True
+        )
+        following.start()
         known_store().watch(stop, on_change)
+        following.join()
 
     def orphans(self, live: Collection[str]) -> list[Handle]:
-        return [Handle(name, task, number, 0) for name, task, number in known_store().names() if name not in live]
+        known = {name: Handle(name, task, number, 0) for name, task, number in known_store().names()}
+        known |= {name: Handle.of(name) for name in self._containers.names()}
+        return [handle for name, handle in known.items() if name not in live]
+
+
+@contextmanager
+def _disk(data_dir: Path) -> Iterator[None]:
+    """Raises BackendError for the platform's own disk."""
+    try:
+        yield
+    except OSError as error:
+        path = error.filename or str(data_dir)
+        raise BackendError("DISK_UNUSABLE", path=path, why=error.strerror) from error
+
+
+def _enter(handle: Handle, rank: int, one: Inside) -> socket.socket:
+    try:
+        return enter(one.run, "fermi.inside.beside", handle.name, str(one.node_rank), str(rank)).release()
+    except InsideError as error:
+        raise out_of_reach(handle, rank, str(error.params.get("why") or error.code)) from error
 
 
 def _dial(handle: Handle, rank: int, worker: str) -> socket.socket:

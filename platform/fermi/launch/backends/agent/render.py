@@ -6,10 +6,12 @@ knows (`{"late": "files directory"}`), and logs are named relative to its state 
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from fermi.launch import bounds
 from fermi.launch.backends.agent.store import Order
+from fermi.launch.backends.inside import render as inside
 from fermi.launch.backends.local.render import READ_BEFORE_THE_SCRIPT
 from fermi.launch.backends.watched import watched
 from fermi.launch.code import Place
@@ -22,7 +24,9 @@ def render(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> Rendered:
     files = [Artifact("file", name, encode(text, known)) for name, text in plan.files.items()]
     common = {**watched(job), **bounds.order(connection, shared=True)}
     nodes = [
-        Artifact("node", f"node-{node.node_rank}", _node(job, plan, node, known, common, connection))
+        _in_container(job, plan, node, connection)
+        if node.node.inside and node.node.image
+        else Artifact("node", f"node-{node.node_rank}", _node(job, plan, node, known, common, connection))
         for node in plan.nodes
     ]
     return Rendered(job.name, "agent", (*nodes, *files))
@@ -90,6 +94,13 @@ def _node(
         **({"preload_later": list(plan.preload_later)} if fork and plan.preload_later else {}),
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }
+
+
+def _in_container(job: JobSpec, plan: Plan, node: NodePlan, connection: Mapping[str, Any]) -> Artifact:
+    """For `fermi.inside`. Its nodes meet nobody: the head is where its host is."""
+    made = inside.artifact(job, plan, node, connection, root=_data(connection))
+    more = {"environment": node.node.id, "head": plan.nodes[0].node.hostname, "success": plan.success}
+    return replace(made, content={**made.content, **more, "meeting": {**made.content["meeting"], "nodes": 1}})
 
 
 def _inside(job: JobSpec, node: Node) -> dict[str, Any]:

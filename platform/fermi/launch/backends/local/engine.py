@@ -21,6 +21,9 @@ from fermi.launch.backends.local.launcher import Launcher, default_python
 from fermi.launch.backends.local.render import Setting, render
 from fermi.launch.environment import COMPILED_FOLDER, compiles
 from fermi.launch.errors import BackendError
+from fermi.launch.hosting import HostedHandle
+from fermi.launch.inside import keeper
+from fermi.launch.inside.session import Session
 from fermi.launch.isolation import Isolation
 from fermi.launch.spec import (
     NO_SECRETS,
@@ -235,6 +238,17 @@ class LocalBackend(Backend):
                 if beside.runs(spec, rank):
                     return Beside(node["node_rank"], partial(_dial, spec, order, handle, rank))
         raise not_running(handle, rank)
+
+    def enter(self, node: Node) -> Session:
+        from fermi.launch.backends.local.hosting import LocalHosting  # which is made with a backend
+
+        disk = trained.disk_of(self.data_dir, node)
+        if disk is None:
+            raise BackendError("INSIDE_NOT_HERE", permanent=True, environment=node.name)
+        newest = max((run for run in disk.runs() if not run.is_stopped), key=lambda run: run.number, default=None)
+        if newest is None:
+            raise BackendError("INSIDE_NOT_RUNNING", environment=node.name)
+        return keeper.enter(LocalHosting(self).dial(HostedHandle(node.id, newest.number)))
 
     def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
         return {handle.name: self._observe(handle) for handle in handles}

@@ -93,6 +93,10 @@ class Run:
     name: str
 
     @property
+    def number(self) -> int:
+        return int(self.folder.name)
+
+    @property
     def spec(self) -> Path:
         return self.folder / "keeper.json"
 

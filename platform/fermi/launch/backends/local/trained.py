@@ -95,8 +95,8 @@ def canonical(name: str) -> str:
 
 def _has_packages(disk: Disk) -> bool:
     """Whether it has what the platform's interpreter has not: of its template, or because somebody has installed it."""
-    newest = max((run.spec for run in disk.runs()), key=lambda path: int(path.parent.name), default=None)
-    if newest and (files.read_json(str(newest)) or {}).get("packages"):
+    newest = max(disk.runs(), key=lambda run: run.number, default=None)
+    if newest and (files.read_json(str(newest.spec)) or {}).get("packages"):
         return True
     return any({*_names_in(folder, 3)} - {BASE, "__pycache__"} for folder in _package_folders(disk))
 
