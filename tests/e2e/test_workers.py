@@ -355,6 +355,83 @@ def test_an_environment_with_an_image_is_a_container_of_its_host(
         assert not (lab.folder / "gn13" / "hosted" / "environments" / "env-onhost").exists()
 
 
+IN_CONTAINER = """
+import os, sys, time
+word = open("word.txt").read()
+host = os.path.exists(sys.argv[1])
+print(f"{word} from rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']}, the host: {host}", flush=True)
+print(f"{os.environ['MASTER_ADDR']} {os.environ['HOME']} {os.environ.get('WORD')}", flush=True)
+while "wait" in sys.argv:
+    time.sleep(0.1)
+"""
+
+
+def test_a_task_trains_inside_of_a_container_of_a_host(
+    platform: Running, lab: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (given := settings(tmp_path)).items():
+        monkeypatch.setenv(name, value)
+    for image in imported("trains", images.make(tmp_path / "root.tar")):
+        lab.start("gn17", "0,1", **given)
+        trains_inside(platform, lab, image)
+
+
+def trains_inside(platform: Running, lab: Hosts, image: str) -> None:
+    """To its end, to its stop while nobody watches for a moment, and to the end of its container."""
+    more = {"gpuCount": 2, "emulated": True, "image": image}
+    key = make(platform, "boxed", clusterId="workers", host="gn17", **more)
+    until_is(platform, key, "running")
+    work = lab.folder / "gn17" / "hosted" / "environments" / key / "workspace"
+    (work / "word.txt").write_text("hello")
+    (work / "in_container.py").write_text(IN_CONTAINER)
+    asked = {"datasetId": None, "datasetVersionId": None, "modelId": None, "env": {"WORD": "given"}}
+    tasks: list[str] = []
+
+    def begin(*args: str) -> str:
+        words = {"script": "in_container.py", "args": [str(lab.folder), *args]}
+        tasks.append(platform.create([key], entrypoint=words, **asked))
+        return tasks[-1]
+
+    def begin_and_wait() -> str:
+        task = begin("wait")
+        platform.until_state(task, "running", seconds=120)
+        until(lambda: "hello" in platform.log(task, 1), what="its ranks have begun")
+        return task
+
+    first = begin()
+    platform.until_state(first, "succeeded", seconds=180)
+    logs = [platform.log(first, rank).splitlines() for rank in (0, 1)]
+    assert [log[0] for log in logs] == [f"hello from rank {rank} of 2, the host: False" for rank in (0, 1)]
+    assert logs[1][1] == "127.0.0.1 /home/fermi given"
+
+    second = begin_and_wait()
+    platform.kill("watch")
+    platform.api.post(f"/training-tasks/{second}/stop").raise_for_status()
+    platform.until_state(second, "stopped", seconds=120)
+    assert not [words for words in _commands() if "in_container.py" in words]
+
+    third = begin_and_wait()
+    podman("kill", *podman("ps", "--quiet", f"--filter=label=io.fermi.environment={key}").split())
+    outcome = until(lambda: platform.task(third)["attempts"][0]["outcome"], seconds=120, what="it has ended")
+    assert outcome["code"] == "CONTAINER_RESTARTED", outcome
+    platform.api.post(f"/training-tasks/{third}/stop").raise_for_status()
+    platform.until_final(third, seconds=120)
+    for one in tasks:
+        platform.api.delete(f"/training-tasks/{one}").raise_for_status()
+    until(lambda: not list((platform.data / "inside").iterdir()), seconds=60, what="nothing is kept of them")
+
+
+def _commands() -> list[str]:
+    """Of all processes of this machine."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(path.read_text(errors="replace"))
+        except OSError:
+            continue
+    return found
+
+
 def scene(platform: Running, step: str, host: str, *more: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.e2e.hosted_script", step, host, *more]
     done = subprocess.run(command, env=platform.env, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -185,7 +185,10 @@ class Containers:
         followers.stop()
 
     def _ensure(self, followers: Followers, record: Record) -> None:
+        """Once all were told to begin: before, one that has not begun would seem to have gone."""
         end = self._end(record.attempt)
+        if not record.begun and end is None:
+            return
         for one in record.nodes:
             environment = Environment(one.run, partial(enter, one.run), partial(fate, one))
             followers.ensure(environment, Place(record.attempt, one.node_rank, one.first, one.processes, end))

@@ -12,6 +12,7 @@ from typing import Any
 from fermi.launch import bounds
 from fermi.launch.backends.agent.store import Order
 from fermi.launch.backends.inside import render as inside
+from fermi.launch.backends.local.containers import WORK
 from fermi.launch.backends.local.render import READ_BEFORE_THE_SCRIPT
 from fermi.launch.backends.watched import watched
 from fermi.launch.code import Place
@@ -100,7 +101,9 @@ def _in_container(job: JobSpec, plan: Plan, node: NodePlan, connection: Mapping[
     """For `fermi.inside`. Its nodes meet nobody: the head is where its host is."""
     made = inside.artifact(job, plan, node, connection, root=_data(connection))
     more = {"environment": node.node.id, "head": plan.nodes[0].node.hostname, "success": plan.success}
-    return replace(made, content={**made.content, **more, "meeting": {**made.content["meeting"], "nodes": 1}})
+    meeting = {**made.content["meeting"], "nodes": 1}
+    return replace(made, content={**made.content, **more, "meeting": meeting,
+                                  "spec": {**made.content["spec"], "start_in": WORK}})  # fmt: skip
 
 
 def _inside(job: JobSpec, node: Node) -> dict[str, Any]:
