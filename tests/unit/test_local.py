@@ -337,15 +337,6 @@ def test_another_projects_environment_is_only_trained_outside(tmp_path: Path) ->
     assert (problem.field, problem.code) == ("distributedConfig.runIn", "INSIDE_OTHER_PROJECT")
 
 
-def test_asking_for_a_way_where_there_is_one_alone_is_said(tmp_path: Path) -> None:
-    backend = LocalBackend({"data_dir": str(tmp_path), "warm": False})
-    spec = replace(job("env-001"), run_in="environment")
-    settled, problems = ways.settle(spec, backend.ways(spec))
-    assert problems == []
-    assert [(one.field, one.code) for one in ways.warnings(settled)] == [("distributedConfig.runIn", "RUN_IN_ONE_WAY")]
-    assert ways.warnings(replace(settled, run_in="auto")) == []
-
-
 def test_what_members_put_in_place_of_their_interpreter_leads_the_platform_nowhere(tmp_path: Path) -> None:
     """It is neither run nor followed to a file: names in a folder are all that is looked at."""
     backend = LocalBackend({"data_dir": str(tmp_path), "warm": False})
@@ -361,7 +352,7 @@ def test_what_members_put_in_place_of_their_interpreter_leads_the_platform_nowhe
     [content] = nodes_of(backend, spec).values()
     assert content["command"][0] == str(python)
     [settled] = ways.settle(spec, backend.ways(spec))[0].nodes
-    assert backend.lacks(spec, settled, ["torch"]) == []
+    assert backend.lacks(settled, ["torch"]) == []
     (disk.home / ".fermi").rename(disk.home / "moved")
     (disk.home / ".fermi").symlink_to("/dev/zero")
     [content] = nodes_of(backend, spec).values()
@@ -408,6 +399,6 @@ def test_an_interpreter_that_ranks_could_not_run_is_refused_before_they_begin(tm
         assert problems(stands_in(other.home / "hidden", "echo 3.11.0")) == [("PYTHON_NOT_FOUND", "")]
     bare = replace(spec, python=stands_in(disk.home / "bare", f'exec {sys.executable} -S -E "$@"'))
     settled, _ = ways.settle(bare, backend.ways(bare))
-    assert backend.lacks(settled, settled.nodes[0], ["torch"]) == ["torch"]
+    assert backend.lacks(settled.nodes[0], ["torch"], settled) == ["torch"]
     [content] = nodes_of(backend, bare).values()
     assert content["command"][0] == bare.python

@@ -82,7 +82,8 @@ def build(
         problems += recipes.vocabulary_problems(job, version.largest_token)
     if environments:
         draft.cluster, job = environments[0].cluster, sizes.begin(job)
-        job, impossible, unused = _settled(draft.cluster, job)
+        named, impossible, unused = _settled(draft.cluster, job)
+        job = named if access.is_member(user, project) else replace(named, python="")  # engines run what it names
         problems += impossible
         problems += _on_engine(user, draft.cluster, job)
         outside = backend_for(draft.cluster).entry_text(job, entry.MAX_TEXT)
@@ -94,7 +95,7 @@ def build(
             problems += installed.problems(job, backend_for(draft.cluster))
             draft.warnings = _warnings(job) + unused + installed.warnings(job, backend_for(draft.cluster))
             draft.warnings += [*entry.warnings(job, outside or brought.entry_text), *brought.warnings]
-            draft.installed = packages.find(user, job, environments, code.imported(job, outside))
+            draft.installed = packages.find(user, named, environments, code.imported(job, outside))
             draft.warnings += draft.installed.warnings()
             if not (asked.model_id or asked.entrypoint):
                 draft.warnings.append(Problem("modelId", "MODEL_NOT_CHOSEN"))

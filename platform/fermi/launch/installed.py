@@ -18,7 +18,7 @@ def problems(spec: JobSpec, backend: Backend) -> list[Problem]:
     by_lack: dict[tuple[str, ...], list[Node]] = {}
     for node in spec.nodes:
         could = node.has_cuda or not info.needs_cuda
-        if lack := could and lacking(backend, spec, node, names):
+        if lack := could and lacking(backend, node, names, spec):
             by_lack.setdefault(tuple(lack), []).append(node)
     return [missing(info, lack, ", ".join(node.name for node in nodes)) for lack, nodes in by_lack.items()]
 
@@ -26,7 +26,7 @@ def problems(spec: JobSpec, backend: Backend) -> list[Problem]:
 def warnings(spec: JobSpec, backend: Backend) -> list[Problem]:
     info = registry.framework(spec.framework).info
     unknown = [
-        node.name for node in spec.nodes if info.packages and lacking(backend, spec, node, info.packages) is None
+        node.name for node in spec.nodes if info.packages and lacking(backend, node, info.packages, spec) is None
     ]
     if not unknown:
         return []
@@ -34,11 +34,13 @@ def warnings(spec: JobSpec, backend: Backend) -> list[Problem]:
     return [Problem(FIELD, "FRAMEWORK_NOT_ASKED", {**params, "command": info.install_command})]
 
 
-def lacking(backend: Backend, spec: JobSpec, node: Node, names: Sequence[str]) -> list[str] | None:
+def lacking(
+    backend: Backend, node: Node, names: Sequence[str], spec: JobSpec | None = None
+) -> list[str] | None:  # fmt: skip
     """What the environment says of itself counts where its engine cannot be asked, unless a task names an interpreter:
     that may be another one than the environment means."""
-    lack = backend.lacks(spec, node, names)
-    told = not spec.python and all(node.versions.get(name) for name in names)
+    lack = backend.lacks(node, names, spec)
+    told = not (spec and spec.python) and all(node.versions.get(name) for name in names)
     return [] if lack is None and told else lack
 
 

@@ -76,8 +76,9 @@ class Backend(ABC):
         cannot be read from here."""
         return b""
 
-    def lacks(self, job: JobSpec, node: Node, distributions: Sequence[str]) -> list[str] | None:
-        """Which of them the interpreter that runs the node's ranks has not got; None where it cannot be asked."""
+    def lacks(self, node: Node, distributions: Sequence[str], job: JobSpec | None = None) -> list[str] | None:
+        """Which of them the interpreter that runs the node's ranks has not got; None where it cannot be asked. `job`:
+        may name another interpreter."""
         return None
 
     @abstractmethod

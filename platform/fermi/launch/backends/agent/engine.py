@@ -92,12 +92,12 @@ class AgentBackend(Backend):
             return Way(False, "INSIDE_WITHOUT_DATA", {"environment": node.name, "path": path})
         return None
 
-    def lacks(self, job: JobSpec, node: Node, distributions: Sequence[str]) -> list[str] | None:
+    def lacks(self, node: Node, distributions: Sequence[str], job: JobSpec | None = None) -> list[str] | None:
         """As its agent told of its own interpreter when it joined; an older one told nothing. Of one that the task
         names nobody knows, and what is missing may have been installed in an environment."""
         told = node.engine.get("lacks")
         lack = None if told is None else [name for name in distributions if name in told]
-        return None if job.python or (lack and node.inside) else lack
+        return None if (job and job.python) or (lack and node.inside) else lack
 
     def render(self, job: JobSpec, plan: Plan) -> Rendered:
         return render(job, plan, self.connection)

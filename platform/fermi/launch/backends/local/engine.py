@@ -87,8 +87,8 @@ class LocalBackend(Backend):
     def ways(self, job: JobSpec) -> Mapping[str, Ways]:
         return trained.ways(self.data_dir, job)
 
-    def lacks(self, job: JobSpec, node: Node, distributions: Sequence[str]) -> list[str] | None:
-        if job.python:
+    def lacks(self, node: Node, distributions: Sequence[str], job: JobSpec | None = None) -> list[str] | None:
+        if job and job.python:
             chosen = self._chosen(job, node, distributions)
             return list(chosen.lacks) if chosen.version else None
         lack = interpreter.absent(self.python, distributions)
