@@ -1,5 +1,6 @@
 """Where ranks run, inside the environments or outside them: asked for, chosen, explained, refused."""
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -147,13 +148,13 @@ def test_an_engine_that_cannot_be_asked_leaves_it_to_the_start(colleague: Api, m
 
 @pytest.mark.usefixtures("mixed")
 def test_a_task_says_it_of_its_nodes_and_a_clone_keeps_what_was_asked(colleague: Api) -> None:
-    asked = {"distributedConfig__runIn": "environment", "distributedConfig__python": "/opt/conda/bin/python"}
+    asked = {"distributedConfig__runIn": "environment", "distributedConfig__python": sys.executable}
     made = colleague.post("/training-tasks", changed(**asked)).data["taskId"]
     inside = ("inside", "WAY_INSIDE_ASKED")
     task = colleague.get(f"/training-tasks/{made}").data
     assert runs_in(task) == {"env-005": None, "env-001": inside, "env-003": inside}
     config = colleague.post(f"/training-tasks/{made}/clone").data["request"]["distributedConfig"]
-    assert (config["runIn"], config["python"]) == ("environment", "/opt/conda/bin/python")
+    assert (config["runIn"], config["python"]) == ("environment", sys.executable)
 
 
 def test_a_task_says_where_its_newest_attempt_runs(

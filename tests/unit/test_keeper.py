@@ -27,6 +27,7 @@ from fermi.launch.backends import logfiles
 from fermi.launch.backends.local import kept, stop_everything
 from fermi.launch.errors import BackendError
 from fermi.launch.hosting import HostedHandle, HostedPhase, HostedSpec, Hosting, Port
+from fermi.launch.inside import keeper
 from fermi.launch.inside.session import InsideError
 from fermi.launch.spec import LogChunk, Node
 from fermi.runner import newest, processes
@@ -694,22 +695,50 @@ def test_a_handle_that_nobody_knows_is_absent_and_away(hosting: Hosting, monkeyp
         hosting.dial(handle)
 
 
-def test_the_platform_enters_an_environment_through_its_keeper(hosting: Hosting, data: Path) -> None:
+def test_the_platform_enters_an_environment_that_nobody_has_opened_without_beginning_it(
+    hosting: Hosting, data: Path
+) -> None:
     backend: Any = hosting.backend  # type: ignore[attr-defined]
-    run = named(hosting, "env-enter").start()
+    run = named(hosting, "env-enter", env={"COLOUR": "blue"}).start()
     with backend.enter(Node("env-enter", "lab")) as session:
         survey = session.ask("survey")
         own = data / "environments/env-enter/home/.fermi"
-        assert survey["python"] == f"{own}/python/bin/python3"
+        assert survey["python"] == survey["interpreter"] == f"{own}/python/bin/python"
         with pytest.raises(InsideError) as refused:
             session.ask("dance")
     assert refused.value.code == "INSIDE_UNKNOWN_REQUEST"
     assert list((own / "bundles").iterdir())
-    until(
-        lambda: not any("fermi.inside" in processes.read_words(pid, "cmdline") for pid in members(run)), what="its end"
-    )
+    assert members(run) == []
+    assert kept.Disk.of(data, "env-enter").run(1).look().state == "absent"
+    until(lambda: not began("fermi.runner.confined"), what="it ends with its stream")
     for key, code in (("env-of-nobody", "INSIDE_NOT_HERE"), ("env-enter", "INSIDE_NOT_RUNNING")):
         run.stop()
         with pytest.raises(BackendError) as away:
             backend.enter(Node(key, "lab"))
         assert away.value.code == code
+
+
+def began(module: str) -> list[int]:
+    """Living children of this process that run it."""
+    own = os.getpid()
+    return [
+        pid
+        for pid, fields in processes.all_living()
+        if int(fields[1]) == own and module in processes.read_words(pid, "cmdline")
+    ]
+
+
+def test_what_is_begun_through_a_keeper_is_a_stream_of_its_own(hosting: Hosting) -> None:
+    """As the platform enters environments of worker hosts."""
+    run = named(hosting, "env-through").start()
+    with keeper.enter(hosting.dial(run.handle)) as session:
+        assert session.ask("survey")["python"].endswith("/home/.fermi/python/bin/python")
+        assert any("fermi.inside" in processes.read_words(pid, "cmdline") for pid in members(run))
+    until(
+        lambda: not any("fermi.inside" in processes.read_words(pid, "cmdline") for pid in members(run)), what="its end"
+    )
+    with pytest.raises(InsideError) as silent:
+        keeper.enter(hosting.dial(run.handle), "/no/python")
+    assert silent.value.code == "INSIDE_SILENT"
+    assert "cannot run /no/python" in silent.value.params["why"]
+    run.stop()

@@ -1,5 +1,6 @@
 """What the local engine writes down."""
 
+import json
 import os
 import signal
 import subprocess
@@ -397,6 +398,13 @@ def test_an_interpreter_that_ranks_could_not_run_is_refused_before_they_begin(tm
         assert problems(reads) == []
         assert not ran.exists(), "whoever names it may have written it"
         assert problems(stands_in(other.home / "hidden", "echo 3.11.0")) == [("PYTHON_NOT_FOUND", "")]
+    kernel = disk.home / ".local/share/jupyter/kernels/mine/kernel.json"
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text(json.dumps({"argv": [own, "-m", "ipykernel_launcher", "-f", "{connection_file}"]}))
+    assert problems("mine") == []
+    assert problems("nobodys") == [("PYTHON_NOT_FOUND", "")]
+    [content] = nodes_of(backend, replace(spec, python="mine")).values()
+    assert content["command"][0] == own
     bare = replace(spec, python=stands_in(disk.home / "bare", f'exec {sys.executable} -S -E "$@"'))
     settled, _ = ways.settle(bare, backend.ways(bare))
     assert backend.lacks(settled.nodes[0], ["torch"], settled) == ["torch"]

@@ -19,9 +19,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from fermi.inside import interpreters
+
 PATIENCE_SECONDS = 20.0
 MAX_WORDS = 300
-NATIVE = "python3"
 TELL = """
 import sys
 print(".".join(map(str, sys.version_info[:3])))
@@ -34,14 +35,9 @@ if sys.version_info >= (3, 9):
 
 
 def find(named: str) -> str:
-    """Returns the path; empty where there is no such kernel. The kernel of an environment that the platform keeps is
-    its own interpreter's."""
+    """Returns the path; empty where there is no such kernel."""
     if "/" in named:
         return named
-    if named == NATIVE and (own := os.environ.get("VIRTUAL_ENV")):
-        return os.path.join(own, "bin", "python")
-    from fermi.inside import interpreters
-
     return interpreters.resolve(named, interpreters.find(own=()))
 
 

@@ -3,6 +3,7 @@ library only, Python 3.9 or later.
 
 Looked at, the first one that runs is the default:
 
+    named       FERMI_PYTHON, where whoever made the environment says which is its own
     kernel      a kernel that runs, the newest first
     kernelspec  what Jupyter starts for `python3`, then for its other kernels (jupyter_client, `kernelspec.py`)
     virtualenv  VIRTUAL_ENV, CONDA_PREFIX, and `.venv` in the working and the home folder, as uv makes it
@@ -29,7 +30,7 @@ MAX_INTERPRETERS = 16
 MAX_SPEC_BYTES = 64 << 10
 ANSWER_SECONDS = 2.0
 """For all interpreters together to say their versions."""
-KERNEL, KERNELSPEC, VIRTUALENV, PATH = "kernel", "kernelspec", "virtualenv", "path"
+NAMED, KERNEL, KERNELSPEC, VIRTUALENV, PATH = "named", "kernel", "kernelspec", "virtualenv", "path"
 OWN = sys.executable
 NATIVE = "python3"
 """The kernel that a Jupyter server has without a kernelspec: its own interpreter with ipykernel."""
@@ -117,6 +118,8 @@ def _candidates(env: Mapping[str, str], own: Sequence[Process]) -> Iterator[Cand
     """In the order in which they count."""
     servers = [(running.python_of(one), running.read_variables(one.pid)) for one in own if running.is_server(one)]
     servers = [(python, variables) for python, variables in servers if python]
+    if named := env.get("FERMI_PYTHON"):
+        yield Candidate(named, NAMED, NATIVE)
     for one in own:
         if running.is_kernel(one) and (python := running.python_of(one)):
             yield Candidate(python, KERNEL)

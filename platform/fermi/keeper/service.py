@@ -118,7 +118,8 @@ class Service:
                 self.note(f"fermi: {failed.cause['code']} {failed.cause['params']}")
                 return
             self._name_interpreter()
-            self.children.variables = {**self.children.variables, "VIRTUAL_ENV": own}
+            own_python = {"VIRTUAL_ENV": own, "FERMI_PYTHON": self.python}
+            self.children.variables = {**self.children.variables, **own_python}
 
     # --- its life ---
 

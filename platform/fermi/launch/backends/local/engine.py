@@ -16,13 +16,11 @@ from fermi.launch import bounds, code, interpreter, isolation
 from fermi.launch.backends import joined, logfiles, measured, reported
 from fermi.launch.backends.base import Backend, Beside, not_running, out_of_reach
 from fermi.launch.backends.culprit import Loss, cause_of_failure, making_ready, rank_seen
-from fermi.launch.backends.local import beside, kept, trained
+from fermi.launch.backends.local import beside, entering, kept, trained
 from fermi.launch.backends.local.launcher import Launcher, default_python
 from fermi.launch.backends.local.render import Setting, render
 from fermi.launch.environment import COMPILED_FOLDER, compiles
 from fermi.launch.errors import BackendError
-from fermi.launch.hosting import HostedHandle
-from fermi.launch.inside import keeper
 from fermi.launch.inside.session import Session
 from fermi.launch.isolation import Isolation
 from fermi.launch.spec import (
@@ -240,15 +238,13 @@ class LocalBackend(Backend):
         raise not_running(handle, rank)
 
     def enter(self, node: Node) -> Session:
-        from fermi.launch.backends.local.hosting import LocalHosting  # which is made with a backend
-
         disk = trained.disk_of(self.data_dir, node)
         if disk is None:
             raise BackendError("INSIDE_NOT_HERE", permanent=True, environment=node.name)
         newest = max((run for run in disk.runs() if not run.is_stopped), key=lambda run: run.number, default=None)
         if newest is None:
             raise BackendError("INSIDE_NOT_RUNNING", environment=node.name)
-        return keeper.enter(LocalHosting(self).dial(HostedHandle(node.id, newest.number)))
+        return entering.enter(disk, newest)
 
     def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
         return {handle.name: self._observe(handle) for handle in handles}

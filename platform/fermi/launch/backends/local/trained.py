@@ -62,7 +62,7 @@ def chosen(
     confine = isolation.order(
         place, own=[disk.workspace, disk.home] if disk else [], readable=readable, logs=home, home=home
     )
-    own = {"VIRTUAL_ENV": str(disk.own)} if disk else {}
+    own = {"VIRTUAL_ENV": str(disk.own), "FERMI_PYTHON": str(disk.own / "bin" / "python")} if disk else {}
     return interpreter.look(named, distributions, {**training_env(), "HOME": str(home), **own}, confine)
 
 
