@@ -61,7 +61,7 @@ class Host:
         """A kernel that nobody knows is still the one: the rank's log then says that there is none."""
         if named and "/" not in named:
             isolation, place = self.confining.isolation, replace(self.confining.place, home=self.hosted)
-            return trained.chosen(named, (), isolation, place, disk, home).path or named
+            return trained.chosen(named, isolation, place, disk, home).path or named
         if named:
             return named
         return trained.python_of(disk, self.python) if disk else self.python

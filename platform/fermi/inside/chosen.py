@@ -1,12 +1,12 @@
 """Which interpreter somebody means, and whether ranks can run with it.
 
-    python -m fermi.inside.chosen NAMED [DISTRIBUTION …]
+    python -m fermi.inside.chosen NAMED
 
 `NAMED`: a path, or the name of a Jupyter kernel. Prints one line of JSON:
 
-    {"python": "/…", "version": "3.11.7", "lacks": ["…"]}    `lacks`: those of the distributions that it has not got
-    {"python": "/…", "why": "…"}                             it does not run
-    {"python": "/…"}                                         it is not there; the path is empty for an unknown kernel
+    {"python": "/…", "version": "3.11.7", "packages": ["torch", …]}    the distributions that it has
+    {"python": "/…", "why": "…"}                                       it does not run
+    {"python": "/…"}                  it is not there; the path is empty for an unknown kernel
 
 Standard library only, Python 3.9 or later."""
 
@@ -16,21 +16,20 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from fermi.inside import interpreters
 
-PATIENCE_SECONDS = 20.0
-MAX_WORDS = 300
+PATIENCE_SECONDS = 10.0
+MAX_WORDS, MAX_PACKAGES = 300, 5000
 TELL = """
 import sys
 print(".".join(map(str, sys.version_info[:3])))
 if sys.version_info >= (3, 9):
     import importlib.metadata as m
-    for name in sys.argv[1:]:
-        try: m.distribution(name)
-        except m.PackageNotFoundError: print(name)
+    for one in m.distributions():
+        try: print(one.metadata["Name"])
+        except Exception: pass
 """
 
 
@@ -41,23 +40,23 @@ def find(named: str) -> str:
     return interpreters.resolve(named, interpreters.find(own=()))
 
 
-def ask(python: str, distributions: Sequence[str]) -> dict[str, Any]:
+def ask(python: str) -> dict[str, Any]:
     if not os.path.exists(python):
         return {"python": python}
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     try:
         done = subprocess.run(
-            [python, "-c", TELL, *distributions], stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",
+            [python, "-c", TELL], stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",
             errors="replace", timeout=PATIENCE_SECONDS, check=False, env=env, cwd="/",
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
         return {"python": python, "why": str(getattr(error, "strerror", None) or error)[:MAX_WORDS]}
-    version, *lacks = done.stdout.split() or [""]
+    version, *packages = done.stdout.split() or [""]
     if done.returncode or not version[:1].isdigit():
         said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         return {"python": python, "why": said[:MAX_WORDS]}
-    return {"python": python, "version": version, "lacks": lacks}
+    return {"python": python, "version": version, "packages": packages[:MAX_PACKAGES]}
 
 
 if __name__ == "__main__":
-    print(json.dumps(ask(find(sys.argv[1]), sys.argv[2:])))
+    print(json.dumps(ask(find(sys.argv[1]))))

@@ -1,6 +1,7 @@
 """What an interpreter on this machine has installed, and whether ranks can run with one that somebody names."""
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -34,12 +35,12 @@ _asking = threading.Lock()
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """An interpreter that a task names. `path`: empty where there is none; `version`: empty where it does not run, and
-    `why`; `lacks`: of the distributions that were asked for."""
+    `why`; `packages`: the distributions that it has, as `canonical` spells them."""
 
     path: str
     version: str = ""
     why: str = ""
-    lacks: tuple[str, ...] = ()
+    packages: frozenset[str] = frozenset()
 
     def problem(self, named: str, environments: str) -> Problem | None:
         """What is wrong with it for training, if anything."""
@@ -52,21 +53,23 @@ class Chosen:
         return None
 
 
-def look(
-    named: str, distributions: Sequence[str], env: Mapping[str, str], confine: Mapping[str, Any] | None
-) -> Chosen:  # fmt: skip
+def look(named: str, env: Mapping[str, str], confine: Mapping[str, Any] | None) -> Chosen:
     """Returns what a path or a kernel's name means to a rank that is confined so. Asked as such a rank
     (`fermi.runner.confined`): whoever names it may have written it. The answer counts for a while."""
-    command = [sys.executable, "-m", "fermi.inside.chosen", named, *distributions]
+    command = [sys.executable, "-m", "fermi.inside.chosen", named]
     order = json.dumps({"command": command, "name": "python", "env": dict(env), "confine": confine}, sort_keys=True)
-    with _asking:
-        at, found = _looked.get(order, (0.0, Chosen("")))
-        if not at or time.monotonic() - at > KEPT_SECONDS:
-            found = _look(order)
-            if len(_looked) >= MAX_LOOKED:
-                _looked.clear()
-            _looked[order] = time.monotonic(), found
+    at, found = _looked.get(order, (0.0, Chosen("")))
+    if not at or time.monotonic() - at > KEPT_SECONDS:
+        found = _look(order)  # nobody else waits for an interpreter that takes its time
+        if len(_looked) >= MAX_LOOKED:
+            _looked.clear()
+        _looked[order] = time.monotonic(), found
     return found
+
+
+def canonical(name: str) -> str:
+    """Returns a distribution's name as any spelling of it compares (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _look(order: str) -> Chosen:
@@ -77,9 +80,8 @@ def _look(order: str) -> Chosen:
             capture_output=True, encoding="utf-8", errors="replace", timeout=PATIENCE_SECONDS, check=False,
         )  # fmt: skip
         said = json.loads(done.stdout)
-        return Chosen(
-            str(said["python"]), str(said.get("version", "")), str(said.get("why", "")), tuple(said.get("lacks", ()))
-        )
+        packages = frozenset(canonical(str(name)) for name in said.get("packages", ()))
+        return Chosen(str(said["python"]), str(said.get("version", "")), str(said.get("why", "")), packages)
     except (OSError, subprocess.SubprocessError) as error:
         return Chosen("", why=str(error))
     except (ValueError, KeyError, TypeError):

@@ -7,7 +7,9 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,9 @@ from fermi.launch.spec import (
 from fermi.launch.userpaths import HOMES, OUTPUTS, absent, output_folder, task_folder
 from fermi.launch.ways import Ways
 from fermi.runner import blame, ending, files, ports, status
+
+LOOKS = 8
+"""At interpreters that a task names, at a time."""
 
 
 class LocalBackend(Backend):
@@ -87,26 +92,28 @@ class LocalBackend(Backend):
 
     def lacks(self, node: Node, distributions: Sequence[str], job: JobSpec | None = None) -> list[str] | None:
         if job and job.python:
-            chosen = self._chosen(job, node, distributions)
-            return list(chosen.lacks) if chosen.version else None
+            chosen = self._chosen(job, node)
+            there = chosen.packages
+            return [one for one in distributions if interpreter.canonical(one) not in there] if chosen.version else None
         lack = interpreter.absent(self.python, distributions)
         if lack and (disk := self._entered(node)):
             own = trained.distributions_of(disk)
-            lack = [name for name in lack if trained.canonical(name) not in own]
+            lack = [name for name in lack if interpreter.canonical(name) not in own]
         return lack
 
     def _python_problems(self, job: JobSpec) -> list[Problem]:
         """What is wrong with the interpreter that the job names, once for all nodes of which the same is."""
         wrong: dict[interpreter.Chosen, list[str]] = {}
-        for node in job.nodes:
-            wrong.setdefault(self._chosen(job, node), []).append(node.name)
+        with ThreadPoolExecutor(LOOKS) as pool:
+            for node, chosen in zip(job.nodes, pool.map(partial(self._chosen, job), job.nodes), strict=True):
+                wrong.setdefault(replace(chosen, packages=frozenset()), []).append(node.name)
         found = (chosen.problem(job.python, ", ".join(names)) for chosen, names in wrong.items())
         return [problem for problem in found if problem]
 
-    def _chosen(self, job: JobSpec, node: Node, distributions: Sequence[str] = ()) -> interpreter.Chosen:
+    def _chosen(self, job: JobSpec, node: Node) -> interpreter.Chosen:
         """What the job's `python` means to the ranks of a node."""
         disk = self._entered(node)
-        return trained.chosen(job.python, distributions, self.isolation, self.place, disk, self._home(job))
+        return trained.chosen(job.python, self.isolation, self.place, disk, self._home(job))
 
     def _home(self, job: JobSpec) -> Path:
         return self.data_dir / HOMES / (job.project or "default")
@@ -160,7 +167,9 @@ class LocalBackend(Backend):
     def _setting(self, job: JobSpec, plan: Plan, planned: NodePlan) -> Setting:
         """An interpreter that is named and cannot be found is still the one: its ranks say so."""
         disk = self._entered(planned.node)
-        named = (self._chosen(job, planned.node).path or job.python) if job.python else ""
+        named = (
+            job.python if "/" in job.python or not job.python else self._chosen(job, planned.node).path or job.python
+        )
         if disk is None:
             return Setting(named or self.python, confine=self._confine(job, plan))
         python = named or trained.python_of(disk, self.python)

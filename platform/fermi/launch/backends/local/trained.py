@@ -6,8 +6,7 @@ runs it, once they are confined. Where nothing was installed it has what the pla
 process that has imported the training stack already."""
 
 import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -39,11 +38,10 @@ def ways(data_dir: Path, job: JobSpec) -> Mapping[str, Ways]:
     found = {}
     for node in job.nodes:
         if disk := disk_of(data_dir, node):
-            foreign = (
-                None if disk.project == job.project else Way(False, "INSIDE_OTHER_PROJECT", {"environment": node.name})
-            )
+            foreign = Way(False, "INSIDE_OTHER_PROJECT", {"environment": node.name})
             held = Way(True, "WAY_INSIDE_GPUS", {"gpus": node.gpu_count})
-            found[node.id] = Ways(held if node.has_cuda else Way(True, "WAY_INSIDE_RUNS"), inside=foreign)
+            prefers = held if node.has_cuda else Way(True, "WAY_INSIDE_RUNS")
+            found[node.id] = Ways(prefers, inside=None if disk.project == job.project else foreign)
     return found
 
 
@@ -52,9 +50,7 @@ def python_of(disk: Disk, default: str) -> str:
     return str(disk.own / "bin" / "python") if _has_packages(disk) else default
 
 
-def chosen(
-    named: str, distributions: Sequence[str], isolation: Isolation, place: Place, disk: Disk | None, home: Path
-) -> Chosen:  # fmt: skip
+def chosen(named: str, isolation: Isolation, place: Place, disk: Disk | None, home: Path) -> Chosen:
     """Returns what an interpreter that a task names means to ranks inside of `disk`, or outside; asked as such a rank
     would ask. `home`: of ranks outside."""
     home = disk.home if disk else home
@@ -63,7 +59,7 @@ def chosen(
         place, own=[disk.workspace, disk.home] if disk else [], readable=readable, logs=home, home=home
     )
     own = {"VIRTUAL_ENV": str(disk.own), "FERMI_PYTHON": str(disk.own / "bin" / "python")} if disk else {}
-    return interpreter.look(named, distributions, {**training_env(), "HOME": str(home), **own}, confine)
+    return interpreter.look(named, {**training_env(), "HOME": str(home), **own}, confine)
 
 
 def packages(data_dir: Path, project: str) -> Path:
@@ -78,19 +74,14 @@ def variables(disk: Disk, python: str) -> dict[str, str]:
 
 
 def distributions_of(disk: Disk) -> set[str]:
-    """Returns the names of what was installed into its own interpreter, as `canonical` has them. Of the files' names
-    alone: nothing of it runs here."""
+    """Returns the names of what was installed into its own interpreter, as `interpreter.canonical` spells them. They
+    are read from names of files: nothing of it runs here."""
     return {
-        canonical(name.partition("-")[0])
+        interpreter.canonical(name.partition("-")[0])
         for folder in _package_folders(disk)
         for name in _names_in(folder, MAX_PACKAGES)
         if name.endswith(".dist-info")
     }
-
-
-def canonical(name: str) -> str:
-    """Returns a distribution's name as any spelling of it compares (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _has_packages(disk: Disk) -> bool:
