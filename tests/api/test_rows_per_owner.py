@@ -44,7 +44,8 @@ beside what makes them."""
 BOUNDED = {
     "accounts.ApiToken", "accounts.SavedView", "accounts.Secret", "catalog.Dataset", "catalog.DatasetVersion",
     "catalog.Model", "clusters.DevEnvironment", "code.Fetch", "code.Snapshot", "doors.Entry", "environments.Hosted",
-    "environments.Installation", "environments.Look", "environments.Template", "files.File", "files.Upload", "notices.Channel", "notices.Rule", "scheduling.Reservation",
+    "environments.Installation", "environments.Look", "environments.Template", "files.File", "files.Upload",
+    "notices.Channel", "notices.Rule", "scheduling.Reservation",
     "training.Task", "workers.Group", "workers.JoinToken", "workers.Worker",
 }  # fmt: skip
 ONE_FOR_EACH_OTHER_ROW = {

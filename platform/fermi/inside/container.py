@@ -7,7 +7,7 @@ import contextlib
 import os
 from typing import Any
 
-from fermi.inside import orders
+from fermi.inside import life
 from fermi.runner import interfaces
 from fermi.telemetry.files import Files, Rates
 from fermi.telemetry.node import Group, Node
@@ -41,7 +41,7 @@ def describe(home: str, root: str = "/") -> dict[str, Any]:
         "cgroups_writable": os.access(files.path(CGROUPS), os.W_OK),
         "home": home,
         "user": os.getuid(),
-        "life": orders.life(),
+        "life": life.find_own(),
     }  # fmt: skip
     told.pop("memory_limited", None)
     return {name: value for name, value in told.items() if value is not None}

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fermi.inside import orders, wire
+from fermi.inside import life, orders, wire
 from fermi.runner import ending, files, newest, status
 
 LOOK_SECONDS = 0.2
@@ -66,7 +66,7 @@ class Attempt:
         }  # fmt: skip
         if seen.state == "absent" and not seen.left:
             said["forbidden"] = forbidden
-        if seen.state == "lost" and self._begun_in() != orders.life():
+        if seen.state == "lost" and self._begun_in() != life.find_own():
             said["restarted"] = True
         return said
 

@@ -22,8 +22,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fermi.inside import interpreters, survey, wire
-from fermi.runner import ending, files, processes, status
+from fermi.inside import interpreters, life, survey, wire
+from fermi.runner import ending, files, status
 from fermi.runner.late import Late, decode
 
 KEPT_SECONDS = 7 * 86_400.0
@@ -38,11 +38,6 @@ def run_folder(home: str, name: Any) -> Path:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError("no name of an attempt")
     return Path(home) / "runs" / name
-
-
-def life() -> str:
-    """Which life of the container this is: its first process tells one from the next."""
-    return f"{processes.boot_id()}/{processes.start_time(1)}"
 
 
 def spec_path(folder: Path, node: Any) -> Path:
@@ -63,7 +58,7 @@ def begin(home: str, request: dict[str, Any]) -> dict[str, Any]:
     python = survey.find_python(str(order.get("python") or ""), interpreters.find()) or sys.executable
     clear(folder)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (folder / CONTAINER).write_text(life(), encoding="utf-8")
+    (folder / CONTAINER).write_text(life.find_own(), encoding="utf-8")
     content = moved(order["spec"], order.get("root", ""), order.get("data") or os.path.join(home, "data"))
     write_files(folder, order.get("files") or {}, str(request.get("head") or ""))
     content.update(meeting={**order["meeting"], "head": str(request.get("head") or "")}, folder=str(folder))

@@ -18,7 +18,6 @@ import sys
 import time
 from typing import Any
 
-from fermi.keeper import wire
 from fermi.runner import meet
 from fermi.runner.bringing import in_front
 from fermi.runner.exits import GAVE_UP, shown
@@ -32,6 +31,8 @@ from fermi.runner.stops import Stops
 HEAD_SECONDS = 0.2
 PULSE_SECONDS = 5.0
 """Between two writings of pulses: the folder is shared by all nodes."""
+READY = b"fermi: ready\n"
+"""What `fermi.keeper.wire` says first, too: whoever began this step waits for it."""
 ENDED_BEFORE = shown(-signal.SIGTERM)
 
 
@@ -84,7 +85,7 @@ def begin_inside(paths: Paths) -> bool:
         os.symlink(step, paths.spec.removesuffix(".json") + ".begun")
     except FileExistsError:
         return False
-    os.write(1, wire.READY)
+    os.write(1, READY)
     log = os.open(os.path.join(paths.folder, "slurm.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o664)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):

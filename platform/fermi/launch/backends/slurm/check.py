@@ -14,7 +14,7 @@ from fermi.launch import endings as launch_endings
 from fermi.launch.backends import chosen
 from fermi.launch.backends.slurm import confinement
 from fermi.launch.backends.slurm.driver import Driver, Machine
-from fermi.launch.backends.slurm.engine import driver, user_of
+from fermi.launch.backends.slurm.reach import driver, user_of
 from fermi.launch.backends.slurm.render import folder_of
 from fermi.launch.endings import Ending, Kind
 from fermi.launch.errors import BackendError

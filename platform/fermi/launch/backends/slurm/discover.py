@@ -10,7 +10,7 @@ from typing import Any
 
 from fermi.launch.backends.slurm.allocations import JOB, NODE, USER, marks
 from fermi.launch.backends.slurm.driver import Job
-from fermi.launch.backends.slurm.engine import driver
+from fermi.launch.backends.slurm.reach import driver
 from fermi.launch.discovery import Found
 
 PROJECT = "default"

@@ -18,10 +18,11 @@ from fermi.launch.backends.base import Backend, Beside
 from fermi.launch.backends.inside.seen import together
 from fermi.launch.backends.slurm import allocations, beside, causes, components, confinement, inside, state, ways
 from fermi.launch.backends.slurm.commands import Commands
-from fermi.launch.backends.slurm.driver import Driver, Job, Machine, Submission
+from fermi.launch.backends.slurm.driver import Job, Machine, Submission
+from fermi.launch.backends.slurm.hosting import SlurmHosting
 from fermi.launch.backends.slurm.line import Line
+from fermi.launch.backends.slurm.reach import PATH, driver, user_of
 from fermi.launch.backends.slurm.render import files, folder_of, needs_login, render, setup, workspace_of
-from fermi.launch.backends.slurm.rest import Rest
 from fermi.launch.backends.slurm.rundir import Place, RunDir, Seen, make
 from fermi.launch.errors import BackendError
 from fermi.launch.hosting import HostedHandle
@@ -53,16 +54,6 @@ AT_ONCE = 8
 """So many steps are begun at the same time."""
 LINE_SECONDS = 15.0
 """So old may be what is told of a job's place among all that wait."""
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-
-def driver(connection: Mapping[str, Any]) -> Driver:
-    return Rest(connection) if connection.get("url") else Commands(connection)
-
-
-def user_of(connection: Mapping[str, Any]) -> str:
-    """Whose jobs they are."""
-    return str(connection.get("user") or getpass.getuser())
 
 
 class SlurmBackend(Backend):
@@ -254,8 +245,6 @@ class SlurmBackend(Backend):
         if not allocations.is_environment(node):
             raise BackendError("INSIDE_NOT_HERE", permanent=True, environment=node.name)
         if allocations.ALLOCATION in node.engine:
-            from fermi.launch.backends.slurm.hosting import SlurmHosting  # which is made with a backend's parts
-
             made = inside.Made.of(self.data_dir, node.id)
             if made is None:
                 raise BackendError("INSIDE_NOT_RUNNING", environment=node.name)
@@ -381,4 +370,4 @@ def _is_submitted(run: RunDir, order: Mapping[str, Any]) -> bool:
     return (not _has_job(order) or bool(run.submitted())) and all(map(run.has_begun, inner))
 
 
-__all__ = ["SlurmBackend", "driver", "user_of"]
+__all__ = ["SlurmBackend"]

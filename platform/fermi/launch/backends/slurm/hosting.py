@@ -29,8 +29,8 @@ from fermi.launch.backends.local.kept import Disk
 from fermi.launch.backends.slurm import hosted
 from fermi.launch.backends.slurm.commands import Commands
 from fermi.launch.backends.slurm.driver import Job, Submission
-from fermi.launch.backends.slurm.engine import PATH, driver, user_of
 from fermi.launch.backends.slurm.line import Line
+from fermi.launch.backends.slurm.reach import PATH, driver, user_of
 from fermi.launch.backends.slurm.render import folder_of
 from fermi.launch.backends.slurm.rundir import RunDir
 from fermi.launch.backends.slurm.state import is_over

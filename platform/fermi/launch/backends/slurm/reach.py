@@ -1,0 +1,20 @@
+"""How a connection reaches Slurm, and as whom."""
+
+import getpass
+from collections.abc import Mapping
+from typing import Any
+
+from fermi.launch.backends.slurm.commands import Commands
+from fermi.launch.backends.slurm.driver import Driver
+from fermi.launch.backends.slurm.rest import Rest
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def driver(connection: Mapping[str, Any]) -> Driver:
+    return Rest(connection) if connection.get("url") else Commands(connection)
+
+
+def user_of(connection: Mapping[str, Any]) -> str:
+    """Whose jobs they are."""
+    return str(connection.get("user") or getpass.getuser())
