@@ -22,11 +22,12 @@ SECONDS = 180.0
 
 
 class RefusedError(Exception):
-    """What came instead of the handshake: an HTTP status and a Status."""
+    """What came instead of the handshake: an HTTP status, and a Status where the API server itself answers."""
 
-    def __init__(self, code: int, status: dict[str, Any]) -> None:
-        super().__init__(f"{code}: {status.get('message')}")
-        self.code, self.status = code, status
+    def __init__(self, code: int, kind: str, body: bytes) -> None:
+        super().__init__(f"{code}: {body!r}")
+        self.code, self.body = code, body
+        self.status: dict[str, Any] = json.loads(body) if kind == "application/json" else {}
 
 
 class Exec:
@@ -49,7 +50,8 @@ class Exec:
                 cluster.url.replace("http", "ws") + path, SECONDS, header=headers, subprotocols=[protocol]
             )
         except WebSocketBadStatusException as error:
-            raise RefusedError(error.status_code, json.loads(error.resp_body or b"{}")) from None
+            kind = (error.resp_headers or {}).get("content-type", "")
+            raise RefusedError(error.status_code, kind, error.resp_body or b"") from None
 
     def write(self, data: bytes) -> None:
         self.socket.send_binary(bytes([IN]) + data)
@@ -99,7 +101,12 @@ class Exec:
         causes = (self.status.get("details") or {}).get("causes") or []
         return next(int(one["message"]) for one in causes if one["reason"] == "ExitCode")
 
+    def say_goodbye(self) -> None:
+        """A closing frame."""
+        self.socket.send_close()
+
     def close(self) -> None:
+        """Without a word."""
         self.socket.shutdown()
 
     def __enter__(self) -> Self:

@@ -88,12 +88,14 @@ def detached(kubernetes, pod: dict, folder: str = "/scratch"):
 
 def test_a_command_is_begun_in_its_container_and_says_how_it_ended(kubernetes, dev):
     """Words: staging/src/k8s.io/kubelet/pkg/cri/streaming/remotecommand/exec.go (ServeExec), containerd,
-    internal/cri/server/streaming.go (Exec)."""
+    internal/cri/server/streaming.go (Exec); of v5 staging/src/k8s.io/client-go/tools/remotecommand/v4.go."""
     done = run(kubernetes, dev, "sh", "-c", "echo no >&2; exit 3", protocol=V4)
     assert (done.out, done.err, done.code) == (b"", b"no\n", 3)
     assert done.status["message"] == (
         "command terminated with non-zero exit code: error executing command [sh -c echo no >&2; exit 3], exit code 3"
     )
+    done = run(kubernetes, dev, "sh", "-c", "exit 3")
+    assert done.status["message"] == ("command terminated with non-zero exit code: command terminated with exit code 3")
     with Exec(kubernetes, dev, "sh", "-c", "cat; exit 0") as stream:
         stream.write(b"x" * 300_000)
         stream.end_input()
@@ -112,10 +114,10 @@ def test_what_cannot_begin_is_told_by_the_runtime(kubernetes, dev, protocol):
     ):
         done = run(kubernetes, dev, name, protocol=protocol)
         assert (done.status["reason"], done.status["code"]) == ("InternalError", 500)
-        assert (
-            f'OCI runtime exec failed: exec failed: unable to start container process: exec: "{name}": {why}: '
-            in (done.status["message"])
-        )
+        said = done.status["message"]
+        assert said.count("Internal error occurred: ") == (1 if protocol == V4 else 2)
+        assert f'failed: unable to start container process: exec: "{name}": {why}: unknown' in said
+    assert "OCI runtime exec failed: exec failed: args must not be empty" in run(kubernetes, dev).status["message"]
     assert run(kubernetes, dev, "true", protocol=protocol).code == 0
 
 
@@ -232,16 +234,45 @@ def test_a_stream_is_open_as_long_as_its_output_is(kubernetes, dev):
         assert stream.rest().code == 0
 
 
-def test_who_goes_leaves_a_command_the_end_of_its_input_and_nobody_to_read_it(kubernetes, dev):
+FOREGROUND = "echo $$; cat > /scratch/said; echo end > /scratch/ended; yes"
+
+
+@pytest.mark.parametrize(("protocol", "how"), [(V5, "close"), (V5, "say_goodbye"), (V4, "say_goodbye")])
+def test_who_goes_leaves_a_command_the_end_of_its_input_and_nobody_to_read_it(kubernetes, dev, protocol, how):
     """containerd, internal/cri/io/exec_io.go (Attach, `StdinOnce`) and cmd/containerd-shim-runc-v2/process/io.go
     (copyPipes, which holds both ends): the command is not killed by what it writes, but waits."""
-    stream = Exec(kubernetes, dev, "sh", "-c", "echo $$; cat > /scratch/said; echo end > /scratch/ended; yes")
+    stream = Exec(kubernetes, dev, "sh", "-c", FOREGROUND, protocol=protocol)
     pid = int(stream.until(b"\n"))
     stream.write(b"last words")
-    stream.close()
+    getattr(stream, how)()
     until(lambda: run(kubernetes, dev, "cat", "/scratch/ended").code == 0, what="its input has ended")
     assert shell(kubernetes, dev, "cat /scratch/said") == "last words"
     assert any(found.inner == pid for found in kubernetes.processes(dev))
+    stream.close()
+
+
+def test_v4_without_a_closing_frame_is_the_end_of_its_command_alone(kubernetes, dev):
+    """containerd, internal/cri/server/container_execsync.go (execInternal kills the process when its context ends)."""
+    with Exec(kubernetes, dev, "sh", "-c", "sleep 600 & echo $$ $!; wait", protocol=V4) as stream:
+        pids = [int(word) for word in stream.until(b"\n").split()]
+        parent, child = (next(one for one in kubernetes.processes(dev) if one.inner == pid) for pid in pids)
+    until(lambda: not alive(parent.pid), what="it is killed")
+    assert alive(child.pid)
+
+
+@pytest.mark.parametrize("protocol", [V4, V5])
+def test_a_stream_on_which_nothing_passes_is_cut(kubernetes, dev, protocol):
+    """After four hours; a ping is nothing: containerd, `stream_idle_timeout`; streamtranslator.go,
+    defaultIdleConnectionTimeout."""
+    with Exec(kubernetes, dev, "sh", "-c", "echo $$; cat; echo end > /scratch/ended", protocol=protocol) as stream:
+        pid = int(stream.until(b"\n"))
+        kubernetes.server.idle_seconds = 0.1
+        stream.write(b"last words")
+        assert stream.rest().cut
+        kubernetes.server.idle_seconds = 600.0
+        if protocol == V5:
+            until(lambda: run(kubernetes, dev, "cat", "/scratch/ended").code == 0, what="its input has ended")
+    until(lambda: not any(one.inner == pid for one in kubernetes.processes(dev)))
 
 
 def test_a_deleted_pods_first_process_alone_is_asked_to_end(kubernetes, clients, dev, tmp_path):
@@ -323,7 +354,13 @@ def test_a_stream_ends_with_its_evicted_pod(kubernetes, dev):
     assert not alive(one.pid)
     with pytest.raises(RefusedError) as refused:
         run(kubernetes, dev, "true", protocol=V4)
-    assert refused.value.status["message"] == 'container not found ("dev")'
+    assert (refused.value.code, refused.value.body) == (500, b'container not found ("dev")')
+    said = run(kubernetes, dev, "true").status
+    assert said["message"] == 'Internal error occurred: unable to upgrade connection: container not found ("dev")'
+    kubernetes.server.kubelets_speak_v5 = True
+    with pytest.raises(RefusedError) as refused:
+        run(kubernetes, dev, "true")
+    assert (refused.value.code, refused.value.body) == (500, b'container not found ("dev")')
 
 
 def test_the_right_to_exec_is_denied_by_namespace_and_verb(kubernetes, dev):
@@ -348,20 +385,27 @@ def test_the_right_to_exec_is_denied_by_namespace_and_verb(kubernetes, dev):
     )
 
 
-def test_a_restart_of_the_api_server_cuts_streams_and_touches_no_process(kubernetes, clients, dev):
-    """Streams go through it (staging/src/k8s.io/apiserver/pkg/util/proxy/streamtranslator.go); kubelets and runtimes do
-    not need it."""
+@pytest.mark.parametrize("kubelets_speak", [False, True], ids=["until 1.35", "from 1.36 on"])
+def test_a_restart_of_the_api_server_cuts_streams_and_touches_no_other_process(
+    kubernetes, clients, dev, kubelets_speak
+):
+    """Streams go through it; who translates them (see `executing`) holds their commands. Kubelets and runtimes do not
+    need it."""
+    kubernetes.server.kubelets_speak_v5 = kubelets_speak
     one = detached(kubernetes, dev)
     before = container(kubernetes, "dev")
-    stream = Exec(kubernetes, dev, "sh", "-c", "echo on; cat; echo end > /scratch/ended; exec sleep 600")
-    stream.until(b"on")
+    stream = Exec(kubernetes, dev, "sh", "-c", "echo $$; cat; echo end > /scratch/ended; exec sleep 600")
+    pid = int(stream.until(b"\n"))
     kubernetes.stop_api()
     stream.rest()
     assert (stream.cut, stream.closed, stream.status) == (True, False, None)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", kubernetes.server.port), 5)
     kubernetes.start_api()
-    until(lambda: run(kubernetes, dev, "cat", "/scratch/ended").code == 0, what="its input has ended")
+    if kubelets_speak:
+        until(lambda: run(kubernetes, dev, "cat", "/scratch/ended").code == 0, what="its input has ended")
+    else:
+        until(lambda: not any(found.inner == pid for found in kubernetes.processes(dev)), what="it is killed")
     with Exec(kubernetes, dev, "sh", "-c", "echo on; exec cat") as stream:
         stream.until(b"on")
         kubernetes.restart_api(0.1)
@@ -369,6 +413,25 @@ def test_a_restart_of_the_api_server_cuts_streams_and_touches_no_process(kuberne
     assert container(kubernetes, "dev") == before
     assert clients.core.read_namespaced_pod("dev", NS).metadata.uid == dev["metadata"]["uid"]
     assert alive(one.pid)
+
+
+def test_a_kubelets_restart_ends_commands_and_does_not_know_its_pods_for_a_moment(kubernetes, dev):
+    """pkg/kubelet/server/server.go (getExec) answers 404 until the kubelet has read its pods; that of the API server is
+    a Status."""
+    one = detached(kubernetes, dev)
+    with Exec(kubernetes, dev, "sh", "-c", "echo $$; cat") as stream:
+        pid = int(stream.until(b"\n"))
+        kubernetes.restart_kubelet("node-a", refuses=2)
+        assert stream.rest().cut
+    with pytest.raises(RefusedError) as refused:
+        run(kubernetes, dev, "true", protocol=V4)
+    assert (refused.value.code, refused.value.status, refused.value.body) == (404, {}, b"pod does not exist")
+    said = run(kubernetes, dev, "true").status
+    assert said["message"] == "Internal error occurred: unable to upgrade connection: pod does not exist"
+    assert run(kubernetes, dev, "true").code == 0
+    until(lambda: not any(found.inner == pid for found in kubernetes.processes(dev)), what="it is killed")
+    assert alive(one.pid)
+    assert container(kubernetes, "dev")["restartCount"] == 0
 
 
 def test_a_node_that_does_not_answer_begins_nothing_and_leaves_streams_silent(kubernetes, dev):

@@ -1,6 +1,7 @@
 """WebSockets of fakes that are plain HTTP servers: the handshake, and messages as one thread reads and writes them."""
 
 import base64
+import contextlib
 import hashlib
 import select
 import socket
@@ -43,6 +44,8 @@ class Talk:
     def __init__(self, outside: socket.socket) -> None:
         self.outside = outside
         self._talk = Protocol(SERVER, state=OPEN, max_size=None)
+        self.said_all = False
+        """The client has closed it in due form."""
 
     def send(self, data: bytes) -> None:
         self._talk.send_binary(data)
@@ -58,6 +61,7 @@ class Talk:
         self._talk.receive_data(data) if data else self._talk.receive_eof()
         for frame in self._talk.events_received():
             if frame.opcode in (Opcode.CLOSE, Opcode.TEXT):  # an agent's word that its side has no more
+                self.said_all = True
                 raise ConnectionError("said all")
             if frame.opcode is Opcode.BINARY:
                 yield bytes(frame.data)
@@ -76,6 +80,11 @@ class Talk:
         poll = select.poll()
         poll.register(self.outside, select.POLLRDHUP)
         return bool(poll.poll(0))
+
+    def cut(self) -> None:
+        """Ends it without a closing frame."""
+        with contextlib.suppress(OSError):
+            self.outside.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._talk.send_close()

@@ -368,6 +368,12 @@ class FakeCluster:
                 self.manager.look(self.kubelets, ((meta["namespace"], meta["name"]), uid))
         self.manager.look(self.nodes, name)
 
+    def restart_kubelet(self, node: str, refuses: int = 1) -> None:
+        """The streams to it end, and the commands that they run. For a moment the new one knows no pods, and says so to
+        the next commands; containers go on."""
+        self.kubelets.starting[node] = refuses
+        self.server.sever(node)
+
     def cordon(self, name: str, *, on: bool = True) -> None:
         self.api.change(NODES, self.api.get(NODES, "", name), lambda node: node["spec"].update(unschedulable=on))
 
@@ -391,7 +397,8 @@ class FakeCluster:
 
     def restart_api(self, seconds: float = 0.0, *, forget: bool = True) -> None:
         """The API server ends without a word on any connection, and for so many seconds nobody listens; then it serves
-        the same objects on the same port, with a watch cache that begins anew. Kubelets and containers go on."""
+        the same objects on the same port, with a watch cache that begins anew. Kubelets and containers go on; what
+        becomes of commands `executing` says."""
         self.server.stop()
         threading.Event().wait(seconds)
         if forget:

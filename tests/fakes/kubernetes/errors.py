@@ -9,10 +9,14 @@ from tests.fakes.kubernetes.resources import Resource
 
 
 class Refused(Exception):
-    """An answer other than success. `status` is the body that the client gets."""
+    """An answer other than success. `status` is the body that the client gets; where a kubelet answers (`plain`), it
+    is the message alone."""
 
-    def __init__(self, code: int, reason: str, message: str, details: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, code: int, reason: str, message: str, details: dict[str, Any] | None = None, *, plain: bool = False
+    ) -> None:  # fmt: skip
         super().__init__(message)
+        self.plain = plain
         self.code, self.reason, self.message, self.details = code, reason, message, details
         self.headers: dict[str, str] = {}
 

@@ -3,19 +3,20 @@
 that its second byte names (staging/src/k8s.io/apimachinery/pkg/util/remotecommand/constants.go). The first message is
 an empty one (staging/src/k8s.io/kubelet/pkg/cri/streaming/remotecommand/websocket.go, createWebSocketStreams).
 
-What is wrong with the request the API server answers itself (pkg/registry/core/pod/strategy.go, streamLocation). What
-the kubelet refuses (pkg/kubelet/kubelet_pods.go, GetExec) it answers to `v4` instead of the handshake; `v5` is
-translated by the API server (staging/src/k8s.io/apiserver/pkg/util/proxy/streamtranslator.go), which has accepted
-by then and says it on channel 3.
+What is wrong with the request the API server answers itself (pkg/registry/core/pod/strategy.go, streamLocation). `v4`
+goes through it to the container runtime. `v5` ends at the kubelet from Kubernetes 1.36 on (pkg/features/
+kube_features.go: ExtendWebSocketsToKubelet), before at the API server, which has accepted by the time it asks the
+kubelet (staging/src/k8s.io/apiserver/pkg/util/proxy/streamtranslator.go): what the kubelet refuses (pkg/kubelet/
+kubelet_pods.go, GetExec) it then says on channel 3. What the runtime refuses is always said there
+(staging/src/k8s.io/kubelet/pkg/cri/streaming/remotecommand/exec.go, ServeExec).
 
-What its container's runtime refuses is said on channel 3 (staging/src/k8s.io/kubelet/pkg/cri/streaming/remotecommand/
-exec.go, ServeExec).
-
-A command's process has what its container's has. Where the client goes, its standard input ends, and nothing else; what
-it goes on writing is read by nobody (containerd, internal/cri/io/exec_io.go: Attach;
-https://github.com/kubernetes/kubernetes/issues/89031). A stream ends when nobody has the command's output open any more
-(containerd, internal/cri/server/container_execsync.go: drainExecSyncIO, by default without a limit). One to a node that
-does not answer says nothing."""
+A command's process has what its container's has. Where a stream breaks, containerd kills the command if its own
+connection breaks with it (internal/cri/server/container_execsync.go, execInternal): always where `v4` is not closed in
+due form; of `v5` where the process that translates it ends. Otherwise its standard input ends, and nothing else; what
+it goes on writing is read by nobody (internal/cri/io/exec_io.go, Attach). No other process is touched. A stream ends
+when nobody has the command's output open any more (drainExecSyncIO, by default without a limit), and when nothing has
+passed for four hours (containerd: stream_idle_timeout; streamtranslator.go: defaultIdleConnectionTimeout). One to a
+node that does not answer says nothing. All of this was measured on Kubernetes 1.36 with containerd 2.1."""
 
 import contextlib
 import json
@@ -23,6 +24,7 @@ import os
 import select
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Protocol
 
@@ -36,6 +38,8 @@ from tests.fakes.upgrades import Talk
 V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
 IN, OUT, ERR, STATUS, CLOSE = 0, 1, 2, 3, 255
 LOOK_SECONDS = 0.02
+IDLE_SECONDS = 4 * 3600.0
+MESSAGE_BYTES = 32 << 10
 
 
 class Begin(Protocol):
@@ -44,30 +48,46 @@ class Begin(Protocol):
     def __call__(self, command: Sequence[str]) -> Execution: ...
 
 
-def serve(
-    handler: BaseHTTPRequestHandler, query: Mapping[str, list[str]], begin: Begin, answers: Callable[[], bool],
-    known: Sequence[str] = (V5, V4),
-) -> None:  # fmt: skip
-    """`answers`: whether the pod's node does."""
-    protocol = errors.protocol(handler, known)
+@dataclass(frozen=True)
+class Terms:
+    """`answers`: whether the pod's node does. `severed`: whether the API server or the kubelet has ended the stream, by
+    its own end. `known`: protocols. `kubelet_speaks`: `v5`, instead of the API server. `idle`: seconds without a
+    message until a stream is cut."""
+
+    answers: Callable[[], bool]
+    severed: Callable[[], bool]
+    known: Sequence[str] = (V5, V4)
+    kubelet_speaks: bool = False
+    idle: Callable[[], float] = lambda: IDLE_SECONDS
+
+
+def serve(handler: BaseHTTPRequestHandler, query: Mapping[str, list[str]], begin: Begin, terms: Terms) -> None:
+    protocol = errors.protocol(handler, terms.known)
     if query.get("tty") == ["true"]:
         raise bad_request("this fake gives no terminals")
     if not any(query.get(name) == ["true"] for name in ("stdin", "stdout", "stderr")):
         raise bad_request("you must specify at least 1 of stdin, stdout, stderr")
-    talk = upgrades.upgrade(handler, protocol) if protocol == V5 else None
+    talk = upgrades.upgrade(handler, protocol) if protocol == V5 and not terms.kubelet_speaks else None
     command = query.get("command", [])
     try:
         process = begin(command)
     except Refused as refused:
         if talk is None:
             raise
-        return _refuse(talk, refused.status)
+        passed_on = errors.internal(f"unable to upgrade connection: {refused}").status
+        return _refuse(talk, passed_on if refused.plain else refused.status)
     except NotBegunError as error:
-        return _refuse(talk or upgrades.upgrade(handler, protocol), error.status)
-    stream = _Stream(process, answers, v5=protocol == V5)
+        why = f"error executing command in container: failed to exec in container: {error}"
+        status = errors.internal(why if protocol == V4 else f"{errors.internal(why)}").status
+        return _refuse(talk or upgrades.upgrade(handler, protocol), status)
+    talk = talk or upgrades.upgrade(handler, protocol)
+    stream = _Stream(process, terms, v5=protocol == V5)
     try:
-        stream.carry(talk or upgrades.upgrade(handler, protocol), command)
+        stream.carry(talk, command)
     except OSError:
+        talk.cut()
+        if not talk.said_all and (protocol == V4 or terms.severed()):
+            process.kill()
         stream.leave()
     finally:
         process.close()
@@ -81,31 +101,34 @@ def _refuse(talk: Talk, status: Mapping[str, Any]) -> None:
 
 
 class _Stream:
-    def __init__(self, process: Execution, answers: Callable[[], bool], *, v5: bool) -> None:
-        self.process, self.answers, self.v5 = process, answers, v5
+    def __init__(self, process: Execution, terms: Terms, *, v5: bool) -> None:
+        self.process, self.terms, self.v5 = process, terms, v5
         self._unread, self._ends = b"", False
         os.set_blocking(process.stdin, False)
 
     def carry(self, talk: Talk, command: Sequence[str]) -> None:
-        """Until the command's output ends. Raises OSError where the client has gone."""
+        """Until the command's output ends. Raises OSError where the stream does before."""
         talk.say(OUT, b"")
         outputs = {self.process.stdout: OUT, self.process.stderr: ERR}
         while outputs:
             heard = [] if self._unread else [talk.outside]
-            ready, writable, _ = select.select([*heard, *outputs], [self.process.stdin] if self._unread else [], [])
+            unread = [self.process.stdin] if self._unread else []
+            ready, writable, _ = select.select([*heard, *outputs], unread, [], self.terms.idle())
             self._wait_for_node(talk)
+            if not ready and not writable:
+                raise ConnectionError("nothing has passed for long")
             if writable:
                 self._write()
             for one in ready:
                 if one is talk.outside:
                     self._hear(talk)
-                elif data := os.read(one, 1 << 16):
+                elif data := os.read(one, MESSAGE_BYTES):
                     talk.say(outputs[one], data)
                 else:
                     del outputs[one]
         code = self.process.wait()
         self._wait_for_node(talk)
-        talk.say(STATUS, json.dumps(_ended(command, code)).encode())
+        talk.say(STATUS, json.dumps(_ended(command, code, v5=self.v5)).encode())
         talk.close()
 
     def leave(self) -> None:
@@ -138,19 +161,20 @@ class _Stream:
             self.process.end_input()
 
     def _wait_for_node(self, talk: Talk) -> None:
-        while not self.answers():
+        while not self.terms.answers():
             if talk.gone():
                 raise ConnectionError("gone")
             time.sleep(LOOK_SECONDS)
 
 
-def _ended(command: Sequence[str], code: int) -> dict[str, Any]:
+def _ended(command: Sequence[str], code: int, *, v5: bool) -> dict[str, Any]:
     if code == 0:
         return {"metadata": {}, "status": "Success"}
     shown = code if code > 0 else 128 - code
+    said = f"error executing command [{' '.join(command)}], exit code {shown}"
+    said = f"command terminated with exit code {shown}" if v5 else said
     return {
         "metadata": {}, "status": "Failure", "reason": "NonZeroExitCode",
-        "message": f"command terminated with non-zero exit code: error executing command [{' '.join(command)}], "
-                   f"exit code {shown}",
+        "message": f"command terminated with non-zero exit code: {said}",
         "details": {"causes": [{"reason": "ExitCode", "message": str(shown)}]},
     }  # fmt: skip

@@ -56,6 +56,13 @@ class Server:
         """Begins a further process in a container."""
         self.answers: Callable[[str], bool] = lambda node: True
         """Whether the kubelet of a node does."""
+        self.kubelets_speak_v5 = False
+        """As from Kubernetes 1.36 on; before, the API server does."""
+        self.idle_seconds = executing.IDLE_SECONDS
+        self.streams: dict[socket.socket, str] = {}
+        """Of `pods/exec`, with their nodes."""
+        self.severed: set[socket.socket] = set()
+        """Those that end with the process that translates them."""
         self.execution: Sequence[str] = (executing.V5, executing.V4)
         """Protocols of `pods/exec`; the first is there from Kubernetes 1.30 on."""
         self.websockets_create = True
@@ -94,11 +101,21 @@ class Server:
         if self._server:
             self._server.break_connections()
 
+    def sever(self, node: str) -> None:
+        """Ends the streams to a kubelet that ends."""
+        for one, there in list(self.streams.items()):
+            if there == node:
+                self.severed.add(one)
+                with contextlib.suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+
     def stop(self) -> None:
         """Breaks every connection."""
         if self._server:
             self._server.shutdown()
             self._server.server_close()
+            if not self.kubelets_speak_v5:
+                self.severed.update(self.streams)
             self.break_connections()
             self._server = None
 
@@ -150,6 +167,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self._dispatch([unquote(part) for part in split.path.split("/") if part], dict(parse_qsl(split.query)), raw)
         except Refused as refused:
+            if refused.plain:
+                return self._text(refused.code, refused.message.encode())
             self._send(refused.code, refused.status, refused.headers)
         except Cut:
             self.close_connection = True
@@ -378,8 +397,17 @@ class _Handler(BaseHTTPRequestHandler):
             raise bad_request(f"pod {request.name} does not have a host assigned")
         query = parse_qs(urlsplit(self.path).query)
         begin = lambda command: self.fake.execute(pod, container, command)  # noqa: E731
-        answers = lambda: self.fake.answers(pod["spec"]["nodeName"])  # noqa: E731
-        return executing.serve(self, query, begin, answers, self.fake.execution)
+        fake, node = self.fake, pod["spec"]["nodeName"]
+        terms = executing.Terms(
+            answers=lambda: fake.answers(node), severed=lambda: self.connection in fake.severed, known=fake.execution,
+            kubelet_speaks=fake.kubelets_speak_v5, idle=lambda: fake.idle_seconds,
+        )  # fmt: skip
+        fake.streams[self.connection] = node
+        try:
+            return executing.serve(self, query, begin, terms)
+        finally:
+            del fake.streams[self.connection]
+            fake.severed.discard(self.connection)
 
     def _begin_stream(self, content_type: str) -> None:
         self.send_response(200)

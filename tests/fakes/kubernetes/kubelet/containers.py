@@ -261,6 +261,7 @@ class Execution:
         self._answers, told = socket.socketpair()
         self._ours, self._theirs = {self.stdin, self.stdout, self.stderr}, [read, write, complain, told.detach()]
         self._said = self._answers.makefile("rb")
+        self._process: int | None = None
 
     def begin(self, control: socket.socket, request: Mapping[str, Any]) -> None:
         """Raises OSError as execve(2) does, and ProcessLookupError when the container has ended."""
@@ -274,6 +275,14 @@ class Execution:
         if "pid" not in answer:
             number = int(answer.get("errno") or errno.ESRCH)
             raise OSError(number, os.strerror(number))
+        with contextlib.suppress(ProcessLookupError):  # it has ended already
+            self._process = os.pidfd_open(answer["pid"])
+
+    def kill(self) -> None:
+        """SIGKILL, to this process alone."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._process, signal.SIGKILL)
 
     def wait(self) -> int:
         """As subprocess' `returncode`. Without an answer it was killed with its container's supervisor."""
@@ -292,6 +301,8 @@ class Execution:
 
     def close(self) -> None:
         _close(self._ours)
+        if self._process is not None:
+            os.close(self._process)
         self._said.close()
         self._answers.close()
 

@@ -5,17 +5,15 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.fakes.kubernetes.errors import Refused, internal
+from tests.fakes.kubernetes.errors import Refused
 from tests.fakes.kubernetes.kubelet.containers import Container, Execution, Process
 from tests.fakes.kubernetes.kubelet.view import View
 
+FAILED = "OCI runtime exec failed: exec failed"
+
 
 class NotBegunError(Exception):
-    """The container runtime could not begin it. `status`: what is told on the channel of errors."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.status = internal(f"error executing command in container: failed to exec in container: {why}").status
+    """The container runtime could not begin it."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ def execute(
     internal/cri/server/streaming.go and container_execsync.go)."""
     main = next((one for one in containers if one.name == name), None)
     if not isinstance(main, Process) or main.code is not None or name not in inside:
-        raise Refused(500, "InternalError", f'container not found ("{name}")')
+        raise Refused(500, "", f'container not found ("{name}")', plain=True)
     one = inside[name]
     try:
         return main.execute([one.view.rewrite(word) for word in command], one.env, one.cwd)
@@ -46,10 +44,12 @@ def execute(
 
 def _refused(command: Sequence[str], error: OSError) -> str:
     """As runc says it (opencontainers/runc, libcontainer/standard_init_linux.go: exec.LookPath, execve)."""
-    name = command[0] if command else ""
+    if not command:
+        return f'failed to start exec "{secrets.token_hex(32)}": {FAILED}: args must not be empty: unknown'
+    name = command[0]
     if error.errno == errno.ENOENT:
         why = f"stat {name}: no such file or directory" if "/" in name else "executable file not found in $PATH"
     else:
         why = str(error.strerror).lower()
-    runc = f'OCI runtime exec failed: exec failed: unable to start container process: exec: "{name}": {why}'
+    runc = f'{FAILED}: unable to start container process: exec: "{name}": {why}'
     return f'failed to start exec "{secrets.token_hex(32)}": {runc}: unknown'

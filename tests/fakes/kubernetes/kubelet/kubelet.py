@@ -90,7 +90,8 @@ class Run:
 class Kubelets:
     """`scripts`: (name pattern, script), the newest first; a pod without one really runs. `image_env`: what the image
     sets. `missing_images`: patterns of those that cannot be pulled. `unresolved`: Services whose names stay
-    unresolvable. `dead`: nodes whose kubelet does nothing. `as_users`: an interpreter with which processes run as whom
+    unresolvable. `dead`: nodes whose kubelet does nothing. `starting`: how many commands a kubelet, by its node, will
+    refuse yet because it does not know its pods. `as_users`: an interpreter with which processes run as whom
     their pod says (`runAsUser`, `runAsGroup`); it takes root, and folders that they can pass. `namespaces`: of
     containers that stand apart; None: what this machine lets us have."""
 
@@ -102,6 +103,7 @@ class Kubelets:
         self.missing_images = ["*.invalid/*"]
         self.dead: set[str] = set()
         self.as_users = ""
+        self.starting: Counter[str] = Counter()
         self.namespaces: Namespaces | None = None
         self.runs: dict[str, Run] = {}
         self.errors: list[str] = []
@@ -210,7 +212,10 @@ class Kubelets:
     def execute(self, pod: Object, container: str, command: Sequence[str]) -> Execution:
         """Raises Refused, what a kubelet answers, and NotBegunError."""
         if pod["spec"]["nodeName"] in self.dead:
-            raise Refused(500, "InternalError", "error dialing backend: dial tcp 10.0.0.1:10250: i/o timeout")
+            raise Refused(500, "", "error dialing backend: dial tcp 10.0.0.1:10250: i/o timeout")
+        if self.starting[pod["spec"]["nodeName"]]:
+            self.starting[pod["spec"]["nodeName"]] -= 1
+            raise Refused(404, "", "pod does not exist", plain=True)
         run = self.runs.get(pod["metadata"]["uid"])
         return execute(run.containers if run else [], run.inside if run else {}, container, command)
 
