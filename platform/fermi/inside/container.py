@@ -7,7 +7,6 @@ import contextlib
 import os
 from typing import Any
 
-from fermi.inside import life
 from fermi.runner import interfaces
 from fermi.telemetry.files import Files, Rates
 from fermi.telemetry.node import Group, Node
@@ -21,7 +20,7 @@ NO_LIMIT = 1 << 60
 
 def describe(home: str, root: str = "/") -> dict[str, Any]:
     """Returns its limits and what is used of them (bytes; `processors` is a number of CPUs), its network interfaces and
-    RDMA devices, and which life of the container this is. `home`: the folder in which our files lie."""
+    RDMA devices. `home`: the folder in which our files lie."""
     files = Files(root)
     used = Node(files, Rates()).look(0.0)
     memory = {"memory_limit": used.get("memory_total"), "memory_used": used.get("memory")}
@@ -41,7 +40,6 @@ def describe(home: str, root: str = "/") -> dict[str, Any]:
         "cgroups_writable": os.access(files.path(CGROUPS), os.W_OK),
         "home": home,
         "user": os.getuid(),
-        "life": life.find_own(),
     }  # fmt: skip
     told.pop("memory_limited", None)
     return {name: value for name, value in told.items() if value is not None}

@@ -15,7 +15,7 @@ import platform
 import sys
 from typing import Any
 
-from fermi.inside import container, holders, interpreters, packages, running, wire
+from fermi.inside import container, holders, interpreters, life, packages, running, wire
 
 CHEAP = ("interpreters", "container")
 PARTS = (*CHEAP, "packages", "holders")
@@ -32,6 +32,7 @@ def take(home: str, request: dict[str, Any]) -> dict[str, Any]:
         "user": os.getuid(),
         "host": platform.node(),
         "cwd": os.getcwd(),
+        "life": life.find_own(),
     }
     own = running.find_own()
     if "container" in parts:

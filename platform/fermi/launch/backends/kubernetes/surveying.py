@@ -79,7 +79,7 @@ class Surveys:
 
 def _believed(said: Mapping[str, Any]) -> Facts:
     found: dict[str, Any] = {}
-    for name in ("python", "version", "interpreter", "home"):
+    for name in ("python", "version", "interpreter", "home", "life"):
         if isinstance(value := said.get(name), str) and value:
             found[name] = value[:MOST_TEXT]
     if isinstance(user := said.get("user"), int) and not isinstance(user, bool):

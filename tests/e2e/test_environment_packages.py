@@ -1,0 +1,161 @@
+"""A package that was installed in one notebook alone: named before the start, installed in the other one, trained with.
+The notebooks are dev pods of a cluster, entered by `pods/exec`."""
+
+import json
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import insides
+from tests.e2e.kubernetes_platform import DEV
+from tests.e2e.test_code import fermi
+from tests.fakes.execs import run
+from tests.fakes.kubernetes import HOME, FakeCluster
+from tests.running import Running
+from tests.waiting import until
+
+pytestmark = pytest.mark.e2e
+
+WHEELS = "/wheels"
+NAMES = ("first", "second")
+PYTHON = f"{HOME}/.venv/bin/python"
+SETUP = f"""set -e
+{sys.executable} -m venv --without-pip {PYTHON[: -len("/bin/python")]}
+echo {sysconfig.get_path("purelib")} > $(echo {HOME}/.venv/lib/python3*/site-packages)/these.pth
+mkdir -p {HOME}/.local/share/jupyter/kernels/python3
+echo '{json.dumps({"argv": [PYTHON, "-m", "ipykernel_launcher", "-f", "{connection_file}"]})}' \\
+  > {HOME}/.local/share/jupyter/kernels/python3/kernel.json
+"""
+"""A virtual environment in the home, with this machine's packages, which the notebook's kernel runs in."""
+SCRIPT = "import os, toy\nprint('rank', os.environ['RANK'], 'has toy', toy.VERSION, flush=True)\n"
+
+
+class Lab:
+    """Two dev pods."""
+
+    def __init__(self, platform: Running, folder: Path) -> None:
+        self.platform, self.folder = platform, folder
+        self.cluster = FakeCluster(folder / "kubernetes").start()
+        for package in ("toy", "kit", "gear"):
+            insides.make_wheel(folder / "wheels", package, "1.0", package)
+        self.cluster.add_claim("wheels", folder / "wheels")
+        for name in NAMES:
+            self.cluster.add_node(f"machine-{name}")
+            self.cluster.add_dev_pod(
+                name, f"machine-{name}", real=True, labels=DEV, annotations={"fermi.io/python": sys.executable},
+                env={"HOME": HOME, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": WHEELS}, volumes={WHEELS: "wheels"},
+                empty_dirs=(HOME,),
+            )  # fmt: skip
+            pod = until(lambda name=name: self.ready(name), what=f"{name} runs")
+            assert run(self.cluster, pod, "sh", "-c", SETUP).code == 0
+        connection = {"kubeconfig": str(self.cluster.kubeconfig), "namespace": self.cluster.namespace}
+        body = {"name": "lab", "backend": "kubernetes", "connection": connection}
+        key = self.send("POST", "/clusters", **body)["id"]
+        found = until(lambda: self.found(key), what="the dev pods are found and looked into")
+        self.ids = [found[name] for name in NAMES]
+
+    def ready(self, name: str) -> Any:
+        (pod,) = self.cluster.pods(name)
+        statuses = pod["status"].get("containerStatuses") or [{}]
+        return pod if statuses[0].get("ready") else None
+
+    def found(self, cluster: str) -> dict[str, str] | None:
+        items = self.platform.get("/dev-environments", cluster=cluster, status="running")["items"]
+        whole = [self.platform.get(f"/dev-environments/{item['id']}") for item in items]
+        known = {one["name"]: one["id"] for one in whole if (one["engine"] or {}).get("inside")}
+        return known if len(known) == len(NAMES) else None
+
+    def install(self, name: str, package: str) -> None:
+        """As in a terminal of that notebook."""
+        done = run(self.cluster, self.ready(name), PYTHON, "-m", "pip", "install", package)
+        assert done.code == 0, done.err
+
+    def send(self, method: str, path: str, **body: Any) -> Any:
+        answer = self.platform.api.request(method, path, json=body)
+        assert answer.status_code < 300, answer.text
+        return answer.json()["data"]
+
+    def preview(self, request: dict[str, Any]) -> Any:
+        """Once the packages are known."""
+
+        def known() -> Any:
+            found = self.send("POST", "/training-tasks/preview", **request)
+            return found if found["packages"] and not found["packages"]["looking"] else None
+
+        return until(known, what="the packages are known")
+
+
+@pytest.fixture(scope="module")
+def lab(platform: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    made = Lab(platform, tmp_path_factory.mktemp("lab"))
+    try:
+        yield made
+    finally:
+        platform.close()
+        made.cluster.close()
+    assert not made.cluster.errors, "\n".join(made.cluster.errors)
+
+
+def test_a_package_of_one_notebook_is_named_levelled_and_trained_with(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/train.py").write_text(SCRIPT)
+    sent = json.loads(fermi(lab.platform, tmp_path, "code", "send", str(tmp_path / "mine"), "-o", "json").stdout)
+    request = {
+        "taskName": "toy", "launchMode": "existing", "datasetId": None, "datasetVersionId": None,
+        "entrypoint": {"script": "train.py"}, "code": {"snapshot": sent["id"]},
+        "distributedConfig": {"enabled": True, "nodeIds": lab.ids, "masterNode": lab.ids[0], "framework": "ddp",
+                              "runIn": "environment"},
+    }  # fmt: skip
+    lab.install("first", "toy")
+    found = lab.preview(request)
+    assert found["problems"] == []
+    (missing,) = found["packages"]["missing"]
+    assert (missing["module"], missing["environmentIds"]) == ("toy", [lab.ids[1]])
+    assert found["packages"]["level"] == ["toy==1.0"]
+    assert "IMPORT_MISSING" in {one["code"] for one in found["warnings"]}
+
+    level = "/dev-environments/packages/level"
+    begun = lab.send("POST", level, ids=lab.ids, packages=found["packages"]["level"])
+    ended = until(lambda: (now := lab.platform.get(f"{level}/{begun['id']}"))["over"] and now, what="pip has ended")
+    assert [one["state"] for one in ended["items"]] == ["done", "done"], ended
+    assert "already satisfied" in ended["items"][0]["output"]
+    assert "Successfully installed toy-1.0" in ended["items"][1]["output"]
+    assert until(lambda: not lab.preview(request)["packages"]["missing"], what="nothing is missing")
+
+    task = lab.send("POST", "/training-tasks", **request)["taskId"]
+    assert lab.platform.until_final(task)["status"] == "succeeded"
+    for rank in range(2):
+        assert lab.platform.log(task, rank).splitlines()[-1] == f"rank {rank} has toy 1.0"
+
+
+def test_what_is_known_of_a_container_is_old_when_it_was_restarted(lab: Lab) -> None:
+    ids = ",".join(lab.ids)
+
+    def compared() -> Any:
+        return lab.platform.get("/dev-environments/packages", ids=ids)
+
+    until(lambda: not compared()["looking"], what="the packages are known")
+    before = compared()["environments"]
+    assert [one["python"] for one in before] == [PYTHON] * 2
+    lab.install("second", "kit")
+    lab.cluster.kill_container(lab.ready("second"))
+    until(
+        lambda: compared()["environments"][1]["packageCount"] == before[1]["packageCount"] + 1, what="it is looked at"
+    )
+    assert compared()["environments"][0]["lookedAt"] == before[0]["lookedAt"]
+
+
+def test_the_command_compares_and_levels(lab: Lab, tmp_path: Path) -> None:
+    lab.install("first", "gear")
+    done = fermi(lab.platform, tmp_path, "environments", "packages", *NAMES, "--anew")
+    assert done.returncode == 0, done.stderr
+    assert "gear" in done.stdout
+    done = fermi(lab.platform, tmp_path, "environments", "level", *NAMES, "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "gear-1.0" in done.stdout
+    done = fermi(lab.platform, tmp_path, "environments", "packages", *NAMES)
+    assert "The environments have the same packages." in done.stdout
