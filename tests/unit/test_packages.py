@@ -151,6 +151,8 @@ def test_only_what_the_task_imports_is_relevant_to_it() -> None:
     looks = {"a": a, "b": b}
     found = packages.relevant(packages.differences(looks), looks, NEEDED)
     assert [one.name for one in found] == ["einops"]
+    looks["b"] = look("3.11.2", imports={"einops": None})
+    assert packages.relevant(packages.differences(looks), looks, NEEDED) == [], "it is missing there"
 
 
 def test_requirements_are_names_and_versions_only() -> None:

@@ -251,13 +251,18 @@ def lacking(looks: Mapping[str, Look]) -> list[Lacking]:
 
 
 def relevant(found: Iterable[Difference], looks: Mapping[str, Look], imports: Imports) -> list[Difference]:
-    """Returns those that a task with these imports may notice: of torch and CUDA, of Python's minor versions, and of
-    the packages that have one of its modules."""
+    """Returns those that a task with these imports may notice: of torch and CUDA, of Python's minor versions, and
+    between versions of the packages that have one of its modules. What an environment lacks is told by `missing`."""
     keys = {
         look.imports[name].distribution for look in looks.values() for name in imports.needed if name in look.imports
     }
-    noticed = {PACKAGE: lambda one: key_of(one.name) in keys - {""}, PYTHON: lambda one: one.fatal}
-    return [one for one in found if noticed.get(one.kind, bool)(one)]
+
+    def is_noticed(one: Difference) -> bool:
+        if one.kind == PACKAGE:
+            return key_of(one.name) in keys - {""} and len(set(one.values.values()) - {""}) > 1
+        return one.kind != PYTHON or one.fatal
+
+    return [one for one in found if is_noticed(one)]
 
 
 def check_requirements(packages: Sequence[str]) -> str:
