@@ -81,9 +81,9 @@ class Found:
 
 
 def find(user: User, job: JobSpec, environments: Sequence[DevEnvironment], imports: Imports) -> Found:
-    """`environments`: those of the job, at least."""
+    """`environments`: those of the job, at least. Those that are only to be made have nothing yet."""
     inside = {node.id for node in job.nodes if node.way is not None and node.way.inside}
-    within = [one for one in environments if one.pk in inside]
+    within = [one for one in environments if one.pk in inside and not one._state.adding]
     if not within:
         return Found()
     seen = looking.ask(user, within, job.python, list(imports.needed))

@@ -21,8 +21,8 @@ from fermi.launch.backends.slurm.commands import Commands
 from fermi.launch.backends.slurm.driver import Job, Machine, Submission
 from fermi.launch.backends.slurm.hosting import SlurmHosting
 from fermi.launch.backends.slurm.line import Line
-from fermi.launch.backends.slurm.reach import PATH, driver, user_of
-from fermi.launch.backends.slurm.render import files, folder_of, needs_login, render, setup, workspace_of
+from fermi.launch.backends.slurm.reach import driver, user_of
+from fermi.launch.backends.slurm.render import files, folder_of, needs_login, render, setup, variables, workspace_of
 from fermi.launch.backends.slurm.rundir import Place, RunDir, Seen, make
 from fermi.launch.errors import BackendError
 from fermi.launch.hosting import HostedHandle
@@ -337,8 +337,7 @@ class SlurmBackend(Backend):
         by_kind = {artifact.kind: artifact.content for artifact in rendered.artifacts}
         user = self._user()
         folder = f"{folder_of({'data_dir': str(self.data_dir), **self.connection})}/runs/{rendered.name}"
-        environment = {"PATH": PATH, "USER": user, "LOGNAME": user, "LANG": "C.UTF-8"}
-        return Submission(by_kind["script"], folder, by_kind["submission"]["components"], environment)
+        return Submission(by_kind["script"], folder, by_kind["submission"]["components"], variables(user))
 
 
 def _by_attempt(jobs: Iterable[Job]) -> dict[str, list[Job]]:

@@ -30,8 +30,8 @@ from fermi.launch.backends.slurm import hosted
 from fermi.launch.backends.slurm.commands import Commands
 from fermi.launch.backends.slurm.driver import Job, Submission
 from fermi.launch.backends.slurm.line import Line
-from fermi.launch.backends.slurm.reach import PATH, driver, user_of
-from fermi.launch.backends.slurm.render import folder_of
+from fermi.launch.backends.slurm.reach import driver, user_of
+from fermi.launch.backends.slurm.render import folder_of, variables
 from fermi.launch.backends.slurm.rundir import RunDir
 from fermi.launch.backends.slurm.state import is_over
 from fermi.launch.errors import BackendError
@@ -102,9 +102,8 @@ class SlurmHosting(Hosting):
 
     def _submission(self, content: Mapping[str, Any]) -> Submission:
         user = user_of(self.connection)
-        environment = {"PATH": PATH, "USER": user, "LOGNAME": user, "LANG": "C.UTF-8"}
         asked = content["submission"]
-        return Submission(content["script"], asked["folder"], asked["components"], environment)
+        return Submission(content["script"], asked["folder"], asked["components"], variables(user))
 
     def observe(self, handles: Iterable[HostedHandle]) -> dict[str, HostedSeen]:
         """The folders before Slurm: what is missing here and there is then missing indeed."""

@@ -20,6 +20,7 @@ from fermi.launch.backends.slurm.allocations import COMMENT, FOLDER, OWN_PYTHON,
 from fermi.launch.backends.slurm.commands import Commands
 from fermi.launch.backends.slurm.driver import Driver, Job
 from fermi.launch.backends.slurm.refusals import ENDED
+from fermi.launch.backends.slurm.render import variables
 from fermi.launch.backends.slurm.rundir import Place, RunDir
 from fermi.launch.errors import BackendError
 from fermi.launch.inside import bundle
@@ -144,7 +145,7 @@ def begin(
     if run.has_begun(node_rank) or run.is_stopped():
         return
     try:
-        stream, process, complaints = joined.start(words, commands.variables())
+        stream, process, complaints = joined.start(words, commands.variables(variables(getpass.getuser())))
     except joined.Silent as silent:
         raise _refused(silent.said, known, False) from silent
     with stream:
@@ -165,7 +166,7 @@ def enter(commands: Commands, place: Place, shell: list[str], lines: list[str], 
     script = "\n".join([*lines, 'exec "$@"'])
     words = [*commands.step(place.job), *options(place.host), *shell, "-c", script, "fermi", *bundle.command(python)]
     try:
-        stream, process, complaints = joined.start(words, commands.variables())
+        stream, process, complaints = joined.start(words, commands.variables(variables(getpass.getuser())))
     except joined.Silent as silent:
         raise InsideError("INSIDE_SILENT", environment=name, why=silent.said) from silent
     session = Session(stream)

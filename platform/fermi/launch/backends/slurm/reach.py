@@ -8,8 +8,6 @@ from fermi.launch.backends.slurm.commands import Commands
 from fermi.launch.backends.slurm.driver import Driver
 from fermi.launch.backends.slurm.rest import Rest
 
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
 
 def driver(connection: Mapping[str, Any]) -> Driver:
     return Rest(connection) if connection.get("url") else Commands(connection)

@@ -15,6 +15,7 @@ from fermi.launch.backends.watched import watched
 from fermi.launch.code import Place
 from fermi.launch.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Rendered, encode, is_open, resolve
 
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NOT_OURS = 75
 """What a job ends with that may not run: the attempt was cancelled, or another job of it was first."""
 
@@ -207,6 +208,11 @@ def _sbatch(component: Component) -> list[str]:
     ]
 
 
+def variables(user: str) -> dict[str, str]:
+    """Returns what a job, or a step, begins with: nothing of the platform's host."""
+    return {"PATH": PATH, "USER": user, "LOGNAME": user, "LANG": "C.UTF-8"}
+
+
 def environment(connection: Mapping[str, Any]) -> list[str]:
     """Returns what makes the training stack usable, and our modules, which lie in `run`."""
     path = 'export PYTHONPATH="$run${PYTHONPATH:+:$PYTHONPATH}"'
@@ -319,5 +325,6 @@ __all__ = [
     "render",
     "script",
     "setup",
+    "variables",
     "workspace_of",
 ]
