@@ -423,6 +423,9 @@ def test_the_check_names_what_is_wrong(slurm: Slurm, tmp_path: Path, monkeypatch
     assert codes(url="http://127.0.0.1:9") == {"SLURM_UNREACHABLE"}
     report = registry.check("slurm").findings({"data_dir": str(tmp_path), "bin": str(tmp_path)})
     assert report[0].code == "SLURM_COMMAND_MISSING"
+    asked = {**slurm.connection, "discover": True, "bin": str(tmp_path)}
+    report = registry.check("slurm").findings({"data_dir": str(tmp_path), **asked})
+    assert [one.params for one in report if one.code == "SLURM_COMMAND_MISSING"] == [{"command": "srun"}]
 
 
 # The whole platform ----------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from fermi.launch import bounds
 from fermi.launch import endings as launch_endings
 from fermi.launch.backends import chosen
 from fermi.launch.backends.slurm import confinement
+from fermi.launch.backends.slurm.commands import Commands
 from fermi.launch.backends.slurm.driver import Driver, Machine
 from fermi.launch.backends.slurm.reach import driver, user_of
 from fermi.launch.backends.slurm.render import folder_of
@@ -93,7 +94,17 @@ def findings(connection: Mapping[str, Any]) -> list[Finding]:
         found += [*_partitions(asked, connection), *_machines(asked.machines(), connection)]
     except BackendError as error:
         return [Finding(Level.FAIL, error.code, error.params), _folder(connection)]
-    return [*found, _folder(connection), whose_ranks(connection)]
+    return [*found, *_entering(connection), _folder(connection), whose_ranks(connection)]
+
+
+def _entering(connection: Mapping[str, Any]) -> list[Finding]:
+    """Allocations are found in any case, and can be trained in only by steps."""
+    if connection.get("discover"):
+        try:
+            Commands(connection).program("srun")
+        except BackendError as error:
+            return [Finding(Level.WARN, error.code, error.params)]
+    return []
 
 
 def whose_ranks(connection: Mapping[str, Any]) -> Finding:
