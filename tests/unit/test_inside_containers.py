@@ -1,0 +1,199 @@
+"""Nodes inside of containers of worker hosts, without containers: real keepers of real processes stand for them. With
+real containers: tests/e2e/test_workers.py."""
+
+import os
+import socket
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from fermi.launch import registry, ways
+from fermi.launch.backends.agent import AgentBackend, engine, hosting
+from fermi.launch.backends.agent.hosts import Kept, RunReport
+from fermi.launch.backends.local import kept
+from fermi.launch.errors import BackendError
+from fermi.launch.hosting import HostedHandle, HostedPhase, HostedSeen, HostedSpec, Hosting
+from fermi.launch.spec import Entrypoint, Handle, JobSpec, Node, Observation, Phase, Rendered
+from tests import keepers
+from tests.fakes.workers import MemoryStore
+from tests.waiting import until
+
+SAYS = """
+import os, sys, time
+print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], os.environ.get("KEY"), os.getcwd(), flush=True)
+while "wait" in sys.argv and not os.path.exists("over"):
+    time.sleep(0.02)
+sys.exit(3 if "fails" in sys.argv and os.environ["RANK"] == "1" else 0)
+"""
+
+
+class Hosts:
+    """A host that keeps environments here, as its agent would."""
+
+    def __init__(self, kept_here: Hosting) -> None:
+        self.hosting, self.status, self.running = kept_here, "online", dict[str, str]()
+        self.streams: list[socket.socket] = []
+
+    def kept(self, environments: Collection[str]) -> Mapping[str, Kept]:
+        return {key: Kept(run, "nlp", "training:1") for key, run in self.running.items() if key in environments}
+
+    def channel(self, name: str) -> socket.socket:
+        if self.status == "lost":
+            raise BackendError("ENVIRONMENT_AWAY", environment=name)
+        environment, _, number = name.rpartition("-")
+        self.streams.append(self.hosting.dial(HostedHandle(environment, int(number))))
+        return self.streams[-1]
+
+    def lose(self) -> None:
+        """The host is not heard any more; what runs there goes on."""
+        self.status = "lost"
+        for stream in self.streams:
+            with suppress(OSError):
+                stream.shutdown(socket.SHUT_RDWR)
+
+    def runs(self, names: Collection[str]) -> Mapping[str, RunReport]:
+        seen = HostedSeen(HostedPhase.RUNNING, True)
+        return {run: RunReport("gn1", self.status, False, seen) for run in self.running.values() if run in names}  # type: ignore[arg-type]
+
+
+class Lab:
+    def __init__(self, folder: Path) -> None:
+        found = registry.hosting("local", {"data_dir": str(folder / "host"), "isolation": "auto"})
+        assert found
+        self.hosts, self.data = Hosts(found), folder / "data"
+        self.data.mkdir()
+        self.changed: list[str] = []
+        for key in ("env-a", "env-b"):
+            keepers.Kept(found, HostedSpec(key, key, "nlp", 1, kind="custom")).start().run("true")
+            self.hosts.running[key] = f"{key}-1"
+            (self.home(key) / "says.py").write_text(SAYS)
+        self.backend = AgentBackend({"data_dir": str(self.data)})
+        self._stop = threading.Event()
+        self._watching = threading.Thread(target=self.backend.watch, args=(self._stop, self.changed.append))
+        self._watching.start()
+
+    def home(self, key: str) -> Path:
+        return kept.Disk.of(self.data.parent / "host", key).home
+
+    def rendered(self, *args: str, task: str = "task-x", attempt: int = 1) -> Rendered:
+        nodes = tuple(Node(key, f"lab {key}", "127.0.0.1", image="training:1") for key in self.hosts.running)
+        entry = Entrypoint("says.py", args)
+        job = JobSpec(task, "pytorch-ddp", nodes, nodes[0].id, entrypoint=entry, attempt=attempt, project="nlp")
+        job, problems = ways.settle(job, self.backend.ways(job))
+        assert problems == []
+        assert all(node.inside for node in job.nodes)
+        return self.backend.render(job, registry.framework(job.framework).plan(job))
+
+    def seen(self, handle: Handle) -> Observation:
+        return self.backend.observe([handle])[handle.name]
+
+    def until(self, handle: Handle, phase: Phase) -> Observation:
+        def reached() -> Observation | None:
+            seen = self.seen(handle)
+            return seen if seen.phase is phase else None
+
+        found: Observation = until(reached, what=f"it is {phase}")
+        return found
+
+    def cancel(self, handle: Handle, grace_seconds: float = 5.0) -> Observation:
+        def gone() -> Observation | None:
+            self.backend.cancel(handle, grace_seconds)
+            seen = self.seen(handle)
+            return seen if seen.left is False else None
+
+        found: Observation = until(gone, what="nothing of it is left")
+        return found
+
+    def close(self) -> None:
+        self._stop.set()
+        self._watching.join()
+        for run in kept.living(self.data.parent / "host"):
+            until(lambda run=run: (run.end(0.0), not run.look().left and not run.strays())[1])
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    monkeypatch.setattr(engine, "store", MemoryStore())
+    found = Lab(tmp_path)
+    monkeypatch.setattr(hosting, "hosts", found.hosts)
+    yield found
+    found.close()
+
+
+FIRST = Handle("task-x-1", "task-x", 1, 2)
+
+
+def test_ranks_run_in_their_environments_and_their_output_comes_here(lab: Lab) -> None:
+    rendered = lab.rendered("wait")
+    lab.backend.submit(rendered, {"KEY": "hush"})
+    lab.backend.submit(rendered, {"KEY": "hush"})
+    running = lab.until(FIRST, Phase.RUNNING)
+    assert [(rank.rank, rank.node_rank, rank.state) for rank in running.ranks] == [(0, 0, "running"), (1, 1, "running")]
+    until(lambda: all(lab.backend.logs(FIRST, rank, 0).data for rank in (0, 1)), what="both have said something")
+    beside = lab.backend.beside(rendered, FIRST, 1)
+    assert beside.node_rank == 1
+    beside.dial().close()
+    for key in lab.hosts.running:
+        (lab.home(key) / "over").touch()
+    assert lab.until(FIRST, Phase.SUCCEEDED)
+    until(lambda: lab.seen(FIRST).left is False, what="all was told")
+    said = [lab.backend.logs(FIRST, rank, 0).data.decode().split() for rank in (0, 1)]
+    assert [words[:4] for words in said] == [["rank", str(rank), "of", "2"] for rank in (0, 1)]
+    assert {words[4] for words in said} == {"hush"}
+    assert "task-x-1" in lab.changed
+    assert [handle.name for handle in lab.backend.orphans(())] == ["task-x-1"]
+    lab.backend.forget(FIRST)
+    assert lab.backend.orphans(()) == []
+    assert not [name for name in os.listdir(lab.data / "inside") if name.startswith("task-x-1")]
+
+
+def test_what_fails_is_told_with_its_rank(lab: Lab) -> None:
+    lab.backend.submit(lab.rendered("fails"))
+    cause = lab.until(FIRST, Phase.FAILED).cause
+    assert cause
+    assert (cause.code, cause.params["exitCode"], cause.params["node"]) == ("RANK_FAILED", 3, "lab env-b")
+
+
+def test_what_is_cancelled_ends_and_what_was_cancelled_before_never_begins(lab: Lab) -> None:
+    lab.backend.submit(lab.rendered("wait"))
+    lab.until(FIRST, Phase.RUNNING)
+    assert {rank.state for rank in lab.cancel(FIRST).ranks} == {"exited"}
+    second = Handle("task-x-2", "task-x", 2, 2)
+    lab.backend.cancel(second, 5.0)
+    dialled = len(lab.hosts.streams)
+    lab.backend.submit(lab.rendered("wait", attempt=2))
+    seen = lab.seen(second)
+    assert (seen.phase, seen.left, seen.ranks) == (Phase.ABSENT, False, ())
+    assert len(lab.hosts.streams) == dialled, "no environment heard of it"
+
+
+def test_an_environment_that_ends_takes_its_ranks_along(lab: Lab) -> None:
+    lab.backend.submit(lab.rendered("wait"))
+    lab.until(FIRST, Phase.RUNNING)
+    keepers.Kept(lab.hosts.hosting, HostedSpec("env-b", "b", "nlp", 1, kind="custom")).stop()
+    del lab.hosts.running["env-b"]
+    cause = lab.until(FIRST, Phase.FAILED).cause
+    assert cause
+    assert (cause.code, cause.params["node"]) in (
+        ("CONTAINER_RESTARTED", "lab env-b"),
+        ("RUNNER_TERMINATED", "lab env-b"),
+    )
+    assert lab.cancel(FIRST).left is False
+
+
+def test_a_host_that_is_lost_ends_the_attempt_and_is_asked_again_when_it_is_back(lab: Lab) -> None:
+    lab.backend.submit(lab.rendered("wait"))
+    lab.until(FIRST, Phase.RUNNING)
+    lab.hosts.lose()
+    cause = lab.until(FIRST, Phase.FAILED).cause
+    assert cause
+    assert (cause.code, cause.params) == ("HOST_LOST", {"host": "gn1"})
+    lab.backend.cancel(FIRST, 5.0)
+    assert lab.seen(FIRST).left is False, "what runs there is ended when the host is back"
+    lab.backend.forget(FIRST)
+    assert [handle.name for handle in lab.backend.orphans(())] == ["task-x-1"], "it is asked for again"
+    lab.hosts.status = "online"
+    until(lambda: (lab.backend.forget(FIRST), not lab.backend.orphans(()))[1], what="nothing is kept of it")
