@@ -37,6 +37,8 @@ CAUSES = declared(
     Cause("CONTAINER_INVALID"),
     Cause("ADMISSION_DENIED"),
     Cause("WEBHOOK_UNAVAILABLE", retry=True),
+    Cause("INSIDE_NOT_RUNNING", retry=True),
+    Cause("INSIDE_SILENT", retry=True),
     # what others did to it
     Cause("EVICTED", retry=True, asked=True, lost=True),
     Cause("POD_DELETED", retry=True, asked=True, lost=True),
@@ -47,7 +49,6 @@ CAUSES = declared(
     # while it runs
     Cause("LOG_UNAVAILABLE"),
     Cause("NODE_SILENT"),
-    Cause("INSIDE_SILENT"),
 )
 NO_CLASS = "WorkloadPriorityClassNotFound"
 """Kueue makes no Workload for such a job: pkg/controller/jobframework/reconciler.go, ExtractPriority."""
