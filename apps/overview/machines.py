@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from apps.clusters.models import EnvironmentStatus
 from apps.overview import use
 from apps.overview.scope import Scope
-from apps.training.ground.launching import clusters_that_decide
+from apps.training.ground.launching import clusters_that_decide, decided_by_engines
 from apps.training.models import Attempt, Node, Task
 from apps.training.states import State
 
@@ -146,15 +146,20 @@ def _seen(scope: Scope) -> set[str] | None:
 
 
 def _as_engines_say(machines: Iterable[Machine], deciding: set[str]) -> Iterable[Machine]:
-    """Where an engine's own queue decides, a task holds its environments while its ranks run."""
-    attempts = Attempt.objects.filter(task__cluster__in=deciding, ended_at=None, running_at__isnull=False)
+    """Where an engine's own queue decides, a task holds its environments while its ranks run. What runs inside of an
+    environment has it before all others."""
+    machines = list(machines)
+    theirs = decided_by_engines(deciding)
+    held = {one.holder for one in machines if one.cluster in deciding and one.holder}
+    marked = set(theirs.filter(pk__in=held).values_list("pk", flat=True))
+    attempts = Attempt.objects.filter(task__in=theirs, ended_at=None, running_at__isnull=False)
     since: dict[str, Any] = dict(attempts.values_list("task_id", "running_at"))
     nodes = Node.objects.filter(task__in=since, environment__isnull=False).values_list("environment_id", "task_id")
     by_machine: Mapping[str, list[str]] = defaultdict(list)
     for environment, task in nodes:
         by_machine[str(environment)].append(task)
     for one in machines:
-        if one.cluster not in deciding:
+        if one.cluster not in deciding or (one.holder and one.holder not in marked):
             yield one
         elif tasks := by_machine.get(one.id):
             first = min(tasks, key=lambda task: since[task])

@@ -1,22 +1,32 @@
-"""Where Kueue has the queue: the platform passes on, reads back, keeps to its own limits, and decides nothing else."""
+"""Where Kueue has the queue: the platform passes on, reads back, keeps to its own limits, and decides nothing else; but
+for what runs inside of environments, of which Kueue knows nothing."""
 
 import os
+import sys
+import threading
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from apps.accounts.models import Role
+from apps.clusters import selectors
+from apps.clusters.models import DevEnvironment, Lease
 from apps.common.clock import now
+from apps.overview import machines
+from apps.overview.scope import Scope
 from apps.scheduling.models import Limits
-from apps.training.ground import storing
+from apps.training.ground import holding, storing
+from apps.training.ground.launching import backend_for, settled
 from apps.training.models import Task
+from apps.training.queue import load
 from apps.training.services import actions, pausing
 from apps.training.shown import queue
 from apps.training.states import State
 from fermi.launch.backends.kubernetes import positions
-from fermi.launch.spec import JobSpec
+from fermi.launch.spec import Entrypoint, JobSpec
 from tests.apps.test_engine_away import lab, passed, task, until_state
-from tests.fakes.kubernetes import FakeCluster
+from tests.fakes.kubernetes import FakeCluster, Runs
 from tests.fakes.kubernetes.fixtures import kubernetes
 from tests.waiting import until
 
@@ -92,3 +102,130 @@ def test_a_project_beyond_its_limit_submits_nothing_to_the_engine(kueue: FakeClu
     actions.stop(task.owner, task.pk)
     until_state(task, State.STOPPED)
     until_state(second, State.RUNNING)
+
+
+@pytest.fixture
+def entered(kueue: FakeCluster, task: Task) -> Iterator[Task]:
+    """Its environment `dev` is a pod that can be entered; what its nodes print is followed, as the watcher does."""
+    main = {"name": "main", "image": "training:1", "command": ["sleep", "infinity"]}
+    kueue.add_pod("dev", {"nodeName": "machine-a", "containers": [main]})
+    until(lambda: kueue.pods("dev")[0]["status"].get("phase") == "Running", what="the dev pod runs")
+    engine = {"pod": "dev", "container": "main", "node": "machine-a", "inside": {"python": sys.executable}}
+    DevEnvironment.objects.filter(pk="dev").update(engine=engine)
+    run(task, JobSpec.from_json(task.spec), "dev")
+    stop = threading.Event()
+    backend = backend_for(task.cluster)
+    watcher = threading.Thread(target=backend.watch, args=(stop, lambda _: None))
+    watcher.start()
+    yield task
+    stop.set()
+    watcher.join()
+    backend.close()
+
+
+def run(task: Task, job: JobSpec, *environments: str, **changes: object) -> None:
+    """Stores what it runs: ranks that go on until they are stopped, in these environments as they are now."""
+    rows = DevEnvironment.objects.select_related("zone").in_bulk(environments)
+    nodes = tuple(selectors.snapshots(rows[key] for key in environments))
+    script = Entrypoint("-c", ("import time; print('began', flush=True); time.sleep(600)",))
+    job = replace(job, task_id=task.pk, nodes=nodes, master=environments[0], entrypoint=script, **changes)
+    job, wrong = settled(task.cluster, job)
+    assert not wrong
+    Task.objects.filter(pk=task.pk).update(**storing.columns(job))
+    task.refresh_from_db()
+    task.nodes.all().delete()
+    storing.store_nodes(task, job)
+
+
+def holder(task: Task) -> str | None:
+    """Who has the environment `dev`, for whoever looks at the fleet."""
+    here = machines.look(Scope(task.owner), now())
+    return next(one.machine.holder for one in here if one.machine.id == "dev")
+
+
+def test_what_runs_inside_stands_in_our_queue_and_begins_whatever_kueue_does(kueue: FakeCluster, entered: Task) -> None:
+    kueue.hold()
+    second = another(entered, "task-y")
+    until_state(entered, State.RUNNING)
+    assert not [name for name in kueue.names("workloads") if entered.pk in name]
+    passed(second)
+    assert (second.state, second.reason) == (State.QUEUED, "WAITING_FOR_ENVIRONMENTS")
+    assert queue.explained(second.owner, second)["engine"] is None
+    assert [(one.task, one.environment.pk) for one in holding.held_now(now())] == [(entered.pk, "dev")]
+    assert holder(entered) == entered.pk
+    actions.stop(entered.owner, entered.pk)
+    until_state(entered, State.STOPPED)
+    until_state(second, State.RUNNING)
+    actions.stop(second.owner, second.pk)
+    until_state(second, State.STOPPED)
+    assert not Lease.objects.exists()
+
+
+def test_what_runs_beside_is_kueues_also_where_another_task_runs_inside(kueue: FakeCluster, entered: Task) -> None:
+    beside = another(entered, "task-y")
+    run(beside, JobSpec.from_json(beside.spec), "dev", run_in="beside")
+    assert not beside.inside
+    until_state(entered, State.RUNNING)
+    until_state(beside, State.RUNNING)
+    held = {one.task: one.environment.pk for one in holding.held_now(now())}
+    assert held == {entered.pk: "dev", beside.pk: "dev"}
+    assert holder(entered) == entered.pk
+    for one in (entered, beside):
+        actions.stop(one.owner, one.pk)
+        until_state(one, State.STOPPED)
+
+
+def test_our_queue_ends_nothing_that_kueues_has_begun(kueue: FakeCluster, entered: Task) -> None:
+    """Although it waits for its environment, and the other one said that it may be preempted."""
+    beside = another(entered, "task-y")
+    run(beside, JobSpec.from_json(beside.spec), "dev", run_in="beside")
+    Task.objects.filter(pk=beside.pk).update(preemptible=True, priority=-1)
+    until_state(beside, State.RUNNING)
+    assert [one.stays for one in load.held(now())] == [True]
+    Task.objects.filter(pk=entered.pk).update(priority=100)
+    passed(entered)
+    assert (entered.state, entered.reason) == (State.QUEUED, "WAITING_FOR_ENVIRONMENTS")
+    beside.refresh_from_db()
+    assert beside.preempted_at is None
+    actions.stop(beside.owner, beside.pk)
+    until_state(beside, State.STOPPED)
+    until_state(entered, State.RUNNING)
+    assert [one.stays for one in load.held(now())] == [False]
+    actions.stop(entered.owner, entered.pk)
+    until_state(entered, State.STOPPED)
+
+
+def test_a_mixed_task_gets_its_environments_from_us_and_then_its_pods_from_kueue(
+    kueue: FakeCluster, entered: Task
+) -> None:
+    dev = DevEnvironment.objects.get(pk="dev")
+    DevEnvironment.objects.create(
+        id="other", name="other", project=dev.project, cluster=dev.cluster, zone=dev.zone, gpu_type="A100", gpu_count=1,
+        emulated=True, image="training:1", engine={"node": "machine-a"},
+    )  # fmt: skip
+    kueue.script("task-*", Runs())
+    kueue.hold()
+    second = another(entered, "task-y")
+    run(entered, JobSpec.from_json(entered.spec), "dev", "other")
+    until(lambda: passed(entered).reason == "QUEUE_WAITING", what="its pod waits in Kueue's queue")
+    assert entered.state == State.STARTING
+    assert set(Lease.objects.values_list("environment", "holder")) == {("dev", entered.pk), ("other", entered.pk)}
+    until(lambda: place(entered) == 1, what="its place is told")
+    passed(second)
+    assert second.reason == "WAITING_FOR_ENVIRONMENTS"
+    kueue.admit()
+    until_state(entered, State.RUNNING)
+    for one in (entered, second):
+        actions.stop(one.owner, one.pk)
+        until_state(one, State.STOPPED)
+
+
+def test_whose_turn_it_is_to_give_follows_the_way_in_which_it_runs(kueue: FakeCluster, entered: Task) -> None:
+    """As of a task whose environments were made for it: what they hold is known once they run."""
+    Task.objects.filter(pk=entered.pk).update(inside=False)
+    entered.refresh_from_db()
+    until_state(entered, State.RUNNING)
+    assert entered.inside
+    assert not [name for name in kueue.names("workloads") if entered.pk in name]
+    actions.stop(entered.owner, entered.pk)
+    until_state(entered, State.STOPPED)

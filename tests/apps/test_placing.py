@@ -1,5 +1,6 @@
 """Environments lost between attempts: a spare takes their place, or the task waits."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,11 @@ from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Leas
 from apps.common.clock import now
 from apps.training.ground import placing, storing, transitions
 from apps.training.models import Event, Task
+from apps.training.queue import load, settling
 from apps.training.reconcile import steps
 from apps.training.states import State
+from fermi.launch import stored
+from fermi.launch.schedule.scene import Select, Waiting
 from fermi.launch.spec import Entrypoint, JobSpec
 from tests.apps.attempts import begin_attempt
 
@@ -108,6 +112,27 @@ def test_the_first_spare_that_is_large_enough_takes_the_place_with_as_many_worke
     assert held(task) == {"gn5", "gn1", "gn7"}
     event = Event.objects.get(code="ENVIRONMENT_REPLACED")
     assert (event.attempt, event.params) == (1, {"environment": "gn6", "status": status, "by": "gn1"})
+
+
+@pytest.mark.parametrize(("namespace", "replaced"), [("training", True), ("elsewhere", False)])
+def test_what_can_train_neither_inside_nor_beside_gets_no_place(
+    task: Task, environments: dict[str, DevEnvironment], namespace: str, replaced: bool
+) -> None:
+    """On Kubernetes: pods of a namespace that is not the cluster's, and that its connection does not name."""
+    Cluster.objects.update(backend="kubernetes", connection={"namespace": "training"})
+    for name in environments:
+        engine = {"pod": name, "container": "main", "namespace": namespace if name in SPARES else "training"}
+        DevEnvironment.objects.filter(pk=name).update(engine={**engine, "inside": {"python": "p"}}, image="i")
+    rows = DevEnvironment.objects.select_related("zone").in_bulk(["gn5", "gn6", "gn7"])
+    job = replace(JobSpec.from_json(task.spec), nodes=tuple(selectors.snapshots(rows.values())))
+    Task.objects.filter(pk=task.pk).update(spec=job.to_json())
+    lose("gn6")
+    task = Task.objects.select_related("cluster").get(pk=task.pk)
+    assert placing.replace_lost(task) is replaced
+    select = Select(nodes=1, gpus_per_node=1)
+    Task.objects.filter(pk=task.pk).update(select=stored.dump(select))
+    asks = Waiting(task.pk, task.project_id, "u", task.cluster_id, 0.0, select=select)
+    assert settling.Fits()(asks, load.places(among=["gn1"])) is replaced
 
 
 def test_the_place_of_a_lost_master_is_the_masters(task: Task) -> None:

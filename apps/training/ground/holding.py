@@ -20,7 +20,7 @@ from apps.scheduling import pricing
 from apps.scheduling import selectors as sharing
 from apps.scheduling.models import Share, Usage
 from apps.training.ground import hints
-from apps.training.ground.launching import cause, clusters_that_decide, is_queued_by_engine
+from apps.training.ground.launching import cause, clusters_that_decide, decided_by_engines, engine_decides
 from apps.training.models import Attempt, Event, Finding, MetricPoint, Node, Task
 from apps.training.states import Kind
 from apps.training.states.reasons import Reason
@@ -62,11 +62,12 @@ def hand_over(task: Task, to: Task) -> int:
 
 def held_now(moment: datetime) -> list[Stretch]:
     """By anybody."""
-    engines = clusters_that_decide()
-    leases = Lease.objects.exclude(environment__cluster__in=engines).select_related("environment__zone")
+    engines, leases = clusters_that_decide(), Lease.objects.select_related("environment__zone")
+    if engines:
+        leases = leases.exclude(holder__in=decided_by_engines(engines).values("pk"))
     found = [Stretch(lease.holder, lease.environment, lease.since, moment) for lease in leases]
     if engines:
-        attempts = Attempt.objects.filter(task__cluster__in=engines, ended_at=None, running_at__isnull=False)
+        attempts = Attempt.objects.filter(task__in=decided_by_engines(engines), ended_at=None, running_at__isnull=False)
         nodes = Node.objects.filter(task__attempts__in=attempts, environment__isnull=False).distinct()
         since = dict(attempts.values_list("task", "running_at"))
         rows = nodes.select_related("environment__zone")
@@ -221,7 +222,7 @@ class _Waits:
 def _stretches(task: Task, leases: Iterable[Lease], until: datetime, *, over: bool = False) -> list[Stretch]:
     """Of its leases. Where an engine's own queue decides, a lease holds nothing: what counts is when ranks ran; `over`:
     of attempts that have ended."""
-    if not is_queued_by_engine(task):
+    if not engine_decides(task):
         return [Stretch(task.pk, lease.environment, lease.since, until) for lease in leases]
     ran = task.attempts.filter(running_at__isnull=False, **({"ended_at__isnull": False} if over else {}))
     nodes = task.nodes.filter(environment__isnull=False).select_related("environment__zone")

@@ -2,13 +2,14 @@
 backend, and what follows from the causes that its engine gives."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from django.db import Error as AnyDatabaseError
 from django.db import connection
+from django.db.models import QuerySet
 
 from apps.accounts import vault
 from apps.clusters import contact, paths, selectors
@@ -16,10 +17,10 @@ from apps.clusters.models import Cluster
 from apps.training.ground import tracing
 from apps.training.models import Attempt, Task
 from apps.training.states.reasons import CAUSES, Reason
-from fermi.launch import registry
+from fermi.launch import registry, ways
 from fermi.launch.backends.base import Backend
 from fermi.launch.errors import BackendError, UnknownName
-from fermi.launch.spec import Cause, Handle, JobSpec, Observation, Phase, attempt_name
+from fermi.launch.spec import Cause, Handle, JobSpec, Observation, Phase, Problem, attempt_name
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ def backend_for(cluster: Cluster) -> Backend:
     return registry.backend(cluster.backend, selectors.connection(cluster))
 
 
-def engine_decides(cluster: Cluster) -> bool:
+def has_queue(cluster: Cluster) -> bool:
     """Whether its engine has a queue of its own. Of one that cannot be connected to any more: it does not."""
     try:
         return backend_for(cluster).queues
@@ -38,21 +39,25 @@ def engine_decides(cluster: Cluster) -> bool:
         return False
 
 
-def is_queued_by_engine(task: Task) -> bool:
-    """Whether its engine's own queue decides when it runs. What runs inside of environments alone stands in no queue of
-    an engine: nothing new is scheduled there."""
-    return engine_decides(task.cluster) and not runs_inside(task)
-
-
-def runs_inside(task: Task) -> bool:
-    """Whether all of its nodes run inside of their environments."""
-    nodes = task.spec.get("nodes") or ()
-    return bool(nodes) and all((node.get("way") or {}).get("inside") for node in nodes)
+def engine_decides(task: Task) -> bool:
+    """Whether its engine's own queue decides when it begins, and not ours. Where ranks run inside of environments,
+    those are what it waits for, and only ours knows who has them; what else runs beside waits in the engine's then."""
+    return not task.inside and has_queue(task.cluster)
 
 
 def clusters_that_decide() -> list[str]:
     """Those whose engines have queues of their own, by id."""
-    return [cluster.pk for cluster in Cluster.objects.all() if engine_decides(cluster)]
+    return [cluster.pk for cluster in Cluster.objects.all() if has_queue(cluster)]
+
+
+def decided_by_engines(clusters: Collection[str]) -> QuerySet[Task]:
+    """Their tasks of which that is so. `clusters`: those that decide."""
+    return Task.objects.filter(cluster__in=clusters, inside=False)
+
+
+def settled(cluster: Cluster, job: JobSpec) -> tuple[JobSpec, list[Problem]]:
+    """Returns the job with the way of each of its nodes, and what is wrong where none is possible."""
+    return ways.settle(job, backend_for(cluster).ways(job))
 
 
 def declared(cluster: Cluster, code: str) -> Cause | None:

@@ -14,7 +14,7 @@ from django.db.models import Q
 from apps.clusters import leases, selectors
 from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease
 from apps.training.ground import holding, transitions
-from apps.training.ground.launching import backend_for
+from apps.training.ground.launching import backend_for, settled
 from apps.training.ground.storing import columns, store_nodes
 from apps.training.models import Task
 from fermi.launch import ranks, validate
@@ -61,7 +61,8 @@ def replace_lost(task: Task) -> bool:
     nodes = tuple(taken.get(node.id, node) for node in before.nodes)
     after = replace(before, nodes=nodes, master=taken[before.master].id if before.master in taken else before.master)
     checked = replace(after, resume_from="")  # where it goes on from has nothing to do with where it runs
-    if validate.problems(checked) or backend_for(task.cluster).problems(checked):
+    checked, impossible = settled(task.cluster, checked)
+    if impossible or validate.problems(checked) or backend_for(task.cluster).problems(checked):
         return False
     if asked := after.elastic:
         everywhere = tuple(taken.get(node.id, node) for node in asked.nodes)

@@ -10,7 +10,7 @@ from typing import Any
 
 from apps.clusters.models import Lease
 from apps.training.ground import placing
-from apps.training.ground.launching import backend_for
+from apps.training.ground.launching import backend_for, settled
 from apps.training.models import Task
 from apps.training.states import FINAL, State
 from fermi.launch import elastic, sizes, validate
@@ -87,7 +87,8 @@ def _best(task: Task, job: JobSpec, why: dict[str, Any]) -> JobSpec | None:
     usable, backend = {node.id for node in job.elastic.nodes} - why.keys(), backend_for(task.cluster)
     for found in sizes.choices(job, usable):
         checked = replace(found, resume_from="")  # where it goes on from has nothing to do with where it runs
-        if not (validate.problems(checked) or backend.problems(checked)):
+        checked, impossible = settled(task.cluster, checked)
+        if not (impossible or validate.problems(checked) or backend.problems(checked)):
             return found
     return None
 

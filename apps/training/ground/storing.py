@@ -13,7 +13,7 @@ from apps.common.row_bounds import check_rows
 from apps.files.services import outputs
 from apps.training import models
 from apps.training.ground import code, hints
-from apps.training.ground.launching import backend_for
+from apps.training.ground.launching import engine_decides
 from apps.training.models import Task
 from apps.training.states import ACTIVE, Kind, State
 from apps.training.states.limits import DEADLINES
@@ -51,7 +51,7 @@ def store(job: JobSpec, owner: User, cluster: Cluster, kind: Kind = Kind.TRAININ
     insert(task)
     if kind is Kind.TRAINING:
         outputs.begin(task.pk, task.project_id)
-    if task.select is None or backend_for(cluster).queues:
+    if task.select is None or engine_decides(task):
         store_nodes(task, job)  # of what asks for capacity, they are known when its turn comes
     hints.due(task.pk)
     return task
@@ -78,10 +78,16 @@ def columns(job: JobSpec, kind: Kind = Kind.TRAINING) -> dict[str, Any]:
         "world_size": sum(processes(kind, node) for node in job.nodes),
         "master": job.master,
         "max_restarts": job.max_restarts,
+        "inside": runs_inside(job),
         "spec": job.to_json(),
         "total_steps": _steps(job.hyperparameters.get("totalSteps")),
         "summary": {name: totals[name] for name in ("totalCpus", "totalMemoryGb", "gpuTypes", "zones", "crossZone")},
     }
+
+
+def runs_inside(job: JobSpec) -> bool:
+    """Whether any of its ranks run inside of an environment."""
+    return any(node.inside for node in job.nodes)
 
 
 def _steps(asked: Any) -> int | None:

@@ -10,7 +10,7 @@ from apps.accounts.models import Project
 from apps.common.clock import now
 from apps.scheduling import selectors as sharing
 from apps.scheduling.models import UserLimits
-from apps.training.ground.launching import clusters_that_decide
+from apps.training.ground.launching import clusters_that_decide, decided_by_engines
 from apps.training.models import Attempt, Node, Task
 from apps.training.queue import load
 from fermi.launch.schedule import limits
@@ -55,7 +55,8 @@ def _held(task: Task, moment: datetime) -> Iterator[Held]:
     """By others of the project. In an engine's queue several may have the same environment, of which a lease has only
     the first; what waits there counts as a task with its GPUs, and has spent nothing yet."""
     engines = clusters_that_decide()
-    live = Attempt.objects.filter(task__project=task.project_id, task__cluster__in=engines, ended_at=None)
+    theirs = decided_by_engines(engines).filter(project=task.project_id)
+    live = Attempt.objects.filter(task__in=theirs, ended_at=None)
     begun = dict(live.exclude(task=task).values_list("task_id", "running_at"))
     environments: dict[tuple[str, str], list[str]] = {}
     rows = Node.objects.filter(task__in=begun, environment__isnull=False)

@@ -7,8 +7,8 @@ from django.db.models import Q
 
 from apps.clusters import leases
 from apps.common.clock import now
-from apps.training.ground import hints, holding, transitions
-from apps.training.ground.launching import backend_for, runs_inside
+from apps.training.ground import hints, holding, storing, transitions
+from apps.training.ground.launching import backend_for, settled
 from apps.training.models import Drill, Preflight, Task
 from apps.training.queue import bounds, deciding
 from apps.training.states import ACTIVE, State
@@ -27,7 +27,18 @@ def has_turn(task: Task, job: JobSpec) -> bool:
 
 def decides(task: Task) -> bool:
     """Whether its turn is ours to give, and not its engine's."""
-    return runs_inside(task) or not backend_for(task.cluster).queues
+    return task.inside or not backend_for(task.cluster).queues
+
+
+def learn_way(task: Task, job: JobSpec) -> None:
+    """Notes whose turn it is to give: nodes may have come or changed since, and with them the way in which they run."""
+    if not backend_for(task.cluster).queues:
+        return
+    inside = storing.runs_inside(settled(task.cluster, job)[0])
+    if inside != task.inside:
+        with transitions.owned(task):
+            Task.objects.filter(pk=task.pk).update(inside=inside)
+        task.inside = inside
 
 
 def take(task: Task, job: JobSpec) -> list[tuple[str, str]] | None:

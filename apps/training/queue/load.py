@@ -13,6 +13,7 @@ from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease
 from apps.common.compiled import Compiled
 from apps.common.slices import MOST, slices
 from apps.scheduling import selectors as sharing
+from apps.training.ground.launching import clusters_that_decide
 from apps.training.models import Attempt, Checkpoint, Node, Task
 from apps.training.queue import expecting, health
 from apps.training.queue.expecting import Past
@@ -22,8 +23,6 @@ from fermi.launch import stored
 from fermi.launch.schedule.scene import Held, Place, Scene, Select, Waiting
 
 NOTHING = Past()
-FOREVER = 1e12
-"""Of what is never a victim: a pre-flight test and a drill are short, and go before a task that waits."""
 
 
 def scene(now: datetime, *more: Waiting, past: Past = NOTHING) -> Scene:
@@ -109,17 +108,18 @@ def held(now: datetime, past: Past = NOTHING) -> list[Held]:
     for part in slices(leases):
         found: Iterable[Any] = Task.objects.filter(pk__in=part).values(
             "id", "kind", "name", "project_id", "priority", "preemptible", "borrowed", "min_run_seconds", "state",
-            "max_run_seconds", "deadline_at", "paused_at", "preempted_at", "stop_requested_at", "attempt",
-            *expecting.COLUMNS, user=F("owner__username"),
+            "max_run_seconds", "deadline_at", "paused_at", "preempted_at", "stop_requested_at", "attempt", "inside",
+            "cluster_id", *expecting.COLUMNS, user=F("owner__username"),
         )  # fmt: skip
         rows |= {row["id"]: row for row in found}
     again = [
         key for key, row in rows.items() if row["max_run_seconds"] is not None or (past.runs and row["attempt"] > 1)
     ]
     spent, saved = _ran(again), _saved(rows)
+    engines = clusters_that_decide() if rows else []
     return [
         _expected(now, past, rows.get(key), spent.get(key, 0.0),
-                  _held(key, taken, rows.get(key), spent.get(key, 0.0), saved.get(key)))
+                  _held(key, taken, rows.get(key), spent.get(key, 0.0), saved.get(key), engines))
         for key, taken in leases.items()
     ]  # fmt: skip
 
@@ -137,17 +137,20 @@ def _expected(now: datetime, past: Past, row: Mapping[str, Any] | None, spent: f
 
 
 def _held(
-    task: str, taken: list[tuple[str, datetime]], row: Mapping[str, Any] | None, spent: float, saved: datetime | None
-) -> Held:
+    task: str, taken: list[tuple[str, datetime]], row: Mapping[str, Any] | None, spent: float, saved: datetime | None,
+    engines: Collection[str],
+) -> Held:  # fmt: skip
+    """`engines`: clusters whose engines have queues of their own. What such a queue decides, it alone may preempt; a
+    pre-flight test and a drill are short, and go before a task that waits."""
     since = min(moment for _, moment in taken)
     keys = tuple(key for key, _ in taken)
     if row is None:
-        return Held(task, "", "", keys, since.timestamp(), min_run=FOREVER)
+        return Held(task, "", "", keys, since.timestamp(), stays=True)
     until = None
     if row["max_run_seconds"] is not None:
         left = since + timedelta(seconds=row["max_run_seconds"] - spent)
         until = (row["deadline_at"] if row["state"] == State.RUNNING and row["deadline_at"] else left).timestamp()
-    is_training = row["kind"] == Kind.TRAINING
+    ours = row["inside"] or row["cluster_id"] not in engines
     return Held(
         task=task,
         name=row["name"],
@@ -156,12 +159,13 @@ def _held(
         places=keys,
         since=since.timestamp(),
         priority=row["priority"],
-        preemptible=is_training and row["preemptible"],
-        min_run=float(row["min_run_seconds"]) if is_training else FOREVER,
+        preemptible=row["preemptible"],
+        min_run=float(row["min_run_seconds"]),
         until=until,
         saved_at=saved.timestamp() if saved and saved >= since else None,
         leaving=bool(row["paused_at"] or row["preempted_at"] or row["stop_requested_at"])
         or row["state"] == State.STOPPING,
+        stays=row["kind"] != Kind.TRAINING or not ours,
     )
 
 

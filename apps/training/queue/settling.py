@@ -6,7 +6,7 @@ from dataclasses import replace
 from apps.clusters import selectors
 from apps.clusters.models import DevEnvironment
 from apps.training.ground import transitions
-from apps.training.ground.launching import backend_for
+from apps.training.ground.launching import backend_for, settled
 from apps.training.ground.storing import columns, store_nodes
 from apps.training.models import Task
 from apps.training.queue import load
@@ -75,4 +75,5 @@ def _world_size(task: Task) -> int | None:
 
 def _runs(task: Task, job: JobSpec) -> bool:
     checked = replace(job, resume_from="")  # where it goes on from has nothing to do with where it runs
-    return not (validate.problems(checked) or backend_for(task.cluster).problems(checked))
+    checked, impossible = settled(task.cluster, checked)
+    return not (impossible or validate.problems(checked) or backend_for(task.cluster).problems(checked))

@@ -10,7 +10,7 @@ from django.db import transaction
 from apps.clusters.models import Lease
 from apps.common.clock import now
 from apps.training.ground import hints, transitions
-from apps.training.ground.launching import is_queued_by_engine
+from apps.training.ground.launching import engine_decides
 from apps.training.models import Task
 from apps.training.states import WITH_ATTEMPT, Kind, State
 
@@ -47,7 +47,7 @@ def empty_windows(moment: datetime) -> list[str]:
     asked = []
     for task in Task.objects.filter(pk__in=found).select_related("cluster"):
         foreign = [window for window in found[task.pk] if window[1] != task.project_id]
-        if not foreign or is_queued_by_engine(task):
+        if not foreign or engine_decides(task):
             continue
         maintained = next((window for window in foreign if window[1] is None), None)
         params = {

@@ -10,7 +10,7 @@ from typing import Any
 
 from apps.common import disks, jumps
 from apps.common.clock import now
-from apps.training.ground.launching import backend_for
+from apps.training.ground.launching import engine_decides
 from apps.training.models import Attempt, Task
 from apps.training.states.limits import QUICK_END, backoff
 from apps.training.states.reasons import GIVEN_WAY, Reason
@@ -48,7 +48,7 @@ def remaining(task: Task) -> timedelta | None:
     an attempt holds nothing before it runs."""
     if task.max_run_seconds is None:
         return None
-    queues = backend_for(task.cluster).queues
+    queues = engine_decides(task)
     begun = [(one.running_at if queues else one.created_at, one.ended_at or now()) for one in task.attempts.all()]
     left_out = jumps.gaps(task.created_at)
     spans = [jumps.passed(since, end, left_out) for since, end in begun if since]

@@ -84,6 +84,7 @@ def lease(task: Task) -> timedelta | None:
         secrets_of(task)
     except vault.Unavailable as absent:
         return _aside(task, absent.code, absent.params)
+    line.learn_way(task, job)
     if not line.has_turn(task, job):
         wait = line.stand(task, job)
         if wait is not None or task.select:  # what was chosen for it is yet to be loaded

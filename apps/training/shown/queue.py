@@ -7,7 +7,7 @@ from typing import Any
 
 from apps.accounts.models import Membership, Role, User
 from apps.common.texts import text
-from apps.training.ground.launching import is_queued_by_engine
+from apps.training.ground.launching import engine_decides
 from apps.training.models import Task
 from apps.training.queue import looking
 from apps.training.queue.looking import View
@@ -17,6 +17,7 @@ from fermi.launch.diagnosis import why
 from fermi.launch.schedule.forecast import Forecast
 from fermi.launch.schedule.scene import Held, Place, Select, Turn, Waiting, priority_of
 
+QUEUE_WAITING = "QUEUE_WAITING"
 MOST_AHEAD = 20
 """Tasks that are named as those that must end first."""
 
@@ -213,8 +214,8 @@ def _need(view: View, eyes: Eyes, key: str) -> dict[str, Any]:
 
 
 def _engine(task: Task) -> dict[str, Any] | None:
-    """What the engine's own queue says, where it has one: then it alone decides when the task begins."""
-    if task.state in FINAL or not is_queued_by_engine(task):
+    """What the engine's own queue says, where it decides when the task begins, or when what of it runs beside does."""
+    if task.state in FINAL or not (engine_decides(task) or task.reason == QUEUE_WAITING):
         return None
     reason = presenters.why(vars(task))
     position, begins = (task.reason_params.get(name) for name in ("position", "begins"))

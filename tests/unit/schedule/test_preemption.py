@@ -242,3 +242,13 @@ def test_of_as_few_as_possible_the_cheapest_together_give_way() -> None:
     ]
     task = waiting("t", select=Select(4), priority=1)
     assert victims(decide(scene([task], places, holders))) == {"one", "three"}
+
+
+def test_who_stays_gives_way_to_nobody_and_nobody_waits_for_that() -> None:
+    """A pre-flight test, and what an engine's own queue has begun; also where a project takes back its guarantee."""
+    task = waiting("t", "a", priority=100)
+    for more in ({"preemptible": True}, {"preemptible": True, "since": NOW - 100, "min_run": 300}, {}):
+        stays = held("h", "a", stays=True, project="shop", **more)
+        projects = [Project("lab", guaranteed=8), Project("shop", guaranteed=0)]
+        found = decide(scene([task], [place("a")], [stays], projects))
+        assert (found.preempt, found.again, first(found).room_at) == ((), None, None)

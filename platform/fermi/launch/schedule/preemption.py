@@ -63,7 +63,7 @@ class Givers:
             kind = (held.project, priority_of(held.priority), held.preemptible, not shared.isdisjoint(held.places))
             self._of[held.task] = kind
             ready = held.since + held.min_run
-            if ready > scene.now:
+            if ready > scene.now and not held.stays:
                 self.young[held.task] = ready
                 self._young[kind] = min(ready, self._young.get(kind, ready))
         self._kinds = [*set(self._of.values())]
@@ -94,7 +94,7 @@ class Givers:
         return GUARANTEE if takes_back and lends and not own else ""
 
     def why(self, held: Held, asked: Mapping[_Kind, str]) -> str:
-        if held.task in self.board.leaving or (self._young and held.task in self.young):
+        if held.stays or held.task in self.board.leaving or (self._young and held.task in self.young):
             return ""
         return asked.get(self._of[held.task], "")
 

@@ -120,6 +120,7 @@ class Held:
     min_run    so long after `since` it may not be preempted
     saved_at   when its newest checkpoint was saved; None: none of this holding
     leaving    it has been asked to end already, and its environments come free soon
+    stays      it gives way to nobody, whoever asks
     """
 
     task: str
@@ -134,6 +135,7 @@ class Held:
     expected: float | None = None
     saved_at: float | None = None
     leaving: bool = False
+    stays: bool = False
     name: str = ""
 
 

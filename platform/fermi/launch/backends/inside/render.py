@@ -18,10 +18,12 @@ YIELDS = {"oom": 300, "nice": 5}
 
 
 def artifact(
-    job: JobSpec, plan: Plan, node: NodePlan, connection: Mapping[str, Any], *, root: str, data: str = ""
-) -> Artifact:
+    job: JobSpec, plan: Plan, node: NodePlan, connection: Mapping[str, Any], *, root: str, data: str = "",
+    patience: float | None = None,
+) -> Artifact:  # fmt: skip
     """`root`: the data directory as the plan's paths have it; `data`: where the environment has it, if it has. Without
-    an interpreter that the job names the environment takes that of its notebook when it begins."""
+    an interpreter that the job names the environment takes that of its notebook when it begins. `patience`: for how
+    many seconds it waits for the other nodes; None: as long as the runner does by itself."""
     spec = {
         "name": job.name,
         "node_rank": node.node_rank,
@@ -44,12 +46,13 @@ def artifact(
         **Place(root, "", "").order(job, node.node_rank),
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }
+    meeting = {"nodes": len(plan.nodes), "port": plan.master_port}
     content: dict[str, Any] = {
         "name": job.name,
         "root": root,
         "data": data,
         "python": job.python,
-        "meeting": {"nodes": len(plan.nodes), "port": plan.master_port},
+        "meeting": meeting | ({"patience": patience} if patience else {}),
         "files": {name: encode(text, {}) for name, text in plan.files.items()},
         "spec": spec,
     }

@@ -23,6 +23,8 @@ OWN_OF_RUNNER = ("FERMI_RANKS", "FERMI_TERMINATION_LOG", "FERMI_POD_IP")
 SPARE_SECONDS = 60
 """Beyond a task's own limit and its grace: the platform ends it, and the cluster only where the platform cannot."""
 DAY = 86_400
+QUEUED_SECONDS = 30 * DAY
+"""For which nodes that have begun wait for others that Kueue has not admitted; whoever ends the attempt ends them."""
 LOST_NODE_SECONDS = 30  # Kubernetes' own default is 300
 GPU = "nvidia.com/gpu"
 
@@ -77,13 +79,14 @@ class _Gang:
         return Rendered(self.job.name, "kubernetes", (*artifacts, *self._orders()))
 
     def _orders(self) -> Iterator[Artifact]:
-        """What the nodes inside are sent."""
-        for node in self.plan.nodes:
-            if node.node.inside:
-                yield order(
-                    self.job, self.plan, node, self.connection, root=volumes.root(self.connection),
-                    data=volumes.inside(node.node, self.connection),
-                )  # fmt: skip
+        """What the nodes inside are sent. Where others have to be admitted first, they wait as long as that takes."""
+        inner = [node for node in self.plan.nodes if node.node.inside]
+        patience = QUEUED_SECONDS if self._queue and len(inner) < len(self.plan.nodes) else None
+        for node in inner:
+            yield order(
+                self.job, self.plan, node, self.connection, root=volumes.root(self.connection),
+                data=volumes.inside(node.node, self.connection), patience=patience,
+            )  # fmt: skip
 
     def _queue_labels(self) -> dict[str, str]:
         """What Kueue reads, where it decides: kubernetes-sigs/kueue, pkg/controller/constants/constants.go."""
