@@ -396,7 +396,10 @@ def test_rights_in_a_namespace_of_environments_are_told_one_by_one(kubernetes: F
     assert not found.keys() & {"PERMISSIONS_GRANTED_INSIDE", "PERMISSION_MISSING"}
     assert "PERMISSIONS_GRANTED" in found, "training works"
     kubernetes.access.deny("*", "*", "notebooks")
-    assert "PERMISSIONS_GRANTED" in check(environmentNamespaces=["notebooks"])
+    found = check(environmentNamespaces=["notebooks"])
+    assert "PERMISSIONS_GRANTED" in found
+    assert "PERMISSION_ADVISED" not in found, "one word for all of it"
+    assert (found["NAMESPACE_UNSEEN"].level, found["NAMESPACE_UNSEEN"].params["namespace"]) == (Level.WARN, "notebooks")
 
 
 def test_a_namespace_of_environments_that_is_missing_is_a_warning(check: Check) -> None:

@@ -260,7 +260,7 @@ def test_the_watch_goes_on_after_trouble(
 
 def test_an_idle_cluster_is_not_asked_anything(two_nodes: FakeCluster, seen: Seen) -> None:
     two_nodes.add_dev_pod("dev", "node-a", labels=DEV)
-    running(seen, "fermi/dev")
+    seen.until(lambda found: found.get("fermi/dev") and found["fermi/dev"].engine.get("inside"), "it is looked into")
     before, told = len(two_nodes.calls()), seen.told
     two_nodes.add_dev_pod("other", "node-b")  # moves the resource version on, and concerns nobody here
     until(lambda: two_nodes.pods("other")[0]["status"].get("phase") == "Running", what="another pod runs")

@@ -200,6 +200,10 @@ def _granted(client: Client, namespace: str, rules: Sequence[tuple[Rule, bool]])
             missing.setdefault((rule, needed), []).append(verb)
     if namespace == client.namespace and not any(needed for _, needed in missing):
         yield Finding(Level.PASS, "PERMISSIONS_GRANTED", {"namespace": namespace})
+    elif namespace != client.namespace and not any(allowed):
+        params = {"namespace": namespace, "environments": True}
+        yield Finding(Level.WARN, "NAMESPACE_UNSEEN", params, f"kubectl get namespace {namespace}")
+        return
     elif not missing:
         yield Finding(Level.PASS, "PERMISSIONS_GRANTED_INSIDE", {"namespace": namespace})
     for (rule, needed), verbs in missing.items():
