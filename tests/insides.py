@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from fermi.launch.inside.bundle import bootstrap, bundle
+from fermi.launch.inside.bundle import command
 from fermi.launch.inside.session import Session
 
 
@@ -28,7 +28,7 @@ class Inside:
         with theirs:
             self.begun.append(
                 subprocess.Popen(
-                    [python, "-c", bootstrap(), bundle().digest, "fermi.inside"],
+                    command(python),
                     stdin=theirs, stdout=theirs, env=self.variables, cwd=self.home,
                 )
             )  # fmt: skip

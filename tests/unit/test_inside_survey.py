@@ -140,6 +140,22 @@ def test_the_folders_of_jupyter_path_come_first(inside: Inside) -> None:
     assert found["default"] == mine
 
 
+def test_an_interpreter_that_is_named_for_the_environment_comes_before_all(
+    inside: Inside, started: list[subprocess.Popen[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of this machine's processes has it, beside other environments' kernels of the same user."""
+    mine, other = insides.make_venv(inside.home / "mine"), insides.make_venv(inside.home / "other")
+    env = {**inside.variables, "FERMI_PYTHON": mine}
+    strangers = start_kernel(started, other, {**inside.variables, "HOME": "/home/of-another"})
+    own = start_kernel(started, mine, env)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    seen = {one.pid for one in running.find_own()}
+    assert own in seen
+    assert strangers not in seen
+    assert interpreters.find(env)["default"] == mine
+
+
 def test_the_newest_kernel_that_runs_comes_before_all(inside: Inside, started: list[subprocess.Popen[Any]]) -> None:
     spec, older, newer = (insides.make_venv(inside.home / name) for name in ("spec", "older", "newer"))
     kernelspec(inside.home / ".local/share/jupyter", "python3", spec)

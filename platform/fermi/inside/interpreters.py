@@ -118,7 +118,7 @@ def _candidates(env: Mapping[str, str], own: Sequence[Process]) -> Iterator[Cand
     """In the order in which they count."""
     servers = [(running.python_of(one), running.read_variables(one.pid)) for one in own if running.is_server(one)]
     servers = [(python, variables) for python, variables in servers if python]
-    if named := env.get("FERMI_PYTHON"):
+    if named := env.get(running.NAMED):
         yield Candidate(named, NAMED, NATIVE)
     for one in own:
         if running.is_kernel(one) and (python := running.python_of(one)):

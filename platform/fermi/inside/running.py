@@ -15,6 +15,9 @@ MAX_PROCESSES = 20_000
 MAX_WORDS = 200
 """Of a command line."""
 SYSTEM_FOLDERS = ("/usr/local/share/jupyter", "/usr/share/jupyter")
+NAMED = "FERMI_PYTHON"
+"""The interpreter of an environment that the platform made (`fermi.keeper.service`), or that somebody has named in the
+container's variables."""
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
 _SERVERS = ("jupyter-lab", "jupyter-server", "jupyter-notebook", "jupyterhub-singleuser", "jupyter-labhub")
 _SERVER_MODULES = ("jupyterlab", "jupyter_server", "notebook", "jupyterhub.singleuser")
@@ -31,8 +34,10 @@ class Process(NamedTuple):
 
 def find_own() -> list[Process]:
     """Returns those of this user, the newest first. One that keeps others out (`prctl(2)`, PR_SET_DUMPABLE) belongs to
-    root in /proc and is left out."""
+    root in /proc and is left out. An environment that the platform made of processes shares the machine's with others
+    of one user: there, those with its own home count (NAMED says so)."""
     user, found = os.getuid(), list[Process]()
+    home = os.environ.get("HOME", "") if os.environ.get(NAMED) else ""
     for number, (pid, fields) in enumerate(processes.all_living()):
         if number >= MAX_PROCESSES:
             break
@@ -42,7 +47,7 @@ def find_own() -> list[Process]:
         except OSError:
             continue
         words = processes.read_words(pid, "cmdline")[:MAX_WORDS]
-        if words:
+        if words and (not home or read_variables(pid).get("HOME") == home):
             found.append(Process(pid, int(fields[19]), int(fields[1]), words))
     return sorted(found, key=lambda one: -one.started)
 
