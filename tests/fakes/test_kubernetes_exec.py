@@ -367,13 +367,15 @@ def test_the_right_to_exec_is_denied_by_namespace_and_verb(kubernetes, dev):
     """A WebSocket is a GET. Until 1.34 it takes the right to `get` pods/exec alone, from 1.35 on `create` as well:
     pkg/registry/core/pod/rest/subresources.go (ExecREST.Connect), pkg/features/kube_features.go
     (AuthorizePodWebsocketUpgradeCreatePermission). Words: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/
-    responsewriters/errors.go (forbiddenMessage)."""
+    responsewriters/errors.go (forbiddenMessage) for the verb of the request; for `create` the authorizer's reason alone
+    (pkg/registry/core/pod/rest/authorize.go), and RBAC gives none (plugin/pkg/auth/authorizer/rbac/rbac.go)."""
     access, server = kubernetes.access, kubernetes.server
     access.deny("*", "pods/exec", "elsewhere")
     access.deny("create", "pods/exec", NS)
     with pytest.raises(RefusedError) as refused:
         run(kubernetes, dev, "true")
     assert (refused.value.code, refused.value.status["reason"]) == (403, "Forbidden")
+    assert refused.value.status["message"] == 'pods "dev" is forbidden: '
     server.websockets_create = False
     assert run(kubernetes, dev, "true").code == 0
     access.deny("get", "pods/exec", NS)

@@ -19,7 +19,7 @@ import orjson
 from tests.fakes.kubernetes import discovery, executing, forwarding, watching
 from tests.fakes.kubernetes.access import Access
 from tests.fakes.kubernetes.api import Api
-from tests.fakes.kubernetes.errors import Refused, bad_request, no_such_path
+from tests.fakes.kubernetes.errors import Refused, bad_request, forbidden, no_such_path
 from tests.fakes.kubernetes.faults import Call, Fault, Faults
 from tests.fakes.kubernetes.resources import ACCESS_REVIEWS, NAMESPACES, PODS, POSITIONS, Resource, find
 
@@ -383,8 +383,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._end_stream()
 
     def _upgrade(self, request: Request) -> None:
-        if self.fake.websockets_create:
-            self.fake.access.check("create", "pods", "", request.subresource, request.namespace, request.name)
+        full = f"pods/{request.subresource}"
+        if self.fake.websockets_create and not self.fake.access.allows("create", full, request.namespace):
+            raise forbidden(PODS, request.name, "")  # the authorizer's reason, and RBAC gives none
         pod = self.fake.api.get(PODS, request.namespace, request.name)
         self.close_connection = True
         if request.subresource == "portforward":

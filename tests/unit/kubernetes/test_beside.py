@@ -1,6 +1,7 @@
 """Commands beside ranks: a program in their pods, through `pods/exec`."""
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -103,7 +104,11 @@ def test_a_missing_right_is_told_with_the_words_of_the_api_server(training: Besi
     training.lab.cluster.server.access.deny("create", "pods/exec")
     error = training.refused(0)
     assert error.code == "ENGINE_FORBIDDEN"
-    assert 'cannot create resource "pods/exec"' in str(error.params["why"])
+    assert re.fullmatch(r'pods "task-x-1-node-\S+" is forbidden: ', str(error.params["why"]))
+    training.lab.cluster.server.access.deny("get", "pods/exec")
+    error = training.refused(0)
+    assert error.code == "ENGINE_FORBIDDEN"
+    assert 'cannot get resource "pods/exec"' in str(error.params["why"])
 
 
 def test_a_machine_that_died_is_told_in_the_end(training: Beside, monkeypatch: pytest.MonkeyPatch) -> None:

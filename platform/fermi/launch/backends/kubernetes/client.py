@@ -32,11 +32,12 @@ TOO_MANY_TRIES = 5
 """How often a request is sent again that the API server answered with `429 Too Many Requests`."""
 DENIED = ("denied the request", "denied request", "violates podsecurity")
 """How a webhook, a policy of the API server's own, and Pod Security say no."""
-_BY_PLUG_IN = re.compile(r"is forbidden: (?!user |cannot set )")
+_BY_PLUG_IN = re.compile(r"is forbidden: (?!user |cannot set |$)")
 """An admission plug-in of the API server's own says no in the same form as its authorizer, who names the user
 (kubernetes/kubernetes, staging/src/k8s.io/apiserver/pkg/admission/errors.go, NewForbidden;
 endpoints/handlers/responsewriters/errors.go, forbiddenMessage). `cannot set`: an owner's rights are missing
-(plugin/pkg/admission/gc/gc_admission.go)."""
+(plugin/pkg/admission/gc/gc_admission.go). Nothing: the right to create what a WebSocket asks for is
+(pkg/registry/core/pod/rest/authorize.go, from Kubernetes 1.35 on)."""
 MERGE_PATCH = "application/merge-patch+json"
 
 PATHS = {
