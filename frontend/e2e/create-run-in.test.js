@@ -92,4 +92,6 @@ test("the task says it, and a clone keeps what was asked for", async () => {
   assert.equal(await named("distributedConfig.python").inputValue(), "/opt/conda/bin/python");
 });
 
-test("nothing failed in the browser", () => assert.deepEqual(create.faults, []));
+test("no page broke its security policy, failed in its console, or asked another origin", () => {
+  assert.deepEqual(create.faults, []);
+});

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 from fermi.runner import processes
+
+VARIABLE = "FERMI_LIFE"
+"""Tells it where a container has no process namespace of its own."""
 
 
 def find_own() -> str:
     """Returns which life of the container this is: its first process tells one from the next."""
-    return f"{processes.boot_id()}/{processes.start_time(1)}"
+    named = os.environ.get(VARIABLE)
+    return "/".join(filter(None, (processes.boot_id(), str(processes.start_time(1)), named)))

@@ -92,6 +92,8 @@ CAUSES = declared(
     Cause("NODES_MISSING", retry=True, lost=True),
     Cause("NODE_LOST", retry=True, underlying=True, lost=True),
     Cause("OUT_OF_MEMORY", retry=True),
+    Cause("CONTAINER_RESTARTED", retry=True),
+    Cause("INSIDE_SILENT", retry=True),
     Cause("QUEUE_WAITING", patient=True),
     Cause("ENGINE_UNREACHABLE", retry=True),
     Cause("ENGINE_UNAUTHORIZED", retry=True),

@@ -8,7 +8,4 @@ CAUSES = declared(
     # of a dev environment on a host
     Cause("HOST_LOST", retry=True),
     Cause("HOST_NOT_TOLD", retry=True),
-    # of what runs inside of one that is a container
-    Cause("CONTAINER_RESTARTED", retry=True),
-    Cause("INSIDE_SILENT"),
 )

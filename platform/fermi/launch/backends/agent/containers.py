@@ -108,7 +108,7 @@ class Containers:
         """Asks; again with what ends sooner."""
         kill_at, known = time.time() + grace_seconds, self._end(handle.name)
         if known is None or kill_at < known.kill_at - 1:
-            self._folder.mkdir(mode=0o700, exist_ok=True)
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             asked = {"kill_at": kill_at, "still_seconds": still_seconds}
             files.write_atomically(self._path(handle.name, END), asked, 0o600)
 
@@ -200,7 +200,7 @@ class Containers:
         return stored.load(Record, said) if said else None
 
     def _write(self, record: Record) -> Record:
-        self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         files.write_atomically(self._path(record.attempt), asdict(record), 0o600)
         return record
 

@@ -38,14 +38,12 @@ CAUSES = declared(
     Cause("ADMISSION_DENIED"),
     Cause("WEBHOOK_UNAVAILABLE", retry=True),
     Cause("INSIDE_NOT_RUNNING", retry=True),
-    Cause("INSIDE_SILENT", retry=True),
     # what others did to it
     Cause("EVICTED", retry=True, asked=True, lost=True),
     Cause("POD_DELETED", retry=True, asked=True, lost=True),
     Cause("POD_PREEMPTED", retry=True, asked=True, free=ALWAYS),
     Cause("JOB_SUSPENDED", retry=True, asked=True, halts=True),
     Cause("KEEPER_ENDED", retry=True),
-    Cause("CONTAINER_RESTARTED", retry=True),
     # while it runs
     Cause("LOG_UNAVAILABLE"),
     Cause("NODE_SILENT"),
