@@ -3,6 +3,7 @@
 store.py    what is remembered between the backend and the agents: a protocol; the platform implements it
 render.py   a plan as one order per worker; pure          state.py    from reports to an observation; pure
 check.py    are there workers                             engine.py   the backend's verbs
+containers.py    nodes inside of environments that are containers, which the platform enters itself
 
 What a node's `engine` holds: `workers` (ids, in the order of their ranks); optional `gpus` (the GPU index of each;
 default: the number in the worker's id) and `address` (where the other hosts reach it, such as a group's master
