@@ -25,6 +25,7 @@ from tests.running import Running
 from tests.slurm import Slurm, started
 from tests.trainer import TINY
 from tests.waiting import until
+from tests.wheels import make_wheel
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -184,6 +185,22 @@ def test_a_kernel_names_the_interpreter_of_ranks_alone(outside: OnSlurm, slurm: 
     assert outside.log(handle, 0).split() == ["ready", str(runner["pid"])]
     assert os.readlink(f"/proc/{runner['pid']}/exe") == os.path.realpath(sys.executable)
     assert {rank.pid for rank in ranks}.isdisjoint({runner["pid"]})
+
+
+def test_what_was_installed_in_an_environment_is_imported_inside(outside: OnSlurm, slurm: Slurm) -> None:
+    """By `pip install` in its terminal; the cluster's interpreter has not got it."""
+    kept = keep(outside, slurm, "env-e")
+    wheel = make_wheel(outside.scratch / "data" / "slurm-environments" / "env-e" / "workspace")
+    done = kept.run("python", "-m", "pip", "install", "--no-index", str(wheel))
+    assert done.code == 0, (done, kept.log())
+    write(outside, kept, "tells.py", "import tiny; print('ready', tiny.__file__, flush=True)")
+    handle = outside.submit(job_in(outside, node_of(kept)))
+    assert outside.until(handle, Phase.SUCCEEDED, Phase.FAILED).phase is Phase.SUCCEEDED, outside.log(handle, 0)
+    assert "/env-e/home/.fermi/python/" in outside.log(handle, 0)
+    other = outside.submit(replace(job_in(outside, node_of(kept), python=sys.executable), attempt=2))
+    seen = outside.until(other, Phase.SUCCEEDED, Phase.FAILED)
+    assert seen.phase is Phase.FAILED
+    assert "No module named 'tiny'" in "".join(outside.log(other, rank) for rank in (0, 1))
 
 
 def test_one_is_entered_through_its_keeper_and_another_by_a_step(

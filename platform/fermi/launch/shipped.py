@@ -13,7 +13,7 @@ BESIDE = "fermi.keeper.beside"
 POD, SLURM, FOREGROUND = ("fermi.runner.pod", BESIDE), ("fermi.runner.slurm", BESIDE), ("fermi.runner.foreground",)
 INSIDE = ("fermi.inside.__main__", "fermi.inside.beside", "fermi.runner.inside", "fermi.runner.template", BESIDE)
 KEEPER = ("fermi.keeper.__main__", "fermi.keeper.packages")
-SLURM_KEEPER = (*KEEPER, "fermi.keeper.bridge")
+SLURM_KEEPER = (*KEEPER, "fermi.keeper.bridge", "fermi.keeper.interpreter")
 """What is run there; what it imports of ours goes along."""
 
 _IMPORT = re.compile(

@@ -70,7 +70,7 @@ def test_of_the_plans_files_a_task_may_write_where_it_compiles(
 def test_what_is_turned_off_is_not_asked_for(off: dict[str, Any]) -> None:
     assert order(job("env-001"), **off) is None
     told = dict.fromkeys(("workspace", "home", "service", "tools", "cache"), "/shared/fermi/x")
-    assert confinement.confine_environment(told, "/shared/fermi", off) == {}
+    assert confinement.confine_environment(told, "/shared/fermi", off, "/shared/fermi/x/modules") == {}
     assert order(job("env-001"), isolation="off", confine=True)
 
 

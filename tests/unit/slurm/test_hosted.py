@@ -45,6 +45,10 @@ def test_what_is_asked_of_slurm() -> None:
     )  # fmt: skip
     assert "pwned" not in json.dumps(rendered.to_json())
     assert "module load cuda/12.4" in script
+    run = "/shared/my fermi/slurm-environments/env-1/runs/2"
+    assert keeper["preparing"]["paths"][f"{run}/modules"] == "r", "what prepares packages is a module of ours"
+    assert keeper["confine"]["paths"].get(run) is None
+    assert keeper["own"] == "/shared/my fermi/slurm-environments/env-1/home/.fermi/python"
     assert "gres" not in hosted.render(replace(SPEC, emulated=True), CONNECTION).artifacts[1].content["components"][0]
     if program := shutil.which("shellcheck"):
         done = subprocess.run([program, "-"], input=script, capture_output=True, text=True, check=False)

@@ -51,13 +51,16 @@ def confine_rank(
                   logs=f"{folder}/logs/{job.task_id}/{job.attempt}")  # fmt: skip
 
 
-def confine_environment(spec: Mapping[str, Any], folder: str, connection: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the keys `confine` and `preparing` of a keeper's spec, of what else stands in it."""
+def confine_environment(
+    spec: Mapping[str, Any], folder: str, connection: Mapping[str, Any], modules: str
+) -> dict[str, Any]:
+    """Returns the keys `confine` and `preparing` of a keeper's spec, of what else stands in it. `modules`: the folder
+    of ours, which what prepares packages runs."""
     own = [spec["workspace"], spec["home"], spec["service"]]
     given = {"home": spec["home"], "workspace": spec["workspace"], "logs": spec["service"]}
     reads = [f"{folder}/datasets", spec["tools"]]
     confined = _order(connection, folder, own=own, reads=[*reads, spec["cache"]], **given)
-    preparing = _order(connection, folder, own=[*own, spec["cache"]], reads=reads, **given)
+    preparing = _order(connection, folder, own=[*own, spec["cache"]], reads=[*reads, modules], **given)
     return {**confined, "preparing": preparing["confine"]} if confined else {}
 
 

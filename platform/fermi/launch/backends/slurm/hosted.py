@@ -20,6 +20,8 @@ from fermi.launch.backends.slurm.state import LOST_SECONDS, NOBODY, SETTLE_SECON
 from fermi.launch.hosting import Activity, Holder, HostedPhase, HostedSeen, HostedSpec, Kernel
 from fermi.launch.spec import Artifact, Cause, Rendered
 
+MODULES = "modules"
+"""In a run's folder: ours, which also what prepares packages, confined, may read."""
 GRACE_SECONDS = 10.0
 WARNING_SECONDS = 90
 """Before the time limit, steps are warned: ranks that train inside are asked to end. Nobody else minds the signal."""
@@ -43,7 +45,7 @@ def render(spec: HostedSpec, connection: Mapping[str, Any]) -> Rendered:
         "start_script": spec.start_script, "lazy": False, "foreground": True, "grace_seconds": GRACE_SECONDS,
         **bounds.of_environment(bounds.order(connection, shared=False), spec.disk_gb),
     }  # fmt: skip
-    told |= confinement.confine_environment(told, folder_of(connection), connection)
+    told |= confinement.confine_environment(told, folder_of(connection), connection, f"{run}/{MODULES}")
     return Rendered(
         spec.run_name,
         "slurm",
@@ -88,6 +90,7 @@ def _script(options: Mapping[str, str | int | bool], connection: Mapping[str, An
             f"  exit {NOT_OURS}",
             "fi",
             *environment(connection),
+            f'export PYTHONPATH="$run/{MODULES}:$PYTHONPATH"',
             "if [ -e secrets.json ]; then",
             "  exec 3<secrets.json && rm -f secrets.json",
             f"  exec {keeper} - <&3 3<&- >>keeper.log 2>&1",
@@ -193,4 +196,4 @@ def _activity(said: Mapping[str, Any]) -> Activity:
     )
 
 
-__all__ = ["ALLOCATION", "COMMENT", "FOLDER", "Look", "render", "seen"]
+__all__ = ["ALLOCATION", "COMMENT", "FOLDER", "MODULES", "Look", "render", "seen"]

@@ -2,7 +2,7 @@
 
     <data>/slurm-environments/<id>/      on the folder that the platform and all nodes share
         workspace/  home/                the disk
-        runs/<number>/                   job.sh  keeper.json  fermi/  submitted.json  begun  stop.json  slurm.log;
+        runs/<number>/                   job.sh  keeper.json  modules/  submitted.json  begun  stop.json  slurm.log;
                                          keeper.{status.json,log,sock,token,lock}  service/
 
 Slurm knows a run by the comment `fermi-environment:<id>-<number>`. The way in is a step of the job's own,
@@ -88,7 +88,8 @@ class SlurmHosting(Hosting):
         except OSError as error:
             raise BackendError("DISK_UNUSABLE", path=error.filename or str(run.path), why=error.strerror) from error
         modules = shipped.modules(shipped.SLURM_KEEPER, ())
-        run.write({**modules, "job.sh": content["script"], "keeper.json": content["keeper"]})
+        placed = {f"{hosted.MODULES}/{path}": text for path, text in modules.items()}
+        run.write({**placed, "job.sh": content["script"], "keeper.json": content["keeper"]})
         with run.alone():
             if run.is_stopped() or run.submitted():
                 return
@@ -150,10 +151,9 @@ class SlurmHosting(Hosting):
     def _srun(self, handle: HostedHandle, job: int) -> list[str]:
         run = f"{folder_of(self.connection)}/{hosted.FOLDER}/{handle.environment}/runs/{handle.run}"
         spec = reported.read(self._run(handle).path / "keeper.json") or {}
-        return [
-            *self.commands.step(job), "env", f"PYTHONPATH={run}", str(spec.get("python") or "python3"), "-m",
-            "fermi.keeper.bridge", f"{run}/keeper.json",
-        ]  # fmt: skip
+        python = str(spec.get("python") or "python3")
+        modules = f"PYTHONPATH={run}/{hosted.MODULES}:{run}"  # where those of runs of earlier releases are
+        return [*self.commands.step(job), "env", modules, python, "-m", "fermi.keeper.bridge", f"{run}/keeper.json"]
 
     def _disk(self, environment: str) -> Disk:
         if "/" in environment or environment in ("", ".", ".."):
