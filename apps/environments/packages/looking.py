@@ -7,6 +7,7 @@ for KEPT, and no longer than the environment's life; what is older is shown whil
 
 import logging
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -56,7 +57,9 @@ def ask(
     """Returns what is known of each, and has looked at what is not. `wanted`: modules that are to be looked for;
     `anew`: however much is known. Whoever may not open a terminal in an environment may not have its files executed
     either: there a path in `python` is refused."""
-    rows = {row.environment_id: row for row in Look.objects.filter(environment__in=environments, python=python)}
+    known = Look.objects.filter(environment__in=environments, python=python).defer("found")
+    rows = {row.environment_id: row for row in known}
+    _remember(rows.values())
     lives = life_of(environments)
     found = []
     asked = False
@@ -68,7 +71,8 @@ def ask(
         row, life = rows.get(one.pk), lives[one.pk]
         due = row is not None and row.due_at is not None
         if _is_wanted(row, life, wanted, anew=anew) and not (due and row and set(wanted) <= set(row.wanted)):
-            due = asked = _want(one, python, row, wanted) or asked
+            _want(one, python, row, wanted)
+            due = asked = True
         found.append(_seen(one, row, life, looking=due))
     if asked:
         transaction.on_commit(lambda: hints.tell(CHANNEL, {}))
@@ -95,44 +99,40 @@ def _is_wanted(row: Look | None, life: str, wanted: Collection[str], *, anew: bo
     return row.looked_at + kept < now() or not set(wanted) <= set(row.wanted)
 
 
-def _want(environment: DevEnvironment, python: str, row: Look | None, wanted: Collection[str]) -> bool:
-    """Has it looked at as soon as a thread is free; False: another request has just asked for the first time."""
+def _want(environment: DevEnvironment, python: str, row: Look | None, wanted: Collection[str]) -> None:
+    """Has it looked at as soon as a thread is free."""
     moment = now()
     if row is None:
         older = Look.objects.filter(environment=environment).order_by("-asked_at").values_list("pk", flat=True)
         Look.objects.filter(pk__in=list(older[MAX_ROWS - 1 :])).delete()
         names = list(dict.fromkeys(wanted))[:MAX_WANTED]
-        try:
-            with transaction.atomic():
-                Look.objects.create(
-                    environment=environment, python=python, wanted=names, asked_at=moment, due_at=moment
-                )
-        except IntegrityError:
-            return False
-        return True
+        with suppress(IntegrityError), transaction.atomic():  # another request has just asked for the first time
+            Look.objects.create(environment=environment, python=python, wanted=names, asked_at=moment, due_at=moment)
+        return
     names = list(dict.fromkeys([*wanted, *row.wanted]))[:MAX_WANTED]
     Look.objects.filter(pk=row.pk).update(wanted=names, asked_at=moment, due_at=moment)
-    return True
 
 
 def _seen(environment: DevEnvironment, row: Look | None, life: str, *, looking: bool) -> Seen:
     if row is None or row.life != life or row.looked_at is None:
         return Seen(environment, looking=looking)
-    return Seen(environment, _parsed(row), row.error, row.looked_at, looking)
+    return Seen(environment, _parsed.get((row.pk, row.looked_at)), row.error, row.looked_at, looking)
 
 
-_known: dict[tuple[int, datetime | None], packages.Look] = {}
+_parsed: dict[tuple[int, datetime | None], packages.Look | None] = {}
+"""What rows have found, by their keys and the time of the look: a preview asks for it at every change of a form."""
 
 
-def _parsed(row: Look) -> packages.Look | None:
-    if row.found is None:
-        return None
-    key = row.pk, row.looked_at
-    if key not in _known:
-        if len(_known) >= MAX_PARSED:
-            _known.clear()
-        _known[key] = packages.read(row.found)
-    return _known[key]
+def _remember(rows: Collection[Look]) -> None:
+    new = {row.pk: row for row in rows if (row.pk, row.looked_at) not in _parsed}
+    if not new:
+        return
+    if len(_parsed) + len(new) > MAX_PARSED:
+        _parsed.clear()
+        new = {row.pk: row for row in rows}
+    for key, looked_at, found in Look.objects.filter(pk__in=new).values_list("pk", "looked_at", "found"):
+        if looked_at == new[key].looked_at:
+            _parsed[key, looked_at] = None if found is None else packages.read(found)
 
 
 def sweep() -> int:

@@ -211,11 +211,6 @@ def _version(look: Look, key: str) -> str:
     return one.version if one else ""
 
 
-def unknown(looks: Mapping[str, Look], imports: Imports) -> list[str]:
-    """Returns which of the modules at least one environment was not asked for."""
-    return [name for name in imports.needed if any(name not in look.imports for look in looks.values())]
-
-
 def missing(looks: Mapping[str, Look], imports: Imports) -> list[Missing]:
     """Returns the modules that an environment surely has not got. What none has may be a file of the task's own, where
     the code has one that is called so, or where its files are not known."""
