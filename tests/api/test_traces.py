@@ -15,6 +15,7 @@ from apps.training.ground.launching import job_for
 from apps.training.models import Attempt, MetricPoint, Task, TraceExport
 from apps.training.shown import exporting, spans
 from apps.training.states import State
+from fermi.launch.spec import JobSpec
 from server import metrics
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
@@ -82,7 +83,7 @@ def test_without_a_collector_nothing_is_kept(create: Any) -> None:
     task = create(traceparent=CALLER)
     attempt = begin(task)
     assert (task.trace, TraceExport.objects.count()) == ({}, 0)
-    assert tracing.VARIABLE not in job_for(task, attempt, None).env
+    assert tracing.VARIABLE not in job_for(task, JobSpec.from_json(task.spec), attempt, None).env
 
 
 def test_a_task_goes_on_in_its_callers_trace(collector: Collector, create: Any) -> None:
@@ -205,12 +206,12 @@ def test_ranks_are_told_where_they_belong_unless_they_were_told(collector: Colle
     task = create(traceparent=CALLER)
     attempt = begin(task)
     step(task)
-    said = job_for(task, attempt, None).env[tracing.VARIABLE]
+    said = job_for(task, JobSpec.from_json(task.spec), attempt, None).env[tracing.VARIABLE]
     end(task, attempt, State.SUCCEEDED, "COMPLETED")
     exporting.export()
     assert said == f"00-{CALLER[3:35]}-{collector.one('attempt').span}-01"
     task.spec["env"] = {tracing.VARIABLE: "mine"}
-    assert job_for(task, attempt, None).env[tracing.VARIABLE] == "mine"
+    assert job_for(task, JobSpec.from_json(task.spec), attempt, None).env[tracing.VARIABLE] == "mine"
 
 
 def test_a_collector_that_is_away_is_said_once_and_left_alone(

@@ -206,7 +206,7 @@ def test_a_job_is_planned_with_the_clusters_paths(task: Task, mounted: Cluster, 
     job = JobSpec("task-x", "ddp", (), "", train_data=f"{data}/a", valid_data=f"{data}/b", checkpoint_dir=f"{data}/c")
     task.spec = job.to_json()
     attempt = Attempt(task=task, number=2, master_port=29500, resume_from=f"{data}/c/1.pt")
-    planned = launching.job_for(task, attempt, timedelta(hours=1))
+    planned = launching.job_for(task, job, attempt, timedelta(hours=1))
     assert (planned.train_data, planned.valid_data) == ("/mnt/fermi/a", "/mnt/fermi/b")
     assert planned.max_run == 3600.0
     assert (planned.checkpoint_dir, planned.resume_from) == ("/mnt/fermi/c", "/mnt/fermi/c/1.pt")

@@ -78,6 +78,7 @@ def _cause(
             losses.append(Loss(Cause("RUNNER_TERMINATED", about), heard + blame.TOGETHER_SECONDS))
         if (words := report.get("cause")) and words.get("code") in GAVE_UP:
             params = {name: value for name, value in words.items() if name != "code"}
+            params = {"why": words["code"], "detail": words.get("evidence", ""), **params}
             return Cause(words["code"], {**params, **about})
     said = ((node_rank, report.get("cause")) for node_rank, report in sorted(reports.items()))
     return cause_of_failure(ranks, names.__getitem__, losses, said)
