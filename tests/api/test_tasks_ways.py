@@ -184,3 +184,14 @@ def test_values_of_the_wrong_shape_are_refused_at_their_field(
 ) -> None:
     problems = preview(colleague, **{f"distributedConfig__{field}": value})["problems"]
     assert [(one["field"], one["error"]) for one in problems] == [(f"distributedConfig.{field}", error)]
+
+
+@pytest.mark.usefixtures("mixed")
+def test_environments_that_keep_their_checkpoints_to_themselves_are_named(
+    colleague: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those inside of which ranks run: training pods have the data volume."""
+    monkeypatch.setattr(LocalBackend, "shares_data", lambda *_: False)
+    (found,) = [one for one in preview(colleague)["warnings"] if one["code"] == "INSIDE_NOT_SHARED"]
+    assert "pytorch-dev" in found["message"]
+    assert "llm-training" not in found["message"]

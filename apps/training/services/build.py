@@ -26,6 +26,7 @@ from apps.training.queue import load
 from apps.training.services import choosing, packages
 from apps.training.services.choosing import Choice
 from fermi.launch import credentials, entry, installed, recipes, registry, scenes, sizes, summary, validate, ways
+from fermi.launch.backends.base import Backend
 from fermi.launch.errors import BackendError, UnknownName
 from fermi.launch.request import EXISTING, NEW, TaskRequest, cut, job, places
 from fermi.launch.spec import JobSpec, Node, Problem
@@ -94,6 +95,7 @@ def build(
             problems += validate.of_framework(job) + sizes.problems(job)
             problems += installed.problems(job, backend_for(draft.cluster))
             draft.warnings = _warnings(job) + unused + installed.warnings(job, backend_for(draft.cluster))
+            draft.warnings += _apart(job, backend_for(draft.cluster))
             draft.warnings += [*entry.warnings(job, outside or brought.entry_text), *brought.warnings]
             draft.installed = packages.find(user, named, environments, code.imported(job, outside))
             draft.warnings += draft.installed.warnings()
@@ -280,6 +282,12 @@ _HELD = Compiled(
         task=Subquery(Task.objects.filter(pk=OuterRef("holder"), project=project).values("name")[:1]),
     )
 )
+
+
+def _apart(job: JobSpec, backend: Backend) -> list[Problem]:
+    """Says which environments keep what their ranks write to themselves."""
+    found = [node.name for node in job.nodes if node.inside and not backend.shares_data(node)]
+    return [Problem(ways.FIELD, "INSIDE_NOT_SHARED", {"environments": ", ".join(found)})] if found else []
 
 
 def _warnings(job: JobSpec) -> list[Problem]:

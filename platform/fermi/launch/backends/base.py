@@ -71,6 +71,10 @@ class Backend(ABC):
         beside it. Nothing of a node for which there is one way alone."""
         return {}
 
+    def shares_data(self, node: Node) -> bool:
+        """Returns whether ranks inside of this environment write to the platform's data directory."""
+        return True
+
     def entry_text(self, job: JobSpec, most: int) -> bytes:
         """Returns the beginning of the job's own script, at most `most` bytes; empty where the job brings it, or it
         cannot be read from here."""

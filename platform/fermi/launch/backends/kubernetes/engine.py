@@ -114,6 +114,9 @@ class KubernetesBackend(Backend):
     def ways(self, job: JobSpec) -> Mapping[str, Ways]:
         return ways.of_job(job, self.connection, self.client.namespace)
 
+    def shares_data(self, node: Node) -> bool:
+        return bool(volumes.inside(node, self.connection))
+
     def enter(self, node: Node) -> Session:
         where = inside.whereabouts(node, self.client.namespace)
         if not where[1]:
