@@ -296,10 +296,10 @@ def nodes_of(backend: LocalBackend, spec: JobSpec) -> dict[str, Any]:
     return {one.content["node"]: one.content for one in rendered.artifacts if one.kind == "node"}
 
 
-def test_only_what_was_installed_in_an_environment_makes_its_ranks_begin_afresh(
+def test_ranks_run_with_what_was_installed_in_their_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where nothing was, they are forked from a process that has imported everything."""
+    """Where nothing was, the platform's interpreter has the same."""
     monkeypatch.setattr(confine, "landlock_abi", lambda: 4)
     backend = LocalBackend({"data_dir": str(tmp_path), "warm": False, "isolation": "landlock"})
     own, bare = kept_here(tmp_path, "env-001"), kept_here(tmp_path, "env-002")
@@ -308,7 +308,8 @@ def test_only_what_was_installed_in_an_environment_makes_its_ranks_begin_afresh(
     pythons = {first: made(own), second: made(bare)}
     (own.own / "lib/python3.11/site-packages/tiny-1.0.dist-info").mkdir(parents=True)
     found = nodes_of(backend, spec)
-    assert [found[name]["fork"] for name in (first, second, plain)] == [False, True, True]
+    assert [found[name]["fork"] for name in (first, second, plain)] == [True, True, True]
+    assert [found[name].get("venv") for name in (first, second, plain)] == [str(own.own), None, None]
     assert found[first]["command"][0] == pythons[first] == found[first]["python"]
     assert found[second]["command"][0] == found[plain]["command"][0] == sys.executable
     assert [found[name]["env"].get("HOME") for name in (first, second, plain)] == [str(own.home), str(bare.home), None]
@@ -409,4 +410,4 @@ def test_an_interpreter_that_ranks_could_not_run_is_refused_before_they_begin(tm
     settled, _ = ways.settle(bare, backend.ways(bare))
     assert backend.lacks(settled.nodes[0], ["torch"], settled) == ["torch"]
     [content] = nodes_of(backend, bare).values()
-    assert content["command"][0] == bare.python
+    assert (content["command"][0], content["fork"]) == (bare.python, False)

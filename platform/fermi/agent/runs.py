@@ -104,7 +104,9 @@ class Run:
         if disk:
             own, packages = [disk.workspace, disk.home], [trained.packages(host.hosted, disk.project)]
             spec["env"] = {**trained.variables(disk, python), **spec["env"]}
-        if python != host.python:
+        if disk and python.startswith(f"{disk.own}/"):
+            spec.update(python=python, venv=str(disk.own))
+        elif python != host.python:
             spec.update(fork=False, preload=[], preload_later=[], python=python)
         if code := spec.get("code"):
             cache, tree = host.state / code["cache"], _tree(body["spec"].get("cwd"), folder, spec)

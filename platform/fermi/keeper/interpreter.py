@@ -18,11 +18,10 @@ import sys
 from pathlib import Path
 
 from fermi.runner import prepared
+from fermi.runner.venv import MADE
 
 FOLDER = os.path.join(".fermi", "python")
 """In the environment's home."""
-MADE = "made.json"
-"""In the folder, written last: what it was made from."""
 MAX_HEAD = 300  # bytes
 HEAD = "#!/bin/sh\n# made by Fermi: a program of the interpreter below this one, with the packages of both\n"
 
@@ -48,7 +47,7 @@ def make(base: str, folder: Path) -> None:
         subprocess.run([made, "-m", "ensurepip", "--default-pip"], check=False, capture_output=True)
     else:
         _write_program(programs / "pip", made, "-m", "pip")
-    (folder / MADE).write_text(wanted, encoding="utf-8")
+    (folder / MADE).write_text(wanted, encoding="utf-8")  # last
 
 
 def _is_python(program: Path) -> bool:

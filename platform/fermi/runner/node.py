@@ -25,6 +25,7 @@ their pulses, every `pulse_seconds`. `hang_seconds`: after so long without a sig
 
 `fork`: the ranks may be forked from this process instead of executed, and so inherit the modules that it (see
 `template.py`) has imported. A forked rank then runs the script the way `python script.py` or `python -m module` does.
+`venv`: the virtual environment on top of this interpreter that `command` runs with (see `venv.py`).
 
 `code`: what `cwd` is made from before the ranks begin (see `bringing.py`); `doing` of the status says how far it is.
 
@@ -281,7 +282,7 @@ class Node:
             placeholders.fill_env(env, self.spec.get("secrets", ())), self.spec["cwd"], output,
             fork=bool(self.spec.get("fork")), confinement=confinement, signals=self.stops.signals,
             pulse=watch.give(number) if watch else None, batch=visible(self.spec) == "",
-            limit=self.bounds.limit_process if self.bounds else None,
+            limit=self.bounds.limit_process if self.bounds else None, venv=self.spec.get("venv", ""),
             inherited=[*inherited, *(watch.descriptors(but=number) if watch else ())],
         )  # fmt: skip
         entry.update(pid=pid, start_time=processes.start_time(pid), state="running", began_at=time.time())

@@ -28,11 +28,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from fermi.runner.venv import BASE
+
 Say = Callable[[str], None]
 
 READY = "ready.json"
-BASE = "fermi-base.pth"
-"""In the folder of a virtual environment's packages: where those are that it stands on."""
 LAST_LINES = 12
 MOST_BYTES = 50 << 30
 SPARED_SECONDS = 3600.0

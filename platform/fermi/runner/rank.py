@@ -44,12 +44,14 @@ def begin(
     pulse: Given | None = None,
     batch: bool = False,
     limit: Callable[[], None] | None = None,
+    venv: str = "",
 ) -> int:
     """The pid of a process that leads its session and group. `output` is closed here. `fork`: it goes on with our
     modules (and BecomeRank is raised in it) instead of executing `command`. `signals`, `inherited`: what the runner has
     handlers for, and descriptors that no rank is to have (those of other ranks' pulses among them). `pulse`: what the
     rank's process is to tell of itself by. `batch`: it computes on processors, beside others that do (see
-    `processes.as_batch`). `limit`: called in it, before it is confined."""
+    `processes.as_batch`). `limit`: called in it, before it is confined. `venv`: the virtual environment of `command`'s
+    interpreter, in place of which a forked one is to go on; where it may not, `command` is executed."""
     env = {**env, **interpreter_first(command[0], env)}
     if pulse:
         env.update(pulse.environment(env))
@@ -80,6 +82,7 @@ def begin(
             if os.getppid() != runner:
                 os._exit(1)
             os.chdir(cwd)
+            fork = fork and (not venv or _goes_on_as(venv))
             if pulse and not fork:
                 pulse.inherit()
         except BaseException as error:
@@ -91,6 +94,12 @@ def begin(
     os.read(ready, 1)  # until the child leads its session: before that, no signal to its group would reach it
     os.close(ready)
     return pid
+
+
+def _goes_on_as(venv: str) -> bool:
+    from fermi.runner.venv import go_on_as  # only where it is used
+
+    return go_on_as(venv)
 
 
 def interpreter_first(program: str, env: Mapping[str, str]) -> dict[str, str]:

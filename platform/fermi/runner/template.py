@@ -34,7 +34,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from fermi.probe import of_torch, start  # noqa: F401 (shared by all ranks, like the training stack)
-from fermi.runner import confine, files, node, pages  # noqa: F401 (and by all runners)
+from fermi.runner import confine, files, node, pages, venv  # noqa: F401 (and by all runners)
 
 LATER = (
     "encodings.ascii",
@@ -56,6 +56,7 @@ def main() -> None:
     compileall.compile_dir(TRAINERS, quiet=2)  # ranks may not write there
     orders = select.poll()
     orders.register(0, select.POLLIN)
+    venv.note_misses()
     imported_from = _import(args.preload)
     if _come(orders, 0) & select.POLLIN:
         _pass_on()

@@ -170,7 +170,8 @@ def test_a_rank_runs_inside_of_an_environment_of_its_own_project_alone(tmp_path,
 
     own, _ = made("a")
     assert own["command"][0] == own["python"] == f"{disk.own}/bin/python"
-    assert (own["cwd"], own["env"]["HOME"], own["fork"]) == (str(disk.workspace), str(disk.home), False)
+    assert (own["cwd"], own["env"]["HOME"], own["fork"]) == (str(disk.workspace), str(disk.home), True)
+    assert own["venv"] == str(disk.own)
     assert own["confine"]["home"] == str(disk.home)
     assert own["confine"]["paths"][str(disk.home)] == own["confine"]["paths"][str(disk.workspace)] == "rwm"
     elsewhere, _ = made("b", script="../../disk.json")

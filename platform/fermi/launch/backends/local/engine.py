@@ -173,7 +173,8 @@ class LocalBackend(Backend):
         if disk is None:
             return Setting(named or self.python, confine=self._confine(job, plan))
         python = named or trained.python_of(disk, self.python)
-        return Setting(python, trained.variables(disk, python), self._confine(job, plan, disk))
+        venv = str(disk.own) if python.startswith(f"{disk.own}/") else ""
+        return Setting(python, venv, trained.variables(disk, python), self._confine(job, plan, disk))
 
     def _confine(self, job: JobSpec, plan: Plan, disk: kept.Disk | None = None) -> dict[str, Any] | None:
         """Of other tasks' folders only the one that this one resumes from can be read; of environments, the `disk` of

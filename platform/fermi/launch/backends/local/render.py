@@ -57,10 +57,12 @@ those of its own language, made when it was imported, would not."""
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What one node's ranks run in. `python`: their interpreter; `env`: variables that a task may replace; `confine`:
-    see `fermi.runner.confine`."""
+    """What one node's ranks run in. `python`: their interpreter; `venv`: its virtual environment, where that stands on
+    the interpreter that ranks may be forked from; `env`: variables that a task may replace; `confine`: see
+    `fermi.runner.confine`."""
 
     python: str
+    venv: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     confine: Mapping[str, Any] | None = None
 
@@ -85,7 +87,7 @@ def render(
     nodes, forks = [], False
     for node in plan.nodes:
         own = setting(node)
-        forked = fork and own.python == python
+        forked = fork and bool(own.venv or own.python == python)
         known = {**bindings, Late.PYTHON: own.python}
         content = _node(job, plan, node, known, log_dir, cwd, own)
         content |= {**common, "fork": forked, **code(own.python).order(job, node.node_rank)}
@@ -93,6 +95,8 @@ def render(
             content["confine"] = own.confine
         if own.python != python:
             content["python"] = own.python
+        if own.venv:
+            content["venv"] = own.venv
         nodes.append(Artifact("node", f"node-{node.node_rank}", content))
         forks = forks or forked
     later = {"preload_later": list(plan.preload_later)} if forks and plan.preload_later else {}

@@ -2,8 +2,8 @@
 interpreter with what was installed there, its home and its workspace.
 
 The interpreter is the environment's own (`fermi.keeper.interpreter`), and its members may write to it: nobody but ranks
-runs it, once they are confined. Where nothing was installed it has what the platform's has, and ranks are forked from a
-process that has imported the training stack already."""
+runs it, once they are confined. Where nothing was installed it has what the platform's has. Else ranks go on as it, or
+are executed (`fermi.runner.venv`)."""
 
 import os
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from fermi.launch.isolation import Isolation, Place
 from fermi.launch.spec import JobSpec, Node, Way
 from fermi.launch.ways import Ways
 from fermi.runner import files
-from fermi.runner.prepared import BASE
+from fermi.runner.venv import BASE
 
 MAX_FOLDERS, MAX_PACKAGES = 20, 20_000
 
