@@ -373,7 +373,12 @@ def test_a_task_trains_inside_of_a_container_of_a_host(
         monkeypatch.setenv(name, value)
     for image in imported("trains", images.make(tmp_path / "root.tar")):
         lab.start("gn17", "0,1", **given)
-        trains_inside(platform, lab, image)
+        try:
+            trains_inside(platform, lab, image)
+        finally:
+            label = f"--filter=label=io.fermi.data={lab.folder / 'gn17' / 'hosted'}"
+            for one in podman("ps", "--all", "--quiet", label).split():
+                podman("rm", "--force", "--time=0", one)
 
 
 def trains_inside(platform: Running, lab: Hosts, image: str) -> None:
