@@ -417,15 +417,15 @@ def test_the_check_names_what_is_wrong(slurm: Slurm, tmp_path: Path, monkeypatch
     key.write_bytes(os.urandom(32))
     assert codes(partition="gpus") == {"PARTITION_MISSING"} | {"SLURM_GPUS_NOT_FOUND"}
     assert codes(key_file=str(key)) & {"SLURM_UNAUTHORIZED", "SLURM_UNREACHABLE"}, "22.05 does not tell which"
+    asked = {**slurm.connection, "discover": True, "bin": str(tmp_path)}
+    report = registry.check("slurm").findings({"data_dir": str(tmp_path), **asked})
+    assert [one.params for one in report if one.code == "SLURM_COMMAND_MISSING"] == [{"command": "srun"}]
     monkeypatch.setattr(rest, "TOKEN_SECONDS", -10)
     assert codes() == {"SLURM_UNAUTHORIZED"}
     assert codes(key_file=str(tmp_path / "absent")) == {"SLURM_TOKEN_UNREADABLE"}
     assert codes(url="http://127.0.0.1:9") == {"SLURM_UNREACHABLE"}
     report = registry.check("slurm").findings({"data_dir": str(tmp_path), "bin": str(tmp_path)})
     assert report[0].code == "SLURM_COMMAND_MISSING"
-    asked = {**slurm.connection, "discover": True, "bin": str(tmp_path)}
-    report = registry.check("slurm").findings({"data_dir": str(tmp_path), **asked})
-    assert [one.params for one in report if one.code == "SLURM_COMMAND_MISSING"] == [{"command": "srun"}]
 
 
 # The whole platform ----------------------------------------------------------------------------------------------
