@@ -57,7 +57,10 @@ class Kept:
 
         def opened() -> Any:
             stream = self.hosting.dial(self.handle)
-            answer = wire.ask(stream, request, 60)
+            try:
+                answer = wire.ask(stream, request, 60)
+            except ConnectionResetError:  # of a keeper that is killed its socket goes last
+                return None
             assert answer["ok"] or answer["code"] == "SERVICE_STARTING", (answer, self.log())
             stream.settimeout(60)
             return answer["ok"] and stream
