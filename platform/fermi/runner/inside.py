@@ -14,17 +14,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import sys
 from typing import Any
 
-from fermi.runner import meet
-from fermi.runner.files import Paths, PulseFile, StatusFile, TelemetryFile, read_json, try_lock
+from fermi.runner import meet, node
+from fermi.runner.files import Paths, read_json, try_lock
 from fermi.runner.late import Late
 from fermi.runner.node import Node
 from fermi.runner.prepare import Meeting, prepare
-from fermi.runner.rank import BecomeRank, become
-from fermi.runner.stops import Stops
 
 MOST_OOM = 1000
 """Of oom_score_adj (proc(5)). Everybody may raise their own."""
@@ -37,16 +34,12 @@ def run(spec_path: str, secrets: dict[str, str]) -> None:
     if lock is None or read_json(paths.status) is not None:
         return
     spec = read_json(paths.spec)
-    stops = Stops(signal.SIGTERM, path=paths.stop)
-    one = Node(
-        spec, stops, StatusFile(paths, len(spec["ranks"])).save, folder=paths.folder, lock=lock,
-        tell=PulseFile(paths.pulse).save, tell_used=TelemetryFile(paths.telemetry).save,
-    )  # fmt: skip
-    stops.listen()
+    one = node.make(spec, paths, lock)
+    one.stops.listen()
     one.save("starting")
     try:
         prepare(
-            spec, meeting(spec), say, lambda: stops.early() is not None,
+            spec, meeting(spec), write_log, lambda: one.stops.early() is not None,
             {Late.FILES_DIR: os.path.join(spec["folder"], "files")},
         )  # fmt: skip
     except meet.GaveUp as error:
@@ -79,25 +72,15 @@ def give_way(yields: dict[str, Any]) -> None:
             os.nice(int(nice))
 
 
-def say(text: str) -> None:
+def write_log(text: str) -> None:
     print(f"fermi: {text}", file=sys.stderr, flush=True)
 
 
 def give_up(one: Node, cause: str, detail: str, **about: Any) -> None:
-    say(f"gave up: {cause}: {detail}")
+    write_log(f"gave up: {cause}: {detail}")
     one.status["cause"] = {"code": cause, "evidence": detail, **about}
     one.save("exited")
 
 
-def main(spec_path: str, secrets: dict[str, str]) -> None:
-    try:
-        run(spec_path, secrets)
-    except BecomeRank as rank:
-        command, env = rank.command, rank.env
-    else:
-        return
-    become(command, env)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1], json.load(sys.stdin) if sys.argv[2:] == ["-"] else {})
+    node.main(sys.argv[1], json.load(sys.stdin) if sys.argv[2:] == ["-"] else {}, run)

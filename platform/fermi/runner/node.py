@@ -582,16 +582,22 @@ def run(spec_path: str, secrets: dict[str, str]) -> None:
     with open(paths.spec, encoding="utf-8") as file:
         spec = json.load(file)
     spec.update(env={**spec["env"], **secrets}, secrets=[*secrets])
+    make(spec, paths, lock).run()
+
+
+def make(spec: dict[str, Any], paths: Paths, lock: int) -> Node:
+    """Returns a node that is asked to end by a file, and tells of itself in files."""
     stops, save = Stops(signal.SIGTERM, path=paths.stop), StatusFile(paths, len(spec["ranks"])).save
-    Node(
+    return Node(
         spec, stops, save, folder=paths.folder, lock=lock,
         tell=PulseFile(paths.pulse).save, tell_used=TelemetryFile(paths.telemetry).save,
-    ).run()  # fmt: skip
+    )  # fmt: skip
 
 
-def main(spec_path: str, secrets: dict[str, str]) -> None:
+def main(spec_path: str, secrets: dict[str, str], carry_out: Callable[[str, dict[str, str]], None] = run) -> None:
+    """Carries the spec out; where this process becomes a rank meanwhile, as that rank."""
     try:
-        run(spec_path, secrets)
+        carry_out(spec_path, secrets)
     except BecomeRank as rank:
         command, env = rank.command, rank.env
     else:
