@@ -1,13 +1,16 @@
 """Files into which the platform itself carries what runners elsewhere print and report, where no folder is shared with
 them: <data>/logs/<task>/<attempt>/<rank>.log, and `node-<k>.json` with what the node's runner said last."""
 
+import json
 import os
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from fermi.launch.backends import logfiles, reported
+from fermi.launch.backends import logfiles, measured, reported
 from fermi.launch.spec import LogChunk, PulseSeen
+from fermi.runner.files import TelemetryFile
 
 
 class Files:
@@ -32,6 +35,35 @@ class Files:
         """As all runners reported them last."""
         found = (reported.read(path) or {} for path in sorted(self.folder.glob("node-*.json")))
         return {rank: seen for one in found for rank, seen in reported.pulses(one.get("pulse")).items()}
+
+
+class NodeFiles:
+    """What is kept of one node, while its lock is held: `node-<k>.json` and its telemetry."""
+
+    def __init__(self, files: Files, node_rank: int) -> None:
+        self.files, self.node_rank = files, node_rank
+        self.report: dict[str, Any] = files.report(node_rank)
+        self._telemetry = TelemetryFile(str(files.node(node_rank, "telemetry.json")))
+
+    def save(self, **more: Any) -> None:
+        """Writes the report with these entries."""
+        self.report |= more
+        path = self.files.node(self.node_rank, "json")
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
+        temporary.write_text(json.dumps(self.report))
+        os.replace(temporary, path)
+
+    def save_silence(self, silence: str) -> bool:
+        """Writes why nothing can be heard now, empty where something can; returns whether that is news."""
+        changed: bool = self.report.get("silence", "") != silence
+        if changed:
+            self.save(silence=silence)
+        return changed
+
+    def save_telemetry(self, samples: Any) -> None:
+        """Keeps what a runner has measured, as far as it has the shape of that."""
+        if isinstance(samples, list):
+            self._telemetry.save([measured.told(one) for one in measured.samples(samples)])
 
 
 class Reports:

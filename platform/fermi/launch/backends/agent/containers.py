@@ -124,7 +124,7 @@ class Containers:
 
     def _forget(self, one: Inside, attempt: str) -> bool:
         with suppress(BackendError):
-            if fate(one, attempt, one.node_rank):
+            if fate(one):
                 return True
             with enter(one.run) as session:
                 session.ask("cancel", of=attempt, node=one.node_rank, grace=0.0)
@@ -190,8 +190,8 @@ class Containers:
         if not record.begun and end is None:
             return
         for one in record.nodes:
-            environment = Environment(one.run, partial(enter, one.run), partial(fate, one))
-            followers.ensure(environment, Place(record.attempt, one.node_rank, one.first, one.processes, end))
+            place = Place(record.attempt, one.node_rank, one.first, one.processes, partial(fate, one), end)
+            followers.ensure(Environment(one.run, partial(enter, one.run)), place)
 
     # files
 
@@ -217,7 +217,7 @@ def enter(run: str, *module: str) -> Session:
     return keeper.enter(hosting.known_hosts().channel(run), "", *module)
 
 
-def fate(one: Inside, attempt: str, node_rank: int) -> Mapping[str, Any] | None:
+def fate(one: Inside) -> Mapping[str, Any] | None:
     """What became of the container in which a node was begun; None: it runs, as far as its host has told. Raises
     BackendError."""
     report = hosting.known_hosts().runs([one.run]).get(one.run)

@@ -10,7 +10,6 @@ Where nothing changes nothing is asked: the stream stands, and says every ten se
 """
 
 import fcntl
-import json
 import logging
 import os
 import threading
@@ -22,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from fermi.inside import wire
-from fermi.launch.backends import measured, reported
-from fermi.launch.backends.carried import Files
+from fermi.launch.backends import reported
+from fermi.launch.backends.carried import Files, NodeFiles
 from fermi.launch.errors import BackendError
 from fermi.launch.inside.session import Session
 from fermi.launch.spec import attempt_parts
-from fermi.runner.files import TelemetryFile
+from fermi.runner.files import PulseFile
 
 log = logging.getLogger(__name__)
 
@@ -54,12 +53,15 @@ class End:
 
 @dataclass(slots=True)
 class Place:
-    """A node of an attempt inside of an environment. `first`: its first rank."""
+    """A node of an attempt inside of an environment. `first`: its first rank. `fate`: returns what became of the
+    container in which it was begun, as {"code", "params"}; None: nothing is wrong with it, as far as the engine knows.
+    It raises BackendError."""
 
     attempt: str
     node_rank: int
     first: int
     processes: int
+    fate: Callable[[], Mapping[str, Any] | None]
     end: End | None = None
 
     @property
@@ -69,24 +71,19 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """`key`: the same for all attempts that run in it. `enter`: opens a session; `fate`: what became of the container
-    in which this attempt's node was begun, as {"code", "params"}, None: nothing is wrong with it, as far as the engine
-    knows. Both raise BackendError."""
+    """`key`: the same for all attempts that run in it. `enter`: opens a session; raises BackendError."""
 
     key: str
     enter: Callable[[], Session]
-    fate: Callable[[str, int], Mapping[str, Any] | None]
 
 
-class Sink:
+class Sink(NodeFiles):
     """The files of a node, while its lock is held."""
 
     def __init__(self, data_dir: Path, place: Place, lock: int) -> None:
+        super().__init__(Files(data_dir, *attempt_parts(place.attempt)), place.node_rank)
         self.place, self._lock = place, lock
-        self.files = Files(data_dir, *attempt_parts(place.attempt))
-        self.report: dict[str, Any] = self.files.report(place.node_rank)
-        self._telemetry = TelemetryFile(str(self.files.node(place.node_rank, "telemetry.json")))
-        self._pulse_saved = 0.0
+        self._pulse = PulseFile(str(self.files.node(place.node_rank, "pulse.json")))
 
     @property
     def drained(self) -> bool:
@@ -133,26 +130,9 @@ class Sink:
             file.write(data[end - at :])
 
     def take_pulse(self, said: Any) -> None:
+        """Into a file of its own: every look at the attempt begins with whether its report has changed."""
         seen = reported.pulses(said)
-        self.save(pulse=[asdict(one) for rank, one in seen.items() if rank in self.place.ranks])
-
-    def take_telemetry(self, said: Any) -> None:
-        if isinstance(said, list):
-            self._telemetry.save([measured.told(one) for one in measured.samples(said)])
-
-    def hear(self, silence: str) -> bool:
-        """`silence`: why nothing is heard now; empty: something is. Whether that is news."""
-        changed: bool = self.report.get("silence", "") != silence
-        if changed:
-            self.save(silence=silence)
-        return changed
-
-    def save(self, **more: Any) -> None:
-        self.report |= more
-        path = self.files.node(self.place.node_rank, "json")
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
-        temporary.write_text(json.dumps(self.report))
-        os.replace(temporary, path)
+        self._pulse.save([asdict(one) for rank, one in seen.items() if rank in self.place.ranks])
 
     def close(self) -> None:
         os.close(self._lock)
@@ -198,7 +178,7 @@ class Followers:
                     return
                 stream.sinks[place.attempt] = sink
             else:
-                known.place.end = place.end
+                known.place = place
             assert stream
             session = stream.session
         stream.wake.set()
@@ -284,15 +264,16 @@ class Followers:
     def _look(self, stream: _Stream, why: str) -> None:
         """Why nothing is heard: the engine may know what became of the container."""
         for name, sink in list(stream.sinks.items()):
-            changed = sink.hear(why) if why else False
-            changed |= self._fate(stream, sink)
+            changed = sink.save_silence(why) if why else False
+            changed |= self._fate(sink)
             if changed:
                 self._on_change(name)
 
-    def _fate(self, stream: _Stream, sink: Sink) -> bool:
+    @staticmethod
+    def _fate(sink: Sink) -> bool:
         """Whether its container is known to be gone; then nothing more is to come."""
         try:
-            fate = stream.environment.fate(sink.place.attempt, sink.place.node_rank)
+            fate = sink.place.fate()
         except BackendError:
             return False
         if fate is None:
@@ -332,17 +313,17 @@ class Followers:
         sink = stream.sinks.get(str(said.get("of")))
         if sink is None:
             return
-        changed = sink.hear("")
+        changed = sink.save_silence("")
         if "log" in said:
             sink.take_output(said["log"], said.get("at"), data)
         elif "pulse" in said:
             sink.take_pulse(said["pulse"])
         elif "telemetry" in said:
-            sink.take_telemetry(said["telemetry"])
+            sink.save_telemetry(said["telemetry"])
         elif "status" in said:
             changed |= sink.take_status(said["status"])
             if sink.report.get("restarted") or sink.report.get("state") == "absent":
-                changed |= self._fate(stream, sink)
+                changed |= self._fate(sink)
         if changed:
             self._on_change(sink.place.attempt)
 

@@ -136,8 +136,9 @@ class Environments:
         """What `inside.following` needs of a node."""
         begun = json.loads(gang.marks.get(names.BEGUN) or "{}").get(str(one.node_rank)) or {}
         enter = partial(self.enter, one.namespace, one.pod, one.container, one.python)
-        environment = Environment(one.place, enter, lambda attempt, node_rank: self.fate(one, begun))
-        return environment, Place(gang.name, one.node_rank, one.first, one.processes, end_of(gang))
+        fate = partial(self.fate, one, begun)
+        place = Place(gang.name, one.node_rank, one.first, one.processes, fate, end_of(gang))
+        return Environment(one.place, enter), place
 
     def fate(self, one: Inside, begun: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """What became of the container in which the node was begun; None: it runs, as far as the API server knows.
@@ -193,11 +194,11 @@ def _gone(code: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 def _unreached(why: str, python: str) -> InsideError:
     """What the API server or the container runtime said (containerd and runc: `exec: "sh": executable file not found in
-    $PATH`; the kubelet: `container not found ("main")`)."""
+    $PATH`; the kubelet: `container not found ("main")`, and `pod does not exist` for a moment after its own start)."""
     said = why.lower()
     if "executable file not found" in said or "no such file or directory" in said:
         code = "INSIDE_PYTHON_UNUSABLE" if python else "INSIDE_NO_SHELL"
         return InsideError(code, permanent=True, python=python, why=why)
-    if "container not found" in said or "not found" in said or "does not have a host" in said:
+    if any(words in said for words in ("not found", "does not exist", "does not have a host")):
         return InsideError("INSIDE_NOT_RUNNING", why=why)
     return InsideError("INSIDE_SILENT", why=why)

@@ -13,7 +13,6 @@ Timestamps only say from where to ask.
 """
 
 import fcntl
-import json
 import logging
 import os
 import re
@@ -25,14 +24,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fermi.launch.backends import measured, reported
-from fermi.launch.backends.carried import Files
+from fermi.launch.backends import reported
+from fermi.launch.backends.carried import Files, NodeFiles
 from fermi.launch.backends.kubernetes import names
 from fermi.launch.backends.kubernetes.client import Client, Refused
 from fermi.launch.backends.kubernetes.gang import FINISHED, Gang, Object, container, phase
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import PulseSeen, attempt_parts
-from fermi.runner.files import TelemetryFile
 
 log = logging.getLogger(__name__)
 
@@ -50,15 +48,14 @@ FILLED, MOST_MISSING = 1 << 20, 1 << 36
 """Bytes that are missing are written as blanks, more than these as a hole; nobody is believed to have lost more."""
 
 
-class Sink:
+class Sink(NodeFiles):
     """Takes one pod's lines and writes them to the files of its ranks. A line that its runner cannot have written is
     no rank's."""
 
     def __init__(self, files: Files, node_rank: int, ranks: range) -> None:
-        self._files, self._node_rank, self._ranks = files, node_rank, ranks
+        super().__init__(files, node_rank)
+        self._ranks = ranks
         self._ends: dict[int, int] = {}
-        self.report: dict[str, Any] = files.report(node_rank)
-        self._telemetry = TelemetryFile(str(files.node(node_rank, "telemetry.json")))
         self._saved = time.monotonic()
 
     def take(self, lines: Iterable[bytes]) -> None:
@@ -76,47 +73,34 @@ class Sink:
                 if "pulse" in told:
                     self._hear(reported.pulses(told["pulse"]))
                 elif "telemetry" in told:
-                    self._keep(told["telemetry"])
+                    self.save_telemetry(told["telemetry"])
                 else:
                     self.report["ranks"], said = reported.entries(told.get("ranks")), True
                     self.report["doing"] = reported.words(told.get("doing"))
             elif stamp.decode(errors="replace") > self.report.get("plain", ""):
-                with open(self._files.node(self._node_rank, "log"), "ab") as file:
+                with open(self.files.node(self.node_rank, "log"), "ab") as file:
                     file.write(text + b"\n")
                 self.report["plain"] = stamp.decode(errors="replace")
             self.report["since"] = stamp.decode(errors="replace")
         for rank, pieces in pending.items():
-            with open(self._files.rank(rank), "ab") as file:
+            with open(self.files.rank(rank), "ab") as file:
                 for piece in pieces:
                     file.write(piece) if isinstance(piece, bytes) else file.truncate(piece)
         if said or time.monotonic() - self._saved > SAVE_SECONDS:
             self.save()
 
-    def hears(self, silence: str) -> None:
-        """`silence`: why nothing can be read now; empty when something can."""
-        if self.report.get("silence", "") != silence:
-            self.save(silence=silence)
-
     def save(self, **more: Any) -> None:
-        self.report |= more
-        path = self._files.node(self._node_rank, "json")
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
-        temporary.write_text(json.dumps(self.report))
-        os.replace(temporary, path)
+        super().save(**more)
         self._saved = time.monotonic()
 
     def _hear(self, pulses: Mapping[int, PulseSeen]) -> None:
         """Kept with what is saved now and then: nobody waits for it."""
         self.report["pulse"] = [asdict(seen) for rank, seen in pulses.items() if rank in self._ranks]
 
-    def _keep(self, samples: Any) -> None:
-        if isinstance(samples, list):
-            self._telemetry.save([measured.told(one) for one in measured.samples(samples)])
-
     def _is_next(self, rank: int, begin: int) -> bool:
         """Whether a rank of this node may have got as far as there."""
         if rank in self._ranks and rank not in self._ends:
-            path = self._files.rank(rank)
+            path = self.files.rank(rank)
             self._ends[rank] = path.stat().st_size if path.exists() else 0
         return rank in self._ranks and begin - self._ends[rank] <= MOST_MISSING
 
@@ -223,7 +207,7 @@ class Followers:
                     answered = error.status in (400, 404)  # gone, or its container never began
                     silent = 0 if answered else silent + 1
                     if silent == SAY_AFTER:
-                        sink.hears(error.message)
+                        sink.save_silence(error.message)
                 if over and (answered or time.monotonic() - (over_since or 0) > GIVE_UP_SECONDS):
                     sink.save(drained=True)
                     return
@@ -248,7 +232,7 @@ class Followers:
         stream = self._client.stream(
             self._client.path("Pod", name, below="log"), query=query, timeout=SILENCE_SECONDS, accept="*/*"
         )
-        sink.hears("")
+        sink.save_silence("")
         self._streams[uid] = stream
         if stopped.is_set():
             stream.close()
