@@ -1,0 +1,154 @@
+"""The processes of an environment's user, and which of them are Jupyter's. Standard library only, Python 3.9 or
+later."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from fermi.runner import processes
+
+MAX_PROCESSES = 20_000
+MAX_WORDS = 200
+"""Of a command line."""
+SYSTEM_FOLDERS = ("/usr/local/share/jupyter", "/usr/share/jupyter")
+NAMED = "FERMI_PYTHON"
+"""The interpreter of an environment that the platform made (`fermi.keeper.service`), or that somebody has named in the
+container's variables."""
+_PYTHON = re.compile(r"(python|pypy)[0-9.]*")
+_SERVERS = ("jupyter-lab", "jupyter-server", "jupyter-notebook", "jupyterhub-singleuser", "jupyter-labhub")
+_SERVER_MODULES = ("jupyterlab", "jupyter_server", "notebook", "jupyterhub.singleuser")
+
+
+class Process(NamedTuple):
+    """`started`: ticks since the machine's boot."""
+
+    pid: int
+    started: int
+    parent: int
+    words: Sequence[str]
+
+
+def find_own() -> list[Process]:
+    """Returns those of this user, the newest first. One that keeps others out (`prctl(2)`, PR_SET_DUMPABLE) belongs to
+    root in /proc and is left out. An environment that the platform made of processes shares the machine's with others
+    of one user: there, those with its own home count (NAMED says so)."""
+    user, found = os.getuid(), list[Process]()
+    home = os.environ.get("HOME", "") if os.environ.get(NAMED) else ""
+    for number, (pid, fields) in enumerate(processes.all_living()):
+        if number >= MAX_PROCESSES:
+            break
+        try:
+            if os.stat(f"/proc/{pid}").st_uid != user:
+                continue
+        except OSError:
+            continue
+        words = processes.read_words(pid, "cmdline")[:MAX_WORDS]
+        if words and (not home or read_variables(pid).get("HOME") == home):
+            found.append(Process(pid, int(fields[19]), int(fields[1]), words))
+    return sorted(found, key=lambda one: (-one.started, -one.pid))  # ticks are 10 ms long
+
+
+def read_variables(pid: int) -> dict[str, str]:
+    """Returns the variables that a process was started with; nothing of one that has ended."""
+    pairs = (word.partition("=") for word in processes.read_words(pid, "environ"))
+    return {name: value for name, sign, value in pairs if sign}
+
+
+def is_kernel(one: Process) -> bool:
+    """Whether it is a kernel of IPython: `python -m ipykernel_launcher -f connection.json`, as Jupyter and VS Code
+    start it (ipykernel, `kernelspec.py`)."""
+    return any(word.startswith("ipykernel") for word in one.words) and bool(connection_file(one))
+
+
+def connection_file(one: Process) -> str:
+    for at, word in enumerate(one.words):
+        if word == "-f" and at + 1 < len(one.words):
+            return one.words[at + 1]
+        if word.startswith(("--f=", "-f=")):
+            return word.partition("=")[2]
+    return ""
+
+
+def kernel_id(one: Process) -> str:
+    """Returns what Jupyter calls the kernel: a part of its connection file's name (jupyter_client,
+    `MultiKernelManager`)."""
+    name = os.path.basename(connection_file(one))
+    return name[len("kernel-") : -len(".json")] if name.startswith("kernel-") and name.endswith(".json") else ""
+
+
+def is_server(one: Process) -> bool:
+    """Whether it is a Jupyter server, which starts kernels."""
+    first = [os.path.basename(word) for word in one.words[:2]]
+    modules = [one.words[at + 1] for at, word in enumerate(one.words[:-1]) if word == "-m" and at < 4]
+    return any(word in _SERVERS for word in first) or any(word in _SERVER_MODULES for word in modules)
+
+
+def python_of(one: Process) -> str:
+    """Returns the path of the interpreter that a process runs, as it was named when it was started, so that a virtual
+    environment's own name is kept; "" where it runs none."""
+    word = one.words[0]
+    if is_python(word):
+        if word.startswith("/"):
+            return word
+        if "/" in word:
+            return os.path.normpath(os.path.join(_link(one.pid, "cwd"), word))
+        if found := shutil.which(word, path=read_variables(one.pid).get("PATH", os.defpath)):
+            return found
+    program = _link(one.pid, "exe")
+    return program if is_python(program) else ""
+
+
+def is_python(path: str) -> bool:
+    return bool(_PYTHON.fullmatch(os.path.basename(path)))
+
+
+def prefix_of(python: str) -> str:
+    """Returns the folder above an interpreter's `bin`; "" where it lies elsewhere."""
+    folder = os.path.dirname(python)
+    return os.path.dirname(folder) if os.path.basename(folder) == "bin" else ""
+
+
+def data_folders(env: Mapping[str, str], prefix: str) -> list[str]:
+    """Returns where a Jupyter with these variables and this prefix looks for its data, the first that counts first
+    (jupyter_core, `paths.jupyter_path`). A virtual environment's own folder comes before the user's."""
+    home = env.get("HOME") or os.path.expanduser("~")
+    user = [env.get("JUPYTER_DATA_DIR") or os.path.join(env.get("XDG_DATA_HOME") or f"{home}/.local/share", "jupyter")]
+    own = [f"{prefix}/share/jupyter"] if prefix else []
+    found = [folder.rstrip("/") for folder in env.get("JUPYTER_PATH", "").split(os.pathsep) if folder]
+    found += [*own, *user] if own and _prefers_own(env, prefix) else [*user, *own]
+    found += SYSTEM_FOLDERS
+    return [folder for folder in dict.fromkeys(found) if folder.startswith("/")]
+
+
+def runtime_folder(env: Mapping[str, str]) -> str:
+    """Returns where servers with these variables keep what they say of themselves (jupyter_core,
+    `paths.jupyter_runtime_dir`)."""
+    home = env.get("HOME") or os.path.expanduser("~")
+    data = env.get("JUPYTER_DATA_DIR") or os.path.join(env.get("XDG_DATA_HOME") or f"{home}/.local/share", "jupyter")
+    return env.get("JUPYTER_RUNTIME_DIR") or os.path.join(data, "runtime")
+
+
+def _prefers_own(env: Mapping[str, str], prefix: str) -> bool:
+    """As `prefer_environment_over_user` of jupyter_core."""
+    said = env.get("JUPYTER_PREFER_ENV_PATH")
+    if said is not None:
+        return said.lower() not in ("no", "n", "false", "off", "0", "0.0")
+    conda = env.get("CONDA_PREFIX", "")
+    named = env.get("CONDA_DEFAULT_ENV", "base") != "base"
+    if not (os.path.exists(f"{prefix}/pyvenv.cfg") or (conda and prefix.startswith(conda) and named)):
+        return False
+    try:
+        return os.stat(prefix).st_uid == os.getuid() or os.access(prefix, os.W_OK)
+    except OSError:
+        return False
+
+
+def _link(pid: int, name: str) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/{name}")
+    except OSError:
+        return ""
