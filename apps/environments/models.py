@@ -169,7 +169,7 @@ class Run(models.Model):
 class Look(models.Model):
     """What one interpreter of an environment has installed, kept so that pages need not enter it. `python`: as a task
     names it; empty: the environment's own default. `wanted`: the modules that are looked for. `found`:
-    `fermi.launch.packages.Look`, of the environment's life `life` (see `packages.looking.life_of`). `error`: why the
+    `fermi.launch.packages.Look`, of the environment's life `life` (see `packages.looks.life_of`). `error`: why the
     last look found nothing, {"code": …, params…}. `due_at` is schedule and claim in one; None: no look is wanted."""
 
     environment = models.ForeignKey("clusters.DevEnvironment", on_delete=models.CASCADE, related_name="looks")

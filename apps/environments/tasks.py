@@ -7,7 +7,7 @@ from celery.signals import worker_ready, worker_shutting_down
 
 from apps.common.lanes import Lane
 from apps.environments import hints, reconcile
-from apps.environments.packages import installing, looking
+from apps.environments.packages import installation, looks
 
 THREADS = 3
 """So many clusters that answer slowly hold up no other."""
@@ -17,8 +17,8 @@ SECONDS = 2.0
 
 lanes = (
     Lane(hints.CHANNEL, reconcile.sweep, THREADS, SECONDS),
-    Lane(looking.CHANNEL, looking.sweep, LOOKS, SECONDS),
-    Lane(installing.CHANNEL, installing.sweep, INSTALLATIONS, SECONDS),
+    Lane(looks.CHANNEL, looks.sweep, LOOKS, SECONDS),
+    Lane(installation.CHANNEL, installation.sweep, INSTALLATIONS, SECONDS),
 )
 
 

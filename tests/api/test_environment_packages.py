@@ -11,7 +11,7 @@ from apps.accounts.models import AuditEvent
 from apps.clusters.models import DevEnvironment, Lease
 from apps.common.clock import now
 from apps.environments.models import Hosted, Installation, Look
-from apps.environments.packages import installing, looking
+from apps.environments.packages import installation, looks
 from fermi.launch.backends.local.engine import LocalBackend
 from fermi.launch.errors import BackendError
 from fermi.launch.inside.session import Session
@@ -72,13 +72,13 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
 def look() -> int:
     """What threads of a worker do; returns how many looks there were."""
     count = 0
-    while looking.sweep():
+    while looks.sweep():
         count += 1
     return count
 
 
 def install() -> None:
-    while installing.sweep():
+    while installation.sweep():
         pass
 
 
@@ -163,9 +163,9 @@ def test_nobody_has_a_file_executed_who_may_not_open_a_terminal(viewer: Api, col
 
 
 def test_an_environment_has_few_interpreters_that_are_kept(colleague: Api, lab: Lab) -> None:
-    for number in range(looking.MAX_ROWS + 5):
+    for number in range(looks.MAX_ROWS + 5):
         colleague.get(PACKAGES, ids="env-001", python=f"kernel{number}")
-    assert Look.objects.filter(environment="env-001").count() == looking.MAX_ROWS
+    assert Look.objects.filter(environment="env-001").count() == looks.MAX_ROWS
 
 
 def test_whoever_may_see_an_environment_may_compare_it_and_others_do_not_know_it(
@@ -228,12 +228,12 @@ def test_an_installation_that_a_process_died_with_begins_anew(
 ) -> None:
     colleague.post(LEVEL, {"ids": ["env-001"], "packages": ["toy"], "python": KERNEL})
     with monkeypatch.context() as patched:
-        patched.setattr(installing.entering, "session", _die)
+        patched.setattr(installation.session, "open_session", _die)
         with pytest.raises(SystemExit):
-            installing.sweep()
-    assert installing.sweep() == 0, "it is claimed"
+            installation.sweep()
+    assert installation.sweep() == 0, "it is claimed"
     Installation.objects.update(due_at=Installation.objects.get().created_at)
-    assert installing.sweep() == 1
+    assert installation.sweep() == 1
 
 
 def _die(*_: Any) -> Any:

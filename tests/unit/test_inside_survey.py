@@ -18,7 +18,7 @@ import pytest
 from websockets.sync.client import connect
 
 from fermi.inside import __main__ as inside_main
-from fermi.inside import container, holders, installed, installing, interpreters, packages, running, wire
+from fermi.inside import container, holders, installation, installed, interpreters, packages, user_processes, wire
 from fermi.launch import shipped
 from fermi.launch.inside.session import InsideError, Session
 from fermi.runner import processes
@@ -47,7 +47,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
 def alone(monkeypatch: pytest.MonkeyPatch, bare: str, tmp_path: Path) -> None:
     """What this machine has for everybody is not looked at, nor what the tests' own interpreter has."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(running, "SYSTEM_FOLDERS", ())
+    monkeypatch.setattr(user_processes, "SYSTEM_FOLDERS", ())
     monkeypatch.setattr(interpreters, "OWN", bare)
 
 
@@ -81,8 +81,8 @@ def start_kernel(started: list[subprocess.Popen[Any]], python: str, env: dict[st
     return process.pid
 
 
-def only(*pids: int) -> Sequence[running.Process]:
-    return [one for one in running.find_own() if one.pid in pids]
+def only(*pids: int) -> Sequence[user_processes.Process]:
+    return [one for one in user_processes.find_own() if one.pid in pids]
 
 
 def by_path(found: dict[str, Any]) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def test_an_interpreter_that_is_named_for_the_environment_comes_before_all(
     own = start_kernel(started, mine, env)
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    seen = {one.pid for one in running.find_own()}
+    seen = {one.pid for one in user_processes.find_own()}
     assert own in seen
     assert strangers not in seen
     assert interpreters.find(env)["default"] == mine
@@ -245,7 +245,7 @@ def test_what_is_no_interpreter_is_refused_with_its_path(tmp_path: Path, program
     path = tmp_path / "python"
     path.write_text(program)
     path.chmod(0o755)
-    with pytest.raises(wire.Refused) as refused:
+    with pytest.raises(wire.RefusedError) as refused:
         packages.describe(str(path), [])
     assert refused.value.code == "INSIDE_PYTHON_UNUSABLE"
     assert refused.value.params["python"] == str(path)
@@ -258,7 +258,7 @@ def test_an_interpreter_that_hangs_is_ended_with_all_that_it_started(
     path = tmp_path / "python"
     path.write_text(f"#!/bin/sh\nsleep 1000 & echo $! > {tmp_path}/pid\nwait\n")
     path.chmod(0o755)
-    with pytest.raises(wire.Refused) as refused:
+    with pytest.raises(wire.RefusedError) as refused:
         packages.describe(str(path), [])
     assert refused.value.code == "INSIDE_PYTHON_SLOW"
     pid = int((tmp_path / "pid").read_text())
@@ -327,8 +327,8 @@ def test_a_jupyter_server_says_which_notebook_a_kernel_belongs_to_and_whether_it
     about = {"path": "train.ipynb", "name": "train.ipynb", "type": "notebook", "kernel": {"name": "python3"}}
     made = until(lambda: ask("/api/sessions", about), what="a kernel")["kernel"]["id"]
 
-    def mine() -> list[running.Process]:
-        return [one for one in running.find_own() if server.pid in (one.pid, one.parent)]
+    def mine() -> list[user_processes.Process]:
+        return [one for one in user_processes.find_own() if server.pid in (one.pid, one.parent)]
 
     def look(busy: bool) -> Any:
         kernels = holders.find(mine())["kernels"]
@@ -437,7 +437,7 @@ def test_a_kernels_name_is_the_interpreter_that_a_node_begins_with(inside: Insid
         for name, value in inside.variables.items():
             patched.setenv(name, value)
         assert inside_main.with_interpreter({"order": order})["order"]["python"] == python
-        with pytest.raises(wire.Refused) as refused:
+        with pytest.raises(wire.RefusedError) as refused:
             inside_main.with_interpreter({"order": {**order, "python": "other"}})
     assert refused.value.code == "INSIDE_KERNEL_UNKNOWN"
     assert "mine" in refused.value.params["known"]
@@ -498,7 +498,7 @@ def test_a_second_installation_waits_for_the_first(inside: Inside) -> None:
 
     fcntl.flock(held, fcntl.LOCK_EX)
     other = os.open(lock, os.O_RDWR)
-    installing.wait_for(other, float("inf"), tell)
+    installation.wait_for(other, float("inf"), tell)
     assert told == [{"of": "install", "waiting": True}]
     os.close(held)
     os.close(other)
@@ -521,14 +521,14 @@ def test_a_second_installation_waits_for_the_first(inside: Inside) -> None:
 )
 def test_what_is_no_name_and_version_is_never_installed(wrong: str) -> None:
     with pytest.raises(ValueError, match="no name and version"):
-        installing.check([wrong])
+        installation.check([wrong])
 
 
 @pytest.mark.parametrize(
     "right", ["einops==0.8.0", "torch", "a", "Jinja2>=3,<4", "uvicorn[standard]~=0.30", "x==1.0+cu121"]
 )
 def test_names_with_versions_and_extras_are_taken(right: str) -> None:
-    assert installing.check([right]) == [right]
+    assert installation.check([right]) == [right]
 
 
 def test_everything_that_goes_into_an_environment_is_python_3_9() -> None:

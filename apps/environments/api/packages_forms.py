@@ -5,7 +5,7 @@ from rest_framework import serializers
 from apps.clusters.api.serializers import NotSelectableReason
 from apps.common.openapi import Key
 from apps.environments.models import InstallationState
-from apps.environments.packages.showing import STATES
+from apps.environments.packages.presenters import STATES
 from fermi.launch.packages import KINDS, MAX_PACKAGES
 
 MAX_ENVIRONMENTS = 64

@@ -4,7 +4,7 @@ from apps.clusters import selectors
 from apps.common.api import APIView, Body, Data, Query, Request, operation
 from apps.common.errors import ApiError, ProblemsError
 from apps.environments.api import packages_forms as forms
-from apps.environments.packages import installing, looking, showing
+from apps.environments.packages import installation, looks, presenters
 from fermi.launch.spec import Problem
 
 
@@ -19,16 +19,16 @@ class PackagesView(APIView):
         environments, problems = selectors.pick(request.user, ids, "ids")
         if problems:
             raise ProblemsError(problems)
-        seen = looking.ask(request.user, environments, query["python"], anew=query["anew"])
-        return showing.compared(seen)
+        seen = looks.request_looks(request.user, environments, query["python"], anew=query["anew"])
+        return presenters.compared(seen)
 
 
 class PackagesLevelView(APIView):
     @operation("levelEnvironmentPackages", body=forms.PackagesLevelRequest, data=forms.PackageInstallations, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """Installs packages into each of the environments (member); ask for the result until it is `over`."""
-        together = installing.begin(request.user, body["ids"], body["packages"], body["python"])
-        return showing.installations(installing.find(request.user, together))
+        together = installation.begin(request.user, body["ids"], body["packages"], body["python"])
+        return presenters.installations(installation.find(request.user, together))
 
 
 class PackagesInstallationView(APIView):
@@ -37,4 +37,4 @@ class PackagesInstallationView(APIView):
         """How the installations of one request get on, and what pip prints. Kept for a week."""
         if len(installation_id) > 40:
             raise ApiError(404, "NOT_FOUND")
-        return showing.installations(installing.find(request.user, installation_id))
+        return presenters.installations(installation.find(request.user, installation_id))

@@ -7,8 +7,8 @@ from typing import Any
 
 from apps.accounts.models import User
 from apps.clusters.models import DevEnvironment
-from apps.environments.packages import looking, showing
-from apps.environments.packages.looking import Seen
+from apps.environments.packages import looks, presenters
+from apps.environments.packages.looks import Seen
 from fermi.launch import packages
 from fermi.launch.imports import Imports
 from fermi.launch.packages import Difference, Missing
@@ -55,10 +55,10 @@ class Found:
             return None
         return {
             "python": self.python,
-            "environments": [showing.environment(one) for one in self.seen],
+            "environments": [presenters.environment(one) for one in self.seen],
             "looking": any(one.looking for one in self.seen),
-            "differences": [showing.difference(one) for one in self.differences],
-            "missing": [showing.missing(one) for one in self.missing],
+            "differences": [presenters.difference(one) for one in self.differences],
+            "missing": [presenters.missing(one) for one in self.missing],
             "level": self.level,
         }
 
@@ -86,7 +86,7 @@ def find(user: User, job: JobSpec, environments: Sequence[DevEnvironment], impor
     within = [one for one in environments if one.pk in inside and not one._state.adding]
     if not within:
         return Found()
-    seen = looking.ask(user, within, job.python, list(imports.needed))
-    looks = showing.looks(seen)
-    found = packages.relevant(packages.differences(looks), looks, imports)
-    return Found(seen, found, packages.missing(looks, imports), {one.pk: one.name for one in within}, job.python)
+    seen = looks.request_looks(user, within, job.python, list(imports.needed))
+    known = presenters.looks(seen)
+    found = packages.relevant(packages.differences(known), known, imports)
+    return Found(seen, found, packages.missing(known, imports), {one.pk: one.name for one in within}, job.python)

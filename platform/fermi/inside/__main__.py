@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from fermi.inside import installing, interpreters, orders, survey, wire
-from fermi.inside.following import Following, Output
+from fermi.inside import installation, interpreters, orders, survey, wire
+from fermi.inside.progress import Following, Output
 
 Answer = dict[str, Any]
 
@@ -21,8 +21,8 @@ def serve(home: str) -> None:
     source, output = sys.stdin.buffer, Output(sys.stdout.buffer)
     following = Following(home, output)
     asked: dict[str, Callable[[dict[str, Any], bytes], Answer]] = {
-        "survey": lambda request, _: survey.take(home, request),
-        "install": lambda request, _: installing.install(home, request, lambda told: output.write(wire.line(told))),
+        "survey": lambda request, _: survey.collect(home, request),
+        "install": lambda request, _: installation.install(home, request, lambda told: output.write(wire.line(told))),
         "begin": lambda request, _: orders.begin(home, with_interpreter(request)),
         "receive": lambda request, data: orders.receive(home, request, data),
         "follow": lambda request, _: following.follow(request),
@@ -53,9 +53,9 @@ def answer(asked: dict[str, Callable[[dict[str, Any], bytes], Answer]], request:
     ask = asked.get(str(request.get("ask")))
     try:
         if ask is None:
-            raise wire.Refused("INSIDE_UNKNOWN_REQUEST", asked=str(request.get("ask"))[:100])
+            raise wire.RefusedError("INSIDE_UNKNOWN_REQUEST", asked=str(request.get("ask"))[:100])
         return {"ok": True, **ask(request, data)}
-    except wire.Refused as refused:
+    except wire.RefusedError as refused:
         return {"ok": False, "code": refused.code, "params": refused.params}
     except OSError as error:
         params = {"path": str(error.filename or ""), "why": error.strerror or str(error)}

@@ -62,14 +62,14 @@ def is_usable(folder: str) -> bool:
     return True
 
 
-def say(text: str) -> None:
+def write_line(text: str) -> None:
     sys.stdout.write(f"fermi: {text}\n")
     sys.stdout.flush()
 
 
 def receive(digest: str) -> bytes:
     """Returns the bundle; raises ValueError where something else came."""
-    say("send")
+    write_line("send")
     size = int(sys.stdin.buffer.readline())
     data = sys.stdin.buffer.read(size)
     if hashlib.sha256(data).hexdigest()[: len(digest)] != digest:
@@ -99,9 +99,9 @@ def unpack(data: bytes, folder: str) -> None:
 def main(digest: str, module: str, *rest: str) -> None:
     home = choose(os.environ)
     if tuple(sys.version_info) < OLDEST:
-        say(f"old {sys.version.split()[0]}")
+        write_line(f"old {sys.version.split()[0]}")
     elif home is None:
-        say("no room")
+        write_line("no room")
     else:
         run(home, digest, module, rest)
 

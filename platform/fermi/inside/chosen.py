@@ -40,7 +40,7 @@ def find(named: str) -> str:
     return interpreters.resolve(named, interpreters.find(own=()))
 
 
-def ask(python: str) -> dict[str, Any]:
+def describe(python: str) -> dict[str, Any]:
     if not os.path.exists(python):
         return {"python": python}
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -59,4 +59,4 @@ def ask(python: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(ask(find(sys.argv[1]))))
+    print(json.dumps(describe(find(sys.argv[1]))))

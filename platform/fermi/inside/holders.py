@@ -17,8 +17,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fermi.inside import running
-from fermi.inside.running import Process
+from fermi.inside import user_processes
+from fermi.inside.user_processes import Process
 from fermi.runner import processes
 from fermi.telemetry import smi
 
@@ -40,8 +40,8 @@ MIB = 1 << 20
 def find(own: Sequence[Process] | None = None, proc: str = "/proc") -> dict[str, Any]:
     """Returns `gpus` (memory in bytes), `kernels`, and `holders`: processes with a GPU open, those with the most memory
     first, each with its `kernel` if it is one or was started by one. `gpu_bytes` is left out where it is not known."""
-    mine = running.find_own() if own is None else own
-    kernels = {one.pid: _kernel(one) for one in mine if running.is_kernel(one)}
+    mine = user_processes.find_own() if own is None else own
+    kernels = {one.pid: _kernel(one) for one in mine if user_processes.is_kernel(one)}
     _add_sessions(kernels, mine)
     open_gpus = {one.pid: found for one in mine if (found := _open_gpus(one.pid, proc))}
     gpus, told = _ask_driver() if open_gpus or glob.glob("/dev/nvidia[0-9]*") else ([], {})
@@ -75,9 +75,10 @@ def since(one: Process) -> float:
 def _kernel(one: Process) -> dict[str, Any]:
     """`notebook`: the path that its server has told it (jupyter_server, `JPY_SESSION_NAME`). `busy`: None where nobody
     says."""
-    notebook = running.read_variables(one.pid).get("JPY_SESSION_NAME", "")
+    notebook = user_processes.read_variables(one.pid).get("JPY_SESSION_NAME", "")
     return {
-        "id": running.kernel_id(one), "pid": one.pid, "python": running.python_of(one), "since": since(one),
+        "id": user_processes.kernel_id(one), "pid": one.pid, "python": user_processes.python_of(one),
+        "since": since(one),
         "notebook": notebook[:LONGEST_NAME * 4], "busy": None, "rss_bytes": _resident(one.pid),
     }  # fmt: skip
 
@@ -135,8 +136,15 @@ def _add_sessions(kernels: Mapping[int, dict[str, Any]], own: Sequence[Process])
     by_id = {one["id"]: one for one in kernels.values() if one["id"]}
     if not by_id:
         return
-    folders = [running.runtime_folder(running.read_variables(one.pid)) for one in own if running.is_server(one)]
-    folders += [running.runtime_folder(os.environ), *(os.path.dirname(running.connection_file(one)) for one in own)]
+    folders = [
+        user_processes.runtime_folder(user_processes.read_variables(one.pid))
+        for one in own
+        if user_processes.is_server(one)
+    ]
+    folders += [
+        user_processes.runtime_folder(os.environ),
+        *(os.path.dirname(user_processes.connection_file(one)) for one in own),
+    ]
     for number, server in enumerate(_servers([folder for folder in dict.fromkeys(folders) if folder])):
         if number >= MAX_SERVERS:
             return

@@ -22,8 +22,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fermi.inside import running
-from fermi.inside.running import Process
+from fermi.inside import user_processes
+from fermi.inside.user_processes import Process
 
 MAX_KERNELS = 64
 MAX_INTERPRETERS = 16
@@ -51,7 +51,7 @@ def find(env: Mapping[str, str] | None = None, own: Sequence[Process] | None = N
     and `default`: the path of one of them. `env`: this process's variables; `own`: the user's processes."""
     variables = os.environ if env is None else env
     found = dict[tuple[str, str], dict[str, Any]]()
-    for one in _candidates(variables, running.find_own() if own is None else own):
+    for one in _candidates(variables, user_processes.find_own() if own is None else own):
         real = os.path.realpath(one.python)
         key = os.path.dirname(one.python), real  # `python` and `python3` of one folder are one
         if key not in found and len(found) >= MAX_INTERPRETERS:
@@ -64,7 +64,7 @@ def find(env: Mapping[str, str] | None = None, own: Sequence[Process] | None = N
     listed = [*found.values()]
     if any(one["sources"] != [PATH] for one in listed):
         listed = [one for one in listed if one["sources"] != [PATH] or not _is_script(one["python"])]
-    said = ask([one["python"] for one in listed])
+    said = ask_versions([one["python"] for one in listed])
     for known in listed:
         known["version"], executable = said.get(known["python"], ("", ""))
         if executable and _is_script(known["python"]):
@@ -83,7 +83,7 @@ def resolve(named: str, found: Mapping[str, Any]) -> str:
     return next((one["python"] for one in found["interpreters"] if named in one["kernels"]), "")
 
 
-def ask(pythons: Sequence[str]) -> dict[str, tuple[str, str]]:
+def ask_versions(pythons: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Returns the version and the path that each interpreter says of itself, asked all at once; those that do not run
     are left out."""
     own = ".".join(map(str, sys.version_info[:3]))
@@ -116,12 +116,16 @@ def ask(pythons: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 def _candidates(env: Mapping[str, str], own: Sequence[Process]) -> Iterator[Candidate]:
     """In the order in which they count."""
-    servers = [(running.python_of(one), running.read_variables(one.pid)) for one in own if running.is_server(one)]
+    servers = [
+        (user_processes.python_of(one), user_processes.read_variables(one.pid))
+        for one in own
+        if user_processes.is_server(one)
+    ]
     servers = [(python, variables) for python, variables in servers if python]
-    if named := env.get(running.NAMED):
+    if named := env.get(user_processes.NAMED):
         yield Candidate(named, NAMED, NATIVE)
     for one in own:
-        if running.is_kernel(one) and (python := running.python_of(one)):
+        if user_processes.is_kernel(one) and (python := user_processes.python_of(one)):
             yield Candidate(python, KERNEL)
     started_with = [env, *(variables for _, variables in servers)]
     activated = [python for variables in started_with for python in _activated(variables)]
@@ -156,8 +160,8 @@ def _kernelspecs(
     """Of kernels of one name, the first that Jupyter would find. A server says best where it looks."""
     seen, number = set[str](), 0
     for python, variables in [*servers, *((python, env) for python in outside)]:
-        prefix = running.prefix_of(python)
-        folders = running.data_folders(variables, prefix)
+        prefix = user_processes.prefix_of(python)
+        folders = user_processes.data_folders(variables, prefix)
         for folder in [*(f"{one}/kernels" for one in folders), f"{variables.get('HOME', '')}/.ipython/kernels"]:
             for name in _names_in(folder):
                 if name in seen or number >= MAX_KERNELS:
@@ -208,7 +212,7 @@ def _interpreter_of(path: str, started_by: str) -> str:
         return ""
     if words and os.path.basename(words[0]) == "env":
         words = [word for word in words[1:] if "=" not in word and not word.startswith("-")]
-    if not words or not running.is_python(words[0]):
+    if not words or not user_processes.is_python(words[0]):
         return ""
     if words[0].startswith("/"):
         return words[0]

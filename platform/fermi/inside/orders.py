@@ -121,7 +121,7 @@ def write_files(folder: Path, wanted: dict[str, Any], head: str) -> None:
 
 
 def start(spec: Path, python: str, secrets: dict[str, str]) -> None:
-    """The runner, in a session of its own, which nobody here waits for. Raises Refused where it does not begin."""
+    """The runner, in a session of its own, which nobody here waits for. Raises RefusedError where it does not begin."""
     paths = files.Paths(str(spec))
     bundle = str(Path(__file__).resolve().parents[2])
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [bundle, os.environ.get("PYTHONPATH", "")]))}
@@ -136,7 +136,7 @@ def start(spec: Path, python: str, secrets: dict[str, str]) -> None:
         finally:
             os.close(given)
     except OSError as error:
-        raise wire.Refused("INSIDE_PYTHON_UNUSABLE", python=python, why=error.strerror or str(error)) from error
+        raise wire.RefusedError("INSIDE_PYTHON_UNUSABLE", python=python, why=error.strerror or str(error)) from error
     finally:
         os.close(log)
     limit = time.monotonic() + BEGIN_SECONDS
@@ -145,7 +145,7 @@ def start(spec: Path, python: str, secrets: dict[str, str]) -> None:
             said = Path(paths.log).read_bytes()[-2000:].decode(errors="replace").strip()
             with contextlib.suppress(OSError):
                 process.kill()
-            raise wire.Refused("INSIDE_RUNNER_FAILED", python=python, why=said or "it did not begin in time")
+            raise wire.RefusedError("INSIDE_RUNNER_FAILED", python=python, why=said or "it did not begin in time")
         time.sleep(0.005)
 
 

@@ -19,8 +19,8 @@ MAX_ANSWER_BYTES = 2 << 20
 
 
 def describe(python: str, imports: Sequence[str]) -> dict[str, Any]:
-    """Returns what `fermi.inside.installed` tells, run by that interpreter. Raises Refused where it cannot be run, does
-    not answer within SECONDS, or says something else."""
+    """Returns what `fermi.inside.installed` tells, run by that interpreter. Raises RefusedError where it cannot be run,
+    does not answer within SECONDS, or says something else."""
     program = Path(installed.__file__).read_text(encoding="utf-8")
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as complained:
         try:
@@ -29,20 +29,22 @@ def describe(python: str, imports: Sequence[str]) -> dict[str, Any]:
                 stdin=subprocess.PIPE, stdout=said, stderr=complained, cwd="/", start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            raise wire.Refused("INSIDE_PYTHON_UNUSABLE", python=python, why=error.strerror or str(error)) from error
+            raise wire.RefusedError(
+                "INSIDE_PYTHON_UNUSABLE", python=python, why=error.strerror or str(error)
+            ) from error
         try:
             process.communicate(json.dumps({"imports": list(imports)}).encode(), timeout=SECONDS)
         except subprocess.TimeoutExpired as error:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            raise wire.Refused("INSIDE_PYTHON_SLOW", python=python, seconds=round(SECONDS)) from error
+            raise wire.RefusedError("INSIDE_PYTHON_SLOW", python=python, seconds=round(SECONDS)) from error
         text, why = _end(said), _end(complained).decode(errors="replace").strip()[-500:]
     with contextlib.suppress(ValueError, RecursionError):
         found = json.loads(text.rstrip().rpartition(b"\n")[2])
         if process.returncode == 0 and isinstance(found, dict):
             return {"python": python, **found}
-    raise wire.Refused("INSIDE_PYTHON_UNUSABLE", python=python, why=why or f"exit code {process.returncode}")
+    raise wire.RefusedError("INSIDE_PYTHON_UNUSABLE", python=python, why=why or f"exit code {process.returncode}")
 
 
 def _end(file: Any) -> bytes:

@@ -15,15 +15,15 @@ import platform
 import sys
 from typing import Any
 
-from fermi.inside import container, holders, interpreters, life, packages, running, wire
+from fermi.inside import container, holders, interpreters, life, packages, user_processes, wire
 
 CHEAP = ("interpreters", "container")
 PARTS = (*CHEAP, "packages", "holders")
 
 
-def take(home: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Returns the parts that were asked for. It imports nothing of the training stack. Raises Refused where a kernel or
-    an interpreter that was asked for is not there, or cannot be run."""
+def collect(home: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Returns the parts that were asked for. It imports nothing of the training stack. Raises RefusedError where
+    a kernel or an interpreter that was asked for is not there, or cannot be run."""
     parts = request.get("parts", CHEAP)
     told: dict[str, Any] = {
         "home": home,
@@ -34,7 +34,7 @@ def take(home: str, request: dict[str, Any]) -> dict[str, Any]:
         "cwd": os.getcwd(),
         "life": life.find_own(),
     }
-    own = running.find_own()
+    own = user_processes.find_own()
     if "container" in parts:
         told["container"] = container.describe(home)
     if "holders" in parts:
@@ -50,11 +50,11 @@ def take(home: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def find_python(named: str, found: dict[str, Any]) -> str:
-    """Returns the interpreter that a path or a kernel's name means. Raises Refused where there is none."""
+    """Returns the interpreter that a path or a kernel's name means. Raises RefusedError where there is none."""
     if python := interpreters.resolve(named, found):
         if named and not (python.startswith("/") and os.access(python, os.X_OK)):
             why = "no program is there" if python.startswith("/") else "the path is not absolute"
-            raise wire.Refused("INSIDE_PYTHON_UNUSABLE", python=python, why=why)
+            raise wire.RefusedError("INSIDE_PYTHON_UNUSABLE", python=python, why=why)
         return python
     kernels = [name for one in found["interpreters"] for name in one["kernels"]]
-    raise wire.Refused("INSIDE_KERNEL_UNKNOWN", kernel=named, known=", ".join(kernels))
+    raise wire.RefusedError("INSIDE_KERNEL_UNKNOWN", kernel=named, known=", ".join(kernels))

@@ -6,7 +6,7 @@ JSON; one that has `"bytes": n` is followed by as many bytes as they are.
     ──▶ {"id": 1, "ask": "begin", …}          a request; `ask` names it, the rest is its own
     ◀── {"id": 1, "ok": true, …}              its answer, or
     ◀── {"id": 1, "ok": false, "code": "INSIDE_NO_ROOM", "params": {…}}
-    ◀── {"of": "task-x-1", "node": 0, …}      what `follow` tells, at any time: see `following.py`
+    ◀── {"of": "task-x-1", "node": 0, …}      what `follow` tells, at any time: see `progress.py`
     ◀── {"alive": 1764237600.0}               every ten seconds, while anything is followed
     ──▶ {"alive": true}                       the same, which is not answered
 
@@ -35,7 +35,7 @@ class WireError(Exception):
     """What came is not what is said here."""
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """What is answered instead of a yes."""
 
     def __init__(self, code: str, **params: Any) -> None:

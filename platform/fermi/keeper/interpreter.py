@@ -29,7 +29,7 @@ HEAD = "#!/bin/sh\n# made by Fermi: a program of the interpreter below this one,
 def make(base: str, folder: Path) -> None:
     """Makes `folder` a virtual environment on top of `base`, unless it is one. Raises PrepareError and OSError."""
     base = shutil.which(base) or base
-    about = prepared.look(base)
+    about = prepared.describe_python(base)
     wanted = json.dumps({"base": base, "about": about})
     if _read(folder / MADE, len(wanted) + 1) == wanted.encode():
         return

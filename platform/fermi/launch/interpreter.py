@@ -53,7 +53,7 @@ class Chosen:
         return None
 
 
-def look(named: str, env: Mapping[str, str], confine: Mapping[str, Any] | None) -> Chosen:
+def find_chosen(named: str, env: Mapping[str, str], confine: Mapping[str, Any] | None) -> Chosen:
     """Returns what a path or a kernel's name means to a rank that is confined so. Asked as such a rank
     (`fermi.runner.confined`): whoever names it may have written it. The answer counts for a while."""
     command = [sys.executable, "-m", "fermi.inside.chosen", named]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fermi.inside.installing import MAX_PACKAGES, REQUIREMENT
+from fermi.inside.installation import MAX_PACKAGES, REQUIREMENT
 from fermi.launch.imports import NOTHING, Imports
 
 MAX_DISTRIBUTIONS = 2000

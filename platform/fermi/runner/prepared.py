@@ -60,7 +60,7 @@ def prepare(python: str, requirements: str, kind: str, cache: Path, say: Say, tr
     """A folder whose `bin/python` has what the file `requirements` asks for, beside what `python` has. `kind`: `pip`
     for a file as pip reads it, `uv` for a `uv.lock` beside its `pyproject.toml`. `say` gets a line at each step.
     `tree`: what the folder around it is known by; another one where a file of it differs. Raises PrepareError."""
-    about = look(python)
+    about = describe_python(python)
     folder = Path(cache) / _name(about, Path(requirements), kind, tree)
     folder.parent.mkdir(parents=True, exist_ok=True)
     if _there(folder):
@@ -156,7 +156,7 @@ def _size(folder: Path) -> int:
     )
 
 
-def look(python: str) -> list[Any]:
+def describe_python(python: str) -> list[Any]:
     """Returns an interpreter's kind, prefix, version and folders of packages. Raises PrepareError."""
     try:
         done = subprocess.run([python, "-c", _LOOK], capture_output=True, text=True, timeout=120, check=True)

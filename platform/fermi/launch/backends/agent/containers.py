@@ -3,7 +3,7 @@ their keepers, and what is known of them lies in the platform's data directory:
 
     <data>/inside/<task>-<attempt>.json        its nodes, and the run of the environment in which each is begun
     <data>/inside/<task>-<attempt>.end.json    it was asked to end: what was not begun never is
-    <data>/logs/<task>/<attempt>/              what was heard (`backends.inside.following`)
+    <data>/logs/<task>/<attempt>/              what was heard (`backends.inside.followers`)
 
 The nodes do not wait for each other: as those of workers, they are told to begin together, and each finds the head by
 its host's address."""
@@ -23,7 +23,7 @@ from fermi.launch import stored
 from fermi.launch.backends.agent import hosting
 from fermi.launch.backends.carried import Files
 from fermi.launch.backends.inside import seen, starting
-from fermi.launch.backends.inside.following import End, Environment, Followers, Place
+from fermi.launch.backends.inside.followers import End, Environment, Followers, Place
 from fermi.launch.backends.inside.render import KIND
 from fermi.launch.errors import BackendError
 from fermi.launch.hosting import HostedPhase

@@ -18,7 +18,7 @@ from typing import Any
 from fermi.launch.backends import chosen, measured
 from fermi.launch.backends.base import Backend, Beside, not_running, out_of_reach
 from fermi.launch.backends.carried import Files, Reports
-from fermi.launch.backends.inside import following, starting
+from fermi.launch.backends.inside import followers, starting
 from fermi.launch.backends.inside import seen as in_environments
 from fermi.launch.backends.inside.render import KIND
 from fermi.launch.backends.kubernetes import beside, causes, inside, modules, names, state, volumes, ways
@@ -305,7 +305,7 @@ class KubernetesBackend(Backend):
     def watch(self, stop: threading.Event, on_change: Callable[[str], None]) -> None:
         """Until `stop`: follows the logs of all pods, and calls `on_change` with the name of each attempt of which an
         object changed; once at once, and once a moment later for a process whose own watch was behind this one."""
-        news, inner = self._watch.listen(), following.Followers(self.data_dir, on_change)
+        news, inner = self._watch.listen(), followers.Followers(self.data_dir, on_change)
         try:
             self._follow(news, stop, on_change, inner)
         finally:
@@ -314,7 +314,7 @@ class KubernetesBackend(Backend):
             self.close()  # the cluster was deleted, or is reached in a new way; if not, the next use begins anew
 
     def _follow(
-        self, news: Any, stop: threading.Event, on_change: Callable[[str], None], inner: following.Followers
+        self, news: Any, stop: threading.Event, on_change: Callable[[str], None], inner: followers.Followers
     ) -> None:
         again: dict[str, float] = {}
         find, silent = 0.0, frozenset[str]()
@@ -342,7 +342,7 @@ class KubernetesBackend(Backend):
                     if _machines(gang) & (silent | before):  # no object tells of it
                         on_change(name)
 
-    def _ensure(self, gang: Gang, inner: following.Followers) -> None:
+    def _ensure(self, gang: Gang, inner: followers.Followers) -> None:
         """All of it is followed: the logs of its pods, and its nodes inside once they were to begin."""
         self._followers.ensure(gang)
         if gang.submitted or gang.cancelled:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from fermi.launch.backends.inside.following import End, Environment, Place
+from fermi.launch.backends.inside.followers import End, Environment, Place
 from fermi.launch.backends.inside.render import KIND
 from fermi.launch.backends.kubernetes import names
 from fermi.launch.backends.kubernetes.client import Client, Refused, in_time
@@ -133,7 +133,7 @@ class Environments:
             session.ask("forget", of=attempt)
 
     def followed(self, gang: Gang, one: Inside) -> tuple[Environment, Place]:
-        """What `inside.following` needs of a node."""
+        """What `inside.followers` needs of a node."""
         begun = json.loads(gang.marks.get(names.BEGUN) or "{}").get(str(one.node_rank)) or {}
         enter = partial(self.enter, one.namespace, one.pod, one.container, one.python)
         fate = partial(self.fate, one, begun)

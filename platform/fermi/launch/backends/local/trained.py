@@ -59,7 +59,7 @@ def chosen(named: str, isolation: Isolation, place: Place, disk: Disk | None, ho
         place, own=[disk.workspace, disk.home] if disk else [], readable=readable, logs=home, home=home
     )
     own = {"VIRTUAL_ENV": str(disk.own), "FERMI_PYTHON": str(disk.own / "bin" / "python")} if disk else {}
-    return interpreter.look(named, {**training_env(), "HOME": str(home), **own}, confine)
+    return interpreter.find_chosen(named, {**training_env(), "HOME": str(home), **own}, confine)
 
 
 def packages(data_dir: Path, project: str) -> Path:

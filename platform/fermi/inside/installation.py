@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fermi.inside import interpreters, running, survey, wire
+from fermi.inside import interpreters, survey, user_processes, wire
 
 MAX_PACKAGES = 50
 MAX_OUTPUT = 1 << 20
@@ -41,8 +41,8 @@ Tell = Callable[[dict[str, Any]], None]
 
 
 def install(home: str, request: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """Returns `exit`, pip's exit code. `packages`: requirements; `python`: as a survey takes it. Raises Refused where
-    there is no pip and no uv, and where it takes longer than SECONDS; ValueError for what is no requirement."""
+    """Returns `exit`, pip's exit code. `packages`: requirements; `python`: as a survey takes it. Raises RefusedError
+    where there is no pip and no uv, and where it takes longer than SECONDS; ValueError for what is no requirement."""
     packages = check(request["packages"])
     python = survey.find_python(str(request.get("python") or ""), interpreters.find())
     command = [*command_of(python), "--", *packages]
@@ -67,7 +67,7 @@ def check(packages: Any) -> list[str]:
 
 
 def command_of(python: str) -> list[str]:
-    """Returns what installs into that interpreter, without the packages. Raises Refused."""
+    """Returns what installs into that interpreter, without the packages. Raises RefusedError."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(
             [python, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('pip') is None)"],
@@ -78,10 +78,10 @@ def command_of(python: str) -> list[str]:
             quiet = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
             return [python, "-m", "pip", "install", *quiet]
     home = os.path.expanduser("~")
-    folders = [os.environ.get("PATH", os.defpath), f"{running.prefix_of(python)}/bin", f"{home}/.local/bin"]
+    folders = [os.environ.get("PATH", os.defpath), f"{user_processes.prefix_of(python)}/bin", f"{home}/.local/bin"]
     if uv := shutil.which("uv", path=os.pathsep.join(folders)):
         return [uv, "pip", "install", "--no-progress", "--python", python]
-    raise wire.Refused("INSIDE_NO_PIP", python=python)
+    raise wire.RefusedError("INSIDE_NO_PIP", python=python)
 
 
 def wait_for(lock: int, limit: float, tell: Tell) -> None:
@@ -93,7 +93,7 @@ def wait_for(lock: int, limit: float, tell: Tell) -> None:
         except BlockingIOError:
             pass
         if time.monotonic() > limit:
-            raise wire.Refused("INSIDE_INSTALL_SLOW", seconds=round(SECONDS))
+            raise wire.RefusedError("INSIDE_INSTALL_SLOW", seconds=round(SECONDS))
         if time.monotonic() >= told:
             tell({"of": "install", "waiting": True})
             told = time.monotonic() + TELL_SECONDS
@@ -125,7 +125,7 @@ def run(home: str, command: Sequence[str], lock: int, limit: float, tell: Tell) 
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-                raise wire.Refused("INSIDE_INSTALL_SLOW", seconds=round(SECONDS))
+                raise wire.RefusedError("INSIDE_INSTALL_SLOW", seconds=round(SECONDS))
             if time.monotonic() >= silent_at:
                 tell({"of": "install", "output": ""})
                 silent_at = time.monotonic() + TELL_SECONDS

@@ -14,7 +14,7 @@ MAX_TEXT = 500
 
 
 @contextmanager
-def session(environment: DevEnvironment) -> Iterator[Session]:
+def open_session(environment: DevEnvironment) -> Iterator[Session]:
     """Load the environment with its cluster and zone. Takes seconds; raises BackendError, also of what is asked within,
     which names the environment."""
     try:
@@ -30,7 +30,7 @@ def session(environment: DevEnvironment) -> Iterator[Session]:
         raise BackendError(error.code, permanent=True, environment=environment.name, **error.params) from error
 
 
-def told(error: BackendError) -> dict[str, Any]:
+def describe_error(error: BackendError) -> dict[str, Any]:
     """Returns the error as rows keep it: {"code": …, params…}."""
     plain = {
         name: value if isinstance(value, int | float | None) else str(value)[:MAX_TEXT]
@@ -39,7 +39,7 @@ def told(error: BackendError) -> dict[str, Any]:
     return {**plain, "code": error.code}
 
 
-def broke(environment: DevEnvironment, error: Exception) -> dict[str, Any]:
+def describe_unexpected(environment: DevEnvironment, error: Exception) -> dict[str, Any]:
     """Returns what is kept of an error that nobody expected."""
     why = f"{type(error).__name__}: {error}"[:MAX_TEXT]
     return {"code": "INSIDE_SILENT", "environment": environment.name, "why": why}

@@ -1,7 +1,7 @@
 """What one interpreter of an environment has installed, as it was seen last.
 
-Whoever wants to know asks (`ask`), gets what is known at once, and has the rest looked at. Threads of the workers carry
-out the looks (`sweep`): entering an environment takes up to seconds, and no page waits for that. What is known counts
+`request_looks` returns what is known at once, and has the rest looked at. Threads of the workers carry out the looks
+(`sweep`): entering an environment takes up to seconds, and no page waits for that. What is known counts
 for KEPT, and no longer than the environment's life; what is older is shown while it is looked at anew.
 """
 
@@ -20,7 +20,7 @@ from apps.clusters.models import DevEnvironment
 from apps.common import claims, hints
 from apps.common.clock import now
 from apps.environments.models import Hosted, Look
-from apps.environments.packages import entering
+from apps.environments.packages import session
 from fermi.launch import packages
 from fermi.launch.errors import BackendError
 
@@ -50,7 +50,7 @@ class Seen:
     looking: bool = False
 
 
-def ask(
+def request_looks(
     user: User, environments: Sequence[DevEnvironment], python: str = "", wanted: Collection[str] = (), *,
     anew: bool = False,
 ) -> list[Seen]:  # fmt: skip
@@ -141,10 +141,10 @@ def sweep() -> int:
     due = list(rows.order_by("due_at")[:AT_ONCE])
     if len(due) > 1:
         hints.tell(CHANNEL, {})
-    return next((1 for row in due if look(row)), 0)
+    return next((1 for row in due if carry_out(row)), 0)
 
 
-def look(row: Look) -> bool:
+def carry_out(row: Look) -> bool:
     """False: another thread has it. Load it with its environment's cluster and zone."""
     claim = claims.claim_row(row, CLAIM)
     if claim is None:
@@ -153,15 +153,15 @@ def look(row: Look) -> bool:
     found: dict[str, Any] = {"error": None}
     with claim.kept():
         try:
-            with entering.session(row.environment) as session:
-                said = session.ask("survey", parts=["packages"], python=row.python, imports=row.wanted)
+            with session.open_session(row.environment) as entered:
+                said = entered.ask("survey", parts=["packages"], python=row.python, imports=row.wanted)
             found["found"] = packages.read(said.get("packages")).to_json()
         except BackendError as error:
-            found["error"] = entering.told(error)
+            found["error"] = session.describe_error(error)
         except Exception as error:
             if not isinstance(error, ValueError):
                 log.exception("the look at the packages of %s failed", row.environment_id)
-            found["error"] = entering.broke(row.environment, error)
+            found["error"] = session.describe_unexpected(row.environment, error)
         if found["error"] and row.life != life:
             found["found"] = None
         claim.write(**found, life=life, looked_at=now(), due_at=None)

@@ -26,7 +26,7 @@ from apps.common.errors import ApiError, ProblemsError
 from apps.common.ids import new_id
 from apps.common.row_bounds import check_rows
 from apps.environments.models import Installation, InstallationState
-from apps.environments.packages import entering, looking
+from apps.environments.packages import looks, session
 from fermi.launch.errors import BackendError
 from fermi.launch.packages import check_requirements
 from fermi.launch.spec import Problem
@@ -116,24 +116,24 @@ def install(row: Installation) -> bool:
     found: dict[str, Any] = {"state": InstallationState.FAILED}
     with claim.kept():
         try:
-            with entering.session(row.environment) as session:
-                session.came = output.take
-                said = session.ask("install", packages=row.packages, python=row.python)
+            with session.open_session(row.environment) as entered:
+                entered.came = output.take
+                said = entered.ask("install", packages=row.packages, python=row.python)
             code = said.get("exit")
             found["exit"] = code if isinstance(code, int) and -1000 < code < 1000 else 1
             if found["exit"] == 0:
                 found["state"] = InstallationState.DONE
         except BackendError as error:
-            found["error"] = entering.told(error)
+            found["error"] = session.describe_error(error)
         except Exception as error:
             log.exception("the installation into %s failed", row.environment_id)
-            found["error"] = entering.broke(row.environment, error)
+            found["error"] = session.describe_unexpected(row.environment, error)
         with transaction.atomic():
             if claim.write(**found, output=output.text, ended_at=now(), due_at=None):
                 ended = {"exit": found.get("exit"), "why": (found.get("error") or {}).get("code")}
                 _record(row.asked_by, "environment.installed", row.environment, packages=row.packages,
                         together=row.together, **ended)  # fmt: skip
-                looking.forget(row.environment)
+                looks.forget(row.environment)
     return True
 
 

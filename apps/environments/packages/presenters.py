@@ -5,7 +5,7 @@ from typing import Any
 
 from apps.common.explained import said
 from apps.environments.models import Installation, InstallationState
-from apps.environments.packages.looking import Seen
+from apps.environments.packages.looks import Seen
 from fermi.launch import packages
 from fermi.launch.packages import Difference, Look, Missing
 
