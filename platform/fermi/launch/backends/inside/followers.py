@@ -232,6 +232,8 @@ class Followers:
                     why = "the stream ended"
                 except (BackendError, OSError) as error:
                     why = str(getattr(error, "params", {}).get("why") or error)
+                    if isinstance(error, BackendError) and error.permanent:
+                        self._give_up_unbegun(stream)
                 except Exception as error:
                     log.exception("what came from %s could not be stored", stream.environment.key)
                     why = f"{type(error).__name__}: {error}"
@@ -260,6 +262,14 @@ class Followers:
             if not stream.sinks and self._streams.get(stream.environment.key) is stream:
                 del self._streams[stream.environment.key]
             return bool(stream.sinks)
+
+    def _give_up_unbegun(self, stream: _Stream) -> None:
+        """Ends attempts that are asked to end, where the environment cannot be entered at all and never told of them:
+        nothing of them was begun there."""
+        for name, sink in list(stream.sinks.items()):
+            if sink.place.end and not sink.report.get("state"):
+                sink.save(forbidden=True, left=False, drained=True, silence="")
+                self._on_change(name)
 
     def _look(self, stream: _Stream, why: str) -> None:
         """Why nothing is heard: the engine may know what became of the container."""
