@@ -1,6 +1,6 @@
 """Lists: `?page=&pageSize=&search=&ordering=` in, `{"items", "total", "page", "pageSize"}` out."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from django.db.models import QuerySet
@@ -37,6 +37,19 @@ class PageQuery(serializers.Serializer):
     page = serializers.IntegerField(min_value=1, max_value=1_000_000, default=1)
     pageSize = serializers.IntegerField(min_value=1, max_value=200, default=20)
     search = serializers.CharField(max_length=100, default="", allow_blank=True)
+
+
+class ShortQuery(serializers.Serializer):
+    """Query of a list that is short, and given whole where nothing else is asked."""
+
+    page = serializers.IntegerField(min_value=1, max_value=1_000_000, default=1)
+    pageSize = serializers.IntegerField(min_value=1, max_value=200, default=200)
+
+
+def page_of_items(items: Sequence[Any], query: Mapping[str, Any]) -> dict[str, Any]:
+    """One page of items that are all in memory."""
+    number, size = query["page"], query["pageSize"]
+    return {"items": items[(number - 1) * size : number * size], "total": len(items), "page": number, "pageSize": size}
 
 
 def page(

@@ -66,7 +66,7 @@ class Task(models.Model):
     max_run_seconds = models.PositiveIntegerField(null=True, blank=True)
     select = models.JSONField(null=True, blank=True)  # capacity instead of environments by name
     max_restarts = models.PositiveIntegerField(default=3)
-    inside = models.BooleanField(default=False)  # ranks of it run inside of environments: `ground.launching`
+    inside = models.BooleanField(default=False, db_default=False)  # ranks of it run in environments: `ground.launching`
     request = models.JSONField()
     spec = models.JSONField()
     total_steps = models.BigIntegerField(null=True, blank=True)  # of the spec's hyperparameters, where lists find it

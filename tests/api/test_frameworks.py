@@ -49,3 +49,12 @@ def test_a_workers_cluster_can_run_what_one_of_its_hosts_can(colleague: Api) -> 
 
 def test_whoever_has_no_environment_is_offered_every_framework(stranger: Api) -> None:
     assert {item["available"] for item in stranger.get("/frameworks").data["items"]} == {True}
+
+
+def test_frameworks_and_use_cases_are_paged_as_every_list_is(colleague: Api) -> None:
+    for path in ("/frameworks", "/task-templates"):
+        whole = colleague.get(path).data
+        assert (len(whole["items"]), whole["page"], whole["pageSize"]) == (whole["total"], 1, 200)
+        second = colleague.get(f"{path}?page=2&pageSize=2").data
+        assert (second["items"], second["total"]) == (whole["items"][2:4], whole["total"])
+        assert colleague.get(f"{path}?pageSize=201").status == 400

@@ -1,16 +1,16 @@
 """Use cases that are ready to be sent."""
 
-from apps.common.api import APIView, Data, Request, operation
+from apps.common.api import APIView, Data, Query, Request, operation
+from apps.common.pages import ShortQuery, page_of_items
 from apps.training.api import template_forms as forms
 from apps.training.services import templates
 
 
 class TemplatesView(APIView):
-    @operation("listTaskTemplates", page=forms.TaskTemplate)
-    def get(self, request: Request) -> Data:
+    @operation("listTaskTemplates", query=ShortQuery, page=forms.TaskTemplate)
+    def get(self, request: Request, query: Query) -> Data:
         """Use cases as requests, with those of your environments that they could take, and what is missing."""
-        items = templates.listed(request.user)
-        return {"items": items, "total": len(items), "page": 1, "pageSize": len(items)}
+        return page_of_items(templates.listed(request.user), query)
 
 
 class TemplateView(APIView):

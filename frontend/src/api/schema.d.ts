@@ -9622,7 +9622,10 @@ export interface operations {
     };
     listFrameworks: {
         parameters: {
-            query?: never;
+            query?: {
+                page?: number;
+                pageSize?: number;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -11851,7 +11854,10 @@ export interface operations {
     };
     listTaskTemplates: {
         parameters: {
-            query?: never;
+            query?: {
+                page?: number;
+                pageSize?: number;
+            };
             header?: never;
             path?: never;
             cookie?: never;
