@@ -92,7 +92,7 @@ def _is_odd(field: Any, model: type[Model]) -> bool:
     """Its value is made by the database, or stands in another table."""
     return (
         field.generated
-        or field.db_default is not NOT_PROVIDED
+        or (field.db_default is not NOT_PROVIDED and field.default is NOT_PROVIDED)
         or hasattr(field, "get_placeholder")
         or field.model._meta.concrete_model is not model._meta.concrete_model
     )
