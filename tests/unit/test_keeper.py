@@ -96,7 +96,8 @@ def named(hosting: Hosting, name: str, **more: Any) -> Kept:
 
 
 def members(kept_run: Kept) -> list[int]:
-    return [one["pid"] for one in kept.children.strays(kept_run.handle.name)]
+    disk = kept.Disk.of(kept_run.hosting.data_dir, kept_run.spec.id)  # type: ignore[attr-defined]
+    return [one["pid"] for one in disk.run(kept_run.spec.run).strays()]
 
 
 # --- JupyterLab ---
@@ -632,6 +633,22 @@ def test_a_keeper_that_is_killed_leaves_nothing_and_begins_again_where_it_begins
     assert run.run("echo", "again").out == "again\n"
     assert processes.start_time(sleeper) is None
     run.stop()
+
+
+def test_an_environment_of_the_same_name_on_another_platform_is_none_of_ours(hosting: Hosting, tmp_path: Path) -> None:
+    other = registry.hosting("local", {"data_dir": str(tmp_path), "isolation": "off"})
+    assert other
+    run, twin = named(hosting, "env-n").start(), named(other, "env-n").start()
+    stream = twin.open({"open": "exec", "command": ["sh", "-c", "sleep 600 & echo $!; wait"]})
+    sleeper = int(next(frames(stream))[1])
+    keeper = int(run.run("sh", "-c", "echo $PPID").out)
+    os.kill(keeper, signal.SIGKILL)
+    until(lambda: processes.start_time(keeper) is None)
+    assert run.run("echo", "again").out == "again\n"
+    assert processes.start_time(sleeper) is not None
+    assert run.stop().left is False
+    twin.stop()
+    assert processes.start_time(sleeper) is None
 
 
 def test_a_killed_keeper_of_a_script_is_a_lost_run_of_which_nothing_is_left(hosting: Hosting) -> None:

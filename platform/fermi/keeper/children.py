@@ -2,8 +2,8 @@
 
 The keeper forks from its main thread; the others (`fermi.runner.diskuse`, `fermi.keeper.command`) ask the kernel for
 sizes and names, and hold no lock that a child would wait for. What its children leave behind comes to it
-(PR_SET_CHILD_SUBREAPER). Each process carries the run's name in a variable (`MARK`): should the keeper be killed, what
-is left is still found."""
+(PR_SET_CHILD_SUBREAPER). Each process carries the run's folder in a variable (`MARK`): should the keeper be killed,
+what is left is still found. The run's name would not do: another platform on the machine may have one of that name."""
 
 from __future__ import annotations
 
@@ -120,9 +120,14 @@ class Children:
             self.reap()
 
 
-def strays(run: str) -> list[dict[str, Any]]:
-    """Living processes that bear the run's mark."""
-    mark = f"{MARK}={run}".encode()
+def mark_of(folder: str) -> dict[str, str]:
+    """Returns the variable that processes of the run in this folder carry."""
+    return {MARK: os.path.realpath(folder)}
+
+
+def strays(folder: str) -> list[dict[str, Any]]:
+    """Returns living processes that bear the mark of the run in this folder."""
+    mark = os.fsencode(f"{MARK}={mark_of(folder)[MARK]}")
     found = []
     for pid, fields in processes.all_living():
         with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from fermi.keeper.children import MARK, Children
+from fermi.keeper.children import Children, mark_of
 from fermi.keeper.held import Held
 from fermi.keeper.service import Service
 from fermi.runner import files, newest, processes
@@ -52,7 +52,7 @@ class Keeper:
         self._logged = 0  # since the log was trimmed
         gpus = spec["env"].get("CUDA_VISIBLE_DEVICES")
         self.held = Held(gpus)
-        given = {**spec["env"], **variables, MARK: spec["name"]}
+        given = {**spec["env"], **variables, **mark_of(paths.folder)}
         bounds = spec.get("bounds")
         self.bounds = Bounds(bounds, spec["name"], dict) if bounds else None
         self.disk_use = disk_use(spec, paths)

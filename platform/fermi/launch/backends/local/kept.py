@@ -87,7 +87,7 @@ class Disk:
 
 @dataclass(frozen=True)
 class Run:
-    """One run's folder. `name`: what its processes are marked with."""
+    """One run's folder, with which its processes are marked. `name`: as engines know it."""
 
     folder: Path
     name: str
@@ -117,7 +117,7 @@ class Run:
 
     def strays(self) -> list[dict[str, Any]]:
         """What a keeper that was killed has left behind; may be asked of a run whose keeper lives not."""
-        return children.strays(self.name)
+        return children.strays(str(self.folder))
 
     def end(self, grace_seconds: float) -> None:
         """Asks and returns; to be called until nothing is left. Raises OSError."""
