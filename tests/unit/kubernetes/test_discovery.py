@@ -10,7 +10,7 @@ from fermi.launch.backends.kubernetes import mirror, pods
 from fermi.launch.backends.kubernetes.discover import follow
 from fermi.launch.discovery import Found
 from fermi.launch.errors import BackendError
-from tests.fakes.kubernetes import FakeCluster, Sleeps, Waits
+from tests.fakes.kubernetes import Exits, FakeCluster, Sleeps, Waits
 from tests.fakes.kubernetes.resources import PODS, named
 from tests.waiting import until
 
@@ -256,6 +256,19 @@ def test_the_watch_goes_on_after_trouble(
     two_nodes.add_dev_pod("second", "node-b", labels=DEV)
     running(seen, "fermi/second")
     assert set(seen.found) == {"fermi/first", "fermi/second"}
+
+
+@pytest.mark.parametrize(("script", "why"), [
+    (Waits("ImagePullBackOff"), "ImagePullBackOff"), (Exits(1), "CrashLoopBackOff, exit code 1"),
+])  # fmt: skip
+def test_an_environment_that_does_not_run_says_why_it_cannot_be_entered(
+    two_nodes: FakeCluster, seen: Seen, script: Waits | Exits, why: str
+) -> None:
+    two_nodes.script("dev", script)
+    two_nodes.add_pod("dev", {"nodeName": "node-a", "containers": [{"name": "dev", "image": "i"}]}, labels=DEV)
+    wanted = {"why": "INSIDE_NOT_RUNNING", "params": {"why": why}}
+    seen.until(lambda found: found.get("fermi/dev") and found["fermi/dev"].engine.get("inside") == wanted, str(wanted))
+    assert not seen.found["fermi/dev"].running
 
 
 def test_an_idle_cluster_is_not_asked_anything(two_nodes: FakeCluster, seen: Seen) -> None:

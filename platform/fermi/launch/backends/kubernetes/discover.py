@@ -70,7 +70,7 @@ def _items(*mirrors: Mirror) -> dict[str, Object]:
 def _looked_into(one: Found, pod: Object | None, surveys: Surveys, python: str) -> Found:
     """With what was found inside of it."""
     wanted = str(one.engine.get("python") or python)
-    facts = surveys.of(dict(pod), str(one.engine["container"]), wanted) if pod and one.running else None
+    facts = surveys.of(dict(pod), str(one.engine["container"]), wanted) if pod else None
     return replace(one, engine={**one.engine, "inside": dict(facts)}) if facts else one
 
 

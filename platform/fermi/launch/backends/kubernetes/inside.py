@@ -179,6 +179,20 @@ def container_status(pod: Object, container: str) -> Object | None:
     return next((one for one in statuses if one["name"] == container or not container), None)
 
 
+def why_not_running(pod: Object, container: str) -> str:
+    """Returns why that container does not run, in the words of Kubernetes, such as `CrashLoopBackOff, exit code 1`;
+    empty: it runs, or nothing is known yet."""
+    if pod["metadata"].get("deletionTimestamp"):
+        return "the pod is being deleted"
+    status, found = pod.get("status") or {}, container_status(pod, container) or {}
+    state = found.get("state") or {}
+    if "running" in state:
+        return ""
+    ended = state.get("terminated") or (found.get("lastState") or {}).get("terminated") or {}
+    reason = (state.get("waiting") or ended).get("reason") or status.get("reason") or phase(pod)
+    return f"{reason}, exit code {ended['exitCode']}" if "exitCode" in ended else str(reason)
+
+
 def _ended(found: Mapping[str, Any], life: str) -> Mapping[str, Any] | None:
     """How that life of the container ended, as the kubelet tells."""
     for state in (found.get("state") or {}, found.get("lastState") or {}):

@@ -10,7 +10,7 @@ from typing import Any
 
 from fermi.launch.backends.kubernetes.client import Refused
 from fermi.launch.backends.kubernetes.gang import Object
-from fermi.launch.backends.kubernetes.inside import Environments, container_status
+from fermi.launch.backends.kubernetes.inside import Environments, container_status, why_not_running
 from fermi.launch.errors import BackendError
 
 log = logging.getLogger(__name__)
@@ -33,10 +33,10 @@ class Surveys:
         self._pool = ThreadPoolExecutor(PARALLEL, thread_name_prefix="survey")
 
     def of(self, pod: Object, container: str, python: str = "") -> Facts | None:
-        """Returns what is known; None where it has not been looked into yet, which is begun, or does not run."""
+        """Returns what is known; None where it has not been looked into yet, which is begun."""
+        if why := why_not_running(pod, container):
+            return _why("INSIDE_NOT_RUNNING", {"why": why})
         found = container_status(pod, container) or {}
-        if "running" not in (found.get("state") or {}) or pod["metadata"].get("deletionTimestamp"):
-            return None
         life = pod["metadata"]["uid"], str(found.get("containerID") or "")
         with self._lock:
             until, facts = self._known.get(life, (0.0, None))
