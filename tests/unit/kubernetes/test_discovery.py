@@ -258,6 +258,15 @@ def test_the_watch_goes_on_after_trouble(
     assert set(seen.found) == {"fermi/first", "fermi/second"}
 
 
+def test_the_first_picture_has_what_was_found_inside(two_nodes: FakeCluster) -> None:
+    """Or environments would count as not looked into after each restart of the platform, and tasks run beside them."""
+    for name in ("one", "two"):
+        two_nodes.add_dev_pod(name, "node-a", labels=DEV)
+        until(lambda name=name: two_nodes.pods(name)[0]["status"].get("phase") == "Running", what=f"{name} runs")
+    first = next(follow({"kubeconfig": str(two_nodes.kubeconfig), "namespace": "fermi"}, threading.Event()))
+    assert [bool(found.engine.get("inside")) for found in first] == [True, True]
+
+
 @pytest.mark.parametrize(("script", "why"), [
     (Waits("ImagePullBackOff"), "ImagePullBackOff"), (Exits(1), "CrashLoopBackOff, exit code 1"),
 ])  # fmt: skip

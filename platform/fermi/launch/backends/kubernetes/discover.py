@@ -2,6 +2,7 @@
 the connection names, and their nodes."""
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,9 @@ Object = Mapping[str, Any]
 PROJECT = "default"
 SETTLE = 0.1  # seconds in which changes are gathered
 LOOK = 0.5  # seconds between two looks at whether to stop
+FIRST_SECONDS = 10.0
+"""How long the first picture waits until all environments were looked into. Till then what is stored stands: after a
+restart of the platform nothing must count as not looked into."""
 
 
 def follow(connection: Mapping[str, Any], stop: threading.Event) -> Iterator[list[Found]]:
@@ -40,9 +44,10 @@ def follow(connection: Mapping[str, Any], stop: threading.Event) -> Iterator[lis
     surveys = Surveys(Environments(client), changed.set)
     python = str(connection.get("python") or "")
     last: list[Found] | None = None
+    until = 0.0
     try:
         while not stop.is_set():
-            if not changed.wait(LOOK):
+            if not changed.wait(LOOK) and not until:
                 continue
             stop.wait(SETTLE)
             changed.clear()
@@ -51,6 +56,11 @@ def follow(connection: Mapping[str, Any], stop: threading.Event) -> Iterator[lis
                 seen = _picture(there, _items(*sets), _items(made), _items(nodes), devices, project)
                 seen = [_looked_into(one, there.get(one.key), surveys, python) for one in seen]
                 surveys.keep({str(pod["metadata"]["uid"]) for pod in there.values()})
+                if last is None and surveys.busy:
+                    until = until or time.monotonic() + FIRST_SECONDS
+                    if time.monotonic() < until:
+                        continue
+                until = 0.0
                 if seen != last:
                     last = seen
                     yield seen

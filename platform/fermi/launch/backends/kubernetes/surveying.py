@@ -46,6 +46,12 @@ class Surveys:
                 self._pool.submit(self._look, life, where, python)
             return facts
 
+    @property
+    def busy(self) -> bool:
+        """Whether some are being looked into."""
+        with self._lock:
+            return bool(self._asked)
+
     def keep(self, lives: set[str]) -> None:
         """Forgets those of other pods than these, by uid."""
         with self._lock:
