@@ -2,9 +2,10 @@
 (`fermi.runner.bounds`, `fermi.runner.diskuse`). Pure.
 
     bounds   {"processes": 4096, "openFiles": 1048576, "memoryGb": 200, "diskGb": 500, "reservePercent": 5,
-              "controlGroups": true}
+              "controlGroups": true, "memoryGuard": true}
 
 All are of one node, but for `diskGb`: that is of the task's run folder, logs, outputs and checkpoints together.
+`memoryGuard` concerns ranks inside of somebody's environment (`fermi.runner.memory_guard`).
 """
 
 from collections.abc import Mapping
@@ -32,6 +33,10 @@ SCHEMA = {
             "description": f"of each disk that tasks leave to the platform; {RESERVE_PERCENT:g} by default",
         },
         "controlGroups": {"type": "boolean", "description": "false: the kernel is not asked to hold tasks to these"},
+        "memoryGuard": {
+            "type": "boolean",
+            "description": "false: ranks inside of an environment are not ended before its memory is used up",
+        },
     },
 }
 
@@ -52,6 +57,11 @@ def order(connection: Mapping[str, Any], *, shared: bool) -> dict[str, Any]:
             "control_group": shared and asked.get("controlGroups", True),
         }
     }
+
+
+def guard(connection: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the keys of the spec of a node that is inside of an environment."""
+    return {"memory_guard": (connection.get("bounds") or {}).get("memoryGuard", True)}
 
 
 def of_environment(ordered: Mapping[str, Any], disk_gb: int, *, contained: bool = False) -> dict[str, Any]:

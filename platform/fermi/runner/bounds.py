@@ -27,7 +27,7 @@ import os
 import resource
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fermi.runner import cgroups, kernel, processes
@@ -156,18 +156,28 @@ class Bounds:
     def _told(
         self, code: str, tree: Mapping[int, list[bytes]], each: Mapping[int, int], about: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """With the rank whose processes have most of it: those below its first one, and those of its session, which
-        keep it when their parent ends."""
+        """With the rank whose processes have most of it."""
         leaders, shares = self._leaders(), Counter[int]()
+        ranks = ranks_of(tree, leaders)
         for pid, share in each.items():
-            above = pid
-            while above in tree and above not in leaders:
-                parent, session = int(tree[above][1]), int(tree[above][3])
-                above = session if session in leaders else parent
-            if above in leaders:
-                shares[leaders[above]] += share
+            if pid in ranks:
+                shares[ranks[pid]] += share
         rank = shares.most_common(1)[0][0] if shares else min(leaders.values(), default=None)
         return {"code": code, "task": self.task, "rank": rank, **about}
+
+
+def ranks_of(tree: Mapping[int, Sequence[bytes]], leaders: Mapping[int, int]) -> dict[int, int]:
+    """Returns the rank of each process that is below a rank's first one (`leaders`), or in its session, which processes
+    keep when their parent ends. `tree`: as `processes.descendants` has it."""
+    found = {}
+    for pid in tree:
+        above = pid
+        while above in tree and above not in leaders:
+            parent, session = int(tree[above][1]), int(tree[above][3])
+            above = session if session in leaders else parent
+        if above in leaders:
+            found[pid] = leaders[above]
+    return found
 
 
 def machine_threads() -> int:

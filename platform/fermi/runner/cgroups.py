@@ -84,7 +84,7 @@ def divide_own() -> bool:
     (systemd.resource-control(5), `DelegateSubgroup=`)."""
     own = _own()
     if own is None or os.path.basename(own) == PLATFORM or not _is_delegated(own):
-        return False
+        return own is not None and os.path.basename(own) == PLATFORM
     inner = f"{own}/{PLATFORM}"
     try:
         with contextlib.suppress(FileExistsError):

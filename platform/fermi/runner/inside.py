@@ -3,7 +3,8 @@
 Standard library only, Python 3.9 or later: it runs with the environment's own interpreter. It differs from
 `fermi.runner.node` in two things: it waits until all nodes are there (`meet.py`), and its ranks give way to whoever
 works in the environment: they are the first to be killed where memory runs out, and their processes have a lower
-priority.
+priority. Where the container may divide its own control group, the kernel holds them to what others leave of its
+memory.
 
 What the spec has besides: `meeting`, `{"nodes": 2, "head": "10.0.0.7", "port": 29500, "patience": 1800}`; `folder`: the
 attempt's own; `yields`: `{"oom": 300, "nice": 5}`.
@@ -17,12 +18,15 @@ import os
 import sys
 from typing import Any
 
-from fermi.runner import meet, node
+from fermi.runner import cgroups, meet, node
 from fermi.runner.files import Paths, read_json, try_lock
 from fermi.runner.late import Late
+from fermi.runner.memory_guard import find_limited_group
 from fermi.runner.node import Node
 from fermi.runner.prepare import Meeting, prepare
 
+LEFT_FREE, LEAST = 0.05, 0.1
+"""Shares of the container's memory: what is kept for others to grow, and less than this for the ranks is no bound."""
 MOST_OOM = 1000
 """Of oom_score_adj (proc(5)). Everybody may raise their own."""
 
@@ -50,6 +54,7 @@ def run(spec_path: str, secrets: dict[str, str]) -> None:
         return
     spec["env"].update(secrets)
     spec["secrets"] = [*secrets]
+    hold_apart(spec.get("bounds") or {})
     give_way(spec.get("yields") or {})
     one.run()
 
@@ -70,6 +75,18 @@ def give_way(yields: dict[str, Any]) -> None:
     if nice := yields.get("nice"):
         with contextlib.suppress(OSError):
             os.nice(int(nice))
+
+
+def hold_apart(bounds: dict[str, Any]) -> None:
+    """Bounds the memory of the ranks' own control group, where one can be made in the container's (`cgroups.py`): a
+    rank that takes more is killed alone, for the limit of the whole container is not reached."""
+    if not bounds.get("control_group") or bounds.get("memory") or not cgroups.divide_own():
+        return
+    with contextlib.suppress(OSError, ValueError):
+        if group := find_limited_group():
+            left = int(group.limit * (1 - LEFT_FREE)) - group.used()
+            if left >= group.limit * LEAST:
+                bounds["memory"] = left
 
 
 def write_log(text: str) -> None:

@@ -22,7 +22,7 @@ class Memory:
 
     def __init__(self, groups: Iterable[str] | None = None) -> None:
         self.began = _uptime()
-        self.groups = list(_groups() if groups is None else groups)
+        self.groups = list(find_groups() if groups is None else groups)
         self.before = [_counts(folder) for folder in self.groups]
 
     def explains(self, pid: int) -> dict[str, Any] | None:
@@ -37,7 +37,7 @@ class Memory:
         limited = [
             folder
             for folder, old, new in zip(self.groups, self.before, after)  # noqa: B905
-            if new.get("oom", 0) > old.get("oom", 0) and _limit(folder) is not None
+            if new.get("oom", 0) > old.get("oom", 0) and limit_of(folder) is not None
         ]
         return _killed(limited[0]) if limited else self._killed_here() or _killed(None)
 
@@ -51,18 +51,18 @@ class Memory:
     def _killed_in(self, group: bytes | None) -> dict[str, Any] | None:
         """The kernel names it as the machine does, which in a container is no path of ours."""
         for root in _ROOTS:
-            if group and _limit(folder := root + os.fsdecode(group)) is not None:
+            if group and limit_of(folder := root + os.fsdecode(group)) is not None:
                 return _killed(folder)
         return self._killed_here()
 
     def _killed_here(self) -> dict[str, Any] | None:
-        limited = [folder for folder in self.groups if _limit(folder) is not None]
+        limited = [folder for folder in self.groups if limit_of(folder) is not None]
         return _killed(limited[0]) if limited else None
 
 
 def memory_limit() -> int | None:
     """Bytes that this process and what it starts may have at most: the machine's, or what a group holds them to."""
-    found = [limit for limit in (_total(), *map(_limit, _groups())) if limit]
+    found = [limit for limit in (_total(), *map(limit_of, find_groups())) if limit]
     return min(found, default=None)
 
 
@@ -71,11 +71,11 @@ def _killed(folder: str | None) -> dict[str, Any]:
     if folder is None:
         return {"by": "memory", "scope": "host", "limit": _total(), "used": None}
     used = _number(folder, "memory.peak") or _number(folder, "memory.max_usage_in_bytes")
-    return {"by": "memory", "scope": "cgroup", "limit": _limit(folder), "used": used}
+    return {"by": "memory", "scope": "cgroup", "limit": limit_of(folder), "used": used}
 
 
-def _groups() -> Iterator[str]:
-    """Folders, the innermost first."""
+def find_groups() -> Iterator[str]:
+    """Yields the folders of the memory groups that this process is in, the innermost first."""
     with contextlib.suppress(OSError), open("/proc/self/cgroup", encoding="utf-8") as file:
         for line in file:
             _, controllers, path = line.rstrip("\n").split(":", 2)
@@ -98,12 +98,13 @@ def _counts(folder: str) -> dict[str, int]:
     for name in ("memory.events", "memory.oom_control"):
         with contextlib.suppress(OSError, ValueError), open(f"{folder}/{name}", encoding="ascii") as file:
             found.update((key, int(value)) for key, value in (line.split() for line in file))
-    if "oom" not in found and "oom_kill" in found and _limit(folder) is not None:  # version 1 counts one of them
+    if "oom" not in found and "oom_kill" in found and limit_of(folder) is not None:  # version 1 counts one of them
         found["oom"] = found["oom_kill"]
     return found
 
 
-def _limit(folder: str) -> int | None:
+def limit_of(folder: str) -> int | None:
+    """Returns the bytes that the group of a folder may have; None where it has no limit."""
     limit = _number(folder, "memory.max") or _number(folder, "memory.limit_in_bytes")
     return limit if limit and limit < UNLIMITED else None
 

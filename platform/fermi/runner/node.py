@@ -34,6 +34,7 @@ their pulses, every `pulse_seconds`. `hang_seconds`: after so long without a sig
 `confine`: what the ranks may reach (see `confine.py`); without it, whatever the runner may.
 
 `bounds`: what they may use of the machine (see `bounds.py` and `diskuse.py`); without it, whatever there is.
+`memory_guard`: they are ended before the container has no memory left (see `memory_guard.py`).
 
 A rank's output goes straight from the rank into its log file, opened for append: the runner is not in the way, and
 nothing is lost when it dies. A rank cannot outlive its runner (PR_SET_PDEATHSIG).
@@ -57,6 +58,7 @@ from fermi.runner.diskuse import DiskUse
 from fermi.runner.exits import CANNOT_START, shown
 from fermi.runner.files import Paths, PulseFile, StatusFile, TelemetryFile, first_status, read_json, try_lock
 from fermi.runner.measuring import Measuring, visible
+from fermi.runner.memory_guard import MemoryGuard, find_limited_group
 from fermi.runner.outputs import Pipes
 from fermi.runner.rank import BecomeRank, become, begin
 from fermi.runner.stillness import LAST_SECONDS, NEVER, Stillness
@@ -122,6 +124,7 @@ class Node:
         self.confinement: Any = None  # a `confine.Confinement`
         self.bounds: Bounds | None = None
         self.disk_use: DiskUse | None = None
+        self.memory_guard: MemoryGuard | None = None
         self.memory = kernel.Memory()
         self.watch: Watch | None = None
         if spec.get("pulse"):
@@ -151,11 +154,15 @@ class Node:
                 self.measuring.start()
             if self.disk_use:
                 self.disk_use.start()
+            if self.memory_guard:
+                self.memory_guard.start()
         self.follow(wake)
         lingering.note_left(self.ranks, self.spec["command"])
         self.sweep()
         if self.disk_use:
             self.disk_use.close()
+        if self.memory_guard:
+            self.memory_guard.close()
         self.tell_of_use(last=True)
         if self.pipes:
             self.pipes.close()
@@ -179,11 +186,11 @@ class Node:
     def hold_to_bounds(self) -> bool:
         """Where the spec asks for it. Whether the ranks may begin: not where their disk has no room."""
         order, env = self.spec.get("bounds"), self.spec["env"]
+        if self.spec.get("memory_guard") and (group := find_limited_group()):
+            self.memory_guard = MemoryGuard(group, self.leaders)
         if not order:
             return True
-        self.bounds = Bounds(
-            order, self.spec["name"], lambda: {one["pid"]: one["rank"] for one in self.ranks if one["pid"]}
-        )
+        self.bounds = Bounds(order, self.spec["name"], self.leaders)
         self.memory = kernel.Memory()  # of the group that it has joined
         folders = [self.own_folder]
         if any(rank["rank"] == 0 for rank in self.ranks):  # one of all that see the task's folders counts them
@@ -194,6 +201,10 @@ class Node:
         if found := self.disk_use.refusal():
             self.blame(found)
         return found is None
+
+    def leaders(self) -> dict[int, int]:
+        """Returns the rank of each rank's first process."""
+        return {one["pid"]: one["rank"] for one in self.ranks if one["pid"]}
 
     def bring(self, wake: int) -> bool:
         """The task's code and packages, where it has some. Whether the ranks may begin."""
@@ -347,6 +358,8 @@ class Node:
             if pid == 0:
                 break
             if entry := by_pid.get(pid):
+                if self.memory_guard and self.memory_guard.found:
+                    self.keep_bounds()
                 code = 1 if pid in self.failed else os.waitstatus_to_exitcode(wait_status)
                 entry.update(state="exited", exit_code=code, ended_at=time.time(), still_since=None)
                 self.last_words(entry)
@@ -457,6 +470,8 @@ class Node:
         """Ends the node where it uses more than it may: at once, for each moment is at the cost of others. What cannot
         be counted ends no training. `certainly`: it is counted, however little there may be."""
         found = self.disk_use.found if self.disk_use else None
+        if not found and self.memory_guard:
+            found = self.memory_guard.found
         if self.bounds and not found:
             with contextlib.suppress(OSError, ValueError, IndexError, KeyError):
                 found = self.bounds.look(certainly=certainly)

@@ -12,7 +12,7 @@ from fermi.runner import blame
 from fermi.runner.stillness import LAST_SECONDS, never_end
 
 MOST_NAMED = 8
-BY_RUNNERS = frozenset({"MASTER_PORT_TAKEN", "DISK_FULL", *BOUNDS, *CODE})
+BY_RUNNERS = frozenset({"MASTER_PORT_TAKEN", "DISK_FULL", "OUT_OF_MEMORY", *BOUNDS, *CODE})
 """Causes that a runner finds out itself: on its own machine, and at the time."""
 Words = Mapping[str, Any]
 """What a runner wrote down as the cause: its `code`, and what the text takes."""

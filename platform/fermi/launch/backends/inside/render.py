@@ -43,6 +43,7 @@ def artifact(
         "yields": YIELDS,
         **watched(job),
         **bounds.order(connection, shared=True),
+        **bounds.guard(connection),
         **Place(root, "", "").order(job, node.node_rank),
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }

@@ -155,7 +155,7 @@ def _node(
         **bounds.order(connection, shared=False),
         **at.order(job, node.node_rank),
         **confinement.confine_rank(job, node, at, folder, workspace, connection, disk),
-        **({"yields": YIELDS} if node.node.inside else {}),
+        **({"yields": YIELDS, **bounds.guard(connection)} if node.node.inside else {}),
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }
 
