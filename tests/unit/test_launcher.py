@@ -260,7 +260,7 @@ def test_a_trainer_makes_ready_what_all_its_ranks_share_and_one_that_cannot_hind
 def test_what_an_optimizer_looks_up_first_starts_no_thread() -> None:
     """A process that has threads cannot be forked for ranks."""
     script = "import os, torch; from fermi.runner import template; look = lambda: len(os.listdir('/proc/self/task')); "
-    script += "before = look(); template._look_up(); print(before == look(), '_record_function_enter_new' in "
+    script += "before = look(); template.look_up(); print(before == look(), '_record_function_enter_new' in "
     script += "vars(torch.ops.profiler))"
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert done.stdout == "True True\n"

@@ -6,6 +6,7 @@ bootstrap.py   the first words: chooses the user's folder for all of it, unpacks
 wire.py        what is said over the stream
 __main__.py    one stream: requests are answered one after the other; `follow` goes on beside them
 orders.py      begin, cancel, forget: an attempt's folder and its node runner
+standby.py     the process from which node runners are forked, where one stands by
 progress.py    the status, output, pulses and telemetry of attempts, as they change
 survey.py      what the environment has, put together of:
   interpreters.py   its Python interpreters, and which one a notebook would run

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from fermi.inside import installation, interpreters, orders, survey, wire
+from fermi.inside import installation, interpreters, orders, standby, survey, wire
 from fermi.inside.progress import Following, Output
 
 Answer = dict[str, Any]
@@ -24,6 +24,7 @@ def serve(home: str) -> None:
         "survey": lambda request, _: survey.collect(home, request),
         "install": lambda request, _: installation.install(home, request, lambda told: output.write(wire.line(told))),
         "begin": lambda request, _: orders.begin(home, with_interpreter(request)),
+        "stand-by": lambda request, _: standby.keep(home, request),
         "receive": lambda request, data: orders.receive(home, request, data),
         "follow": lambda request, _: following.follow(request),
         "cancel": lambda request, _: following.cancel(request),

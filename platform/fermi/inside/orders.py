@@ -11,7 +11,6 @@ finds `stop.json` and never begins.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -22,13 +21,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fermi.inside import interpreters, life, survey, wire
+from fermi.inside import interpreters, life, standby, survey, wire
 from fermi.runner import ending, files, status
 from fermi.runner.late import Late, decode
 
 KEPT_SECONDS = 7 * 86_400.0
 BEGIN_SECONDS = 10.0
 """How long a runner may take to write its first status."""
+FORKED_SECONDS = 2.0
+"""And one that was forked, before another one is begun."""
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,120}")
 CONTAINER = "container"
 
@@ -68,7 +69,7 @@ def begin(home: str, request: dict[str, Any]) -> dict[str, Any]:
     for rank in content["ranks"]:
         rank["log"] = str(folder / f"{rank['rank']}.log")
     files.write_atomically(str(spec), content, 0o600)
-    start(spec, python, request.get("secrets") or {})
+    start(home, spec, python, request.get("secrets") or {})
     return {"began": True}
 
 
@@ -120,18 +121,35 @@ def write_files(folder: Path, wanted: dict[str, Any], head: str) -> None:
         files.replace_atomically(str(path), decode(pieces, known).encode(), 0o600)
 
 
-def start(spec: Path, python: str, secrets: dict[str, str]) -> None:
-    """The runner, in a session of its own, which nobody here waits for. Raises RefusedError where it does not begin."""
+def start(home: str, spec: Path, python: str, secrets: dict[str, str]) -> None:
+    """The runner, in a session of its own, which nobody here waits for: by the process that stands by, where one does,
+    or as a new one. Raises RefusedError where it does not begin."""
     paths = files.Paths(str(spec))
-    bundle = str(Path(__file__).resolve().parents[2])
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [bundle, os.environ.get("PYTHONPATH", "")]))}
+    limit = time.monotonic() + BEGIN_SECONDS
+    forked = standby.pass_on(home, python, spec, secrets)
+    forked_until = time.monotonic() + FORKED_SECONDS if forked else 0.0
+    process: subprocess.Popen[bytes] | None = None
+    while files.read_json(paths.status) is None:
+        if process is None and time.monotonic() > forked_until:
+            process = execute(paths, python, secrets)
+        code = process.poll() if process else None
+        if (code is not None and not (forked and code == 0)) or time.monotonic() > limit:  # 0: the forked one has begun
+            said = Path(paths.log).read_bytes()[-2000:].decode(errors="replace").strip()
+            if process:
+                process.kill()
+            raise wire.RefusedError("INSIDE_RUNNER_FAILED", python=python, why=said or "it did not begin in time")
+        time.sleep(0.002)
+
+
+def execute(paths: files.Paths, python: str, secrets: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Raises RefusedError where there is no such interpreter."""
     log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         given = _in_memory(json.dumps(secrets))
         try:
-            process = subprocess.Popen(
-                [python, "-u", "-m", "fermi.runner.inside", str(spec), "-"],
-                stdin=given, stdout=log, stderr=log, cwd="/", env=env, start_new_session=True,
+            return subprocess.Popen(
+                [python, "-u", "-m", "fermi.runner.inside", paths.spec, "-"],
+                stdin=given, stdout=log, stderr=log, cwd="/", env=standby.variables(), start_new_session=True,
             )  # fmt: skip
         finally:
             os.close(given)
@@ -139,14 +157,6 @@ def start(spec: Path, python: str, secrets: dict[str, str]) -> None:
         raise wire.RefusedError("INSIDE_PYTHON_UNUSABLE", python=python, why=error.strerror or str(error)) from error
     finally:
         os.close(log)
-    limit = time.monotonic() + BEGIN_SECONDS
-    while files.read_json(paths.status) is None:
-        if process.poll() is not None or time.monotonic() > limit:
-            said = Path(paths.log).read_bytes()[-2000:].decode(errors="replace").strip()
-            with contextlib.suppress(OSError):
-                process.kill()
-            raise wire.RefusedError("INSIDE_RUNNER_FAILED", python=python, why=said or "it did not begin in time")
-        time.sleep(0.005)
 
 
 def _in_memory(text: str) -> int:

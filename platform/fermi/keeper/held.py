@@ -15,6 +15,8 @@ from fermi.telemetry.files import Rates
 MUCH_BYTES = 64 << 20
 """Of memory, without a GPU: below this nobody is told of it."""
 MOST = 50
+STANDBY = "fermi-standby"
+"""What `fermi.runner.standby` is called."""
 NAME_LETTERS = 80
 
 
@@ -39,6 +41,8 @@ class Held:
             rss, held = int(fields[21]) * os.sysconf("SC_PAGE_SIZE"), int(memory.get(pid, 0))
             if (rss < MUCH_BYTES and not held) or (int(fields[3]) == idle and not held):
                 continue
+            if processes.name_of(pid) == STANDBY:
+                continue  # it gives its memory back as soon as somebody else needs it
             found.append({
                 "pid": pid, "name": commands[pid][:NAME_LETTERS], "since": children.since(fields), "rss_bytes": rss,
                 "gpu_bytes": held, "kernel": _kernel(pid, told, kernels),

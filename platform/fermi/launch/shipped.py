@@ -11,7 +11,7 @@ import fermi
 _ROOT = Path(fermi.__file__).parent
 BESIDE = "fermi.keeper.beside"
 POD, SLURM, FOREGROUND = ("fermi.runner.pod", BESIDE), ("fermi.runner.slurm", BESIDE), ("fermi.runner.foreground",)
-INSIDE = ("fermi.inside.__main__", "fermi.inside.beside", "fermi.runner.inside", "fermi.runner.template", BESIDE)
+INSIDE = ("fermi.inside.__main__", "fermi.inside.beside", "fermi.runner.inside", "fermi.runner.standby", BESIDE)
 KEEPER = ("fermi.keeper.__main__", "fermi.keeper.packages")
 SLURM_KEEPER = (*KEEPER, "fermi.keeper.bridge", "fermi.keeper.interpreter")
 """What is run there; what it imports of ours goes along."""

@@ -7,7 +7,8 @@ priority. Where the container may divide its own control group, the kernel holds
 memory.
 
 What the spec has besides: `meeting`, `{"nodes": 2, "head": "10.0.0.7", "port": 29500, "patience": 1800}`; `folder`: the
-attempt's own; `yields`: `{"oom": 300, "nice": 5}`.
+attempt's own; `yields`: `{"oom": 300, "nice": 5}`; `fork`: ranks may be forked, where this process has imported the
+training stack.
 """
 
 from __future__ import annotations
@@ -31,13 +32,15 @@ MOST_OOM = 1000
 """Of oom_score_adj (proc(5)). Everybody may raise their own."""
 
 
-def run(spec_path: str, secrets: dict[str, str]) -> None:
-    """To the end, unless somebody does or ever did. May raise BecomeRank (in a child)."""
+def run(spec_path: str, secrets: dict[str, str], standby: bool = False) -> None:
+    """To the end, unless somebody does or ever did. `standby`: this process was forked from one that has imported the
+    training stack, and gives way already (`fermi.runner.standby`). May raise BecomeRank (in a child)."""
     paths = Paths(spec_path)
     lock = try_lock(paths.lock)
     if lock is None or read_json(paths.status) is not None:
         return
     spec = read_json(paths.spec)
+    spec["fork"] = standby and bool(spec.get("fork"))
     one = node.make(spec, paths, lock)
     one.stops.listen()
     one.save("starting")
@@ -55,7 +58,8 @@ def run(spec_path: str, secrets: dict[str, str]) -> None:
     spec["env"].update(secrets)
     spec["secrets"] = [*secrets]
     hold_apart(spec.get("bounds") or {})
-    give_way(spec.get("yields") or {})
+    yields = spec.get("yields") or {}
+    give_way({"oom": yields.get("oom")} if standby else yields)
     one.run()
 
 

@@ -11,7 +11,7 @@ import signal
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 4, 15, 36
 MAX_ROUNDS = 100
 _DEAD = (b"Z", b"X")
 
@@ -33,6 +33,18 @@ def read_words(pid: int, name: str) -> list[str]:
     with contextlib.suppress(OSError), open(f"/proc/{pid}/{name}", "rb") as file:
         return [word for word in file.read().decode(errors="replace").split("\0") if word]
     return []
+
+
+def set_name(name: str) -> None:
+    """What tools show of this process: 15 letters (proc_pid_comm(5)). Its children have it, too."""
+    _libc.prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+
+
+def name_of(pid: int) -> str:
+    """Returns it; "" where the process has ended."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+        return file.read().rstrip("\n")
+    return ""
 
 
 def boot_id() -> str:

@@ -124,6 +124,7 @@ def _execute(command: list[str], env: dict[str, str]) -> BaseException:
 def become(command: list[str], env: dict[str, str]) -> None:
     """Runs `python [-u] script.py …` or `python [-u] -m module …` in this process, as the interpreter would: a new
     `__main__`, `sys.argv`, `sys.path[0]`, and a traceback of its own frames alone. Ends the process."""
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     os.environ.clear()
     os.environ.update(env)
     tempfile.tempdir = None  # may have been found by an import, in another environment

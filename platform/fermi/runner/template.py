@@ -57,27 +57,22 @@ def main() -> None:
     orders = select.poll()
     orders.register(0, select.POLLIN)
     venv.note_misses()
-    imported_from = _import(args.preload)
+    imported_from = import_modules(args.preload)
     if _come(orders, 0) & select.POLLIN:
         _pass_on()
     if _come(orders, 0) == select.POLLHUP:
         return
-    imported_from = _import(",".join((args.later, *LATER)))
-    with contextlib.suppress(Exception):
-        _look_up()
-    for name in args.preload.split(","):
-        if prepares := getattr(sys.modules.get(name), "stand_by", None):
-            with contextlib.suppress(Exception):
-                prepares()
+    imported_from = import_modules(",".join((args.later, *LATER)))
+    prepare(args.preload)
     with contextlib.suppress(Exception):  # orders are carried out without, too
         pages.gather(lambda: bool(_come(orders, 0)))
     while _come(orders) & select.POLLIN:
-        if _folders() != imported_from:
+        if package_folders() != imported_from:
             os.execv(sys.executable, [sys.executable, "-u", "-m", "fermi.runner.template", *sys.argv[1:]])
         _pass_on()
 
 
-def _import(modules: str) -> dict[str, int]:
+def import_modules(modules: str) -> dict[str, int]:
     """What they were imported from: imports add to the path, and write their caches there."""
     gc.disable()  # nothing that is imported is garbage: looking for it costs a quarter of the time
     for name in filter(None, modules.split(",")):
@@ -87,10 +82,20 @@ def _import(modules: str) -> dict[str, int]:
             print(f"fermi: not preloaded: {name}: {error}", file=sys.stderr)
     gc.freeze()  # the collector leaves these pages alone, so the ranks go on sharing them
     gc.enable()
-    return _folders()
+    return package_folders()
 
 
-def _look_up() -> None:
+def prepare(modules: str) -> None:
+    """Does what each rank would do by itself, of modules that are imported: what they have in `stand_by`."""
+    with contextlib.suppress(Exception):
+        look_up()
+    for name in modules.split(","):
+        if prepares := getattr(sys.modules.get(name), "stand_by", None):
+            with contextlib.suppress(Exception):
+                prepares()
+
+
+def look_up() -> None:
     """What the first step of every optimizer of torch looks up, and imports, for its name in a profile."""
     if torch := sys.modules.get("torch"):
         with torch.autograd.profiler.record_function("fermi"):
@@ -108,7 +113,7 @@ def _pass_on() -> None:
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 
 
-def _folders() -> dict[str, int]:
+def package_folders() -> dict[str, int]:
     """What packages are imported from, and when something was last put there or removed: a process that stands by for
     weeks shall not give ranks half of a package from before an upgrade."""
     return {path: os.stat(path).st_mtime_ns for path in sys.path if os.path.isdir(path)}
@@ -127,17 +132,22 @@ def _carry_out(forkable: bool) -> NoReturn:
 
 def _become_node(spec_path: str, secrets: dict[str, str], forkable: bool) -> NoReturn:
     """A node runner in a session of its own, with no descriptor of the platform's left open."""
-    os.setsid()
-    paths = files.Paths(spec_path)
-    log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
     given = os.open(os.devnull, os.O_RDONLY) if forkable else _in_memory(json.dumps(secrets))
-    for source, target in ((given, 0), (log, 1), (log, 2)):
-        os.dup2(source, target)
-    os.closerange(3, 256)
+    detach(given, files.Paths(spec_path).log)
     if not forkable:
         os.execv(sys.executable, [sys.executable, "-m", "fermi.runner.node", spec_path, "-"])
     node.main(spec_path, secrets)
     os._exit(0)  # tearing the inherited modules down would cost a third of a second and touch every shared page
+
+
+def detach(given: int, log_path: str, mode: int = 0o640) -> None:
+    """Gives this process a session of its own, `given` as standard input and the log as output, and no other descriptor
+    of what it was forked from."""
+    os.setsid()
+    log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, mode)
+    for source, target in ((given, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    os.closerange(3, 256)
 
 
 def _in_memory(text: str) -> int:

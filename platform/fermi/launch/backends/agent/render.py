@@ -13,7 +13,7 @@ from fermi.launch import bounds
 from fermi.launch.backends.agent.store import Order
 from fermi.launch.backends.inside import render as inside
 from fermi.launch.backends.local.containers import WORK
-from fermi.launch.backends.local.render import READ_BEFORE_THE_SCRIPT
+from fermi.launch.backends.local.render import may_fork
 from fermi.launch.backends.watched import watched
 from fermi.launch.code import Place
 from fermi.launch.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Rendered, encode
@@ -64,7 +64,7 @@ def _node(
     job: JobSpec, plan: Plan, node: NodePlan, known: Mapping[Late, str], common: Mapping[str, Any],
     connection: Mapping[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
-    fork = not any(name.startswith(READ_BEFORE_THE_SCRIPT) for name in (*job.env, *job.secret_env))
+    fork = may_fork(job)
     env = {name: encode(value, known) for name, value in node.env.items()}
     if node.node.has_cuda:
         env.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, _gpus(node.node))))

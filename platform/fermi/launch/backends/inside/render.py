@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fermi.launch import bounds
+from fermi.launch.backends.local.render import may_fork
 from fermi.launch.backends.watched import watched
 from fermi.launch.code import Place
 from fermi.launch.spec import Artifact, JobSpec, NodePlan, Plan, encode
@@ -41,6 +42,7 @@ def artifact(
         "stop_signal": plan.stop_signal,
         "grace_seconds": plan.grace_seconds,
         "yields": YIELDS,
+        "fork": may_fork(job),
         **watched(job),
         **bounds.order(connection, shared=True),
         **bounds.guard(connection),

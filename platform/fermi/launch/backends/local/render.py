@@ -81,7 +81,7 @@ def render(
 ) -> Rendered:
     """`python`: the interpreter of the process that ranks may be forked from. `code`: of an interpreter."""
     bindings = {Late.HEAD_HOST: "127.0.0.1", Late.FILES_DIR: str(run_dir / "files"), Late.PYTHON: python}
-    fork = not any(name.startswith(READ_BEFORE_THE_SCRIPT) for name in (*job.env, *job.secret_env))
+    fork = may_fork(job)
     files = [Artifact("file", name, resolve(text, bindings)) for name, text in plan.files.items()]
     common = {**watched(job), **bounds}
     nodes, forks = [], False
@@ -103,6 +103,11 @@ def render(
     modules = {"preload": list(plan.preload) if forks else [], **later}
     launch = Artifact("launch", "launch", {**modules, "success": plan.success})
     return Rendered(job.name, "local", (launch, *nodes, *files))
+
+
+def may_fork(job: JobSpec) -> bool:
+    """Whether ranks may be forked from a process that has imported the training stack."""
+    return not any(name.startswith(READ_BEFORE_THE_SCRIPT) for name in (*job.env, *job.secret_env))
 
 
 def _node(

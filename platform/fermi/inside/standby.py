@@ -1,0 +1,143 @@
+"""The process that stands by in an environment with the training stack imported (`fermi.runner.standby`): begun, kept,
+and told to begin an attempt. Standard library only, Python 3.9 or later.
+
+    <home>/standby/<key>/     one for each life of the container, interpreter and bundle; at most one lives
+
+One that is gone, is too old, or answers nothing loses no attempt: it begins without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fermi.inside import interpreters, life, survey
+from fermi.runner import channel, processes, standby
+
+START_SECONDS = 20.0
+"""How long somebody waits for one to have imported everything."""
+ORDER_SECONDS = 5.0
+"""How long an attempt waits for one that imports, before it begins without."""
+KEPT_SECONDS = 86_400.0
+LOOK_SECONDS = 0.02
+MAX_MODULES, MAX_NAME = 20, 100
+_BUNDLE = Path(__file__).resolve().parents[2]
+
+
+def folder_of(home: str, python: str) -> Path:
+    """Returns where the one that runs this interpreter, in this life of the container, has its files."""
+    named = "\n".join((life.find_own(), python, _BUNDLE.name, str(os.getuid())))
+    return Path(home) / "standby" / hashlib.sha256(named.encode()).hexdigest()[:20]
+
+
+def variables() -> dict[str, str]:
+    """Returns those with which node runners begin, and what they are forked from."""
+    path = os.pathsep.join(filter(None, [str(_BUNDLE), os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def keep(home: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Returns how the one that stands by is, which is begun where there is none: `state`, and `memory` in bytes, or
+    why there is none as `code` and `params`. `python`: as a survey takes it; `modules`: what it imports; `seconds`:
+    after so long without a request it ends, 0: at once; `yields`: how it gives way. Raises OSError and RefusedError."""
+    seconds = float(request["seconds"])
+    modules = [str(name)[:MAX_NAME] for name in request["modules"]][:MAX_MODULES]
+    if not seconds > 0:
+        end_others(home, None)
+        return {"state": "off"}
+    python = survey.find_python(str(request.get("python") or ""), interpreters.find()) or sys.executable
+    folder = folder_of(home, python)
+    end_others(home, folder)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    asked = {"modules": modules, "seconds": seconds, "yields": request.get("yields") or {}}
+    since, limit = time.time(), time.monotonic() + START_SECONDS
+    process: subprocess.Popen[bytes] | None = None
+    while time.monotonic() < limit:
+        said = standby.look(str(folder))
+        if said and said["state"] == standby.STANDING:
+            with contextlib.suppress(OSError, ValueError):
+                answer = ask(folder, said, {"ask": "keep"}, START_SECONDS)
+                if answer.get("ok") is True:
+                    return {"state": standby.STANDING, "memory": answer.get("memory"), "python": python}
+        elif said and said["state"] == standby.UNUSABLE and said["at"] >= since:
+            return {"state": standby.UNUSABLE, "code": said.get("code"), "params": said.get("params"), "python": python}
+        elif not said or said["state"] == standby.UNUSABLE:
+            code = process.poll() if process else 0
+            if code:
+                return unusable(folder, python)
+            if code == 0:  # none was begun, or another one was faster, and has ended since
+                process = start(folder, python, asked)
+        time.sleep(LOOK_SECONDS)
+    return {"state": standby.IMPORTING, "python": python}
+
+
+def unusable(folder: Path, python: str) -> dict[str, Any]:
+    """Returns why the one that was begun has ended."""
+    why = ""
+    with contextlib.suppress(OSError):
+        why = (folder / "log").read_bytes()[-300:].decode(errors="replace").strip()
+    return {"state": standby.UNUSABLE, "code": "STANDBY_FAILED", "params": {"why": why}, "python": python}
+
+
+def start(folder: Path, python: str, asked: Mapping[str, Any]) -> subprocess.Popen[bytes]:
+    """Detached: it outlives the stream. Raises OSError."""
+    log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    try:
+        return subprocess.Popen(
+            [python, "-u", "-m", "fermi.runner.standby", str(folder), json.dumps(asked)],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", env=variables(), start_new_session=True,
+        )  # fmt: skip
+    finally:
+        os.close(log)
+
+
+def pass_on(home: str, python: str, spec: Path, secrets: Mapping[str, str]) -> bool:
+    """Has the one that stands by begin the node's runner; whether it says that it has. Never raises."""
+    folder = folder_of(home, python)
+    with contextlib.suppress(OSError, ValueError):
+        said = standby.look(str(folder))
+        if said is None or said["state"] == standby.UNUSABLE:
+            return False
+        order = {"ask": "begin", "spec": str(spec), "secrets": dict(secrets), "env": variables()}
+        return ask(folder, said, order, ORDER_SECONDS).get("ok") is True
+    return False
+
+
+def ask(folder: Path, known: Mapping[str, Any], order: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    """Raises OSError where it is gone or is silent, and ValueError where something else is at the other end."""
+    with channel.connect(str(folder), seconds) as stream:
+        if channel.peer(stream) != known["pid"]:
+            raise ValueError("another process listens")
+        channel.send(stream, order)
+        return channel.receive(stream)
+
+
+def end_others(home: str, but: Path | None) -> None:
+    """Ends those of this container that run another interpreter or an older bundle, and removes what is left of old
+    ones."""
+    for folder in Path(home, "standby").glob("*"):
+        if folder == but:
+            continue
+        said = standby.look(str(folder))
+        if said and said["state"] != standby.UNUSABLE:
+            if processes.name_of(said["pid"]) == standby.NAME:  # a home that is shared may tell of another container's
+                with contextlib.suppress(OSError):
+                    processes.send_signal(said, signal.SIGTERM)
+        elif is_old(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def is_old(folder: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return folder.stat().st_mtime < time.time() - KEPT_SECONDS
+    return False

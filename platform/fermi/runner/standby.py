@@ -1,0 +1,248 @@
+"""Stands by inside of a dev environment with the training stack imported, and becomes node runners: `template.py` for
+places where the platform's processes come and go. Standard library only, Python 3.9 or later.
+
+    python -u -m fermi.runner.standby FOLDER '{"modules": ["torch"], "seconds": 1800, "yields": {…}}'
+
+`FOLDER`, of its user's alone: `lock`, held while it lives; `state.json`; `socket` (`channel.py`), by which orders come:
+
+    {"ask": "begin", "spec": path, "secrets": {…}, "env": {…}}    forks the node runner of `fermi.runner.inside`
+    {"ask": "keep", "seconds": 1800}                              goes on standing by for so long
+    {"ask": "end"}
+
+    {"ok": true, …}, or {"ok": false, "code": …}: the attempt then begins without it
+
+An order is read by the process that is forked for it: what it says, and secrets above all, is in no page that ranks of
+another order share. The variables that an attempt is to begin with must be those that this process has begun with, for
+libraries have read them. After something was installed, changed or removed where modules come from, it begins anew.
+It ends when nobody has asked for it for `seconds`, and is the first to be killed where memory runs out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import site
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NoReturn
+
+from fermi.runner import channel, inside, node, pages, processes, template
+from fermi.runner.files import Paths, read_json, try_lock, write_atomically
+from fermi.runner.processes import boot_id, start_time
+
+NAME = "fermi-standby"
+"""What the process is called."""
+IMPORTING, STANDING, UNUSABLE = "importing", "standing", "unusable"
+PEER_SECONDS = 10
+"""How long an order may take to come."""
+MAX_SECONDS = 86_400.0
+KEPT, STALE, END = 10, 11, 12
+"""Exit codes of the process that reads an order."""
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""Threads that are there do not outlive a fork; ranks choose their number later (`rank.become`)."""
+NOT_COMPARED = frozenset({"PWD", "OLDPWD", "SHLVL", "_", "TERM", "COLUMNS", "LINES"})
+"""Variables that a shell or terminal sets, and no library reads while it is imported."""
+OUR_BUNDLE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+class Standby:
+    """`imported_from`: when each of `find_sources` was changed last; `env`: with what it has begun; `until`: monotonic
+    seconds."""
+
+    def __init__(self, folder: str, asked: dict[str, Any]) -> None:
+        self.folder, self.asked, self.env = folder, asked, dict(os.environ)
+        self.state_path = os.path.join(folder, "state.json")
+        self.imported_from: dict[str, int] = {}
+        self.until = 0.0
+
+    def run(self) -> None:
+        if try_lock(os.path.join(self.folder, "lock")) is None:
+            return
+        processes.set_name(NAME)
+        self.save(IMPORTING)
+        with contextlib.suppress(OSError):
+            os.truncate(os.path.join(self.folder, "log"), 0)
+        for number in (signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        if "oom" not in self.asked:
+            self.asked["oom"] = die_first()
+            inside.give_way({"nice": (self.asked.get("yields") or {}).get("nice")})
+        try:
+            door = channel.listen(self.folder)
+        except OSError as error:
+            self.save(UNUSABLE, code="STANDBY_SOCKET", params={"why": error.strerror or str(error)})
+            return
+        if unusable := self.import_stack(door):
+            self.save(UNUSABLE, **unusable)
+            return
+        self.save(STANDING)
+        self.keep(float(self.asked.get("seconds") or 0))
+        self.serve(door)
+
+    def import_stack(self, door: socket.socket) -> dict[str, Any] | None:
+        """Returns why no attempt can be forked from it."""
+        os.environ.update({name: "1" for name in ONE_THREAD if name not in os.environ})
+        modules = ",".join(self.asked["modules"])
+        template.import_modules(modules)
+        if "torch" not in sys.modules:
+            return {"code": "STANDBY_WITHOUT_TORCH", "params": {"python": sys.executable}}
+        template.import_modules(",".join(template.LATER))
+        template.prepare(modules)
+        self.imported_from = {path: changed_at(path) for path in find_sources()}
+        if sys.modules["torch"].cuda.is_initialized():
+            return {"code": "STANDBY_HAS_CUDA", "params": {"python": sys.executable}}
+        if (threads := len(os.listdir("/proc/self/task"))) != 1:
+            return {"code": "STANDBY_HAS_THREADS", "params": {"python": sys.executable, "threads": threads}}
+        with contextlib.suppress(Exception):  # orders are carried out without, too
+            pages.gather(lambda: bool(select.select([door], [], [], 0)[0]))
+        return None
+
+    def keep(self, seconds: float) -> None:
+        self.until = time.monotonic() + min(seconds, MAX_SECONDS)
+
+    def save(self, state: str, **more: Any) -> None:
+        me = {"pid": os.getpid(), "start_time": start_time(os.getpid()), "boot_id": boot_id()}
+        told = {"state": state, "python": sys.executable, "at": time.time(), **me, **more}
+        write_atomically(self.state_path, told, 0o600)
+
+    def serve(self, door: socket.socket) -> None:
+        """Until nobody has asked for anything for long."""
+        while (left := self.until - time.monotonic()) > 0:
+            if not select.select([door], [], [], left)[0]:
+                continue
+            stream, _ = door.accept()
+            with stream:
+                if not channel.peer(stream):
+                    continue
+                if (child := os.fork()) == 0:
+                    os._exit(self.answer(stream))
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            if code == END:
+                return
+            if code == STALE:
+                again = ["-u", "-m", "fermi.runner.standby", self.folder, json.dumps(self.asked)]
+                os.execve(sys.executable, [sys.executable, *again], self.env)
+            if code == KEPT:
+                self.keep(float(self.asked.get("seconds") or 0))
+
+    def answer(self, stream: socket.socket) -> int:
+        """In a process forked for it, which nothing is left of."""
+        signal.alarm(PEER_SECONDS)
+        try:
+            order = channel.receive(stream)
+            said, code = self.carry_out(order)
+            channel.send(stream, said)
+            return code
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return 1
+
+    def carry_out(self, order: dict[str, Any]) -> tuple[dict[str, Any], int]:
+        """Returns what is answered, and our exit code."""
+        ask = order["ask"]
+        if ask == "end":
+            return {"ok": True}, END
+        if any(changed_at(path) != at for path, at in self.imported_from.items()):
+            return {"ok": False, "code": "STANDBY_STALE"}, STALE
+        if ask == "keep":
+            told = {"memory": memory_of(os.getppid()), "seconds": self.asked.get("seconds"), "python": sys.executable}
+            return {"ok": True, **told}, KEPT
+        if ask != "begin":
+            return {"ok": False, "code": "STANDBY_UNKNOWN_ORDER"}, 1
+        env = {str(name): str(value) for name, value in order["env"].items()}
+        if compared(env) != compared(self.env):
+            return {"ok": False, "code": "STANDBY_OTHER_VARIABLES"}, END
+        if os.fork() == 0:
+            self.become_node(str(order["spec"]), order["secrets"], env)
+        return {"ok": True}, KEPT
+
+    def become_node(self, spec_path: str, secrets: dict[str, str], env: Mapping[str, str]) -> NoReturn:
+        """With nothing of this process but what is imported."""
+        try:
+            processes.set_name(os.path.basename(sys.executable))
+            template.detach(os.open(os.devnull, os.O_RDONLY), Paths(spec_path).log, 0o600)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.environ.clear()
+            os.environ.update(env)
+            restore_oom(self.asked["oom"])
+            sys.argv = ["fermi.runner.inside", spec_path]
+            node.main(spec_path, secrets, partial(inside.run, standby=True))
+        finally:
+            os._exit(0)
+
+
+def find_sources() -> set[str]:
+    """Returns what changes where something is put, changed or removed of what modules are imported from: the folders of
+    the path and of imported packages, the interpreter, and the file that says which packages it has. Our own bundle
+    never changes."""
+    paths = {sys.executable, os.path.join(sys.prefix, "pyvenv.cfg"), *sys.path[1:]}
+    if site.ENABLE_USER_SITE:
+        paths.add(site.getusersitepackages())
+    for name, module in list(sys.modules.items()):
+        if "." not in name and (file := getattr(module, "__file__", None)):
+            paths |= {file, os.path.dirname(file)}
+    return {path for path in paths if path and not path.startswith(OUR_BUNDLE)}
+
+
+def changed_at(path: str) -> int:
+    """In nanoseconds; 0: it is not there."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def compared(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name not in NOT_COMPARED}
+
+
+def die_first() -> str:
+    """Returns what `oom_score_adj` was: whoever raised his own may lower it as far again
+    (proc_pid_oom_score_adj(5))."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:
+        before = file.read().strip()
+        file.seek(0)
+        file.write(str(inside.MOST_OOM))
+        return before
+    return ""
+
+
+def restore_oom(before: str) -> None:
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write(before)
+
+
+def memory_of(pid: int) -> int:
+    """Returns how much memory a process has, in bytes: of pages that several have, its part (proc_pid_smaps(5))."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/smaps_rollup", encoding="ascii", errors="replace") as file:
+        found = {name: value.split() for name, _, value in (line.partition(":") for line in file)}
+        if pss := found.get("Pss"):
+            return int(pss[0]) << 10
+    return 0
+
+
+def main(folder: str, asked: str) -> None:
+    one = Standby(folder, json.loads(asked))
+    try:
+        one.run()
+    except Exception as error:
+        one.save(UNUSABLE, code="STANDBY_FAILED", params={"why": f"{type(error).__name__}: {error}"[:300]})
+        raise
+
+
+def look(folder: str) -> dict[str, Any] | None:
+    """Returns what one that lives, or could not stand by, says of itself; None where there is none."""
+    said = read_json(os.path.join(folder, "state.json"))
+    if not isinstance(said, dict) or said.get("boot_id") != boot_id():
+        return None
+    lives = isinstance(said.get("pid"), int) and start_time(said["pid"]) == said.get("start_time")
+    return said if lives or said.get("state") == UNUSABLE else None
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
