@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from apps.common.bounds import max_manifest
-from apps.files.trees import Entry, Tree
 from fermi.launch import snapshot
+from fermi.launch.trees import Entry, Tree
 from fermi.launch.userpaths import OUTPUTS, TREE, TREES
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from apps.files import written
-from apps.files.trees import Entry, Tree
 from apps.files.written import NewFiles
 from fermi.launch import snapshot
 from fermi.launch.snapshot import File
+from fermi.launch.trees import Entry, Tree
 
 DEPTH = 300
 CHAIN = "/".join("d" * DEPTH)

@@ -29,8 +29,8 @@ from apps.files import hints, paths
 from apps.files.models import File, Outputs
 from apps.files.services import folders
 from apps.files.store import Unusable, key, store
-from apps.files.trees import Entry, Tree
 from apps.files.written import Written
+from fermi.launch.trees import Entry, Tree
 from fermi.launch.userpaths import OUTPUTS, TREES
 
 log = logging.getLogger(__name__)

@@ -7,11 +7,11 @@ from apps.files import paths, selectors
 from apps.files.api import forms, responses
 from apps.files.models import Outputs
 from apps.files.services import folders, outputs
-from apps.files.trees import Tree
 from apps.training.api import output_forms
 from apps.training.models import Task
 from apps.training.output.outputs import checkpoint
 from apps.training.services import actions
+from fermi.launch.trees import Tree
 
 FILE, PART = "application/octet-stream", ("Range", "If-None-Match")
 

@@ -6,9 +6,9 @@ from django.conf import settings
 
 from apps.common.errors import ApiError
 from apps.files.services import outputs
-from apps.files.trees import Tree
 from apps.training.models import Checkpoint, Task
 from apps.training.states import FINAL
+from fermi.launch.trees import Tree
 from fermi.launch.userpaths import CHECKPOINTS, TREE, TREES
 
 

@@ -8,6 +8,7 @@ __main__.py    one stream: requests are answered one after the other; `follow` g
 orders.py      begin, cancel, forget: an attempt's folder and its node runner
 standby.py     the process from which node runners are forked, where one stands by
 progress.py    the status, output, pulses and telemetry of attempts, as they change
+written.py     files of tasks: what ranks have written, listed and read; what the platform sends
 survey.py      what the environment has, put together of:
   interpreters.py   its Python interpreters, and which one a notebook would run
   packages.py       what one of them has installed, as that interpreter tells it (`installed.py`)

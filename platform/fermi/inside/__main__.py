@@ -7,13 +7,16 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
-from fermi.inside import installation, interpreters, orders, standby, survey, wire
+from fermi.inside import installation, interpreters, orders, standby, survey, wire, written
 from fermi.inside.progress import Following, Output
 
 Answer = dict[str, Any]
+SLOW = ("digest",)
+"""Requests that others do not wait for: a request to end, above all."""
 
 
 def serve(home: str) -> None:
@@ -25,7 +28,11 @@ def serve(home: str) -> None:
         "install": lambda request, _: installation.install(home, request, lambda told: output.write(wire.line(told))),
         "begin": lambda request, _: orders.begin(home, with_interpreter(request)),
         "stand-by": lambda request, _: standby.keep(home, request),
-        "receive": lambda request, data: orders.receive(home, request, data),
+        "receive": lambda request, data: written.receive(home, request, data),
+        "expect": lambda request, _: written.expect(home, request),
+        "list": lambda request, _: written.list_all(home, request),
+        "read": lambda request, _: written.read(home, request),
+        "digest": lambda request, _: written.digest(home, request),
         "follow": lambda request, _: following.follow(request),
         "cancel": lambda request, _: following.cancel(request),
         "forget": lambda request, _: following.forget(request),
@@ -36,7 +43,19 @@ def serve(home: str) -> None:
         following.hear()
         if "alive" in request:
             continue
-        output.write(wire.line({"id": request.get("id"), **answer(asked, request, data)}))
+        if request.get("ask") in SLOW:
+            threading.Thread(target=_say, args=(output, asked, request, data), daemon=True).start()
+        else:
+            _say(output, asked, request, data)
+
+
+def _say(output: Output, asked: dict[str, Callable[[dict[str, Any], bytes], Answer]], *came: Any) -> None:
+    request, data = came
+    found = answer(asked, request, data)
+    said = {"id": request.get("id"), **found}
+    more = said.pop("data", None)
+    with contextlib.suppress(BrokenPipeError):  # serve hears of it, too
+        output.write(wire.line(said) if more is None else wire.frame(said, more))
 
 
 def with_interpreter(request: dict[str, Any]) -> dict[str, Any]:

@@ -45,6 +45,12 @@ def spec_path(folder: Path, node: Any) -> Path:
     return folder / f"node-{int(node)}.json"
 
 
+def has_begun(folder: Path, node: Any) -> bool:
+    spec = spec_path(folder, node)
+    there = status.look(spec) if spec.exists() else None
+    return bool(there and (there.state != "absent" or there.left))
+
+
 def begin(home: str, request: dict[str, Any]) -> dict[str, Any]:
     """Begins the node's runner unless it has begun or must not. `order`: as `fermi.launch.inside.render` makes it;
     `head`: the address of the head node; `secrets`: variables that are in no file."""
@@ -53,8 +59,7 @@ def begin(home: str, request: dict[str, Any]) -> dict[str, Any]:
     if (folder / "stop.json").exists():
         return {"began": False, "cancelled": True}
     spec = spec_path(folder, order["spec"]["node_rank"])
-    there = status.look(spec) if spec.exists() else None
-    if there and (there.state != "absent" or there.left):
+    if has_begun(folder, order["spec"]["node_rank"]):
         return {"began": False}
     python = survey.find_python(str(order.get("python") or ""), interpreters.find()) or sys.executable
     clear(folder)
@@ -176,26 +181,3 @@ def _unnamed() -> tuple[int, str]:
     import tempfile
 
     return tempfile.mkstemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
-
-
-def receive(home: str, request: dict[str, Any], data: bytes) -> dict[str, Any]:
-    """A piece of a file below the data folder, at its offset `at`; without one it is only asked for. With its last byte
-    it takes its name. `have`: how much of it is there, which may be all."""
-    folder = Path(str(request.get("data") or os.path.join(home, "data")))
-    path = folder / str(request["path"])
-    if ".." in path.parts or path == folder or folder not in path.parents:
-        raise ValueError("a path that leads elsewhere")
-    size, partial = int(request["size"]), path.with_name(f".{path.name}.part")
-    if path.exists() and path.stat().st_size == size:
-        return {"have": size}
-    if "at" not in request:
-        return {"have": min(partial.stat().st_size, size) if partial.exists() else 0}
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+b") as file:
-        file.seek(int(request["at"]))
-        file.write(data)
-        file.truncate()
-        there = file.tell()
-    if there == size:
-        os.replace(partial, path)
-    return {"have": there}

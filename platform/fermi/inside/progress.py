@@ -3,10 +3,13 @@
     {"of": "task-x-1", "node": 0, "status": {"state": "running", "ranks": […], "left": true, …}}     at each change
     {"of": "task-x-1", "log": 3, "at": 10240, "bytes": n}  and the bytes     what rank 3 has printed from there on
     {"of": "task-x-1", "node": 0, "pulse": […]}, {"of": …, "node": 0, "telemetry": […]}     as the runner writes them
+    {"of": "task-x-1", "node": 0, "files": [[path, …], …], "more": false, "final": false}  at each change, where asked:
+                                                                 what its ranks have written (`written.py`);
+                                                                 null: nothing is known of the attempt
 
 `status.state` is what `fermi.runner.status` makes of it: `absent`, `starting`, `running`, `exited` or `lost`;
 `restarted`: the container has begun anew since; `forbidden`: it was cancelled before it began, and never will.
-`drained`: it has ended, nothing of it is left, and all that it printed has been told.
+`drained`: it has ended, nothing of it is left, and all that it printed has been told, and its files listed (`final`).
 
 Files are looked at five times a second: nothing here is told of a change, and a look costs a few stat calls.
 """
@@ -22,6 +25,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fermi.inside import life, orders, wire
+from fermi.inside.written import Written, task_of
 from fermi.runner import ending, files, newest, status
 
 LOOK_SECONDS = 0.2
@@ -29,6 +33,8 @@ PIECE = 256 << 10
 PIECES = 8
 """Of one rank's log at a look, so that no rank's output holds up the others'."""
 END_AGAIN_SECONDS = 0.5
+LIST_SECONDS, LIST_SHARE, LIST_LATER_SECONDS = 2.0, 0.02, 10.0
+"""Between two looks at what ranks have written, at least, and of the time at most; once they have ended."""
 
 
 class Output:
@@ -44,9 +50,10 @@ class Output:
 
 
 class Attempt:
-    """One that is followed. `ends`: by rank, how much of its output has been told."""
+    """One that is followed. `ends`: by rank, how much of its output has been told; `written`: what its ranks write,
+    where that is to be told."""
 
-    def __init__(self, home: str, name: str, node: int, ends: dict[int, int]) -> None:
+    def __init__(self, home: str, name: str, node: int, ends: dict[int, int], *, lists: bool) -> None:
         self.folder, self.name, self.node, self.ends = orders.run_folder(home, name), name, node, ends
         self.spec = orders.spec_path(self.folder, node)
         self.paths = files.Paths(str(self.spec))
@@ -54,6 +61,9 @@ class Attempt:
         self.stop_at = 0.0
         self.told: dict[str, Any] | None = None
         self.stamps: dict[str, int] = {}
+        self.written = Written(home, task_of(name)) if lists else None
+        self.listed: dict[str, Any] | None = None
+        self.list_at = 0.0
 
     def status(self) -> dict[str, Any]:
         forbidden = (self.folder / "stop.json").exists()
@@ -85,6 +95,19 @@ class Attempt:
         self.stamps[path] = stamp
         return changed
 
+    def list(self, *, over: bool) -> bool:
+        """Looks at what its ranks have written, when it is time to; whether `listed` is news."""
+        is_final = bool(self.listed and self.listed["final"])
+        if self.written is None or (time.monotonic() < self.list_at and over <= is_final):
+            return False
+        began = time.monotonic()
+        rows, more = self.written.look(over=over) if self.spec.exists() else (None, False)
+        pause = LIST_LATER_SECONDS if over else LIST_SECONDS
+        self.list_at = time.monotonic() + max(pause, (time.monotonic() - began) / LIST_SHARE)
+        found = {"files": rows, "more": more, "final": over}
+        changed, self.listed = found != self.listed, found
+        return changed
+
     def log(self, rank: int) -> Path:
         return self.folder / f"{rank}.log"
 
@@ -104,9 +127,11 @@ class Following:
         self._heard_at = time.monotonic()
 
     def follow(self, request: dict[str, Any]) -> dict[str, Any]:
-        """`of`, `node`; `ranks`: by rank, from which byte on its output is wanted."""
+        """`of`, `node`; `ranks`: by rank, from which byte on its output is wanted; `files`: whether what its ranks
+        write is to be told."""
         ends = {int(rank): int(end) for rank, end in request["ranks"].items()}
-        attempt = Attempt(self._home, request["of"], int(request["node"]), ends)
+        lists = request.get("files") is True
+        attempt = Attempt(self._home, request["of"], int(request["node"]), ends, lists=lists)
         with self._lock:
             self._attempts[attempt.name] = attempt
             if self._thread is None:
@@ -165,6 +190,8 @@ class Following:
         found = attempt.status()
         more = [self._tell_output(attempt, rank) for rank in list(attempt.ends)]
         over = not found["left"] and found["state"] in ("absent", "exited", "lost")
+        if attempt.list(over=over):
+            self._output.write(wire.line({"of": attempt.name, "node": attempt.node, **(attempt.listed or {})}))
         if over and not any(more) and (found["state"] != "absent" or found.get("forbidden")):
             found["drained"] = True  # its output was read after its end was seen
         if found != attempt.told:

@@ -6,6 +6,7 @@ JSON; one that has `"bytes": n` is followed by as many bytes as they are.
     ──▶ {"id": 1, "ask": "begin", …}          a request; `ask` names it, the rest is its own
     ◀── {"id": 1, "ok": true, …}              its answer, or
     ◀── {"id": 1, "ok": false, "code": "INSIDE_NO_ROOM", "params": {…}}
+    ◀── {"id": 2, "ok": true, "bytes": n, …}  one that has bytes
     ◀── {"of": "task-x-1", "node": 0, …}      what `follow` tells, at any time: see `progress.py`
     ◀── {"alive": 1764237600.0}               every ten seconds, while anything is followed
     ──▶ {"alive": true}                       the same, which is not answered

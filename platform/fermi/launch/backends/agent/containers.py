@@ -22,7 +22,8 @@ from typing import Any
 from fermi.launch import stored
 from fermi.launch.backends.agent import hosting
 from fermi.launch.backends.carried import Files
-from fermi.launch.backends.inside import seen, starting
+from fermi.launch.backends.inside import arrival, seen, starting
+from fermi.launch.backends.inside.arrival import Limits
 from fermi.launch.backends.inside.followers import End, Environment, Followers, Place
 from fermi.launch.backends.inside.render import KIND
 from fermi.launch.errors import BackendError
@@ -69,8 +70,8 @@ def orders(rendered: Rendered) -> list[Mapping[str, Any]]:
 class Containers:
     """Those of one platform. Whatever reads or writes a file here may raise OSError."""
 
-    def __init__(self, data_dir: Path) -> None:
-        self._data_dir, self._folder = data_dir, data_dir / FOLDER
+    def __init__(self, data_dir: Path, limits: Limits) -> None:
+        self._data_dir, self._folder, self._limits = data_dir, data_dir / FOLDER, limits
 
     # begin, end
 
@@ -82,14 +83,20 @@ class Containers:
         record = self._record(rendered.name) or self._first(rendered.name, wanted)
         if record.begun:
             return
-        for order, node in zip(wanted, record.nodes, strict=True):
-            if self._end(rendered.name):
-                return
-            try:
-                starting.begin(partial(enter, node.run), order, order["head"], secrets, self._data_dir)
-            except BackendError as error:
-                error.params.setdefault("environment", node.name)
-                raise
+        collects = arrival.has_gaps(self._data_dir, rendered.name)
+        for collecting in (True, False) if collects else (False,):
+            for order, node in zip(wanted, record.nodes, strict=True):
+                if self._end(rendered.name):
+                    return
+                try:
+                    if collecting:
+                        args = (rendered.name, node.node_rank, self._data_dir, self._limits)
+                        starting.collect(partial(enter, node.run), *args)
+                    else:
+                        starting.begin(partial(enter, node.run), order, order["head"], secrets, self._data_dir)
+                except BackendError as error:
+                    error.params.setdefault("environment", node.name)
+                    raise
         self._write(replace(record, begun=True))
 
     def _first(self, attempt: str, wanted: Iterable[Mapping[str, Any]]) -> Record:
@@ -190,7 +197,8 @@ class Containers:
         if not record.begun and end is None:
             return
         for one in record.nodes:
-            place = Place(record.attempt, one.node_rank, one.first, one.processes, partial(fate, one), end)
+            what = (record.attempt, one.node_rank, one.first, one.processes)
+            place = Place(*what, partial(fate, one), end, self._limits)
             followers.ensure(Environment(one.run, partial(enter, one.run)), place)
 
     # files

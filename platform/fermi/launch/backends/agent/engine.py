@@ -16,6 +16,8 @@ from fermi.launch.backends.agent.render import orders, render
 from fermi.launch.backends.agent.store import Attempt, Store
 from fermi.launch.backends.base import Backend, Beside, not_running, out_of_reach
 from fermi.launch.backends.carried import Files
+from fermi.launch.backends.inside import arrival
+from fermi.launch.backends.inside.arrival import Limits
 from fermi.launch.backends.inside.seen import together
 from fermi.launch.errors import BackendError
 from fermi.launch.inside.session import InsideError, Session
@@ -54,7 +56,7 @@ class AgentBackend(Backend):
         self.connection = connection
         self.data_dir = Path(connection.get("data_dir") or "var").resolve()
         self.mount = str((connection.get("data") or {}).get("mountPath") or "")
-        self._containers = Containers(self.data_dir)
+        self._containers = Containers(self.data_dir, Limits.of(connection))
 
     def problems(self, job: JobSpec) -> list[Problem]:
         """The hosts' own folders cannot be looked into from here."""
@@ -65,7 +67,8 @@ class AgentBackend(Backend):
                 params = {"environment": node.name, "found": len(workers), "expected": node.processes}
                 found.append(Problem(f"environmentIds.{index}", "WORKERS_DIFFER", params))
         missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
-        return found + absent_below(self.data_dir, job.resume_from, missing)
+        absent = absent_below(self.data_dir, job.resume_from, missing)
+        return found + (absent or arrival.torn(self.data_dir, job.resume_from))
 
     def ways(self, job: JobSpec) -> Mapping[str, Ways]:
         """Of environments that hosts keep. One that another project shares gives this one its workers, and neither its

@@ -3,10 +3,14 @@ by it into the files of `carried`, and requests to end go by it.
 
     node-<k>.json     what the node's runner said last (`status`), how its ranks get on (`pulse`); `silence`: why
                       nothing is heard now; `gone`: what became of the container in which it ran
+    node-<k>.files.json    which files its ranks have written, where these are brought here (`arrival`)
     node-<k>.lock     held by the process that follows the node: one at a time
 
 The length of a rank's file is where that rank goes on: a stream may be cut, we may be killed, and the file is the same.
 Where nothing changes nothing is asked: the stream stands, and says every ten seconds that it does.
+
+A node counts as over (`drained`) once its files are here, too: they are asked for piece by piece, behind whatever else
+comes.
 """
 
 import fcntl
@@ -23,6 +27,7 @@ from typing import Any
 from fermi.inside import wire
 from fermi.launch.backends import reported
 from fermi.launch.backends.carried import Files, NodeFiles
+from fermi.launch.backends.inside.arrival import Arrival, Limits
 from fermi.launch.errors import BackendError
 from fermi.launch.inside.session import Session
 from fermi.launch.spec import attempt_parts
@@ -55,6 +60,7 @@ class End:
 class Place:
     """A node of an attempt inside of an environment. `first`: its first rank. `fate`: returns what became of the
     container in which it was begun, as {"code", "params"}; None: nothing is wrong with it, as far as the engine knows.
+    `brings`: how much of the ranks' files is brought here; None: they are here.
     It raises BackendError."""
 
     attempt: str
@@ -63,6 +69,7 @@ class Place:
     processes: int
     fate: Callable[[], Mapping[str, Any] | None]
     end: End | None = None
+    brings: Limits | None = None
 
     @property
     def ranks(self) -> range:
@@ -84,10 +91,25 @@ class Sink(NodeFiles):
         super().__init__(Files(data_dir, *attempt_parts(place.attempt)), place.node_rank)
         self.place, self._lock = place, lock
         self._pulse = PulseFile(str(self.files.node(place.node_rank, "pulse.json")))
+        self._told_all = False
+        self.arrival = place.brings and Arrival(data_dir, place.attempt, place.node_rank, place.brings)
 
     @property
     def drained(self) -> bool:
         return bool(self.report.get("drained"))
+
+    def settle(self) -> bool:
+        """Once all is told and all files are here nothing more is to come; whether that is news."""
+        if self.drained or not self._told_all or (self.arrival and not self.arrival.is_done):
+            return False
+        self.save(drained=True)
+        return True
+
+    def cut(self) -> None:
+        """The stream has ended."""
+        self._told_all = False
+        if self.arrival:
+            self.arrival.cut()
 
     def ends(self) -> dict[int, int]:
         """By rank, how much of its output is here."""
@@ -105,10 +127,10 @@ class Sink(NodeFiles):
             "cause": reported.words(said.get("cause")), "doing": reported.words(said.get("doing")),
             "asked_at": asked_at if reported.moment(asked_at) else None,
             "forbidden": said.get("forbidden") is True, "restarted": said.get("restarted") is True,
-            "drained": said.get("drained") is True,
         }  # fmt: skip
         changed = any(self.report.get(name) != value for name, value in found.items())
         self.save(**found)
+        self._told_all = said.get("drained") is True
         return changed
 
     def take_output(self, rank: Any, at: Any, data: bytes) -> None:
@@ -135,6 +157,7 @@ class Sink(NodeFiles):
         self._pulse.save([asdict(one) for rank, one in seen.items() if rank in self.place.ranks])
 
     def close(self) -> None:
+        self.cut()
         os.close(self._lock)
 
 
@@ -146,6 +169,8 @@ class _Stream:
     wake: threading.Event = field(default_factory=threading.Event)
     told: dict[str, End] = field(default_factory=dict)
     """By attempt: what its environment was asked on this session."""
+    asked: dict[int, str] = field(default_factory=dict)
+    """By the number of a request for a piece of a file: its attempt."""
 
 
 class Followers:
@@ -239,6 +264,9 @@ class Followers:
                     why = f"{type(error).__name__}: {error}"
                 stream.session = None
                 stream.told.clear()
+                stream.asked.clear()
+                for sink in list(stream.sinks.values()):
+                    sink.cut()
                 if stopped.is_set():
                     return
                 if time.monotonic() - began > SILENT_SECONDS:
@@ -301,7 +329,7 @@ class Followers:
             for name in names:
                 self._ask(stream, session, name)
             for said, data in session.messages(SILENT_SECONDS):
-                self._take_in(stream, said, data)
+                self._take_in(stream, session, said, data)
                 if not self._settle(stream):
                     return
 
@@ -314,17 +342,23 @@ class Followers:
         if name not in stream.told:
             stream.told[name] = End(float("inf"))
             ends = {str(rank): end for rank, end in sink.ends().items()}
-            session.tell("follow", of=name, node=place.node_rank, ranks=ends)
+            session.tell("follow", of=name, node=place.node_rank, ranks=ends, files=bool(sink.arrival))
         if place.end and place.end.kill_at < stream.told[name].kill_at:
             stream.told[name] = place.end
             session.tell("cancel", of=name, node=place.node_rank, grace=place.end.grace, still=place.end.still_seconds)
 
-    def _take_in(self, stream: _Stream, said: Mapping[str, Any], data: bytes) -> None:
-        sink = stream.sinks.get(str(said.get("of")))
+    def _take_in(self, stream: _Stream, session: Session, said: Mapping[str, Any], data: bytes) -> None:
+        number = said.get("id")
+        name = stream.asked.pop(number, "") if isinstance(number, int) else str(said.get("of"))
+        sink = stream.sinks.get(name)
         if sink is None:
             return
         changed = sink.save_silence("")
-        if "log" in said:
+        if sink.arrival and "id" in said:
+            changed |= sink.arrival.answer(number, said, data)
+        elif sink.arrival and "files" in said:
+            changed |= sink.arrival.take_list(said)
+        elif "log" in said:
             sink.take_output(said["log"], said.get("at"), data)
         elif "pulse" in said:
             sink.take_pulse(said["pulse"])
@@ -334,8 +368,22 @@ class Followers:
             changed |= sink.take_status(said["status"])
             if sink.report.get("restarted") or sink.report.get("state") == "absent":
                 changed |= self._fate(sink)
-        if changed:
+        if sink.arrival and ("id" in said or "files" in said):
+            self._ask_for_files(stream, session, sink)
+        if sink.settle() or changed:
             self._on_change(sink.place.attempt)
+
+    @staticmethod
+    def _ask_for_files(stream: _Stream, session: Session, sink: Sink) -> None:
+        """Raises OSError."""
+
+        def tell(what: str, **request: Any) -> int:
+            number = session.tell(what, **request)
+            stream.asked[number] = sink.place.attempt
+            return number
+
+        if sink.arrival:
+            sink.arrival.ask(tell)
 
 
 __all__ = ["End", "Environment", "Followers", "Place"]

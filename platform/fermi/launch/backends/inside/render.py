@@ -1,12 +1,14 @@
 """A node of a plan as an order for `fermi.inside.orders`. Pure.
 
 Nothing is known here of the folders inside: paths below the platform's data directory stay as the plan has them
-(`root`), and become those of the environment there (`data`; empty: a folder of its user's home)."""
+(`root`), and become those of the environment there (`data`; empty: a folder of its user's home, and then `resume`, what
+the job goes on from, and `reads`, below the data directory, are sent there)."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from fermi.launch import bounds
+from fermi.launch.backends.inside.shipment import reads
 from fermi.launch.backends.local.render import may_fork
 from fermi.launch.backends.watched import watched
 from fermi.launch.code import Place
@@ -50,10 +52,12 @@ def artifact(
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }
     meeting = {"nodes": len(plan.nodes), "port": plan.master_port}
+    sent = {} if data else {"resume": job.resume_from, "reads": reads(job, root)[0]}
     content: dict[str, Any] = {
         "name": job.name,
         "root": root,
         "data": data,
+        **sent,
         "python": job.python,
         "meeting": meeting | ({"patience": patience} if patience else {}),
         "files": {name: encode(text, {}) for name, text in plan.files.items()},

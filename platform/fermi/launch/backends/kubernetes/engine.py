@@ -18,8 +18,9 @@ from typing import Any
 from fermi.launch.backends import chosen, measured
 from fermi.launch.backends.base import Backend, Beside, not_running, out_of_reach
 from fermi.launch.backends.carried import Files, Reports
-from fermi.launch.backends.inside import followers, starting
+from fermi.launch.backends.inside import arrival, followers, starting
 from fermi.launch.backends.inside import seen as in_environments
+from fermi.launch.backends.inside.arrival import Limits
 from fermi.launch.backends.inside.render import KIND
 from fermi.launch.backends.kubernetes import beside, causes, inside, modules, names, state, volumes, ways
 from fermi.launch.backends.kubernetes.client import Client, Refused
@@ -77,7 +78,8 @@ class KubernetesBackend(Backend):
         self._deletion = Deletion(
             self.client, jobset=bool(connection.get("jobset")), taint=bool(connection.get("out_of_service_taint"))
         )
-        self._environments = inside.Environments(self.client)
+        self._limits = Limits.of(connection)
+        self._environments = inside.Environments(self.client, self._limits)
         self._positions = Positions(self.client)
         self._leases = Leases(self.client)
         self._exporters = Exporters(connection["dcgmUrl"]) if connection.get("dcgmUrl") else None
@@ -109,7 +111,8 @@ class KubernetesBackend(Backend):
             shared = ", ".join(f"{volumes.root(self.connection)}/{folder}" for folder in volumes.OPEN)
             found.append(Problem(field, "PATH_NOT_SHARED", {"path": path, "allowed": shared}))
         missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
-        return found + absent_below(self.data_dir, job.resume_from, missing)
+        absent = absent_below(self.data_dir, job.resume_from, missing)
+        return found + (absent or arrival.torn(self.data_dir, job.resume_from))
 
     def ways(self, job: JobSpec) -> Mapping[str, Ways]:
         return ways.of_job(job, self.connection, self.client.namespace)
@@ -209,17 +212,23 @@ class KubernetesBackend(Backend):
         self, root: Object, orders: Mapping[int, Any], lives: Mapping[int, Mapping[str, str]],
         secrets: Mapping[str, str],
     ) -> None:  # fmt: skip
-        head = lives[0]["ip"] if 0 in lives else names.head(root)
+        head, name = lives[0]["ip"] if 0 in lives else names.head(root), root["metadata"]["name"]
+        nodes = inside.listed_in(names.annotations(root))
 
-        def one(where: inside.Inside) -> None:
+        def one(where: inside.Inside, collects: bool = False) -> None:
             enter = partial(self._environments.enter, where.namespace, where.pod, where.container, where.python)
             try:
-                starting.begin(enter, orders[where.node_rank], head, secrets, self.data_dir)
+                if collects:
+                    starting.collect(enter, name, where.node_rank, self.data_dir, self._limits)
+                else:
+                    starting.begin(enter, orders[where.node_rank], head, secrets, self.data_dir)
             except BackendError as error:
                 error.params.setdefault("environment", where.environment)
                 raise
 
-        self.client.together(one, inside.listed_in(names.annotations(root)))
+        if arrival.has_gaps(self.data_dir, name):
+            self.client.together(partial(one, collects=True), [where for where in nodes if where.brings])
+        self.client.together(one, nodes)
 
     def _keep(self, secret: Mapping[str, Any], values: Mapping[str, str]) -> None:
         """One that is there already was made by this attempt's own submission, which was cut short. What a webhook that

@@ -10,9 +10,10 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
+from fermi.launch.backends.inside.arrival import Limits
 from fermi.launch.backends.inside.followers import End, Environment, Place
 from fermi.launch.backends.inside.render import KIND
-from fermi.launch.backends.kubernetes import names
+from fermi.launch.backends.kubernetes import names, volumes
 from fermi.launch.backends.kubernetes.client import Client, Refused, in_time
 from fermi.launch.backends.kubernetes.executing import Executing
 from fermi.launch.backends.kubernetes.gang import FINISHED, Gang, Object, phase
@@ -27,7 +28,8 @@ ANSWER_SECONDS = 45.0
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """A node inside. `first`: its first rank. `python`: the interpreter by which the pod is entered, if it is known."""
+    """A node inside. `first`: its first rank. `python`: the interpreter by which the pod is entered, if it is known.
+    `brings`: what its ranks write is brought to the platform, whose data directory it does not see."""
 
     node_rank: int
     environment: str
@@ -37,21 +39,22 @@ class Inside:
     first: int
     processes: int
     python: str = ""
+    brings: bool = False
 
     @property
     def place(self) -> str:
         return f"{self.namespace}/{self.pod}/{self.container}"
 
 
-def listed(plan: Iterable[NodePlan], namespace: str) -> str:
+def listed(plan: Iterable[NodePlan], namespace: str, connection: Mapping[str, Any]) -> str:
     """Returns what the root's annotation says of these nodes."""
-    return json.dumps([asdict(_of(node, namespace)) for node in plan], sort_keys=True)
+    return json.dumps([asdict(_of(node, namespace, connection)) for node in plan], sort_keys=True)
 
 
-def _of(plan: NodePlan, namespace: str) -> Inside:
+def _of(plan: NodePlan, namespace: str, connection: Mapping[str, Any]) -> Inside:
     return Inside(
         plan.node_rank, plan.node.name, *whereabouts(plan.node, namespace), plan.processes[0].rank,
-        len(plan.processes), interpreter(plan.node),
+        len(plan.processes), interpreter(plan.node), brings=not volumes.inside(plan.node, connection),
     )  # fmt: skip
 
 
@@ -92,8 +95,8 @@ def end_of(gang: Gang) -> End | None:
 class Environments:
     """Those of a cluster. Raises BackendError for a pod in a namespace that the connection does not name."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, client: Client, limits: Limits | None = None) -> None:
+        self._client, self._limits = client, limits or Limits()
 
     def enter(self, namespace: str, pod: str, container: str, python: str = "", *module: str) -> Session:
         """`module`: one of the bundle, with its arguments. Raises BackendError: what the API server says, or the
@@ -137,7 +140,8 @@ class Environments:
         begun = json.loads(gang.marks.get(names.BEGUN) or "{}").get(str(one.node_rank)) or {}
         enter = partial(self.enter, one.namespace, one.pod, one.container, one.python)
         fate = partial(self.fate, one, begun)
-        place = Place(gang.name, one.node_rank, one.first, one.processes, fate, end_of(gang))
+        brings = self._limits if one.brings else None
+        place = Place(gang.name, one.node_rank, one.first, one.processes, fate, end_of(gang), brings)
         return Environment(one.place, enter), place
 
     def fate(self, one: Inside, begun: Mapping[str, Any]) -> Mapping[str, Any] | None:

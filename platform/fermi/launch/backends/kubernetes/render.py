@@ -113,7 +113,7 @@ class _Gang:
             marks[names.CODE] = self.job.code.snapshot
         labels = dict(self.labels)
         if inner := [node for node in self.plan.nodes if node.node.inside]:
-            marks[names.INSIDE] = inside.listed(inner, self.namespace)
+            marks[names.INSIDE] = inside.listed(inner, self.namespace, self.connection)
             marks[names.PLACES] = ",".join(str(one.node_rank) for one in self.plan.nodes if not one.node.inside)
         if len(inner) < len(self.plan.nodes):
             labels |= modules.needed(self._modules)

@@ -18,12 +18,13 @@ FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`path` from the tree's root; `size` of a folder is 0; `at` unix seconds."""
+    """`path` from the tree's root; `size` of a folder is 0; `at` unix seconds, and of a file `mtime_ns` nanoseconds."""
 
     path: str
     folder: bool
     size: int
     at: float
+    mtime_ns: int = 0
 
     @property
     def name(self) -> str:
@@ -31,8 +32,8 @@ class Entry:
 
 
 class Tree:
-    """Paths are relative and clean (`paths.clean`); "" is the root itself. What is not there, is a link, or neither a
-    file nor a folder, raises OSError. Of all names in its folders, lists look at the first `most`."""
+    """Paths are relative and clean (`apps.files.paths.clean`); "" is the root itself. What is not there, is a link, or
+    neither a file nor a folder, raises OSError. Of all names in its folders, lists look at the first `most`."""
 
     def __init__(self, root: Path, most: float = math.inf) -> None:
         self.root, self._left = root, most
@@ -145,7 +146,9 @@ def _is_text(name: str) -> bool:
 def _entry(path: str, found: os.stat_result) -> Entry | None:
     if stat.S_ISDIR(found.st_mode):
         return Entry(path, True, 0, found.st_mtime)
-    return Entry(path, False, found.st_size, found.st_mtime) if stat.S_ISREG(found.st_mode) else None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return Entry(path, False, found.st_size, found.st_mtime, found.st_mtime_ns)
 
 
 def _parent(path: str) -> str:
