@@ -1,16 +1,18 @@
 """Dev environments as a Kubernetes cluster shows them, and their watch."""
 
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from fermi.launch.backends.kubernetes import mirror, pods
+from fermi.launch.backends.kubernetes import mirror, pods, surveying
 from fermi.launch.backends.kubernetes.discover import follow
 from fermi.launch.discovery import Found
 from fermi.launch.errors import BackendError
-from tests.fakes.kubernetes import Exits, FakeCluster, Sleeps, Waits
+from tests.fakes.execs import run
+from tests.fakes.kubernetes import HOME, Exits, FakeCluster, Sleeps, Waits
 from tests.fakes.kubernetes.resources import PODS, named
 from tests.waiting import until
 
@@ -265,6 +267,24 @@ def test_the_first_picture_has_what_was_found_inside(two_nodes: FakeCluster) -> 
         until(lambda name=name: two_nodes.pods(name)[0]["status"].get("phase") == "Running", what=f"{name} runs")
     first = next(follow({"kubeconfig": str(two_nodes.kubeconfig), "namespace": "fermi"}, threading.Event()))
     assert [bool(found.engine.get("inside")) for found in first] == [True, True]
+
+
+def test_an_interpreter_that_is_made_later_is_found(
+    two_nodes: FakeCluster, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a virtual environment that somebody makes in the notebook: looked for again, without other news."""
+    monkeypatch.setattr(surveying, "AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(surveying, "MAX_AGAIN_SECONDS", 0.1)
+    notes = {"fermi.io/python": f"{HOME}/venv/bin/python"}
+    two_nodes.add_dev_pod("dev", "node-a", labels=DEV, annotations=notes, real=True)
+
+    def inside(found: dict[str, Found]) -> Any:
+        return "fermi/dev" in found and found["fermi/dev"].engine.get("inside")
+
+    seen.until(lambda found: (inside(found) or {}).get("why") == "INSIDE_PYTHON_UNUSABLE", "there is none yet")
+    made = run(two_nodes, two_nodes.pods("dev")[0], sys.executable, "-m", "venv", "--without-pip", f"{HOME}/venv")
+    assert made.code == 0, made.err
+    seen.until(lambda found: "python" in inside(found), "it is found")
 
 
 @pytest.mark.parametrize(("script", "why"), [

@@ -47,7 +47,7 @@ def follow(connection: Mapping[str, Any], stop: threading.Event) -> Iterator[lis
     until = 0.0
     try:
         while not stop.is_set():
-            if not changed.wait(LOOK) and not until:
+            if not changed.wait(LOOK) and not until and not surveys.due:
                 continue
             stop.wait(SETTLE)
             changed.clear()

@@ -214,6 +214,9 @@ def _unreached(why: str, python: str) -> InsideError:
     """What the API server or the container runtime said (containerd and runc: `exec: "sh": executable file not found in
     $PATH`; the kubelet: `container not found ("main")`, and `pod does not exist` for a moment after its own start)."""
     said = why.lower()
+    why = why.rpartition("unable to start container process: ")[
+        2
+    ]  # the runtime's own words, without who passed them on
     if "executable file not found" in said or "no such file or directory" in said:
         code = "INSIDE_PYTHON_UNUSABLE" if python else "INSIDE_NO_SHELL"
         return InsideError(code, permanent=True, python=python, why=why)

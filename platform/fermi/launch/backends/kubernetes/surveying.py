@@ -1,5 +1,6 @@
-"""Looks into dev environments' pods, once in each life of their container: with which interpreter they can be entered,
-or why not. What is found becomes `Node.engine["inside"]`."""
+"""Looks into dev environments' pods, in each life of their container: with which interpreter they can be entered, or
+why not. That is looked at again, for an interpreter may be installed, or room made. What is found becomes
+`Node.engine["inside"]`."""
 
 import logging
 import threading
@@ -16,10 +17,13 @@ from fermi.launch.errors import BackendError
 log = logging.getLogger(__name__)
 
 PARALLEL = 8
-AGAIN_SECONDS = 60.0
-"""After which one that could not be looked into, for a reason that may pass, is looked into again."""
+AGAIN_SECONDS, MAX_AGAIN_SECONDS = 60.0, 1800.0
+"""After which one that could not be entered is looked into again. Where the reason does not pass by itself, the time
+doubles with each look."""
 MOST_TEXT = 300
 Facts = Mapping[str, Any]
+Life = tuple[str, str]
+"""The pod's uid and the container's id."""
 
 
 class Surveys:
@@ -27,20 +31,25 @@ class Surveys:
 
     def __init__(self, environments: Environments, on_news: Callable[[], None]) -> None:
         self._environments, self._on_news = environments, on_news
-        self._known: dict[tuple[str, str], tuple[float, Facts]] = {}  # (pod's uid, container's id) -> (until, facts)
-        self._asked: set[tuple[str, str]] = set()
+        self._known: dict[Life, tuple[float, Facts]] = {}  # until when it is believed
+        self._pauses: dict[Life, float] = {}
+        self._asked: set[Life] = set()
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(PARALLEL, thread_name_prefix="survey")
 
     def of(self, pod: Object, container: str, python: str = "") -> Facts | None:
         """Returns what is known; None where it has not been looked into yet, which is begun."""
+        uid = pod["metadata"]["uid"]
         if why := why_not_running(pod, container):
+            with self._lock:
+                self._forget(lambda life: life[0] == uid)
             return _why("INSIDE_NOT_RUNNING", {"why": why})
         found = container_status(pod, container) or {}
-        life = pod["metadata"]["uid"], str(found.get("containerID") or "")
+        life = uid, str(found.get("containerID") or "")
         with self._lock:
             until, facts = self._known.get(life, (0.0, None))
             if until <= time.monotonic() and life not in self._asked:
+                self._forget(lambda other: other[0] == uid and other != life)
                 self._asked.add(life)
                 where = pod["metadata"]["namespace"], pod["metadata"]["name"], str(found["name"])
                 self._pool.submit(self._look, life, where, python)
@@ -52,35 +61,49 @@ class Surveys:
         with self._lock:
             return bool(self._asked)
 
+    @property
+    def due(self) -> bool:
+        """Whether one is to be looked into again."""
+        with self._lock:
+            now = time.monotonic()
+            return any(until <= now and life not in self._asked for life, (until, _facts) in self._known.items())
+
     def keep(self, lives: set[str]) -> None:
         """Forgets those of other pods than these, by uid."""
         with self._lock:
-            self._known = {life: facts for life, facts in self._known.items() if life[0] in lives}
+            self._forget(lambda life: life[0] not in lives)
+
+    def _forget(self, is_over: Callable[[Life], bool]) -> None:
+        for life in [one for one in self._known if is_over(one)]:
+            del self._known[life]
+            self._pauses.pop(life, None)
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _look(self, life: tuple[str, str], where: tuple[str, str, str], python: str) -> None:
+    def _look(self, life: Life, where: tuple[str, str, str], python: str) -> None:
         try:
-            until, facts = self._ask(where, python)
+            passes, facts = self._ask(where, python)
         except Exception as error:
             log.exception("the survey of %s failed", "/".join(where))
-            until, facts = AGAIN_SECONDS, _why("INSIDE_SILENT", {"why": f"{type(error).__name__}: {error}"})
+            passes, facts = True, _why("INSIDE_SILENT", {"why": f"{type(error).__name__}: {error}"})
         with self._lock:
-            self._known[life] = (time.monotonic() + until, facts)
+            pause = AGAIN_SECONDS if passes else min(2 * self._pauses.get(life, AGAIN_SECONDS / 2), MAX_AGAIN_SECONDS)
+            self._pauses[life] = pause
+            self._known[life] = (time.monotonic() + pause if "why" in facts else float("inf"), facts)
             self._asked.discard(life)
         self._on_news()
 
-    def _ask(self, where: tuple[str, str, str], python: str) -> tuple[float, Facts]:
-        """And for how many seconds that is believed."""
+    def _ask(self, where: tuple[str, str, str], python: str) -> tuple[bool, Facts]:
+        """And whether a reason why not may pass by itself."""
         try:
             with self._environments.enter(*where, python) as session:
-                return float("inf"), _believed(session.ask("survey", parts=["interpreters", "container"]))
+                return True, _believed(session.ask("survey", parts=["interpreters", "container"]))
         except Refused as refused:
             code = "INSIDE_FORBIDDEN" if refused.status == 403 else "INSIDE_SILENT"
-            return AGAIN_SECONDS, _why(code, {"why": refused.message})
+            return True, _why(code, {"why": refused.message})
         except BackendError as error:
-            return float("inf") if error.permanent else AGAIN_SECONDS, _why(error.code, error.params)
+            return not error.permanent, _why(error.code, error.params)
 
 
 def _believed(said: Mapping[str, Any]) -> Facts:
