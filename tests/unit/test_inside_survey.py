@@ -18,7 +18,8 @@ import pytest
 from websockets.sync.client import connect
 
 from fermi.inside import __main__ as inside_main
-from fermi.inside import container, holders, installation, installed, interpreters, packages, user_processes, wire
+from fermi.inside import container, holders, installation, installed, interpreters, kernels, packages
+from fermi.inside import user_processes, wire
 from fermi.launch import shipped
 from fermi.launch.inside.session import InsideError, Session
 from fermi.runner import processes
@@ -276,11 +277,53 @@ def test_a_process_with_a_gpu_open_is_a_holder_and_belongs_to_its_kernel(
         (folder / str(number)).symlink_to(target)
     found = holders.find(only(pid), str(tmp_path / "proc"))
     (holder,) = found["holders"]
-    assert (holder["pid"], holder["gpus"], holder["kernel"]) == (pid, [3], "k1")
+    assert (holder["pid"], holder["gpus"], holder["kernel"]) == (pid, [3], pid)
     assert holder["rss_bytes"] > 0
     assert "gpu_bytes" not in holder
     (kernel,) = found["kernels"]
     assert (kernel["id"], kernel["notebook"], kernel["busy"]) == ("k1", "train.ipynb", None)
+
+
+def test_a_kernel_holds_memory_without_a_gpu_and_a_rank_is_no_holder(
+    inside: Inside, started: list[subprocess.Popen[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holders, "MUCH_BYTES", 1 << 20)
+    kernel = start_kernel(started, sys.executable, inside.variables, "k1")
+    rank = start_kernel(started, sys.executable, {**inside.variables, "FERMI_TASK_ID": "task-x"}, "k2")
+    found = holders.find(only(kernel, rank))
+    assert [(one["pid"], one["kernel"], one["gpus"]) for one in found["holders"]] == [(kernel, kernel, [])]
+
+
+def test_a_kernel_is_ended_only_if_it_is_still_the_same_process(
+    inside: Inside, started: list[subprocess.Popen[Any]]
+) -> None:
+    pid = start_kernel(started, sys.executable, inside.variables, "k1")
+    sleeper = subprocess.Popen(["sleep", "600"])
+    started.append(sleeper)
+    with inside.enter() as session:
+        for refused in (
+            {"pid": pid, "started": (processes.start_time(pid) or 0) + 1},
+            {"pid": sleeper.pid, "started": processes.start_time(sleeper.pid)},  # no kernel
+        ):
+            with pytest.raises(InsideError) as error:
+                session.ask("end-kernel", **refused)
+            assert error.value.code == "INSIDE_KERNEL_GONE"
+        assert processes.start_time(pid)
+        assert session.ask("end-kernel", pid=pid, started=processes.start_time(pid))["by"] == "signal"
+    assert processes.start_time(pid) is None
+    assert processes.start_time(sleeper.pid)
+
+
+def test_a_kernel_that_does_not_end_is_said_to_live(
+    inside: Inside, started: list[subprocess.Popen[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "END_SECONDS", 0.1)
+    deaf = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {KERNEL}"
+    monkeypatch.setitem(globals(), "KERNEL", deaf)
+    pid = start_kernel(started, sys.executable, inside.variables, "k1")
+    with pytest.raises(wire.RefusedError) as refused:
+        kernels.end({"pid": pid, "started": processes.start_time(pid)})
+    assert refused.value.code == "INSIDE_KERNEL_LIVES"
 
 
 @pytest.mark.parametrize(
@@ -331,8 +374,8 @@ def test_a_jupyter_server_says_which_notebook_a_kernel_belongs_to_and_whether_it
         return [one for one in user_processes.find_own() if server.pid in (one.pid, one.parent)]
 
     def look(busy: bool) -> Any:
-        kernels = holders.find(mine())["kernels"]
-        return kernels and kernels[0]["busy"] is busy and kernels[0]
+        found = holders.find(mine())["kernels"]
+        return found and found[0]["busy"] is busy and found[0]
 
     with connect(f"ws://127.0.0.1:{port}/api/kernels/{made}/channels?token=secret") as channel:
         kernel = until(lambda: look(False), what="the kernel is idle")
@@ -342,6 +385,8 @@ def test_a_jupyter_server_says_which_notebook_a_kernel_belongs_to_and_whether_it
     found = interpreters.find(inside.variables, mine())
     assert by_path(found)[found["default"]]["sources"][0] == "kernel"
     assert os.path.dirname(found["default"]) == os.path.dirname(sys.executable)
+    ended = kernels.end({"pid": kernel["pid"], "started": kernel["started"]})
+    assert (ended["by"], ask("/api/kernels")) == ("jupyter", []), "its server knows, and does not start it again"
 
 
 def message(code: str) -> dict[str, Any]:

@@ -12,7 +12,8 @@ written.py     files of tasks: what ranks have written, listed and read; what th
 survey.py      what the environment has, put together of:
   interpreters.py   its Python interpreters, and which one a notebook would run
   packages.py       what one of them has installed, as that interpreter tells it (`installed.py`)
-  holders.py        who holds the GPUs' memory, and Jupyter's kernels
+  holders.py        who holds memory: the GPUs', and that of notebooks
+  kernels.py        Jupyter's kernels, and the end of one
   container.py      memory, processors, network, which life of the container
   user_processes.py  the processes of its user
 life.py        tells one life of a container from the next

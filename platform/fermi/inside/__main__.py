@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from fermi.inside import installation, interpreters, orders, standby, survey, wire, written
+from fermi.inside import installation, interpreters, kernels, orders, standby, survey, wire, written
 from fermi.inside.progress import Following, Output
 
 Answer = dict[str, Any]
@@ -26,6 +26,7 @@ def serve(home: str) -> None:
     asked: dict[str, Callable[[dict[str, Any], bytes], Answer]] = {
         "survey": lambda request, _: survey.collect(home, request),
         "install": lambda request, _: installation.install(home, request, lambda told: output.write(wire.line(told))),
+        "end-kernel": lambda request, _: kernels.end(request),
         "begin": lambda request, _: orders.begin(home, with_interpreter(request)),
         "stand-by": lambda request, _: standby.keep(home, request),
         "receive": lambda request, data: written.receive(home, request, data),

@@ -3,7 +3,7 @@
     {"parts": ["interpreters", "container"]}       cheap: what is left out means these two
     {"parts": ["packages"], "python": "", "imports": ["torch"]}    of one interpreter: a path, a kernel's name, or the
                                                    default; see `interpreters.py` and `installed.py`
-    {"parts": ["holders"]}                         who holds the GPUs' memory
+    {"parts": ["holders"]}                         who holds memory: the GPUs', and that of notebooks
 
 Each part stands under its own name in the answer; `interpreter` is the default one of `interpreters`.
 """
