@@ -1,11 +1,12 @@
-"""Nobody's memory is taken unawares: which processes hold memory in the environments that a task would use, and what
-can be done about them.
+"""Nobody's memory is taken unawares: which processes hold memory in the environments that a task would use, how much of
+their GPUs' is left, and what can be done.
 
-It is told from what was last seen of each run (`Hosted.seen`), so that a page may ask at every key: no keeper is
-dialled. Only ending a kernel dials one.
+It is told from what was last seen of each run (`Hosted.seen`), or of a look into an environment that the platform has
+not made (`memory_looks`), so that a page may ask at every key: nothing is entered. Only ending a kernel enters.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import F
@@ -15,9 +16,11 @@ from apps.accounts.models import Role, User
 from apps.clusters.models import DevEnvironment, EnvironmentStatus
 from apps.common.compiled import Compiled, keys
 from apps.common.errors import ApiError
-from apps.environments import reaching
-from apps.environments.models import Hosted
+from apps.environments import memory_looks, reaching
+from apps.environments.models import Hosted, MemoryLook
+from apps.environments.packages import session
 from apps.notices.services.telling import tell
+from apps.telemetry import reading, subjects
 from fermi.keeper import wire
 from fermi.launch.errors import BackendError
 
@@ -40,17 +43,76 @@ _RUNNING = Compiled(
 )
 
 
-def in_use(environments: Iterable[str], user: User | None = None) -> list[dict[str, Any]]:
-    """Of each environment in which something holds memory: what, by whom, since when; those with the most of a GPU
-    first. `mine`: `user` may end it."""
+@dataclass(frozen=True, slots=True)
+class InUse:
+    """`environments`: those in which something holds memory: what, by whom, since when. `looking`: some are being
+    looked at, and may be among them."""
+
+    environments: list[dict[str, Any]]
+    looking: bool = False
+
+
+def in_use(environments: Iterable[str], user: User | None = None) -> InUse:
+    """Processes that hold the most of a GPU are first. `mine`: `user` may end it."""
     found: list[dict[str, Any]] = []
     if not (among := keys(environments)):
-        return found
+        return InUse(found)
     for row in _RUNNING.ask(**among):
         mine = user is not None and _may_end(user, row["owner"], row["project"])
-        if processes := list(_processes(row, mine)):
-            found.append({"environmentId": row["pk"], "environment": row["name"], "processes": processes})
-    return found
+        activity = row["seen"].get("activity") or {}
+        found.append(_shown(row["pk"], row["name"], list(_processes(activity, row["owner_name"], mine)), ()))
+    _add_gpus(found)
+    looks = memory_looks.request(among)
+    for one in looks:
+        mine = user is not None and _may_end(user, one.owner, one.project)
+        activity = one.found or {}
+        found.append(
+            _shown(one.environment, one.name, list(_processes(activity, one.owner_name, mine)), activity.get("gpus", ()))
+        )
+    return InUse([one for one in found if one["processes"]], any(one.looking for one in looks))
+
+
+def left(found: Iterable[Mapping[str, Any]]) -> str:
+    """For a text, where it is known of a GPU: `lab 12 / 80 GiB`, of the fullest of each environment."""
+    told = []
+    for one in found:
+        if fullest := min(one["gpus"], key=lambda gpu: int(gpu["freeBytes"]), default=None):
+            told.append(f"{one['environment']} {_gib(fullest['freeBytes'])} / {_gib(fullest['totalBytes'])} GiB")
+    return ", ".join(told)
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.3g}"
+
+
+def _shown(
+    key: str, name: str, processes: list[dict[str, Any]], gpus: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:  # fmt: skip
+    rows = [
+        {"index": gpu["index"], "name": gpu["name"], "totalBytes": gpu["total_bytes"], "freeBytes": gpu["free_bytes"]}
+        for gpu in gpus
+        if gpu["total_bytes"]
+    ]
+    return {"environmentId": key, "environment": name, "processes": processes, "gpus": rows}
+
+
+def _add_gpus(found: Iterable[dict[str, Any]]) -> None:
+    """What telemetry says of GPUs of environments that the platform has made."""
+    wanted = {one["environmentId"]: one for one in found if one["processes"]}
+    if not wanted:
+        return
+    for subject, newest in reading.newest(subjects.environments(wanted)).items():
+        totals = {
+            int(number): int(total)
+            for name, total in newest.values.items()
+            for metric, _, number in (name.partition(":"),)
+            if metric == "gpu_memory_total" and number.isdigit() and not newest.emulated
+        }
+        wanted[subjects.key_of(subject)]["gpus"] = [
+            {"index": number, "name": "", "totalBytes": total,
+             "freeBytes": max(0, total - int(newest.values.get(f"gpu_memory:{number}", 0.0)))}
+            for number, total in sorted(totals.items())
+        ]  # fmt: skip
 
 
 def named(found: Iterable[Mapping[str, Any]]) -> str:
@@ -59,22 +121,44 @@ def named(found: Iterable[Mapping[str, Any]]) -> str:
 
 
 def end_kernel(user: User, environment: DevEnvironment, kernel: str) -> None:
-    """Ends somebody's own kernel; load the environment with its cluster. A maintainer may end anybody's."""
+    """Ends somebody's own kernel; load the environment with its cluster and zone. A maintainer may end anybody's. Takes
+    seconds at most."""
     access.require(user, environment.project_id, Role.MEMBER)
     if not _may_end(user, environment.owner_id, environment.project_id):
         owner = environment.owner.username if environment.owner else None
-        raise ApiError(403, "KERNEL_OF_ANOTHER", environment=environment.name, owner=owner)
+        raise ApiError(403, "KERNEL_OF_ANOTHER" if owner else "KERNEL_OF_NOBODY", environment=environment.name, owner=owner)
+    try:
+        if Hosted.objects.filter(pk=environment.pk).exists():
+            _end_by_keeper(environment, kernel)
+        else:
+            _end_inside(environment, kernel)
+    except BackendError as error:
+        raise ApiError(409, error.code, "", **error.params) from error
+    audit.record(user, "environment.end-kernel", environment.pk, project=environment.project_id, kernel=kernel)
+
+
+def _end_by_keeper(environment: DevEnvironment, kernel: str) -> None:
     try:
         with reaching.dial(environment) as stream:
             answer = wire.ask(stream, {"open": "end-kernel", "kernel": kernel})
-    except BackendError as error:
-        raise ApiError(409, error.code, "", **error.params) from error
     except (OSError, wire.WireError) as error:
         answer = {"code": str(error)}
     if not answer.get("ok"):
         why = answer.get("code")
         raise ApiError(409, "KERNEL_NOT_ENDED", environment=environment.name, kernel=kernel, why=why)
-    audit.record(user, "environment.end-kernel", environment.pk, project=environment.project_id, kernel=kernel)
+
+
+def _end_inside(environment: DevEnvironment, kernel: str) -> None:
+    """The process that was seen as this kernel, and none that has its id by now."""
+    found = MemoryLook.objects.filter(pk=environment.pk).values_list("found", flat=True).first() or {}
+    known = next((one for one in found.get("kernels", ()) if one["id"] == kernel), None)
+    if known is None:
+        raise ApiError(409, "KERNEL_UNKNOWN", kernel=kernel)
+    try:
+        with session.open_session(environment) as entered:
+            entered.ask("end-kernel", pid=known["pid"], started=known["started"])
+    finally:
+        memory_looks.forget(environment)
 
 
 def ask_owner(user: User, environment: DevEnvironment) -> None:
@@ -82,7 +166,7 @@ def ask_owner(user: User, environment: DevEnvironment) -> None:
     access.require(user, environment.project_id, Role.MEMBER)
     if environment.owner_id is None:
         raise ApiError(409, "ENVIRONMENT_WITHOUT_OWNER", environment=environment.name)
-    held = named(in_use([environment.pk]))
+    held = named(in_use([environment.pk]).environments)
     if not held:
         raise ApiError(409, "ENVIRONMENT_NOT_IN_USE", environment=environment.name)
     tell(
@@ -101,11 +185,9 @@ def _may_end(user: User, owner: int | None, project: str | None) -> bool:
     return owner == user.pk or access.role_in(user, project) is Role.MAINTAINER
 
 
-def _processes(row: Mapping[str, Any], mine: bool) -> Iterable[dict[str, Any]]:
+def _processes(activity: Mapping[str, Any], owner: str | None, mine: bool) -> Iterable[dict[str, Any]]:
     """A kernel that is busy or holds memory, and whatever else does; what belongs to a kernel is told with it."""
-    activity = row["seen"].get("activity") or {}
     kernels = {one["id"]: one for one in activity.get("kernels") or ()}
-    owner = row["owner_name"]
     of_kernels: dict[str, list[Mapping[str, Any]]] = {}
     others = []
     for holder in activity.get("holders") or ():

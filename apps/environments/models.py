@@ -186,6 +186,22 @@ class Look(models.Model):
         constraints = [models.UniqueConstraint(fields=["environment", "python"], name="one_look_per_interpreter")]
 
 
+class MemoryLook(models.Model):
+    """Who holds memory in an environment whose engine does not tell by itself, kept so that pages need not enter it.
+    `found`: as `fermi.launch.holders.read` returns it, of the environment's life `life`. `error`: why the last look
+    found nothing, {"code": …, params…}. `due_at` is schedule and claim in one; None: no look is wanted."""
+
+    environment = models.OneToOneField(
+        "clusters.DevEnvironment", on_delete=models.CASCADE, primary_key=True, related_name="memory_look"
+    )
+    life = models.CharField(max_length=200, default="", blank=True)
+    found = models.JSONField(null=True, blank=True)
+    error = models.JSONField(null=True, blank=True)
+    looked_at = models.DateTimeField(null=True, blank=True)
+    asked_at = models.DateTimeField()
+    due_at = models.DateTimeField(null=True, blank=True, db_index=True)
+
+
 class InstallationState(models.TextChoices):
     WAITING = "waiting"
     RUNNING = "running"

@@ -1,12 +1,12 @@
 """The worker's way in: environments have threads of their own in each worker, and no messages of Celery's. Many tasks
-that begin at once hold up no environment; nor do looks at their packages, or installations, which take minutes."""
+that begin at once hold up no environment; nor do looks into them, or installations, which take minutes."""
 
 from typing import Any
 
 from celery.signals import worker_ready, worker_shutting_down
 
 from apps.common.lanes import Lane
-from apps.environments import hints, reconcile
+from apps.environments import hints, memory_looks, reconcile
 from apps.environments.packages import installation, looks
 
 THREADS = 3
@@ -18,6 +18,7 @@ SECONDS = 2.0
 lanes = (
     Lane(hints.CHANNEL, reconcile.sweep, THREADS, SECONDS),
     Lane(looks.CHANNEL, looks.sweep, LOOKS, SECONDS),
+    Lane(memory_looks.CHANNEL, memory_looks.sweep, LOOKS, SECONDS),
     Lane(installation.CHANNEL, installation.sweep, INSTALLATIONS, SECONDS),
 )
 

@@ -22,5 +22,5 @@ class AskOwnerView(APIView):
 
 
 def _environment(request: Request, environment_id: str) -> DevEnvironment:
-    rows = DevEnvironment.objects.select_related("cluster", "owner")
+    rows = DevEnvironment.objects.select_related("cluster", "owner", "zone")
     return access.get(rows, request.user, environment_id, Role.MEMBER)

@@ -83,13 +83,15 @@ def life_of(environments: Sequence[DevEnvironment]) -> dict[str, str]:
     """Returns which life each of them is in, as far as that is known without a look: a run of one that the platform
     made, a container's of one that its engine has looked into."""
     runs = dict(Hosted.objects.filter(pk__in=[one.pk for one in environments]).values_list("pk", "run"))
-    found = {}
-    for one in environments:
-        inside = one.engine.get("inside") if isinstance(one.engine, dict) else None
-        life = str(inside.get("life") or "") if isinstance(inside, dict) else ""
-        started = one.started_at.isoformat() if one.started_at else ""
-        found[one.pk] = f"{runs.get(one.pk, '')} {life or started}"[:200]
-    return found
+    return {one.pk: life_in(str(runs.get(one.pk, "")), one.engine, one.started_at) for one in environments}
+
+
+def life_in(run: str, engine: Any, started_at: datetime | None) -> str:
+    """Returns which life an environment is in. `run`: its number, of one that the platform made."""
+    inside = engine.get("inside") if isinstance(engine, dict) else None
+    life = str(inside.get("life") or "") if isinstance(inside, dict) else ""
+    started = started_at.isoformat() if started_at else ""
+    return f"{run} {life or started}"[:200]
 
 
 def _is_wanted(row: Look | None, life: str, wanted: Collection[str], *, anew: bool) -> bool:

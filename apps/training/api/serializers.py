@@ -179,10 +179,18 @@ class MemoryHolder(serializers.Serializer):
     mine = serializers.BooleanField(help_text="you may end it")
 
 
+class GpuMemory(serializers.Serializer):
+    index = serializers.IntegerField()
+    name = serializers.CharField(help_text="may be empty")
+    totalBytes = serializers.IntegerField()
+    freeBytes = serializers.IntegerField()
+
+
 class EnvironmentInUse(serializers.Serializer):
     environmentId = serializers.CharField()
     environment = serializers.CharField()
     processes = MemoryHolder(many=True)
+    gpus = GpuMemory(many=True, help_text="what training would have beside them; empty: not known")
 
 
 class HourlyPrice(serializers.Serializer):
@@ -214,6 +222,7 @@ class TaskPreview(serializers.Serializer):
     summary = PreviewSummary()
     hourly = HourlyPrice(allow_null=True, help_text="null: nobody has said what one of its GPUs costs")
     inUse = EnvironmentInUse(many=True, help_text="of its environments, those in which others hold memory")
+    memoryLooking = serializers.BooleanField(help_text="some are being looked at, and may be among them")
     packages = PackagesOfTask(allow_null=True, help_text="null: none of its ranks would run inside an environment")
 
 

@@ -78,8 +78,12 @@ def lease(task: Task) -> timedelta | None:
         if task.select and line.decides(task):
             return line.stand(task, job)
         return _aside(task, Reason.ENVIRONMENT_UNAVAILABLE, lost)
-    if job.when_in_use == "wait" and not task.attempt and (found := memory.in_use(node.id for node in job.nodes)):
-        return _aside(task, Reason.ENVIRONMENTS_IN_USE, {"environments": memory.named(found)})
+    if job.when_in_use == "wait" and not task.attempt:
+        using = memory.in_use(node.id for node in job.nodes)
+        if using.environments:
+            return _aside(task, Reason.ENVIRONMENTS_IN_USE, {"environments": memory.named(using.environments)})
+        if using.looking:
+            return _aside(task, Reason.MEMORY_LOOKED_AT, {})
     try:
         secrets_of(task)
     except vault.Unavailable as absent:

@@ -296,8 +296,10 @@ def _warnings(job: JobSpec) -> list[Problem]:
     found += sizes.warnings(job)
     held = _HELD.ask(project=job.project, **keys(node.id for node in job.nodes))
     found += credentials.warnings(job.env)
-    if using := memory.in_use(node.id for node in job.nodes):
+    if using := memory.in_use(node.id for node in job.nodes).environments:
         found.append(Problem("", "ENVIRONMENTS_IN_USE", {"environments": memory.named(using)}))
+        if left := memory.left(using):
+            found.append(Problem("", "GPU_MEMORY_LEFT", {"environments": left}))
     if busy := [f"{lease['name']} ({lease['task'] or lease['holder']})" for lease in held]:
         found.append(Problem("", "ENVIRONMENTS_BUSY", {"environments": ", ".join(busy)}))
     return found

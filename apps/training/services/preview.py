@@ -39,7 +39,8 @@ def preview(
         "warnings": [presenters.warning(warning.code, warning.params) for warning in draft.warnings],
         "chosen": None, "proposal": None, "splits": [], "batch": None, "scaling": None, "worldSize": 0, "nodeCount": 0,
         "masterNode": None,
-        "summary": summary.summarise([]), "hourly": None, "inUse": [], "packages": None,
+        "summary": summary.summarise([]), "hourly": None, "inUse": [], "memoryLooking": False,
+        "packages": None,
         "environments": [], "ranks": [], "files": [], "artifacts": [], "command": [],
     }  # fmt: skip
     job = draft.job
@@ -47,6 +48,7 @@ def preview(
         shown["chosen"] = _chosen(user, draft)
     if job is None:
         return shown
+    using = memory.in_use((node.id for node in job.nodes), user)
     shown |= {
         "worldSize": job.world_size,
         "nodeCount": len(job.nodes),
@@ -54,7 +56,8 @@ def preview(
         "summary": summary.summarise(job.nodes),
         "hourly": _hourly(draft, job),
         "environments": _environments(draft, job),
-        "inUse": memory.in_use((node.id for node in job.nodes), user),
+        "inUse": using.environments,
+        "memoryLooking": using.looking,
         "packages": draft.installed.shown(),
         "proposal": presenters.proposal(job),
         "splits": registry.framework(job.framework).splits(job),

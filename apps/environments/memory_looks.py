@@ -1,0 +1,133 @@
+"""Who holds memory in environments whose engine does not tell by itself: dev pods, allocations of users.
+
+`request` returns what is known at once, and has the rest looked at by threads of the workers (`sweep`): entering an
+environment takes up to seconds, and no page waits for that. What is known counts for KEPT, and no longer than the
+environment's life. Environments that the platform made tell it through their keepers (`Hosted.seen`).
+"""
+
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models import F
+
+from apps.clusters.models import DevEnvironment, EnvironmentStatus
+from apps.common import claims, hints
+from apps.common.clock import now
+from apps.common.compiled import Compiled
+from apps.environments.models import MemoryLook
+from apps.environments.packages import session
+from apps.environments.packages.looks import life_in, life_of
+from fermi.launch import holders
+from fermi.launch.errors import BackendError
+
+log = logging.getLogger(__name__)
+
+CHANNEL = "memory"
+KEPT = timedelta(seconds=15)
+FAILED_KEPT = timedelta(seconds=60)
+"""Of a look that found nothing: what kept it may pass."""
+CLAIM = timedelta(seconds=60)
+AT_ONCE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is known of an environment. `found`: as `fermi.launch.holders.read` returns it; None: nothing is known.
+    `looking`: what is known is too old, and it is being looked at."""
+
+    environment: str
+    name: str
+    project: str
+    owner: int | None
+    owner_name: str | None
+    found: dict[str, Any] | None
+    error: dict[str, Any] | None
+    looking: bool
+
+
+_DISCOVERED = Compiled(
+    lambda **among: (
+        DevEnvironment.objects.filter(
+            pk__in=list(among.values()), status=EnvironmentStatus.RUNNING, hosted__isnull=True
+        )
+        .exclude(discovered_as="")
+        .order_by("name")
+        .values(
+            "pk", "name", "project", "owner", "engine", "started_at",
+            owner_name=F("owner__username"),
+            found=F("memory_look__found"),
+            error=F("memory_look__error"),
+            life=F("memory_look__life"),
+            looked_at=F("memory_look__looked_at"),
+            due_at=F("memory_look__due_at"),
+        )
+    )
+)  # fmt: skip
+
+
+def request(among: dict[str, str | int]) -> list[Seen]:
+    """Returns what is known of those that can be entered, and has looked at what is not; `among`: as
+    `compiled.keys`."""
+    moment, found, asked = now(), list[Seen](), False
+    for row in _DISCOVERED.ask(**among):
+        engine = row["engine"] if isinstance(row["engine"], dict) else {}
+        if (engine.get("inside") or {}).get("why"):
+            continue
+        known = row["looked_at"] is not None and row["life"] == life_in("", engine, row["started_at"])
+        fresh = known and row["looked_at"] + (FAILED_KEPT if row["error"] else KEPT) >= moment
+        if not fresh and row["due_at"] is None:
+            _want(row["pk"])
+            asked = True
+        found.append(Seen(
+            row["pk"], row["name"], row["project"], row["owner"], row["owner_name"], row["found"] if known else None,
+            row["error"] if known else None, not fresh,
+        ))  # fmt: skip
+    if asked:
+        transaction.on_commit(lambda: hints.tell(CHANNEL, {}))
+    return found
+
+
+def forget(environment: DevEnvironment) -> None:
+    """Has it looked at anew, because something has changed."""
+    _want(environment.pk)
+    transaction.on_commit(lambda: hints.tell(CHANNEL, {}))
+
+
+def _want(key: str) -> None:
+    moment = now()
+    if not MemoryLook.objects.filter(pk=key).update(asked_at=moment, due_at=moment):
+        with suppress(IntegrityError), transaction.atomic():  # another request has just asked for the first time
+            MemoryLook.objects.create(environment_id=key, asked_at=moment, due_at=moment)
+
+
+def sweep() -> int:
+    """Carries out one of the looks that are due, and has other threads do the same; returns how many it was."""
+    rows = MemoryLook.objects.filter(due_at__lte=now()).select_related("environment__cluster", "environment__zone")
+    due = list(rows.order_by("due_at")[:AT_ONCE])
+    if len(due) > 1:
+        hints.tell(CHANNEL, {})
+    return next((1 for row in due if carry_out(row)), 0)
+
+
+def carry_out(row: MemoryLook) -> bool:
+    """False: another thread has it. Load it with its environment's cluster and zone."""
+    claim = claims.claim_row(row, CLAIM)
+    if claim is None:
+        return False
+    life = life_of([row.environment])[row.environment_id]
+    found: dict[str, Any] = {"error": None, "found": None}
+    with claim.kept():
+        try:
+            with session.open_session(row.environment) as entered:
+                found["found"] = holders.read(entered.ask("survey", parts=["holders"]).get("holders"))
+        except BackendError as error:
+            found["error"] = session.describe_error(error)
+        except Exception as error:
+            log.exception("the look at the memory of %s failed", row.environment_id)
+            found["error"] = session.describe_unexpected(row.environment, error)
+        claim.write(**found, life=life, looked_at=now(), due_at=None)
+    return True
