@@ -54,22 +54,28 @@ class InUse:
 
 def in_use(environments: Iterable[str], user: User | None = None) -> InUse:
     """Processes that hold the most of a GPU are first. `mine`: `user` may end it."""
+    found = look(environments, user)
+    shown = ("environmentId", "environment", "processes", "gpus")
+    held = [{name: one[name] for name in shown} for one in found if one["processes"]]
+    return InUse(held, any(one["looking"] for one in found))
+
+
+def look(environments: Iterable[str], user: User | None = None) -> list[dict[str, Any]]:
+    """Returns what is known of each that runs and can be looked into."""
     found: list[dict[str, Any]] = []
     if not (among := keys(environments)):
-        return InUse(found)
+        return found
     for row in _RUNNING.ask(**among):
         mine = user is not None and _may_end(user, row["owner"], row["project"])
         activity = row["seen"].get("activity") or {}
-        found.append(_shown(row["pk"], row["name"], list(_processes(activity, row["owner_name"], mine)), ()))
+        found.append(_shown(row["pk"], row["name"], _processes(activity, row["owner_name"], mine)))
     _add_gpus(found)
-    looks = memory_looks.request(among)
-    for one in looks:
+    for one in memory_looks.request(among):
         mine = user is not None and _may_end(user, one.owner, one.project)
         activity = one.found or {}
-        found.append(
-            _shown(one.environment, one.name, list(_processes(activity, one.owner_name, mine)), activity.get("gpus", ()))
-        )
-    return InUse([one for one in found if one["processes"]], any(one.looking for one in looks))
+        shown = _shown(one.environment, one.name, _processes(activity, one.owner_name, mine), activity.get("gpus", ()))
+        found.append({**shown, "looking": one.looking, "error": one.error})
+    return found
 
 
 def left(found: Iterable[Mapping[str, Any]]) -> str:
@@ -86,14 +92,17 @@ def _gib(size: int) -> str:
 
 
 def _shown(
-    key: str, name: str, processes: list[dict[str, Any]], gpus: Iterable[Mapping[str, Any]]
-) -> dict[str, Any]:  # fmt: skip
+    key: str, name: str, processes: Iterable[dict[str, Any]], gpus: Iterable[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
     rows = [
         {"index": gpu["index"], "name": gpu["name"], "totalBytes": gpu["total_bytes"], "freeBytes": gpu["free_bytes"]}
         for gpu in gpus
         if gpu["total_bytes"]
     ]
-    return {"environmentId": key, "environment": name, "processes": processes, "gpus": rows}
+    return {
+        "environmentId": key, "environment": name, "processes": list(processes), "gpus": rows, "looking": False,
+        "error": None,
+    }  # fmt: skip
 
 
 def _add_gpus(found: Iterable[dict[str, Any]]) -> None:
@@ -125,8 +134,9 @@ def end_kernel(user: User, environment: DevEnvironment, kernel: str) -> None:
     seconds at most."""
     access.require(user, environment.project_id, Role.MEMBER)
     if not _may_end(user, environment.owner_id, environment.project_id):
-        owner = environment.owner.username if environment.owner else None
-        raise ApiError(403, "KERNEL_OF_ANOTHER" if owner else "KERNEL_OF_NOBODY", environment=environment.name, owner=owner)
+        if environment.owner is None:
+            raise ApiError(403, "KERNEL_OF_NOBODY", environment=environment.name)
+        raise ApiError(403, "KERNEL_OF_ANOTHER", environment=environment.name, owner=environment.owner.username)
     try:
         if Hosted.objects.filter(pk=environment.pk).exists():
             _end_by_keeper(environment, kernel)

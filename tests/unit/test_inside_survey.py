@@ -18,8 +18,17 @@ import pytest
 from websockets.sync.client import connect
 
 from fermi.inside import __main__ as inside_main
-from fermi.inside import container, holders, installation, installed, interpreters, kernels, packages
-from fermi.inside import user_processes, wire
+from fermi.inside import (
+    container,
+    holders,
+    installation,
+    installed,
+    interpreters,
+    kernels,
+    packages,
+    user_processes,
+    wire,
+)
 from fermi.launch import shipped
 from fermi.launch.inside.session import InsideError, Session
 from fermi.runner import processes

@@ -1,5 +1,5 @@
-"""Ranks are ended before the container that they share with a notebook has no memory left: in real control groups, where
-the kernel would kill otherwise."""
+"""Ranks are ended before the container that they share with a notebook has no memory left: in real control groups,
+where the kernel would kill otherwise."""
 
 import os
 import subprocess

@@ -1,10 +1,23 @@
-"""Who holds memory in an environment: ending a kernel, asking its owner."""
+"""Who holds memory in an environment: told, ending a kernel, asking its owner."""
 
 from apps.accounts import access
 from apps.accounts.models import Role
 from apps.clusters.models import DevEnvironment
-from apps.common.api import APIView, Request, operation
+from apps.common.api import APIView, Data, Request, operation
 from apps.environments import memory
+from apps.environments.api import memory_forms as forms
+from apps.environments.packages import presenters
+
+
+class MemoryView(APIView):
+    @operation("getEnvironmentMemory", data=forms.EnvironmentMemory)
+    def get(self, request: Request, environment_id: str) -> Data:
+        """Who holds memory there, and how much of its GPUs' is left. Answers with what is known at once; what is not
+        is looked at meanwhile (`looking`)."""
+        environment = access.get(DevEnvironment.objects.all(), request.user, environment_id)
+        nothing = {"environmentId": environment.pk, "environment": environment.name, "processes": [], "gpus": []}
+        found = next(iter(memory.look([environment.pk], request.user)), {**nothing, "looking": False, "error": None})
+        return {**found, "reason": presenters.reason(found["error"])}
 
 
 class KernelEndView(APIView):

@@ -21,6 +21,7 @@ urlpatterns = [
     path(f"{ONE}/clone", views.CloneView.as_view()),
     path(f"{ONE}/logs", views.LogsView.as_view()),
     path(f"{ONE}/life", views.LifeView.as_view()),
+    path(f"{ONE}/memory", memory_views.MemoryView.as_view()),
     path(f"{ONE}/kernels/<str:kernel_id>/end", memory_views.KernelEndView.as_view()),
     path(f"{ONE}/ask-owner", memory_views.AskOwnerView.as_view()),
 ]

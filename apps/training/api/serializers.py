@@ -8,7 +8,7 @@ from rest_framework import serializers
 from apps.clusters.api.serializers import WarningItem
 from apps.common.openapi import INT4, INT8, Key, Moment, ProblemItem
 from apps.common.pages import OrderingField, PageQuery
-from apps.environments import memory
+from apps.environments.api.memory_forms import EnvironmentInUse
 from apps.environments.api.packages_forms import PackagesOfTask
 from apps.training.output import levels
 from apps.training.services.code_source import DEFAULT, Choice
@@ -24,7 +24,6 @@ CLASSES = [(one.name.lower(), one.name.lower()) for one in Priority]
 ACTIONS = [(action.value, action.value) for action in Action]
 LEVELS = [(level.value, level.value) for level in Level]
 LOG_LEVELS = [(level, level) for level in levels.LEVELS]
-HOLDERS = [(kind, kind) for kind in memory.HOLDERS]
 TO_DO = [(code.value, code.value) for code in Do]
 CODE_CHOICES = [(choice, choice) for choice in get_args(Choice)]
 
@@ -166,31 +165,6 @@ class ChosenEnvironments(serializers.Serializer):
     begins = serializers.DateTimeField(allow_null=True, help_text="when it would start, as far as that was declared")
     reason = Reason(allow_null=True, help_text="why it would wait")
     reasons = WarningItem(many=True, help_text="why these")
-
-
-class MemoryHolder(serializers.Serializer):
-    kind = serializers.ChoiceField(HOLDERS)
-    id = serializers.CharField(help_text="of the kernel, or the process id")
-    name = serializers.CharField(help_text="the notebook, or how its command line begins")
-    owner = serializers.CharField(allow_null=True, help_text="of the environment")
-    since = serializers.FloatField(allow_null=True, help_text="unix seconds")
-    rssBytes = serializers.IntegerField()
-    gpuBytes = serializers.IntegerField()
-    mine = serializers.BooleanField(help_text="you may end it")
-
-
-class GpuMemory(serializers.Serializer):
-    index = serializers.IntegerField()
-    name = serializers.CharField(help_text="may be empty")
-    totalBytes = serializers.IntegerField()
-    freeBytes = serializers.IntegerField()
-
-
-class EnvironmentInUse(serializers.Serializer):
-    environmentId = serializers.CharField()
-    environment = serializers.CharField()
-    processes = MemoryHolder(many=True)
-    gpus = GpuMemory(many=True, help_text="what training would have beside them; empty: not known")
 
 
 class HourlyPrice(serializers.Serializer):

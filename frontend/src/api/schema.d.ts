@@ -560,6 +560,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/dev-environments/{environment_id}/memory": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description Who holds memory there, and how much of its GPUs' is left. Answers with what is known at once; what is not
+         *     is looked at meanwhile (`looking`).
+         */
+        get: operations["getEnvironmentMemory"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/dev-environments/{environment_id}/resize": {
         parameters: {
             query?: never;
@@ -3340,6 +3360,8 @@ export interface components {
             environmentId: string;
             environment: string;
             processes: components["schemas"]["MemoryHolder"][];
+            /** @description what training would have beside them; empty: not known */
+            gpus: components["schemas"]["GpuMemory"][];
         };
         /** @description What is known of any environment; `apps.environments` adds the lives of those that the platform makes. */
         EnvironmentItem: {
@@ -3458,6 +3480,22 @@ export interface components {
             zone?: string | null;
             /** @description on engines of hosts; empty: the engine chooses */
             host?: string;
+        };
+        /** @description `reason`: why nothing is known. */
+        EnvironmentMemory: {
+            environmentId: string;
+            environment: string;
+            processes: components["schemas"]["MemoryHolder"][];
+            /** @description what training would have beside them; empty: not known */
+            gpus: components["schemas"]["GpuMemory"][];
+            /** @description it is being looked at; what is told here is what was known before */
+            looking: boolean;
+            reason: components["schemas"]["PackagesReason"] | null;
+        };
+        EnvironmentMemoryEnvelope: {
+            data: components["schemas"]["EnvironmentMemory"];
+            code: number;
+            message: string;
         };
         EnvironmentRegisterRequest: {
             name: string;
@@ -3875,6 +3913,13 @@ export interface components {
             /** @default HEAD */
             revision?: string;
             secret?: string | null;
+        };
+        GpuMemory: {
+            index: number;
+            /** @description may be empty */
+            name: string;
+            totalBytes: number;
+            freeBytes: number;
         };
         /** @description GPUs. `held` = `busy` + `idle` + `unknown`; `total` = `held` + `free` + `outOfService`. */
         GpuTally: {
@@ -6436,6 +6481,8 @@ export interface components {
             hourly: components["schemas"]["HourlyPrice"] | null;
             /** @description of its environments, those in which others hold memory */
             inUse: components["schemas"]["EnvironmentInUse"][];
+            /** @description some are being looked at, and may be among them */
+            memoryLooking: boolean;
             /** @description null: none of its ranks would run inside an environment */
             packages: components["schemas"]["PackagesOfTask"] | null;
         };
@@ -8956,6 +9003,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EnvironmentLogsEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getEnvironmentMemory: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                environment_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnvironmentMemoryEnvelope"];
                 };
             };
             default: {

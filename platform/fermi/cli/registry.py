@@ -77,8 +77,8 @@ COMMANDS = {
 
 WITHIN = {
     "environments": (
-        "show", "make", "start", "stop", "restart", "keep", "resize", "clone", "delete", "logs", "packages", "level",
-        "templates",
+        "show", "make", "start", "stop", "restart", "keep", "resize", "clone", "delete", "logs", "memory", "packages",
+        "level", "templates",
     ),
 }  # fmt: skip
 """The commands of those that have some of their own."""

@@ -18,6 +18,7 @@ from fermi.client.types import (
     EnvironmentItem,
     EnvironmentLife,
     EnvironmentMakeRequest,
+    EnvironmentMemory,
     EnvironmentRegisterRequest,
     EnvironmentResizeRequest,
     EnvironmentSummary,
@@ -230,6 +231,25 @@ class Environments:
             anew = False
             time.sleep(pause)
             pause = min(pause * 1.4, 2.0)
+
+    def memory(self, environment_id: str, *, timeout: float = LOOK_S) -> EnvironmentMemory:
+        """Who holds memory there, and how much of its GPUs' is left, once it has been looked at; after `timeout`
+        seconds what was known before."""
+        deadline, pause = time.monotonic() + timeout, 0.2
+        while True:
+            found = self._transport.call("GET", f"/dev-environments/{environment_id}/memory")
+            if not found["looking"] or time.monotonic() > deadline:
+                return found
+            time.sleep(pause)
+            pause = min(pause * 1.4, 2.0)
+
+    def end_kernel(self, environment_id: str, kernel: str) -> None:
+        """Of an environment of your own; what the kernel holds in memory is lost."""
+        self._transport.call("POST", f"/dev-environments/{environment_id}/kernels/{kernel}/end")
+
+    def ask_owner(self, environment_id: str) -> None:
+        """Tells its owner that you would like to train there."""
+        self._transport.call("POST", f"/dev-environments/{environment_id}/ask-owner", repeatable=True)
 
     def level(
         self,

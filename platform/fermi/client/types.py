@@ -632,6 +632,16 @@ class GitSource(TypedDict):
     secret: NotRequired[str | None]
 
 
+class GpuMemory(TypedDict):
+    index: int
+    name: str
+    """
+    may be empty
+    """
+    totalBytes: int
+    freeBytes: int
+
+
 class GpuTally(TypedDict):
     """
     GPUs. `held` = `busy` + `idle` + `unknown`; `total` = `held` + `free` + `outOfService`.
@@ -4753,6 +4763,10 @@ class EnvironmentInUse(TypedDict):
     environmentId: str
     environment: str
     processes: list[MemoryHolder]
+    gpus: list[GpuMemory]
+    """
+    what training would have beside them; empty: not known
+    """
 
 
 class EnvironmentItem(TypedDict):
@@ -4804,6 +4818,25 @@ class EnvironmentItem(TypedDict):
     """
     null: the platform did not make it
     """
+
+
+class EnvironmentMemory(TypedDict):
+    """
+    `reason`: why nothing is known.
+    """
+
+    environmentId: str
+    environment: str
+    processes: list[MemoryHolder]
+    gpus: list[GpuMemory]
+    """
+    what training would have beside them; empty: not known
+    """
+    looking: bool
+    """
+    it is being looked at; what is told here is what was known before
+    """
+    reason: PackagesReason | None
 
 
 class FirstError(TypedDict):
@@ -5126,6 +5159,10 @@ class TaskPreview(TypedDict):
     inUse: list[EnvironmentInUse]
     """
     of its environments, those in which others hold memory
+    """
+    memoryLooking: bool
+    """
+    some are being looked at, and may be among them
     """
     packages: PackagesOfTask | None
     """

@@ -1,5 +1,5 @@
-"""Who holds memory in an environment that training would want: its GPUs', and that of its notebooks. Standard library only, Python 3.9
-or later.
+"""Who holds memory in an environment that training would want: its GPUs', and that of its notebooks. Standard library
+only, Python 3.9 or later.
 
 A process id that the driver tells may be one of the machine's, which means nothing in a container, or somebody else's
 there. So a process counts only where it is seen here with a GPU's device open (/proc/<pid>/fd), and the driver's figure

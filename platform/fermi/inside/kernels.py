@@ -52,9 +52,9 @@ def end(request: Mapping[str, Any]) -> dict[str, Any]:
     if kernel is None or not user_processes.is_kernel(kernel):
         raise wire.RefusedError("INSIDE_KERNEL_GONE")
     number = user_processes.kernel_id(kernel)
-    if number and any(_ask(server, "DELETE", f"kernels/{number}") is not None for server in _servers(own)):
-        if _has_ended(identity):
-            return {"by": "jupyter"}
+    is_asked = number and any(_ask(server, "DELETE", f"kernels/{number}") is not None for server in _servers(own))
+    if is_asked and _has_ended(identity):
+        return {"by": "jupyter"}
     processes.send_signal(identity, signal.SIGTERM)
     if not _has_ended(identity):
         raise wire.RefusedError("INSIDE_KERNEL_LIVES", seconds=round(END_SECONDS))

@@ -1,5 +1,5 @@
-"""Ends a node's ranks before the container that they share with somebody's notebook has no memory left. Standard library
-only, Python 3.9 or later.
+"""Ends a node's ranks before the container that they share with somebody's notebook has no memory left. Standard
+library only, Python 3.9 or later.
 
 With version 2 of control groups the kubelet sets `memory.oom.group`: where a container takes more memory than it may,
 the kernel kills all of its processes, the notebook too, whatever their `oom_score_adj` (kernel,
@@ -8,14 +8,14 @@ what is used.
 
 Ranks are ended only where two things that are measured apart from each other say so:
 
-1. The group has used at least NEAR of its limit with what cannot be taken back: without page cache and reclaimable slabs,
-   and with no swap left.
-2. The processes of the ranks (/proc) have grown meanwhile, by at least as much as all others together. From FULL on it is
-   enough that they hold GIVES_BACK of the limit, so that their end helps.
+1. The group has used at least NEAR of its limit with what cannot be taken back: without page cache and reclaimable
+   slabs, and with no swap left.
+2. The processes of the ranks (/proc) have grown meanwhile, by at least as much as all others together. From FULL on it
+   is enough that they hold GIVES_BACK of the limit, so that their end helps.
 
 Page cache by itself therefore ends nothing, and neither does a notebook that grows, before FULL. It is looked the more
-often the less is left, for a process can take some GiB within a second; one that takes all that is left between two looks
-is not caught.
+often the less is left, for a process can take some GiB within a second; one that takes all that is left between two
+looks is not caught.
 """
 
 from __future__ import annotations

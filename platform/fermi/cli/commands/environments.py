@@ -9,6 +9,7 @@ from rich.console import RenderableType
 
 from fermi.carriage_returns import newest_state
 from fermi.cli import completing, output, reading
+from fermi.cli.commands.environment_memory import memory
 from fermi.cli.commands.environment_packages import level, packages
 from fermi.cli.commands.inventory import environments_table, envs
 from fermi.cli.hosted import hosted_parts, life_parts, waited
@@ -348,6 +349,7 @@ for one in (
     clone,
     delete,
     logs,
+    memory,
     packages,
     level,
     templates,

@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from fermi.cli import fields, output, reading, scaling
 from fermi.cli.detail import places, step_of
 from fermi.cli.failures import REFUSED
+from fermi.cli.memory import holders
 from fermi.cli.names import Names
 from fermi.cli.options import Session, command, follow_options
 from fermi.cli.request import Flags, build
@@ -160,7 +161,7 @@ def preview(session: Session, file: str | None, **given: Any) -> int:
     if session.form == "table":
         output.warn(found["warnings"])
         if _is_looking(found):
-            output.say(_("PREVIEW_PACKAGES_LOOKING"))
+            output.say(_("PREVIEW_LOOKING"))
     if not found["problems"]:
         return 0
     if session.form == "table":
@@ -172,7 +173,7 @@ def preview(session: Session, file: str | None, **given: Any) -> int:
 
 
 def _looked_at(session: Session, request: Any) -> TaskPreview:
-    """The preview once the packages of its environments are known; after LOOK_S seconds without them."""
+    """The preview once its environments have been looked into; after LOOK_S seconds without what they say."""
     deadline = time.monotonic() + LOOK_S
     while _is_looking(found := session.fermi.tasks.preview(request)) and time.monotonic() < deadline:
         time.sleep(0.5)
@@ -181,7 +182,7 @@ def _looked_at(session: Session, request: Any) -> TaskPreview:
 
 def _is_looking(found: TaskPreview) -> bool:
     installed = found.get("packages")  # an older platform says nothing
-    return bool(installed and installed["looking"])
+    return bool(installed and installed["looking"]) or bool(found.get("memoryLooking"))
 
 
 def _preview(found: TaskPreview) -> Iterator[RenderableType]:
@@ -195,6 +196,7 @@ def _preview(found: TaskPreview) -> Iterator[RenderableType]:
         yield output.table(headers, rows, title=_("PROCESSES_COUNTED", count=found["worldSize"]))
         yield from _environment([*found["ranks"]])
     yield from places(found.get("environments") or ())  # an older platform has none
+    yield from holders(found.get("inUse") or ())
     if proposal := found.get("proposal"):  # an older platform has none
         yield from chosen(proposal)
     if found.get("batch"):  # an older platform has none

@@ -1,0 +1,40 @@
+"""Who holds memory in environments, as tables."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import RenderableType
+
+from fermi.cli import output
+from fermi.cli.texts import _
+from fermi.cli.times import ago
+
+
+def holders(found: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
+    """The processes of each environment, and what is left of its GPUs."""
+    rows: list[list[output.Cell]] = [
+        [one["environment"], each["name"], each["kind"], each["id"], each["owner"],
+         _ago(each["since"]), _gib(each["gpuBytes"]), _gib(each["rssBytes"])]
+        for one in found
+        for each in one["processes"]
+    ]  # fmt: skip
+    if rows:
+        headers = [_("ENVIRONMENT"), _("PROCESS"), _("KIND"), "ID", _("OWNER"), _("HELD_SINCE"),
+                   f"{_('GPU_MEMORY')} GiB", f"{_('MEMORY')} GiB"]  # fmt: skip
+        yield output.table(headers, rows, title=_("MEMORY_IN_USE"))
+    gpus: list[list[output.Cell]] = [
+        [one["environment"], gpu["index"], gpu["name"] or None, _gib(gpu["freeBytes"]), _gib(gpu["totalBytes"])]
+        for one in found
+        for gpu in one.get("gpus", ())  # an older platform says nothing
+    ]
+    if gpus:
+        yield output.table([_("ENVIRONMENT"), "GPU", "", _("FREE_GIB"), _("TOTAL_GIB")], gpus)
+
+
+def _gib(size: int) -> str | None:
+    return f"{size / 2**30:.3g}" if size else None
+
+
+def _ago(seconds: float | None) -> str | None:
+    return ago(datetime.fromtimestamp(seconds, UTC).isoformat()) if seconds else None
