@@ -37,6 +37,11 @@ FILTERS = {
 def connection(cluster: Cluster) -> dict[str, Any]:
     """What its backend connects with: what is stored, and what the platform tells every engine of itself."""
     return {
+        "carried": {
+            "data": settings.CARRIED_DATA_GB << 30,
+            "folder": settings.CARRIED_FOLDER_GB << 30,
+            "task": settings.CARRIED_TASK_GB << 30,
+        },
         "data_dir": str(settings.DATA_DIR),
         "data_roots": settings.DATA_ROOTS,
         "isolation": settings.ISOLATION,

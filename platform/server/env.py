@@ -237,6 +237,9 @@ def proxies(name: str) -> list[str]:
 READERS: dict[str, Callable[[str], Any]] = {
     "FERMI_DOOR_HOST": door_host,
     "FERMI_FILES": files,
+    "FERMI_CARRIED_DATA_GB": partial(count, default=10),
+    "FERMI_CARRIED_FOLDER_GB": partial(count, default=20),
+    "FERMI_CARRIED_TASK_GB": partial(count, default=100),
     "FERMI_FILES_MAX_FILE_GB": partial(count, default=512),
     "FERMI_CODE_MAX_FILES": partial(count, default=50_000),
     "FERMI_CODE_KEEP_DAYS": partial(count, default=30),

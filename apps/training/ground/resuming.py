@@ -106,7 +106,8 @@ def point(task: Task) -> tuple[str, list[str]]:
     skipped = [one.path for one in saved if one.path in bad]
     good = [one.path for one in saved if one.path not in bad]
     if not skipped or not good:  # there is nothing else to try
-        return (saved[0].path if task.spec["entrypoint"] else AUTO), []
+        arrived = _there(task, good) if task.inside and task.spec["entrypoint"] else None
+        return arrived or (saved[0].path if task.spec["entrypoint"] else AUTO), []
     if found := _there(task, good):
         newer = saved[: next(index for index, one in enumerate(saved) if one.path == found)]
         return found, [one.path for one in newer if one.path in bad]

@@ -1,11 +1,11 @@
-"""Whether an attempt's ranks hold each other up, have become slower, compile again and again, or do not use their GPUs:
-asked of the engine now and then while it runs, and stored where something changed."""
+"""Whether an attempt's ranks hold each other up, have become slower, compile again and again, or do not use their GPUs,
+and which of their files cannot be brought here: asked of the engine now and then while it runs, and stored where something changed."""
 
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from apps.training.ground import findings
+from apps.training.ground import findings, left_out
 from apps.training.ground.launching import backend_for
 from apps.training.models import Task
 from apps.training.output import sparing
@@ -46,9 +46,10 @@ class Pace:
     def _judge(self) -> None:
         if self._places is None:
             self._places = self._find_places()
+        task = self._task
+        left_out.note(task, self._handle.attempt)
         if not self._places:
             return
-        task = self._task
         pulses = self.pulses = backend_for(task.cluster).pulses(self._handle)
         moment = datetime.now(UTC).timestamp()
         told = [

@@ -2,6 +2,7 @@
 how long to wait before the task is looked at again, or None to go on at once."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +12,19 @@ from apps.code import store
 from apps.common.clock import now
 from apps.environments import memory
 from apps.training.drills import runs as drills
-from apps.training.ground import code, hints, holding, making, outcomes, placing, resuming, seen, sizing, transitions
+from apps.training.ground import (
+    code,
+    hints,
+    holding,
+    left_out,
+    making,
+    outcomes,
+    placing,
+    resuming,
+    seen,
+    sizing,
+    transitions,
+)
 from apps.training.ground.launching import backend_for, cause, declared, handle_for, job_for, secrets_of
 from apps.training.models import Attempt, Task
 from apps.training.output import ingest
@@ -213,6 +226,8 @@ def close(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
         ingest.count_steps(task.pk, attempt.number, trainer.step, trainer.total)
     elif (step := max((rank.get("last_step") or 0 for rank in ranks), default=0)) > 0:
         ingest.count_steps(task.pk, attempt.number, step)
+    with suppress(BackendError):
+        left_out.note(task, attempt.number)
     if crashes.corrected(task, attempt):
         return None  # what was read last may change what follows: it is decided anew
     report = runs.report(task, attempt.number) if task.kind == Kind.PREFLIGHT else None

@@ -25,7 +25,19 @@ from apps.training.models import Task
 from apps.training.queue import load
 from apps.training.services import choosing, packages
 from apps.training.services.choosing import Choice
-from fermi.launch import credentials, entry, installed, recipes, registry, scenes, sizes, summary, validate, ways
+from fermi.launch import (
+    credentials,
+    entry,
+    figures,
+    installed,
+    recipes,
+    registry,
+    scenes,
+    sizes,
+    summary,
+    validate,
+    ways,
+)
 from fermi.launch.backends.base import Backend
 from fermi.launch.errors import BackendError, UnknownName
 from fermi.launch.request import EXISTING, NEW, TaskRequest, cut, job, places
@@ -285,9 +297,13 @@ _HELD = Compiled(
 
 
 def _apart(job: JobSpec, backend: Backend) -> list[Problem]:
-    """Says which environments keep what their ranks write to themselves."""
+    """Says from which environments files of the task are brought here, and how much."""
     found = [node.name for node in job.nodes if node.inside and not backend.shares_data(node)]
-    return [Problem(ways.FIELD, "INSIDE_NOT_SHARED", {"environments": ", ".join(found)})] if found else []
+    if not found:
+        return []
+    folder, task = (figures.size(gb << 30) for gb in (settings.CARRIED_FOLDER_GB, settings.CARRIED_TASK_GB))
+    about = {"environments": ", ".join(found), "folder": folder, "task": task}
+    return [Problem(ways.FIELD, "INSIDE_NOT_SHARED", about)]
 
 
 def _warnings(job: JobSpec) -> list[Problem]:

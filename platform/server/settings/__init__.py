@@ -9,6 +9,9 @@ FERMI_DATA_ROOTS     colon-separated folders that datasets may be made from, bes
                      directory
 FERMI_FILES          files of projects: a folder (default: files/ of the data directory), or s3://bucket/prefix, with
                      FERMI_FILES_ENDPOINT, FERMI_FILES_KEY and FERMI_FILES_SECRET, or AWS's own variables
+FERMI_CARRIED_FOLDER_GB  of a checkpoint that is brought from an environment without the platform's data directory (20);
+                     FERMI_CARRIED_TASK_GB: of all that a task writes there (100); FERMI_CARRIED_DATA_GB: of what it
+                     reads, and is sent there (10)
 FERMI_FILES_MAX_FILE_GB  of one file of a project (512)
 FERMI_ISOLATION      what keeps training on this machine from the platform's own: "auto" (another user if we are root,
                      Landlock where the kernel has it), "user", "landlock", or "off"

@@ -7,6 +7,9 @@ from server.places import data_dir, private_paths, redis_url
 
 __all__ = [
     "CACHES",
+    "CARRIED_DATA_GB",
+    "CARRIED_FOLDER_GB",
+    "CARRIED_TASK_GB",
     "DATABASES",
     "DATA_DIR",
     "DATA_ROOTS",
@@ -33,6 +36,11 @@ FILES_KEY = os.environ.get("FERMI_FILES_KEY", "")
 FILES_SECRET = os.environ.get("FERMI_FILES_SECRET", "")
 FILES_MAX_FILE_GB: int = read("FERMI_FILES_MAX_FILE_GB")
 FILES_PIECE_BYTES = 16 << 20  # of a file that is being uploaded, in one request
+# Between the platform and environments that do not see its data directory: a checkpoint, all that a task writes, and
+# what it reads.
+CARRIED_FOLDER_GB: int = read("FERMI_CARRIED_FOLDER_GB")
+CARRIED_TASK_GB: int = read("FERMI_CARRIED_TASK_GB")
+CARRIED_DATA_GB: int = read("FERMI_CARRIED_DATA_GB")
 # What keeps ranks on this machine from the platform's own, and what of it lies outside of the data directory.
 ISOLATION: str = read("FERMI_ISOLATION")
 PRIVATE_PATHS = private_paths(DATA_DIR) + ([FILES] if FILES.startswith("/") else [])

@@ -119,6 +119,11 @@ class Backend(ABC):
         What is older than a few minutes may be gone."""
         return ()
 
+    def left_out(self, handle: Handle) -> Sequence[Problem]:
+        """What the ranks of an attempt have written where the platform does not see it, and what is not brought here:
+        each with why. Cheap."""
+        return ()
+
     def port_host(self, job: JobSpec) -> str | None:
         """The machine whose ports the job's rendezvous shares with other attempts; None where the head has an address
         of its own; "" where any two attempts of this engine may meet on one machine."""

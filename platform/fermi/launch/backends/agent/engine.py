@@ -16,7 +16,7 @@ from fermi.launch.backends.agent.render import orders, render
 from fermi.launch.backends.agent.store import Attempt, Store
 from fermi.launch.backends.base import Backend, Beside, not_running, out_of_reach
 from fermi.launch.backends.carried import Files
-from fermi.launch.backends.inside import arrival
+from fermi.launch.backends.inside import arrival, shipment
 from fermi.launch.backends.inside.arrival import Limits
 from fermi.launch.backends.inside.seen import together
 from fermi.launch.errors import BackendError
@@ -56,7 +56,8 @@ class AgentBackend(Backend):
         self.connection = connection
         self.data_dir = Path(connection.get("data_dir") or "var").resolve()
         self.mount = str((connection.get("data") or {}).get("mountPath") or "")
-        self._containers = Containers(self.data_dir, Limits.of(connection))
+        self._limits = Limits.of(connection)
+        self._containers = Containers(self.data_dir, self._limits)
 
     def problems(self, job: JobSpec) -> list[Problem]:
         """The hosts' own folders cannot be looked into from here."""
@@ -88,11 +89,9 @@ class AgentBackend(Backend):
         but what is sent."""
         if kept.project != job.project:
             return Way(False, "INSIDE_OTHER_PROJECT", {"environment": node.name})
-        script = job.entrypoint.script if job.entrypoint and not job.brings(job.entrypoint.script) else ""
-        tops = tuple(f"{top.rstrip('/')}/" for top in (str(self.data_dir), self.mount) if top)
-        path = next((path for path in (job.train_data, job.valid_data, script) if path.startswith(tops)), "")
-        if kept.image and path:
-            return Way(False, "INSIDE_WITHOUT_DATA", {"environment": node.name, "path": path})
+        lacks = shipment.refusal(job, self.data_dir, self._limits, self.mount, str(self.data_dir))
+        if kept.image and lacks:
+            return Way(False, "INSIDE_WITHOUT_DATA", {"environment": node.name, **lacks})
         return None
 
     def lacks(self, node: Node, distributions: Sequence[str], job: JobSpec | None = None) -> list[str] | None:
@@ -159,6 +158,9 @@ class AgentBackend(Backend):
     def telemetry(self, handle: Handle, after: float) -> Sequence[Sample]:
         """Of containers: of workers their agents tell."""
         return measured.samples_in(Files(self.data_dir, handle.task_id, handle.attempt).folder, after)
+
+    def left_out(self, handle: Handle) -> list[Problem]:
+        return arrival.left_out(self.data_dir, handle)
 
     def port_host(self, job: JobSpec) -> str:
         """Several groups may have workers of one host."""

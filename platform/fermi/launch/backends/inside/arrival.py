@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from fermi.inside.written import KINDS, MAX_DEPTH, MAX_FILES, MAX_PATH, PIECE
+from fermi.launch import figures
 from fermi.launch.backends.carried import Files
-from fermi.launch.spec import Problem, attempt_parts
+from fermi.launch.spec import Handle, Problem, attempt_parts
 from fermi.launch.trees import Tree
 from fermi.launch.userpaths import CHECKPOINTS, OUTPUTS, TREE, TREES
 from fermi.runner import files as plain_files
@@ -43,21 +44,23 @@ KEPT_FREE_BYTES = 1 << 30
 """What stays free on the platform's disk."""
 ARRIVING = ".arriving"
 GB = 1 << 30
-FOLDER_BYTES, TASK_BYTES = 20 * GB, 100 * GB
+FOLDER_BYTES, TASK_BYTES, DATA_BYTES = 20 * GB, 100 * GB, 10 * GB
 Stamp = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """In bytes: what lies in one folder (a checkpoint), and what all nodes of a task bring."""
+    """In bytes: what lies in one folder (a checkpoint), what all nodes of a task bring, and what a task reads of the
+    platform's data, which is sent there. As the connection has them (`apps.clusters.selectors`)."""
 
     folder: int = FOLDER_BYTES
     task: int = TASK_BYTES
+    data: int = DATA_BYTES
 
     @classmethod
     def of(cls, connection: Mapping[str, Any]) -> "Limits":
         said = connection.get("carried") or {}
-        return cls(int(said.get("folder") or FOLDER_BYTES), int(said.get("task") or TASK_BYTES))
+        return cls(**{name: int(said[name]) for name in ("folder", "task", "data") if said.get(name)})
 
 
 @dataclass(slots=True)
@@ -108,6 +111,17 @@ def trees(data_dir: Path, task_id: str) -> dict[str, Tree]:
         "code": Tree(data_dir / TREES / task_id / TREE),
         "outputs": Tree(data_dir / OUTPUTS / task_id),
     }
+
+
+def left_out(data_dir: Path, handle: Handle) -> list[Problem]:
+    """Returns what an attempt's nodes have and what is not brought here, with why; the first `MAX_LEFT_OUT`."""
+    found = list[Problem]()
+    for path in sorted(Files(data_dir, handle.task_id, handle.attempt).folder.glob("node-*.files.json")):
+        for one in read_record(path).left_out:
+            about = {"nodeRank": _number(path.name[5:].partition(".")[0]), "path": one["path"],
+                     "size": figures.size(one["size"]), "limit": figures.size(one["limit"])}  # fmt: skip
+            found.append(Problem("", one["code"], {**about, "why": str(one.get("why") or "")}))
+    return found[:MAX_LEFT_OUT]
 
 
 def torn(data_dir: Path, path: str) -> list[Problem]:
@@ -298,21 +312,21 @@ class Arrival:
         for folder, paths in sorted(folders.items(), key=lambda one: -max(found.rows[path][1] for path in one[1])):
             size = sum(found.rows[path][0] for path in paths)
             if size > self._limits.folder:
-                left_out.append(_about("FILES_TOO_LARGE", folder, size, self._limits.folder))
+                left_out.append(_about("INSIDE_FILES_TOO_LARGE", folder, size, self._limits.folder))
             elif total + size > self._limits.task:
-                left_out.append(_about("FILES_TOO_MANY_BYTES", folder, size, self._limits.task))
+                left_out.append(_about("INSIDE_FILES_OVER_LIMIT", folder, size, self._limits.task))
             else:
                 total, found.bytes = total + size, found.bytes + size
                 self._wanted += [path for path in sorted(paths) if self._is_wanted(path, found.rows[path][:2])]
         if found.more:
-            left_out.append(_about("FILES_TOO_MANY", "", MAX_FILES, MAX_FILES))
+            left_out.append(_about("INSIDE_FILES_TOO_MANY", "", 0, 0))
         failed = [one for one in self.record.left_out if self._has_failed(one, found)]
         found.left_out = [*left_out, *failed][:MAX_LEFT_OUT]
 
     def _has_failed(self, one: Mapping[str, Any], found: Record) -> bool:
         """Whether a file that could not be taken is still as it was then."""
         row = found.rows.get(one["path"])
-        if row is None or one["code"] != "FILES_NOT_TAKEN":
+        if row is None or one["code"] != "INSIDE_FILES_FAILED":
             return False
         return self._tries.get((one["path"], row[:2]), 0) >= MAX_TRIES
 
@@ -448,7 +462,7 @@ class Arrival:
     def _give_up(self, path: str, stamp: Stamp, why: str) -> bool:
         self._tries[path, stamp] = MAX_TRIES
         known = [one for one in self.record.left_out if one["path"] != path]
-        self.record.left_out = [*known, {**_about("FILES_NOT_TAKEN", path, stamp[0], 0), "why": why}][:MAX_LEFT_OUT]
+        self.record.left_out = [*known, {**_about("INSIDE_FILES_FAILED", path, stamp[0], 0), "why": why}][:MAX_LEFT_OUT]
         try:
             self.record.save(self._path)
         except OSError:

@@ -9,12 +9,14 @@ code, the data that it reads, what it goes on from, and what its ranks have writ
 
 What is there already, with the same size and time, is not sent again."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fermi.inside.written import task_of
+from fermi.launch import figures
+from fermi.launch.backends.inside.arrival import Limits
 from fermi.launch.spec import JobSpec
 from fermi.launch.trees import Entry, Tree
 from fermi.launch.userpaths import CHECKPOINTS, TREE, TREES
@@ -34,24 +36,44 @@ class Item:
     entry: Entry
 
 
-def reads(job: JobSpec, root: str) -> tuple[list[str], str]:
-    """Returns what the job reads of the platform's data, as paths below the data directory (`root`, as its paths have
-    it), and a path of it that nobody may read from there (empty: none)."""
+def reads(job: JobSpec, *roots: str) -> tuple[list[str], str]:
+    """Returns what the job reads of the platform's data, as paths below the data directory (`roots`: how its paths may
+    have that), and a path of it that nobody may read from there (empty: none)."""
     found, entry = dict[str, None](), job.entrypoint
     script = entry.script if entry and not job.brings(entry.script) else ""
     named = [job.train_data, job.valid_data, script, *(entry.args if entry else ()), *map(str, job.env.values())]
     for path in (one.rpartition("=")[2] for one in named):
-        if root and path.startswith(f"{root.rstrip('/')}/"):
-            parts = path.removeprefix(f"{root.rstrip('/')}/").split("/")
-            if parts[0] not in OPEN or len(parts) < 2 or any(part in ("", ".", "..") for part in parts):
-                return [], path
-            found["/".join(parts[:2])] = None
+        if (parts := _parts(path, roots)) is None:
+            continue
+        if parts[0] not in OPEN or len(parts) < 2 or any(part in ("", ".", "..") for part in parts):
+            return [], path
+        found["/".join(parts[:2])] = None
     return list(found), ""
 
 
-def size_of(data_dir: Path, paths: list[str]) -> int:
-    """Returns how many bytes lie there."""
-    return sum(item.entry.size for path in paths for item in _below(data_dir, path))
+def _parts(path: str, roots: Iterable[str]) -> list[str] | None:
+    """The way from the data directory to a path; None where it does not lie there."""
+    for top in (f"{root.rstrip('/')}/" for root in roots if root):
+        if path.startswith(top):
+            return path.removeprefix(top).split("/")
+    return None
+
+
+def refusal(job: JobSpec, data_dir: Path, limits: Limits, *roots: str) -> dict[str, Any] | None:
+    """Returns why what a job reads cannot be sent, as what the text of INSIDE_WITHOUT_DATA takes; None: it can."""
+    wanted, closed = reads(job, *roots)
+    if closed:
+        return {"path": closed}
+    resume = _parts(job.resume_from, roots)
+    own = resume and len(resume) > 2 and resume[0] in (CHECKPOINTS, TREES) and resume[1] != job.task_id
+    for paths, limit in ((wanted, limits.data), (["/".join(resume or ())] if own else [], limits.folder)):
+        size = count = 0
+        for item in (item for path in paths for item in _below(data_dir, path)):
+            size, count = size + item.entry.size, count + 1
+            if size > limit or count > MAX_FILES:
+                about = {"size": figures.size(size), "limit": figures.size(limit)} if size > limit else {}
+                return {"path": f"{data_dir}/{item.path}", **about}
+    return None
 
 
 def items(order: Mapping[str, Any], data_dir: Path) -> list[Item]:

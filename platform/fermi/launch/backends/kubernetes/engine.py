@@ -18,7 +18,7 @@ from typing import Any
 from fermi.launch.backends import chosen, measured
 from fermi.launch.backends.base import Backend, Beside, not_running, out_of_reach
 from fermi.launch.backends.carried import Files, Reports
-from fermi.launch.backends.inside import arrival, followers, starting
+from fermi.launch.backends.inside import arrival, followers, shipment, starting
 from fermi.launch.backends.inside import seen as in_environments
 from fermi.launch.backends.inside.arrival import Limits
 from fermi.launch.backends.inside.render import KIND
@@ -115,7 +115,8 @@ class KubernetesBackend(Backend):
         return found + (absent or arrival.torn(self.data_dir, job.resume_from))
 
     def ways(self, job: JobSpec) -> Mapping[str, Ways]:
-        return ways.of_job(job, self.connection, self.client.namespace)
+        lacks = shipment.refusal(job, self.data_dir, self._limits, self.mount, str(self.data_dir))
+        return ways.of_job(job, self.connection, self.client.namespace, lacks)
 
     def shares_data(self, node: Node) -> bool:
         return bool(volumes.inside(node, self.connection))
@@ -297,6 +298,9 @@ class KubernetesBackend(Backend):
             return found.release()
 
         return Beside(node_rank, dial)
+
+    def left_out(self, handle: Handle) -> list[Problem]:
+        return arrival.left_out(self.data_dir, handle)
 
     def port_host(self, job: JobSpec) -> str | None:
         """Each pod has an address of its own, unless the administrator puts pods into the hosts' network."""

@@ -13,10 +13,13 @@ from fermi.launch.spec import JobSpec, Node, Way
 from fermi.launch.ways import Ways
 
 
-def of_job(job: JobSpec, connection: Mapping[str, Any], namespace: str) -> dict[str, Ways]:
-    """By node id. Nodes that were registered by hand, without a pod, can only be trained beside."""
+def of_job(
+    job: JobSpec, connection: Mapping[str, Any], namespace: str, lacks: Mapping[str, Any] | None
+) -> dict[str, Ways]:
+    """By node id. Nodes that were registered by hand, without a pod, can only be trained beside. `lacks`: why what the
+    job reads cannot be sent to environments that do not see it (`inside.shipment.refusal`)."""
     return {
-        node.id: Ways(_preferred(node), _inside(job, node, connection), _beside(node, namespace))
+        node.id: Ways(_preferred(node), _inside(node, connection, lacks), _beside(node, namespace))
         for node in job.nodes
         if node.engine.get("pod")
     }
@@ -30,7 +33,7 @@ def _preferred(node: Node) -> Way:
     return Way(True, "WAY_INSIDE_RUNS")
 
 
-def _inside(job: JobSpec, node: Node, connection: Mapping[str, Any]) -> Way | None:
+def _inside(node: Node, connection: Mapping[str, Any], lacks: Mapping[str, Any] | None) -> Way | None:
     if (namespace := str(node.engine.get("namespace") or "")) and namespace not in names.namespaces(connection):
         return Way(False, "INSIDE_OTHER_NAMESPACE", {"found": namespace})
     found = node.engine.get("inside")
@@ -38,18 +41,9 @@ def _inside(job: JobSpec, node: Node, connection: Mapping[str, Any]) -> Way | No
         return Way(False, "INSIDE_NOT_LOOKED_AT")
     if why := found.get("why"):
         return Way(False, str(why), found.get("params") or {})
-    if not volumes.inside(node, connection) and (path := _of_the_volume(job, connection)):
-        return Way(False, "INSIDE_WITHOUT_DATA", {"path": path})
+    if not volumes.inside(node, connection) and lacks:
+        return Way(False, "INSIDE_WITHOUT_DATA", lacks)
     return None
-
-
-def _of_the_volume(job: JobSpec, connection: Mapping[str, Any]) -> str:
-    """A file of the platform's data directory that the job reads, where the environment does not mount that."""
-    top = volumes.root(connection).rstrip("/") + "/"
-    entry = job.entrypoint
-    script = entry.script if entry and not job.brings(entry.script) else ""
-    named = [job.train_data, job.valid_data, script, *(entry.args if entry else ()), *map(str, job.env.values())]
-    return next((path for path in (one.rpartition("=")[2] for one in named) if path.startswith(top)), "")
 
 
 def _beside(node: Node, namespace: str) -> Way | None:

@@ -1,0 +1,209 @@
+"""Files of tasks that run inside of dev environments which share no folder, with each other or the platform: dev pods
+of a cluster, entered by `pods/exec`."""
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.kubernetes_platform import DEV
+from tests.e2e.test_code import fermi
+from tests.fakes.execs import run
+from tests.fakes.kubernetes import HOME, FakeCluster
+from tests.running import Running
+from tests.waiting import until
+
+pytestmark = pytest.mark.e2e
+SETTINGS = {"FERMI_CARRIED_FOLDER_GB": "1"}
+NAMES = ("first", "second")
+
+TRAIN = """
+import json, os, signal
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+rank, attempt = int(os.environ["RANK"]), int(os.environ["FERMI_ATTEMPT"])
+folder, output = Path(os.environ["FERMI_CHECKPOINT_DIR"]), Path(os.environ["FERMI_OUTPUT_DIR"])
+dist.init_process_group("gloo")
+torch.manual_seed(1)
+model = DistributedDataParallel(torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+start = 0
+if found := sorted(folder.glob("step-*")):
+    shards = sorted(path.name for path in found[-1].glob("shard-*"))
+    said = torch.load(found[-1] / "weights.pt")
+    model.load_state_dict(said["model"])
+    start = said["step"]
+    print("resumed", start, *shards, round(sum(p.sum().item() for p in model.parameters()), 6), flush=True)
+for step in range(start + 1, 7):
+    loss = model(torch.ones(8, 4)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    here = folder / f"step-{step}"
+    here.mkdir(parents=True, exist_ok=True)
+    (here / f"shard-{rank}").write_text(str(step))
+    if rank == 0:
+        torch.save({"step": step, "model": model.state_dict()}, here / "new")
+        (here / "new").rename(here / "weights.pt")
+    dist.barrier()
+    if rank == 0:
+        print(json.dumps({"event": "checkpoint", "step": step, "path": str(here)}), flush=True)
+        print(json.dumps({"step": step, "loss": loss.item()}), flush=True)
+        print("weights", step, round(sum(p.sum().item() for p in model.parameters()), 6), flush=True)
+    dist.barrier()
+    if attempt == 1 and step == 3 and rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+output.mkdir(parents=True, exist_ok=True)
+(output / f"report-{rank}.txt").write_text(f"rank {rank} has ended")
+Path("beside").mkdir(exist_ok=True)
+Path("beside", f"{rank}.txt").write_text("written beside the script")
+dist.destroy_process_group()
+os._exit(0)
+"""
+
+BIG = """
+import hashlib, os, time
+from pathlib import Path
+
+folder = Path(os.environ["FERMI_CHECKPOINT_DIR"])
+folder.mkdir(parents=True, exist_ok=True)
+data = os.urandom(300 << 20)
+(folder / "big.pt").write_bytes(data)
+with open(folder / "huge.pt", "wb") as file:
+    file.truncate((1 << 30) + 1)
+print("sha256", hashlib.sha256(data).hexdigest(), flush=True)
+number = 0
+while not (folder / "stop").exists():
+    number += 1
+    print("line", number, flush=True)
+    time.sleep(0.05)
+"""
+
+
+class Lab:
+    """Two dev pods, and a project with their code."""
+
+    def __init__(self, platform: Running, folder: Path) -> None:
+        self.platform, self.folder = platform, folder
+        self.cluster = FakeCluster(folder / "kubernetes").start()
+        for name in NAMES:
+            self.cluster.add_node(f"machine-{name}")
+            self.cluster.add_dev_pod(
+                name, f"machine-{name}", real=True, labels=DEV, annotations={"fermi.io/python": sys.executable},
+                env={"HOME": HOME}, empty_dirs=(HOME,),
+            )  # fmt: skip
+            until(lambda name=name: self.ready(name), what=f"{name} runs")
+        connection = {"kubeconfig": str(self.cluster.kubeconfig), "namespace": self.cluster.namespace}
+        body = {"name": "lab", "backend": "kubernetes", "connection": connection}
+        key = self.send("POST", "/clusters", **body)["id"]
+        found = until(lambda: self.found(key), what="the dev pods are found and looked into")
+        self.ids = [found[name] for name in NAMES]
+
+    def ready(self, name: str) -> Any:
+        (pod,) = self.cluster.pods(name)
+        statuses = pod["status"].get("containerStatuses") or [{}]
+        return pod if statuses[0].get("ready") else None
+
+    def found(self, cluster: str) -> dict[str, str] | None:
+        items = self.platform.get("/dev-environments", cluster=cluster, status="running")["items"]
+        whole = [self.platform.get(f"/dev-environments/{item['id']}") for item in items]
+        known = {one["name"]: one["id"] for one in whole if (one["engine"] or {}).get("inside")}
+        return known if len(known) == len(NAMES) else None
+
+    def send(self, method: str, path: str, **body: Any) -> Any:
+        answer = self.platform.api.request(method, path, json=body)
+        assert answer.status_code < 300, answer.text
+        return answer.json()["data"]
+
+    def request(self, script: str, *environments: str, **more: Any) -> dict[str, Any]:
+        """Of a task that brings this script."""
+        code = self.folder / hashlib.sha256(script.encode()).hexdigest()[:8]
+        code.mkdir(exist_ok=True)
+        (code / "train.py").write_text(script)
+        sent = json.loads(fermi(self.platform, self.folder, "code", "send", str(code), "-o", "json").stdout)
+        return {
+            "taskName": "files", "launchMode": "existing", "datasetId": None, "datasetVersionId": None,
+            "entrypoint": {"script": "train.py"}, "code": {"snapshot": sent["id"]},
+            "distributedConfig": {"enabled": True, "nodeIds": [*environments], "masterNode": environments[0],
+                                  "framework": "ddp", "runIn": "environment"}, **more,
+        }  # fmt: skip
+
+    def create(self, script: str, *environments: str, **more: Any) -> str:
+        task: str = self.send("POST", "/training-tasks", **self.request(script, *environments, **more))["taskId"]
+        return task
+
+    def shell(self, name: str, text: str) -> str:
+        done = run(self.cluster, self.ready(name), "sh", "-c", text)
+        assert done.code == 0, (done.out, done.err)
+        return done.out.decode()
+
+
+@pytest.fixture(scope="module")
+def lab(platform: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    made = Lab(platform, tmp_path_factory.mktemp("lab"))
+    try:
+        yield made
+    finally:
+        platform.close()
+        made.cluster.close()
+    assert not made.cluster.errors, "\n".join(made.cluster.errors)
+
+
+def lines(text: str, word: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith(f"{word} ")]
+
+
+def test_all_ranks_go_on_from_what_one_has_saved(lab: Lab) -> None:
+    """Rank 0 saves the weights, each rank a shard of its own; both load all of it, on nodes that share nothing."""
+    platform = lab.platform
+    task = lab.create(TRAIN, *lab.ids)
+    ended = platform.until_final(task)
+    assert ended["status"] == "succeeded", (ended, platform.log(task, 0, 2), platform.log(task, 1, 2))
+    assert ended["attempt"] == 2
+    (weights,) = {line.split()[2] for line in lines(platform.log(task), "weights") if line.split()[1] == "3"}
+    for rank in range(2):
+        assert lines(platform.log(task, rank, attempt=2), "resumed") == [f"resumed 3 shard-0 shard-1 {weights}"]
+    folder = platform.data / "checkpoints" / task
+    assert sorted(path.name for path in (folder / "step-6").iterdir()) == ["shard-0", "shard-1", "weights.pt"]
+    assert next(one["step"] for one in platform.items(task, "checkpoints")) == 6
+    written = {one["path"] for one in platform.items(task, "outputs")}
+    assert {"report-0.txt", "report-1.txt", "beside"} <= written
+    beside = platform.api.get(f"/training-tasks/{task}/outputs", params={"path": "beside"}).json()["data"]["items"]
+    assert {one["path"] for one in beside} == {"beside/0.txt", "beside/1.txt"}
+
+
+def test_a_large_file_is_cut_off_and_goes_on_while_logs_are_told(lab: Lab) -> None:
+    platform = lab.platform
+    task = lab.create(BIG, lab.ids[1])
+    folder = platform.data / "checkpoints"
+
+    def size() -> int:
+        parts = [*(folder / ".arriving").glob(f"{task}-*")]
+        return parts[0].stat().st_size if parts else 0
+
+    until(size, what="the file arrives")
+    logged = len(platform.log(task))
+    assert until(lambda: len(platform.log(task)) > logged and size(), what="lines are told meanwhile")
+    lab.cluster.break_connections()
+    before = size()
+    assert 0 < before < 300 << 20
+    until(lambda: size() > before, what="it goes on where it was cut off")
+    platform.kill("watch")
+    before = size()
+    assert 0 < before < 300 << 20
+    until(lambda: size() >= before, what="it is still there")
+    came = folder / task / "big.pt"
+    until(came.exists, what="all of it is here")
+    (digest,) = lines(platform.log(task), "sha256")
+    assert hashlib.sha256(came.read_bytes()).hexdigest() == digest.split()[1]
+    lab.shell("second", f"touch {HOME}/.fermi/data/checkpoints/{task}/stop")
+    assert platform.until_final(task)["status"] == "succeeded"
+    assert sorted(path.name for path in came.parent.iterdir()) == ["big.pt", "stop"]
