@@ -1,5 +1,6 @@
 """Whether an attempt's ranks hold each other up, have become slower, compile again and again, or do not use their GPUs,
-and which of their files cannot be brought here: asked of the engine now and then while it runs, and stored where something changed."""
+and which of their files cannot be brought here: asked of the engine now and then while it runs, and stored where
+something changed."""
 
 import time
 from collections.abc import Mapping
