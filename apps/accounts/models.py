@@ -15,10 +15,12 @@ class User(AbstractUser):  # type: ignore[django-manager-missing]  # knox has no
 
 
 class Project(models.Model):
-    """What everything belongs to. Someone without a role in it does not learn that its contents exist."""
+    """What everything belongs to. Someone without a role in it does not learn that its contents exist. `warm`: of its
+    environments that do not say so themselves."""
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "project"))
     name = models.CharField(max_length=100, unique=True)
+    warm = models.BooleanField(default=False, db_default=False)
     created_at = models.DateTimeField(auto_now_add=True)
     members = models.ManyToManyField(settings.AUTH_USER_MODEL, through="Membership", related_name="projects")
 

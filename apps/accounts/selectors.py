@@ -36,7 +36,7 @@ def projects(user: User) -> QuerySet[Project, Any]:
     rows = Project.objects.filter(memberships__user=user)
     if user.is_superuser:
         role, rows = Value(str(Role.MAINTAINER)), Project.objects.all()
-    return rows.values("id", "name", role=role, createdAt=F("created_at"))
+    return rows.values("id", "name", "warm", role=role, createdAt=F("created_at"))
 
 
 def members(project: Project) -> QuerySet[Membership, Any]:

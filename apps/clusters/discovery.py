@@ -61,6 +61,8 @@ def forget() -> int:
     rows = DevEnvironment.objects.filter(gone_at__lt=now() - FORGET_AFTER)
     for relation in DevEnvironment._meta.related_objects:
         assert isinstance(relation.related_model, type)
+        if getattr(relation.related_model, "GOES_WITH_ENVIRONMENT", False):
+            continue
         refers = relation.related_model._default_manager.filter(**{relation.field.name: OuterRef("pk")})
         rows = rows.filter(~Exists(refers))
     return rows.delete()[0]

@@ -59,7 +59,8 @@ class DevEnvironment(models.Model):
     `emulated`: the GPUs are stood in for by CPU processes on this machine; shown as such wherever the environment is.
     `shared`: tasks of any project may run there; its own project manages it. `labels`: words that tasks ask for.
     `discovered_as`: its key in the cluster, for one that the engine showed (see `discovery`); empty = by hand.
-    `gone_at`: since when the engine shows it no more.
+    `gone_at`: since when the engine shows it no more. `warm`: a process stands by in it with the training stack
+    imported; None: as its project says.
     """
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "env"))
@@ -72,6 +73,7 @@ class DevEnvironment(models.Model):
     status = models.CharField(max_length=20, choices=EnvironmentStatus, default=EnvironmentStatus.RUNNING)
     cordoned = models.BooleanField(default=False)
     shared = models.BooleanField(default=False)
+    warm = models.BooleanField(null=True, blank=True)
     labels = models.JSONField(default=dict, blank=True)
     image = models.CharField(max_length=200, default="", blank=True)
     stack = models.CharField(max_length=60, default="", blank=True)

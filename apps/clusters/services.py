@@ -101,8 +101,10 @@ def register_environment(
 
 
 def change_environment(user: User, environment: DevEnvironment, changes: dict[str, Any]) -> None:
-    """A running task keeps what it was made from; only new ones see the change."""
-    access.require(user, environment.project_id, Role.MAINTAINER)
+    """A running task keeps what it was made from; only new ones see the change. Whether it is warm is its owner's, too:
+    it takes memory of it."""
+    owns = environment.owner_id == user.pk and changes.keys() == {"warm"}
+    access.require(user, environment.project_id, Role.MEMBER if owns else Role.MAINTAINER)
     _engine_is_the_administrators(user, changes)
     if changes.get("status", environment.status) != environment.status:
         environment.started_at = now() if changes["status"] == EnvironmentStatus.RUNNING else None

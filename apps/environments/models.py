@@ -4,6 +4,7 @@ DevEnvironment 1──1 Hosted   its life: the one writer of its state is `trans
       │ 1──* Event           what happened to it, as its page tells
       │ 1──* Gpu             held on a host whose engine gives GPUs out by index
       │ 1──* Run             one life of its processes; kept when the environment is gone, for what it cost
+DevEnvironment 1──1 Standby  the process that stands by in it, as it was seen last
 DevEnvironment 1──* Look     what its interpreters have installed, as it was seen last
       │ 1──* Installation    packages that somebody had installed into it
 Template ┄┄* Hosted          what it was made from, as it was then, stands in `spec`
@@ -197,6 +198,26 @@ class MemoryLook(models.Model):
     life = models.CharField(max_length=200, default="", blank=True)
     found = models.JSONField(null=True, blank=True)
     error = models.JSONField(null=True, blank=True)
+    looked_at = models.DateTimeField(null=True, blank=True)
+    asked_at = models.DateTimeField()
+    due_at = models.DateTimeField(null=True, blank=True, db_index=True)
+
+
+class Standby(models.Model):
+    """The process that stands by in an environment with the training stack imported, as it was seen last: `state`, and
+    `memory` in bytes, in the environment's life `life`. `until`: when it ends by itself; `error`: why there is none,
+    {"code": …, params…}. `due_at` is schedule and claim in one; None: nothing is to be asked."""
+
+    GOES_WITH_ENVIRONMENT = True
+
+    environment = models.OneToOneField(
+        "clusters.DevEnvironment", on_delete=models.CASCADE, primary_key=True, related_name="standby"
+    )
+    state = models.CharField(max_length=10, default="off")
+    memory = models.BigIntegerField(null=True, blank=True)
+    life = models.CharField(max_length=200, default="", blank=True)
+    error = models.JSONField(null=True, blank=True)
+    until = models.DateTimeField(null=True, blank=True)
     looked_at = models.DateTimeField(null=True, blank=True)
     asked_at = models.DateTimeField()
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)

@@ -13,7 +13,7 @@ from apps.clusters.models import Lease
 from apps.common.clock import now
 from apps.common.explained import explained, said
 from apps.common.texts import language
-from apps.environments import costs
+from apps.environments import costs, standby
 from apps.environments.building import OWN_DOORS
 from apps.environments.models import Event, Hosted, Run, Template
 from apps.environments.states import State, Wanted, allowed_actions, idling
@@ -61,9 +61,10 @@ def template(row: Template, uses: bool) -> dict[str, Any]:
 
 
 def attach(user: Someone, items: Iterable[dict[str, Any]]) -> None:
-    """`hosted` of each environment, in five questions at most, however many there are; null where the platform did not
-    make it."""
+    """`standby` and `hosted` of each environment, in seven questions at most, however many there are; the latter is
+    null where the platform did not make it."""
     shown = {item["id"]: item for item in items}
+    standby.attach(shown.values())
     for item in shown.values():
         item["hosted"] = None
     rows = list(Hosted.objects.filter(pk__in=shown).select_related("template"))

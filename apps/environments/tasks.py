@@ -6,7 +6,7 @@ from typing import Any
 from celery.signals import worker_ready, worker_shutting_down
 
 from apps.common.lanes import Lane
-from apps.environments import hints, memory_looks, reconcile
+from apps.environments import hints, memory_looks, reconcile, standby
 from apps.environments.packages import installation, looks
 
 THREADS = 3
@@ -19,6 +19,7 @@ lanes = (
     Lane(hints.CHANNEL, reconcile.sweep, THREADS, SECONDS),
     Lane(looks.CHANNEL, looks.sweep, LOOKS, SECONDS),
     Lane(memory_looks.CHANNEL, memory_looks.sweep, LOOKS, SECONDS),
+    Lane(standby.CHANNEL, standby.sweep, LOOKS, SECONDS),
     Lane(installation.CHANNEL, installation.sweep, INSTALLATIONS, SECONDS),
 )
 

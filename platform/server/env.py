@@ -255,6 +255,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "FERMI_TASK_READS": partial(folders, default=os.pathsep.join(isolation.DEFAULT_READS)),
     "FERMI_TASK_WRITES": folders,
     "FERMI_TRUSTED_PROXIES": proxies,
+    "FERMI_WARM_MINUTES": partial(number, default=30.0),
     "FERMI_WEB": web_processes,
     "FERMI_WORKER_HEARTBEAT": partial(number, default=5.0),
     "FERMI_WORKER_LOST": partial(number, default=15.0),

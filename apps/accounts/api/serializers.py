@@ -11,6 +11,7 @@ class ProjectItem(serializers.Serializer):
     id = serializers.CharField()
     name = serializers.CharField()
     role = serializers.ChoiceField(Role.choices)
+    warm = serializers.BooleanField(help_text="its environments are, where they do not say otherwise")
     createdAt = serializers.DateTimeField()
 
 

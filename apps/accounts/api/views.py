@@ -163,4 +163,4 @@ def _event(row: dict) -> dict:
 
 
 def _shown(project: Project, role: Role | None) -> dict:
-    return {"id": project.id, "name": project.name, "role": role, "createdAt": project.created_at}
+    return {"id": project.id, "name": project.name, "role": role, "warm": project.warm, "createdAt": project.created_at}

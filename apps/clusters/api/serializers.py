@@ -96,6 +96,9 @@ class KnownEnvironment(serializers.Serializer):
     uptimeSeconds = serializers.IntegerField(allow_null=True)
     heldBy = serializers.CharField(allow_null=True, help_text="id of the task that holds it")
     shared = serializers.BooleanField(help_text="tasks of any project may run there")
+    warm = serializers.BooleanField(
+        allow_null=True, help_text="a process stands by in it with the training stack imported; null: as its project"
+    )
     labels = serializers.DictField(child=serializers.CharField())
 
 
@@ -118,6 +121,10 @@ class EnvironmentChangeRequest(serializers.Serializer):
     engine = serializers.DictField(required=False, help_text="what its backend understands (administrator)")
     network = NetworkRequest(required=False)
     shared = serializers.BooleanField(required=False, help_text="tasks of any project may run there")
+    warm = serializers.BooleanField(
+        allow_null=True, required=False,
+        help_text="a process stands by in it with the training stack imported; null: as its project (its owner, too)",
+    )  # fmt: skip
     labels = serializers.DictField(child=serializers.CharField(max_length=100), required=False)
 
 

@@ -8,6 +8,7 @@ from apps.clusters.api.serializers import KINDS, KnownEnvironment, ZoneRef
 from apps.clusters.models import EnvironmentKind
 from apps.common.openapi import INT4, Key
 from apps.common.pages import OrderingField, PageQuery
+from apps.environments import standby
 from apps.environments.states import Action, State, Wanted
 from apps.environments.states.limits import MOST_KEPT
 
@@ -194,7 +195,26 @@ class HostedItem(serializers.Serializer):
     cost = HostedCost(help_text="so far, of all its runs")
 
 
+class ProjectWarmRequest(serializers.Serializer):
+    WHOLE = True
+
+    warm = serializers.BooleanField()
+
+
+class EnvironmentStandby(serializers.Serializer):
+    isWanted = serializers.BooleanField(help_text="it is to be warm, by itself or by its project")
+    state = serializers.ChoiceField(
+        [(one, one) for one in standby.STATES],
+        help_text="off: not wanted; idle: begins with the next preview of a task; engine: its engine has a process "
+        "that does; unavailable, failed: `reason` says why",
+    )  # fmt: skip
+    memoryBytes = serializers.IntegerField(allow_null=True, help_text="what the process holds")
+    until = serializers.DateTimeField(allow_null=True, help_text="when it ends, if nobody asks for it")
+    reason = HostedReason(allow_null=True)
+
+
 class EnvironmentItem(KnownEnvironment):
+    standby = EnvironmentStandby(help_text="whether the training stack stands by in it, imported")
     hosted = HostedItem(allow_null=True, help_text="null: the platform did not make it")
 
 

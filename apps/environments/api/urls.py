@@ -13,6 +13,7 @@ urlpatterns = [
     path("dev-environments/packages/level", packages_views.PackagesLevelView.as_view()),
     path("dev-environments/packages/level/<str:installation_id>", packages_views.PackagesInstallationView.as_view()),
     path(ONE, views.EnvironmentView.as_view()),
+    path("projects/<str:project_id>/warm", views.ProjectWarmView.as_view()),
     path(f"{ONE}/start", views.StartView.as_view()),
     path(f"{ONE}/stop", views.StopView.as_view()),
     path(f"{ONE}/restart", views.RestartView.as_view()),

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from apps.accounts import access
+from apps.accounts.api.serializers import ProjectItem
 from apps.accounts.models import User
 from apps.clusters import selectors as clusters
 from apps.clusters import services as registered
@@ -11,7 +12,7 @@ from apps.clusters.api.serializers import EnvironmentChangeRequest, EnvironmentQ
 from apps.clusters.models import DevEnvironment
 from apps.common.api import APIView, Body, Data, Query, Request, operation, page
 from apps.common.errors import ApiError
-from apps.environments import logs, showing
+from apps.environments import logs, showing, standby
 from apps.environments.api import forms
 from apps.environments.building import Asked
 from apps.environments.models import Template
@@ -110,6 +111,18 @@ class EnvironmentView(APIView):
         (maintainer). Not while a task holds it."""
         steering.delete(request.user, _environment(request, environment_id))
         return _found(request, environment_id)
+
+
+class ProjectWarmView(APIView):
+    @operation("setProjectWarm", body=forms.ProjectWarmRequest, data=ProjectItem)
+    def put(self, request: Request, project_id: str, body: Body) -> Data:
+        """Whether a process stands by, with the training stack imported, in each of its environments that does not say
+        otherwise (maintainer)."""
+        project = access.project(request.user, project_id)
+        standby.switch_project(request.user, project, body["warm"])
+        role = access.role_in(request.user, project)
+        return {"id": project.pk, "name": project.name, "role": role, "warm": project.warm,
+                "createdAt": project.created_at}  # fmt: skip
 
 
 class StartView(APIView):

@@ -14,7 +14,7 @@ from apps.clusters import services as clusters
 from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
-from apps.environments import hints, specs, transitions
+from apps.environments import hints, specs, standby, transitions
 from apps.environments.building import hosting_problems
 from apps.environments.models import Hosted, Run
 from apps.environments.services import holding
@@ -145,7 +145,10 @@ def change(user: User, environment: DevEnvironment, changes: dict[str, Any]) -> 
     follows = sorted(LIVES & changes.keys())
     if follows and Hosted.objects.filter(pk=environment.pk).exists():
         raise ApiError(409, "ENVIRONMENT_FOLLOWS_ITS_LIFE", environment=environment.name)
-    clusters.change_environment(user, environment, changes)
+    with transaction.atomic():
+        clusters.change_environment(user, environment, changes)
+        if "warm" in changes:
+            standby.settle([environment])
 
 
 def retire(hosted: Hosted, wanted: Wanted, cause: Cause) -> None:

@@ -16,6 +16,7 @@ from apps.clusters.leases import release
 from apps.clusters.models import DevEnvironment, Lease
 from apps.common import jumps
 from apps.common.clock import now
+from apps.environments import standby
 from apps.scheduling import pricing
 from apps.scheduling import selectors as sharing
 from apps.scheduling.models import Share, Usage
@@ -47,6 +48,8 @@ def give_back(task: Task, environment_ids: Collection[str] | None = None) -> int
     if not leases:
         return 0
     release(task.pk, [lease.pk for lease in leases])
+    if task.inside:
+        standby.request(lease.environment for lease in leases)
     hints.poke_waiting()
     return len(leases)
 
@@ -93,7 +96,7 @@ def spans_of(task: Task, moment: datetime) -> dict[str, list[tuple[datetime, dat
 
 def _leases(task: Task, environment_ids: Collection[str] | None = None, *, lock: bool = True) -> list[Lease]:
     """Locked, so that two who give back the same ones at the same time book them once."""
-    held = Lease.objects.filter(holder=task.pk).select_related("environment__zone")
+    held = Lease.objects.filter(holder=task.pk).select_related("environment__zone", "environment__cluster")
     if environment_ids is not None:
         held = held.filter(environment__in=environment_ids)
     return list(held.select_for_update(of=("self",)) if lock else held)

@@ -7,6 +7,7 @@ from typing import Any
 
 from apps.accounts.models import User
 from apps.clusters.models import DevEnvironment
+from apps.environments import standby
 from apps.environments.packages import looks, presenters
 from apps.environments.packages.looks import Seen
 from fermi.launch import packages
@@ -86,6 +87,7 @@ def find(user: User, job: JobSpec, environments: Sequence[DevEnvironment], impor
     within = [one for one in environments if one.pk in inside and not one._state.adding]
     if not within:
         return Found()
+    standby.request(within)  # it stands by before the button is pressed
     seen = looks.request_looks(user, within, job.python, list(imports.needed))
     known = presenters.looks(seen)
     found = packages.relevant(packages.differences(known), known, imports)

@@ -1573,6 +1573,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/projects/{project_id}/warm": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * @description Whether a process stands by, with the training stack imported, in each of its environments that does not say
+         *     otherwise (maintainer).
+         */
+        put: operations["setProjectWarm"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/queue": {
         parameters: {
             query?: never;
@@ -3339,9 +3359,13 @@ export interface components {
             heldBy: string | null;
             /** @description tasks of any project may run there */
             shared: boolean;
+            /** @description a process stands by in it with the training stack imported; null: as its project */
+            warm: boolean | null;
             labels: {
                 [key: string]: string;
             };
+            /** @description whether the training stack stands by in it, imported */
+            standby: components["schemas"]["EnvironmentStandby"];
             /** @description null: the platform did not make it */
             hosted: components["schemas"]["HostedItem"] | null;
             /** @description its key in the cluster; empty = registered by hand */
@@ -3399,9 +3423,13 @@ export interface components {
             heldBy: string | null;
             /** @description tasks of any project may run there */
             shared: boolean;
+            /** @description a process stands by in it with the training stack imported; null: as its project */
+            warm: boolean | null;
             labels: {
                 [key: string]: string;
             };
+            /** @description whether the training stack stands by in it, imported */
+            standby: components["schemas"]["EnvironmentStandby"];
             /** @description null: the platform did not make it */
             hosted: components["schemas"]["HostedItem"] | null;
         };
@@ -3523,6 +3551,8 @@ export interface components {
             network?: components["schemas"]["NetworkRequest"];
             /** @description tasks of any project may run there */
             shared?: boolean;
+            /** @description a process stands by in it with the training stack imported; null: as its project (its owner, too) */
+            warm?: boolean | null;
             labels?: {
                 [key: string]: string;
             };
@@ -3539,6 +3569,22 @@ export interface components {
             /** @description 0: as the engine has it; it only grows */
             diskGb?: number;
         };
+        EnvironmentStandby: {
+            /** @description it is to be warm, by itself or by its project */
+            isWanted: boolean;
+            /** @description off: not wanted; idle: begins with the next preview of a task; engine: its engine has a process that does; unavailable, failed: `reason` says why */
+            state: components["schemas"]["EnvironmentStandbyStateEnum"];
+            /** @description what the process holds */
+            memoryBytes: number | null;
+            /**
+             * Format: date-time
+             * @description when it ends, if nobody asks for it
+             */
+            until: string | null;
+            reason: components["schemas"]["HostedReason"] | null;
+        };
+        /** @enum {string} */
+        EnvironmentStandbyStateEnum: "off" | "engine" | "unavailable" | "idle" | "importing" | "standing" | "failed";
         /** @enum {string} */
         EnvironmentStatus: "running" | "stopped" | "unhealthy" | "creating" | "starting" | "stopping" | "failed" | "deleted";
         EnvironmentSummary: {
@@ -5083,6 +5129,8 @@ export interface components {
             network?: components["schemas"]["NetworkRequest"];
             /** @description tasks of any project may run there */
             shared?: boolean;
+            /** @description a process stands by in it with the training stack imported; null: as its project (its owner, too) */
+            warm?: boolean | null;
             labels?: {
                 [key: string]: string;
             };
@@ -5395,6 +5443,8 @@ export interface components {
             id: string;
             name: string;
             role: components["schemas"]["Role"];
+            /** @description its environments are, where they do not say otherwise */
+            warm: boolean;
             /** Format: date-time */
             createdAt: string;
         };
@@ -5416,6 +5466,9 @@ export interface components {
         };
         ProjectRequest: {
             name: string;
+        };
+        ProjectWarmRequest: {
+            warm: boolean;
         };
         QueueAhead: {
             /** @description null: a task that you may not see */
@@ -11619,6 +11672,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    setProjectWarm: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ProjectWarmRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProjectItemEnvelope"];
                 };
             };
             default: {

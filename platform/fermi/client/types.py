@@ -377,6 +377,11 @@ class EnvironmentResizeRequest(TypedDict):
     """
 
 
+EnvironmentStandbyStateEnum: TypeAlias = Literal[
+    "off", "engine", "unavailable", "idle", "importing", "standing", "failed"
+]
+
+
 EnvironmentStatus: TypeAlias = Literal[
     "running", "stopped", "unhealthy", "creating", "starting", "stopping", "failed", "deleted"
 ]
@@ -1337,6 +1342,10 @@ class PatchedEnvironmentChangeRequest(TypedDict):
     """
     tasks of any project may run there
     """
+    warm: NotRequired[bool | None]
+    """
+    a process stands by in it with the training stack imported; null: as its project (its owner, too)
+    """
     labels: NotRequired[dict[str, str]]
 
 
@@ -1630,6 +1639,10 @@ class ProblemItem(TypedDict):
 
 class ProjectRequest(TypedDict):
     name: str
+
+
+class ProjectWarmRequest(TypedDict):
+    warm: bool
 
 
 class QueueAhead(TypedDict):
@@ -3205,9 +3218,33 @@ class EnvironmentRegisterRequest(TypedDict):
     """
     tasks of any project may run there
     """
+    warm: NotRequired[bool | None]
+    """
+    a process stands by in it with the training stack imported; null: as its project (its owner, too)
+    """
     labels: NotRequired[dict[str, str]]
     projectId: str
     clusterId: str
+
+
+class EnvironmentStandby(TypedDict):
+    isWanted: bool
+    """
+    it is to be warm, by itself or by its project
+    """
+    state: EnvironmentStandbyStateEnum
+    """
+    off: not wanted; idle: begins with the next preview of a task; engine: its engine has a process that does; unavailable, failed: `reason` says why
+    """
+    memoryBytes: int | None
+    """
+    what the process holds
+    """
+    until: str | None
+    """
+    when it ends, if nobody asks for it
+    """
+    reason: HostedReason | None
 
 
 class EnvironmentSummary(TypedDict):
@@ -3925,6 +3962,10 @@ class ProjectItem(TypedDict):
     id: str
     name: str
     role: Role
+    warm: bool
+    """
+    its environments are, where they do not say otherwise
+    """
     createdAt: str
 
 
@@ -4744,7 +4785,15 @@ class EnvironmentDetail(TypedDict):
     """
     tasks of any project may run there
     """
+    warm: bool | None
+    """
+    a process stands by in it with the training stack imported; null: as its project
+    """
     labels: dict[str, str]
+    standby: EnvironmentStandby
+    """
+    whether the training stack stands by in it, imported
+    """
     hosted: HostedItem | None
     """
     null: the platform did not make it
@@ -4813,7 +4862,15 @@ class EnvironmentItem(TypedDict):
     """
     tasks of any project may run there
     """
+    warm: bool | None
+    """
+    a process stands by in it with the training stack imported; null: as its project
+    """
     labels: dict[str, str]
+    standby: EnvironmentStandby
+    """
+    whether the training stack stands by in it, imported
+    """
     hosted: HostedItem | None
     """
     null: the platform did not make it

@@ -32,6 +32,7 @@ FERMI_SIGNUP         "1" lets anyone who reaches the console make an account (wi
 FERMI_MASTER_PORTS   29500-32767 by default: where tasks get their rendezvous ports (below Linux's ephemeral ones)
 FERMI_LOG_ZONE       time zone of times in ranks' logs that name none, e.g. Asia/Shanghai (UTC)
 FERMI_PREFLIGHT_PATIENCE  12 by default: seconds that the nodes of a pre-flight test wait for each other
+FERMI_WARM_MINUTES   after which a process that stands by in an environment ends, if nobody asks for it (30)
 FERMI_STAND_BY       "0" keeps no process standing by with the training stack imported (saves its ~300 MB)
 FERMI_WORKER_HEARTBEAT  seconds between two heartbeats of a worker (5)
 FERMI_WORKER_LOST    seconds without one until a worker counts as lost (15)
@@ -116,6 +117,7 @@ DEMO = flag("FERMI_DEMO", default=True)
 LOG_ZONE = read("FERMI_LOG_ZONE")
 MASTER_PORTS = read("FERMI_MASTER_PORTS")
 PREFLIGHT_PATIENCE = read("FERMI_PREFLIGHT_PATIENCE")
+WARM_MINUTES = read("FERMI_WARM_MINUTES")
 STAND_BY = flag("FERMI_STAND_BY", default=True)
 NOTICE_HOSTS = words("FERMI_NOTICE_HOSTS")
 INTERNAL_ADDRESS = os.environ.get("FERMI_INTERNAL_ADDRESS") or "127.0.0.1"

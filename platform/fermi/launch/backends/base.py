@@ -175,6 +175,10 @@ def _nothing(connection: Mapping[str, Any]) -> list[Any]:
     return []
 
 
+def _nowhere(image: str) -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """A backend's module `check`, with defaults for what it leaves out. Each function takes a connection.
@@ -183,6 +187,8 @@ class Check:
     `contradictions`: what is wrong where its parts are well formed and may not go together.
     `findings`: asks the engine everything that training on it needs; finds instead of raising.
     `notices`: what whoever runs the platform has to know at all times, without asking the engine.
+    `standby`: where the training stack stands by, imported, for ranks inside of an environment with this image (""): in
+    the `environment`, in a process of the `engine`'s, or nowhere ("").
     `endings`: of the certificates and tokens that the engine is reached with; raises BackendError where they cannot be
     read."""
 
@@ -191,6 +197,7 @@ class Check:
     findings: Callable[[Mapping[str, Any]], list[Finding]] = _nothing
     notices: Callable[[Mapping[str, Any]], list[Finding]] = _nothing
     endings: Callable[[Mapping[str, Any]], list[Ending]] = _nothing
+    standby: Callable[[str], str] = _nowhere
 
     @classmethod
     def of(cls, module: ModuleType | None) -> Self:

@@ -35,3 +35,8 @@ def findings(connection: Mapping[str, Any]) -> list[Finding]:
     away = sorted(worker for worker, status in workers.items() if status != "online")
     online = Finding(Level.PASS, "WORKERS_ONLINE", {"count": len(workers) - len(away)})
     return [online, *([Finding(Level.WARN, "WORKERS_AWAY", {"workers": ", ".join(away)})] if away else [])]
+
+
+def standby(image: str) -> str:
+    """Outside of containers the agent has a process for all."""
+    return "environment" if image else "engine"

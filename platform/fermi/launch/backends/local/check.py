@@ -81,3 +81,8 @@ def _python(python: str) -> Finding:
     if not torch:
         return Finding(Level.WARN, "PYTHON_WITHOUT_TORCH", params, f"{python} -m pip install torch")
     return Finding(Level.PASS, "PYTHON_USABLE", params)
+
+
+def standby(image: str) -> str:
+    """One process for all: ranks go on as an environment's interpreter (`fermi.runner.venv`)."""
+    return "engine"

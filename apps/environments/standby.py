@@ -1,0 +1,204 @@
+"""Environments that are to be warm: a process stands by in each, with the training stack imported, so that an attempt
+begins there within a second (`fermi.runner.standby`).
+
+It is begun where somebody previews or submits a task, after a task ended there, and when somebody switches it on; it
+ends by itself when nobody has asked for FERMI_WARM_MINUTES, and its memory is given back. In between nothing is asked:
+what it said last is shown. Threads of the workers carry out what is due (`sweep`), as they do looks at packages.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+
+from apps.accounts import access, audit
+from apps.accounts.models import Project, Role, User
+from apps.clusters.models import DevEnvironment, EnvironmentStatus
+from apps.common import claims, hints
+from apps.common.clock import now
+from apps.common.explained import said
+from apps.environments.models import Standby
+from apps.environments.packages import looks, session
+from fermi.launch import registry
+from fermi.launch.errors import BackendError, UnknownName
+from fermi.launch.inside import standby as inside
+
+log = logging.getLogger(__name__)
+
+CHANNEL = "standby"
+KEPT = timedelta(minutes=2)
+FAILED_KEPT = timedelta(seconds=20)
+CLAIM = timedelta(seconds=60)
+AGAIN = timedelta(seconds=5)
+"""One that still imports is asked for again."""
+IMPORT_PATIENCE = timedelta(minutes=5)
+AT_ONCE = 20
+OFF, ENGINE, UNAVAILABLE, IDLE = "off", "engine", "unavailable", "idle"
+STATES = (OFF, ENGINE, UNAVAILABLE, IDLE, inside.IMPORTING, inside.STANDING, inside.FAILED)
+IN_ENVIRONMENT = "environment"
+LOCAL = "local"
+"""The engine whose process is this platform's own (FERMI_STAND_BY)."""
+
+
+def is_wanted(environment: DevEnvironment) -> bool:
+    """Load it with its project."""
+    return environment.project.warm if environment.warm is None else environment.warm
+
+
+def offered(backend: str, image: str) -> str:
+    """Returns where the training stack stands by for ranks inside of an environment of this engine: in the
+    `environment`, in a process of the `engine`'s, or nowhere ("")."""
+    with suppress(UnknownName):
+        return registry.check(backend).standby(image)
+    return ""
+
+
+def request(environments: Iterable[DevEnvironment]) -> None:
+    """Has a process stand by in each of them that is to be warm. Load them with their clusters; their projects are
+    loaded where that is not said of the environment itself."""
+    wanted = [
+        one for one in environments if is_wanted(one) and offered(one.cluster.backend, one.image) == IN_ENVIRONMENT
+    ]
+    if wanted:
+        _request(wanted)
+
+
+def _request(wanted: Sequence[DevEnvironment]) -> None:
+    rows = {row.environment_id: row for row in Standby.objects.filter(environment__in=wanted)}
+    lives, moment, due = looks.life_of(wanted), now(), list[str]()
+    for one in wanted:
+        row = rows.get(one.pk)
+        if row is None:
+            with suppress(IntegrityError), transaction.atomic():  # another request has just asked for the first time
+                Standby.objects.create(environment=one, asked_at=moment, due_at=moment)
+                due.append(one.pk)
+        elif row.due_at is None and _is_old(row, lives[one.pk]):
+            due.append(one.pk)
+    if due:
+        Standby.objects.filter(pk__in=due, due_at=None).update(asked_at=moment, due_at=moment)
+        _hint()
+
+
+def _is_old(row: Standby, life: str) -> bool:
+    kept = FAILED_KEPT if row.error else KEPT
+    return row.life != life or row.state == inside.OFF or row.looked_at is None or row.looked_at + kept < now()
+
+
+def settle(environments: Iterable[DevEnvironment]) -> None:
+    """After somebody has switched it: begins one, or ends the one that stands by. In the caller's transaction. Load
+    them with their clusters and projects."""
+    listed = [one for one in environments if offered(one.cluster.backend, one.image) == IN_ENVIRONMENT]
+    wanted = [one for one in listed if is_wanted(one) and one.status == EnvironmentStatus.RUNNING]
+    others = {one.pk for one in listed} - {one.pk for one in wanted}
+    if wanted:
+        _request(wanted)
+    if others and Standby.objects.filter(pk__in=others).exclude(state=inside.OFF).update(asked_at=now(), due_at=now()):
+        _hint()
+
+
+@transaction.atomic
+def switch_project(user: User, project: Project, warm: bool) -> None:
+    """Of its environments that do not say so themselves (maintainer)."""
+    access.require(user, project, Role.MAINTAINER)
+    if project.warm == warm:
+        return
+    Project.objects.filter(pk=project.pk).update(warm=warm)
+    project.warm = warm
+    audit.record(user, "project.warm", project.pk, project=project, warm=warm)
+    settle(DevEnvironment.objects.filter(project=project, warm=None).select_related("cluster", "project"))
+
+
+def _hint() -> None:
+    transaction.on_commit(lambda: hints.tell(CHANNEL, {}))
+
+
+def sweep() -> int:
+    """Carries out one of those that are due, and has other threads do the same; returns how many it was."""
+    rows = Standby.objects.filter(due_at__lte=now()).select_related(
+        "environment__cluster", "environment__zone", "environment__project"
+    )
+    due = list(rows.order_by("due_at")[:AT_ONCE])
+    if len(due) > 1:
+        hints.tell(CHANNEL, {})
+    return next((1 for row in due if carry_out(row)), 0)
+
+
+def carry_out(row: Standby) -> bool:
+    """False: another thread has it. Load it with its environment's cluster, zone and project."""
+    claim = claims.claim_row(row, CLAIM)
+    if claim is None:
+        return False
+    environment = row.environment
+    life = looks.life_of([environment])[environment.pk]
+    seconds = settings.WARM_MINUTES * 60 if is_wanted(environment) else 0
+    found: dict[str, Any] = {"state": inside.FAILED, "memory": None, "error": None, "until": None}
+    with claim.kept():
+        try:
+            with session.open_session(environment) as entered:
+                told = inside.keep(entered, seconds)
+            found |= {"state": told.state, "memory": told.memory, "error": told.error}
+            if told.error:
+                told.error.setdefault("environment", environment.name)
+        except BackendError as error:
+            found["error"] = session.describe_error(error)
+        except Exception as error:
+            log.exception("nothing could be made to stand by in %s", environment.pk)
+            found["error"] = session.describe_unexpected(environment, error)
+        moment = now()
+        if found["state"] == inside.STANDING:
+            found["until"] = moment + timedelta(seconds=seconds)
+        again = found["state"] == inside.IMPORTING and row.asked_at + IMPORT_PATIENCE > moment
+        claim.write(**found, life=life, looked_at=moment, due_at=moment + AGAIN if again else None)
+    return True
+
+
+def attach(items: Iterable[dict[str, Any]]) -> None:
+    """`standby` of each environment of a list, in two questions at most, however many there are."""
+    wanted = []
+    for item in items:
+        is_on = item["projectWarm"] if item["warm"] is None else item["warm"]
+        del item["projectWarm"]
+        where = offered(item["backend"], item["image"])
+        item["standby"] = _shown(OFF if not is_on else ENGINE if where == ENGINE else UNAVAILABLE, is_on)
+        if is_on and not where:
+            item["standby"]["reason"] = _reason({"code": "STANDBY_NOT_OFFERED", "environment": item["name"]})
+        elif is_on and item["backend"] == LOCAL and not settings.STAND_BY:
+            switched_off = _reason({"code": "STANDBY_SWITCHED_OFF", "environment": item["name"]})
+            item["standby"] |= {"state": UNAVAILABLE, "reason": switched_off}
+        elif is_on and where == IN_ENVIRONMENT:
+            wanted.append(item)
+    if not wanted:
+        return
+    keys = [item["id"] for item in wanted]
+    rows = {row.pk: row for row in Standby.objects.filter(pk__in=keys).select_related("environment")}
+    lives = looks.life_of([row.environment for row in rows.values()])
+    for item in wanted:
+        item["standby"] = _of_row(rows.get(item["id"]), lives.get(item["id"], ""), item["status"])
+
+
+def _of_row(row: Standby | None, life: str, status: str) -> dict[str, Any]:
+    if row is None or status != EnvironmentStatus.RUNNING or row.life != life:
+        return _shown(inside.IMPORTING if row and row.due_at and row.looked_at is None else IDLE, True)
+    if row.state == inside.STANDING and (row.until is None or row.until <= now()):
+        return _shown(IDLE, True)
+    state = IDLE if row.state == inside.OFF else row.state
+    shown = _shown(state, True)
+    if state == inside.STANDING:
+        shown |= {"memoryBytes": row.memory, "until": row.until}
+    if row.error:
+        shown["reason"] = _reason(row.error)
+    return shown
+
+
+def _shown(state: str, is_wanted: bool) -> dict[str, Any]:
+    return {"isWanted": is_wanted, "state": state, "memoryBytes": None, "until": None, "reason": None}
+
+
+def _reason(error: Mapping[str, Any]) -> dict[str, str]:
+    params = {name: value for name, value in error.items() if name != "code"}
+    message, hint = said(error["code"], params, None)
+    return {"code": error["code"], "message": message, "hint": hint}
