@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.kubernetes_platform import DEV
+from tests.e2e.kubernetes_platform import DEV, SMALL
 from tests.e2e.test_code import fermi
 from tests.fakes.execs import run
 from tests.fakes.kubernetes import HOME, FakeCluster
@@ -204,6 +204,28 @@ def test_a_large_file_is_cut_off_and_goes_on_while_logs_are_told(lab: Lab) -> No
     until(came.exists, what="all of it is here")
     (digest,) = lines(platform.log(task), "sha256")
     assert hashlib.sha256(came.read_bytes()).hexdigest() == digest.split()[1]
+    left_out = [one for one in platform.items(task, "events") if one["code"] == "INSIDE_FILES_TOO_LARGE"]
+    assert [(one["params"]["path"], one["params"]["limit"]) for one in left_out] == [("checkpoints/huge.pt", "1 GiB")]
     lab.shell("second", f"touch {HOME}/.fermi/data/checkpoints/{task}/stop")
     assert platform.until_final(task)["status"] == "succeeded"
     assert sorted(path.name for path in came.parent.iterdir()) == ["big.pt", "stop"]
+
+
+def test_a_dataset_is_sent_and_another_task_goes_on_from_what_came(lab: Lab) -> None:
+    """The recipe's trainer, on data of the platform that the dev pods do not mount. The retry is a task of its own."""
+    config = {"nodeIds": lab.ids, "masterNode": lab.ids[0], "framework": "ddp", "runIn": "environment"}
+    request = lab.platform.request(lab.ids, hyperparameters={**SMALL, "saveInterval": 2}, distributedConfig=config)
+    warned = {one["code"] for one in lab.send("POST", "/training-tasks/preview", **request)["warnings"]}
+    assert "INSIDE_NOT_SHARED" in warned
+    task = lab.send("POST", "/training-tasks", **request)["taskId"]
+    assert lab.platform.until_final(task)["status"] == "succeeded", lab.platform.log(task)
+    newest = next(iter(lab.platform.items(task, "checkpoints")))
+    assert newest["path"].startswith(f"{lab.platform.data}/checkpoints/{task}/")
+    longer = {**request, "hyperparameters": {**SMALL, "totalSteps": 8}, "resumeFrom": newest["path"]}
+    again = lab.send("POST", "/training-tasks", **longer)["taskId"]
+    assert lab.platform.until_final(again)["status"] == "succeeded", lab.platform.log(again)
+    for rank in range(2):
+        log = lab.platform.log(again, rank)
+        assert (
+            rank or json.loads(next(line for line in log.splitlines() if '"resumed"' in line))["step"] == newest["step"]
+        )

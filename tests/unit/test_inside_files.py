@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from fermi.launch.backends.inside import arrival, starting
+from fermi.launch.backends.inside import arrival, shipment, starting
 from fermi.launch.backends.inside.arrival import ARRIVING, Arrival, Limits
 from fermi.launch.errors import BackendError
+from fermi.launch.spec import JobSpec
 from tests.insides import Inside
 
 ATTEMPT, NEXT = "task-x-1", "task-x-2"
@@ -139,6 +140,44 @@ def test_a_next_attempt_gets_what_it_lacks_and_only_that(place: Place) -> None:
     place.collect()  # what the platform has sent is not brought back
     assert sorted(os.listdir(place.data / "checkpoints/task-x")) == ["mine", "step-10", "step-20"]
     assert os.listdir(place.data / "checkpoints/task-x/step-10") == []
+
+
+def test_what_a_task_goes_on_from_and_reads_is_sent(place: Place) -> None:
+    for path in (
+        "checkpoints/task-old/step-5/a.pt", "checkpoints/task-old/step-6/a.pt", "datasets/set/train.bin",
+        "datasets/other/train.bin", "trees/task-x/code/out/state.json", "checkpoints/task-x/step-1",
+    ):  # fmt: skip
+        (place.data / path).parent.mkdir(parents=True, exist_ok=True)
+        (place.data / path).write_text(path)
+    (place.data / "datasets/set/link").symlink_to("/etc/passwd")
+    place.ship(resume="/d/checkpoints/task-old/step-5", reads=["datasets/set", "datasets/absent"])
+    assert sorted(path.relative_to(place.own).as_posix() for path in place.own.rglob("*") if path.is_file()) == [
+        "checkpoints/task-old/step-5/a.pt", "checkpoints/task-x/step-1", "datasets/set/train.bin",
+        "trees/task-x/code/out/state.json",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("named", "found"), [
+    ({"train_data": "/d/datasets/set/train.bin"}, None),
+    ({"train_data": "/elsewhere/train.bin"}, None),
+    ({"train_data": "/d/datasets/large/train.bin"}, {"size": "5 KiB", "limit": "2 KiB"}),
+    ({"resume_from": "/d/checkpoints/task-old/step-5"}, {"size": "3 KiB", "limit": "1 KiB"}),
+    ({"resume_from": "/d/checkpoints/task-x/step-5"}, None),
+    ({"env": {"KEY": "/d/secret_key"}}, {}),
+    ({"env": {"KEY": "/d/datasets/../secret_key"}}, {}),
+    ({"env": {"KEY": "/d/checkpoints/task-other/step-1"}}, {}),
+])  # fmt: skip
+def test_what_cannot_be_sent_is_refused_with_its_limit(
+    tmp_path: Path, named: dict[str, Any], found: dict[str, str] | None
+) -> None:
+    for path, size in (("datasets/set/train.bin", 1), ("datasets/large/train.bin", 5), ("secret_key", 1),
+                       ("checkpoints/task-old/step-5/a.pt", 3), ("checkpoints/task-x/step-5/a.pt", 9)):  # fmt: skip
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(b"x" * (size << 10))
+    job = JobSpec("task-x", "ddp", (), "env-a", **named)
+    said = shipment.refusal(job, tmp_path, Limits(folder=1 << 10, data=2 << 10), "/d", str(tmp_path))
+    assert said is None if found is None else said is not None
+    assert found is None or {name: value for name, value in (said or {}).items() if name != "path"} == found
 
 
 def test_what_was_sent_is_compared(place: Place) -> None:

@@ -2,7 +2,7 @@
 
     checkpoints/<task>/…, trees/<task>/code/…, outputs/<task>/…    each file once it is whole, with its time inside
     <one of these folders' parents>/.arriving/<task>-<key>         a file on its way
-    logs/<task>/<attempt>/node-<k>.files.json                      what the node has (`Record`)
+    logs/<task>/<attempt>/files-<k>.json                           what node k has (`Record`)
 
 The environment lists (`fermi.inside.written`), we ask for one piece after the other: what comes is bounded by what was
 asked for, and a line of a log or a status waits for `WINDOW` pieces at most. What is here with the listed size and time
@@ -90,14 +90,18 @@ def read_record(path: Path) -> Record:
 
 
 def record_path(data_dir: Path, attempt: str, node_rank: int) -> Path:
-    return Files(data_dir, *attempt_parts(attempt)).node(node_rank, "files.json")
+    return Files(data_dir, *attempt_parts(attempt)).folder / f"files-{node_rank}.json"
 
 
 def records(data_dir: Path, task_id: str, attempt: int | str = "*") -> Iterator[Record]:
     """Yields those of a task, the newest attempt first, of each attempt node 0 first."""
-    found = (data_dir / "logs" / task_id).glob(f"{attempt}/node-*.files.json")
-    for path in sorted(found, key=lambda path: (-_number(path.parent.name), _number(path.name[5:].partition(".")[0]))):
+    found = (data_dir / "logs" / task_id).glob(f"{attempt}/files-*.json")
+    for path in sorted(found, key=lambda path: (-_number(path.parent.name), _node_of(path))):
         yield read_record(path)
+
+
+def _node_of(record: Path) -> int:
+    return _number(record.stem.removeprefix("files-"))
 
 
 def _number(text: str) -> int:
@@ -116,9 +120,9 @@ def trees(data_dir: Path, task_id: str) -> dict[str, Tree]:
 def left_out(data_dir: Path, handle: Handle) -> list[Problem]:
     """Returns what an attempt's nodes have and what is not brought here, with why; the first `MAX_LEFT_OUT`."""
     found = list[Problem]()
-    for path in sorted(Files(data_dir, handle.task_id, handle.attempt).folder.glob("node-*.files.json")):
+    for path in sorted(Files(data_dir, handle.task_id, handle.attempt).folder.glob("files-*.json")):
         for one in read_record(path).left_out:
-            about = {"nodeRank": _number(path.name[5:].partition(".")[0]), "path": one["path"],
+            about = {"nodeRank": _node_of(path), "path": one["path"],
                      "size": figures.size(one["size"]), "limit": figures.size(one["limit"])}  # fmt: skip
             found.append(Problem("", one["code"], {**about, "why": str(one.get("why") or "")}))
     return found[:MAX_LEFT_OUT]
@@ -259,6 +263,13 @@ class Arrival:
         self._listed = False
         self._drop()
 
+    def discard(self) -> None:
+        """Nothing more comes: what has not arrived as a whole goes."""
+        self._drop()
+        for top in (CHECKPOINTS, TREES, OUTPUTS):
+            for part in (self._data_dir / top / ARRIVING).glob(f"{self._task_id}-{self._node_rank}-*"):
+                part.unlink(missing_ok=True)
+
     # what there is
 
     def take_list(self, said: Mapping[str, Any]) -> bool:
@@ -283,8 +294,8 @@ class Arrival:
     def _others(self) -> dict[int, Record]:
         """What the attempt's other nodes have told."""
         found = dict[int, Record]()
-        for path in self._path.parent.glob("node-*.files.json"):
-            node_rank = _number(path.name[5:].partition(".")[0])
+        for path in self._path.parent.glob("files-*.json"):
+            node_rank = _node_of(path)
             if node_rank != self._node_rank:
                 found[node_rank] = read_record(path)
         return found

@@ -3,7 +3,7 @@ by it into the files of `carried`, and requests to end go by it.
 
     node-<k>.json     what the node's runner said last (`status`), how its ranks get on (`pulse`); `silence`: why
                       nothing is heard now; `gone`: what became of the container in which it ran
-    node-<k>.files.json    which files its ranks have written, where these are brought here (`arrival`)
+    files-<k>.json    which files its ranks have written, where these are brought here (`arrival`)
     node-<k>.lock     held by the process that follows the node: one at a time
 
 The length of a rank's file is where that rank goes on: a stream may be cut, we may be killed, and the file is the same.
@@ -317,6 +317,8 @@ class Followers:
         if fate is None:
             return False
         sink.save(gone=dict(fate), left=False, drained=True, silence="")
+        if sink.arrival:
+            sink.arrival.discard()
         return True
 
     def _listen(self, stream: _Stream, stopped: threading.Event) -> None:
