@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 from fermi.launch.backends.carried import Files
 from fermi.launch.backends.inside.followers import End, Environment, Followers, Place
@@ -61,5 +62,38 @@ def test_each_attempt_is_asked_what_became_of_its_own_container(tmp_path: Path) 
         assert changed.wait(60)
         assert files.report(0)["gone"] == gone
         assert not Files(tmp_path, "task-x", 2).report(0).get("gone")
+    finally:
+        followers.stop()
+
+
+class Another:
+    """A session with another life of the container, in which nothing of the attempt lives."""
+
+    def __enter__(self) -> "Another":
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def tell(self, *_: object, **__: object) -> None: ...
+
+    def greet_again(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def messages(self, _: float) -> Iterator[tuple[dict[str, Any], bytes]]:
+        yield {"of": "task-x-1", "status": {"state": "exited", "ranks": [], "restarted": True, "left": False}}, b""
+
+
+def test_the_end_of_a_container_is_waited_for_when_another_life_of_it_answers_first(tmp_path: Path) -> None:
+    """The kubelet tells the API server later than it begins the container again."""
+    gone = {"code": "OUT_OF_MEMORY", "params": {}}
+    told = iter([None, None])
+    files, seen = Files(tmp_path, "task-x", 1), list[dict[str, Any]]()
+    followers = Followers(tmp_path, lambda name: seen.append(files.report(0)))
+    place = Place("task-x-1", 0, 0, 2, lambda: next(told, gone))
+    followers.ensure(Environment("training/dev", cast(Callable[[], Session], Another)), place)
+    try:
+        until(lambda: seen, what="it is told")
+        assert seen[0]["gone"] == gone, "and nothing before that"
     finally:
         followers.stop()

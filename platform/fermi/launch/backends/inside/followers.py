@@ -40,6 +40,9 @@ SILENT_SECONDS = 3 * wire.ALIVE_SECONDS
 PAUSE_SECONDS = (0.2, 30.0)
 """Between two attempts to open one; the first come soon, for an API server may just restart."""
 SAY_AFTER_SECONDS = 5.0
+FATE_SECONDS = (0.3, 5.0)
+"""How often, and for how long, the engine is asked what became of a container when another life of it answers: a
+kubelet has begun it again about a second before it tells (Kubernetes 1.36)."""
 FILLED, MOST_MISSING = 1 << 20, 1 << 36
 STATES = ("absent", "starting", "running", "exited", "lost")
 
@@ -115,6 +118,13 @@ class Sink(NodeFiles):
         """By rank, how much of its output is here."""
         paths = {rank: self.files.rank(rank) for rank in self.place.ranks}
         return {rank: path.stat().st_size if path.exists() else 0 for rank, path in paths.items()}
+
+    def is_of_another_life(self, said: Any) -> bool:
+        """Whether what an environment tells of the node means that its container is another one now."""
+        if not isinstance(said, dict):
+            return False
+        lost = said.get("state") == "absent" and self.report.get("state") not in (None, "absent")
+        return said.get("restarted") is True or lost
 
     def take_status(self, said: Any) -> bool:
         """Whether it is news. What is not as `fermi.inside` writes it counts as not said."""
@@ -321,6 +331,14 @@ class Followers:
             sink.arrival.discard()
         return True
 
+    def _await_fate(self, sink: Sink) -> bool:
+        pause, longest = FATE_SECONDS
+        until, stopped = time.monotonic() + longest, self._stopped
+        while not self._fate(sink):
+            if time.monotonic() > until or stopped.wait(pause):
+                return False
+        return True
+
     def _listen(self, stream: _Stream, stopped: threading.Event) -> None:
         with stream.environment.enter() as session:
             if stopped.is_set():
@@ -367,8 +385,11 @@ class Followers:
         elif "telemetry" in said:
             sink.save_telemetry(said["telemetry"])
         elif "status" in said:
-            changed |= sink.take_status(said["status"])
-            if sink.report.get("restarted") or sink.report.get("state") == "absent":
+            if sink.is_of_another_life(said["status"]):
+                changed |= self._await_fate(sink)
+            if not sink.drained:
+                changed |= sink.take_status(said["status"])
+            if sink.report.get("state") == "absent":
                 changed |= self._fate(sink)
         if sink.arrival and ("id" in said or "files" in said):
             self._ask_for_files(stream, session, sink)

@@ -266,10 +266,14 @@ def _deleted(gang: Gang, pod: Object) -> Cause:
 
 
 def _disrupted(pod: Object, disruption: Mapping[str, Any]) -> Cause:
-    lost = disruption.get("reason") in ("DeletionByTaintManager", "DeletionByPodGC")
-    preempted = disruption.get("reason") == "PreemptionByScheduler"
-    code = "NODE_LOST" if lost else "POD_PREEMPTED" if preempted else "EVICTED"
-    return about_pod(code, pod, f"{disruption.get('reason')}: {disruption.get('message')}")
+    return about_pod(disruption_code(disruption), pod, f"{disruption.get('reason')}: {disruption.get('message')}")
+
+
+def disruption_code(disruption: Mapping[str, Any]) -> str:
+    """Returns the code of a pod's condition DisruptionTarget."""
+    if disruption.get("reason") in ("DeletionByTaintManager", "DeletionByPodGC"):
+        return "NODE_LOST"
+    return "POD_PREEMPTED" if disruption.get("reason") == "PreemptionByScheduler" else "EVICTED"
 
 
 def vanished(gang: Gang) -> Cause | None:

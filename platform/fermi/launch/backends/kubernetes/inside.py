@@ -13,10 +13,10 @@ from typing import Any
 from fermi.launch.backends.inside.arrival import Limits
 from fermi.launch.backends.inside.followers import End, Environment, Place
 from fermi.launch.backends.inside.render import KIND
-from fermi.launch.backends.kubernetes import names, volumes
+from fermi.launch.backends.kubernetes import causes, names, volumes
 from fermi.launch.backends.kubernetes.client import Client, Refused, in_time
 from fermi.launch.backends.kubernetes.executing import Executing
-from fermi.launch.backends.kubernetes.gang import FINISHED, Gang, Object, phase
+from fermi.launch.backends.kubernetes.gang import FINISHED, Gang, Object, condition, phase
 from fermi.launch.errors import BackendError
 from fermi.launch.inside import bundle
 from fermi.launch.inside.session import InsideError, Session
@@ -148,25 +148,30 @@ class Environments:
         """What became of the container in which the node was begun; None: it runs, as far as the API server knows.
         Raises BackendError."""
         pod = self.pod(one)
-        about = {"pod": one.pod, "evidence": ""}
         if pod is None or (begun.get("uid") and pod["metadata"]["uid"] != begun["uid"]):
-            return _gone("POD_DELETED", about | {"evidence": "the environment's pod is not there any more"})
+            return _gone("POD_DELETED", one, evidence="the environment's pod is not there any more")
         status = pod.get("status") or {}
         if status.get("reason") == "Evicted":
-            return _gone("EVICTED", about | {"evidence": str(status.get("message") or "")})
+            return _gone("EVICTED", one, evidence=str(status.get("message") or "Evicted"))
         found = container_status(pod, one.container)
         if found is None or not begun.get("id"):
             return None
         if found.get("containerID") == begun["id"] and "running" in (found.get("state") or {}):
             return None
-        ended = _ended(found, begun["id"])
-        if ended is None:
-            if phase(pod) in FINISHED:
-                return _gone("POD_DELETED", about | {"evidence": str(status.get("message") or phase(pod))})
-            return None if found.get("containerID") in ("", None, begun["id"]) else _gone("CONTAINER_RESTARTED", about)
-        evidence = f"{ended.get('reason') or 'ended'}, exit code {ended.get('exitCode')}"
-        code = "OUT_OF_MEMORY" if ended.get("reason") == "OOMKilled" else "CONTAINER_RESTARTED"
-        return _gone(code, about | {"evidence": evidence, "exitCode": ended.get("exitCode")})
+        ended = _ended(found, begun["id"]) or {}
+        said = f"{ended.get('reason') or 'ended'}, exit code {ended.get('exitCode')}" if ended else ""
+        if ended.get("reason") == "OOMKilled":
+            return _gone("OUT_OF_MEMORY", one, evidence=said, limit=_memory_limit(pod, str(found["name"])))
+        if disruption := condition(pod, "DisruptionTarget"):
+            evidence = f"{disruption.get('reason')}: {disruption.get('message')}"
+            return _gone(causes.disruption_code(disruption), one, evidence=evidence)
+        if pod["metadata"].get("deletionTimestamp"):
+            return _gone("POD_DELETED", one, evidence="the pod was deleted")
+        if ended:
+            return _gone("CONTAINER_RESTARTED", one, evidence=said, exitCode=ended.get("exitCode"))
+        if phase(pod) in FINISHED:
+            return _gone("POD_DELETED", one, evidence=str(status.get("message") or phase(pod)))
+        return None if found.get("containerID") in ("", None, begun["id"]) else _gone("CONTAINER_RESTARTED", one)
 
 
 def begun_in(pod: Object, container: str) -> dict[str, str]:
@@ -206,8 +211,15 @@ def _ended(found: Mapping[str, Any], life: str) -> Mapping[str, Any] | None:
     return None
 
 
-def _gone(code: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    return {"code": code, "params": dict(params), "at": time.time()}
+def _memory_limit(pod: Object, container: str) -> str:
+    """Returns it as the pod's spec has it, such as `4Gi`; empty: it has none."""
+    found: Object = next((one for one in pod["spec"]["containers"] if one["name"] == container), {})
+    return str(((found.get("resources") or {}).get("limits") or {}).get("memory") or "")
+
+
+def _gone(code: str, one: Inside, **params: Any) -> dict[str, Any]:
+    told = {name: value for name, value in params.items() if value not in ("", None)}
+    return {"code": code, "params": {"pod": one.pod, **told}, "at": time.time()}
 
 
 def _unreached(why: str, python: str) -> InsideError:
