@@ -1,12 +1,16 @@
 """Talking to a keeper, as the platform does."""
 
 import json
-from collections.abc import Mapping
+import socket
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from fermi.keeper import wire
+from fermi.launch.backends.agent.hosts import Kept as KeptRun
+from fermi.launch.backends.agent.hosts import RunReport
+from fermi.launch.errors import BackendError
 from fermi.launch.hosting import HostedHandle, HostedPhase, HostedSeen, HostedSpec, Hosting
 from tests.waiting import until
 
@@ -87,6 +91,35 @@ class Kept:
         status, answer = self.http(method, path, body)
         assert status < 300, answer
         return json.loads(answer) if answer else None
+
+
+class Hosts:
+    """A host that keeps environments here, as its agent would."""
+
+    def __init__(self, kept_here: Hosting) -> None:
+        self.hosting, self.status, self.running = kept_here, "online", dict[str, str]()
+        self.streams: list[socket.socket] = []
+
+    def kept(self, environments: Collection[str]) -> Mapping[str, KeptRun]:
+        return {key: KeptRun(run, "nlp", "training:1") for key, run in self.running.items() if key in environments}
+
+    def channel(self, name: str) -> socket.socket:
+        if self.status == "lost":
+            raise BackendError("ENVIRONMENT_AWAY", environment=name)
+        environment, _, number = name.rpartition("-")
+        self.streams.append(self.hosting.dial(HostedHandle(environment, int(number))))
+        return self.streams[-1]
+
+    def lose(self) -> None:
+        """The host is not heard any more; what runs there goes on."""
+        self.status = "lost"
+        for stream in self.streams:
+            with suppress(OSError):
+                stream.shutdown(socket.SHUT_RDWR)
+
+    def runs(self, names: Collection[str]) -> Mapping[str, RunReport]:
+        seen = HostedSeen(HostedPhase.RUNNING, True)
+        return {run: RunReport("gn1", self.status, False, seen) for run in self.running.values() if run in names}  # type: ignore[arg-type]
 
 
 def frames(stream: Any) -> Any:

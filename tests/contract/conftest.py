@@ -1,6 +1,7 @@
 """A backend joins the contract suite with one fixture here: something that makes jobs its engine can run."""
 
 import itertools
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -12,10 +13,12 @@ from typing import Any
 import pytest
 
 from fermi.launch import registry
-from fermi.launch.backends.agent import use
+from fermi.launch.backends.agent import hosting, use
 from fermi.launch.backends.base import Backend
+from fermi.launch.backends.local import kept
+from fermi.launch.hosting import HostedSpec
 from fermi.launch.spec import NO_SECRETS, Entrypoint, Handle, JobSpec, Node, Observation, Phase, Plan, Way
-from tests import slurm
+from tests import insides, keepers, slurm
 from tests.fakes.kubernetes import FakeCluster
 from tests.fakes.workers import MemoryStore, agent, serving
 from tests.running import free_port
@@ -83,7 +86,12 @@ class Engine:
             self.until_gone(handle)
 
 
-@pytest.fixture(params=["forked", "executed", "kubernetes", "inside", "agent", "slurm", "slurm-inside"])
+ENGINES = (
+    "forked", "executed", "local-inside", "kubernetes", "inside", "agent", "agent-inside", "slurm", "slurm-inside",
+)  # fmt: skip
+
+
+@pytest.fixture(params=ENGINES)
 def engine(request, tmp_path) -> Iterator[Engine]:
     """`executed`: an interpreter setting in the job's environment keeps ranks from being forked."""
     if request.param.startswith("slurm"):
@@ -92,7 +100,13 @@ def engine(request, tmp_path) -> Iterator[Engine]:
         yield engine
         engine.close()
         return
-    places = {"kubernetes": on_kubernetes, "inside": in_dev_pods, "agent": on_workers}
+    places = {
+        "local-inside": in_own_environments,
+        "kubernetes": on_kubernetes,
+        "inside": in_dev_pods,
+        "agent": on_workers,
+        "agent-inside": in_kept_containers,
+    }
     with places.get(request.param, on_this_machine)(tmp_path) as engine:
         if request.param == "executed":
             make = engine.job
@@ -109,6 +123,31 @@ def on_this_machine(scratch: Path) -> Iterator[Engine]:
     engine = Engine(registry.backend("local", connection), scratch)
     engine.plan = lambda job: _light(Engine.plan(engine, job))
     yield engine
+
+
+class InOwnEnvironments(Engine):
+    """Each node runs inside of an environment of this machine, with the packages that were installed there."""
+
+    def job(self, mode: str, gpus: tuple[int, ...] = (2,), **changes) -> JobSpec:
+        job = super().job(mode, gpus, **{"project": "nlp", **changes})
+        for node in job.nodes:
+            disk = kept.Disk.of(self.scratch / "data", node.id)
+            if not disk.project:
+                disk.make("nlp")
+                disk.home.mkdir()
+                make = [sys.executable, "-m", "fermi.keeper.interpreter", sys.executable, str(disk.own)]
+                subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
+                insides.put(str(disk.own / "bin/python"), insides.metadata("toy", "1.0", "toy"))
+        return replace(job, nodes=tuple(replace(node, way=Way(True, "WAY_INSIDE_RUNS")) for node in job.nodes))
+
+    def plan(self, job: JobSpec) -> Plan:
+        return _light(super().plan(job))
+
+
+@contextmanager
+def in_own_environments(scratch: Path) -> Iterator[InOwnEnvironments]:
+    connection = {"data_dir": str(scratch / "data"), "warm": False, "python": sys.executable}
+    yield InOwnEnvironments(registry.backend("local", connection), scratch)
 
 
 class OnKubernetes(Engine):
@@ -219,6 +258,51 @@ def on_workers(scratch: Path) -> Iterator[OnWorkers]:
             running.enter_context(agent(platform, scratch / node, node=node, gpus=tuple(range(WORKERS))))
         use(platform.store)
         yield OnWorkers(registry.backend("agent", {"data_dir": str(scratch / "data")}), scratch, platform.store)
+
+
+class InKeptContainers(Engine):
+    """Each node runs inside of an environment that a host keeps and that stands before the job comes. Keepers of real
+    processes stand for containers (with these: tests/e2e/test_workers.py); nothing of theirs is confined, so that a
+    test finds what its ranks wrote."""
+
+    shares_ports = False
+    shares_folders = False
+
+    def __init__(self, backend: Backend, scratch: Path, hosts: keepers.Hosts) -> None:
+        super().__init__(backend, scratch)
+        self.hosts = hosts
+
+    def job(self, mode: str, gpus: tuple[int, ...] = (2,), **changes) -> JobSpec:
+        job = super().job(mode, gpus, **changes)
+        nodes = tuple(self.enter(node) for node in job.nodes)
+        return replace(job, nodes=nodes, master=nodes[0].id)
+
+    def enter(self, node: Node) -> Node:
+        key = f"env-{next(_numbers)}"
+        keepers.Kept(self.hosts.hosting, HostedSpec(key, node.name, "nlp", 1, kind="custom")).start()
+        self.hosts.running[key] = f"{key}-1"
+        return replace(node, id=key, ip="127.0.0.1", image="training:1", way=Way(True, "WAY_INSIDE_RUNS"))
+
+
+@contextmanager
+def in_kept_containers(scratch: Path) -> Iterator[InKeptContainers]:
+    found = registry.hosting("local", {"data_dir": str(scratch / "host"), "isolation": "off"})
+    assert found
+    hosts, before = keepers.Hosts(found), hosting.hosts
+    use(MemoryStore())
+    hosting.use(hosts)
+    backend = registry.backend("agent", {"data_dir": str(scratch / "data")})
+    stop = threading.Event()
+    watcher = threading.Thread(target=backend.watch, args=(stop, lambda name: None))
+    watcher.start()
+    try:
+        yield InKeptContainers(backend, scratch, hosts)
+    finally:
+        stop.set()
+        watcher.join()
+        hosting.hosts = before
+        for run in kept.living(scratch / "host"):
+            until(lambda run=run: (run.end(0.0), not run.look().left and not run.strays())[1])
 
 
 class OnSlurm(Engine):

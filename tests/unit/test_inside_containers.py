@@ -2,20 +2,16 @@
 real containers: tests/e2e/test_workers.py."""
 
 import os
-import socket
 import threading
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fermi.launch import registry, ways
 from fermi.launch.backends.agent import AgentBackend, engine, hosting
-from fermi.launch.backends.agent.hosts import Kept, RunReport
 from fermi.launch.backends.local import kept
-from fermi.launch.errors import BackendError
-from fermi.launch.hosting import HostedHandle, HostedPhase, HostedSeen, HostedSpec, Hosting
+from fermi.launch.hosting import HostedSpec
 from fermi.launch.spec import Entrypoint, Handle, JobSpec, Node, Observation, Phase, Rendered
 from tests import keepers
 from tests.fakes.workers import MemoryStore
@@ -30,40 +26,11 @@ sys.exit(3 if "fails" in sys.argv and os.environ["RANK"] == "1" else 0)
 """
 
 
-class Hosts:
-    """A host that keeps environments here, as its agent would."""
-
-    def __init__(self, kept_here: Hosting) -> None:
-        self.hosting, self.status, self.running = kept_here, "online", dict[str, str]()
-        self.streams: list[socket.socket] = []
-
-    def kept(self, environments: Collection[str]) -> Mapping[str, Kept]:
-        return {key: Kept(run, "nlp", "training:1") for key, run in self.running.items() if key in environments}
-
-    def channel(self, name: str) -> socket.socket:
-        if self.status == "lost":
-            raise BackendError("ENVIRONMENT_AWAY", environment=name)
-        environment, _, number = name.rpartition("-")
-        self.streams.append(self.hosting.dial(HostedHandle(environment, int(number))))
-        return self.streams[-1]
-
-    def lose(self) -> None:
-        """The host is not heard any more; what runs there goes on."""
-        self.status = "lost"
-        for stream in self.streams:
-            with suppress(OSError):
-                stream.shutdown(socket.SHUT_RDWR)
-
-    def runs(self, names: Collection[str]) -> Mapping[str, RunReport]:
-        seen = HostedSeen(HostedPhase.RUNNING, True)
-        return {run: RunReport("gn1", self.status, False, seen) for run in self.running.values() if run in names}  # type: ignore[arg-type]
-
-
 class Lab:
     def __init__(self, folder: Path) -> None:
         found = registry.hosting("local", {"data_dir": str(folder / "host"), "isolation": "auto"})
         assert found
-        self.hosts, self.data = Hosts(found), folder / "data"
+        self.hosts, self.data = keepers.Hosts(found), folder / "data"
         self.data.mkdir()
         self.changed: list[str] = []
         for key in ("env-a", "env-b"):
