@@ -162,7 +162,7 @@ export const previewQuery = (body: CreateRequest) =>
     queryFn: ({ signal }): Promise<Preview> => unwrap(http.POST("/api/v1/training-tasks/preview", { body, signal })),
     placeholderData: keepPreviousData,
     gcTime: 60_000,
-    refetchInterval: ({ state }) => (state.data?.packages?.looking ? 1_500 : false),
+    refetchInterval: ({ state }) => (state.data?.packages?.looking || state.data?.memoryLooking ? 1_500 : false),
   });
 
 /** The same body under the same key is the same task, however often it is sent. */

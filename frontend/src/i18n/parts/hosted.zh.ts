@@ -163,6 +163,7 @@ export default {
     title: "所选环境的内存正在被使用",
     hint: "训练会和它们共用 GPU 与内存，可能显存不足。",
     gpu: "GPU 显存 {{size}}",
+    left: "GPU {{index}}：与它们共用时，训练还可用 {{free}}（共 {{total}}）",
     rss: "内存 {{size}}",
     since: "自 {{time}}",
     kernel: "内核",

@@ -193,7 +193,7 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
             made={isNew(draft) ? made.text : undefined}
             hourly={preview.data?.hourly}
             framework={draft.framework}
-            notices={preview.data?.warnings.filter(({ code }) => !OF_PACKAGES.includes(code)) ?? []}
+            notices={preview.data?.warnings.filter(({ code }) => !IN_CARDS.includes(code)) ?? []}
             batch={preview.data?.batch}
             ready={
               found.length === 0 && asked === body && !preview.isPlaceholderData && startsAtOnce(draft, preview.data)
@@ -244,7 +244,7 @@ function asChosen(draft: Draft, preview: Previewed | undefined): Draft {
 }
 
 /** Said in a card of their own. */
-const OF_PACKAGES = ["IMPORT_MISSING", "IMPORTS_MISSING_MORE", "PACKAGES_DIFFER", "PACKAGES_DIFFER_FATALLY"];
+const IN_CARDS = ["IMPORT_MISSING", "IMPORTS_MISSING_MORE", "PACKAGES_DIFFER", "PACKAGES_DIFFER_FATALLY", "GPU_MEMORY_LEFT"];
 
 const QUEUES = ["ENVIRONMENTS_BUSY", "ENVIRONMENTS_IN_USE"];
 

@@ -48,7 +48,7 @@ export default function InUse({ draft, inUse, onChange }: InUseProps) {
   );
 }
 
-function Environment({ inUse: { environmentId, environment, processes } }: { inUse: EnvironmentInUse }) {
+function Environment({ inUse: { environmentId, environment, processes, gpus } }: { inUse: EnvironmentInUse }) {
   const { t } = useTranslation();
   const ask = useMutation({
     mutationFn: () => askOwner(environmentId),
@@ -72,6 +72,11 @@ function Environment({ inUse: { environmentId, environment, processes } }: { inU
           <Holder key={`${each.kind}/${each.id}`} environment={environmentId} holder={each} />
         ))}
       </ul>
+      {gpus.map(({ index, freeBytes, totalBytes }) => (
+        <p key={index} className="mt-1 text-muted">
+          {t("hosted.inUse.left", { index, free: bytes(freeBytes), total: bytes(totalBytes) })}
+        </p>
+      ))}
     </li>
   );
 }
