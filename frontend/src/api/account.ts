@@ -49,6 +49,9 @@ export const changeRole = (project: string, { username, role }: Member) =>
     }),
   );
 
+export const setWarm = (project: string, warm: boolean) =>
+  unwrap(http.PUT("/api/v1/projects/{project_id}/warm", { params: { path: { project_id: project } }, body: { warm } }));
+
 export const removeMember = (project: string, username: string) =>
   unwrap(
     http.DELETE("/api/v1/projects/{project_id}/members/{username}", {

@@ -57,3 +57,16 @@ export const cordon = (client: QueryClient, id: string) =>
     mutationFn: (cordoned: boolean) => cordonById(id, cordoned),
     onSuccess: () => client.invalidateQueries({ queryKey: inventoryKeys.environments }),
   });
+
+/** Whether a process stands by in it with the training stack imported; null: as its project says. */
+export const warm = (client: QueryClient, id: string) =>
+  mutationOptions({
+    mutationFn: (warm: boolean | null) =>
+      unwrap(
+        http.PATCH("/api/v1/dev-environments/{environment_id}", {
+          params: { path: { environment_id: id } },
+          body: { warm },
+        }),
+      ),
+    onSuccess: () => client.invalidateQueries({ queryKey: inventoryKeys.environments }),
+  });

@@ -52,6 +52,37 @@ test("cordoning asks first and sends only that", async () => {
   await waitFor(() => expect(sent).toHaveBeenCalledWith({ cordoned: true }));
 });
 
+test("a warm environment says what it holds or why it does not; who owns it may switch it", async () => {
+  const sent = vi.fn();
+  const standing = {
+    isWanted: true,
+    state: "standing" as const,
+    memoryBytes: 412 * 2 ** 20,
+    until: "2026-11-21T06:30:00Z",
+    reason: null,
+  };
+  platform.use(
+    http.get(api("/dev-environments/:id"), () => ok(environment("env-1", { warm: true, standby: standing }))),
+    http.patch(api("/dev-environments/env-1"), async ({ request }) => {
+      sent(await request.json());
+      return ok(environment("env-1"));
+    }),
+  );
+  visit("/environments/env-1");
+  await screen.findByText(/已预热：占用 412 MiB/);
+  await userEvent.selectOptions(await screen.findByLabelText("预热"), "off");
+  await waitFor(() => expect(sent).toHaveBeenCalledWith({ warm: false }));
+
+  const reason = { code: "STANDBY_WITHOUT_TORCH", message: "没有安装 PyTorch", hint: "请安装" };
+  const failed = { ...standing, state: "failed" as const, memoryBytes: null, until: null, reason };
+  platform.use(
+    http.get(api("/dev-environments/:id"), () => ok(environment("env-2", { owner: "bob", standby: failed }))),
+  );
+  visit("/environments/env-2");
+  await screen.findByText("没有安装 PyTorch");
+  expect(screen.getAllByLabelText("预热")).toHaveLength(1);
+});
+
 test("an environment that is not there is said so", async () => {
   platform.use(http.get(api("/dev-environments/:id"), () => refuse(404, "NOT_FOUND", "没有")));
   visit("/environments/env-9");

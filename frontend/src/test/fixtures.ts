@@ -44,7 +44,9 @@ export function environment(id: string, over: Partial<Environment> = {}): Enviro
     uptimeSeconds: 3600,
     heldBy: null,
     shared: false,
+    warm: null,
     labels: {},
+    standby: { isWanted: false, state: "off", memoryBytes: null, until: null, reason: null },
     hosted: null,
     ...over,
   };

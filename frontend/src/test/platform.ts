@@ -35,7 +35,7 @@ export const withRole = (role: Member["role"]) => ({
   email: "",
   isAdministrator: false,
   language: "zh",
-  projects: [{ id: "project-1", name: "默认", role, createdAt: "2026-11-21T05:00:00Z" }],
+  projects: [{ id: "project-1", name: "默认", role, warm: false, createdAt: "2026-11-21T05:00:00Z" }],
 });
 
 export const me = withRole("member");

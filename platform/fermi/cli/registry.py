@@ -78,7 +78,7 @@ COMMANDS = {
 WITHIN = {
     "environments": (
         "show", "make", "start", "stop", "restart", "keep", "resize", "clone", "delete", "logs", "memory", "packages",
-        "level", "templates",
+        "level", "warm", "templates",
     ),
 }  # fmt: skip
 """The commands of those that have some of their own."""

@@ -58,6 +58,11 @@ class Projects:
     def rename(self, project_id: str, name: str) -> ProjectItem:
         return self._transport.call("PATCH", f"/projects/{quote(project_id)}", json={"name": name})
 
+    def set_warm(self, project_id: str, warm: bool) -> ProjectItem:
+        """Whether a process stands by, with the training stack imported, in each of its environments that does not say
+        otherwise (`environments.update(…, {"warm": True})`)."""
+        return self._transport.call("PUT", f"/projects/{quote(project_id)}/warm", json={"warm": warm})
+
     def delete(self, project_id: str) -> None:
         self._transport.call("DELETE", f"/projects/{quote(project_id)}")
 

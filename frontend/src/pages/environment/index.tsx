@@ -29,6 +29,7 @@ import { Tabs } from "@/ui/tabs";
 import { Holder as HolderName } from "@/ui/holder";
 import { Doors, History as LifeHistory, Kernels, Life, Warnings } from "./life";
 import { HostedLogs } from "./logs";
+import { Warm } from "./warm";
 
 const Machine = lazy(() => import("@/ui/machines/history"));
 const Terminal = lazy(() => withTexts(import("@/ui/terminal"), "terminal"));
@@ -100,6 +101,7 @@ function EnvironmentPage({ environment }: { environment: Environment }) {
           {hosted && <Doors environment={environment} hosted={hosted} />}
           {hosted?.state === "running" && <Kernels environment={environment} hosted={hosted} />}
           <Holder environment={environment} hosted={hosted} />
+          <Warm environment={environment} />
           <Hardware environment={environment} />
         </div>
         <div className="min-w-0 space-y-4">

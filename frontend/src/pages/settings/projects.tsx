@@ -1,7 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Plus } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import { accountKeys, addMember, changeRole, createProject, membersQuery, removeMember } from "@/api/account";
+import { accountKeys, addMember, changeRole, createProject, membersQuery, removeMember, setWarm } from "@/api/account";
 import { maintains, sessionKeys } from "@/api/session";
 import type { Me, Member } from "@/api/types";
 import { Badge } from "@/ui/badge";
@@ -70,9 +70,35 @@ function ProjectCard({ project, mayChange }: { project: MyProject; mayChange: bo
           <MemberItem key={member.username} project={project.id} member={member} mayChange={mayChange} />
         ))}
       </ul>
+      <WarmEnvironments project={project} mayChange={mayChange} />
       <Limits project={project.id} mayChange={mayChange} />
       <Secrets project={project.id} mayChange={mayChange} />
     </Card>
+  );
+}
+
+function WarmEnvironments({ project, mayChange }: { project: MyProject; mayChange: boolean }) {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const change = useMutation({
+    mutationFn: (warm: boolean) => setWarm(project.id, warm),
+    onError: (error: Error) => toastError(t, error),
+    onSettled: () => client.invalidateQueries({ queryKey: sessionKeys.me }),
+  });
+  return (
+    <label className="mt-3 flex items-start gap-2 text-sm">
+      <input
+        type="checkbox"
+        className="mt-1"
+        checked={project.warm}
+        disabled={!mayChange || change.isPending}
+        onChange={({ target }) => change.mutate(target.checked)}
+      />
+      <span>
+        {t("settings.warm")}
+        <span className="block text-xs text-muted">{t("settings.warmHint")}</span>
+      </span>
+    </label>
   );
 }
 

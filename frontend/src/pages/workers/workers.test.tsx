@@ -56,7 +56,7 @@ test("where somebody may only look, nothing is offered that would be refused", a
 
 test("hosts are added to, and join tokens revoked of, projects of which one is more than a viewer", async () => {
   const token = { id: "j-1", name: "room A", createdAt: "2026-11-21T05:00:00Z", lastUsedAt: null };
-  const theirs = { id: "project-2", name: "视觉", role: "viewer", createdAt: token.createdAt };
+  const theirs = { id: "project-2", name: "视觉", role: "viewer", warm: false, createdAt: token.createdAt };
   const both = { ...me, projects: [...me.projects, theirs] };
   platform.use(
     http.get(api("/auth/me"), () => ok(both)),

@@ -11,6 +11,7 @@ from fermi.carriage_returns import newest_state
 from fermi.cli import completing, output, reading
 from fermi.cli.commands.environment_memory import memory
 from fermi.cli.commands.environment_packages import level, packages
+from fermi.cli.commands.environment_warm import warm, warm_text
 from fermi.cli.commands.inventory import environments_table, envs
 from fermi.cli.hosted import hosted_parts, life_parts, waited
 from fermi.cli.log_lines import log_lines
@@ -88,6 +89,7 @@ def _detail(found: Any, life: Any) -> Iterator[RenderableType]:
             (_("HOST"), found["host"]),
             ("IP", found["ip"]),
             (_("TASK"), found["heldBy"]),
+            (_("WARM"), warm_text(found["standby"])),
             (_("STARTED"), clock(found["startedAt"])),
         ]
     )
@@ -352,6 +354,7 @@ for one in (
     memory,
     packages,
     level,
+    warm,
     templates,
 ):
     environments.add_command(one)

@@ -1,0 +1,154 @@
+"""From asking for a training inside of two dev pods, of a fake cluster with real processes, to the end of its first
+optimizer step: without a process that stands by in them, with one, and under torchrun by hand.
+
+`ranks begin`: when the last node runner has begun its rank. What is left to the first step is the import of PyTorch,
+where it is not there yet, and the ranks' rendezvous.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench import live, procfs
+from bench.scratch import scratch
+from bench.table import Figure, Target
+from bench.timing import in_turns
+from fermi.launch.backends.carried import Files
+from tests.e2e.kubernetes_platform import DEV, MOUNT
+from tests.fakes.kubernetes import FakeCluster
+from tests.waiting import until
+
+NAMES = ("one", "two")
+ROUNDS = 3
+HYPERPARAMETERS = {"totalSteps": 100_000, "evalBatches": 1}
+WARM_SECONDS, COLD_SECONDS = 1.0, 1.0
+"""Targets: with one, in all; without, on top of what torchrun takes."""
+
+
+class Lab:
+    """Two dev pods, each with one process and the platform's data."""
+
+    def __init__(self, running: live.Live, folder: Path) -> None:
+        self.running = running
+        self.cluster = FakeCluster(folder / "kubernetes").start()
+        self.cluster.add_claim("data", running.data)
+        for name in NAMES:
+            self.cluster.add_node(f"machine-{name}")
+            self.cluster.add_dev_pod(
+                name, f"machine-{name}", real=True, labels=DEV, volumes={MOUNT: "data"},
+                annotations={"fermi.io/python": sys.executable, "fermi.io/emulated-gpus": "1"},
+                env={"FERMI_PYTHON": sys.executable},
+            )  # fmt: skip
+        volume = {"persistentVolumeClaim": {"claimName": "data"}}
+        connection = {"kubeconfig": str(self.cluster.kubeconfig), "namespace": self.cluster.namespace,
+                      "data": {"mountPath": MOUNT, "volume": volume}}  # fmt: skip
+        body = {"name": "standby", "backend": "kubernetes", "connection": connection}
+        answer = running.api.post("/clusters", json=body).raise_for_status()
+        self.key = answer.json()["data"]["id"]
+        self.ids = until(self._found, seconds=120, what="the dev pods are found and looked into") or []
+        self.task = ""
+
+    def _found(self) -> list[str] | None:
+        items = self.running.get("/dev-environments", cluster=self.key, status="running")["items"]
+        whole = [self.running.get(f"/dev-environments/{one['id']}") for one in items]
+        known = [one["id"] for one in whole if (one["engine"] or {}).get("inside")]
+        return known if len(known) == len(NAMES) else None
+
+    def switch(self, warm: bool) -> int:
+        """Returns the memory of those that stand by then, in bytes."""
+        for key in self.ids:
+            self.running.api.patch(f"/dev-environments/{key}", json={"warm": warm}).raise_for_status()
+        wanted = {"standing"} if warm else {"off"}
+
+        def settled() -> list[dict[str, Any]] | None:
+            found = [self.running.get(f"/dev-environments/{key}")["standby"] for key in self.ids]
+            return found if {one["state"] for one in found} == wanted else None
+
+        found = until(settled, seconds=120, what=f"the environments are {'warm' if warm else 'not warm'}") or []
+        return sum(one["memoryBytes"] or 0 for one in found)
+
+    def train(self, began_after: list[float]) -> float:
+        """Returns the seconds to the first step; adds those until the last rank has begun."""
+        asked = {"runIn": "environment"}
+        request = self.running.request(self.ids, hyperparameters=HYPERPARAMETERS, maxRestarts=0)
+        request["distributedConfig"] |= asked
+        began = time.time()
+        answer = self.running.api.post("/training-tasks", json=request)
+        assert answer.status_code == 201, answer.text
+        self.task = answer.json()["data"]["taskId"]
+        files = Files(self.running.data, self.task, 1)
+        took = live.until_first_step(files.rank(0), began)
+        ranks = [rank for node in range(len(NAMES)) for rank in files.report(node).get("ranks") or ()]
+        began_after.append(max(rank["began_at"] for rank in ranks) - began if ranks else 0.0)
+        return took
+
+    def stop(self) -> None:
+        self.running.api.post(f"/training-tasks/{self.task}/stop").raise_for_status()
+        self.running.until_final(self.task)
+
+    def once(self, warm: bool, began_after: list[float]) -> float:
+        self.switch(warm)
+        took = self.train(began_after)
+        self.stop()
+        return took
+
+
+def measure() -> Iterator[Figure]:
+    with live.platform(FERMI_STAND_BY="0") as running, scratch() as folder:
+        folder.mkdir()
+        lab = Lab(running, folder)
+        try:
+            yield from _starts(lab, folder)
+        finally:
+            running.close()
+            lab.cluster.close()
+
+
+def _starts(lab: Lab, folder: Path) -> Iterator[Figure]:
+    words = [live.TRAINER, *_arguments(lab)]
+    cold, warm, first = list[float](), list[float](), list[float]()
+    yield Figure("request → first step, never entered before", lab.once(False, first), "s")
+    took = in_turns(
+        ROUNDS,
+        cold=partial(lab.once, False, cold),
+        warm=partial(lab.once, True, warm),
+        torchrun=partial(_by_hand, words, folder / "torchrun.log"),
+    )
+    cold.sort()
+    warm.sort()
+    torchrun = took["torchrun"]
+    yield Figure("request → ranks begin, not warm", cold[len(cold) // 2], "s")
+    target = Target(torchrun + COLD_SECONDS)
+    yield Figure("request → first step, not warm", took["cold"], "s", torchrun, "torchrun", target)
+    yield Figure("request → ranks begin, warm", warm[len(warm) // 2], "s")
+    yield Figure("request → first step, warm", took["warm"], "s", torchrun, "torchrun", Target(WARM_SECONDS))
+    yield Figure("memory of what stands by, of one environment", lab.switch(True) / len(NAMES) / (1 << 20), "MiB")
+
+
+def _arguments(lab: Lab) -> list[str]:
+    """Of the trainer, as a node was sent them, with this machine's paths."""
+    request = lab.running.request(lab.ids, hyperparameters=HYPERPARAMETERS, maxRestarts=0)
+    answer = lab.running.api.post("/training-tasks/preview", json=request).raise_for_status()
+    import json
+
+    shown = next(one for one in answer.json()["data"]["artifacts"] if '"command"' in one["content"])
+    command = json.loads(shown["content"])["spec"]["command"]
+    rest = command[command.index(live.TRAINER) + 1 :]
+    return [str(word).replace(MOUNT, str(lab.running.data)) for word in rest]
+
+
+def _by_hand(words: list[str], log: Path) -> float:
+    log.unlink(missing_ok=True)
+    began = time.time()
+    process = live.torchrun(words, len(NAMES), log)
+    try:
+        return live.until_first_step(log, began)
+    finally:
+        for pid in procfs.descendants(process.pid):
+            os.kill(pid, signal.SIGKILL)
+        process.wait()

@@ -1,0 +1,46 @@
+"""Keeps environments warm, or ends that."""
+
+from typing import Any
+
+import click
+
+from fermi.cli import completing, output
+from fermi.cli.names import Names
+from fermi.cli.options import Session, command
+from fermi.cli.texts import _
+from fermi.cli.times import clock
+
+MODES: dict[str, bool | None] = {"on": True, "off": False, "default": None}
+
+
+@command("environments warm", _("MORE_ENVIRONMENTS_WARM"))
+@click.argument("words", metavar="[ENV...] on|off|default", nargs=-1, required=True,
+                shell_complete=completing.environments)  # fmt: skip
+@click.option("--project", help=_("OPTION_WARM_PROJECT"), shell_complete=completing.projects)
+def warm(session: Session, words: tuple[str, ...], project: str | None) -> None:
+    *names, mode = words
+    if mode not in MODES or bool(names) == bool(project) or (project and mode == "default"):
+        raise click.UsageError(_("SAY_WHAT_IS_WARM"))
+    wanted = MODES[mode]
+    if project:
+        found: Any = session.fermi.projects.set_warm(Names(session.fermi).project(project), bool(wanted))
+        output.show(found, session.form, lambda: [output.pairs([("ID", found["id"]), (_("WARM"), mode)])])
+        return
+    api = session.fermi.environments
+    items: list[Any] = [api.update(one, {"warm": wanted}) for one in Names(session.fermi).environments(tuple(names))]
+    output.show(
+        {"items": items, "total": len(items)}, session.form,
+        lambda: [output.table(["ID", _("NAME"), _("WARM")],
+                              [[one["id"], one["name"], warm_text(one["standby"])] for one in items])],
+    )  # fmt: skip
+
+
+def warm_text(standby: Any) -> str:
+    """Returns what stands by in an environment, with the memory that it holds, or why nothing does."""
+    if standby["reason"]:
+        return str(standby["reason"]["message"])
+    said = _(f"WARM_{standby['state'].upper()}")
+    if standby["state"] != "standing":
+        return said
+    memory = (standby["memoryBytes"] or 0) >> 20
+    return _("WARM_HOLDS", memory=memory, until=clock(standby["until"]) or "–")
