@@ -1,5 +1,5 @@
-"""Environments that are to be warm: who may switch it, what stands by when, and what is told of it. The environments are
-folders of this machine, entered by real processes."""
+"""Environments that are to be warm: who may switch it, what stands by when, and what is told of it. The environments
+are folders of this machine, entered by real processes."""
 
 import os
 import signal

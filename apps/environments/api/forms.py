@@ -205,8 +205,8 @@ class EnvironmentStandby(serializers.Serializer):
     isWanted = serializers.BooleanField(help_text="it is to be warm, by itself or by its project")
     state = serializers.ChoiceField(
         [(one, one) for one in standby.STATES],
-        help_text="off: not wanted; idle: begins with the next preview of a task; engine: its engine has a process "
-        "that does; unavailable, failed: `reason` says why",
+        help_text="idle: begins with the next preview; engine: its engine has one for all; unavailable, failed: see "
+        "`reason`",
     )  # fmt: skip
     memoryBytes = serializers.IntegerField(allow_null=True, help_text="what the process holds")
     until = serializers.DateTimeField(allow_null=True, help_text="when it ends, if nobody asks for it")

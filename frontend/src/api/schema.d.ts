@@ -3572,7 +3572,7 @@ export interface components {
         EnvironmentStandby: {
             /** @description it is to be warm, by itself or by its project */
             isWanted: boolean;
-            /** @description off: not wanted; idle: begins with the next preview of a task; engine: its engine has a process that does; unavailable, failed: `reason` says why */
+            /** @description idle: begins with the next preview; engine: its engine has one for all; unavailable, failed: see `reason` */
             state: components["schemas"]["EnvironmentStandbyStateEnum"];
             /** @description what the process holds */
             memoryBytes: number | null;

@@ -592,7 +592,8 @@ export const en: Translation = {
     uncordonTitle: "Allow new tasks to use this environment again?",
     uncordonHint: "Tasks that wait for it start immediately.",
     warm: "Warm start",
-    warmHint: "In a warm environment a process stands by with PyTorch imported: a task begins within a second. It is started when a task is previewed, and its memory is given back when nobody has asked for a while.",
+    warmHint:
+      "In a warm environment a process stands by with PyTorch imported: a task begins within a second. It is started when a task is previewed, and its memory is given back when nobody has asked for a while.",
     warmAs: { default: "As the project", on: "On", off: "Off" },
     warmHolds: "Warm: holds {{memory}} until {{until}}",
     warmIs: {
@@ -967,7 +968,8 @@ export const en: Translation = {
     projectName: "Project name",
     members: "Members",
     warm: "Keep environments warm",
-    warmHint: "A process stands by with PyTorch imported in each environment that does not say otherwise, so that tasks begin within a second. It takes some hundred MiB of the environment's memory while people prepare tasks.",
+    warmHint:
+      "A process stands by with PyTorch imported in each environment that does not say otherwise, so that tasks begin within a second. It takes some hundred MiB of the environment's memory while people prepare tasks.",
     addMember: "Add member",
     removeMember: "Remove {{name}}",
     removeTitle: "Remove {{name}} from the project?",

@@ -570,7 +570,8 @@ export const zh = {
     uncordonTitle: "让新任务重新使用这个环境？",
     uncordonHint: "等待它的任务会马上开始。",
     warm: "预热",
-    warmHint: "预热的环境中有一个已导入 PyTorch 的待命进程，任务可在一秒内启动。预览任务时启动，一段时间无人使用后退出并归还内存。",
+    warmHint:
+      "预热的环境中有一个已导入 PyTorch 的待命进程，任务可在一秒内启动。预览任务时启动，一段时间无人使用后退出并归还内存。",
     warmAs: { default: "按项目设置", on: "开启", off: "关闭" },
     warmHolds: "已预热：占用 {{memory}}，至 {{until}}",
     warmIs: {
@@ -925,7 +926,8 @@ export const zh = {
     projectName: "项目名称",
     members: "成员",
     warm: "让环境保持预热",
-    warmHint: "在没有单独设置的每个环境中保留一个已导入 PyTorch 的待命进程，任务可在一秒内启动。有人准备任务时，它会占用环境的几百 MiB 内存。",
+    warmHint:
+      "在没有单独设置的每个环境中保留一个已导入 PyTorch 的待命进程，任务可在一秒内启动。有人准备任务时，它会占用环境的几百 MiB 内存。",
     addMember: "添加成员",
     removeMember: "移除 {{name}}",
     removeTitle: "把 {{name}} 移出项目？",

@@ -3234,7 +3234,7 @@ class EnvironmentStandby(TypedDict):
     """
     state: EnvironmentStandbyStateEnum
     """
-    off: not wanted; idle: begins with the next preview of a task; engine: its engine has a process that does; unavailable, failed: `reason` says why
+    idle: begins with the next preview; engine: its engine has one for all; unavailable, failed: see `reason`
     """
     memoryBytes: int | None
     """

@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fermi.inside import user_processes
@@ -71,6 +71,13 @@ def find(env: Mapping[str, str] | None = None, own: Sequence[Process] | None = N
             known["python"], known["real"] = executable, os.path.realpath(executable)
     usable = [one["python"] for one in listed if one["version"]]
     return {"interpreters": listed, "default": usable[0] if usable else OWN}
+
+
+def find_default(runs: Callable[[str], bool]) -> str:
+    """Returns the default of `find`, without asking any interpreter for its version where `runs` says of the first one
+    that it runs."""
+    first = next(_candidates(os.environ, user_processes.find_own()), None)
+    return first.python if first and runs(first.python) else str(find()["default"])
 
 
 def resolve(named: str, found: Mapping[str, Any]) -> str:

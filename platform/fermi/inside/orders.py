@@ -61,7 +61,11 @@ def begin(home: str, request: dict[str, Any]) -> dict[str, Any]:
     spec = spec_path(folder, order["spec"]["node_rank"])
     if has_begun(folder, order["spec"]["node_rank"]):
         return {"began": False}
-    python = survey.find_python(str(order.get("python") or ""), interpreters.find()) or sys.executable
+    named = str(order.get("python") or "")
+    if named:
+        python = survey.find_python(named, {} if "/" in named else interpreters.find())
+    else:
+        python = interpreters.find_default(lambda one: standby.lives(home, one))
     clear(folder)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (folder / CONTAINER).write_text(life.find_own(), encoding="utf-8")

@@ -89,6 +89,12 @@ def unusable(folder: Path, python: str) -> dict[str, Any]:
     return {"state": standby.UNUSABLE, "code": "STANDBY_FAILED", "params": {"why": why}, "python": python}
 
 
+def lives(home: str, python: str) -> bool:
+    """Whether one stands by that runs this interpreter."""
+    said = standby.look(str(folder_of(home, python)))
+    return said is not None and said["state"] == standby.STANDING
+
+
 def start(folder: Path, python: str, asked: Mapping[str, Any]) -> subprocess.Popen[bytes]:
     """Detached: it outlives the stream. Raises OSError."""
     log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
