@@ -11,13 +11,14 @@ USER = "system:serviceaccount:fermi:fermi"
 class Access:
     def __init__(self) -> None:
         self.denied: list[tuple[str, str, str]] = []
+        self.loading = False  # it has just begun, has not read roles yet and forbids everything (seen on 1.36)
 
     def deny(self, verb: str = "*", resource: str = "*", namespace: str = "*") -> None:
         """`resource` as in `jobs.batch`, `pods`, `pods/log`."""
         self.denied.append((verb, resource, namespace))
 
     def allows(self, verb: str, resource: str, namespace: str) -> bool:
-        return not any(
+        return not self.loading and not any(
             fnmatchcase(verb, v) and fnmatchcase(resource, r) and fnmatchcase(namespace, n) for v, r, n in self.denied
         )
 

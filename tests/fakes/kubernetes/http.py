@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
 import orjson
 
 from tests.fakes.kubernetes import discovery, executing, forwarding, watching
-from tests.fakes.kubernetes.access import Access
+from tests.fakes.kubernetes.access import USER, Access
 from tests.fakes.kubernetes.api import Api
 from tests.fakes.kubernetes.errors import Refused, bad_request, forbidden, no_such_path
 from tests.fakes.kubernetes.faults import Call, Fault, Faults
@@ -189,6 +189,8 @@ class _Handler(BaseHTTPRequestHandler):
             fake.unauthorized += 1
             raise Refused(401, "Unauthorized", "Unauthorized")
         if parts in (["healthz"], ["livez"], ["readyz"]):
+            if fake.access.loading:
+                raise Refused(403, "Forbidden", f'forbidden: User "{USER}" cannot get path "/{parts[0]}"')
             return self._text(200, b"ok")
         if parts == ["version"]:
             return self._send(200, discovery.version(fake.kubernetes_version))

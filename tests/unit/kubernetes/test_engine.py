@@ -182,6 +182,22 @@ def cancel_in_thread(action):
     return hook
 
 
+def test_what_an_api_server_forbids_that_has_just_begun_may_be_allowed_later(lab):
+    """It has not read yet who may do what: a task that starts then does not fail for that."""
+    client, access = lab.backend().client, lab.cluster.server.access
+
+    def refused():
+        with pytest.raises(BackendError) as raised:
+            client.create("Service", {"metadata": {"name": "one"}})
+        return raised.value.code, raised.value.permanent
+
+    access.loading = True
+    assert refused() == ("ENGINE_FORBIDDEN", False)
+    access.loading = False
+    access.deny("create", "services")
+    assert refused() == ("ENGINE_FORBIDDEN", True)
+
+
 @pytest.mark.parametrize(
     ("refused", "code", "permanent"),
     [
@@ -191,6 +207,11 @@ def cancel_in_thread(action):
             Refused(403, "Forbidden", 'pods "p" is forbidden: cannot set blockOwnerDeletion if an ownerReference …'),
             "ENGINE_FORBIDDEN",
             True,
+        ),
+        (
+            Refused(403, "Forbidden", 'pods "p" is forbidden: User "u" cannot get …: RBAC: role.rbac… "r" not found'),
+            "ENGINE_FORBIDDEN",
+            False,
         ),
         (Refused(422, "Invalid", "Job is invalid: spec.template: Invalid value"), "ENGINE_REJECTED", True),
         (Refused(400, "BadRequest", 'admission webhook "p" denied the request: no'), "ADMISSION_DENIED", True),

@@ -38,6 +38,9 @@ _BY_PLUG_IN = re.compile(r"is forbidden: (?!user |cannot set |$)")
 endpoints/handlers/responsewriters/errors.go, forbiddenMessage). `cannot set`: an owner's rights are missing
 (plugin/pkg/admission/gc/gc_admission.go). Nothing: the right to create what a WebSocket asks for is
 (pkg/registry/core/pod/rest/authorize.go, from Kubernetes 1.35 on)."""
+_ROLE_NOT_LOADED = re.compile(r"rbac: .*not found")
+"""The authorizer has the binding and not its role: one that has just begun has not read all of them yet
+(kubernetes/kubernetes, plugin/pkg/auth/authorizer/rbac/rbac.go, Authorize)."""
 MERGE_PATCH = "application/merge-patch+json"
 
 PATHS = {
@@ -74,7 +77,7 @@ def refusal(status: int, reason: str, message: str) -> Refused:
     if status == 401 or (status == 403 and 'user "system:anonymous"' in said):
         return Refused("ENGINE_UNAUTHORIZED", status, reason, message, permanent=False)
     if status == 403:
-        return Refused("ENGINE_FORBIDDEN", status, reason, message, permanent=True)
+        return Refused("ENGINE_FORBIDDEN", status, reason, message, permanent=not _ROLE_NOT_LOADED.search(said))
     if status >= 500 and "failed calling webhook" in said:
         return Refused("WEBHOOK_UNAVAILABLE", status, reason, message, permanent=False)
     if status in (0, 408, 409, 410, 429) or status >= 500:
@@ -204,7 +207,7 @@ class Client:
         try:
             found = stream(ask, pod, namespace or self.namespace, binary=True, _preload_content=False, **query)
         except (ApiException, OpenApiException, OSError, ValueError) as error:
-            raise _not_opened(error) from error
+            raise self._judged(_not_opened(error)) from error
         talk: WebSocket = found.sock
         return talk
 
@@ -242,7 +245,8 @@ class Client:
             why = f"no JSON in the answer: {said}" if said else "no JSON in the answer"
             raise refusal(response.status if response.status >= 400 else 0, "", why) from error
         if response.status >= 400:
-            raise refusal(response.status, str(answer.get("reason") or ""), str(answer.get("message") or answer))
+            refused = refusal(response.status, str(answer.get("reason") or ""), str(answer.get("message") or answer))
+            raise self._judged(refused)
         found: dict[str, Any] = answer
         return found
 
@@ -280,6 +284,18 @@ class Client:
             pool, self._pool = self._pool, None
         if pool:
             pool.shutdown(wait=False)
+
+    def _judged(self, refused: Refused) -> Refused:
+        """What an API server forbids that has just begun, it may allow once it has read who may do what. Until then it
+        forbids everybody everything, `/readyz` too."""
+        if refused.code == "ENGINE_FORBIDDEN" and refused.permanent:
+            try:
+                ready = self._send("GET", "/readyz", None, None, "", (5.0, 5.0), "*/*")
+                ready.drain_conn()
+                refused.permanent = ready.status < 400
+            except Refused:
+                refused.permanent = False
+        return refused
 
     def _own(self) -> None:
         """A process forked from one that has asked has its memory, but neither its threads nor a right to its

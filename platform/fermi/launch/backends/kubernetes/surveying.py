@@ -100,7 +100,7 @@ class Surveys:
             with self._environments.enter(*where, python) as session:
                 return True, _believed(session.ask("survey", parts=["interpreters", "container"]))
         except Refused as refused:
-            code = "INSIDE_FORBIDDEN" if refused.status == 403 else "INSIDE_SILENT"
+            code = "INSIDE_FORBIDDEN" if refused.status == 403 and refused.permanent else "INSIDE_SILENT"
             return True, _why(code, {"why": refused.message})
         except BackendError as error:
             return not error.permanent, _why(error.code, error.params)
