@@ -300,6 +300,22 @@ def test_an_environment_that_does_not_run_says_why_it_cannot_be_entered(
     assert not seen.found["fermi/dev"].running
 
 
+def test_nothing_is_forgotten_while_an_api_server_begins(
+    two_nodes: FakeCluster, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It forbids everything until it has read who may do what (seen on Kubernetes 1.36)."""
+    monkeypatch.setattr(mirror, "PAUSE", 0.01)
+    two_nodes.add_dev_pod("first", "node-a", labels=DEV)
+    assert running(seen, "fermi/first").zone == "zone-a"
+    two_nodes.server.access.loading = True
+    two_nodes.restart_api()
+    until(lambda: [one for one in two_nodes.calls(resource="nodes") if one.code == 403], what="it is forbidden")
+    two_nodes.server.access.loading = False
+    two_nodes.add_dev_pod("second", "node-b", labels=DEV)
+    assert running(seen, "fermi/second").zone == "zone-b"
+    assert seen.found["fermi/first"].zone == "zone-a"
+
+
 def test_an_idle_cluster_is_not_asked_anything(two_nodes: FakeCluster, seen: Seen) -> None:
     two_nodes.add_dev_pod("dev", "node-a", labels=DEV)
     seen.until(lambda found: found.get("fermi/dev") and found["fermi/dev"].engine.get("inside"), "it is looked into")

@@ -265,7 +265,8 @@ class Client:
             answer = json.loads(text)
         except ValueError:
             answer = {"message": text}
-        raise refusal(response.status, str(answer.get("reason") or ""), str(answer.get("message") or ""))
+        refused = refusal(response.status, str(answer.get("reason") or ""), str(answer.get("message") or ""))
+        raise self._judged(refused)
 
     def together(self, action: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         """`action` of each item, PARALLEL at a time; all of them are tried, then the first failure is raised."""

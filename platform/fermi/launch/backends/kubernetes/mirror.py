@@ -60,7 +60,7 @@ class Mirror:
                     version = ""
                 if status == GONE:
                     wait = random.uniform(0, PAUSE)  # all mirrors are told so at once
-                elif status == 403 and self._optional:
+                elif status == 403 and error.permanent and self._optional:
                     wait, self.items, self.listed = FORBIDDEN_PAUSE, {}, True
                     self._on_change()
                 else:
