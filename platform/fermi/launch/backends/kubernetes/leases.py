@@ -82,7 +82,7 @@ class Leases:
                 self.look(time.monotonic())
             except BackendError as error:
                 self._silent = frozenset()
-                if isinstance(error, Refused) and error.status == 403:
+                if isinstance(error, Refused) and error.status == 403 and error.permanent:
                     pause = FORBIDDEN_SECONDS
             except Exception:
                 log.exception("the leases of machines cannot be understood")
