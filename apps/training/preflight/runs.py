@@ -20,7 +20,7 @@ from apps.clusters.models import Cluster
 from apps.common.clock import now
 from apps.common.ids import new_id
 from apps.training.ground import hints, storing, tracing, transitions
-from apps.training.ground.launching import backend_for, handle_for
+from apps.training.ground.launching import backend_for, handle_for, settled
 from apps.training.models import Preflight, Task
 from apps.training.states import ACTIVE, FINAL, Kind, State
 from apps.training.states.limits import LOOK_AGAIN
@@ -29,15 +29,19 @@ from fermi.launch.code import OFF
 from fermi.launch.preflight import PREFLIGHT, judge
 from fermi.launch.spec import JobSpec
 from fermi.launch.userpaths import CHECKPOINTS
+from fermi.launch.ways import WAYS_KEPT
 
 LONGEST_OUTPUT = 8 << 20
 """Bytes of a node's output that are looked through."""
 
 
 def begin(user: User, cluster: Cluster, job: JobSpec, level: str, before: Task | None = None) -> Preflight:
-    """Stores a test of `job`'s nodes and has it looked at."""
+    """Stores a test of `job`'s nodes and has it looked at. One before a task runs where the task's ranks will: inside
+    of its environments or beside them, as `job` has it."""
     key = new_id(PREFLIGHT)
     options = {"level": level, "framework": job.framework, "patience": settings.PREFLIGHT_PATIENCE}
+    if before:
+        options[WAYS_KEPT] = True
     job = replace(
         job, task_id=key, framework=PREFLIGHT, options=options,
         entrypoint=None, hyperparameters={}, strategy={}, train_data="", valid_data="", resume_from="",
@@ -64,7 +68,7 @@ def stage(task: Task) -> timedelta | None:
     test = Preflight.objects.filter(before=task).select_related("run").first()
     if test is None:
         try:
-            test = begin(task.owner, task.cluster, job, job.preflight, before=task)
+            test = begin(task.owner, task.cluster, settled(task.cluster, job)[0], job.preflight, before=task)
         except IntegrityError as error:  # another pass made it at the same time
             raise transitions.Stale(task.pk) from error
     run = test.run

@@ -23,6 +23,9 @@ MAX_RESTARTS = 3
 
 DRILL_MINUTES = 15.0
 
+PREFLIGHT = "preflight"
+"""The framework of pre-flight tests."""
+
 Value: TypeAlias = str | Late | tuple[str | Late, ...]
 """Text, a late value, or pieces of both to be joined."""
 

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from fermi.launch.spec import JobSpec, Problem, Way
+from fermi.launch.spec import PREFLIGHT, JobSpec, Problem, Way
 
 RunIn: TypeAlias = Literal["auto", "environment", "beside"]
 FIELD = "distributedConfig.runIn"
+WAYS_KEPT = "waysKept"
+"""An option of a pre-flight test that runs before a task."""
 MAX_NAMED = 8
 
 
@@ -26,7 +28,10 @@ class Ways:
 
 def settle(job: JobSpec, known: Mapping[str, Ways]) -> tuple[JobSpec, list[Problem]]:
     """Returns the job with the way of each of its nodes, and what is wrong where none is possible. `known`: by node
-    id; a node that is missing there keeps what it has, for its engine has one way alone."""
+    id; a node that is missing there keeps what it has, for its engine has one way alone. A pre-flight test keeps the
+    ways of the task before which it runs."""
+    if job.framework == PREFLIGHT and job.options.get(WAYS_KEPT):
+        return job, []
     nodes, problems = [], list[Problem]()
     for node in job.nodes:
         ways = known.get(node.id)

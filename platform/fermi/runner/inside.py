@@ -6,9 +6,9 @@ works in the environment: they are the first to be killed where memory runs out,
 priority. Where the container may divide its own control group, the kernel holds them to what others leave of its
 memory.
 
-What the spec has besides: `meeting`, `{"nodes": 2, "head": "10.0.0.7", "port": 29500, "patience": 1800}`; `folder`: the
-attempt's own; `yields`: `{"oom": 300, "nice": 5}`; `fork`: ranks may be forked, where this process has imported the
-training stack.
+What the spec has besides: `meeting`, `{"nodes": 2, "head": "10.0.0.7", "port": 29500, "patience": 1800}` (see `Meeting`
+of `prepare.py`); `folder`: the attempt's own; `yields`: `{"oom": 300, "nice": 5}`; `fork`: ranks may be forked, where
+this process has imported the training stack.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def run(spec_path: str, secrets: dict[str, str], standby: bool = False) -> None:
 def meeting(spec: dict[str, Any]) -> Meeting:
     at = spec["meeting"]
     patience = float(at.get("patience") or meet.PATIENCE_SECONDS)
-    return Meeting(spec["name"], spec["node_rank"], at["nodes"], at["head"], at["port"], patience)
+    goes_on = bool(at.get("goes_on"))
+    return Meeting(spec["name"], spec["node_rank"], at["nodes"], at["head"], at["port"], patience, goes_on)
 
 
 def give_way(yields: dict[str, Any]) -> None:

@@ -15,7 +15,8 @@ from fermi.runner.late import Late, decode
 @dataclass(frozen=True)
 class Meeting:
     """Where the nodes of a job meet before any of them starts a rank; `nodes` 1: it meets nobody. `head`: the host of
-    rank 0, as this node reaches it."""
+    rank 0, as this node reaches it. `goes_on`: a node begins without those whom it has not met when `patience` is over,
+    as those of a pre-flight test do, which says itself who cannot reach whom."""
 
     name: str
     node_rank: int
@@ -23,6 +24,7 @@ class Meeting:
     head: str
     port: int
     patience: float = meet.PATIENCE_SECONDS
+    goes_on: bool = False
 
 
 def prepare(
@@ -30,7 +32,13 @@ def prepare(
 ) -> None:
     """Completes a node's spec; meets nobody any more once `stopped` says so. `also`: late values that the caller knows.
     Raises meet.GaveUp, and OSError where the head cannot listen."""
-    head = _head(meeting, say, stopped)
+    try:
+        head = _head(meeting, say, stopped)
+    except meet.GaveUp as error:
+        if not meeting.goes_on:
+            raise
+        say(f"not all nodes have met: {error.cause}: {error.detail}")
+        head = meeting.head
     known = {Late.HEAD_HOST: head, Late.PYTHON: sys.executable, **(also or {})}
     spec["command"] = [decode(word, known) for word in spec["command"]]
     spec["env"] = {**interfaces.for_ranks(head, is_here=meeting.node_rank == 0), **_bound(spec["env"], known)}

@@ -113,7 +113,8 @@ class Worker:
         names = [self._name(name, rank) for name in peer["names"] if name not in self.order.names]
         self.voice.say(
             "pair", to=rank, free=result, master=peer.get("master", {}).get(str(self.order.rank)), address=address,
-            rttMs=rtt, interface=this_node.interface_to(address), names=[name for name in names if name],
+            port=peer["port"], rttMs=rtt, interface=this_node.interface_to(address),
+            names=[name for name in names if name],
         )  # fmt: skip
 
     def _name(self, name: str, rank: int) -> Fact | None:

@@ -82,7 +82,11 @@ test("an environment that cannot be chosen says why", async () => {
 test.each([
   ["nothing", {}, true],
   ["a refusal", { problems: [{ field: "environmentIds", error: "LIMIT", message: "超过限额", hint: "" }] }, false],
-  ["a process of somebody else", { inUse: [{ environmentId: "env-1", environment: "one", processes: [], gpus: [] }] }, false],
+  [
+    "a process of somebody else",
+    { inUse: [{ environmentId: "env-1", environment: "one", processes: [], gpus: [] }] },
+    false,
+  ],
   ["who holds it", { warnings: [{ code: "ENVIRONMENTS_IN_USE", message: "正被占用", hint: "" }] }, false],
 ])("a quick start is promised only while nothing is in its way: %s", async (_, answer, promised) => {
   const asked = listening({ ...answer, hourly: { amount: 7, currency: "CNY" } });

@@ -244,7 +244,13 @@ function asChosen(draft: Draft, preview: Previewed | undefined): Draft {
 }
 
 /** Said in a card of their own. */
-const IN_CARDS = ["IMPORT_MISSING", "IMPORTS_MISSING_MORE", "PACKAGES_DIFFER", "PACKAGES_DIFFER_FATALLY", "GPU_MEMORY_LEFT"];
+const IN_CARDS = [
+  "IMPORT_MISSING",
+  "IMPORTS_MISSING_MORE",
+  "PACKAGES_DIFFER",
+  "PACKAGES_DIFFER_FATALLY",
+  "GPU_MEMORY_LEFT",
+];
 
 const QUEUES = ["ENVIRONMENTS_BUSY", "ENVIRONMENTS_IN_USE"];
 

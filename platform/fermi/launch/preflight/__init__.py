@@ -6,8 +6,8 @@ words.py  the report in the reader's language
 """
 
 from fermi.launch.preflight.plan import plan
+from fermi.launch.spec import PREFLIGHT
 
-PREFLIGHT = "preflight"
 LEVELS = ("quick", "full")
 
 __all__ = ["LEVELS", "PREFLIGHT", "plan"]

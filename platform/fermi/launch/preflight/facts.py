@@ -12,12 +12,13 @@ Fact = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class Member:
     """A node under test: its rank in the test, its id and name for people, and the GPUs it is said to have (None: by
-    hand, nobody said)."""
+    hand, nobody said). `pod`: the name of the pod that it is; empty: it is none."""
 
     rank: int
     id: str
     name: str
     gpus: int | None = None
+    pod: str = ""
 
 
 @dataclass(slots=True)

@@ -18,9 +18,12 @@ Report = dict[str, Any]
 def members(job: JobSpec) -> list[Member]:
     """In the order in which `plan` ranks them."""
     return [
-        Member(at.node_rank, at.node.id, at.node.name, at.node.gpu_count if at.node.has_cuda else 0)
+        Member(
+            at.node_rank, at.node.id, at.node.name, at.node.gpu_count if at.node.has_cuda else 0,
+            str(at.node.engine.get("pod") or "") if at.node.inside else "",
+        )
         for at in place(job.nodes, job.master)
-    ]
+    ]  # fmt: skip
 
 
 def judge(who: Sequence[Member], said: Iterable[Mapping[str, Any]], level: str, framework: str = "") -> Report:

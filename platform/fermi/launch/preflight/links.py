@@ -41,6 +41,7 @@ class _Judge:
     def __init__(self, members: Sequence[Member], facts: Facts) -> None:
         self.members, self.facts, self.found = members, facts, Links()
         self.names = {member.rank: member.name for member in members}
+        self.pods = {member.rank: member.pod for member in members if member.pod}
         self.silent = {member.rank for member in members if not facts.said.get(member.rank)}
         self.explained: set[Pair] = set()
 
@@ -212,13 +213,27 @@ class _Judge:
         here, there = pair
         there_heard, here_heard = here in self.facts.heard[there], there in self.facts.heard[here]
         fact = self.facts.pairs.get(pair, {})
-        params = {"from": self.names[here], "to": self.names[there], "why": fact.get("free", "timeout")}
+        params = {
+            "from": self.names[here], "to": self.names[there], "why": fact.get("free", "timeout"),
+            **self._place(pair),
+        }  # fmt: skip
+        if "address" in params and here in self.pods and there in self.pods:
+            params["pods"] = f"{self.pods[here]}, {self.pods[there]}"
         if fact.get("master") == "ok" or self.works((there, here)) or (there_heard and here_heard):
             return Finding("tcp", FAIL, "PORTS_BLOCKED", params)
         if there_heard or here_heard:
             lost = (there, here) if there_heard else pair
             return Finding("tcp", FAIL, "LINK_ONE_WAY", {"from": self.names[lost[0]], "to": self.names[lost[1]]})
         return Finding("tcp", FAIL, "LINK_DEAD", params)
+
+    def _place(self, pair: Pair) -> dict[str, Any]:
+        """The address and port at which a node was called in vain, where that is known."""
+        here, there = pair
+        fact = self.facts.pairs.get(pair, {})
+        if fact.get("address") and fact.get("port"):
+            return {"address": f"{fact['address']}:{fact['port']}"}
+        tries = self.facts.get(here, "head").get("tries", ()) if there == 0 else ()
+        return {"address": f"{tries[0]['address']}:{tries[0]['port']}", "why": tries[0]["result"]} if tries else {}
 
     # Links that are slow ------------------------------------------------------------------------------------------
 

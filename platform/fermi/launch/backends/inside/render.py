@@ -12,12 +12,14 @@ from fermi.launch.backends.inside.shipment import reads
 from fermi.launch.backends.local.render import may_fork
 from fermi.launch.backends.watched import watched
 from fermi.launch.code import Place
-from fermi.launch.spec import Artifact, JobSpec, NodePlan, Plan, encode
+from fermi.launch.spec import PREFLIGHT, Artifact, JobSpec, NodePlan, Plan, encode
 
 KIND = "inside"
 """Of such an artifact."""
 YIELDS = {"oom": 300, "nice": 5}
 """How ranks give way to what else runs in the environment: `fermi.runner.inside`."""
+MEETING_SECONDS = 20
+"""Within which nodes meet that are begun together and wait for no image."""
 
 
 def artifact(
@@ -51,7 +53,9 @@ def artifact(
         **Place(root, "", "").order(job, node.node_rank),
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }
-    meeting = {"nodes": len(plan.nodes), "port": plan.master_port}
+    meeting: dict[str, Any] = {"nodes": len(plan.nodes), "port": plan.master_port}
+    if job.framework == PREFLIGHT and all(one.node.inside for one in plan.nodes):
+        meeting |= {"patience": MEETING_SECONDS, "goes_on": True}
     sent = {} if data else {"resume": job.resume_from, "reads": reads(job, root)[0]}
     content: dict[str, Any] = {
         "name": job.name,
