@@ -458,10 +458,10 @@ def test_rdma_devices_are_named_with_whether_they_can_be_opened(tmp_path: Path) 
         "sys/class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE\n",
     })  # fmt: skip
     found = container.describe("/h", root)
-    assert found["rdma"] == [{"device": "mlx5_0", "layer": "InfiniBand", "state": "ACTIVE"}]
-    assert not found["rdma_usable"]
-    tree(tmp_path, {"dev/infiniband/uverbs0": ""})
-    assert container.describe("/h", root)["rdma_usable"]
+    assert found["rdma"] == [{"device": "mlx5_0", "layer": "InfiniBand", "state": "ACTIVE", "usable": False}]
+    tree(tmp_path, {"dev/infiniband/uverbs3": "", "sys/class/infiniband_verbs/uverbs3/ibdev": "mlx5_0\n"})
+    (one,) = container.describe("/h", root)["rdma"]
+    assert one["usable"]
 
 
 def test_a_survey_over_the_stream_answers_what_was_asked_for(inside: Inside) -> None:

@@ -142,3 +142,35 @@ def test_this_machine_knows_its_loopback(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert machine.facts()["network"] == {"interface": "lo", "infiniband": ["mlx5_0"]}
     monkeypatch.setattr(machine, "_SYS", tmp_path / "no")
     assert machine.facts()["network"] == {"interface": "lo"}
+
+
+def test_inside_of_environments_the_devices_count_that_their_containers_can_open() -> None:
+    from dataclasses import replace
+
+    from fermi.launch import network
+    from fermi.launch.spec import Way
+
+    seen = replace(ENVIRONMENTS["env-001"], engine={"inside": {"rdma": ["mlx5_3"]}}, way=Way(True, "WAY_INSIDE_RUNS"))
+    assert network.devices_of(seen) == ["mlx5_3"]
+    assert network.devices_of(replace(seen, network={"infiniband": ["mlx5_0"]})) == ["mlx5_0"], "somebody stated it"
+    assert network.devices_of(replace(seen, way=Way(False, "WAY_BESIDE_ASKED"))) is None, "another container"
+    without = replace(seen, engine={"inside": {"rdma": []}})
+    assert network.job_env([seen, seen], "nccl")["NCCL_IB_DISABLE"] == "0"
+    assert network.node_env(seen, "nccl", infiniband=True)["NCCL_IB_HCA"] == "=mlx5_3"
+    assert network.job_env([seen, without], "nccl")["NCCL_IB_DISABLE"] == "1", "all or none"
+    assert "NCCL_IB_DISABLE" not in network.job_env([replace(seen, engine={})] * 2, "nccl")
+
+
+def test_of_a_survey_only_devices_count_that_are_usable_and_active() -> None:
+    from fermi.launch.backends.kubernetes.surveying import _believed
+
+    rdma = [
+        {"device": "mlx5_0", "state": "ACTIVE", "usable": True},
+        {"device": "mlx5_1", "state": "ACTIVE", "usable": False},
+        {"device": "mlx5_2", "state": "DOWN", "usable": True},
+        {"device": "mlx5_3,=x", "state": "ACTIVE", "usable": True},
+        "mlx5_4",
+    ]
+    found = _believed({"python": "/usr/bin/python3", "container": {"rdma": rdma}})
+    assert found["rdma"] == ["mlx5_0"]
+    assert "rdma" not in _believed({"python": "/usr/bin/python3", "container": {}})

@@ -13,7 +13,7 @@ from fermi.telemetry.node import Group, Node
 
 MAX_DEVICES = 64
 CGROUPS = "/sys/fs/cgroup"
-RDMA = "/sys/class/infiniband"
+RDMA, VERBS = "/sys/class/infiniband", "/sys/class/infiniband_verbs"
 NO_LIMIT = 1 << 60
 """Bytes: version 1 of control groups says so much where there is no limit."""
 
@@ -36,7 +36,6 @@ def describe(home: str, root: str = "/") -> dict[str, Any]:
         "processors": round(processors, 2),
         "interfaces": _interfaces(files),
         "rdma": _rdma(files),
-        "rdma_usable": any(name.startswith("uverbs") for name in files.list("/dev/infiniband")),
         "cgroups_writable": os.access(files.path(CGROUPS), os.W_OK),
         "home": home,
         "user": os.getuid(),
@@ -79,14 +78,19 @@ def _interfaces(files: Files) -> list[dict[str, Any]]:
     return found
 
 
-def _rdma(files: Files) -> list[dict[str, str]]:
-    """Devices and their first port's link layer and state, as sysfs has them: it shows those of the whole machine, also
-    where the container may not open them."""
+def _rdma(files: Files) -> list[dict[str, Any]]:
+    """Devices and their first port's link layer and state, as sysfs has them: it shows those of the whole machine.
+    `usable`: the container was given the device (its `uverbs`, by which libibverbs opens it)."""
     found = []
+    given = {
+        files.read(f"{VERBS}/{name}/ibdev").decode(errors="replace").strip()
+        for name in files.list("/dev/infiniband")
+        if name.startswith("uverbs")
+    }
     for device in files.list(RDMA)[:MAX_DEVICES]:
         ports = files.list(f"{RDMA}/{device}/ports")
         folder = f"{RDMA}/{device}/ports/{ports[0]}" if ports else ""
-        told = {"device": device}
+        told: dict[str, Any] = {"device": device, "usable": device in given}
         for name, file in (("layer", "link_layer"), ("state", "state")):
             if folder and (text := files.once(f"{folder}/{file}").decode(errors="replace").strip()):
                 told[name] = text.rpartition(": ")[2]

@@ -5,6 +5,9 @@ states is set, and a variable of the user's own wins over all of it.
 
     interface    the network interface by which the other nodes reach it, such as `eth0`
     infiniband   its InfiniBand or RoCE devices, such as `mlx5_0`; [] = it has none, absent = not known
+
+Where ranks run inside of an environment, and nobody states its devices, those count that its container was seen to have
+(`Node.engine["inside"]["rdma"]`).
 """
 
 from collections.abc import Iterable
@@ -19,8 +22,17 @@ TIMEOUT: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": 86_400}
 def has_infiniband(nodes: Iterable[Node]) -> bool | None:
     """Whether every node is known to have it: one that lacks it could not talk to the others. None = nothing is known
     of any node, and NCCL looks for itself."""
-    known = [node.network.get("infiniband") for node in nodes]
+    known = [devices_of(node) for node in nodes]
     return None if all(devices is None for devices in known) else all(known)
+
+
+def devices_of(node: Node) -> list[str] | None:
+    """Returns its InfiniBand or RoCE devices; None where nothing is known."""
+    stated: list[str] | None = node.network.get("infiniband")
+    if stated is not None or not node.inside:
+        return stated
+    seen = (node.engine.get("inside") or {}).get("rdma")
+    return list(map(str, seen)) if isinstance(seen, list | tuple) else None
 
 
 def job_env(nodes: Iterable[Node], backend: str) -> dict[str, str]:
@@ -40,7 +52,7 @@ def node_env(node: Node, backend: str, *, infiniband: bool) -> dict[str, str]:
         env["GLOO_SOCKET_IFNAME"] = interface  # beside NCCL, gloo carries what lies in CPU memory
         if backend == "nccl":
             env["NCCL_SOCKET_IFNAME"] = f"={interface}"
-    if infiniband and (devices := node.network.get("infiniband")):
+    if infiniband and (devices := devices_of(node)):
         env["NCCL_IB_HCA"] = "=" + ",".join(devices)
     return env
 
@@ -66,8 +78,8 @@ def torch_env(spec: JobSpec, backend: str) -> dict[str, str]:
 def warnings(nodes: Iterable[Node]) -> list[Problem]:
     """InfiniBand that lies idle because some nodes are not known to have it."""
     nodes = list(nodes)
-    fast = [node.name for node in nodes if node.network.get("infiniband")]
-    slow = [node.name for node in nodes if not node.network.get("infiniband")]
+    fast = [node.name for node in nodes if devices_of(node)]
+    slow = [node.name for node in nodes if not devices_of(node)]
     if not fast or not slow:
         return []
     return [Problem("", "INFINIBAND_NOT_EVERYWHERE", {"with": ", ".join(fast), "without": ", ".join(slow)})]

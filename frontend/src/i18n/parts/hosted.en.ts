@@ -172,7 +172,7 @@ const en: Translated<typeof zh> = {
     title: "Memory of the selected environments is in use",
     hint: "Training shares their GPUs and memory, and may run out of memory.",
     gpu: "GPU memory {{size}}",
-    left: "GPU {{index}}: {{free}} of {{total}} left for training beside them",
+    left: "GPU {{index}}: {{free}} of {{total}} left for training alongside them",
     rss: "memory {{size}}",
     since: "since {{time}}",
     kernel: "kernel",

@@ -3,6 +3,7 @@ why not. That is looked at again, for an interpreter may be installed, or room m
 `Node.engine["inside"]`."""
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -20,7 +21,8 @@ PARALLEL = 8
 AGAIN_SECONDS, MAX_AGAIN_SECONDS = 60.0, 1800.0
 """After which one that could not be entered is looked into again. Where the reason does not pass by itself, the time
 doubles with each look."""
-MOST_TEXT = 300
+MOST_TEXT, MOST_DEVICES = 300, 64
+_DEVICE = re.compile(r"[A-Za-z0-9_]{1,40}")
 Facts = Mapping[str, Any]
 Life = tuple[str, str]
 """The pod's uid and the container's id."""
@@ -113,7 +115,17 @@ def _believed(said: Mapping[str, Any]) -> Facts:
             found[name] = value[:MOST_TEXT]
     if isinstance(user := said.get("user"), int) and not isinstance(user, bool):
         found["user"] = user
+    container = said.get("container")
+    if isinstance(container, Mapping) and isinstance(devices := container.get("rdma"), list):
+        found["rdma"] = [one["device"] for one in devices[:MOST_DEVICES] if _carries(one)]
     return found if "python" in found else _why("INSIDE_SILENT", {"why": "the survey told no interpreter"})
+
+
+def _carries(one: Any) -> bool:
+    """Whether it is an RDMA device that the container can open, with an active port."""
+    if not isinstance(one, Mapping) or one.get("usable") is not True or one.get("state") != "ACTIVE":
+        return False
+    return isinstance(device := one.get("device"), str) and bool(_DEVICE.fullmatch(device))
 
 
 def _why(code: str, params: Mapping[str, Any]) -> Facts:
