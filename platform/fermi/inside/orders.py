@@ -15,6 +15,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -26,8 +27,8 @@ from fermi.runner import ending, files, status
 from fermi.runner.late import Late, decode
 
 KEPT_SECONDS = 7 * 86_400.0
-BEGIN_SECONDS = 10.0
-"""How long a runner may take to write its first status."""
+BEGIN_SECONDS = 30.0
+"""How long a runner may take to write its first status: many may begin at once on a machine that is busy."""
 FORKED_SECONDS = 2.0
 """And one that was forked, before another one is begun."""
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,120}")
@@ -142,11 +143,15 @@ def start(home: str, spec: Path, python: str, secrets: dict[str, str]) -> None:
         if process is None and time.monotonic() > forked_until:
             process = execute(paths, python, secrets)
         code = process.poll() if process else None
-        if (code is not None and not (forked and code == 0)) or time.monotonic() > limit:  # 0: the forked one has begun
+        if code is not None and not (forked and code == 0):  # 0: the forked one has begun
+            if code == -signal.SIGKILL:  # by whoever ends the container, or the kernel: another beginning may be well
+                raise wire.RefusedError("INSIDE_RUNNER_KILLED")
             said = Path(paths.log).read_bytes()[-2000:].decode(errors="replace").strip()
+            raise wire.RefusedError("INSIDE_RUNNER_FAILED", python=python, why=said or f"exit code {code}")
+        if time.monotonic() > limit:
             if process:
                 process.kill()
-            raise wire.RefusedError("INSIDE_RUNNER_FAILED", python=python, why=said or "it did not begin in time")
+            raise wire.RefusedError("INSIDE_RUNNER_SLOW", seconds=round(BEGIN_SECONDS))
         time.sleep(0.002)
 
 
