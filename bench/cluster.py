@@ -61,14 +61,30 @@ class Orders:
     def take_time(self, latency: float) -> None:
         self.cluster.take_time(latency)
 
-    def dev_pods(self, gpus: int) -> int:
+    def dev_pods(self, gpus: int, real: bool = False) -> int:
         """One on each machine."""
-        notes = {"fermi.io/emulated-gpus": str(gpus), "fermi.io/gpu-type": "A100"}
+        notes = {"fermi.io/emulated-gpus": str(gpus), "fermi.io/gpu-type": "A100", "fermi.io/python": sys.executable}
         machines = self.cluster.names("nodes", "")
         for name in machines:
             labels = {"fermi.io/dev-environment": "true"}
-            self.cluster.add_dev_pod(f"dev-{name}", name, labels=labels, annotations=notes, cpu="8", memory="64Gi")
+            self.cluster.add_dev_pod(
+                f"dev-{name}", name, labels=labels, annotations=notes, cpu="8", memory="64Gi", real=real
+            )
         return len(machines)
+
+    def pod_names(self) -> list[str]:
+        """Of dev pods, by name."""
+        return sorted(pod["metadata"]["name"] for pod in self.cluster.pods("dev-*"))
+
+    def inside(self) -> int:
+        """How many processes of Python run in dev pods: all of them are somebody's ranks, or look after them."""
+        found = [one for pod in self.cluster.pods("dev-*") for one in self.cluster.processes(pod)]
+        return sum("python" in one.command[0] for one in found if one.command)
+
+    def asked(self, since: int) -> dict[str, int]:
+        """Since that many calls: how often what was asked."""
+        calls = self.cluster.calls()[since:]
+        return Counter(f"{call.verb} {'/'.join(filter(None, (call.resource, call.subresource)))}" for call in calls)
 
     def requests(self, since: int) -> dict[str, int]:
         """Since that many: how often each was created or deleted, and how often in vain."""

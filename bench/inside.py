@@ -1,168 +1,196 @@
-"""What has to run inside Django, on scratch data: `python -m bench.inside tasks|sweep|burst|workers|overview|telemetry|
-size <count>`."""
+"""512 ranks inside of 64 dev pods of a fake cluster whose containers are real: from the request until all of them run,
+what the API server is asked for that, what it is asked while they run and nothing happens, and from the stop until
+nothing of them is left; and how fast output comes from a pod through `pods/exec`. The ranks do nothing but say that
+they run: what they would import is theirs.
 
-import io
+The same by hand: a client that executes a shell in each pod, as many at a time, which begins eight such ranks; and
+`cat` of a file of the same size.
+"""
+
 import json
-import os
+import shlex
+import socket
 import sys
-from collections.abc import Callable
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import django
+from bench import kubernetes, live
+from bench.cluster import Cluster
+from bench.table import Figure, Target
+from bench.timing import in_turns
+from fermi.launch.backends.kubernetes.client import Client
+from fermi.launch.backends.kubernetes.executing import Executing
+from tests.e2e.test_code import fermi
+from tests.waiting import until
 
-django.setup()
-
-from django.conf import settings  # noqa: E402
-from django.core.management import call_command  # noqa: E402
-from django.db import connection, transaction  # noqa: E402
-
-from apps.accounts.models import Project, User  # noqa: E402
-from apps.catalog.models import DatasetVersion, Model  # noqa: E402
-from apps.clusters.models import Cluster  # noqa: E402
-from apps.common.clock import now  # noqa: E402
-from apps.training.ground import launching, seen  # noqa: E402
-from apps.training.models import Attempt, Node, Task  # noqa: E402
-from apps.training.reconcile import reconciler  # noqa: E402
-from apps.training.states import State  # noqa: E402
-from apps.workers.engine.store import DatabaseStore  # noqa: E402
-from apps.workers.models import Report, Worker  # noqa: E402
-from apps.workers.tokens import digest  # noqa: E402
-from bench import crowd, fleet, posted, series  # noqa: E402
-from bench.heartbeats import worker_id  # noqa: E402
-from bench.timing import in_turns, seconds  # noqa: E402
-from fermi.launch import registry, spec  # noqa: E402
-from fermi.launch.backends.agent import store  # noqa: E402
-from fermi.runner import files, processes  # noqa: E402
-
-ROUNDS = 5
+PODS, GPUS = 8, 8
+IDLE_SECONDS = 15.0
+LINE = "0123456789 abcdefghij 0123456789 abcdefghij 0123456789 abcdefghij 0123456789 abcdefghij 0123456789\n"
+LINES = 50_000
+SIZE = GPUS * LINES * len(LINE)
+"""Of what the ranks of a pod print: 40 MB."""
+ROUNDS = 2
+SAYS = r"import os, time; os.write(1, b'at %f\n' % time.time()); time.sleep(86400)"
+"""At once: several write to one pipe."""
+PRINTS = f"import sys, time; print('at', time.time()); [sys.stdout.write({LINE!r}) for _ in range({LINES})]"
 
 
-def main(command: str, count: str) -> None:
-    call_command("firststart", stdout=io.StringIO())
-    if command == "workers":
-        make_workers(int(count))
-        return
-    if command == "overview":
-        fleet.make()
-        print(json.dumps(fleet.cost()))
-        return
-    if command == "telemetry":
-        print(json.dumps(series.cost(int(count))))
-        return
-    if command == "burst":
-        print(json.dumps(posted.cost(int(count))))
-        return
-    if command == "size":
-        print(json.dumps(crowd.cost(int(count))))
-        return
-    make_running_tasks(int(count))
-    if command == "sweep":
-        print(json.dumps(sweep()))
+def measure() -> Iterator[Figure]:
+    running = live.shared()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        cluster = stack.enter_context(Cluster(folder, PODS))
+        cluster.order("dev_pods", GPUS, True)
+        connection = kubernetes.connection(folder, cluster)
+        stored = {name: value for name, value in connection.items() if name != "data_dir"}
+        body = {"name": "inside", "backend": "kubernetes", "connection": stored}
+        key = running.api.post("/clusters", json=body).raise_for_status().json()["data"]["id"]
+        environments = until(partial(_found, running, key), seconds=120, what="dev pods are looked into") or []
+        code = _send(running, folder, {"says.py": SAYS, "prints.py": PRINTS})
+        client = Client(connection)
+        stack.callback(client.close)
+        yield from _begin(running, cluster, client, environments, code)
+        yield from _print(running, client, environments[0], cluster.order("pod_names")[0], code)
 
 
-def make_workers(count: int) -> None:
-    """Eight on each node; what each is to run is one attempt. A worker's token is its id."""
-    ids = [worker_id(number) for number in range(count)]
-    project, orders = Project.objects.get(), []
-    for rank, key in enumerate(ids):
-        body = {"name": "task-bench-1", "digest": key, "spec": {}, "files": {}}
-        orders.append(store.Order(key, rank, rank // 8, key.partition("-")[0], key, body))
-    with transaction.atomic():
-        Worker.objects.bulk_create(
-            Worker(pk=key, node=key.partition("-")[0], number=int(key.partition("-")[2]), project=project,
-                   machine="bench", incarnation="bench", digest=digest(key))
-            for key in ids
-        )  # fmt: skip
-        Report.objects.bulk_create(Report(worker_id=key, at=now()) for key in ids)
-        DatabaseStore().put("task-bench-1", "task-bench", 1, orders)
+def _found(running: live.Live, cluster: str) -> list[str] | None:
+    """Those that were looked into, the first pod first."""
+    items = running.get("/dev-environments", cluster=cluster, status="running", pageSize=200)["items"]
+    if len(items) < PODS:
+        return None
+    whole = [running.get(f"/dev-environments/{item['id']}") for item in items]
+    known = {one["name"]: one["id"] for one in whole if "python" in ((one["engine"] or {}).get("inside") or {})}
+    return [known[name] for name in sorted(known)] if len(known) == PODS else None
 
 
-def make_running_tasks(count: int) -> None:
-    """Tasks of one environment with two ranks, one hour into their first attempt, and what the engine keeps of them."""
-    me = {"pid": os.getpid(), "start_time": processes.start_time(os.getpid())}
-    with transaction.atomic():
-        for number in range(count):
-            attempt = _running_task(f"task-bench-{number:05}")
-            _record(attempt, me)
-            seen.remember([(attempt, _seen(attempt))])
+def _send(running: live.Live, folder: Path, files: dict[str, str]) -> str:
+    """Returns the snapshot's id."""
+    (folder / "mine").mkdir()
+    for name, text in files.items():
+        (folder / "mine" / name).write_text(text)
+    return str(json.loads(fermi(running, folder, "code", "send", str(folder / "mine"), "-o", "json").stdout)["id"])
 
 
-def _running_task(task_id: str) -> Attempt:
-    machine = spec.Node("env-001", "pytorch-dev-env", gpu_type="A100", gpu_count=2, emulated=True)
-    job = spec.JobSpec(task_id, "pytorch-ddp", (machine,), machine.id, train_data="t", valid_data="v", attempt=1)
-    moment = now()
-    task = Task.objects.create(
-        id=task_id, project=Project.objects.get(), owner=User.objects.get(), cluster=Cluster.objects.get(),
-        name=task_id, framework=job.framework, dataset_version=DatasetVersion.objects.get(), model=Model.objects.get(),
-        node_count=1, total_gpus=2, world_size=2, master=machine.id, request={}, spec=job.to_json(), summary={},
-        total_steps=200, state=State.RUNNING, state_since=moment, attempt=1, due_at=moment, created_at=moment,
-        started_at=moment,
-    )  # fmt: skip
-    Node.objects.create(task=task, node_rank=0, environment_id=machine.id, name=machine.name, processes=2)
-    backend = launching.backend_for(task.cluster)
-    plan = backend.render(job, registry.framework(job.framework).plan(job)).to_json()
-    return Attempt.objects.create(
-        task=task, number=1, master_port=29500, plan=plan, created_at=moment, running_at=moment
+def _create(running: live.Live, environments: list[str], script: str, code: str) -> str:
+    """The task's id."""
+    many = {"enabled": True, "nodeIds": environments, "masterNode": environments[0], "framework": "ddp"}
+    return running.create(
+        environments, entrypoint={"script": script}, code={"snapshot": code}, datasetId=None, datasetVersionId=None,
+        modelId=None, maxRestarts=0, distributedConfig={**many, "runIn": "environment"},
     )  # fmt: skip
 
 
-def _record(attempt: Attempt, runner: dict[str, Any]) -> None:
-    """The run directory, as a runner with living ranks leaves it."""
-    folder = Path(settings.DATA_DIR) / "runs" / attempt.name
-    folder.mkdir(parents=True)
-    launch, machine, *_ = attempt.plan["artifacts"]
-    files.write_atomically(str(folder / "launch.json"), launch["content"])
-    files.write_atomically(str(folder / "node-0.json"), machine["content"])
-    ranks = [
-        {"rank": rank, "local_rank": rank, "state": "running", "exit_code": None, "ended_at": None, **runner}
-        for rank in range(2)
-    ]
-    status = {**files.first_status(attempt.name, 0, "running"), "runner": runner, "ranks": ranks}
-    files.write_atomically(str(folder / "node-0.status.json"), status)
+# --- beginning, being idle, ending ---
 
 
-def _seen(attempt: Attempt) -> spec.Observation:
-    handle = launching.handle_for(attempt.task, 1)
-    return launching.backend_for(attempt.task.cluster).observe([handle])[handle.name]
+def _begin(
+    running: live.Live, cluster: Cluster, client: Client, environments: list[str], code: str
+) -> Iterator[Figure]:
+    _stop(running, cluster, _create(running, environments[:2], "says.py", code))  # from here on all are connected
+    asked = Counter[str]()
+
+    def ours() -> float:
+        calls, began = cluster.order("calls"), time.time()
+        task = _create(running, environments, "says.py", code)
+        last = until(partial(_last, running, task), seconds=300, what="all ranks run")
+        running.until_state(task, "running")
+        asked.update(cluster.order("asked", calls))
+        until(lambda: kubernetes.settled(cluster), seconds=120, what="quiet")
+        calls = cluster.order("calls")
+        time.sleep(IDLE_SECONDS)
+        asked["idle"] = cluster.order("calls") - calls
+        asked["left"] = round(1e3 * _stop(running, cluster, task))
+        return last - began
+
+    def raw() -> float:
+        began = time.time()
+        last = max(client.together(partial(_raw_ranks, client), cluster.order("pod_names")))
+        until(lambda: cluster.order("inside") == 0, seconds=120, what="nothing is left of them")
+        return last - began
+
+    took = in_turns(1, raw=raw, ours=ours)
+    idle, left = asked.pop("idle"), asked.pop("left") / 1e3
+    ranks = f"{PODS * GPUS} ranks in {PODS} pods"
+    yield Figure(f"{ranks}: asked for → all run", took["ours"], "s", took["raw"], "raw", Target(2, of="ratio"))
+    yield Figure("the same: stopped → nothing is left", left, "s")
+    yield Figure("until all run, requests per environment", asked.total() / PODS, "", target=Target(3))
+    for what, count in sorted(asked.items()):
+        yield Figure(f"of these: {what}", count, "")
+    yield Figure(f"requests while all run, in {IDLE_SECONDS:.0f} s", idle, "", target=Target(0))
 
 
-def sweep() -> dict[str, float]:
-    def quiet() -> None:
-        Task.objects.update(due_at=now())
-
-    def news() -> None:
-        quiet()
-        Attempt.objects.update(seen={}, seen_mark="")
-
-    def load() -> None:
-        list(Task.objects.select_related("cluster").prefetch_related("attempts"))
-
-    def once(prepare: Callable[[], None], action: Callable[[], object]) -> float:
-        prepare()
-        return seconds(action)
-
-    took = in_turns(
-        ROUNDS, load=partial(seconds, load), quiet=partial(once, quiet, reconciler.sweep),
-        news=partial(once, news, reconciler.sweep),
-    )  # fmt: skip
-    return {**took, "quiet_queries": _queries(quiet), "news_queries": _queries(news)}
+def _last(running: live.Live, task: str) -> float | None:
+    """When the last rank began, in unix seconds by its own clock; None while one is missing."""
+    logs = list((running.data / "logs" / task / "1").glob("[0-9]*.log"))
+    if len(logs) < PODS * GPUS:
+        return None
+    found = [line.split()[1] for log in logs for line in log.read_text().splitlines() if line.startswith("at ")]
+    return max(map(float, found)) if len(found) == PODS * GPUS else None
 
 
-def _queries(prepare: Callable[[], None]) -> int:
-    asked = 0
-
-    def count(execute: Callable[..., Any], *args: Any) -> Any:
-        nonlocal asked
-        asked += 1
-        return execute(*args)
-
-    prepare()
-    with connection.execute_wrapper(count):
-        reconciler.sweep()
-    return asked
+def _stop(running: live.Live, cluster: Cluster, task: str) -> float:
+    """Seconds until no process of it is left."""
+    running.until_state(task, "running")
+    began = time.monotonic()
+    running.api.post(f"/training-tasks/{task}/stop").raise_for_status()
+    until(lambda: cluster.order("inside") == 0, seconds=120, what="nothing is left")
+    took = time.monotonic() - began
+    running.until_final(task)
+    return took
 
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+def _raw_ranks(client: Client, pod: str) -> float:
+    """When the last of them began; ends them."""
+    one = shlex.join([sys.executable, "-u", "-c", SAYS])
+    script = f"for rank in $(seq {GPUS}); do {one} & done; read line; kill 0"
+    running = Executing(client.execute(pod, "", ["sh", "-c", script]))
+    with running.stream as stream:
+        read = stream.makefile("rb")
+        said = [float(read.readline().split()[1]) for _ in range(GPUS)]
+        stream.sendall(b"\n")
+        while read.read(1 << 16):
+            pass
+    return max(said)
+
+
+# --- output ---
+
+
+def _print(running: live.Live, client: Client, environment: str, pod: str, code: str) -> Iterator[Figure]:
+    missing = 0
+
+    def ours() -> float:
+        nonlocal missing
+        task = _create(running, [environment], "prints.py", code)
+        logs = [running.data / "logs" / task / "1" / f"{rank}.log" for rank in range(GPUS)]
+        ended = until(lambda: _size(logs) >= SIZE and time.time(), seconds=300, what="all of it is here")
+        running.until_final(task)
+        texts = [log.read_bytes() for log in logs]
+        missing += GPUS * LINES - sum(text.count(LINE.encode()) for text in texts)
+        return ended - min(float(text.split(None, 2)[1]) for text in texts)
+
+    def raw() -> float:
+        script = PRINTS.replace(f"range({LINES})", f"range({GPUS * LINES})")
+        running = Executing(client.execute(pod, "", [sys.executable, "-c", script]))
+        with running.stream as stream:
+            began = float(stream.recv(64, socket.MSG_WAITALL).split()[1])
+            come = 0
+            while come < SIZE - 100 and (data := stream.recv(1 << 16)):
+                come += len(data)
+        return time.time() - began
+
+    took = in_turns(ROUNDS, raw=raw, ours=ours)
+    lines = GPUS * LINES
+    ours_mb, raw_mb = (SIZE / took[name] / 1e6 for name in ("ours", "raw"))
+    yield Figure(f"output of {GPUS} ranks in a pod", ours_mb, "MB/s", raw_mb, "raw", Target(0.5, "at least", "ratio"))
+    yield Figure("the same", lines / took["ours"], "/s")
+    yield Figure(f"of {ROUNDS * lines:,} lines, missing", missing, "", target=Target(0))
+
+
+def _size(logs: list[Path]) -> int:
+    return sum(log.stat().st_size for log in logs if log.exists())

@@ -121,7 +121,7 @@ def _idle(folder: Path) -> Iterator[Figure]:
             target=backend.watch, args=(stop, lambda name: news.put((name, time.monotonic()))), daemon=True
         )
         watcher.start()
-        until(lambda: _settled(cluster), seconds=300, what="quiet")
+        until(lambda: settled(cluster), seconds=300, what="quiet")
         before, began = cluster.order("calls"), time.monotonic()
         looks = []
         while time.monotonic() - began < IDLE_SECONDS:
@@ -137,7 +137,7 @@ def _idle(folder: Path) -> Iterator[Figure]:
         backend.close()
 
 
-def _settled(cluster: Cluster) -> bool:
+def settled(cluster: Cluster) -> bool:
     before = cluster.order("calls")
     time.sleep(2)
     return bool(cluster.order("calls") == before)

@@ -74,7 +74,7 @@ def _inside() -> dict[str, Any]:
     from apps.common.requests import parse_query
     from apps.training.api.serializers import TaskQuery
     from apps.training.shown import listed
-    from bench.inside import make_running_tasks
+    from bench.in_django import make_running_tasks
 
     call_command("firststart", stdout=io.StringIO())
     make_running_tasks(1)

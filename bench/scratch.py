@@ -97,9 +97,9 @@ def environment(data: Path, **more: str) -> dict[str, str]:
 
 
 def inside(data: Path, *words: str) -> str:
-    """`python -m bench.inside …` on a new database of `data`; what it printed."""
+    """`python -m bench.in_django …` on a new database of `data`; what it printed."""
     prepare(data)
-    command = [sys.executable, "-m", "bench.inside", *words]
+    command = [sys.executable, "-m", "bench.in_django", *words]
     return subprocess.run(
         command, env=environment(data), cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
     ).stdout

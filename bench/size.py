@@ -19,7 +19,7 @@ TASKS = 10_000
 def measure() -> Iterator[Figure]:
     with scratch() as data, postgresql() as servers:
         env = environment(data, **servers, FERMI_LOG_LEVEL="WARNING")
-        command = [sys.executable, "-m", "bench.inside", "size", str(TASKS)]
+        command = [sys.executable, "-m", "bench.in_django", "size", str(TASKS)]
         done = subprocess.run(command, env=env, cwd=ROOT, check=True, stdout=subprocess.PIPE)
         found = json.loads(done.stdout)
     yield Figure(f"a sweep, {TASKS:,} running tasks, median", found["sweep"], "s", target=Target(0.3))

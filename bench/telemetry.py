@@ -62,7 +62,7 @@ def _sampled(leaders: dict[int, int]) -> float:
 def keeping() -> Iterator[Figure]:
     with scratch() as data, postgresql() as servers:
         env = environment(data, **servers)
-        command = [sys.executable, "-m", "bench.inside", "telemetry", "30"]
+        command = [sys.executable, "-m", "bench.in_django", "telemetry", "30"]
         found = json.loads(subprocess.run(command, env=env, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
     written = found["writer"] + found["postgres"]
     yield Figure("series", found["series"], "")
