@@ -214,7 +214,7 @@ def test_a_large_file_is_cut_off_and_goes_on_while_logs_are_told(lab: Lab) -> No
 def test_a_dataset_is_sent_and_another_task_goes_on_from_what_came(lab: Lab) -> None:
     """The recipe's trainer, on data of the platform that the dev pods do not mount. The retry is a task of its own."""
     config = {"nodeIds": lab.ids, "masterNode": lab.ids[0], "framework": "ddp", "runIn": "environment"}
-    request = lab.platform.request(lab.ids, hyperparameters={**SMALL, "saveInterval": 2}, distributedConfig=config)
+    request = lab.platform.request(lab.ids, hyperparameters={**SMALL, "checkpointEvery": 2}, distributedConfig=config)
     warned = {one["code"] for one in lab.send("POST", "/training-tasks/preview", **request)["warnings"]}
     assert "INSIDE_NOT_SHARED" in warned
     task = lab.send("POST", "/training-tasks", **request)["taskId"]

@@ -106,6 +106,11 @@ def test_what_is_too_large_is_left_out_and_said(place: Place) -> None:
     place.collect(Limits(task=5500))
     (said,) = place.record().left_out
     assert (said["code"], said["path"], said["limit"]) == ("INSIDE_FILES_OVER_LIMIT", "checkpoints/step-10", 5500)
+    (place.data / "checkpoints/task-x/older").write_bytes(b"x" * 600)
+    place.write("outputs/task-x/log", b"x" * 100)
+    for limit, found in ((6699, ["checkpoints/step-10"]), (6700, [])):  # what was here counts
+        place.collect(Limits(task=limit))
+        assert [one["path"] for one in place.record().left_out] == found
 
 
 def test_links_and_pipes_are_not_followed(place: Place, tmp_path: Path) -> None:

@@ -234,6 +234,13 @@ class Arrival:
         self._trees = trees(data_dir, self._task_id)
         self._path = record_path(data_dir, attempt, node_rank)
         self.record = read_record(self._path)
+        self._here = {
+            f"{kind}/{one.path}": one.size
+            for kind, tree in self._trees.items()
+            for one in tree.walk()
+            if not one.folder
+        }
+        """What was here of the task when the stream began: it counts, too."""
         self._listed = False
         self._wanted: list[str] = []
         self._file: _File | None = None
@@ -310,6 +317,7 @@ class Arrival:
                 continue
             if _stamp(self._trees[kind], rest) == (size, mtime):
                 self._trees[kind].delete(rest)
+                self._here.pop(path, None)
 
     def _choose(self, found: Record, others: Mapping[int, Record]) -> None:
         """What is wanted, the newest folder first. Of what several nodes have, the first one brings it."""
@@ -318,7 +326,10 @@ class Arrival:
         for path, (size, _, given) in found.rows.items():
             if size >= 0 and not given and not any(path in rows and not rows[path][2] for rows in before):
                 folders.setdefault(_folder(path), []).append(path)
-        total = sum(record.bytes for record in others.values())
+        listed = [found.rows, *(record.rows for record in others.values())]
+        total = sum(record.bytes for record in others.values()) + sum(
+            size for path, size in self._here.items() if not any(path in rows and not rows[path][2] for rows in listed)
+        )
         left_out, self._wanted = list[dict[str, Any]](), []
         for folder, paths in sorted(folders.items(), key=lambda one: -max(found.rows[path][1] for path in one[1])):
             size = sum(found.rows[path][0] for path in paths)
@@ -468,6 +479,8 @@ class Arrival:
         if tries < MAX_TRIES and not for_good:
             self._wanted.append(one.path)
             return False
+        with suppress(OSError):
+            one.name.unlink()
         return self._give_up(one.path, stamp, why)
 
     def _give_up(self, path: str, stamp: Stamp, why: str) -> bool:
