@@ -277,6 +277,18 @@ def test_a_recipes_own_choice_is_taken_back_too(here: Task) -> None:
     assert resuming.point(here) == (second, []), "the script says that it was the older one"
 
 
+def test_inside_of_environments_the_newest_that_has_arrived_is_taken(here: Task) -> None:
+    """What was announced may have been lost with its environment, before it was brought here."""
+    Task.objects.filter(pk=here.pk).update(inside=True)
+    here.refresh_from_db()
+    first, second = saved(here, 1, 10), saved(here, 1, 20)
+    assert resuming.point(here) == (second, [])
+    Path(second).rmdir()
+    assert resuming.point(here) == (first, [])
+    Path(first).rmdir()
+    assert resuming.point(here) == (second, []), "it may be in the environment still"
+
+
 def begun_after(task: Task, step: int) -> list[tuple[str, Any]]:
     """What the attempt that begins after one of so many steps is said to have to do again."""
     have_ended(task, ["RANK_FAILED"])
