@@ -34,6 +34,7 @@ SECTIONS = (
     "telemetry",
     "doors",
     "lists",
+    "standby",
 )
 RARELY = {"sweep", "scaling", "loading", "sharing"}
 """Without a target: only when they are named, or with `--all`."""

@@ -43,6 +43,8 @@ def test_a_list_shows_everything_about_an_environment(viewer: Api) -> None:
         "versions": {"python": "3.11.9", "torch": "2.13.0"},
         "network": {},
         "shared": False,
+        "warm": None,
+        "standby": {"isWanted": False, "state": "off", "memoryBytes": None, "until": None, "reason": None},
         "labels": {},
         "heldBy": None,
         "hosted": None,

@@ -593,7 +593,7 @@ export const en: Translation = {
     uncordonHint: "Tasks that wait for it start immediately.",
     warm: "Warm start",
     warmHint:
-      "In a warm environment a process stands by with PyTorch imported: a task begins within a second. It is started when a task is previewed, and its memory is given back when nobody has asked for a while.",
+      "In a warm environment a process stands by with PyTorch imported: a task begins within a second. It is started when a task is previewed, and its memory is given back when no task has asked for it for a while.",
     warmAs: { default: "As the project", on: "On", off: "Off" },
     warmHolds: "Warm: holds {{memory}} until {{until}}",
     warmIs: {

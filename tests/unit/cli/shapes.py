@@ -32,6 +32,8 @@ def environment(number: int, name: str, **changes: Any) -> dict[str, Any]:
         "startedAt": None,
         "uptimeSeconds": 3605,
         "heldBy": None,
+        "warm": None,
+        "standby": {"isWanted": False, "state": "off", "memoryBytes": None, "until": None, "reason": None},
     } | changes
 
 
