@@ -5,6 +5,7 @@ optimizer step: without a process that stands by in them, with one, and under to
 where it is not there yet, and the ranks' rendezvous.
 """
 
+import json
 import os
 import signal
 import sys
@@ -50,7 +51,8 @@ class Lab:
         body = {"name": "standby", "backend": "kubernetes", "connection": connection}
         answer = running.api.post("/clusters", json=body).raise_for_status()
         self.key = answer.json()["data"]["id"]
-        self.ids = until(self._found, seconds=120, what="the dev pods are found and looked into") or []
+        found: list[str] | None = until(self._found, seconds=120, what="the dev pods are found and looked into")
+        self.ids = found or []
         self.task = ""
 
     def _found(self) -> list[str] | None:
@@ -69,8 +71,9 @@ class Lab:
             found = [self.running.get(f"/dev-environments/{key}")["standby"] for key in self.ids]
             return found if {one["state"] for one in found} == wanted else None
 
-        found = until(settled, seconds=120, what=f"the environments are {'warm' if warm else 'not warm'}") or []
-        return sum(one["memoryBytes"] or 0 for one in found)
+        what = f"the environments are {'warm' if warm else 'not warm'}"
+        found: list[dict[str, Any]] | None = until(settled, seconds=120, what=what)
+        return sum(one["memoryBytes"] or 0 for one in found or ())
 
     def train(self, began_after: list[float]) -> float:
         """Returns the seconds to the first step; adds those until the last rank has begun."""
@@ -134,8 +137,6 @@ def _arguments(lab: Lab) -> list[str]:
     """Of the trainer, as a node was sent them, with this machine's paths."""
     request = lab.running.request(lab.ids, hyperparameters=HYPERPARAMETERS, maxRestarts=0)
     answer = lab.running.api.post("/training-tasks/preview", json=request).raise_for_status()
-    import json
-
     shown = next(one for one in answer.json()["data"]["artifacts"] if '"command"' in one["content"])
     command = json.loads(shown["content"])["spec"]["command"]
     rest = command[command.index(live.TRAINER) + 1 :]

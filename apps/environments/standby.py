@@ -24,8 +24,8 @@ from apps.common.explained import said
 from apps.environments.models import Standby
 from apps.environments.packages import looks, session
 from fermi.launch import registry
+from fermi.launch import standby as inside
 from fermi.launch.errors import BackendError, UnknownName
-from fermi.launch.inside import standby as inside
 
 log = logging.getLogger(__name__)
 

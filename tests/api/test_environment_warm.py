@@ -20,10 +20,10 @@ from apps.environments.models import Standby
 from apps.training.ground import holding
 from apps.training.models import Task
 from fermi.launch import registry
+from fermi.launch import standby as inside
 from fermi.launch.backends.local import check
 from fermi.launch.backends.local.engine import LocalBackend
 from fermi.launch.errors import BackendError
-from fermi.launch.inside import standby as inside
 from fermi.launch.inside.session import InsideError, Session
 from fermi.launch.spec import JobSpec, Node, Way
 from fermi.launch.ways import Ways

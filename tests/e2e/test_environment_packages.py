@@ -74,6 +74,15 @@ class Lab:
         done = run(self.cluster, self.ready(name), PYTHON, "-m", "pip", "install", package)
         assert done.code == 0, done.err
 
+    def entries(self) -> int:
+        """How often a dev pod was entered."""
+        return sum(call.subresource == "exec" for call in self.cluster.calls(user_agent="fermi"))
+
+    def standing(self) -> list[str]:
+        """The names of the dev pods in which a process stands by."""
+        shown = ("sh", "-c", "cat /proc/[0-9]*/comm")
+        return [name for name in NAMES if b"fermi-standby" in run(self.cluster, self.ready(name), *shown).out]
+
     def send(self, method: str, path: str, **body: Any) -> Any:
         answer = self.platform.api.request(method, path, json=body)
         assert answer.status_code < 300, answer.text
@@ -159,3 +168,36 @@ def test_the_command_compares_and_levels(lab: Lab, tmp_path: Path) -> None:
     assert "gear-1.0" in done.stdout
     done = fermi(lab.platform, tmp_path, "environments", "packages", *NAMES)
     assert "The environments have the same packages." in done.stdout
+
+
+def test_a_preview_has_pytorch_stand_by_in_both_and_ranks_are_forked_from_it(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/train.py").write_text("import os, sys\nprint('torch' in sys.modules, os.environ['RANK'])\n")
+    sent = json.loads(fermi(lab.platform, tmp_path, "code", "send", str(tmp_path / "mine"), "-o", "json").stdout)
+    request = {
+        "taskName": "warm", "launchMode": "existing", "datasetId": None, "datasetVersionId": None,
+        "entrypoint": {"script": "train.py"}, "code": {"snapshot": sent["id"]},
+        "distributedConfig": {"enabled": True, "nodeIds": lab.ids, "masterNode": lab.ids[0], "framework": "ddp",
+                              "runIn": "environment"},
+    }  # fmt: skip
+    done = fermi(lab.platform, tmp_path, "environments", "warm", *NAMES, "on")
+    assert done.returncode == 0, done.stderr
+    lab.preview(request)
+
+    def standing() -> list[Any] | None:
+        found = [lab.platform.get(f"/dev-environments/{key}")["standby"] for key in lab.ids]
+        return found if {one["state"] for one in found} == {"standing"} else None
+
+    found: list[Any] | None = until(standing, seconds=180, what="a process stands by in both")
+    assert all(one["memoryBytes"] > 10 << 20 and one["until"] for one in found or ())
+    entered = lab.entries()
+    for _ in range(5):
+        standing()
+    assert lab.entries() == entered, "one that only stands by is not asked"
+    task = lab.send("POST", "/training-tasks", **request)["taskId"]
+    assert lab.platform.until_final(task)["status"] == "succeeded"
+    assert [lab.platform.log(task, rank).splitlines()[-1] for rank in range(2)] == ["True 0", "True 1"]
+    assert "MiB" in fermi(lab.platform, tmp_path, "environments", "show", "first").stdout
+    done = fermi(lab.platform, tmp_path, "environments", "warm", *NAMES, "off")
+    assert done.returncode == 0, done.stderr
+    until(lambda: not lab.standing(), what="nothing stands by any more")

@@ -103,6 +103,21 @@ def test_steering_names_what_it_steers(api: FakeApi, command: Command) -> None:
     assert len(api.seen("DELETE", at)) == 1
 
 
+def test_warm_says_what_stands_by_and_what_it_holds(api: FakeApi, command: Command) -> None:
+    standing = {"isWanted": True, "state": "standing", "memoryBytes": 412 << 20, "until": "2026-11-21T06:30:00Z",
+                "reason": None}  # fmt: skip
+    api.on("PATCH", "/dev-environments/env-001", data(environment(1, "mine", warm=True, standby=standing)))
+    api.on("PUT", "/projects/project-1/warm", data({**PROJECT, "warm": True}))
+    assert "holds 412 MiB" in command("environments", "warm", "mine", "on").out
+    assert command("environments", "warm", "mine", "default").code == 0
+    assert command("environments", "warm", "--project", "nlp", "on").code == 0
+    assert [request.body for request in api.requests if request.method in ("PATCH", "PUT")] == [
+        {"warm": True}, {"warm": None}, {"warm": True},
+    ]  # fmt: skip
+    for wrong in (["mine"], ["on"], ["mine", "perhaps"], ["--project", "nlp", "default"]):
+        assert command("environments", "warm", *wrong).code == 2
+
+
 def test_logs_are_read_to_their_end_and_move_no_cursor(api: FakeApi, command: Command) -> None:
     def read(request: Request) -> Any:
         at = int(request.query["cursor"])

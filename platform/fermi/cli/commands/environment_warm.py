@@ -39,8 +39,11 @@ def warm_text(standby: Any) -> str:
     """Returns what stands by in an environment, with the memory that it holds, or why nothing does."""
     if standby["reason"]:
         return str(standby["reason"]["message"])
-    said = _(f"WARM_{standby['state'].upper()}")
-    if standby["state"] != "standing":
-        return said
-    memory = (standby["memoryBytes"] or 0) >> 20
-    return _("WARM_HOLDS", memory=memory, until=clock(standby["until"]) or "–")
+    if standby["state"] == "standing":
+        memory = (standby["memoryBytes"] or 0) >> 20
+        return _("WARM_HOLDS", memory=memory, until=clock(standby["until"]) or "–")
+    said = {
+        "off": _("WARM_OFF"), "idle": _("WARM_IDLE"), "importing": _("WARM_IMPORTING"), "engine": _("WARM_ENGINE"),
+        "unavailable": _("WARM_UNAVAILABLE"),
+    }  # fmt: skip
+    return said.get(standby["state"], _("WARM_FAILED"))
