@@ -78,6 +78,11 @@ def look(environments: Iterable[str], user: User | None = None) -> list[dict[str
     return found
 
 
+def nothing(key: str, name: str) -> dict[str, Any]:
+    """Returns what `look` tells of an environment in which nothing holds memory, as far as is known."""
+    return _shown(key, name, ())
+
+
 def left(found: Iterable[Mapping[str, Any]]) -> str:
     """For a text, where it is known of a GPU: `lab 12 / 80 GiB`, of the fullest of each environment."""
     told = []

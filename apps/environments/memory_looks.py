@@ -6,6 +6,7 @@ environment's life. Environments that the platform made tell it through their ke
 """
 
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -37,7 +38,7 @@ AT_ONCE = 20
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What is known of an environment. `found`: as `fermi.launch.holders.read` returns it; None: nothing is known.
-    `looking`: what is known is too old, and it is being looked at."""
+    `looking`: it is being looked at, for what is known is too old or has changed."""
 
     environment: str
     name: str
@@ -69,7 +70,7 @@ _DISCOVERED = Compiled(
 )  # fmt: skip
 
 
-def request(among: dict[str, str | int]) -> list[Seen]:
+def request(among: Mapping[str, str]) -> list[Seen]:
     """Returns what is known of those that can be entered, and has looked at what is not; `among`: as
     `compiled.keys`."""
     moment, found, asked = now(), list[Seen](), False
@@ -84,7 +85,7 @@ def request(among: dict[str, str | int]) -> list[Seen]:
             asked = True
         found.append(Seen(
             row["pk"], row["name"], row["project"], row["owner"], row["owner_name"], row["found"] if known else None,
-            row["error"] if known else None, not fresh,
+            row["error"] if known else None, not fresh or row["due_at"] is not None,
         ))  # fmt: skip
     if asked:
         transaction.on_commit(lambda: hints.tell(CHANNEL, {}))

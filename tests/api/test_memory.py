@@ -1,12 +1,18 @@
 """Who holds memory in an environment that a task would use: told, waited for, asked, ended by whose it is."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from apps.accounts.models import AuditEvent
 from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
-from apps.environments.models import Hosted
+from apps.environments import memory_looks
+from apps.environments.models import Hosted, MemoryLook
+from apps.environments.packages import session
 from apps.notices.models import Incident
 from apps.training.models import Task
 from apps.training.reconcile import reconciler
@@ -93,6 +99,118 @@ def test_viewers_and_strangers_do_neither(viewer: Api, stranger: Api) -> None:
     for path in ("/dev-environments/env-001/ask-owner", "/dev-environments/env-001/kernels/k1/end"):
         assert viewer.post(path).status == 403
         assert stranger.post(path).status == 404
+
+
+# --- environments that were discovered ---
+
+HOLDERS = {
+    "gpus": [{"index": 0, "name": "A800", "total_bytes": 80 << 30, "free_bytes": 12 << 30}],
+    "kernels": [
+        {"id": "k9", "pid": 70, "started": 4711, "python": "/opt/conda/bin/python", "since": 100.0,
+         "notebook": "train.ipynb", "busy": False, "rss_bytes": 1 << 30},
+    ],
+    "holders": [
+        {"pid": 71, "name": "python worker.py", "since": 101.0, "gpus": [0], "rss_bytes": 5, "gpu_bytes": 9,
+         "kernel": 70},
+        {"pid": 80, "name": "vllm serve", "since": 80.0, "gpus": [0], "rss_bytes": 4, "gpu_bytes": 8, "kernel": 0},
+    ],
+}  # fmt: skip
+
+
+class Inside:
+    """In place of the environment: what it is asked, and what it says of its memory."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.holders: Any = HOLDERS
+
+    def ask(self, what: str, **request: Any) -> dict[str, Any]:
+        self.asked.append({"ask": what, **request})
+        return {"holders": self.holders} if what == "survey" else {"by": "signal"}
+
+
+@pytest.fixture
+def discovered(owner: Api, lab: Hosted, monkeypatch: pytest.MonkeyPatch) -> Inside:
+    Hosted.objects.filter(pk="env-001").delete()
+    DevEnvironment.objects.filter(pk="env-001").update(owner=owner.user, discovered_as="training/lab")
+    inside = Inside()
+
+    @contextmanager
+    def enter(environment: DevEnvironment) -> Iterator[Inside]:
+        assert environment.pk == "env-001"
+        yield inside
+
+    monkeypatch.setattr(session, "open_session", enter)
+    return inside
+
+
+def test_a_discovered_environment_is_looked_into_and_says_what_is_left(
+    owner: Api, colleague: Api, discovered: Inside
+) -> None:
+    first = owner.post("/training-tasks/preview", changed()).data
+    assert (first["inUse"], first["memoryLooking"]) == ([], True)
+    assert memory_looks.sweep() == 1
+    for someone, mine in ((owner, True), (colleague, False)):
+        answer = someone.post("/training-tasks/preview", changed()).data
+        [found] = answer["inUse"]
+        assert not answer["memoryLooking"]
+        kernel, other = found["processes"]
+        assert (kernel["kind"], kernel["id"], kernel["name"], kernel["gpuBytes"], kernel["mine"]) == (
+            "kernel", "k9", "train.ipynb", 9, mine,
+        )  # fmt: skip
+        assert (other["kind"], other["id"], other["mine"]) == ("process", "80", False)
+        assert found["gpus"] == [{"index": 0, "name": "A800", "totalBytes": 80 << 30, "freeBytes": 12 << 30}]
+        [left] = [one for one in answer["warnings"] if one["code"] == "GPU_MEMORY_LEFT"]
+        assert "12 / 80 GiB" in left["message"]
+    assert memory_looks.sweep() == 0, "what is known counts for a while"
+    MemoryLook.objects.update(looked_at=now() - memory_looks.KEPT - timedelta(seconds=1))
+    assert owner.get("/dev-environments/env-001/memory").data["looking"]
+
+
+def test_only_the_kernel_that_was_seen_is_ended_and_only_by_whose_it_is(
+    owner: Api, colleague: Api, discovered: Inside
+) -> None:
+    owner.get("/dev-environments/env-001/memory")
+    memory_looks.sweep()
+    end = "/dev-environments/env-001/kernels/k9/end"
+    refused = colleague.post(end)
+    assert (refused.status, refused.error) == (403, "KERNEL_OF_ANOTHER")
+    assert owner.post("/dev-environments/env-001/kernels/k1/end").error == "KERNEL_UNKNOWN"
+    assert [one["ask"] for one in discovered.asked] == ["survey"]
+    assert owner.post(end).status == 200
+    assert discovered.asked[-1] == {"ask": "end-kernel", "pid": 70, "started": 4711}
+    assert AuditEvent.objects.get(action="environment.end-kernel").data["kernel"] == "k9"
+    assert owner.get("/dev-environments/env-001/memory").data["looking"], "it is looked at anew"
+    DevEnvironment.objects.filter(pk="env-001").update(owner=None)
+    assert colleague.post(end).error == "KERNEL_OF_NOBODY"
+
+
+def test_a_task_that_is_to_wait_waits_for_the_look_and_then_for_the_memory(colleague: Api, discovered: Inside) -> None:
+    task = colleague.post("/training-tasks", changed(whenInUse="wait")).data["taskId"]
+    look(task)
+    assert colleague.get(f"/training-tasks/{task}").data["reason"]["code"] == "MEMORY_LOOKED_AT"
+    memory_looks.sweep()
+    look(task)
+    assert colleague.get(f"/training-tasks/{task}").data["reason"]["code"] == "ENVIRONMENTS_IN_USE"
+    discovered.holders = {"gpus": [], "kernels": [], "holders": []}
+    MemoryLook.objects.update(due_at=now())
+    memory_looks.sweep()
+    look(task)
+    assert colleague.get(f"/training-tasks/{task}").data["status"] == "starting"
+
+
+def test_what_an_environment_says_is_believed_in_its_shape_only(owner: Api, discovered: Inside) -> None:
+    discovered.holders = {
+        "gpus": [{"index": "x", "total_bytes": -1}, "none"] * 200,
+        "kernels": [{"id": "../x", "pid": 5, "started": 6}, 7],
+        "holders": [{"pid": 5, "name": 3, "rss_bytes": 1e300, "kernel": [1]}] * 200,
+    }  # fmt: skip
+    owner.get("/dev-environments/env-001/memory")
+    memory_looks.sweep()
+    found = owner.get("/dev-environments/env-001/memory").data
+    assert found["gpus"] == []
+    assert len(found["processes"]) == 50
+    assert MemoryLook.objects.get().found["kernels"][0]["id"] == "5-6"
 
 
 def look(task: str) -> None:

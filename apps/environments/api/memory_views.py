@@ -15,9 +15,9 @@ class MemoryView(APIView):
         """Who holds memory there, and how much of its GPUs' is left. Answers with what is known at once; what is not
         is looked at meanwhile (`looking`)."""
         environment = access.get(DevEnvironment.objects.all(), request.user, environment_id)
-        nothing = {"environmentId": environment.pk, "environment": environment.name, "processes": [], "gpus": []}
-        found = next(iter(memory.look([environment.pk], request.user)), {**nothing, "looking": False, "error": None})
-        return {**found, "reason": presenters.reason(found["error"])}
+        found = memory.look([environment.pk], request.user)
+        shown = found[0] if found else memory.nothing(environment.pk, environment.name)
+        return {**shown, "reason": presenters.reason(shown["error"])}
 
 
 class KernelEndView(APIView):
