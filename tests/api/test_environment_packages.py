@@ -12,9 +12,12 @@ from apps.clusters.models import DevEnvironment, Lease
 from apps.common.clock import now
 from apps.environments.models import Hosted, Installation, Look
 from apps.environments.packages import installation, looks
+from apps.training.services.build import Draft, build
+from fermi.launch import shape
 from fermi.launch.backends.local.engine import LocalBackend
 from fermi.launch.errors import BackendError
 from fermi.launch.inside.session import Session
+from fermi.launch.request import TaskRequest
 from fermi.launch.spec import JobSpec, Node, Way
 from fermi.launch.ways import Ways
 from tests import insides
@@ -271,13 +274,16 @@ SCRIPT = "import einops\nimport helper\nprint('trained')\n"
 
 
 def preview(api: Api, **more: Any) -> Any:
+    return api.post("/training-tasks/preview", asked(api, **more)).data
+
+
+def asked(api: Api, **more: Any) -> dict[str, Any]:
     code = put(api, {"train.py": SCRIPT.encode(), "helper.py": b"import json\n", **more.pop("files", {})})
     config = {"nodeIds": ["env-001", "env-003"], "masterNode": "env-001", "enabled": True, "python": KERNEL}
-    request = changed(
+    return changed(
         distributedConfig={**config, **more}, datasetId=None, datasetVersionId=None, modelId=None,
         entrypoint={"script": "train.py"}, code={"snapshot": code},
     )  # fmt: skip
-    return api.post("/training-tasks/preview", request).data
 
 
 def codes(data: Any) -> set[str]:
@@ -334,6 +340,21 @@ def test_code_with_requirements_brings_what_it_needs(owner: Api, lab: Lab) -> No
     preview(owner, files=files)
     look()
     assert preview(owner, files=files)["packages"]["missing"] == []
+
+
+def test_a_draft_that_nobody_comes_back_for_says_what_is_known_and_has_nothing_looked_at(owner: Api, lab: Lab) -> None:
+    request = asked(owner)
+    task, wrong = shape.read(TaskRequest, request)
+
+    def draft() -> Draft:
+        return build(owner.user, task, request, "task-x", wrong, look=False)
+
+    assert [one.looking for one in draft().installed.seen] == [False, False]
+    assert look() == 0
+    insides.put(lab.pythons["env-001"], insides.metadata("einops", "0.8.0", "einops"))
+    preview(owner)
+    look()
+    assert "IMPORT_MISSING" in {one.code for one in draft().warnings}
 
 
 def test_a_task_beside_its_environments_has_nothing_to_do_with_their_packages(owner: Api, lab: Lab) -> None:

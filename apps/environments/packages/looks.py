@@ -52,11 +52,11 @@ class Seen:
 
 def request_looks(
     user: User, environments: Sequence[DevEnvironment], python: str = "", wanted: Collection[str] = (), *,
-    anew: bool = False,
+    anew: bool = False, look: bool = True,
 ) -> list[Seen]:  # fmt: skip
     """Returns what is known of each, and has looked at what is not. `wanted`: modules that are to be looked for;
-    `anew`: however much is known. Whoever may not open a terminal in an environment may not have its files executed
-    either: there a path in `python` is refused."""
+    `anew`: however much is known; `look`: False where what is known has to do. Whoever may not open a terminal in an
+    environment may not have its files executed either: there a path in `python` is refused."""
     known = Look.objects.filter(environment__in=environments, python=python).defer("found")
     rows = {row.environment_id: row for row in known}
     _remember(rows.values())
@@ -70,7 +70,7 @@ def request_looks(
             continue
         row, life = rows.get(one.pk), lives[one.pk]
         due = row is not None and row.due_at is not None
-        if _is_wanted(row, life, wanted, anew=anew) and not (due and row and set(wanted) <= set(row.wanted)):
+        if look and _is_wanted(row, life, wanted, anew=anew) and not (due and row and set(wanted) <= set(row.wanted)):
             _want(one, python, row, wanted)
             due = asked = True
         found.append(_seen(one, row, life, looking=due))

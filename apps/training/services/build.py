@@ -65,10 +65,12 @@ class Draft:
 
 
 def build(
-    user: User, asked: TaskRequest, request: Mapping[str, Any], task_id: str, wrong: Sequence[Problem] = ()
-) -> Draft:
+    user: User, asked: TaskRequest, request: Mapping[str, Any], task_id: str, wrong: Sequence[Problem] = (), *,
+    look: bool = True,
+) -> Draft:  # fmt: skip
     """`asked`: what `request` says, without what is `wrong` with its shape. Everything wrong is in `problems`, all at
-    once."""
+    once. `look`: whether environments are looked into for what is not known of them, which takes seconds: it is for
+    whoever comes back for the answer."""
     problems: list[Problem] = []
     if not asked.task_name:
         problems.append(Problem("taskName", "NAME_REQUIRED"))
@@ -109,7 +111,7 @@ def build(
             draft.warnings = _warnings(job) + unused + installed.warnings(job, backend_for(draft.cluster))
             draft.warnings += _apart(job, backend_for(draft.cluster))
             draft.warnings += [*entry.warnings(job, outside or brought.entry_text), *brought.warnings]
-            draft.installed = packages.find(user, named, environments, code.imported(job, outside))
+            draft.installed = packages.find(user, named, environments, code.imported(job, outside), look=look)
             draft.warnings += draft.installed.warnings()
             if not (asked.model_id or asked.entrypoint):
                 draft.warnings.append(Problem("modelId", "MODEL_NOT_CHOSEN"))

@@ -53,7 +53,7 @@ def create(
     digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
     if key and (before := _before(user, key, digest)):
         return before
-    draft = build(user, asked, request, new_id("task"), wrong)
+    draft = build(user, asked, request, new_id("task"), wrong, look=False)
     if draft.problems:
         raise ProblemsError(draft.problems)
     access.require(user, draft.choice.project, Role.MEMBER)

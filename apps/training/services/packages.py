@@ -81,14 +81,15 @@ class Found:
         return " ".join(one.environment.pk for one in self.seen)
 
 
-def find(user: User, job: JobSpec, environments: Sequence[DevEnvironment], imports: Imports) -> Found:
-    """`environments`: those of the job, at least. Those that are only to be made have nothing yet."""
+def find(user: User, job: JobSpec, environments: Sequence[DevEnvironment], imports: Imports, *, look: bool) -> Found:
+    """`environments`: those of the job, at least. Those that are only to be made have nothing yet. `look`: whether what
+    is not known is looked at."""
     inside = {node.id for node in job.nodes if node.way is not None and node.way.inside}
     within = [one for one in environments if one.pk in inside and not one._state.adding]
     if not within:
         return Found()
     standby.request(within)  # it stands by before the button is pressed
-    seen = looks.request_looks(user, within, job.python, list(imports.needed))
+    seen = looks.request_looks(user, within, job.python, list(imports.needed), look=look)
     known = presenters.looks(seen)
     found = packages.relevant(packages.differences(known), known, imports)
     return Found(seen, found, packages.missing(known, imports), {one.pk: one.name for one in within}, job.python)
