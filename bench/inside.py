@@ -99,7 +99,7 @@ def _begin(
     def ours() -> float:
         calls, began = cluster.order("calls"), time.time()
         task = _create(running, environments, "says.py", code)
-        last = until(partial(_last, running, task), seconds=300, what="all ranks run")
+        last = until(partial(_last, running, task), seconds=300, what="all ranks run") or 0.0
         running.until_state(task, "running")
         asked.update(cluster.order("asked", calls))
         until(lambda: kubernetes.settled(cluster), seconds=120, what="quiet")

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fermi.inside import interpreters, life, standby, survey, wire
+from fermi.inside import life, wire
 from fermi.runner import ending, files, status
 from fermi.runner.late import Late, decode
 
@@ -62,6 +62,8 @@ def begin(home: str, request: dict[str, Any]) -> dict[str, Any]:
     spec = spec_path(folder, order["spec"]["node_rank"])
     if has_begun(folder, order["spec"]["node_rank"]):
         return {"began": False}
+    from fermi.inside import interpreters, standby, survey  # most streams begin nothing
+
     named = str(order.get("python") or "")
     if named:
         python = survey.find_python(named, {} if "/" in named else interpreters.find())
@@ -134,6 +136,8 @@ def write_files(folder: Path, wanted: dict[str, Any], head: str) -> None:
 def start(home: str, spec: Path, python: str, secrets: dict[str, str]) -> None:
     """The runner, in a session of its own, which nobody here waits for: by the process that stands by, where one does,
     or as a new one. Raises RefusedError where it does not begin."""
+    from fermi.inside import standby
+
     paths = files.Paths(str(spec))
     limit = time.monotonic() + BEGIN_SECONDS
     forked = standby.pass_on(home, python, spec, secrets)
@@ -157,6 +161,8 @@ def start(home: str, spec: Path, python: str, secrets: dict[str, str]) -> None:
 
 def execute(paths: files.Paths, python: str, secrets: dict[str, str]) -> subprocess.Popen[bytes]:
     """Raises RefusedError where there is no such interpreter."""
+    from fermi.inside import standby
+
     log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         given = _in_memory(json.dumps(secrets))
