@@ -31,11 +31,9 @@ _numbers = itertools.count(1)
 
 class Engine:
     """A backend and what a test needs to drive it. `job(mode, gpus)`: ranks run `script.py <mode>` on nodes of so
-    many. `shares_ports`: its jobs listen on this machine's ports. `shares_folders`: its nodes and the platform see
-    the same data directory."""
+    many. `shares_ports`: its jobs listen on this machine's ports."""
 
     shares_ports = True
-    shares_folders = True
 
     def __init__(self, backend: Backend, scratch: Path) -> None:
         self.backend = backend
@@ -193,8 +191,6 @@ class InDevPods(OnKubernetes):
     """Each node runs inside of a dev pod of its own, which stands before the job comes and does not mount the data
     volume."""
 
-    shares_folders = False
-
     def __init__(self, backend: Backend, scratch: Path, cluster: FakeCluster) -> None:
         super().__init__(backend, scratch)
         self.cluster = cluster
@@ -266,7 +262,6 @@ class InKeptContainers(Engine):
     test finds what its ranks wrote."""
 
     shares_ports = False
-    shares_folders = False
 
     def __init__(self, backend: Backend, scratch: Path, hosts: keepers.Hosts) -> None:
         super().__init__(backend, scratch)
