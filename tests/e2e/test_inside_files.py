@@ -12,7 +12,6 @@ import pytest
 
 from tests.e2e.kubernetes_platform import DEV, SMALL
 from tests.e2e.test_code import fermi
-from tests.fakes.execs import run
 from tests.fakes.kubernetes import HOME, FakeCluster
 from tests.running import Running
 from tests.waiting import until
@@ -80,8 +79,10 @@ data = os.urandom(300 << 20)
 with open(folder / "huge.pt", "wb") as file:
     file.truncate((1 << 30) + 1)
 print("sha256", hashlib.sha256(data).hexdigest(), flush=True)
+Path(os.environ["FERMI_OUTPUT_DIR"]).mkdir(parents=True, exist_ok=True)
+Path(os.environ["FERMI_OUTPUT_DIR"], "report.txt").write_text("until it was stopped")
 number = 0
-while not (folder / "stop").exists():
+while True:
     number += 1
     print("line", number, flush=True)
     time.sleep(0.05)
@@ -115,7 +116,7 @@ class Lab:
     def found(self, cluster: str) -> dict[str, str] | None:
         items = self.platform.get("/dev-environments", cluster=cluster, status="running")["items"]
         whole = [self.platform.get(f"/dev-environments/{item['id']}") for item in items]
-        known = {one["name"]: one["id"] for one in whole if (one["engine"] or {}).get("inside")}
+        known = {one["name"]: one["id"] for one in whole if ((one["engine"] or {}).get("inside") or {}).get("python")}
         return known if len(known) == len(NAMES) else None
 
     def send(self, method: str, path: str, **body: Any) -> Any:
@@ -139,11 +140,6 @@ class Lab:
     def create(self, script: str, *environments: str, **more: Any) -> str:
         task: str = self.send("POST", "/training-tasks", **self.request(script, *environments, **more))["taskId"]
         return task
-
-    def shell(self, name: str, text: str) -> str:
-        done = run(self.cluster, self.ready(name), "sh", "-c", text)
-        assert done.code == 0, (done.out, done.err)
-        return done.out.decode()
 
 
 @pytest.fixture(scope="module")
@@ -206,9 +202,10 @@ def test_a_large_file_is_cut_off_and_goes_on_while_logs_are_told(lab: Lab) -> No
     assert hashlib.sha256(came.read_bytes()).hexdigest() == digest.split()[1]
     left_out = [one for one in platform.items(task, "events") if one["code"] == "INSIDE_FILES_TOO_LARGE"]
     assert [(one["params"]["path"], one["params"]["limit"]) for one in left_out] == [("checkpoints/huge.pt", "1 GiB")]
-    lab.shell("second", f"touch {HOME}/.fermi/data/checkpoints/{task}/stop")
-    assert platform.until_final(task)["status"] == "succeeded"
-    assert sorted(path.name for path in came.parent.iterdir()) == ["big.pt", "stop"]
+    lab.send("POST", f"/training-tasks/{task}/stop")
+    assert platform.until_final(task)["status"] == "stopped"
+    assert [path.name for path in came.parent.iterdir()] == ["big.pt"]
+    assert (platform.data / "outputs" / task / "report.txt").read_text() == "until it was stopped"
 
 
 def test_a_dataset_is_sent_and_another_task_goes_on_from_what_came(lab: Lab) -> None:
