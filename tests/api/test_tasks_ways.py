@@ -195,3 +195,15 @@ def test_environments_that_keep_their_checkpoints_to_themselves_are_named(
     (found,) = [one for one in preview(colleague)["warnings"] if one["code"] == "INSIDE_NOT_SHARED"]
     assert "pytorch-dev" in found["message"]
     assert "llm-training" not in found["message"]
+
+
+@pytest.mark.usefixtures("mixed")
+def test_that_an_engines_queue_is_not_asked_for_what_runs_inside_is_said(
+    colleague: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as Kueue: nothing is scheduled there."""
+    assert "INSIDE_NOT_QUEUED" not in [one["code"] for one in preview(colleague)["warnings"]]
+    monkeypatch.setattr(LocalBackend, "queues", True)
+    (found,) = [one for one in preview(colleague)["warnings"] if one["code"] == "INSIDE_NOT_QUEUED"]
+    assert "pytorch-dev" in found["message"]
+    assert "llm-training" not in found["message"]

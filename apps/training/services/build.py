@@ -109,7 +109,7 @@ def build(
             problems += validate.of_framework(job) + sizes.problems(job)
             problems += installed.problems(job, backend_for(draft.cluster))
             draft.warnings = _warnings(job) + unused + installed.warnings(job, backend_for(draft.cluster))
-            draft.warnings += _apart(job, backend_for(draft.cluster))
+            draft.warnings += _apart(job, backend_for(draft.cluster)) + _unasked(job, backend_for(draft.cluster))
             draft.warnings += [*entry.warnings(job, outside or brought.entry_text), *brought.warnings]
             draft.installed = packages.find(user, named, environments, code.imported(job, outside), look=look)
             draft.warnings += draft.installed.warnings()
@@ -306,6 +306,12 @@ def _apart(job: JobSpec, backend: Backend) -> list[Problem]:
     folder, task = (figures.size(gb << 30) for gb in (settings.CARRIED_FOLDER_GB, settings.CARRIED_TASK_GB))
     about = {"environments": ", ".join(found), "folder": folder, "task": task}
     return [Problem(ways.FIELD, "INSIDE_NOT_SHARED", about)]
+
+
+def _unasked(job: JobSpec, backend: Backend) -> list[Problem]:
+    """Says for which environments the engine's own queue is not asked."""
+    found = [node.name for node in job.nodes if node.inside and backend.queues]
+    return [Problem(ways.FIELD, "INSIDE_NOT_QUEUED", {"environments": ", ".join(found)})] if found else []
 
 
 def _warnings(job: JobSpec) -> list[Problem]:
