@@ -246,7 +246,8 @@ def check_life(lab: Lab, kill: Kill, task_id: str) -> None:
     where = f"number {kill.number}: {kill.kind}: {kill.what}: {task['reason']} {task['attempts']}"
     assert task["status"] == "succeeded", where
     kill.attempts = task["attempt"]
-    ended = [one["outcome"]["code"] for one in task["attempts"][:-1]]
+    codes = [one["outcome"]["code"] for one in task["attempts"][:-1]]
+    ended = [code for code in codes if code != "MASTER_PORT_TAKEN"]  # by another test's platform on this machine
     assert len(ended) <= 1, where
     assert {*ended} <= CAUSES[kill.kind], where
     for attempt in range(1, kill.attempts + 1):
@@ -305,7 +306,7 @@ def test_a_kill_loses_nothing_doubles_nothing_and_leaves_nothing(lab: Lab, figur
     kill.recovery = time.time() - at
     lab.platform.until_final(task_id)
     check_life(lab, kill, task_id)
-    if kill.attempts > 1:
+    if kill.attempts > 1 and lab.printed_at(task_id, kill.attempts) > at:
         kill.recovery = lab.printed_at(task_id, kill.attempts) - at
     check_nothing_left(lab, kill, task_id)
     print(kill)
