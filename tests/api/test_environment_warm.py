@@ -28,7 +28,7 @@ from fermi.launch.inside.session import InsideError, Session
 from fermi.launch.spec import JobSpec, Node, Way
 from fermi.launch.ways import Ways
 from fermi.runner import processes
-from fermi.runner.standby import look
+from fermi.runner.channel import look
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 from tests.insides import Inside

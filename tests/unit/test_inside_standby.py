@@ -16,7 +16,7 @@ import pytest
 
 from fermi.launch.backends.inside.render import YIELDS
 from fermi.launch.inside.session import Session
-from fermi.runner import channel, files, processes, standby
+from fermi.runner import channel, files, processes
 from tests import insides
 from tests.insides import Inside
 from tests.running import free_port
@@ -61,6 +61,16 @@ class Lab:
         return self.streams[-1]
 
     def keep(self, seconds: float = 600.0, **request: Any) -> dict[str, Any]:
+        """Asks until it has imported everything."""
+
+        def settled() -> dict[str, Any] | None:
+            found = self.ask(seconds, **request)
+            return found if found["state"] != "importing" else None
+
+        found: dict[str, Any] = until(settled, seconds=300, what="it has imported everything")
+        return found
+
+    def ask(self, seconds: float, **request: Any) -> dict[str, Any]:
         with self.enter() as session:
             asked: dict[str, Any] = {
                 "python": self.python,
@@ -107,7 +117,7 @@ class Lab:
     def standing(self) -> dict[str, Any] | None:
         """What the one that lives says of itself."""
         found = [
-            said for folder in self.folders() if (said := standby.look(str(folder))) and said["state"] != "unusable"
+            said for folder in self.folders() if (said := channel.look(str(folder))) and said["state"] != "unusable"
         ]
         assert len(found) <= 1
         return found[0] if found else None
@@ -144,9 +154,9 @@ def test_it_is_kept_and_says_what_memory_it_holds(lab: Lab) -> None:
     assert (again["state"], again["python"]) == ("standing", lab.python)
     assert again["memory"] > 50 << 20
     assert lab.pid() == first
-    assert processes.name_of(first) == standby.NAME
+    assert processes.name_of(first) == channel.PROCESS
     assert Path(f"/proc/{first}/oom_score_adj").read_text("utf-8").strip() == "1000"
-    (folder,) = [one for one in lab.folders() if standby.look(str(one))]
+    (folder,) = [one for one in lab.folders() if channel.look(str(one))]
     assert (folder / channel.NAME).stat().st_mode & 0o777 == 0o600
     assert folder.stat().st_mode & 0o777 == 0o700
 
@@ -253,7 +263,7 @@ def test_of_two_interpreters_the_last_one_stands_by(lab: Lab) -> None:
 def test_what_another_process_listens_at_is_told_nothing(lab: Lab) -> None:
     pid = lab.pid()
     os.kill(pid, signal.SIGSTOP)
-    (folder,) = [one for one in lab.folders() if (standby.look(str(one)) or {}).get("pid") == pid]
+    (folder,) = [one for one in lab.folders() if (channel.look(str(one)) or {}).get("pid") == pid]
     (folder / channel.NAME).unlink()
     heard: list[bytes] = []
     with channel.listen(str(folder)) as door:

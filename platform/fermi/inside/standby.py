@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from fermi.inside import interpreters, life, survey
-from fermi.runner import channel, processes, standby
+from fermi.runner import channel, processes
 
 START_SECONDS = 20.0
 """How long somebody waits for one to have imported everything."""
@@ -63,22 +63,22 @@ def keep(home: str, request: dict[str, Any]) -> dict[str, Any]:
     since, limit = time.time(), time.monotonic() + START_SECONDS
     process: subprocess.Popen[bytes] | None = None
     while time.monotonic() < limit:
-        said = standby.look(str(folder))
-        if said and said["state"] == standby.STANDING:
+        said = channel.look(str(folder))
+        if said and said["state"] == channel.STANDING:
             with contextlib.suppress(OSError, ValueError):
                 answer = ask(folder, said, {"ask": "keep"}, START_SECONDS)
                 if answer.get("ok") is True:
-                    return {"state": standby.STANDING, "memory": answer.get("memory"), "python": python}
-        elif said and said["state"] == standby.UNUSABLE and said["at"] >= since:
-            return {"state": standby.UNUSABLE, "code": said.get("code"), "params": said.get("params"), "python": python}
-        elif not said or said["state"] == standby.UNUSABLE:
+                    return {"state": channel.STANDING, "memory": answer.get("memory"), "python": python}
+        elif said and said["state"] == channel.UNUSABLE and said["at"] >= since:
+            return {"state": channel.UNUSABLE, "code": said.get("code"), "params": said.get("params"), "python": python}
+        elif not said or said["state"] == channel.UNUSABLE:
             code = process.poll() if process else 0
             if code:
                 return unusable(folder, python)
             if code == 0:  # none was begun, or another one was faster, and has ended since
                 process = start(folder, python, asked)
         time.sleep(LOOK_SECONDS)
-    return {"state": standby.IMPORTING, "python": python}
+    return {"state": channel.IMPORTING, "python": python}
 
 
 def unusable(folder: Path, python: str) -> dict[str, Any]:
@@ -86,13 +86,13 @@ def unusable(folder: Path, python: str) -> dict[str, Any]:
     why = ""
     with contextlib.suppress(OSError):
         why = (folder / "log").read_bytes()[-300:].decode(errors="replace").strip()
-    return {"state": standby.UNUSABLE, "code": "STANDBY_FAILED", "params": {"why": why}, "python": python}
+    return {"state": channel.UNUSABLE, "code": "STANDBY_FAILED", "params": {"why": why}, "python": python}
 
 
 def lives(home: str, python: str) -> bool:
     """Whether one stands by that runs this interpreter."""
-    said = standby.look(str(folder_of(home, python)))
-    return said is not None and said["state"] == standby.STANDING
+    said = channel.look(str(folder_of(home, python)))
+    return said is not None and said["state"] == channel.STANDING
 
 
 def start(folder: Path, python: str, asked: Mapping[str, Any]) -> subprocess.Popen[bytes]:
@@ -111,8 +111,8 @@ def pass_on(home: str, python: str, spec: Path, secrets: Mapping[str, str]) -> b
     """Has the one that stands by begin the node's runner; whether it says that it has. Never raises."""
     folder = folder_of(home, python)
     with contextlib.suppress(OSError, ValueError):
-        said = standby.look(str(folder))
-        if said is None or said["state"] == standby.UNUSABLE:
+        said = channel.look(str(folder))
+        if said is None or said["state"] == channel.UNUSABLE:
             return False
         order = {"ask": "begin", "spec": str(spec), "secrets": dict(secrets), "env": variables()}
         return ask(folder, said, order, ORDER_SECONDS).get("ok") is True
@@ -134,9 +134,11 @@ def end_others(home: str, but: Path | None) -> None:
     for folder in Path(home, "standby").glob("*"):
         if folder == but:
             continue
-        said = standby.look(str(folder))
-        if said and said["state"] != standby.UNUSABLE:
-            if processes.name_of(said["pid"]) == standby.NAME:  # a home that is shared may tell of another container's
+        said = channel.look(str(folder))
+        if said and said["state"] != channel.UNUSABLE:
+            if (
+                processes.name_of(said["pid"]) == channel.PROCESS
+            ):  # a home that is shared may tell of another container's
                 with contextlib.suppress(OSError):
                     processes.send_signal(said, signal.SIGTERM)
         elif is_old(folder):

@@ -16,11 +16,26 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
+from fermi.runner.files import read_json
+from fermi.runner.processes import boot_id, start_time
+
 NAME = "socket"
+PROCESS = "fermi-standby"
+"""What a process that stands by is called (`standby.py`)."""
+IMPORTING, STANDING, UNUSABLE = "importing", "standing", "unusable"
 MAX_LINE = 4 << 20
 """Bytes: an order has the environment variables and the secrets of an attempt."""
 PIECE = 1 << 16
 _CREDENTIALS = struct.Struct("3i")
+
+
+def look(folder: str) -> dict[str, Any] | None:
+    """Returns what a process that stands by there, or could not, says of itself; None where there is none."""
+    said = read_json(os.path.join(folder, "state.json"))
+    if not isinstance(said, dict) or said.get("boot_id") != boot_id():
+        return None
+    lives = isinstance(said.get("pid"), int) and start_time(said["pid"]) == said.get("start_time")
+    return said if lives or said.get("state") == UNUSABLE else None
 
 
 def listen(folder: str) -> socket.socket:

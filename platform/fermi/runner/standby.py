@@ -33,12 +33,10 @@ from functools import partial
 from typing import Any, NoReturn
 
 from fermi.runner import channel, inside, node, pages, processes, template
-from fermi.runner.files import Paths, read_json, try_lock, write_atomically
+from fermi.runner.channel import IMPORTING, PROCESS, STANDING, UNUSABLE
+from fermi.runner.files import Paths, try_lock, write_atomically
 from fermi.runner.processes import boot_id, start_time
 
-NAME = "fermi-standby"
-"""What the process is called."""
-IMPORTING, STANDING, UNUSABLE = "importing", "standing", "unusable"
 PEER_SECONDS = 10
 """How long an order may take to come."""
 MAX_SECONDS = 86_400.0
@@ -64,7 +62,7 @@ class Standby:
     def run(self) -> None:
         if try_lock(os.path.join(self.folder, "lock")) is None:
             return
-        processes.set_name(NAME)
+        processes.set_name(PROCESS)
         self.save(IMPORTING)
         with contextlib.suppress(OSError):
             os.truncate(os.path.join(self.folder, "log"), 0)
@@ -233,15 +231,6 @@ def main(folder: str, asked: str) -> None:
     except Exception as error:
         one.save(UNUSABLE, code="STANDBY_FAILED", params={"why": f"{type(error).__name__}: {error}"[:300]})
         raise
-
-
-def look(folder: str) -> dict[str, Any] | None:
-    """Returns what one that lives, or could not stand by, says of itself; None where there is none."""
-    said = read_json(os.path.join(folder, "state.json"))
-    if not isinstance(said, dict) or said.get("boot_id") != boot_id():
-        return None
-    lives = isinstance(said.get("pid"), int) and start_time(said["pid"]) == said.get("start_time")
-    return said if lives or said.get("state") == UNUSABLE else None
 
 
 if __name__ == "__main__":
