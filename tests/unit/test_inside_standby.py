@@ -63,7 +63,7 @@ class Lab:
     def keep(self, seconds: float = 600.0, **request: Any) -> dict[str, Any]:
         """Asks until it has imported everything."""
 
-        def settled() -> dict[str, Any] | None:
+        def settled() -> Any:
             found = self.ask(seconds, **request)
             return found if found["state"] != "importing" else None
 
