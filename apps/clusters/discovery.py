@@ -65,7 +65,7 @@ def forget() -> int:
             continue
         refers = relation.related_model._default_manager.filter(**{relation.field.name: OuterRef("pk")})
         rows = rows.filter(~Exists(refers))
-    return rows.delete()[0]
+    return rows.delete()[1].get(DevEnvironment._meta.label, 0)
 
 
 def _by_id_and_name() -> dict[str, str]:

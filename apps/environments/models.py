@@ -173,6 +173,8 @@ class Look(models.Model):
     `fermi.launch.packages.Look`, of the environment's life `life` (see `packages.looks.life_of`). `error`: why the
     last look found nothing, {"code": …, params…}. `due_at` is schedule and claim in one; None: no look is wanted."""
 
+    GOES_WITH_ENVIRONMENT = True
+
     environment = models.ForeignKey("clusters.DevEnvironment", on_delete=models.CASCADE, related_name="looks")
     python = models.CharField(max_length=500, default="", blank=True)
     wanted = models.JSONField(default=list, blank=True)
@@ -191,6 +193,8 @@ class MemoryLook(models.Model):
     """Who holds memory in an environment whose engine does not tell by itself, kept so that pages need not enter it.
     `found`: as `fermi.launch.holders.read` returns it, of the environment's life `life`. `error`: why the last look
     found nothing, {"code": …, params…}. `due_at` is schedule and claim in one; None: no look is wanted."""
+
+    GOES_WITH_ENVIRONMENT = True
 
     environment = models.OneToOneField(
         "clusters.DevEnvironment", on_delete=models.CASCADE, primary_key=True, related_name="memory_look"
@@ -234,6 +238,8 @@ class Installation(models.Model):
     """Packages that somebody had installed into an environment. `together`: of one request, into several of them.
     `output`: the end of what pip printed; `exit`: its exit code. `error`: why it could not be run, {"code": …,
     params…}. `due_at` is schedule and claim in one; None: it is over."""
+
+    GOES_WITH_ENVIRONMENT = True
 
     together = models.CharField(max_length=40, db_index=True)
     environment = models.ForeignKey("clusters.DevEnvironment", on_delete=models.CASCADE, related_name="installations")

@@ -9,6 +9,7 @@ from apps.accounts.models import Project, User
 from apps.clusters import discovery, leases
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.common.clock import now
+from apps.environments.models import Look, MemoryLook
 from fermi.launch.discovery import Found
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db]
@@ -99,6 +100,9 @@ def test_one_that_is_gone_for_long_is_forgotten_unless_something_refers_to_it(cl
     DevEnvironment.objects.update(gone_at=now() - discovery.FORGET_AFTER - timedelta(minutes=1))
     held = DevEnvironment.objects.get(name="held-0")
     leases.Lease.objects.create(environment=held, holder="task-1")
+    for one in DevEnvironment.objects.all():
+        Look.objects.create(environment=one, asked_at=now())
+        MemoryLook.objects.create(environment=one, asked_at=now())
     assert discovery.forget() == 1
     assert only() == held
 

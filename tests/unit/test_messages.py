@@ -271,3 +271,13 @@ def test_moments_are_said_as_utc_and_one_beyond_the_calendar_as_it_is() -> None:
     for until, said in ((1_764_547_200.5, "2025-12-01 00:00 UTC"), ("tomorrow", "tomorrow"), (1e30, "1e+30")):
         assert said in messages.text("WAITING_FOR_RESERVATION", "en", until=until, **told)[0]
     assert "inf" in messages.text("WAITING_FOR_RESERVATION", "en", until=float("inf"), **told)[0]
+
+
+@pytest.mark.parametrize(("lang", "sentence"), [
+    ("en", "The start failed: The node runner inside a&b was killed before it began."),
+    ("zh", "启动失败：{}"),
+])  # fmt: skip
+def test_a_stored_reason_in_a_text_is_its_sentence(lang: str, sentence: str) -> None:
+    cause = {"code": "INSIDE_RUNNER_KILLED", "environment": "a&b"}
+    inner = messages.text("INSIDE_RUNNER_KILLED", lang, environment="a&b")[0]
+    assert messages.text("START_FAILED", lang, cause=cause)[0] == sentence.format(inner)

@@ -170,8 +170,7 @@ def submit(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None
             _store_outcome(task, attempt, error.code, error.params)
             return None
         if error.permanent:
-            detail = ", ".join(str(value) for value in error.params.values())
-            _store_outcome(task, attempt, Reason.START_FAILED, {"why": error.code, "detail": detail})
+            _store_outcome(task, attempt, Reason.START_FAILED, {"cause": {**error.params, "code": error.code}})
             return None
         waiting = Cause(error.code, error.params)
     else:

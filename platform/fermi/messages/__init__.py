@@ -222,9 +222,12 @@ def _moment(value: object) -> object:
 
 
 def _shown(value: object, lang: str) -> object:
-    """As people write it: `true` and not `True`, `56 / 70` for a tuple, which is a choice, and `–` for nothing."""
+    """As people write it: `true` and not `True`, `56 / 70` for a tuple, which is a choice, `–` for nothing, and of a
+    stored reason, `{"code": …, params…}`, its sentence."""
     if isinstance(value, Words):
         return text(value.code, lang, **value.params)[0]
+    if isinstance(value, Mapping) and isinstance(code := value.get("code"), str):
+        return text(code, lang, **{name: one for name, one in value.items() if name != "code"})[0]
     if isinstance(value, tuple):
         return " / ".join(str(_shown(item, lang)) for item in value) or GAP
     if isinstance(value, str):

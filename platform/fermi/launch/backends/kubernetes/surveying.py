@@ -21,6 +21,8 @@ PARALLEL = 8
 AGAIN_SECONDS, MAX_AGAIN_SECONDS = 60.0, 1800.0
 """After which one that could not be entered is looked into again. Where the reason does not pass by itself, the time
 doubles with each look."""
+SILENT_AGAIN_SECONDS = 5.0
+"""After which one is looked into again that did not answer when it was looked into first: that shows nothing yet."""
 MOST_TEXT, MOST_DEVICES = 300, 64
 _DEVICE = re.compile(r"[A-Za-z0-9_]{1,40}")
 Facts = Mapping[str, Any]
@@ -33,7 +35,7 @@ class Surveys:
 
     def __init__(self, environments: Environments, on_news: Callable[[], None]) -> None:
         self._environments, self._on_news = environments, on_news
-        self._known: dict[Life, tuple[float, Facts]] = {}  # until when it is believed
+        self._known: dict[Life, tuple[float, Facts | None]] = {}  # until when it is believed
         self._pauses: dict[Life, float] = {}
         self._asked: set[Life] = set()
         self._lock = threading.Lock()
@@ -90,9 +92,12 @@ class Surveys:
             log.exception("the survey of %s failed", "/".join(where))
             passes, facts = True, _why("INSIDE_SILENT", {"why": f"{type(error).__name__}: {error}"})
         with self._lock:
+            known: Facts | None = facts
             pause = AGAIN_SECONDS if passes else min(2 * self._pauses.get(life, AGAIN_SECONDS / 2), MAX_AGAIN_SECONDS)
+            if facts.get("why") == "INSIDE_SILENT" and life not in self._pauses:
+                pause, known = SILENT_AGAIN_SECONDS, None
             self._pauses[life] = pause
-            self._known[life] = (time.monotonic() + pause if "why" in facts else float("inf"), facts)
+            self._known[life] = (time.monotonic() + pause if "why" in facts else float("inf"), known)
             self._asked.discard(life)
         self._on_news()
 
