@@ -13,7 +13,9 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import QuerySet
 
+from apps.common import hints
 from apps.common.clock import now
 
 log = logging.getLogger(__name__)
@@ -82,6 +84,15 @@ def claim_row(row: Any, span: timedelta, **values: Any) -> Claim | None:
     """The row, as it was read, is this process's for `span`; `values` are set along. None: another was quicker."""
     claim = Claim(row, span)
     return claim if row.due_at is not None and claim.renew(**values) else None
+
+
+def carry_out_one(due: QuerySet[Any], most: int, carry_out: Callable[[Any], bool], channel: str) -> int:
+    """Carries out that of the rows that is due longest; where another process has it, the next, of `most` at most. If
+    there are more, other threads that listen on `channel` do the same. Returns how many it was."""
+    rows = list(due.filter(due_at__lte=now()).order_by("due_at")[:most])
+    if len(rows) > 1:
+        hints.tell(channel, {})
+    return next((1 for row in rows if carry_out(row)), 0)
 
 
 @contextmanager

@@ -16,9 +16,8 @@ from apps.accounts.models import Role, User
 from apps.clusters.models import DevEnvironment, EnvironmentStatus
 from apps.common.compiled import Compiled, keys
 from apps.common.errors import ApiError
-from apps.environments import memory_looks, reaching
+from apps.environments import memory_looks, reaching, session
 from apps.environments.models import Hosted, MemoryLook
-from apps.environments.packages import session
 from apps.notices.services.telling import tell
 from apps.telemetry import reading, subjects
 from fermi.keeper import wire

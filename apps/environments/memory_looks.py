@@ -5,7 +5,6 @@ environment takes up to seconds, and no page waits for that. What is known count
 environment's life. Environments that the platform made tell it through their keepers (`Hosted.seen`).
 """
 
-import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,13 +18,11 @@ from apps.clusters.models import DevEnvironment, EnvironmentStatus
 from apps.common import claims, hints
 from apps.common.clock import now
 from apps.common.compiled import Compiled
+from apps.environments import session
 from apps.environments.models import MemoryLook
-from apps.environments.packages import session
 from apps.environments.packages.looks import life_in, life_of
 from fermi.launch import holders
-from fermi.launch.errors import BackendError
-
-log = logging.getLogger(__name__)
+from fermi.launch.inside.session import Session
 
 CHANNEL = "memory"
 KEPT = timedelta(seconds=15)
@@ -106,12 +103,9 @@ def _want(key: str) -> None:
 
 
 def sweep() -> int:
-    """Carries out one of the looks that are due, and has other threads do the same; returns how many it was."""
-    rows = MemoryLook.objects.filter(due_at__lte=now()).select_related("environment__cluster", "environment__zone")
-    due = list(rows.order_by("due_at")[:AT_ONCE])
-    if len(due) > 1:
-        hints.tell(CHANNEL, {})
-    return next((1 for row in due if carry_out(row)), 0)
+    """Carries out one of the looks that are due; returns how many it was."""
+    rows = MemoryLook.objects.select_related("environment__cluster", "environment__zone")
+    return claims.carry_out_one(rows, AT_ONCE, carry_out, CHANNEL)
 
 
 def carry_out(row: MemoryLook) -> bool:
@@ -120,15 +114,11 @@ def carry_out(row: MemoryLook) -> bool:
     if claim is None:
         return False
     life = life_of([row.environment])[row.environment_id]
-    found: dict[str, Any] = {"error": None, "found": None}
     with claim.kept():
-        try:
-            with session.open_session(row.environment) as entered:
-                found["found"] = holders.read(entered.ask("survey", parts=["holders"]).get("holders"))
-        except BackendError as error:
-            found["error"] = session.describe_error(error)
-        except Exception as error:
-            log.exception("the look at the memory of %s failed", row.environment_id)
-            found["error"] = session.describe_unexpected(row.environment, error)
+        found = {"found": None, **session.ask(row.environment, _look)}
         claim.write(**found, life=life, looked_at=now(), due_at=None)
     return True
+
+
+def _look(entered: Session) -> dict[str, Any]:
+    return {"found": holders.read(entered.ask("survey", parts=["holders"]).get("holders"))}

@@ -6,7 +6,6 @@ ends by itself when nobody has asked for FERMI_WARM_MINUTES, and its memory is g
 what it said last is shown. Threads of the workers carry out what is due (`sweep`), as they do looks at packages.
 """
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -21,13 +20,13 @@ from apps.clusters.models import DevEnvironment, EnvironmentStatus
 from apps.common import claims, hints
 from apps.common.clock import now
 from apps.common.explained import said
+from apps.environments import session
 from apps.environments.models import Standby
-from apps.environments.packages import looks, session
+from apps.environments.packages import looks
 from fermi.launch import registry
 from fermi.launch import standby as inside
-from fermi.launch.errors import BackendError, UnknownName
-
-log = logging.getLogger(__name__)
+from fermi.launch.errors import UnknownName
+from fermi.launch.inside.session import Session
 
 CHANNEL = "standby"
 KEPT = timedelta(minutes=2)
@@ -117,37 +116,27 @@ def _hint() -> None:
 
 
 def sweep() -> int:
-    """Carries out one of those that are due, and has other threads do the same; returns how many it was."""
-    rows = Standby.objects.filter(due_at__lte=now()).select_related(
-        "environment__cluster", "environment__zone", "environment__project"
-    )
-    due = list(rows.order_by("due_at")[:AT_ONCE])
-    if len(due) > 1:
-        hints.tell(CHANNEL, {})
-    return next((1 for row in due if carry_out(row)), 0)
+    """Carries out one of those that are due; returns how many it was."""
+    rows = Standby.objects.select_related("environment__cluster", "environment__zone", "environment__project")
+    return claims.carry_out_one(rows, AT_ONCE, carry_out, CHANNEL)
 
 
 def carry_out(row: Standby) -> bool:
     """False: another thread has it. Load it with its environment's cluster, zone and project."""
+    environment = row.environment
+
+    def keep(entered: Session) -> dict[str, Any]:
+        told = inside.keep(entered, seconds)
+        error = {"environment": environment.name, **told.error} if told.error else None
+        return {"state": told.state, "memory": told.memory, "error": error}
+
     claim = claims.claim_row(row, CLAIM)
     if claim is None:
         return False
-    environment = row.environment
     life = looks.life_of([environment])[environment.pk]
     seconds = settings.WARM_MINUTES * 60 if is_wanted(environment) else 0
-    found: dict[str, Any] = {"state": inside.FAILED, "memory": None, "error": None, "until": None}
     with claim.kept():
-        try:
-            with session.open_session(environment) as entered:
-                told = inside.keep(entered, seconds)
-            found |= {"state": told.state, "memory": told.memory, "error": told.error}
-            if told.error:
-                told.error.setdefault("environment", environment.name)
-        except BackendError as error:
-            found["error"] = session.describe_error(error)
-        except Exception as error:
-            log.exception("nothing could be made to stand by in %s", environment.pk)
-            found["error"] = session.describe_unexpected(environment, error)
+        found = {"state": inside.FAILED, "memory": None, "until": None, **session.ask(environment, keep)}
         moment = now()
         if found["state"] == inside.STANDING:
             found["until"] = moment + timedelta(seconds=seconds)

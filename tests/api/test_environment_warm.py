@@ -228,7 +228,7 @@ def test_one_that_is_gone_is_forgotten_with_what_stood_by(owner: Api, lab: Lab) 
     owner.patch(ENVIRONMENT, {"warm": True})
     long_ago = now() - discovery.FORGET_AFTER - timedelta(days=1)
     DevEnvironment.objects.filter(pk="env-001").update(gone_at=long_ago, status=EnvironmentStatus.STOPPED)
-    assert discovery.forget() == 2
+    assert discovery.forget() == 1
     assert not Standby.objects.exists()
 
 

@@ -10,9 +10,8 @@ import pytest
 from apps.accounts.models import AuditEvent
 from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
-from apps.environments import memory_looks
+from apps.environments import memory_looks, session
 from apps.environments.models import Hosted, MemoryLook
-from apps.environments.packages import session
 from apps.notices.models import Incident
 from apps.training.models import Task
 from apps.training.reconcile import reconciler

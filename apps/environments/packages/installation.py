@@ -7,7 +7,6 @@ platform died with begins anew when its claim is over: inside, the second waits 
 installed.
 """
 
-import logging
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -25,13 +24,12 @@ from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
 from apps.common.ids import new_id
 from apps.common.row_bounds import check_rows
+from apps.environments import session
 from apps.environments.models import Installation, InstallationState
-from apps.environments.packages import looks, session
-from fermi.launch.errors import BackendError
+from apps.environments.packages import looks
+from fermi.launch.inside.session import Session
 from fermi.launch.packages import check_requirements
 from fermi.launch.spec import Problem
-
-log = logging.getLogger(__name__)
 
 CHANNEL = "installations"
 CLAIM = timedelta(seconds=60)
@@ -97,14 +95,10 @@ def _obstacle(environment: DevEnvironment, field: str) -> Problem | None:
 
 
 def sweep() -> int:
-    """Carries out one of the installations that are due, and has other threads do the same; returns how many it
-    was."""
-    rows = Installation.objects.filter(state__in=OPEN, due_at__lte=now())
+    """Carries out one of the installations that are due; returns how many it was."""
+    rows = Installation.objects.filter(state__in=OPEN)
     rows = rows.select_related("environment__cluster", "environment__zone", "asked_by")
-    due = list(rows.order_by("due_at")[:AT_ONCE])
-    if len(due) > 1:
-        hints.tell(CHANNEL, {})
-    return next((1 for row in due if install(row)), 0)
+    return claims.carry_out_one(rows, AT_ONCE, install, CHANNEL)
 
 
 def install(row: Installation) -> bool:
@@ -113,21 +107,15 @@ def install(row: Installation) -> bool:
     if claim is None:
         return False
     output = Output(claim)
-    found: dict[str, Any] = {"state": InstallationState.FAILED}
+
+    def run(entered: Session) -> dict[str, Any]:
+        entered.came = output.take
+        code = entered.ask("install", packages=row.packages, python=row.python).get("exit")
+        return {"exit": code if isinstance(code, int) and -1000 < code < 1000 else 1}
+
     with claim.kept():
-        try:
-            with session.open_session(row.environment) as entered:
-                entered.came = output.take
-                said = entered.ask("install", packages=row.packages, python=row.python)
-            code = said.get("exit")
-            found["exit"] = code if isinstance(code, int) and -1000 < code < 1000 else 1
-            if found["exit"] == 0:
-                found["state"] = InstallationState.DONE
-        except BackendError as error:
-            found["error"] = session.describe_error(error)
-        except Exception as error:
-            log.exception("the installation into %s failed", row.environment_id)
-            found["error"] = session.describe_unexpected(row.environment, error)
+        found = session.ask(row.environment, run)
+        found["state"] = InstallationState.DONE if found.get("exit") == 0 else InstallationState.FAILED
         with transaction.atomic():
             if claim.write(**found, output=output.text, ended_at=now(), due_at=None):
                 ended = {"exit": found.get("exit"), "why": (found.get("error") or {}).get("code")}

@@ -5,7 +5,6 @@
 for KEPT, and no longer than the environment's life; what is older is shown while it is looked at anew.
 """
 
-import logging
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,12 +18,10 @@ from apps.accounts.models import User
 from apps.clusters.models import DevEnvironment
 from apps.common import claims, hints
 from apps.common.clock import now
+from apps.environments import session
 from apps.environments.models import Hosted, Look
-from apps.environments.packages import session
 from fermi.launch import packages
-from fermi.launch.errors import BackendError
-
-log = logging.getLogger(__name__)
+from fermi.launch.inside.session import Session
 
 CHANNEL = "packages"
 KEPT = timedelta(minutes=2)
@@ -138,32 +135,24 @@ def _remember(rows: Collection[Look]) -> None:
 
 
 def sweep() -> int:
-    """Carries out one of the looks that are due, and has other threads do the same; returns how many it was."""
-    rows = Look.objects.filter(due_at__lte=now()).select_related("environment__cluster", "environment__zone")
-    due = list(rows.order_by("due_at")[:AT_ONCE])
-    if len(due) > 1:
-        hints.tell(CHANNEL, {})
-    return next((1 for row in due if carry_out(row)), 0)
+    """Carries out one of the looks that are due; returns how many it was."""
+    rows = Look.objects.select_related("environment__cluster", "environment__zone")
+    return claims.carry_out_one(rows, AT_ONCE, carry_out, CHANNEL)
 
 
 def carry_out(row: Look) -> bool:
     """False: another thread has it. Load it with its environment's cluster and zone."""
+
+    def look(entered: Session) -> dict[str, Any]:
+        said = entered.ask("survey", parts=["packages"], python=row.python, imports=row.wanted)
+        return {"found": packages.read(said.get("packages")).to_json()}
+
     claim = claims.claim_row(row, CLAIM)
     if claim is None:
         return False
     life = life_of([row.environment])[row.environment_id]
-    found: dict[str, Any] = {"error": None}
     with claim.kept():
-        try:
-            with session.open_session(row.environment) as entered:
-                said = entered.ask("survey", parts=["packages"], python=row.python, imports=row.wanted)
-            found["found"] = packages.read(said.get("packages")).to_json()
-        except BackendError as error:
-            found["error"] = session.describe_error(error)
-        except Exception as error:
-            if not isinstance(error, ValueError):
-                log.exception("the look at the packages of %s failed", row.environment_id)
-            found["error"] = session.describe_unexpected(row.environment, error)
+        found = session.ask(row.environment, look)
         if found["error"] and row.life != life:
             found["found"] = None
         claim.write(**found, life=life, looked_at=now(), due_at=None)

@@ -1,6 +1,7 @@
 """A session with `fermi.inside` in an environment, whatever engine it runs on."""
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,6 +10,8 @@ from apps.clusters.models import DevEnvironment
 from fermi.launch import registry
 from fermi.launch.errors import BackendError, UnknownName
 from fermi.launch.inside.session import Session
+
+log = logging.getLogger(__name__)
 
 MAX_TEXT = 500
 
@@ -28,6 +31,20 @@ def open_session(environment: DevEnvironment) -> Iterator[Session]:
         raise
     except UnknownName as error:
         raise BackendError(error.code, permanent=True, environment=environment.name, **error.params) from error
+
+
+def ask(environment: DevEnvironment, question: Callable[[Session], dict[str, Any]]) -> dict[str, Any]:
+    """Returns what `question` finds in a session, and `error` as rows keep it: why it found nothing, or None. Load the
+    environment as for `open_session`. Never raises."""
+    try:
+        with open_session(environment) as entered:
+            return {"error": None, **question(entered)}
+    except BackendError as error:
+        return {"error": describe_error(error)}
+    except Exception as error:
+        if not isinstance(error, ValueError):  # which an answer that makes no sense is
+            log.exception("%s could not be asked", environment.pk)
+        return {"error": describe_unexpected(environment, error)}
 
 
 def describe_error(error: BackendError) -> dict[str, Any]:
