@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.kubernetes_platform import DEV
+from tests.e2e.dev_pods import DevPods
 from tests.e2e.test_code import fermi
-from tests.fakes.execs import run
-from tests.fakes.kubernetes import HOME, FakeCluster
+from tests.fakes.kubernetes import HOME
 from tests.running import Running
 from tests.waiting import until
 
@@ -23,64 +22,21 @@ START = f"""setsid {sys.executable} -m ipykernel_launcher -f {HOME}/kernel-{KERN
   "--IPKernelApp.exec_lines=kept = b'x' * (200 << 20)" >/dev/null 2>&1 </dev/null & echo begun"""
 
 
-class Lab:
-    """A dev pod with a notebook's kernel in it."""
-
-    def __init__(self, platform: Running, cluster: FakeCluster) -> None:
-        self.platform, self.cluster = platform, cluster
-        cluster.add_node("machine")
-        notes = {"fermi.io/python": sys.executable}
-        cluster.add_dev_pod(
-            "lab", "machine", real=True, labels=DEV, annotations=notes,
-            env={"HOME": HOME, "JPY_SESSION_NAME": "a.ipynb"}, empty_dirs=(HOME,),
-        )  # fmt: skip
-        self.pod = until(self._ready, what="the pod runs")
-        self.run("sh", "-c", START)
-        connection = {"kubeconfig": str(cluster.kubeconfig), "namespace": cluster.namespace}
-        key = self.send("POST", "/clusters", name="lab", backend="kubernetes", connection=connection)["id"]
-        self.id = until(lambda: self._found(key), what="the pod is found and looked into")
-
-    def _ready(self) -> Any:
-        (pod,) = self.cluster.pods("lab")
-        return pod if (pod["status"].get("containerStatuses") or [{}])[0].get("ready") else None
-
-    def _found(self, cluster: str) -> str | None:
-        items = self.platform.get("/dev-environments", cluster=cluster, status="running")["items"]
-        whole = [self.platform.get(f"/dev-environments/{item['id']}") for item in items]
-        return next((one["id"] for one in whole if (one["engine"] or {}).get("inside")), None)
-
-    def run(self, *command: str) -> str:
-        done = run(self.cluster, self.pod, *command)
-        assert done.code == 0, done.err
-        return done.out.decode()
-
-    def send(self, method: str, path: str, **body: Any) -> Any:
-        answer = self.platform.api.request(method, path, json=body)
-        assert answer.status_code < 300, answer.text
-        return answer.json()["data"]
-
-
 @pytest.fixture(scope="module")
-def lab(platform: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    cluster = FakeCluster(tmp_path_factory.mktemp("kubernetes")).start()
+def lab(platform: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevPods]:
+    """A dev pod with a notebook's kernel in it."""
+    made = DevPods(platform, tmp_path_factory.mktemp("lab"))
     try:
-        yield Lab(platform, cluster)
+        made.add("lab", env={"JPY_SESSION_NAME": "a.ipynb"})
+        made.run("lab", "sh", "-c", START)
+        made.connect()
+        yield made
     finally:
-        platform.close()
-        cluster.close()
-    assert not cluster.errors, "\n".join(cluster.errors)
+        made.close()
 
 
-def test_a_task_waits_for_a_notebook_until_its_kernel_is_ended(lab: Lab, tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/train.py").write_text("print('trained', flush=True)\n")
-    sent = json.loads(fermi(lab.platform, tmp_path, "code", "send", str(tmp_path / "mine"), "-o", "json").stdout)
-    request = {
-        "taskName": "waits", "launchMode": "existing", "datasetId": None, "datasetVersionId": None, "whenInUse": "wait",
-        "entrypoint": {"script": "train.py"}, "code": {"snapshot": sent["id"]},
-        "distributedConfig": {"enabled": True, "nodeIds": [lab.id], "masterNode": lab.id, "framework": "ddp",
-                              "runIn": "environment"},
-    }  # fmt: skip
+def test_a_task_waits_for_a_notebook_until_its_kernel_is_ended(lab: DevPods, tmp_path: Path) -> None:
+    request = lab.request("print('trained', flush=True)\n", whenInUse="wait")
 
     def held() -> Any:
         found = lab.send("POST", "/training-tasks/preview", **request)
@@ -93,7 +49,7 @@ def test_a_task_waits_for_a_notebook_until_its_kernel_is_ended(lab: Lab, tmp_pat
     shown = json.loads(fermi(lab.platform, tmp_path, "environments", "memory", "lab", "-o", "json").stdout)
     assert [one["id"] for one in shown["processes"]] == [KERNEL]
 
-    task = lab.send("POST", "/training-tasks", **request)["taskId"]
+    task = lab.create(request)
 
     def waiting() -> Any:
         now = lab.platform.get(f"/training-tasks/{task}")
@@ -102,7 +58,7 @@ def test_a_task_waits_for_a_notebook_until_its_kernel_is_ended(lab: Lab, tmp_pat
     until(waiting, what="the task waits for the memory")
     fermi(lab.platform, tmp_path, "environments", "memory", "lab", "--end", KERNEL)
     assert "ipykernel" not in lab.run(
-        "sh", "-c", "cat /proc/[0-9]*/comm /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '"
+        "lab", "sh", "-c", "cat /proc/[0-9]*/comm /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '"
     )
     assert lab.platform.until_final(task)["status"] == "succeeded"
     assert lab.platform.log(task, 0).splitlines()[-1] == "trained"

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from tests import insides
-from tests.e2e.kubernetes_platform import DEV
+from tests.e2e.dev_pods import DevPods
 from tests.e2e.test_code import fermi
-from tests.fakes.execs import run
-from tests.fakes.kubernetes import HOME, FakeCluster
+from tests.fakes.kubernetes import HOME
 from tests.running import Running
 from tests.waiting import until
 
@@ -34,45 +33,22 @@ echo '{json.dumps({"argv": [PYTHON, "-m", "ipykernel_launcher", "-f", "{connecti
 SCRIPT = "import os, toy\nprint('rank', os.environ['RANK'], 'has toy', toy.VERSION, flush=True)\n"
 
 
-class Lab:
-    """Two dev pods."""
+class Lab(DevPods):
+    """Two dev pods with a notebook's virtual environment, and wheels that can be installed there."""
 
     def __init__(self, platform: Running, folder: Path) -> None:
-        self.platform, self.folder = platform, folder
-        self.cluster = FakeCluster(folder / "kubernetes").start()
+        super().__init__(platform, folder)
         for package in ("toy", "kit", "gear"):
             insides.make_wheel(folder / "wheels", package, "1.0", package)
         self.cluster.add_claim("wheels", folder / "wheels")
         for name in NAMES:
-            self.cluster.add_node(f"machine-{name}")
-            self.cluster.add_dev_pod(
-                name, f"machine-{name}", real=True, labels=DEV, annotations={"fermi.io/python": sys.executable},
-                env={"HOME": HOME, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": WHEELS}, volumes={WHEELS: "wheels"},
-                empty_dirs=(HOME,),
-            )  # fmt: skip
-            pod = until(lambda name=name: self.ready(name), what=f"{name} runs")
-            assert run(self.cluster, pod, "sh", "-c", SETUP).code == 0
-        connection = {"kubeconfig": str(self.cluster.kubeconfig), "namespace": self.cluster.namespace}
-        body = {"name": "lab", "backend": "kubernetes", "connection": connection}
-        key = self.send("POST", "/clusters", **body)["id"]
-        found = until(lambda: self.found(key), what="the dev pods are found and looked into")
-        self.ids = [found[name] for name in NAMES]
-
-    def ready(self, name: str) -> Any:
-        (pod,) = self.cluster.pods(name)
-        statuses = pod["status"].get("containerStatuses") or [{}]
-        return pod if statuses[0].get("ready") else None
-
-    def found(self, cluster: str) -> dict[str, str] | None:
-        items = self.platform.get("/dev-environments", cluster=cluster, status="running")["items"]
-        whole = [self.platform.get(f"/dev-environments/{item['id']}") for item in items]
-        known = {one["name"]: one["id"] for one in whole if (one["engine"] or {}).get("inside")}
-        return known if len(known) == len(NAMES) else None
+            self.add(name, env={"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": WHEELS}, volumes={WHEELS: "wheels"})
+            self.run(name, "sh", "-c", SETUP)
+        self.connect()
 
     def install(self, name: str, package: str) -> None:
         """As in a terminal of that notebook."""
-        done = run(self.cluster, self.ready(name), PYTHON, "-m", "pip", "install", package)
-        assert done.code == 0, done.err
+        self.run(name, PYTHON, "-m", "pip", "install", package)
 
     def entries(self) -> int:
         """How often a dev pod was entered."""
@@ -81,12 +57,7 @@ class Lab:
     def standing(self) -> list[str]:
         """The names of the dev pods in which a process stands by."""
         shown = ("sh", "-c", "cat /proc/[0-9]*/comm")
-        return [name for name in NAMES if b"fermi-standby" in run(self.cluster, self.ready(name), *shown).out]
-
-    def send(self, method: str, path: str, **body: Any) -> Any:
-        answer = self.platform.api.request(method, path, json=body)
-        assert answer.status_code < 300, answer.text
-        return answer.json()["data"]
+        return [name for name in NAMES if "fermi-standby" in self.run(name, *shown)]
 
     def preview(self, request: dict[str, Any]) -> Any:
         """Once the packages are known."""
@@ -104,21 +75,11 @@ def lab(platform: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     try:
         yield made
     finally:
-        platform.close()
-        made.cluster.close()
-    assert not made.cluster.errors, "\n".join(made.cluster.errors)
+        made.close()
 
 
 def test_a_package_of_one_notebook_is_named_levelled_and_trained_with(lab: Lab, tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/train.py").write_text(SCRIPT)
-    sent = json.loads(fermi(lab.platform, tmp_path, "code", "send", str(tmp_path / "mine"), "-o", "json").stdout)
-    request = {
-        "taskName": "toy", "launchMode": "existing", "datasetId": None, "datasetVersionId": None,
-        "entrypoint": {"script": "train.py"}, "code": {"snapshot": sent["id"]},
-        "distributedConfig": {"enabled": True, "nodeIds": lab.ids, "masterNode": lab.ids[0], "framework": "ddp",
-                              "runIn": "environment"},
-    }  # fmt: skip
+    request = lab.request(SCRIPT)
     lab.install("first", "toy")
     found = lab.preview(request)
     assert found["problems"] == []
@@ -135,7 +96,7 @@ def test_a_package_of_one_notebook_is_named_levelled_and_trained_with(lab: Lab, 
     assert "Successfully installed toy-1.0" in ended["items"][1]["output"]
     assert until(lambda: not lab.preview(request)["packages"]["missing"], what="nothing is missing")
 
-    task = lab.send("POST", "/training-tasks", **request)["taskId"]
+    task = lab.create(request)
     assert lab.platform.until_final(task)["status"] == "succeeded"
     for rank in range(2):
         assert lab.platform.log(task, rank).splitlines()[-1] == f"rank {rank} has toy 1.0"
@@ -151,7 +112,7 @@ def test_what_is_known_of_a_container_is_old_when_it_was_restarted(lab: Lab) -> 
     before = compared()["environments"]
     assert [one["python"] for one in before] == [PYTHON] * 2
     lab.install("second", "kit")
-    lab.cluster.kill_container(lab.ready("second"))
+    lab.cluster.kill_container(lab.pod("second"))
     until(
         lambda: compared()["environments"][1]["packageCount"] == before[1]["packageCount"] + 1, what="it is looked at"
     )
@@ -171,15 +132,7 @@ def test_the_command_compares_and_levels(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_a_preview_has_pytorch_stand_by_in_both_and_ranks_are_forked_from_it(lab: Lab, tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/train.py").write_text("import os, sys\nprint('torch' in sys.modules, os.environ['RANK'])\n")
-    sent = json.loads(fermi(lab.platform, tmp_path, "code", "send", str(tmp_path / "mine"), "-o", "json").stdout)
-    request = {
-        "taskName": "warm", "launchMode": "existing", "datasetId": None, "datasetVersionId": None,
-        "entrypoint": {"script": "train.py"}, "code": {"snapshot": sent["id"]},
-        "distributedConfig": {"enabled": True, "nodeIds": lab.ids, "masterNode": lab.ids[0], "framework": "ddp",
-                              "runIn": "environment"},
-    }  # fmt: skip
+    request = lab.request("import os, sys\nprint('torch' in sys.modules, os.environ['RANK'])\n")
     done = fermi(lab.platform, tmp_path, "environments", "warm", *NAMES, "on")
     assert done.returncode == 0, done.stderr
     lab.preview(request)
@@ -194,7 +147,7 @@ def test_a_preview_has_pytorch_stand_by_in_both_and_ranks_are_forked_from_it(lab
     for _ in range(5):
         standing()
     assert lab.entries() == entered, "one that only stands by is not asked"
-    task = lab.send("POST", "/training-tasks", **request)["taskId"]
+    task = lab.create(request)
     assert lab.platform.until_final(task)["status"] == "succeeded"
     assert [lab.platform.log(task, rank).splitlines()[-1] for rank in range(2)] == ["True 0", "True 1"]
     assert "MiB" in fermi(lab.platform, tmp_path, "environments", "show", "first").stdout

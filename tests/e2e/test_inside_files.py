@@ -3,22 +3,17 @@ of a cluster, entered by `pods/exec`."""
 
 import hashlib
 import json
-import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.e2e.kubernetes_platform import DEV, SMALL
-from tests.e2e.test_code import fermi
-from tests.fakes.kubernetes import HOME, FakeCluster
+from tests.e2e.dev_pods import DevPods
+from tests.e2e.kubernetes_platform import SMALL
 from tests.running import Running
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 SETTINGS = {"FERMI_CARRIED_FOLDER_GB": "1"}
-NAMES = ("first", "second")
 
 TRAIN = """
 import json, os, signal
@@ -89,78 +84,26 @@ while True:
 """
 
 
-class Lab:
-    """Two dev pods, and a project with their code."""
-
-    def __init__(self, platform: Running, folder: Path) -> None:
-        self.platform, self.folder = platform, folder
-        self.cluster = FakeCluster(folder / "kubernetes").start()
-        for name in NAMES:
-            self.cluster.add_node(f"machine-{name}")
-            self.cluster.add_dev_pod(
-                name, f"machine-{name}", real=True, labels=DEV, annotations={"fermi.io/python": sys.executable},
-                env={"HOME": HOME}, empty_dirs=(HOME,),
-            )  # fmt: skip
-            until(lambda name=name: self.ready(name), what=f"{name} runs")
-        connection = {"kubeconfig": str(self.cluster.kubeconfig), "namespace": self.cluster.namespace}
-        body = {"name": "lab", "backend": "kubernetes", "connection": connection}
-        key = self.send("POST", "/clusters", **body)["id"]
-        found = until(lambda: self.found(key), what="the dev pods are found and looked into")
-        self.ids = [found[name] for name in NAMES]
-
-    def ready(self, name: str) -> Any:
-        (pod,) = self.cluster.pods(name)
-        statuses = pod["status"].get("containerStatuses") or [{}]
-        return pod if statuses[0].get("ready") else None
-
-    def found(self, cluster: str) -> dict[str, str] | None:
-        items = self.platform.get("/dev-environments", cluster=cluster, status="running")["items"]
-        whole = [self.platform.get(f"/dev-environments/{item['id']}") for item in items]
-        known = {one["name"]: one["id"] for one in whole if ((one["engine"] or {}).get("inside") or {}).get("python")}
-        return known if len(known) == len(NAMES) else None
-
-    def send(self, method: str, path: str, **body: Any) -> Any:
-        answer = self.platform.api.request(method, path, json=body)
-        assert answer.status_code < 300, answer.text
-        return answer.json()["data"]
-
-    def request(self, script: str, *environments: str, **more: Any) -> dict[str, Any]:
-        """Of a task that brings this script."""
-        code = self.folder / hashlib.sha256(script.encode()).hexdigest()[:8]
-        code.mkdir(exist_ok=True)
-        (code / "train.py").write_text(script)
-        sent = json.loads(fermi(self.platform, self.folder, "code", "send", str(code), "-o", "json").stdout)
-        return {
-            "taskName": "files", "launchMode": "existing", "datasetId": None, "datasetVersionId": None,
-            "entrypoint": {"script": "train.py"}, "code": {"snapshot": sent["id"]},
-            "distributedConfig": {"enabled": True, "nodeIds": [*environments], "masterNode": environments[0],
-                                  "framework": "ddp", "runIn": "environment"}, **more,
-        }  # fmt: skip
-
-    def create(self, script: str, *environments: str, **more: Any) -> str:
-        task: str = self.send("POST", "/training-tasks", **self.request(script, *environments, **more))["taskId"]
-        return task
-
-
 @pytest.fixture(scope="module")
-def lab(platform: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    made = Lab(platform, tmp_path_factory.mktemp("lab"))
+def lab(platform: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevPods]:
+    made = DevPods(platform, tmp_path_factory.mktemp("lab"))
     try:
+        for name in ("first", "second"):
+            made.add(name)
+        made.connect()
         yield made
     finally:
-        platform.close()
-        made.cluster.close()
-    assert not made.cluster.errors, "\n".join(made.cluster.errors)
+        made.close()
 
 
 def lines(text: str, word: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith(f"{word} ")]
 
 
-def test_all_ranks_go_on_from_what_one_has_saved(lab: Lab) -> None:
+def test_all_ranks_go_on_from_what_one_has_saved(lab: DevPods) -> None:
     """Rank 0 saves the weights, each rank a shard of its own; both load all of it, on nodes that share nothing."""
     platform = lab.platform
-    task = lab.create(TRAIN, *lab.ids)
+    task = lab.create(lab.request(TRAIN))
     ended = platform.until_final(task)
     assert ended["status"] == "succeeded", (ended, platform.log(task, 0, 2), platform.log(task, 1, 2))
     assert ended["attempt"] == 2
@@ -176,9 +119,9 @@ def test_all_ranks_go_on_from_what_one_has_saved(lab: Lab) -> None:
     assert {one["path"] for one in beside} == {"beside/0.txt", "beside/1.txt"}
 
 
-def test_a_large_file_is_cut_off_and_goes_on_while_logs_are_told(lab: Lab) -> None:
+def test_a_large_file_is_cut_off_and_goes_on_while_logs_are_told(lab: DevPods) -> None:
     platform = lab.platform
-    task = lab.create(BIG, lab.ids[1])
+    task = lab.create(lab.request(BIG, lab.ids[1]))
     folder = platform.data / "checkpoints"
 
     def size() -> int:
@@ -208,18 +151,18 @@ def test_a_large_file_is_cut_off_and_goes_on_while_logs_are_told(lab: Lab) -> No
     assert (platform.data / "outputs" / task / "report.txt").read_text() == "until it was stopped"
 
 
-def test_a_dataset_is_sent_and_another_task_goes_on_from_what_came(lab: Lab) -> None:
+def test_a_dataset_is_sent_and_another_task_goes_on_from_what_came(lab: DevPods) -> None:
     """The recipe's trainer, on data of the platform that the dev pods do not mount. The retry is a task of its own."""
     config = {"nodeIds": lab.ids, "masterNode": lab.ids[0], "framework": "ddp", "runIn": "environment"}
     request = lab.platform.request(lab.ids, hyperparameters={**SMALL, "checkpointEvery": 2}, distributedConfig=config)
     warned = {one["code"] for one in lab.send("POST", "/training-tasks/preview", **request)["warnings"]}
     assert "INSIDE_NOT_SHARED" in warned
-    task = lab.send("POST", "/training-tasks", **request)["taskId"]
+    task = lab.create(request)
     assert lab.platform.until_final(task)["status"] == "succeeded", lab.platform.log(task)
     newest = next(iter(lab.platform.items(task, "checkpoints")))
     assert newest["path"].startswith(f"{lab.platform.data}/checkpoints/{task}/")
     longer = {**request, "hyperparameters": {**SMALL, "totalSteps": 8}, "resumeFrom": newest["path"]}
-    again = lab.send("POST", "/training-tasks", **longer)["taskId"]
+    again = lab.create(longer)
     assert lab.platform.until_final(again)["status"] == "succeeded", lab.platform.log(again)
     for rank in range(2):
         log = lab.platform.log(again, rank)

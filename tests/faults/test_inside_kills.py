@@ -9,7 +9,6 @@ import json
 import os
 import random
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,12 +20,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.kubernetes_platform import DEV
-from tests.e2e.test_code import fermi
+from tests.e2e.dev_pods import DevPods
 from tests.fakes.cuts import Cuts
-from tests.fakes.execs import run
-from tests.fakes.kubernetes import HOME, FakeCluster
-from tests.fakes.kubernetes.store import Object
+from tests.fakes.kubernetes import HOME
 from tests.running import FINAL, Running
 from tests.some import some
 from tests.waiting import until
@@ -87,33 +83,22 @@ class Figures:
         return "\n".join(lines)
 
 
-class Lab:
+class Lab(DevPods):
     """Two dev pods, of which one keeps its home when its container begins anew, and a platform that reaches their
     cluster by a way that can be cut."""
 
     def __init__(self, platform: Running, folder: Path) -> None:
-        self.platform = platform
-        self.cluster = FakeCluster(folder / "kubernetes").start()
+        super().__init__(platform, folder)
         self.cuts = Cuts(self.cluster.url)
         for name, kept in zip(NAMES, ((HOME,), ()), strict=True):
-            self.cluster.add_node(f"machine-{name}")
-            notes = {"fermi.io/emulated-gpus": str(GPUS), "fermi.io/python": sys.executable}
-            self.cluster.add_dev_pod(
-                name, f"machine-{name}", real=True, labels=DEV, annotations=notes, env={"HOME": HOME}, empty_dirs=kept
-            )
-        kubeconfig = self.cuts.kubeconfig(self.cluster.kubeconfig, folder / "kubeconfig")
-        connection = {"kubeconfig": str(kubeconfig), "namespace": self.cluster.namespace}
-        self.key = self.send("POST", "/clusters", name="lab", backend="kubernetes", connection=connection)["id"]
-        self.ids = self.until_ready()
-        (folder / "mine").mkdir()
-        (folder / "mine/train.py").write_text(SCRIPT)
-        sent = fermi(platform, folder, "code", "send", str(folder / "mine"), "-o", "json")
-        self.code = json.loads(sent.stdout)["id"]
+            self.add(name, gpus=GPUS, kept=kept)
+        self.connect(self.cuts.kubeconfig(self.cluster.kubeconfig, folder / "kubeconfig"))
+        nothing = {"modelId": None, "maxRestarts": 2}
+        self.asked = {**platform.request(self.ids), **self.request(SCRIPT), **nothing}
 
     def close(self) -> None:
         self.cuts.close()
-        self.cluster.close()
-        assert not self.cluster.errors, "\n".join(self.cluster.errors)
+        super().close()
 
     def send(self, method: str, path: str, **body: Any) -> Any:
         """Asked again while the web process is away; a task whose answer was lost is not made again."""
@@ -129,33 +114,6 @@ class Lab:
         answer = until(asked, what=f"an answer to {method} {path}")
         assert answer.status_code < 300, answer.text
         return answer.json()["data"] if answer.content else None
-
-    def until_ready(self) -> list[str]:
-        """Returns the environments, once each is known as it is now: what was found in a container that was killed says
-        nothing of the one that runs."""
-        return until(self._ready, what="the dev pods are found and looked into")
-
-    def _ready(self) -> list[str] | None:
-        items = self.platform.get("/dev-environments", cluster=self.key, status="running")["items"]
-        whole = [self.platform.get(f"/dev-environments/{item['id']}") for item in items]
-        found = {one["name"]: one["id"] for one in whole if "python" in ((one["engine"] or {}).get("inside") or {})}
-        return [found[name] for name in NAMES] if found.keys() == {*NAMES} and self._pods_run() else None
-
-    def _pods_run(self) -> bool:
-        return all("running" in self.pod(name)["status"]["containerStatuses"][0]["state"] for name in NAMES)
-
-    def pod(self, name: str) -> Object:
-        (found,) = self.cluster.pods(name)
-        return found
-
-    def create(self) -> str:
-        many = {"enabled": True, "nodeIds": self.ids, "masterNode": self.ids[0], "framework": "ddp",
-                "runIn": "environment"}  # fmt: skip
-        entry = {"entrypoint": {"script": "train.py"}, "code": {"snapshot": self.code}}
-        nothing = {"datasetId": None, "datasetVersionId": None, "modelId": None}
-        request = self.platform.request(self.ids, **entry, **nothing, distributedConfig=many, maxRestarts=2)
-        key: str = self.send("POST", "/training-tasks", **request)["taskId"]
-        return key
 
     def runners(self, name: str) -> list[int]:
         """Pids of the node runners in a dev pod."""
@@ -272,8 +230,8 @@ def check_nothing_left(lab: Lab, kill: Kill, task_id: str) -> None:
     until(lambda: not lab.left_in_cluster(task_id), what=f"{where}: nothing of it is in the cluster")
     for name in NAMES:
         folder = f"{HOME}/.fermi/runs"
-        said = run(lab.cluster, lab.pod(name), "sh", "-c", f"ls {folder} 2>/dev/null | cat")
-        assert task_id not in said.out.decode(), f"{where}: {name} has {said.out!r}"
+        said = lab.run(name, "sh", "-c", f"ls {folder} 2>/dev/null | cat")
+        assert task_id not in said, f"{where}: {name} has {said!r}"
 
 
 @pytest.fixture(scope="module")
@@ -282,7 +240,6 @@ def lab(platform: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     try:
         yield made
     finally:
-        platform.close()
         made.close()
 
 
@@ -298,8 +255,8 @@ def figures() -> Iterator[Figures]:
 def test_a_kill_loses_nothing_doubles_nothing_and_leaves_nothing(lab: Lab, figures: Figures, number: int) -> None:
     chance = random.Random(f"{SEED}/{number}")
     kill = Kill(number, KINDS[number % len(KINDS)])
-    lab.until_ready()
-    task_id = lab.create()
+    lab.until_found()
+    task_id = lab.create(lab.asked)
     kill.what = DO[kill.kind](lab, chance, task_id)
     at = time.time()
     until(lambda: lab.heard_at(task_id) > at or is_over(lab, task_id), what="it is heard of again")
