@@ -6,7 +6,7 @@ not made (`memory_looks`), so that a page may ask at every key: nothing is enter
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db.models import F
@@ -47,7 +47,7 @@ class InUse:
     """`environments`: those in which something holds memory: what, by whom, since when. `looking`: some are being
     looked at, and may be among them."""
 
-    environments: list[dict[str, Any]]
+    environments: list[dict[str, Any]] = field(default_factory=list)
     looking: bool = False
 
 

@@ -49,7 +49,8 @@ BOUNDED = {
     "training.Task", "workers.Group", "workers.JoinToken", "workers.Worker",
 }  # fmt: skip
 ONE_FOR_EACH_OTHER_ROW = {
-    "accounts.Membership", "clusters.Lease", "clusters.PortLease", "common.Written", "files.Outputs",
+    "accounts.Membership", "clusters.Lease", "clusters.PortLease", "common.Written", "environments.MemoryLook",
+    "environments.Standby", "files.Outputs",
     "scheduling.Limits", "scheduling.Share", "scheduling.UserLimits", "training.DiagnosisRules", "training.Drill",
     "training.Node", "training.Preflight", "training.TraceExport", "workers.Report",
 }  # fmt: skip

@@ -289,7 +289,7 @@ def test_a_worker_begins_the_lane_and_what_is_due_is_asked_for_there(
     from celery.signals import worker_ready
 
     from apps.environments import hints as told
-    from apps.environments import tasks
+    from apps.environments import memory_looks, standby, tasks
     from apps.environments.packages import installation, looks
 
     assert tasks.lanes[0]._sweep is environments.sweep
@@ -297,7 +297,7 @@ def test_a_worker_begins_the_lane_and_what_is_due_is_asked_for_there(
     for lane in tasks.lanes:
         monkeypatch.setattr(lane, "start", partial(began.append, lane.channel))
     tasks.start()
-    assert began == [told.CHANNEL, looks.CHANNEL, installation.CHANNEL]
+    assert began == [told.CHANNEL, looks.CHANNEL, memory_looks.CHANNEL, standby.CHANNEL, installation.CHANNEL]
     assert any(receiver[1]() is tasks.start for receiver in worker_ready.receivers)
     said: list[str] = []
     monkeypatch.setattr(told, "tell", lambda channel, _: said.append(channel))

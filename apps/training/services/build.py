@@ -62,6 +62,7 @@ class Draft:
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     installed: packages.Found = field(default_factory=packages.Found)
+    using: memory.InUse = field(default_factory=memory.InUse)
 
 
 def build(
@@ -108,7 +109,8 @@ def build(
             draft.job = job
             problems += validate.of_framework(job) + sizes.problems(job)
             problems += installed.problems(job, backend_for(draft.cluster))
-            draft.warnings = _warnings(job) + unused + installed.warnings(job, backend_for(draft.cluster))
+            draft.using = memory.in_use((node.id for node in job.nodes), user)
+            draft.warnings = _warnings(job, draft.using) + unused + installed.warnings(job, backend_for(draft.cluster))
             draft.warnings += _apart(job, backend_for(draft.cluster)) + _unasked(job, backend_for(draft.cluster))
             draft.warnings += [*entry.warnings(job, outside or brought.entry_text), *brought.warnings]
             draft.installed = packages.find(user, named, environments, code.imported(job, outside), look=look)
@@ -314,15 +316,15 @@ def _unasked(job: JobSpec, backend: Backend) -> list[Problem]:
     return [Problem(ways.FIELD, "INSIDE_NOT_QUEUED", {"environments": ", ".join(found)})] if found else []
 
 
-def _warnings(job: JobSpec) -> list[Problem]:
+def _warnings(job: JobSpec, using: memory.InUse) -> list[Problem]:
     """Tasks of other projects are called by their ids."""
     found = summary.warnings(job.nodes, job.master) + registry.framework(job.framework).warnings(job)
     found += sizes.warnings(job)
     held = _HELD.ask(project=job.project, **keys(node.id for node in job.nodes))
     found += credentials.warnings(job.env)
-    if using := memory.in_use(node.id for node in job.nodes).environments:
-        found.append(Problem("", "ENVIRONMENTS_IN_USE", {"environments": memory.named(using)}))
-        if left := memory.left(using):
+    if using.environments:
+        found.append(Problem("", "ENVIRONMENTS_IN_USE", {"environments": memory.named(using.environments)}))
+        if left := memory.left(using.environments):
             found.append(Problem("", "GPU_MEMORY_LEFT", {"environments": left}))
     if busy := [f"{lease['name']} ({lease['task'] or lease['holder']})" for lease in held]:
         found.append(Problem("", "ENVIRONMENTS_BUSY", {"environments": ", ".join(busy)}))

@@ -12,7 +12,6 @@ from apps.accounts import access
 from apps.accounts.models import User
 from apps.common.clock import now
 from apps.common.errors import cut
-from apps.environments import memory
 from apps.scheduling import pricing
 from apps.training.ground.launching import backend_for, seen_from
 from apps.training.queue import load
@@ -48,7 +47,6 @@ def preview(
         shown["chosen"] = _chosen(user, draft)
     if job is None:
         return shown
-    using = memory.in_use((node.id for node in job.nodes), user)
     shown |= {
         "worldSize": job.world_size,
         "nodeCount": len(job.nodes),
@@ -56,8 +54,8 @@ def preview(
         "summary": summary.summarise(job.nodes),
         "hourly": _hourly(draft, job),
         "environments": _environments(draft, job),
-        "inUse": using.environments,
-        "memoryLooking": using.looking,
+        "inUse": draft.using.environments,
+        "memoryLooking": draft.using.looking,
         "packages": draft.installed.shown(),
         "proposal": presenters.proposal(job),
         "splits": registry.framework(job.framework).splits(job),
