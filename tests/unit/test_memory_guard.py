@@ -35,11 +35,12 @@ sys.stdin.readline()
 """
 GROWS = """
 kept = []
-for _ in range(200):
-    kept.append(bytearray(os.urandom(1 << 20) * 4))
-    time.sleep(0.01)
+for _ in range(400):
+    kept.append(bytearray(os.urandom(1 << 20) * 2))
+    time.sleep(0.02)
 sys.exit(7)
 """
+"""At a pace that leaves the guard its 15 MiB for 0.15 s: it needs processor time, too, on a machine that is busy."""
 
 
 class Container:

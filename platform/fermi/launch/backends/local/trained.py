@@ -69,8 +69,8 @@ def packages(data_dir: Path, project: str) -> Path:
 
 def variables(disk: Disk, python: str) -> dict[str, str]:
     """Returns those of ranks inside of it that run with this interpreter."""
-    home = {"HOME": str(disk.home)} if disk.home.is_dir() else {}
-    return {**home, **({"VIRTUAL_ENV": str(disk.own)} if python.startswith(f"{disk.own}/") else {})}
+    own = {"VIRTUAL_ENV": str(disk.own)} if python.startswith(f"{disk.own}/") else {}
+    return {"HOME": str(disk.home), **own}
 
 
 def distributions_of(disk: Disk) -> set[str]:
