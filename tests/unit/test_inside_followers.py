@@ -97,3 +97,34 @@ def test_the_end_of_a_container_is_waited_for_when_another_life_of_it_answers_fi
         assert seen[0]["gone"] == gone, "and nothing before that"
     finally:
         followers.stop()
+
+
+class Silent(Another):
+    """A session in which nothing is known of the attempt, and which stands until it is closed."""
+
+    def __init__(self) -> None:
+        self.closed = threading.Event()
+
+    def close(self) -> None:
+        self.closed.set()
+
+    def messages(self, _: float) -> Iterator[tuple[dict[str, Any], bytes]]:
+        yield {"of": "task-x-1", "status": {"state": "absent", "ranks": [], "left": False}}, b""
+        self.closed.wait()
+
+
+def test_an_attempt_that_is_forgotten_meanwhile_holds_no_stream(tmp_path: Path) -> None:
+    """As where it was taken up once more by a process that had not heard yet that it is forgotten."""
+    session, heard = Silent(), threading.Event()
+    followers = Followers(tmp_path, lambda name: heard.set())
+    environment = Environment("training/dev", cast(Callable[[], Session], lambda: session))
+    followers.ensure(environment, Place("task-x-1", 0, 0, 2, lambda: None))
+    try:
+        assert heard.wait(60)
+        followers.keep(lambda name: name == "task-x-1")
+        assert not session.closed.is_set()
+        followers.keep(lambda name: name == "task-y-1")
+        assert session.closed.is_set()
+        until(lambda: "inside-training/dev" not in {one.name for one in threading.enumerate()}, what="nobody listens")
+    finally:
+        followers.stop()

@@ -185,8 +185,10 @@ class Containers:
         followers = Followers(self._data_dir, on_change)
         while not stop.wait(LOOK_SECONDS):
             try:
-                for record in filter(None, map(self._record, self.names())):
+                names = self.names()
+                for record in filter(None, map(self._record, names)):
                     self._ensure(followers, record)
+                followers.keep(set(names).__contains__)
             except OSError:
                 log.exception("what runs in containers is not followed now")
         followers.stop()

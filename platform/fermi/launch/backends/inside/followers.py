@@ -221,6 +221,20 @@ class Followers:
             with suppress(OSError):
                 self._ask(stream, session, place.attempt)
 
+    def keep(self, is_known: Callable[[str], bool]) -> None:
+        """Follows no other attempts any more. One that is forgotten may have been taken up once more before that was
+        heard; its environment knows nothing of it, and would never tell its end."""
+        ended: list[Session] = []
+        with self._lock:
+            for stream in self._streams.values():
+                for name in [one for one in stream.sinks if not is_known(one)]:
+                    stream.sinks.pop(name).close()
+                if not stream.sinks and stream.session:
+                    ended.append(stream.session)
+                    stream.wake.set()
+        for session in ended:
+            session.close()
+
     def stop(self) -> None:
         with self._lock:
             self._stopped.set()

@@ -343,6 +343,7 @@ class KubernetesBackend(Backend):
                 self._ensure(memory.gang(name), inner)
                 on_change(name)
                 again[name] = moment + ECHO_SECONDS
+            inner.keep(memory.has)
             for name in [name for name, due in again.items() if due <= moment]:
                 del again[name]
                 on_change(name)

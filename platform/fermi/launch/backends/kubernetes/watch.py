@@ -70,6 +70,11 @@ class Memory:
         with self._lock:
             return list(self._gangs)
 
+    def has(self, attempt: str) -> bool:
+        """Whether anything of it is in the cluster."""
+        with self._lock:
+            return attempt in self._gangs and not self._gangs[attempt].is_empty()
+
     def gang(self, attempt: str) -> Gang:
         """A copy that nobody changes."""
         with self._lock:
