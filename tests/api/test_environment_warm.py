@@ -126,7 +126,7 @@ def test_a_preview_has_one_stand_by_which_says_what_it_holds(owner: Api, colleag
     assert shown(colleague) == {"isWanted": False, "state": "off", "memoryBytes": None, "until": None, "reason": None}
     colleague.post("/training-tasks/preview", request_body)
     assert carry_out() == 0
-    said = AuditEvent.objects.filter(action="environment.change").values_list("data", flat=True)
+    said = AuditEvent.objects.filter(action="environment.change").order_by("pk").values_list("data", flat=True)
     assert [one.get("warm") for one in said] == [True, False]
 
 
