@@ -53,13 +53,13 @@ class InUse:
 
 def in_use(environments: Iterable[str], user: User | None = None) -> InUse:
     """Processes that hold the most of a GPU are first. `mine`: `user` may end it."""
-    found = look(environments, user)
+    found = list_held(environments, user)
     shown = ("environmentId", "environment", "processes", "gpus")
     held = [{name: one[name] for name in shown} for one in found if one["processes"]]
     return InUse(held, any(one["looking"] for one in found))
 
 
-def look(environments: Iterable[str], user: User | None = None) -> list[dict[str, Any]]:
+def list_held(environments: Iterable[str], user: User | None = None) -> list[dict[str, Any]]:
     """Returns what is known of each that runs and can be looked into."""
     found: list[dict[str, Any]] = []
     if not (among := keys(environments)):

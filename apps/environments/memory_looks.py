@@ -115,7 +115,7 @@ def carry_out(row: MemoryLook) -> bool:
         return False
     life = life_of([row.environment])[row.environment_id]
     with claim.kept():
-        found = {"found": None, **session.ask(row.environment, _look)}
+        found = {"found": None, **session.enter_and_ask(row.environment, _look)}
         claim.write(**found, life=life, looked_at=now(), due_at=None)
     return True
 

@@ -167,64 +167,57 @@ class Run(models.Model):
         indexes = [models.Index(fields=["project", "created_at"])]
 
 
-class Look(models.Model):
-    """What one interpreter of an environment has installed, kept so that pages need not enter it. `python`: as a task
-    names it; empty: the environment's own default. `wanted`: the modules that are looked for. `found`:
-    `fermi.launch.packages.Look`, of the environment's life `life` (see `packages.looks.life_of`). `error`: why the
-    last look found nothing, {"code": …, params…}. `due_at` is schedule and claim in one; None: no look is wanted."""
+class Inquiry(models.Model):
+    """What an environment was asked from inside, and answered in its life `life` (see `packages.looks.life_of`).
+    `error`: why nothing was found, {"code": …, params…}. `due_at` is schedule and claim in one; None: nothing is to be
+    asked."""
 
     GOES_WITH_ENVIRONMENT = True
 
-    environment = models.ForeignKey("clusters.DevEnvironment", on_delete=models.CASCADE, related_name="looks")
-    python = models.CharField(max_length=500, default="", blank=True)
-    wanted = models.JSONField(default=list, blank=True)
     life = models.CharField(max_length=200, default="", blank=True)
-    found = models.JSONField(null=True, blank=True)
     error = models.JSONField(null=True, blank=True)
     looked_at = models.DateTimeField(null=True, blank=True)
     asked_at = models.DateTimeField()
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)
 
     class Meta:
+        abstract = True
+
+
+class Look(Inquiry):
+    """What one interpreter of an environment has installed, kept so that pages need not enter it. `python`: as a task
+    names it; empty: the environment's own default. `wanted`: the modules that are looked for. `found`:
+    `fermi.launch.packages.Look`."""
+
+    environment = models.ForeignKey("clusters.DevEnvironment", on_delete=models.CASCADE, related_name="looks")
+    python = models.CharField(max_length=500, default="", blank=True)
+    wanted = models.JSONField(default=list, blank=True)
+    found = models.JSONField(null=True, blank=True)
+
+    class Meta:
         constraints = [models.UniqueConstraint(fields=["environment", "python"], name="one_look_per_interpreter")]
 
 
-class MemoryLook(models.Model):
+class MemoryLook(Inquiry):
     """Who holds memory in an environment whose engine does not tell by itself, kept so that pages need not enter it.
-    `found`: as `fermi.launch.holders.read` returns it, of the environment's life `life`. `error`: why the last look
-    found nothing, {"code": …, params…}. `due_at` is schedule and claim in one; None: no look is wanted."""
-
-    GOES_WITH_ENVIRONMENT = True
+    `found`: as `fermi.launch.holders.read` returns it."""
 
     environment = models.OneToOneField(
         "clusters.DevEnvironment", on_delete=models.CASCADE, primary_key=True, related_name="memory_look"
     )
-    life = models.CharField(max_length=200, default="", blank=True)
     found = models.JSONField(null=True, blank=True)
-    error = models.JSONField(null=True, blank=True)
-    looked_at = models.DateTimeField(null=True, blank=True)
-    asked_at = models.DateTimeField()
-    due_at = models.DateTimeField(null=True, blank=True, db_index=True)
 
 
-class Standby(models.Model):
+class Standby(Inquiry):
     """The process that stands by in an environment with the training stack imported, as it was seen last: `state`, and
-    `memory` in bytes, in the environment's life `life`. `until`: when it ends by itself; `error`: why there is none,
-    {"code": …, params…}. `due_at` is schedule and claim in one; None: nothing is to be asked."""
-
-    GOES_WITH_ENVIRONMENT = True
+    `memory` in bytes. `until`: when it ends by itself."""
 
     environment = models.OneToOneField(
         "clusters.DevEnvironment", on_delete=models.CASCADE, primary_key=True, related_name="standby"
     )
     state = models.CharField(max_length=10, default="off")
     memory = models.BigIntegerField(null=True, blank=True)
-    life = models.CharField(max_length=200, default="", blank=True)
-    error = models.JSONField(null=True, blank=True)
     until = models.DateTimeField(null=True, blank=True)
-    looked_at = models.DateTimeField(null=True, blank=True)
-    asked_at = models.DateTimeField()
-    due_at = models.DateTimeField(null=True, blank=True, db_index=True)
 
 
 class InstallationState(models.TextChoices):

@@ -33,7 +33,7 @@ def open_session(environment: DevEnvironment) -> Iterator[Session]:
         raise BackendError(error.code, permanent=True, environment=environment.name, **error.params) from error
 
 
-def ask(environment: DevEnvironment, question: Callable[[Session], dict[str, Any]]) -> dict[str, Any]:
+def enter_and_ask(environment: DevEnvironment, question: Callable[[Session], dict[str, Any]]) -> dict[str, Any]:
     """Returns what `question` finds in a session, and `error` as rows keep it: why it found nothing, or None. Load the
     environment as for `open_session`. Never raises."""
     try:

@@ -136,7 +136,7 @@ def carry_out(row: Standby) -> bool:
     life = looks.life_of([environment])[environment.pk]
     seconds = settings.WARM_MINUTES * 60 if is_wanted(environment) else 0
     with claim.kept():
-        found = {"state": inside.FAILED, "memory": None, "until": None, **session.ask(environment, keep)}
+        found = {"state": inside.FAILED, "memory": None, "until": None, **session.enter_and_ask(environment, keep)}
         moment = now()
         if found["state"] == inside.STANDING:
             found["until"] = moment + timedelta(seconds=seconds)

@@ -274,10 +274,10 @@ SCRIPT = "import einops\nimport helper\nprint('trained')\n"
 
 
 def preview(api: Api, **more: Any) -> Any:
-    return api.post("/training-tasks/preview", asked(api, **more)).data
+    return api.post("/training-tasks/preview", build_request(api, **more)).data
 
 
-def asked(api: Api, **more: Any) -> dict[str, Any]:
+def build_request(api: Api, **more: Any) -> dict[str, Any]:
     code = put(api, {"train.py": SCRIPT.encode(), "helper.py": b"import json\n", **more.pop("files", {})})
     config = {"nodeIds": ["env-001", "env-003"], "masterNode": "env-001", "enabled": True, "python": KERNEL}
     return changed(
@@ -343,7 +343,7 @@ def test_code_with_requirements_brings_what_it_needs(owner: Api, lab: Lab) -> No
 
 
 def test_a_draft_that_nobody_comes_back_for_says_what_is_known_and_has_nothing_looked_at(owner: Api, lab: Lab) -> None:
-    request = asked(owner)
+    request = build_request(owner)
     task, wrong = shape.read(TaskRequest, request)
 
     def draft() -> Draft:

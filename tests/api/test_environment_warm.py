@@ -28,7 +28,7 @@ from fermi.launch.inside.session import InsideError, Session
 from fermi.launch.spec import JobSpec, Node, Way
 from fermi.launch.ways import Ways
 from fermi.runner import processes
-from fermi.runner.channel import look
+from fermi.runner.channel import read_state
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 from tests.insides import Inside
@@ -52,7 +52,7 @@ class Lab:
 
     def standing(self) -> int | None:
         folders = (self.inside.home / ".fermi/standby").glob("*")
-        return next((said["pid"] for folder in folders if (said := look(str(folder)))), None)
+        return next((said["pid"] for folder in folders if (said := read_state(str(folder)))), None)
 
     def close(self) -> None:
         self.inside.end()
@@ -87,7 +87,7 @@ def carry_out() -> int:
     return count
 
 
-def shown(api: Api, environment: str = ENVIRONMENT) -> Any:
+def read_standby(api: Api, environment: str = ENVIRONMENT) -> Any:
     return api.get(environment).data["standby"]
 
 
@@ -98,11 +98,11 @@ def old(**changes: Any) -> None:
 def test_a_preview_has_one_stand_by_which_says_what_it_holds(owner: Api, colleague: Api, lab: Lab) -> None:
     request_body = changed(distributedConfig={"enabled": True, "nodeIds": ["env-001"], "masterNode": "env-001"})
     assert colleague.post("/training-tasks/preview", request_body).status == 200
-    assert (carry_out(), shown(colleague)["state"]) == (0, "off")
+    assert (carry_out(), read_standby(colleague)["state"]) == (0, "off")
     assert owner.patch(ENVIRONMENT, {"warm": True}).data["warm"] is True
-    assert shown(colleague)["state"] == "importing"
+    assert read_standby(colleague)["state"] == "importing"
     assert carry_out() == 1
-    found = shown(colleague)
+    found = read_standby(colleague)
     assert (found["isWanted"], found["state"], found["reason"]) == (True, "standing", None)
     assert found["memoryBytes"] > 50 << 20
     assert found["until"]
@@ -114,7 +114,7 @@ def test_a_preview_has_one_stand_by_which_says_what_it_holds(owner: Api, colleag
     assert first
     os.kill(first, signal.SIGKILL)
     old(until=now())
-    assert shown(colleague)["state"] == "idle"
+    assert read_standby(colleague)["state"] == "idle"
     colleague.post("/training-tasks/preview", request_body)
     assert carry_out() == 1, "a preview brings it back"
     second = lab.standing()
@@ -123,7 +123,13 @@ def test_a_preview_has_one_stand_by_which_says_what_it_holds(owner: Api, colleag
     owner.patch(ENVIRONMENT, {"warm": False})
     assert carry_out() == 1
     until(lambda: processes.start_time(second or 0) is None, what="its memory is given back")
-    assert shown(colleague) == {"isWanted": False, "state": "off", "memoryBytes": None, "until": None, "reason": None}
+    assert read_standby(colleague) == {
+        "isWanted": False,
+        "state": "off",
+        "memoryBytes": None,
+        "until": None,
+        "reason": None,
+    }
     colleague.post("/training-tasks/preview", request_body)
     assert carry_out() == 0
     said = AuditEvent.objects.filter(action="environment.change").order_by("pk").values_list("data", flat=True)
@@ -178,7 +184,7 @@ def test_why_it_is_not_warm_is_said(owner: Api, lab: Lab, monkeypatch: pytest.Mo
     found = inside.Standby("failed", error={"code": "STANDBY_WITHOUT_TORCH", "python": "/usr/bin/python3"})
     monkeypatch.setattr(inside, "keep", lambda session, seconds: found)
     assert carry_out() == 2
-    first, second = (shown(owner, f"/dev-environments/{key}") for key in ("env-001", "env-002"))
+    first, second = (read_standby(owner, f"/dev-environments/{key}") for key in ("env-001", "env-002"))
     assert (first["state"], first["reason"]["code"]) == ("failed", "STANDBY_WITHOUT_TORCH")
     assert "/usr/bin/python3 没有安装 PyTorch" in first["reason"]["message"]
     assert (second["state"], second["reason"]["code"]) == ("failed", "INSIDE_NO_PYTHON")
@@ -201,19 +207,19 @@ def test_a_container_that_began_anew_has_none(owner: Api, lab: Lab, monkeypatch:
     monkeypatch.setattr(inside, "keep", lambda session, seconds: inside.Standby("standing", 412 << 20))
     owner.patch(ENVIRONMENT, {"warm": True})
     carry_out()
-    assert shown(owner)["memoryBytes"] == 412 << 20
+    assert read_standby(owner)["memoryBytes"] == 412 << 20
     DevEnvironment.objects.filter(pk="env-001").update(engine={"inside": {"life": "another"}})
-    assert shown(owner)["state"] == "idle"
+    assert read_standby(owner)["state"] == "idle"
 
 
 def test_this_machine_says_that_its_own_process_stands_by(owner: Api, settings: Any) -> None:
     owner.patch(ENVIRONMENT, {"warm": True})
     settings.STAND_BY = True
-    assert shown(owner) == {
+    assert read_standby(owner) == {
         "isWanted": True, "state": "engine", "memoryBytes": None, "until": None, "reason": None,
     }  # fmt: skip
     settings.STAND_BY = False
-    assert shown(owner)["reason"]["code"] == "STANDBY_SWITCHED_OFF"
+    assert read_standby(owner)["reason"]["code"] == "STANDBY_SWITCHED_OFF"
     assert not Standby.objects.exists()
 
 

@@ -117,7 +117,9 @@ class Lab:
     def standing(self) -> dict[str, Any] | None:
         """What the one that lives says of itself."""
         found = [
-            said for folder in self.folders() if (said := channel.look(str(folder))) and said["state"] != "unusable"
+            said
+            for folder in self.folders()
+            if (said := channel.read_state(str(folder))) and said["state"] != "unusable"
         ]
         assert len(found) <= 1
         return found[0] if found else None
@@ -156,7 +158,7 @@ def test_it_is_kept_and_says_what_memory_it_holds(lab: Lab) -> None:
     assert lab.pid() == first
     assert processes.name_of(first) == channel.PROCESS
     assert Path(f"/proc/{first}/oom_score_adj").read_text("utf-8").strip() == "1000"
-    (folder,) = [one for one in lab.folders() if channel.look(str(one))]
+    (folder,) = [one for one in lab.folders() if channel.read_state(str(one))]
     assert (folder / channel.NAME).stat().st_mode & 0o777 == 0o600
     assert folder.stat().st_mode & 0o777 == 0o700
 
@@ -263,7 +265,7 @@ def test_of_two_interpreters_the_last_one_stands_by(lab: Lab) -> None:
 def test_what_another_process_listens_at_is_told_nothing(lab: Lab) -> None:
     pid = lab.pid()
     os.kill(pid, signal.SIGSTOP)
-    (folder,) = [one for one in lab.folders() if (channel.look(str(one)) or {}).get("pid") == pid]
+    (folder,) = [one for one in lab.folders() if (channel.read_state(str(one)) or {}).get("pid") == pid]
     (folder / channel.NAME).unlink()
     heard: list[bytes] = []
     with channel.listen(str(folder)) as door:

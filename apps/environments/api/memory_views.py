@@ -15,7 +15,7 @@ class MemoryView(APIView):
         """Who holds memory there, and how much of its GPUs' is left. Answers with what is known at once; what is not
         is looked at meanwhile (`looking`)."""
         environment = access.get(DevEnvironment.objects.all(), request.user, environment_id)
-        found = memory.look([environment.pk], request.user)
+        found = memory.list_held([environment.pk], request.user)
         shown = found[0] if found else memory.nothing(environment.pk, environment.name)
         return {**shown, "reason": presenters.reason(shown["error"])}
 

@@ -114,7 +114,7 @@ def install(row: Installation) -> bool:
         return {"exit": code if isinstance(code, int) and -1000 < code < 1000 else 1}
 
     with claim.kept():
-        found = session.ask(row.environment, run)
+        found = session.enter_and_ask(row.environment, run)
         found["state"] = InstallationState.DONE if found.get("exit") == 0 else InstallationState.FAILED
         with transaction.atomic():
             if claim.write(**found, output=output.text, ended_at=now(), due_at=None):

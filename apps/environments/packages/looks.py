@@ -152,7 +152,7 @@ def carry_out(row: Look) -> bool:
         return False
     life = life_of([row.environment])[row.environment_id]
     with claim.kept():
-        found = session.ask(row.environment, look)
+        found = session.enter_and_ask(row.environment, look)
         if found["error"] and row.life != life:
             found["found"] = None
         claim.write(**found, life=life, looked_at=now(), due_at=None)

@@ -63,10 +63,10 @@ def keep(home: str, request: dict[str, Any]) -> dict[str, Any]:
     since, limit = time.time(), time.monotonic() + START_SECONDS
     process: subprocess.Popen[bytes] | None = None
     while time.monotonic() < limit:
-        said = channel.look(str(folder))
+        said = channel.read_state(str(folder))
         if said and said["state"] == channel.STANDING:
             with contextlib.suppress(OSError, ValueError):
-                answer = ask(folder, said, {"ask": "keep"}, START_SECONDS)
+                answer = send_order(folder, said, {"ask": "keep"}, START_SECONDS)
                 if answer.get("ok") is True:
                     return {"state": channel.STANDING, "memory": answer.get("memory"), "python": python}
         elif said and said["state"] == channel.UNUSABLE and said["at"] >= since:
@@ -91,7 +91,7 @@ def unusable(folder: Path, python: str) -> dict[str, Any]:
 
 def lives(home: str, python: str) -> bool:
     """Whether one stands by that runs this interpreter."""
-    said = channel.look(str(folder_of(home, python)))
+    said = channel.read_state(str(folder_of(home, python)))
     return said is not None and said["state"] == channel.STANDING
 
 
@@ -111,15 +111,15 @@ def pass_on(home: str, python: str, spec: Path, secrets: Mapping[str, str]) -> b
     """Has the one that stands by begin the node's runner; whether it says that it has. Never raises."""
     folder = folder_of(home, python)
     with contextlib.suppress(OSError, ValueError):
-        said = channel.look(str(folder))
+        said = channel.read_state(str(folder))
         if said is None or said["state"] == channel.UNUSABLE:
             return False
         order = {"ask": "begin", "spec": str(spec), "secrets": dict(secrets), "env": variables()}
-        return ask(folder, said, order, ORDER_SECONDS).get("ok") is True
+        return send_order(folder, said, order, ORDER_SECONDS).get("ok") is True
     return False
 
 
-def ask(folder: Path, known: Mapping[str, Any], order: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+def send_order(folder: Path, known: Mapping[str, Any], order: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     """Raises OSError where it is gone or is silent, and ValueError where something else is at the other end."""
     with channel.connect(str(folder), seconds) as stream:
         if channel.peer(stream) != known["pid"]:
@@ -134,7 +134,7 @@ def end_others(home: str, but: Path | None) -> None:
     for folder in Path(home, "standby").glob("*"):
         if folder == but:
             continue
-        said = channel.look(str(folder))
+        said = channel.read_state(str(folder))
         if said and said["state"] != channel.UNUSABLE:
             if (
                 processes.name_of(said["pid"]) == channel.PROCESS

@@ -29,7 +29,7 @@ PIECE = 1 << 16
 _CREDENTIALS = struct.Struct("3i")
 
 
-def look(folder: str) -> dict[str, Any] | None:
+def read_state(folder: str) -> dict[str, Any] | None:
     """Returns what a process that stands by there, or could not, says of itself; None where there is none."""
     said = read_json(os.path.join(folder, "state.json"))
     if not isinstance(said, dict) or said.get("boot_id") != boot_id():

@@ -32,7 +32,7 @@ def begun(kubernetes: FakeCluster, environments: Environments) -> dict[str, str]
     return until(running, what="it runs")
 
 
-def told(environments: Environments, begun: dict[str, str]) -> tuple[str, dict[str, Any]]:
+def read_fate(environments: Environments, begun: dict[str, str]) -> tuple[str, dict[str, Any]]:
     fate = until(lambda: environments.fate(NODE, begun), what="it is known")
     for lang in messages.LANGUAGES:
         assert messages.text(fate["code"], lang, node="dev", nodeRank=0, **fate["params"])
@@ -54,7 +54,7 @@ def test_a_pod_that_is_deleted_is_no_restart_of_its_container(
     kubernetes: FakeCluster, environments: Environments, begun: dict[str, str]
 ) -> None:
     ends_while_it_goes(kubernetes)
-    assert told(environments, begun)[0] == "POD_DELETED"
+    assert read_fate(environments, begun)[0] == "POD_DELETED"
 
 
 @pytest.mark.parametrize(("reason", "code"), [
@@ -70,7 +70,7 @@ def test_who_took_a_pod_away_is_said(
         lambda obj: conditions.put(obj, "DisruptionTarget", True, reason, "Eviction API: evicting"),
     )  # fmt: skip
     ends_while_it_goes(kubernetes)
-    found, params = told(environments, begun)
+    found, params = read_fate(environments, begun)
     assert (found, params["evidence"]) == (code, f"{reason}: Eviction API: evicting")
 
 
@@ -78,7 +78,7 @@ def test_one_that_took_too_much_memory_says_its_limit(
     kubernetes: FakeCluster, environments: Environments, begun: dict[str, str]
 ) -> None:
     kubernetes.kill_container(kubernetes.pods("dev")[0], "OOMKilled")
-    assert told(environments, begun) == (
+    assert read_fate(environments, begun) == (
         "OUT_OF_MEMORY", {"pod": "dev", "evidence": "OOMKilled, exit code 137", "limit": "2Gi"},
     )  # fmt: skip
 
@@ -87,5 +87,5 @@ def test_one_that_was_killed_was_restarted(
     kubernetes: FakeCluster, environments: Environments, begun: dict[str, str]
 ) -> None:
     kubernetes.kill_container(kubernetes.pods("dev")[0])
-    code, params = told(environments, begun)
+    code, params = read_fate(environments, begun)
     assert (code, params["evidence"]) == ("CONTAINER_RESTARTED", "Error, exit code 137")

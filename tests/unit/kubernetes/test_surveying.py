@@ -39,7 +39,7 @@ def silent_for(looks: int, folder: Path) -> str:
     return str(folder / "python")
 
 
-def ask(surveys: Surveys, kubernetes: FakeCluster, python: str) -> dict[str, Any]:
+def survey_pod(surveys: Surveys, kubernetes: FakeCluster, python: str) -> dict[str, Any]:
     (pod,) = kubernetes.pods("dev")
     return dict(until(lambda: surveys.of(pod, "dev", python), what="something is known of it"))
 
@@ -47,8 +47,8 @@ def ask(surveys: Surveys, kubernetes: FakeCluster, python: str) -> dict[str, Any
 def test_one_that_keeps_silent_once_is_asked_again_and_nothing_is_said_of_it(
     surveys: Surveys, kubernetes: FakeCluster, tmp_path: Path
 ) -> None:
-    assert "python" in ask(surveys, kubernetes, silent_for(1, tmp_path))
+    assert "python" in survey_pod(surveys, kubernetes, silent_for(1, tmp_path))
 
 
 def test_one_that_keeps_silent_twice_is_said_to(surveys: Surveys, kubernetes: FakeCluster, tmp_path: Path) -> None:
-    assert ask(surveys, kubernetes, silent_for(2, tmp_path))["why"] == "INSIDE_SILENT"
+    assert survey_pod(surveys, kubernetes, silent_for(2, tmp_path))["why"] == "INSIDE_SILENT"
