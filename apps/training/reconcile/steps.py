@@ -11,6 +11,7 @@ from apps.clusters import leases
 from apps.code import store
 from apps.common.clock import now
 from apps.environments import memory
+from apps.environments.session import describe_error
 from apps.training.drills import runs as drills
 from apps.training.ground import (
     code,
@@ -170,7 +171,7 @@ def submit(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None
             _store_outcome(task, attempt, error.code, error.params)
             return None
         if error.permanent:
-            _store_outcome(task, attempt, Reason.START_FAILED, {"cause": {**error.params, "code": error.code}})
+            _store_outcome(task, attempt, Reason.START_FAILED, {"cause": describe_error(error)})
             return None
         waiting = Cause(error.code, error.params)
     else:

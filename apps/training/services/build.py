@@ -108,10 +108,11 @@ def build(
         if framework:
             draft.job = job
             problems += validate.of_framework(job) + sizes.problems(job)
-            problems += installed.problems(job, backend_for(draft.cluster))
+            backend = backend_for(draft.cluster)
+            problems += installed.problems(job, backend)
             draft.using = memory.in_use((node.id for node in job.nodes), user)
-            draft.warnings = _warnings(job, draft.using) + unused + installed.warnings(job, backend_for(draft.cluster))
-            draft.warnings += _apart(job, backend_for(draft.cluster)) + _unasked(job, backend_for(draft.cluster))
+            draft.warnings = _warnings(job, draft.using) + unused + installed.warnings(job, backend)
+            draft.warnings += _apart(job, backend) + _unasked(job, backend)
             draft.warnings += [*entry.warnings(job, outside or brought.entry_text), *brought.warnings]
             draft.installed = packages.find(user, named, environments, code.imported(job, outside), look=look)
             draft.warnings += draft.installed.warnings()
