@@ -11,7 +11,7 @@ from importlib import import_module
 
 from rich.console import Console
 
-from bench import history, live, scratch, table
+from bench import history, live_platform, table, temp_platform
 from tests.services import MissingServerError
 
 ON_ONE_PLATFORM = ("idle", "stream", "launch", "logs", "code", "recovery", "kubernetes", "gang", "inside")
@@ -55,11 +55,11 @@ def main(words: list[str]) -> int:
     busy = os.getloadavg()[0]
     done, left_out, code = [], [], 0
     if not asked.sections:
-        scratch.ahead()
+        temp_platform.ahead()
     for name in asked.sections or [name for name in SECTIONS if asked.all or name not in RARELY]:
         began, figures = time.monotonic(), []
         if name not in ON_ONE_PLATFORM:
-            live.close()
+            live_platform.close()
         try:
             for figure in import_module(f"bench.{name}").measure():
                 figures.append(figure)
@@ -67,11 +67,11 @@ def main(words: list[str]) -> int:
             left_out.append(f"left out: {name}: {missing}")
         except Exception:  # what else can be measured still is
             traceback.print_exc()
-            live.close()
+            live_platform.close()
             code = 1
         print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         done.append((name, figures))
-    live.close()
+    live_platform.close()
     table.show(done, console, history.last(), details=asked.all or bool(asked.sections))
     for line in left_out:
         console.print(line)

@@ -15,12 +15,12 @@ import orjson
 
 from bench.load import put
 from bench.procfs import cpu_seconds
-from bench.scratch import inside, scratch
 from bench.table import Figure, Target
+from bench.temp_platform import inside, scratch
 from bench.timing import in_turns, seconds
 from bench.web import Web, serving
-from server.up import webs
-from tests.running import Running
+from server.up import web_processes
+from tests.platform_process import Running
 
 TASKS = 500
 SECONDS = 0.5
@@ -58,7 +58,7 @@ def measure() -> Iterator[Figure]:
         with serving(data) as web:
             yield from _throughput(web)
             yield from _preview(web)
-        processes = webs.Count(None).most
+        processes = web_processes.Count(None).most
         with serving(data, processes) as web:
             yield from _together(web, processes)
 

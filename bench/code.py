@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench import live
+from bench import live_platform
 from bench.table import Figure, Target
 from fermi.runner.worktree import check_out
 
@@ -16,7 +16,7 @@ FILES = 10_000
 
 
 def measure() -> Iterator[Figure]:
-    running = live.shared()
+    running = live_platform.shared()
     with tempfile.TemporaryDirectory(prefix="fermi-bench-") as scratch:
         top = Path(scratch, "mine")
         _fill(top)

@@ -22,14 +22,14 @@ import httpx
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-from bench.scratch import inside, scratch
 from bench.table import Figure, Target
+from bench.temp_platform import inside, scratch
 from bench.timing import in_turns
 from bench.web import serving
-from fermi.launch import registry
-from fermi.launch.hosting import HostedHandle, HostedSpec
-from tests.running import free_port
-from tests.waiting import until
+from fermi.engines.environments import HostedHandle, HostedSpec
+from fermi.planning import plugins
+from tests.platform_process import free_port
+from tests.polling import until
 
 FILE = 64 << 20
 ROUNDS = 2
@@ -156,7 +156,7 @@ def _behind_a_door(data: Path, client: httpx.Client, port: int) -> Iterator[Note
         "kind": "jupyter",
     }  # fmt: skip
     made = client.post("/api/v1/dev-environments", json=body).raise_for_status().json()["data"]["id"]
-    hosting = registry.hosting("local", {"data_dir": str(data), "isolation": "auto"})
+    hosting = plugins.hosting("local", {"data_dir": str(data), "isolation": "auto"})
     assert hosting is not None
     handle = HostedHandle(made, 0)
     rendered = hosting.render(HostedSpec(made, "bench-door", known["projectId"], 0))

@@ -11,15 +11,15 @@ from django.test import Client
 from apps.accounts.models import AuditEvent, Membership, Project, User
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus, Lease
 from apps.common.clock import now
-from apps.overview import hours
+from apps.overview import hourly_use
 from apps.overview.models import Hour
 from apps.scheduling.models import Usage
 from apps.telemetry import subjects
-from apps.telemetry.writing import Writer
+from apps.telemetry.writer import Writer
 from apps.training.models import Attempt, Node, Task
 from apps.training.states import FINAL, State
 from bench.timing import in_turns, seconds
-from fermi.launch.schedule.ledger import PARTS
+from fermi.scheduler.ledger import PARTS
 
 NODES = 1000
 PROJECTS, ZONES, TYPES = 8, "ABCDEF", (("H100", 8), ("A100", 8), ("H200", 8), ("MI300X", 8))
@@ -199,4 +199,4 @@ def cost() -> dict[str, float]:
     for path in paths.values():
         assert client.get(f"/api/v1{path}").status_code == 200
     found = in_turns(ROUNDS, **{name: lambda path=path: get(path) for name, path in paths.items()})
-    return {**found, "book": seconds(lambda: hours.book(now()))}
+    return {**found, "book": seconds(lambda: hourly_use.book(now()))}

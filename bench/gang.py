@@ -15,12 +15,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench import kubernetes, live
+from bench import kubernetes, live_platform
 from bench.cluster import Cluster
 from bench.table import Figure, Target
-from fermi.launch.backends.kubernetes.engine import KubernetesBackend
-from fermi.launch.backends.kubernetes.names import SELECTOR
-from tests.waiting import until
+from fermi.engines.kubernetes.engine import KubernetesBackend
+from fermi.engines.kubernetes.names import SELECTOR
+from tests.polling import until
 
 MACHINES, GPUS = 64, 8
 LATENCY_SECONDS = 0.015
@@ -33,7 +33,7 @@ ONE = Target(1)
 
 
 def measure() -> Iterator[Figure]:
-    running = live.shared()
+    running = live_platform.shared()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         cluster = stack.enter_context(Cluster(folder, MACHINES))
@@ -77,7 +77,7 @@ def _figures(ours: Round, raw: Round) -> Iterator[Figure]:
     yield Figure("of both, in vain", ours.in_vain, "", raw.in_vain, "raw")
 
 
-def _found(running: live.Live, cluster: str) -> list[str] | None:
+def _found(running: live_platform.Live, cluster: str) -> list[str] | None:
     items = running.get("/dev-environments", cluster=cluster, status="running", pageSize=200)["items"]
     return [item["id"] for item in items] if len(items) == MACHINES else None
 
@@ -87,7 +87,7 @@ def _wait(cluster: Cluster, order: str, wanted: int) -> float:
     return time.monotonic()
 
 
-def _ours(running: live.Live, cluster: Cluster, environments: list[str]) -> Round:
+def _ours(running: live_platform.Live, cluster: Cluster, environments: list[str]) -> Round:
     calls, began = cluster.order("calls"), time.monotonic()
     task = running.create(environments)
     start = _wait(cluster, "running", len(environments)) - began
@@ -101,7 +101,7 @@ def _ours(running: live.Live, cluster: Cluster, environments: list[str]) -> Roun
     return Round(start, stop, started, stopped)
 
 
-def _again(running: live.Live, cluster: Cluster, environments: list[str]) -> float:
+def _again(running: live_platform.Live, cluster: Cluster, environments: list[str]) -> float:
     task = running.create(environments)
     running.until_state(task, "running")
     began = cluster.order("evict", f"{task}-1-*")

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.scratch import ROOT
 from bench.table import Figure
+from bench.temp_platform import ROOT
 
 KEPT = Path(__file__).with_name("history.json")
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 
-from bench import live, procfs
+from bench import live_platform, procfs
 from bench.table import Figure, Target
 
 PARTS = ("web", "worker", "beat", "watch")
@@ -11,8 +11,8 @@ SECONDS = 15.0
 
 
 def measure() -> Iterator[Figure]:
-    running = live.shared()
-    standing_by = live.wait_for_stand_by(running)
+    running = live_platform.shared()
+    standing_by = live_platform.wait_for_stand_by(running)
     pids = {name: int(entry["pid"]) for name, entry in running.processes().items()}
     ours = [pids[name] for name in PARTS]
     rest = [pid for name, pid in pids.items() if name not in PARTS]

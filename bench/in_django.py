@@ -24,18 +24,19 @@ from apps.accounts.models import Project, User  # noqa: E402
 from apps.catalog.models import DatasetVersion, Model  # noqa: E402
 from apps.clusters.models import Cluster  # noqa: E402
 from apps.common.clock import now  # noqa: E402
-from apps.training.ground import launching, seen  # noqa: E402
+from apps.training.core import engine_access, observation_store  # noqa: E402
 from apps.training.models import Attempt, Node, Task  # noqa: E402
 from apps.training.reconcile import reconciler  # noqa: E402
 from apps.training.states import State  # noqa: E402
 from apps.workers.engine.store import DatabaseStore  # noqa: E402
 from apps.workers.models import Report, Worker  # noqa: E402
 from apps.workers.tokens import digest  # noqa: E402
-from bench import crowd, fleet, posted, series  # noqa: E402
+from bench import fleet, many_tasks, posted, series  # noqa: E402
 from bench.heartbeats import worker_id  # noqa: E402
 from bench.timing import in_turns, seconds  # noqa: E402
-from fermi.launch import registry, spec  # noqa: E402
-from fermi.launch.backends.agent import store  # noqa: E402
+from fermi.engines.agent import store  # noqa: E402
+from fermi.jobs import spec  # noqa: E402
+from fermi.planning import plugins  # noqa: E402
 from fermi.runner import files, processes  # noqa: E402
 
 ROUNDS = 5
@@ -57,7 +58,7 @@ def main(command: str, count: str) -> None:
         print(json.dumps(posted.cost(int(count))))
         return
     if command == "size":
-        print(json.dumps(crowd.cost(int(count))))
+        print(json.dumps(many_tasks.cost(int(count))))
         return
     make_running_tasks(int(count))
     if command == "sweep":
@@ -88,7 +89,7 @@ def make_running_tasks(count: int) -> None:
         for number in range(count):
             attempt = _running_task(f"task-bench-{number:05}")
             _record(attempt, me)
-            seen.remember([(attempt, _seen(attempt))])
+            observation_store.remember([(attempt, _seen(attempt))])
 
 
 def _running_task(task_id: str) -> Attempt:
@@ -103,8 +104,8 @@ def _running_task(task_id: str) -> Attempt:
         started_at=moment,
     )  # fmt: skip
     Node.objects.create(task=task, node_rank=0, environment_id=machine.id, name=machine.name, processes=2)
-    backend = launching.backend_for(task.cluster)
-    plan = backend.render(job, registry.framework(job.framework).plan(job)).to_json()
+    backend = engine_access.backend_for(task.cluster)
+    plan = backend.render(job, plugins.framework(job.framework).plan(job)).to_json()
     return Attempt.objects.create(
         task=task, number=1, master_port=29500, plan=plan, created_at=moment, running_at=moment
     )  # fmt: skip
@@ -126,8 +127,8 @@ def _record(attempt: Attempt, runner: dict[str, Any]) -> None:
 
 
 def _seen(attempt: Attempt) -> spec.Observation:
-    handle = launching.handle_for(attempt.task, 1)
-    return launching.backend_for(attempt.task.cluster).observe([handle])[handle.name]
+    handle = engine_access.handle_for(attempt.task, 1)
+    return engine_access.backend_for(attempt.task.cluster).observe([handle])[handle.name]
 
 
 def sweep() -> dict[str, float]:

@@ -19,14 +19,14 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from bench import kubernetes, live
+from bench import kubernetes, live_platform
 from bench.cluster import Cluster
 from bench.table import Figure, Target
 from bench.timing import in_turns
-from fermi.launch.backends.kubernetes.client import Client
-from fermi.launch.backends.kubernetes.executing import Executing
+from fermi.engines.kubernetes.client import Client
+from fermi.engines.kubernetes.pod_exec import Executing
 from tests.e2e.test_code import fermi
-from tests.waiting import until
+from tests.polling import until
 
 PODS, GPUS = 64, 8
 IDLE_SECONDS = 15.0
@@ -43,7 +43,7 @@ PRINTS = f"import os\nif os.environ['RANK'] == '0': {WRITES}\n"
 
 
 def measure() -> Iterator[Figure]:
-    running = live.shared()
+    running = live_platform.shared()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         cluster = stack.enter_context(Cluster(folder, PODS))
@@ -60,7 +60,7 @@ def measure() -> Iterator[Figure]:
         yield from _print(running, client, environments[0], cluster.order("pod_names")[0], code)
 
 
-def _found(running: live.Live, cluster: str) -> list[str] | None:
+def _found(running: live_platform.Live, cluster: str) -> list[str] | None:
     """Those that were looked into, the first pod first."""
     items = running.get("/dev-environments", cluster=cluster, status="running", pageSize=200)["items"]
     if len(items) < PODS:
@@ -70,7 +70,7 @@ def _found(running: live.Live, cluster: str) -> list[str] | None:
     return [known[name] for name in sorted(known)] if len(known) == PODS else None
 
 
-def _send(running: live.Live, folder: Path, files: dict[str, str]) -> str:
+def _send(running: live_platform.Live, folder: Path, files: dict[str, str]) -> str:
     """Returns the snapshot's id."""
     (folder / "mine").mkdir()
     for name, text in files.items():
@@ -78,7 +78,7 @@ def _send(running: live.Live, folder: Path, files: dict[str, str]) -> str:
     return str(json.loads(fermi(running, folder, "code", "send", str(folder / "mine"), "-o", "json").stdout)["id"])
 
 
-def _create(running: live.Live, environments: list[str], script: str, code: str) -> str:
+def _create(running: live_platform.Live, environments: list[str], script: str, code: str) -> str:
     """The task's id."""
     many = {"enabled": True, "nodeIds": environments, "masterNode": environments[0], "framework": "ddp"}
     return running.create(
@@ -91,7 +91,7 @@ def _create(running: live.Live, environments: list[str], script: str, code: str)
 
 
 def _begin(
-    running: live.Live, cluster: Cluster, client: Client, environments: list[str], code: str
+    running: live_platform.Live, cluster: Cluster, client: Client, environments: list[str], code: str
 ) -> Iterator[Figure]:
     _stop(running, cluster, _create(running, environments[:2], "says.py", code))  # from here on all are connected
     asked = Counter[str]()
@@ -128,7 +128,7 @@ def _begin(
     yield Figure("the same: whether machines live, for all tasks together", leases, "")
 
 
-def _last(running: live.Live, task: str) -> float | None:
+def _last(running: live_platform.Live, task: str) -> float | None:
     """When the last rank began, in unix seconds by its own clock; None while one is missing."""
     logs = list((running.data / "logs" / task / "1").glob("[0-9]*.log"))
     if len(logs) < PODS * GPUS:
@@ -137,7 +137,7 @@ def _last(running: live.Live, task: str) -> float | None:
     return max(map(float, found)) if len(found) == PODS * GPUS else None
 
 
-def _stop(running: live.Live, cluster: Cluster, task: str) -> float:
+def _stop(running: live_platform.Live, cluster: Cluster, task: str) -> float:
     """Seconds until no process of it is left."""
     running.until_state(task, "running")
     began = time.monotonic()
@@ -165,7 +165,7 @@ def _raw_ranks(client: Client, pod: str) -> float:
 # --- output ---
 
 
-def _print(running: live.Live, client: Client, environment: str, pod: str, code: str) -> Iterator[Figure]:
+def _print(running: live_platform.Live, client: Client, environment: str, pod: str, code: str) -> Iterator[Figure]:
     missing = 0
 
     def ours() -> float:

@@ -14,16 +14,16 @@ from queue import SimpleQueue
 from statistics import median
 from typing import Any
 
-from bench import live, preview
+from bench import live_platform, preview
 from bench.cluster import Cluster
 from bench.table import Figure, Target
 from bench.timing import in_turns, seconds
-from fermi.launch import registry
-from fermi.launch.backends.kubernetes.engine import KubernetesBackend
-from fermi.launch.spec import Handle, JobSpec, Rendered
+from fermi.engines.kubernetes.engine import KubernetesBackend
+from fermi.jobs.spec import Handle, JobSpec, Rendered
+from fermi.planning import plugins
 from tests.e2e.kubernetes_platform import SMALL, Lab
 from tests.fakes.kubernetes import FakeCluster
-from tests.waiting import until
+from tests.polling import until
 
 OBJECTS = 200
 TASKS, PODS = 1000, 100  # a machine takes 110 pods
@@ -49,7 +49,7 @@ def _job(nodes: int, task_id: str = "task-bench", machine: int = 0) -> JobSpec:
 
 
 def _render(backend: KubernetesBackend, spec: JobSpec) -> Rendered:
-    return backend.render(spec, registry.framework(spec.framework).plan(spec))
+    return backend.render(spec, plugins.framework(spec.framework).plan(spec))
 
 
 def rendered(backend: KubernetesBackend, nodes: int, task_id: str) -> Rendered:
@@ -63,7 +63,7 @@ def _rendering() -> Iterator[Figure]:
     backend = KubernetesBackend({"data_dir": "/data"})
     for nodes in (8, 512, 4096):
         spec = _job(nodes)
-        plan = registry.framework(spec.framework).plan(spec)
+        plan = plugins.framework(spec.framework).plan(spec)
         took = in_turns(3, render=partial(seconds, partial(backend.render, spec, plan)))
         target = Target(100) if nodes == 512 else None
         yield Figure(f"rendering {nodes:,} nodes of {preview.GPUS} GPUs", took["render"] * 1e3, "ms", target=target)
@@ -156,7 +156,7 @@ def _notice(cluster: Cluster, news: "SimpleQueue[tuple[str, float]]", name: str)
 def _status(folder: Path) -> Iterator[Figure]:
     """Through the whole platform: the moment all pods are Running, as the cluster has it, against the moment that the
     task's state of that name was recorded."""
-    running = live.shared()
+    running = live_platform.shared()
     with closing(FakeCluster(folder / "cluster").start()) as cluster:
         lab = Lab(running, cluster)
         delays = []

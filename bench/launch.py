@@ -14,11 +14,11 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from bench import live, procfs
-from bench.scratch import scratch
+from bench import live_platform, procfs
 from bench.table import Figure, Target
+from bench.temp_platform import scratch
 from bench.timing import in_turns
-from tests.waiting import until
+from tests.polling import until
 
 ROUNDS = {1: (2, 2), 14: (2, 1)}
 """Ours, and torchrun's: fourteen take it a quarter of a minute, and each time the same to a twentieth."""
@@ -27,9 +27,9 @@ TARGETS = {(1, "cold"): 0.5, (14, "cold"): 0.2, (1, "warm"): 0.15, (14, "warm"):
 
 
 def measure() -> Iterator[Figure]:
-    warm = live.shared()
+    warm = live_platform.shared()
     with ExitStack() as stack:
-        cold = stack.enter_context(live.platform(FERMI_STAND_BY="0"))
+        cold = stack.enter_context(live_platform.platform(FERMI_STAND_BY="0"))
         folder = stack.enter_context(scratch())
         folder.mkdir()
         words, ours, theirs = list[str](), list[float](), list[float]()
@@ -53,16 +53,16 @@ def measure() -> Iterator[Figure]:
     yield Figure(name, ours[-1], "MiB", theirs[-1], "torchrun", Target(2048))
 
 
-def _cold(running: live.Live, processes: int, words: list[str]) -> float:
+def _cold(running: live_platform.Live, processes: int, words: list[str]) -> float:
     """`words` become the trainer's command."""
     task_id, took = _first_step(running, processes)
-    words[:] = live.command_of(running, task_id)
+    words[:] = live_platform.command_of(running, task_id)
     _stop(running, task_id)
     return took
 
 
-def _warm(running: live.Live, processes: int, memory: list[float]) -> float:
-    live.wait_for_stand_by(running)
+def _warm(running: live_platform.Live, processes: int, memory: list[float]) -> float:
+    live_platform.wait_for_stand_by(running)
     task_id, took = _first_step(running, processes)
     ranks = until(lambda: _ranks(running, task_id), what="the platform knows all ranks")
     memory.append(procfs.memory([*ranks, *{procfs.parent(pid) for pid in ranks}]).proportional)
@@ -70,17 +70,17 @@ def _warm(running: live.Live, processes: int, memory: list[float]) -> float:
     return took
 
 
-def _first_step(running: live.Live, processes: int) -> tuple[str, float]:
-    task_id, began = live.create(running, processes, hyperparameters=HYPERPARAMETERS, maxRestarts=0)
-    return task_id, live.until_first_step(running.data / "logs" / task_id / "1" / "0.log", began)
+def _first_step(running: live_platform.Live, processes: int) -> tuple[str, float]:
+    task_id, began = live_platform.create(running, processes, hyperparameters=HYPERPARAMETERS, maxRestarts=0)
+    return task_id, live_platform.until_first_step(running.data / "logs" / task_id / "1" / "0.log", began)
 
 
-def _stop(running: live.Live, task_id: str) -> None:
+def _stop(running: live_platform.Live, task_id: str) -> None:
     running.api.post(f"/training-tasks/{task_id}/stop").raise_for_status()
     running.until_final(task_id)
 
 
-def _ranks(running: live.Live, task_id: str) -> list[int]:
+def _ranks(running: live_platform.Live, task_id: str) -> list[int]:
     ranks = running.task(task_id)["ranks"]
     return [rank["pid"] for rank in ranks] if all(rank["state"] == "running" for rank in ranks) else []
 
@@ -88,9 +88,9 @@ def _ranks(running: live.Live, task_id: str) -> list[int]:
 def _by_hand(words: list[str], processes: int, log: Path, memory: list[float]) -> float:
     log.unlink(missing_ok=True)
     began = time.time()
-    process = live.torchrun(words, processes, log)
+    process = live_platform.torchrun(words, processes, log)
     try:
-        took = live.until_first_step(log, began)
+        took = live_platform.until_first_step(log, began)
         memory.append(procfs.memory(procfs.descendants(process.pid)).proportional)
     finally:
         for pid in procfs.descendants(process.pid):

@@ -12,8 +12,8 @@ from typing import Any
 
 import psycopg
 
-from bench.scratch import ROOT, environment, postgresql, scratch
 from bench.table import Figure, Target
+from bench.temp_platform import ROOT, environment, postgresql, scratch
 from bench.timing import seconds
 
 TASKS, PROJECTS, ROUNDS = 1_000_000, 200, 5
@@ -71,9 +71,9 @@ def _inside() -> dict[str, Any]:
     from django.http import QueryDict
 
     from apps.accounts.models import Membership, Project, User
-    from apps.common.requests import parse_query
-    from apps.training.api.serializers import TaskQuery
-    from apps.training.shown import listed
+    from apps.common.request_shapes import parse_query
+    from apps.training.api.schemas import TaskQuery
+    from apps.training.presenters import task_list
     from bench.in_django import make_running_tasks
 
     call_command("firststart", stdout=io.StringIO())
@@ -90,11 +90,11 @@ def _inside() -> dict[str, Any]:
         return parse_query(TaskQuery, QueryDict(text))
 
     whole = asking["administrator"]
-    far = listed.listed(whole, query("page=200&pageSize=20"))
+    far = task_list.listed(whole, query("page=200&pageSize=20"))
     begins, ends = (f"{moment:%Y-%m-%dT%H:%M:%SZ}" for moment in _week(far["items"][0]["createdAt"]))
     for name, text in QUERIES.items():
         asked = query(text.format(begins=begins, ends=ends, cursor=far["nextCursor"]))
-        ask = {who: partial(listed.listed, user, asked) for who, user in asking.items()}
+        ask = {who: partial(task_list.listed, user, asked) for who, user in asking.items()}
         found[name] = {who: median(seconds(one) for _ in range(ROUNDS)) for who, one in ask.items()}
     return found
 

@@ -17,14 +17,14 @@ from datetime import datetime
 from pathlib import Path
 from statistics import mean
 
-from bench import live
+from bench import live_platform
 from bench.procfs import cpu_seconds, forget_peak, memory, peak
 from bench.readers import Readers
-from bench.scratch import ROOT
 from bench.table import Figure, Target
+from bench.temp_platform import ROOT
 from bench.timing import in_turns
 from bench.web import Web
-from fermi.launch.backends.local.launcher import training_env
+from fermi.engines.local.launcher import training_env
 
 RANKS, LINES, RATE = 14, 15, 48
 """14 × 15 × 48 = 10,080 lines a second."""
@@ -38,7 +38,7 @@ POINTS = STEPS // 10
 
 
 def measure() -> Iterator[Figure]:
-    running = live.shared()
+    running = live_platform.shared()
     workspace = running.data / "workspace"
     folder = workspace / "printed"  # of what tasks may write
     folder.mkdir(parents=True, exist_ok=True)
@@ -65,14 +65,14 @@ def measure() -> Iterator[Figure]:
     yield from _missing(running, task_id)
 
 
-def _flood(running: live.Live, folder: Path) -> Generator[Figure, None, str]:
+def _flood(running: live_platform.Live, folder: Path) -> Generator[Figure, None, str]:
     """Its task is what it returns."""
     pid = int(running.processes()["web"]["pid"])
     web = Web(int(running.url.rpartition(":")[2]), (running.data / "token").read_text().strip(), (pid,))
     entrypoint = {"script": SCRIPT.name, "args": _arguments(folder, STEPS)}
     before, spent, began = memory([pid]).resident, cpu_seconds([pid]), time.monotonic()
     forget_peak(pid)
-    task_id, _ = live.create(running, RANKS, entrypoint=entrypoint, maxRestarts=0)
+    task_id, _ = live_platform.create(running, RANKS, entrypoint=entrypoint, maxRestarts=0)
     with Readers(
         web, [f"/api/v1/training-tasks/{task_id}/stream?logs=all"] * READERS, PAUSED, FROM_THE_START
     ) as readers:
@@ -97,10 +97,10 @@ def _arguments(folder: Path, steps: int = SHORT) -> list[str]:
     return [str(LINES), str(steps), str(RATE), str(folder)]
 
 
-def _watched(running: live.Live, folder: Path) -> tuple[float, float]:
+def _watched(running: live_platform.Live, folder: Path) -> tuple[float, float]:
     entrypoint = {"script": SCRIPT.name, "args": _arguments(folder)}
-    task_id, _ = live.create(running, RANKS, entrypoint=entrypoint, maxRestarts=0)
-    with live.client(running) as fermi:
+    task_id, _ = live_platform.create(running, RANKS, entrypoint=entrypoint, maxRestarts=0)
+    with live_platform.client(running) as fermi:
         for _ in fermi.tasks.stream(task_id, logs="all"):  # ends with the task
             pass
     running.until_state(task_id, "succeeded")
@@ -130,12 +130,12 @@ def _result(folder: Path) -> tuple[float, float]:
     return mean(result["working"] for result in results) / SHORT, mean(r["printing"] for r in results) / SHORT
 
 
-def _missing(running: live.Live, task_id: str) -> Iterator[Figure]:
+def _missing(running: live_platform.Live, task_id: str) -> Iterator[Figure]:
     """Of each way to read what was printed: how much of it is not there."""
     files = sum(
         (running.data / "logs" / task_id / "1" / f"{rank}.log").read_bytes().count(b"\n") for rank in range(RANKS)
     )
-    with live.client(running) as fermi:
+    with live_platform.client(running) as fermi:
         downloaded = sum(
             piece.count(b"\n") for rank in range(RANKS) for piece in fermi.tasks.download_log(task_id, rank=rank)
         )

@@ -4,8 +4,8 @@ on the embedded database; the telemetry of these nodes is not in it."""
 import json
 from collections.abc import Iterator
 
-from bench.scratch import inside, scratch
 from bench.table import Figure, Target
+from bench.temp_platform import inside, scratch
 
 NAMES = {
     "overview": "the overview",

@@ -16,15 +16,15 @@ from django.db import close_old_connections, connection
 from apps.accounts.models import Project, User
 from apps.clusters import leases, selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
-from apps.training.ground import hints, launching, storing
+from apps.training.core import engine_access, task_store, wakeups
 from apps.training.models import Event, Task
-from apps.training.reconcile import ports, reconciler, steps
+from apps.training.reconcile import actions, ports, reconciler
 from apps.training.states import State
 from bench import preview
-from bench.recorded import NUMBER, Recorded, task_id
-from fermi.launch import registry
-from fermi.launch.spec import Entrypoint, JobSpec, Rendered, attempt_parts
-from tests.waiting import until
+from bench.replay_engine import NUMBER, Recorded, task_id
+from fermi.jobs.spec import Entrypoint, JobSpec, Rendered, attempt_parts
+from fermi.planning import plugins
+from tests.polling import until
 
 THREADS, SWEEPS = 8, 2.0
 MAKING = 0.02
@@ -35,7 +35,7 @@ def cost(count: int) -> dict[str, float]:
     file = Path(settings.DATA_DIR) / "changes"
     file.write_bytes(bytes(count * NUMBER.size))
     cluster = Cluster.objects.create(name="recorded", backend="recorded", connection={"file": str(file)})
-    _prepare(launching.backend_for(cluster))
+    _prepare(engine_access.backend_for(cluster))
     jobs = [_job(cluster, number) for number in range(count)]
     messages, began, failed = SimpleQueue[tuple[str, ...]](), Counter[str](), _Failures()
     look, take = ports.look, leases.take_port
@@ -53,15 +53,15 @@ def cost(count: int) -> dict[str, float]:
             began[attempt_parts(holder)[0]] -= 1
             raise
 
-    steps.ports.look, leases.take_port = looked, taken
-    hints._send = lambda *hint: messages.put(hint)
+    actions.ports.look, leases.take_port = looked, taken
+    wakeups._send = lambda *hint: messages.put(hint)
     logging.getLogger("apps.training.reconcile.reconciler").addHandler(failed)
     ending = threading.Event()
     threads = [threading.Thread(target=_work, args=(messages, ending)) for _ in range(THREADS)]
     threads.append(threading.Thread(target=_beat, args=(messages, ending)))
     moment, owner = time.monotonic(), User.objects.get()
     for job in jobs:
-        storing.store(job, owner, cluster, name=job.task_id, request={})
+        task_store.store(job, owner, cluster, name=job.task_id, request={})
     for thread in threads:
         thread.start()
     try:
@@ -78,10 +78,10 @@ def cost(count: int) -> dict[str, float]:
 
 def _prepare(engine: Any) -> None:
     assert isinstance(engine, Recorded)
-    local = registry.backend("local", preview.CONNECTION)
+    local = plugins.backend("local", preview.CONNECTION)
 
     def submit(rendered: Rendered, secrets: object = None) -> None:
-        hints.poke(attempt_parts(rendered.name)[0])
+        wakeups.poke(attempt_parts(rendered.name)[0])
         time.sleep(MAKING)
 
     engine.render = local.render  # type: ignore[method-assign]

@@ -6,9 +6,9 @@ from functools import partial
 
 from bench.table import Figure, Target
 from bench.timing import in_turns, seconds
-from fermi.launch import registry
-from fermi.launch.frameworks.base import Framework
-from fermi.launch.spec import Entrypoint, JobSpec, Node
+from fermi.frameworks.base import Framework
+from fermi.jobs.spec import Entrypoint, JobSpec, Node
+from fermi.planning import plugins
 
 GPUS = 8
 SIZES = {"layers": 8, "heads": 8, "hiddenSize": 512, "sequenceLength": 1024}
@@ -31,7 +31,7 @@ def job(ranks: int, framework: str = "pytorch-ddp") -> JobSpec:
 
 
 def measure() -> Iterator[Figure]:
-    framework, backend = registry.framework("pytorch-ddp"), registry.backend("local", CONNECTION)
+    framework, backend = plugins.framework("pytorch-ddp"), plugins.backend("local", CONNECTION)
     per_rank = 0.0
     for ranks in (8, 512, 4096):
         spec = job(ranks)
@@ -50,8 +50,8 @@ def measure() -> Iterator[Figure]:
             "at the rate of 8", Target(50) if ranks == 512 else None,
         )  # fmt: skip
 
-    for name in registry.FRAMEWORKS:
-        spec, framework = job(4096, name), registry.framework(name)
+    for name in plugins.FRAMEWORKS:
+        spec, framework = job(4096, name), plugins.framework(name)
         if any(problem.code == "RECIPE_NOT_OFFERED" for problem in framework.problems(spec)):
             spec = replace(spec, entrypoint=Entrypoint("train.py"), hyperparameters={**spec.hyperparameters, **SIZES})
 

@@ -59,7 +59,7 @@ def standing_by(worker: int) -> int | None:
     """The process that stands by for this worker, once it has imported everything: then it waits without using the
     processor."""
     for pid in children(worker):
-        if "fermi.runner.template" in command(pid):
+        if "fermi.runner.fork_server" in command(pid):
             before = cpu_seconds([pid])
             time.sleep(0.5)
             return pid if before > 0.5 and cpu_seconds([pid]) == before else None

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 from bench.api import TASKS
-from bench.scratch import ROOT, environment, inside, scratch
+from bench.temp_platform import ROOT, environment, inside, scratch
 from bench.web import brokering
 
 

@@ -16,14 +16,14 @@ from tempfile import TemporaryDirectory
 
 from bench.table import Figure, Target
 from bench.timing import in_turns
-from fermi.probe import give
+from fermi.probe import setup
 
 STEP, STEPS, ROUNDS, STARTS = 0.005, 40, 40, 15
 
 
 def measure() -> Iterator[Figure]:
     with TemporaryDirectory() as folder:
-        given = give.make()
+        given = setup.make()
         words = [sys.executable, "-m", "bench.pulse", folder]
         env = {**os.environ, **given.environment(os.environ), "OMP_NUM_THREADS": "1"}
         done = subprocess.run(words, env=env, pass_fds=given, stdout=subprocess.PIPE, check=True)
@@ -45,7 +45,7 @@ def measure() -> Iterator[Figure]:
     given.close()
 
 
-def _start(given: give.Given | None) -> float:
+def _start(given: setup.Given | None) -> float:
     env = dict(os.environ) if given is None else {**os.environ, **given.environment(os.environ)}
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", ""], env=env, pass_fds=given or (), check=True)

@@ -14,12 +14,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench import live, procfs
-from bench.scratch import scratch
+from bench import live_platform, procfs
 from bench.table import Figure, Target
+from bench.temp_platform import scratch
 from tests import slurm
 from tests.agents import Host
-from tests.waiting import until
+from tests.polling import until
 
 HERE = {1: 2, 2: 2, 14: 1}
 """Processes, and how often: fourteen take five seconds, and each time the same to a twentieth."""
@@ -37,9 +37,11 @@ TARGET_S = 2.5
 
 
 def measure() -> Iterator[Figure]:
-    running = live.shared()
+    running = live_platform.shared()
     for processes, rounds in HERE.items():
-        took = _often(running, running.choices[processes], lambda: live.wait_for_stand_by(running), rounds=rounds)
+        took = _often(
+            running, running.choices[processes], lambda: live_platform.wait_for_stand_by(running), rounds=rounds
+        )
         what = "1 process" if processes == 1 else f"{processes} processes"
         yield Figure(f"kill -9 of a rank → next attempt's first step, {what}", took, "s", target=Target(TARGET_S))
     yield from _on_agents(running)
@@ -47,7 +49,7 @@ def measure() -> Iterator[Figure]:
         yield from _on_slurm(running)
 
 
-def _on_agents(running: live.Live) -> Iterator[Figure]:
+def _on_agents(running: live_platform.Live) -> Iterator[Figure]:
     answer = running.api.post("/workers/join-tokens", json={"name": "bench"}).raise_for_status()
     token = answer.json()["data"]["token"]
     with scratch() as folder:
@@ -72,7 +74,7 @@ def _stands_by(host: Host) -> bool:
     return bool(host.agent and procfs.standing_by(host.agent.pid))
 
 
-def _on_slurm(running: live.Live) -> Iterator[Figure]:
+def _on_slurm(running: live_platform.Live) -> Iterator[Figure]:
     with slurm.started() as lab:
         connection = {**lab.connection, "python": sys.executable}
         cluster = _made(running, "/clusters", name="slurm", backend="slurm", connection=connection)["id"]
@@ -97,12 +99,12 @@ def _on_slurm(running: live.Live) -> Iterator[Figure]:
         )
 
 
-def _made(running: live.Live, path: str, **body: Any) -> Any:
+def _made(running: live_platform.Live, path: str, **body: Any) -> Any:
     return running.api.post(path, json=body).raise_for_status().json()["data"]
 
 
 def _often(
-    running: live.Live,
+    running: live_platform.Live,
     environments: list[str],
     stand_by: Callable[[], object],
     log: Callable[[str], Path] | None = None,
@@ -114,7 +116,7 @@ def _often(
 
 
 def _once(
-    running: live.Live,
+    running: live_platform.Live,
     environments: list[str],
     stand_by: Callable[[], object],
     log: Callable[[str], Path] | None,
@@ -127,7 +129,9 @@ def _once(
     stand_by()
     began = time.time()
     os.kill(victim, signal.SIGKILL)
-    took = live.until_first_step(log(task_id) if log else running.data / "logs" / task_id / "2" / "0.log", began)
+    took = live_platform.until_first_step(
+        log(task_id) if log else running.data / "logs" / task_id / "2" / "0.log", began
+    )
     afterwards(task_id)
     running.api.post(f"/training-tasks/{task_id}/stop").raise_for_status()
     running.until_final(task_id, seconds=120)

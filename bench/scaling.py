@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from statistics import median
 
-from bench import live
+from bench import live_platform
 from bench.table import Figure
 
 NODES = (1, 2, 4, 8)
@@ -27,7 +27,7 @@ HYPERPARAMETERS = {
 
 
 def measure() -> Iterator[Figure]:
-    with live.platform() as running:
+    with live_platform.platform() as running:
         environments = [_environment(running, number) for number in range(max(NODES))]
         seconds = {count: _step(running, environments[:count]) for count in NODES}
     print(report(seconds, len(os.sched_getaffinity(0))), flush=True)
@@ -65,14 +65,14 @@ def report(seconds: Mapping[int, float], cores: int) -> str:
     return "\n".join(lines)
 
 
-def _environment(running: live.Live, number: int) -> str:
+def _environment(running: live_platform.Live, number: int) -> str:
     wish = {"name": f"scaling-{number}", "projectId": "default", "clusterId": "local", "zone": "local",
             "gpuType": "A100", "gpuCount": 1, "emulated": True}  # fmt: skip
     answer = running.api.post("/dev-environments", json=wish).raise_for_status()
     return str(answer.json()["data"]["id"])
 
 
-def _step(running: live.Live, environments: list[str]) -> float:
+def _step(running: live_platform.Live, environments: list[str]) -> float:
     """Seconds."""
     answer = running.api.post("/training-tasks", json=running.request(environments, hyperparameters=HYPERPARAMETERS))
     task = answer.raise_for_status().json()["data"]["taskId"]

@@ -9,11 +9,11 @@ from statistics import median
 
 from bench import sharing
 from bench.table import Figure, Target
-from fermi.launch.schedule.forecast import estimate
-from fermi.launch.schedule.order import order
-from fermi.launch.schedule.scene import Scene
-from fermi.launch.schedule.sooner import sooner
-from fermi.launch.schedule.turns import decide
+from fermi.scheduler.forecast import estimate
+from fermi.scheduler.order import order
+from fermi.scheduler.scheduler import decide
+from fermi.scheduler.snapshot import Scene
+from fermi.scheduler.what_if import sooner
 
 ROUNDS = 5
 

@@ -16,11 +16,11 @@ from apps.accounts.models import Project, User
 from apps.catalog.models import DatasetVersion, Model
 from apps.clusters.models import Cluster, DevEnvironment, Lease
 from apps.common.clock import now
-from apps.telemetry import folding, storing, subjects
-from apps.telemetry.grains import COARSE, FINE, GRAINS, Grain
+from apps.telemetry import block_store, downsampling, subjects
+from apps.telemetry.block_codec import Values, fold, pack
 from apps.telemetry.models import Block
-from apps.telemetry.packing import Values, fold, pack
-from apps.telemetry.writing import Writer
+from apps.telemetry.resolutions import COARSE, FINE, GRAINS, Grain
+from apps.telemetry.writer import Writer
 from apps.training.models import Attempt, Node, Task
 from apps.training.states import State
 from bench import procfs
@@ -111,7 +111,7 @@ def cost(span: int) -> dict[str, Any]:
         for node in range(nodes):
             for subject, names in (_node(node), *([_task(node)] if node % NODES_OF_A_TASK == 0 else [])):
                 there = Block.objects.filter(subject=subject).values_list("version", flat=True).first() or 0
-                storing.save(FINE, subject, began, machines.block(names, node, began, FINE, known), there)
+                block_store.save(FINE, subject, began, machines.block(names, node, began, FINE, known), there)
                 filled.append(subject)
         return filled
 
@@ -124,7 +124,7 @@ def cost(span: int) -> dict[str, Any]:
     grown = memory([os.getpid()]).resident - resident
     Block.objects.exclude(subject__in=fill(FINE.values, FOLDED)).update(sealed=True)
     started, server = time.process_time(), postgres_seconds()
-    while folding.fold():
+    while downsampling.fold():
         pass
     folded = (time.process_time() - started + postgres_seconds() - server) / FINE.block * NODES / FOLDED
     sizes = {grain: _size(machines, grain) for grain in GRAINS}

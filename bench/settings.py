@@ -1,8 +1,8 @@
 """The platform's settings, with one more address."""
 
-from fermi.launch import registry
+from fermi.planning import plugins
 from server.settings import *  # noqa: F403
 
 ROOT_URLCONF = "bench.urls"
 
-registry.BACKENDS["recorded"] = "bench.recorded"
+plugins.BACKENDS["recorded"] = "bench.replay_engine"

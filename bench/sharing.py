@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterator
 
 from bench.table import Figure
-from fermi.launch.request import MIN_RUN_SECONDS
-from fermi.launch.schedule.scene import DAY, Held, Place, Project, Scene, Select, Waiting
-from fermi.launch.schedule.turns import decide
-from tests.schedule import baselines
-from tests.schedule.figures import Figures, figures, report
-from tests.schedule.trace import DAYS, trace
+from fermi.planning.request import MIN_RUN_SECONDS
+from fermi.scheduler.scheduler import decide
+from fermi.scheduler.snapshot import DAY, Held, Place, Project, Scene, Select, Waiting
+from tests.scheduler import baselines
+from tests.scheduler.figures import Figures, figures, report
+from tests.scheduler.trace import DAYS, trace
 
 SEED = 1
 POLICIES = {

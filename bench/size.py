@@ -1,17 +1,17 @@
 """10,000 running tasks of 64 ranks each, on a private PostgreSQL (without fsync, like that of the tests) and Redis:
 what a sweep costs, and how soon one worker follows 1,000 changes a second.
 
-The rows are made directly, and the engine is one of which nothing runs (`bench.recorded`). A change is followed once it
-is stored and told to whoever looks at the task; the way there is the platform's: the engine's word, a hint, a message,
-the worker."""
+The rows are made directly, and the engine is one of which nothing runs (`bench.replay_engine`). A change is followed
+once it is stored and told to whoever looks at the task; the way there is the platform's: the engine's word, a hint, a
+message, the worker."""
 
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
 
-from bench.scratch import ROOT, environment, postgresql, scratch
 from bench.table import Figure, Target
+from bench.temp_platform import ROOT, environment, postgresql, scratch
 
 TASKS = 10_000
 

@@ -15,14 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench import live, procfs
-from bench.scratch import scratch
+from bench import live_platform, procfs
 from bench.table import Figure, Target
+from bench.temp_platform import scratch
 from bench.timing import in_turns
-from fermi.launch.backends.carried import Files
+from fermi.engines.carried_logs import Files
 from tests.e2e.kubernetes_platform import DEV, MOUNT
 from tests.fakes.kubernetes import FakeCluster
-from tests.waiting import until
+from tests.polling import until
 
 NAMES = ("one", "two")
 ROUNDS = 3
@@ -34,7 +34,7 @@ WARM_SECONDS, COLD_SECONDS = 1.0, 1.0
 class Lab:
     """Two dev pods, each with one process and the platform's data."""
 
-    def __init__(self, running: live.Live, folder: Path) -> None:
+    def __init__(self, running: live_platform.Live, folder: Path) -> None:
         self.running = running
         self.cluster = FakeCluster(folder / "kubernetes").start()
         self.cluster.add_claim("data", running.data)
@@ -85,7 +85,7 @@ class Lab:
         assert answer.status_code == 201, answer.text
         self.task = answer.json()["data"]["taskId"]
         files = Files(self.running.data, self.task, 1)
-        took = live.until_first_step(files.rank(0), began)
+        took = live_platform.until_first_step(files.rank(0), began)
         ranks = [rank for node in range(len(NAMES)) for rank in files.report(node).get("ranks") or ()]
         began_after.append(max(rank["began_at"] for rank in ranks) - began if ranks else 0.0)
         return took
@@ -102,7 +102,7 @@ class Lab:
 
 
 def measure() -> Iterator[Figure]:
-    with live.platform(FERMI_STAND_BY="0") as running, scratch() as folder:
+    with live_platform.platform(FERMI_STAND_BY="0") as running, scratch() as folder:
         folder.mkdir()
         lab = Lab(running, folder)
         try:
@@ -113,7 +113,7 @@ def measure() -> Iterator[Figure]:
 
 
 def _starts(lab: Lab, folder: Path) -> Iterator[Figure]:
-    words = [live.TRAINER, *_arguments(lab)]
+    words = [live_platform.TRAINER, *_arguments(lab)]
     cold, warm, first = list[float](), list[float](), list[float]()
     yield Figure("request → first step, never entered before", lab.once(False, first), "s")
     took = in_turns(
@@ -139,16 +139,16 @@ def _arguments(lab: Lab) -> list[str]:
     answer = lab.running.api.post("/training-tasks/preview", json=request).raise_for_status()
     shown = next(one for one in answer.json()["data"]["artifacts"] if '"command"' in one["content"])
     command = json.loads(shown["content"])["spec"]["command"]
-    rest = command[command.index(live.TRAINER) + 1 :]
+    rest = command[command.index(live_platform.TRAINER) + 1 :]
     return [str(word).replace(MOUNT, str(lab.running.data)) for word in rest]
 
 
 def _by_hand(words: list[str], log: Path) -> float:
     log.unlink(missing_ok=True)
     began = time.time()
-    process = live.torchrun(words, len(NAMES), log)
+    process = live_platform.torchrun(words, len(NAMES), log)
     try:
-        return live.until_first_step(log, began)
+        return live_platform.until_first_step(log, began)
     finally:
         for pid in procfs.descendants(process.pid):
             os.kill(pid, signal.SIGKILL)

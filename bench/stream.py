@@ -13,10 +13,10 @@ from datetime import datetime
 from statistics import median
 from typing import Any
 
-from bench import live
+from bench import live_platform
 from bench.table import Figure, Target
 from fermi.client import Fermi
-from tests.waiting import until
+from tests.polling import until
 
 ROUNDS = 4
 SCRIPT = "import time\ntime.sleep(600)\n"
@@ -46,8 +46,8 @@ def measure() -> Iterator[Figure]:
     delays: list[float] = []
     asked: list[float] = []
     killed: list[float] = []
-    running = live.shared()
-    with live.client(running) as fermi:
+    running = live_platform.shared()
+    with live_platform.client(running) as fermi:
         script = running.data / "workspace" / "sleep.py"
         script.parent.mkdir(exist_ok=True)
         script.write_text(SCRIPT)
@@ -73,14 +73,14 @@ def measure() -> Iterator[Figure]:
     yield Figure("kill -9 of a rank → its reason in the stream", median(killed) * 1e3, "ms")
 
 
-def _run(running: live.Live, fermi: Fermi) -> tuple[str, Watcher]:
-    task_id, _ = live.create(running, 2, entrypoint={"script": "sleep.py", "args": []}, maxRestarts=0)
+def _run(running: live_platform.Live, fermi: Fermi) -> tuple[str, Watcher]:
+    task_id, _ = live_platform.create(running, 2, entrypoint={"script": "sleep.py", "args": []}, maxRestarts=0)
     watcher = Watcher(fermi, task_id)
     until(lambda: watcher.first("running"), seconds=60, what="the stream says it runs")
     return task_id, watcher
 
 
-def _delays(running: live.Live, task_id: str, watcher: Watcher) -> list[float]:
+def _delays(running: live_platform.Live, task_id: str, watcher: Watcher) -> list[float]:
     """Of each state that the stream showed (it may skip one that lasted no longer than the page would need)."""
     found = []
     for event in running.items(task_id, "events", pageSize=100):

@@ -15,8 +15,8 @@ from statistics import median
 
 from bench.procfs import cpu_seconds, memory
 from bench.readers import Readers
-from bench.scratch import ROOT, environment, inside, scratch
 from bench.table import Figure, Target
+from bench.temp_platform import ROOT, environment, inside, scratch
 from bench.web import serving
 
 STREAMS = 1000
@@ -55,7 +55,7 @@ def _moved(data: Path, readers: Readers, state: str, tasks: list[str]) -> list[f
     """Milliseconds from the record to each reader."""
     readers.expect(f'"status":"{state}"')
     answer = subprocess.run(
-        [sys.executable, "-m", "bench.moving", state, *tasks], env=environment(data), cwd=ROOT, check=True,
+        [sys.executable, "-m", "bench.state_changes", state, *tasks], env=environment(data), cwd=ROOT, check=True,
         stdout=subprocess.PIPE, text=True,
     ).stdout  # fmt: skip
     recorded = [json.loads(answer)[task] for task in tasks]

@@ -9,8 +9,8 @@ one thread sweep, on the embedded database.
 import json
 from collections.abc import Iterator
 
-from bench.scratch import inside, scratch
 from bench.table import Figure
+from bench.temp_platform import inside, scratch
 
 TASKS = 1000
 

@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
-from bench.scratch import ROOT, environment, postgresql, scratch
 from bench.table import Figure, Target
+from bench.temp_platform import ROOT, environment, postgresql, scratch
 from fermi.telemetry.metrics import PERIOD_SECONDS
 from fermi.telemetry.sampler import Sampler
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import httpx
 
-from bench.scratch import ROOT, environment
-from server import places
-from server.up import broker, webs
-from server.up.hosts import Address
-from tests.running import free_port
-from tests.waiting import until
+from bench.temp_platform import ROOT, environment
+from server import paths
+from server.up import broker, web_processes
+from server.up.listen_address import Address
+from tests.platform_process import free_port
+from tests.polling import until
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ def serving(data: Path, processes: int = 1, **more: str) -> Iterator[Web]:
     as it is. `more`: settings of the web processes."""
     port = free_port()
     with brokering(data):
-        with (data / "web.log").open("ab") as log, webs.listen(Address("127.0.0.1", port)) as shared:
+        with (data / "web.log").open("ab") as log, web_processes.listen(Address("127.0.0.1", port)) as shared:
             env = environment(data, FERMI_LOG_LEVEL="WARNING", **more)
             about: Any = {"env": env, "cwd": ROOT, "stdout": log, "stderr": log, "pass_fds": [shared.fileno()]}
-            started = [subprocess.Popen(webs.command(shared), **about) for _ in range(processes)]
+            started = [subprocess.Popen(web_processes.command(shared), **about) for _ in range(processes)]
         try:
             until(lambda: _answers(port), seconds=60, what="the web process answers")
             yield Web(port, (data / "token").read_text().strip(), tuple(process.pid for process in started))
@@ -61,7 +61,7 @@ def serving(data: Path, processes: int = 1, **more: str) -> Iterator[Web]:
 @contextmanager
 def brokering(data: Path) -> Iterator[None]:
     """The broker alone."""
-    run_dir = places.run_dir(data)
+    run_dir = paths.run_dir(data)
     run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     broker.set_password(run_dir)
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

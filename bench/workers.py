@@ -20,10 +20,10 @@ from statistics import median
 from apps.common.bounds import HEARTBEAT
 from bench.load import answer
 from bench.procfs import cpu_seconds, memory
-from bench.scratch import ROOT, environment, inside, scratch
 from bench.table import Figure, Target
+from bench.temp_platform import ROOT, environment, inside, scratch
 from bench.web import Web, serving
-from tests.waiting import until
+from tests.polling import until
 
 WORKERS = 20_000
 INTERVAL = 10.0

@@ -2,7 +2,7 @@
 
 docs/openapi.json                 from the views and serializers; a warning of the generator is an error
 frontend/src/api/schema.d.ts      from docs/openapi.json
-frontend/src/api/request.json     from fermi.launch.request, for the form
+frontend/src/api/request.json     from fermi.planning.request, for the form
 """
 
 import difflib
@@ -24,10 +24,10 @@ def document(path: Path) -> None:
 
 def form(path: Path) -> None:
     """The request as the create page and its recipes read it."""
-    from fermi.launch import shape
-    from fermi.launch.request import TaskRequest
+    from fermi.jobs import json_shape
+    from fermi.planning.request import TaskRequest
 
-    path.write_text(json.dumps(shape.schema(TaskRequest), indent=2, ensure_ascii=False) + "\n", "utf-8")
+    path.write_text(json.dumps(json_shape.schema(TaskRequest), indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
 def drift() -> int:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from scripts import ledger, shares
+from scripts import flaky_tests, shares
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / "build" / "tests"
@@ -85,7 +85,7 @@ class Result:
     said: str
     seconds: float = 0.0
     failed: bool = False
-    tests: list[ledger.Outcome] = field(default_factory=list)
+    tests: list[flaky_tests.Outcome] = field(default_factory=list)
     named: dict[str, str] = field(default_factory=dict)
 
 
@@ -160,10 +160,10 @@ def run(part: Part) -> Result:
         note = f"; failed at first{'' if code else ' and passed again'}: {', '.join(failed)}"
     seconds = time.monotonic() - began
     said = f"{'passed' if code == 0 else f'FAILED (code {code})'} in {seconds:.0f} s{note}"
-    return Result(said, seconds, code != 0, tests, ledger.remarks(tests, failed_again))
+    return Result(said, seconds, code != 0, tests, flaky_tests.remarks(tests, failed_again))
 
 
-def ask(part: Part, command: list[str], turn: str = "") -> tuple[int, list[ledger.Outcome]]:
+def ask(part: Part, command: list[str], turn: str = "") -> tuple[int, list[flaky_tests.Outcome]]:
     """The exit code, and how each test went."""
     print(f"\n=== {part.name}{turn and f': {turn}'} ===", flush=True)
     words = re.findall(r"\w+", part.name) + ["again"] * bool(turn)
@@ -172,10 +172,10 @@ def ask(part: Part, command: list[str], turn: str = "") -> tuple[int, list[ledge
     env = {name: value.replace("{junit}", str(junit)) for name, value in part.env.items()}
     asked = [word.replace("{junit}", str(junit)) for word in command]
     code = subprocess.run(asked, cwd=part.cwd, env={**os.environ, **env}, check=False).returncode
-    return code, ledger.read_junit(junit)
+    return code, flaky_tests.read_junit(junit)
 
 
-def slowest(tests: Iterable[tuple[str, ledger.Outcome]]) -> list[str]:
+def slowest(tests: Iterable[tuple[str, flaky_tests.Outcome]]) -> list[str]:
     """A line for each, with its part."""
     found = sorted(tests, key=lambda each: -each[1].seconds)[:SLOWEST]
     return [f"{test.seconds:6.1f} s  {test.name}  ({part})" for part, test in found]
@@ -206,7 +206,7 @@ def main() -> int:
     for test, why in named.items():
         print(f"in the ledger: {test}: {why}")
     parts = {name: round(result.seconds, 1) for name, result in results.items()}
-    ledger.save([*ledger.load(), ledger.Run(began, commit(), parts, named)])
+    flaky_tests.save([*flaky_tests.load(), flaky_tests.Run(began, commit(), parts, named)])
     return 1 if any(result.failed for result in results.values()) else 0
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fermi.runner import processes
-from tests.running import ROOT, Running
-from tests.waiting import until
+from tests.platform_process import ROOT, Running
+from tests.polling import until
 
 
 class Host:

@@ -13,13 +13,13 @@ from django.db import connections
 from hypothesis import HealthCheck, settings
 from whitenoise.middleware import WhiteNoiseMiddleware
 
-from apps.common import bus
+from apps.common import pubsub
 from fermi import messages
-from fermi.launch.backends.agent import engine
-from fermi.launch.spec import Cause
+from fermi.engines.agent import engine
+from fermi.jobs.spec import Cause
 from scripts import shares
-from tests.running import Running, copy_database
-from tests.shell import forget_variables
+from tests.clean_environment import forget_variables
+from tests.platform_process import Running, copy_database
 
 forget_variables()
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -81,9 +81,9 @@ def texts_without_gaps() -> Iterator[None]:
     every event that it records and every notice that it tells in these tests is rendered in both languages, whether or
     not the test goes on to read it."""
     from apps.environments import transitions as of_environments
-    from apps.notices.sending import wording
-    from apps.notices.services.telling import tell
-    from apps.training.ground import transitions
+    from apps.notices.sender import message
+    from apps.notices.services.incidents import tell
+    from apps.training.core import transitions
 
     ours = (str(ROOT / "apps"), str(ROOT / "platform"))
     make = Cause.__init__
@@ -110,7 +110,7 @@ def texts_without_gaps() -> Iterator[None]:
                 caller = caller.f_back
             if kind not in rendered and caller.f_code.co_filename.startswith(ours) and not _noted(caller):
                 for lang in messages.LANGUAGES:
-                    messages.text(code, lang, **wording.inside(params, lang))
+                    messages.text(code, lang, **message.inside(params, lang))
                 rendered.add(kind)
             write(*args, **named)
 
@@ -139,15 +139,15 @@ def _noted(frame: Any) -> bool:
 @pytest.fixture(scope="session", autouse=True)
 def queue_looked_at_anew() -> None:
     """What one test computed says nothing to the next, whose database is another."""
-    from apps.training.queue import looking
+    from apps.training.queue import outlook
 
-    looking.FRESH = timedelta()
+    outlook.FRESH = timedelta()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def own_channels(worker_id: str) -> None:
     """Redis has its channels beside its databases: what tests of another process publish would arrive in this one."""
-    bus.PREFIX = f"fermi-{worker_id}:"
+    pubsub.PREFIX = f"fermi-{worker_id}:"
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,8 +11,8 @@ from typing import Any
 from fermi.runner import code
 from fermi.runner.code import File
 from tests.e2e.test_code import fermi
-from tests.running import Running
-from tests.waiting import until
+from tests.platform_process import Running
+from tests.polling import until
 
 FILE = "requirements.txt"
 PYPROJECT = """[build-system]

@@ -10,10 +10,10 @@ from typing import Any
 
 import httpx
 
-from fermi.launch.backends.local.engine import stop_everything
+from fermi.engines.local.engine import stop_everything
 from tests import services
-from tests.running import ROOT, Running, free_port
-from tests.waiting import until
+from tests.platform_process import ROOT, Running, free_port
+from tests.polling import until
 
 CELERY = [sys.executable, "-m", "celery", "--quiet", "-A", "server.celery"]
 ALONE = ["--pool", "threads", "--without-gossip", "--without-mingle", "--without-heartbeat"]

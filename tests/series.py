@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from apps.telemetry.writing import Writer
+from apps.telemetry.writer import Writer
 
 
 def measured(

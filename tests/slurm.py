@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from tests.running import free_port
-from tests.shell import umask
-from tests.waiting import until
+from tests.clean_environment import umask
+from tests.platform_process import free_port
+from tests.polling import until
 
 NODES = ("n1", "n2")
 NOBODY = 65534

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tests.curves import assert_alike
-from tests.running import Running
+from tests.loss_curves import assert_alike
+from tests.platform_process import Running
 
 GLOBAL_BATCH = 12
 STEPS = 8

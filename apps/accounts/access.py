@@ -8,7 +8,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet, Value
 
 from apps.accounts.models import Membership, Project, Role, User
-from apps.common.compiled import Compiled
+from apps.common.compiled_queries import Compiled
 from apps.common.errors import ApiError
 
 M = TypeVar("M", bound=Model)

@@ -5,7 +5,7 @@ from typing import Any
 from apps.accounts.access import Someone
 from apps.accounts.models import AuditEvent, Project
 from apps.common import request_id
-from apps.common.inserting import insert
+from apps.common.bulk_insert import insert
 
 
 def record(

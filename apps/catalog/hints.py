@@ -2,9 +2,9 @@
 
 from django.db import transaction
 
-from apps.common import hints
+from apps.common import wakeups
 
 
 def prepare(version_id: str) -> None:
     """Once the current transaction is committed."""
-    transaction.on_commit(lambda: hints.send("catalog.prepare", version_id))
+    transaction.on_commit(lambda: wakeups.send("catalog.prepare", version_id))

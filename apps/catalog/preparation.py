@@ -11,11 +11,11 @@ from pathlib import Path
 
 from django.conf import settings
 
-from apps.catalog import arriving, sources
+from apps.catalog import project_files, sources
 from apps.catalog.models import DatasetVersion, VersionStatus
 from apps.common import claims
 from apps.common.clock import now
-from fermi import data
+from fermi import tokenized_data
 
 CLAIM = timedelta(seconds=20)
 PAIR = ("train.bin", "val.bin")
@@ -41,7 +41,7 @@ def prepare(version_id: str) -> bool:
     with claim.kept():
         try:
             made = _make(version, claim)
-        except data.DataError as error:
+        except tokenized_data.DataError as error:
             params = {name: str(value) for name, value in error.params.items()}
             claim.write(due_at=None, status=VersionStatus.FAILED, error={"code": error.code, **params})
         else:
@@ -61,7 +61,7 @@ def prepare(version_id: str) -> bool:
     return True
 
 
-def _make(version: DatasetVersion, claim: claims.Claim) -> data.Tokenised:
+def _make(version: DatasetVersion, claim: claims.Claim) -> tokenized_data.Tokenised:
     shown = 0.0
 
     def progress(done: int, total: int) -> None:
@@ -72,19 +72,19 @@ def _make(version: DatasetVersion, claim: claims.Claim) -> data.Tokenised:
 
     out = settings.DATA_DIR / "datasets" / version.pk
     if version.source == STDLIB:
-        return data.tokenise(data.stdlib_text(), out, progress=progress)
-    if version.source.startswith(arriving.PREFIX):
+        return tokenized_data.tokenise(tokenized_data.stdlib_text(), out, progress=progress)
+    if version.source.startswith(project_files.PREFIX):
         scratch = out.with_name(f".{version.pk}")
-        with arriving.brought(version.source, version.dataset.project_id or "", scratch) as source:
+        with project_files.brought(version.source, version.dataset.project_id or "", scratch) as source:
             if not any((source / name).exists() for name in PAIR):
-                return data.tokenise(source, out, progress=progress, allowed=sources.is_allowed)
+                return tokenized_data.tokenise(source, out, progress=progress, allowed=sources.is_allowed)
             out.mkdir(parents=True, exist_ok=True)
             for name in PAIR:
                 if (source / name).exists():
                     (source / name).replace(out / name)
-        return data.inspect_pair(out / PAIR[0], out / PAIR[1], progress=progress, allowed=sources.is_allowed)
+        return tokenized_data.inspect_pair(out / PAIR[0], out / PAIR[1], progress=progress, allowed=sources.is_allowed)
     source = Path(version.source)
     train, valid = (source / name for name in PAIR)
     if train.exists() or valid.exists():
-        return data.inspect_pair(train, valid, progress=progress, allowed=sources.is_allowed)
-    return data.tokenise(source, out, progress=progress, allowed=sources.is_allowed)
+        return tokenized_data.inspect_pair(train, valid, progress=progress, allowed=sources.is_allowed)
+    return tokenized_data.tokenise(source, out, progress=progress, allowed=sources.is_allowed)

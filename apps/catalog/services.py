@@ -6,13 +6,13 @@ from django.db import IntegrityError, transaction
 
 from apps.accounts import access, audit
 from apps.accounts.models import Project, Role, User
-from apps.catalog import arriving, hints, sources
+from apps.catalog import hints, project_files, sources
 from apps.catalog.models import Dataset, DatasetVersion, Model
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
 from apps.common.row_bounds import check_rows
-from fermi.launch import recipes
-from fermi.launch.spec import JobSpec, Problem
+from fermi.jobs import recipes
+from fermi.jobs.spec import JobSpec, Problem
 
 FIRST_VERSION = "v1"
 
@@ -84,7 +84,7 @@ def _add(user: User, dataset: Dataset, name: str, source: str) -> DatasetVersion
 
 
 def _source(path: str, project_id: str | None) -> str:
-    return arriving.find(path, project_id) if path.startswith(arriving.PREFIX) else str(sources.find(path))
+    return project_files.find(path, project_id) if path.startswith(project_files.PREFIX) else str(sources.find(path))
 
 
 def _require(user: User, project_id: str | None) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 from django.conf import settings
 
 from apps.common.errors import ProblemsError
-from fermi import data
-from fermi.launch.spec import Problem
-from fermi.launch.userpaths import absent
+from fermi import tokenized_data
+from fermi.jobs.spec import Problem
+from fermi.jobs.user_paths import absent
 
 OPEN_FOLDERS = ("datasets", "workspace")
 """Of the data directory. Beside them lie its keys, its database, and what belongs to single tasks."""
@@ -48,8 +48,8 @@ def find(path: str) -> Path:
     if missing := absent(source, Problem("path", "DATA_PATH_MISSING", {"path": path})):
         raise ProblemsError(missing)
     try:
-        data.refuse_special(source, source.stat().st_mode)
-    except data.DataError as error:
+        tokenized_data.refuse_special(source, source.stat().st_mode)
+    except tokenized_data.DataError as error:
         raise _problem(error.code, path=path) from error
     return source
 

@@ -18,8 +18,8 @@ from apps.common.admin import SEARCH, ReadOnlyAdmin, label, label_app
 from apps.common.admin_json import as_asked, invalid
 from apps.common.errors import ApiError
 from apps.common.texts import said, text
-from fermi.launch import registry
-from fermi.launch.findings import Level
+from fermi.engines.check_results import Level
+from fermi.planning import plugins
 
 LEVELS = {Level.PASS: messages.SUCCESS, Level.WARN: messages.WARNING, Level.FAIL: messages.ERROR}
 
@@ -69,7 +69,7 @@ class ClusterForm(forms.ModelForm):
 
     backend = forms.ChoiceField(
         label=said("BACKEND"),
-        choices=[(name, name) for name in registry.BACKENDS],
+        choices=[(name, name) for name in plugins.BACKENDS],
         widget=UnfoldAdminSelectWidget,
     )
 

@@ -18,11 +18,11 @@ from django.db.models import Exists, OuterRef
 
 from apps.accounts.models import Project, User
 from apps.clusters import selectors
+from apps.clusters.cluster_threads import PerCluster
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentKind, EnvironmentStatus
-from apps.clusters.threads import PerCluster
 from apps.common.clock import now
-from fermi.launch import registry
-from fermi.launch.discovery import Found
+from fermi.engines.discovery import Found
+from fermi.planning import plugins
 
 log = logging.getLogger(__name__)
 
@@ -116,11 +116,11 @@ def following(on_change: Callable[[], None]) -> PerCluster:
     """`on_change`: environments of a cluster changed."""
 
     def follow(cluster: Cluster, ending: threading.Event) -> None:
-        discovery = registry.discovery(cluster.backend)
+        discovery = plugins.discovery(cluster.backend)
         assert discovery is not None
         for found in discovery.follow(selectors.connection(cluster), ending):
             close_old_connections()
             if settle(cluster, found):
                 on_change()
 
-    return PerCluster("discovery", lambda cluster: registry.discovery(cluster.backend) is not None, follow)
+    return PerCluster("discovery", lambda cluster: plugins.discovery(cluster.backend) is not None, follow)

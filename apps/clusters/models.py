@@ -10,8 +10,8 @@ from apps.common.ids import new_id
 
 
 class Cluster(models.Model):
-    """An engine and how to reach it. `backend` is a name in `fermi.launch.registry`; `connection` follows the schema of
-    its `check` module and names secrets without containing any. `away_since`: it has not answered since then, and
+    """An engine and how to reach it. `backend` is a name in `fermi.planning.plugins`; `connection` follows the schema
+    of its `check` module and names secrets without containing any. `away_since`: it has not answered since then, and
     `away_why` (a code and its params) is what was said instead."""
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "cluster"))
@@ -85,7 +85,7 @@ class DevEnvironment(models.Model):
     host = models.CharField(max_length=200, default="", blank=True)
     ip = models.GenericIPAddressField(null=True, blank=True)
     versions = models.JSONField(default=dict, blank=True)  # {"python": …, "torch": …, "cuda": …, "driver": …}
-    network = models.JSONField(default=dict, blank=True)  # as `fermi.launch.network` reads it: what is known, no more
+    network = models.JSONField(default=dict, blank=True)  # as `fermi.jobs.network` reads it: what is known, no more
     engine = models.JSONField(default=dict, blank=True)  # what only its engine understands: `Node.engine`
     discovered_as = models.CharField(max_length=320, default="", blank=True)
     gone_at = models.DateTimeField(null=True, blank=True)

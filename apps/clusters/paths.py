@@ -10,7 +10,7 @@ from django.conf import settings
 
 from apps.clusters import selectors
 from apps.clusters.models import Cluster
-from fermi.launch import registry
+from fermi.planning import plugins
 
 
 def there(cluster: Cluster, path: str) -> str:
@@ -24,7 +24,7 @@ def here(cluster: Cluster, path: str) -> str:
 
 
 def _mount(cluster: Cluster) -> str:
-    return registry.backend(cluster.backend, selectors.connection(cluster)).mount or str(settings.DATA_DIR)
+    return plugins.backend(cluster.backend, selectors.connection(cluster)).mount or str(settings.DATA_DIR)
 
 
 def _moved(path: str, old: str, new: str) -> str:

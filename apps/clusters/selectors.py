@@ -13,11 +13,11 @@ from apps.accounts.models import Role, User
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus
 from apps.common import disks
 from apps.common.clock import now
-from apps.common.compiled import Compiled, keys
+from apps.common.compiled_queries import Compiled, keys
 from apps.common.texts import text
-from fermi.launch import registry
-from fermi.launch.findings import Finding, Level
-from fermi.launch.spec import Node, Problem
+from fermi.engines.check_results import Finding, Level
+from fermi.jobs.spec import Node, Problem
+from fermi.planning import plugins
 
 UNHEALTHY = Q(status=EnvironmentStatus.UNHEALTHY)
 STILL_HELD = Q(status=EnvironmentStatus.STOPPED, lease__isnull=False)
@@ -58,8 +58,8 @@ def notices(user: User) -> list[Finding]:
     """What whoever runs the platform has to know of it; nothing for others."""
     if not (user.is_superuser or user.is_staff):
         return []
-    known = Cluster.objects.filter(backend__in=registry.BACKENDS)
-    found = [one for cluster in known for one in registry.check(cluster.backend).notices(connection(cluster))]
+    known = Cluster.objects.filter(backend__in=plugins.BACKENDS)
+    found = [one for cluster in known for one in plugins.check(cluster.backend).notices(connection(cluster))]
     if full := disks.nearly_full(settings.DATA_DIR):
         params = {"path": full["path"], "percent": full["percent"], "freeMiB": full["free"] >> 20}
         found.append(Finding(Level.WARN, "DISK_NEARLY_FULL", params))

@@ -14,10 +14,10 @@ from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
 from apps.common.row_bounds import check_rows
 from apps.common.texts import text
-from fermi.launch import checks, registry, summary
-from fermi.launch.errors import UnknownName
-from fermi.launch.findings import Finding
-from fermi.launch.spec import Problem
+from fermi.engines.check_results import Finding
+from fermi.jobs.errors import UnknownName
+from fermi.jobs.spec import Problem
+from fermi.planning import checks, plugins, summary
 
 
 def create_cluster(user: User, *, name: str, backend: str, connection: Mapping[str, Any]) -> Cluster:
@@ -61,7 +61,7 @@ def remove_cluster(user: User, cluster: Cluster) -> None:
 def check_cluster(user: User, cluster: Cluster) -> list[Finding]:
     """Asks the engine; takes seconds."""
     access.require_administrator(user)
-    return registry.check(cluster.backend).findings(connection(cluster))
+    return plugins.check(cluster.backend).findings(connection(cluster))
 
 
 def check_connection(backend: str, connection: Mapping[str, Any]) -> None:

@@ -2,9 +2,9 @@
 
 from celery import shared_task
 
-from apps.clusters import ending
+from apps.clusters import expiry
 
 
 @shared_task(name="clusters.endings", ignore_result=True)
 def endings() -> None:
-    ending.look()
+    expiry.look()

@@ -21,8 +21,8 @@ from urllib.parse import SplitResult, urlsplit
 from django.conf import settings
 
 from apps.code.errors import FetchError
-from apps.notices.sending.guard import Allowed
-from fermi.launch.spec import Problem
+from apps.notices.sender.egress_policy import Allowed
+from fermi.jobs.spec import Problem
 
 SECONDS = 300
 PORTS = {"https": 443, "ssh": 22}

@@ -1,7 +1,7 @@
 """A message that makes fetching begin sooner; the sweep finds every due one without it."""
 
-from apps.common import hints
+from apps.common import wakeups
 
 
 def fetch(fetch_id: str) -> None:
-    hints.send("code.fetch", fetch_id)
+    wakeups.send("code.fetch", fetch_id)

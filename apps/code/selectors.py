@@ -13,7 +13,7 @@ from apps.code.models import Fetch, Snapshot
 from apps.common.errors import ApiError
 from apps.common.texts import text
 from fermi.characters import escape_name
-from fermi.launch.snapshot import File
+from fermi.jobs.snapshot import File
 
 SHORTEST_ID = 8
 MOST_SHOWN = 1 << 20  # bytes of a file

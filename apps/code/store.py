@@ -20,9 +20,9 @@ from typing import IO, BinaryIO
 
 from django.conf import settings
 
-from fermi.launch import snapshot
-from fermi.launch.code import ARCHIVES
-from fermi.launch.snapshot import File
+from fermi.jobs import snapshot
+from fermi.jobs.code import ARCHIVES
+from fermi.jobs.snapshot import File
 
 PIECE = 1 << 20
 

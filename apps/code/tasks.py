@@ -2,7 +2,8 @@
 
 from celery import shared_task
 
-from apps.code import fetching, hints
+from apps.code import fetch as fetching
+from apps.code import hints
 
 
 @shared_task(name="code.fetch", ignore_result=True)

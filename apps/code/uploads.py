@@ -20,8 +20,8 @@ from apps.code.models import Blob, Snapshot
 from apps.common.bounds import MAX_SNAPSHOTS
 from apps.common.clock import now
 from apps.common.errors import ApiError
-from fermi.launch import snapshot
-from fermi.launch.snapshot import File
+from fermi.jobs import snapshot
+from fermi.jobs.snapshot import File
 
 MB = 1 << 20
 LONGEST_HEAD = 128

@@ -8,7 +8,7 @@ from django.forms.fields import InvalidJSONInput
 from rest_framework import serializers
 
 from apps.common.errors import ApiError
-from apps.common.requests import parse
+from apps.common.request_shapes import parse
 from apps.common.texts import text
 
 

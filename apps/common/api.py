@@ -41,7 +41,7 @@ from rest_framework.views import APIView
 from apps.common.errors import ApiError
 from apps.common.openapi import ErrorEnvelope, Shape, envelope, is_struct, page_of, reference
 from apps.common.pages import PageQuery, page
-from apps.common.requests import NoFields, Strict, parse, parse_most, parse_query, read, refuse_body
+from apps.common.request_shapes import NoFields, Strict, parse, parse_most, parse_query, read, refuse_body
 from apps.common.texts import text
 
 __all__ = ["APIView", "Body", "Data", "PageQuery", "Query", "Request", "answer", "operation", "page"]

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
-from apps.common import handler, request_id, texts
+from apps.common import exception_handler, request_id, texts
 from apps.common.errors import ApiError
 from apps.common.renderers import as_json
 
@@ -49,7 +49,7 @@ class Answered:
             if begun or scope["type"] not in ("http", "websocket"):
                 raise
             given = request_id.begin(header(scope, b"x-request-id"))
-            known = handler.translate(error)
+            known = exception_handler.translate(error)
             if known.status >= 500:
                 log.exception("request failed outside of Django")
             await refuse(scope, send, known, [(b"x-request-id", given.encode())])
@@ -73,8 +73,8 @@ async def answer(
 
 async def refuse(scope: Scope, send: Send, error: ApiError, headers: list[tuple[bytes, bytes]] | None = None) -> None:
     """The envelope; of a WebSocket, before it is accepted."""
-    body = as_json(handler.envelope(error, language(scope)))
-    about = [(name.lower().encode(), value.encode()) for name, value in handler.headers(error).items()]
+    body = as_json(exception_handler.envelope(error, language(scope)))
+    about = [(name.lower().encode(), value.encode()) for name, value in exception_handler.headers(error).items()]
     await answer(send, body, error.status, [*about, *(headers or [])], of=scope["type"])
 
 

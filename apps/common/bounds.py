@@ -2,7 +2,7 @@
 
     bytes of a body, by operation   before Django, by Content-Length and while it is read (`server.asgi`); in parsers
     values of a JSON body           before it is parsed (`renderers.JSONParser`, heartbeats)
-    entries of a list or a map      before they are looked at (`requests`, `fermi.launch.shape`)
+    entries of a list or a map      before they are looked at (`requests`, `fermi.jobs.json_shape`)
     problems that are answered      `handler.envelope`
 
 A serializer may set a lower bound of its own (`max_length` of a ListField). What it leaves open is bounded here, and

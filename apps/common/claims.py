@@ -15,7 +15,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models import QuerySet
 
-from apps.common import hints
+from apps.common import wakeups
 from apps.common.clock import now
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ def carry_out_one(due: QuerySet[Any], most: int, carry_out: Callable[[Any], bool
     there are more, other threads that listen on `channel` do the same. Returns how many it was."""
     rows = list(due.filter(due_at__lte=now()).order_by("due_at")[:most])
     if len(rows) > 1:
-        hints.tell(channel, {})
+        wakeups.tell(channel, {})
     return next((1 for row in rows if carry_out(row)), 0)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from apps.common.bounds import MAX_PROBLEMS
-from fermi.launch.spec import Problem
+from fermi.jobs.spec import Problem
 
 
 class ApiError(Exception):

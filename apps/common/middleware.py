@@ -16,7 +16,7 @@ from django.utils import translation
 from django.utils.cache import get_conditional_response
 from django.utils.decorators import sync_and_async_middleware
 
-from apps.common import databases, handler, request_id
+from apps.common import databases, exception_handler, request_id
 from apps.common.bounds import MAX_DEPTH
 from apps.common.errors import ApiError
 from apps.common.renderers import as_json
@@ -101,12 +101,12 @@ def _page(request: HttpRequest, status: int) -> ApiError:
         request.get_host()
     except DisallowedHost:
         return ApiError(400, "HOST_NOT_ALLOWED", host=request.headers.get("Host", ""))
-    return handler.by_status(status, path=request.path)
+    return exception_handler.by_status(status, path=request.path)
 
 
 def error_response(error: ApiError) -> HttpResponse:
-    headers = {"Content-Type": "application/json", **handler.headers(error)}
-    return HttpResponse(as_json(handler.envelope(error)), status=error.status, headers=headers)
+    headers = {"Content-Type": "application/json", **exception_handler.headers(error)}
+    return HttpResponse(as_json(exception_handler.envelope(error)), status=error.status, headers=headers)
 
 
 class Storable:
@@ -139,7 +139,7 @@ class Storable:
         """In the operators' console, a number beyond what SQLite holds (an OverflowError) or another column does."""
         if isinstance(error, DatabaseError | InterfaceError) and databases.code(error):
             log.warning("request refused: %s", error)
-            known = handler.translate(error)
+            known = exception_handler.translate(error)
             return error_response(known) if request.path.startswith(PROGRAMS) else _page_of(known)
         match = request.resolver_match
         if match and hasattr(match.func, "model_admin") and isinstance(error, OverflowError | DataError):
@@ -175,5 +175,5 @@ def _refused(code: str, **params: Any) -> HttpResponse:
 
 def _page_of(error: ApiError) -> HttpResponse:
     [problem] = error.problems
-    headers = {"Content-Type": "text/plain; charset=utf-8", **handler.headers(error)}
+    headers = {"Content-Type": "text/plain; charset=utf-8", **exception_handler.headers(error)}
     return HttpResponse(" ".join(text(problem.code, problem.params)), status=error.status, headers=headers)

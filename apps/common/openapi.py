@@ -11,7 +11,7 @@ from msgspec import Struct
 from rest_framework import serializers
 
 from apps.common.bounds import MAX_ENTRIES, MAX_NAMES
-from fermi.launch import shape
+from fermi.jobs import json_shape
 
 Shape = type[serializers.Serializer]
 
@@ -42,14 +42,14 @@ def with_structs(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """For drf-spectacular (POSTPROCESSING_HOOKS)."""
     schemas = result["components"]["schemas"]
     for body in _STRUCTS.values():
-        schemas |= {_component(name): part for name, part in shape.components(body, _COMPONENTS).items()}
+        schemas |= {_component(name): part for name, part in json_shape.components(body, _COMPONENTS).items()}
     result["components"]["schemas"] = dict(sorted(schemas.items()))
     return result
 
 
 class Truthful(AutoSchema):
-    """Says of what comes in all that `apps.common.requests` refuses: names that are not known, texts of nothing but
-    white space. A serializer may say `TAKES_MORE` = True: names that are not known are left out, `WHOLE` = True: a
+    """Says of what comes in all that `apps.common.request_shapes` refuses: names that are not known, texts of nothing
+    but white space. A serializer may say `TAKES_MORE` = True: names that are not known are left out, `WHOLE` = True: a
     PATCH names all."""
 
     def _map_basic_serializer(self, serializer: Any, direction: str) -> Any:
@@ -76,7 +76,7 @@ class Truthful(AutoSchema):
         if direction == "request" and is_text and not field.allow_blank:
             meta["minLength"] = 1
             if field.trim_whitespace:
-                meta["pattern"] = shape.SAYS_SOMETHING
+                meta["pattern"] = json_shape.SAYS_SOMETHING
         return meta
 
 

@@ -12,7 +12,7 @@ from apps.accounts import audit
 from apps.common.admin import SEARCH, ReadOnlyAdmin, label, label_app
 from apps.common.admin_json import as_asked
 from apps.common.texts import text
-from apps.environments.api.forms import EnvironmentMadeOf
+from apps.environments.api.serializers import EnvironmentMadeOf
 from apps.environments.models import Hosted, Template
 from apps.environments.services import templates
 

@@ -3,7 +3,7 @@
 from django.db import transaction
 
 from apps.common.clock import now
-from apps.common.hints import tell
+from apps.common.wakeups import tell
 from apps.environments.models import Hosted
 
 CHANNEL = "environments"

@@ -1,8 +1,8 @@
 """What an environment's newest run printed."""
 
 from apps.clusters.models import DevEnvironment
-from apps.environments.reaching import handle_of, hosting_of
-from fermi.launch.errors import BackendError
+from apps.environments.connection import handle_of, hosting_of
+from fermi.jobs.errors import BackendError
 
 
 def read(environment: DevEnvironment, cursor: int, limit: int) -> dict[str, object]:

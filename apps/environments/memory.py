@@ -14,14 +14,14 @@ from django.db.models import F
 from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.clusters.models import DevEnvironment, EnvironmentStatus
-from apps.common.compiled import Compiled, keys
+from apps.common.compiled_queries import Compiled, keys
 from apps.common.errors import ApiError
-from apps.environments import memory_looks, reaching, session
+from apps.environments import connection, memory_surveys, session
 from apps.environments.models import Hosted, MemoryLook
-from apps.notices.services.telling import tell
-from apps.telemetry import reading, subjects
-from fermi.keeper import wire
-from fermi.launch.errors import BackendError
+from apps.notices.services.incidents import tell
+from apps.telemetry import reader, subjects
+from fermi.envd import protocol
+from fermi.jobs.errors import BackendError
 
 KERNEL, PROCESS = HOLDERS = ("kernel", "process")
 
@@ -69,7 +69,7 @@ def list_held(environments: Iterable[str], user: User | None = None) -> list[dic
         activity = row["seen"].get("activity") or {}
         found.append(_shown(row["pk"], row["name"], _processes(activity, row["owner_name"], mine)))
     _add_gpus(found)
-    for one in memory_looks.request(among):
+    for one in memory_surveys.request(among):
         mine = user is not None and _may_end(user, one.owner, one.project)
         activity = one.found or {}
         shown = _shown(one.environment, one.name, _processes(activity, one.owner_name, mine), activity.get("gpus", ()))
@@ -114,7 +114,7 @@ def _add_gpus(found: Iterable[dict[str, Any]]) -> None:
     wanted = {one["environmentId"]: one for one in found if one["processes"]}
     if not wanted:
         return
-    for subject, newest in reading.newest(subjects.environments(wanted)).items():
+    for subject, newest in reader.newest(subjects.environments(wanted)).items():
         totals = {
             int(number): int(total)
             for name, total in newest.values.items()
@@ -153,9 +153,9 @@ def end_kernel(user: User, environment: DevEnvironment, kernel: str) -> None:
 
 def _end_by_keeper(environment: DevEnvironment, kernel: str) -> None:
     try:
-        with reaching.dial(environment) as stream:
-            answer = wire.ask(stream, {"open": "end-kernel", "kernel": kernel})
-    except (OSError, wire.WireError) as error:
+        with connection.dial(environment) as stream:
+            answer = protocol.ask(stream, {"open": "end-kernel", "kernel": kernel})
+    except (OSError, protocol.WireError) as error:
         answer = {"code": str(error)}
     if not answer.get("ok"):
         why = answer.get("code")
@@ -172,7 +172,7 @@ def _end_inside(environment: DevEnvironment, kernel: str) -> None:
         with session.open_session(environment) as entered:
             entered.ask("end-kernel", pid=known["pid"], started=known["started"])
     finally:
-        memory_looks.forget(environment)
+        memory_surveys.forget(environment)
 
 
 def ask_owner(user: User, environment: DevEnvironment) -> None:

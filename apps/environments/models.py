@@ -17,8 +17,8 @@ from django.db import models
 from django.db.models import Q
 
 from apps.clusters.models import EnvironmentKind
-from apps.common.due import Claim
 from apps.common.ids import new_id
+from apps.common.pass_claims import Claim
 
 
 class Template(models.Model):
@@ -68,10 +68,10 @@ class Hosted(models.Model):
     """The life of an environment that the platform makes.
 
     wanted     what somebody (or idleness) asked for: running, stopped or deleted; `asked_code`, `asked_params`: why
-    state      where it is; `due_at` and `claimed_at`, as a task's: `apps.common.due`
+    state      where it is; `due_at` and `claimed_at`, as a task's: `apps.common.pass_claims`
     run        numbers its runs; 0 before the first. `asked_run`: the first one since somebody asked for it: those
                after it came by themselves. `restart_run`: the one that somebody asked to begin anew
-    spec       `fermi.launch.hosting.HostedSpec` without its run. `seen`: what was last seen of the run
+    spec       `fermi.engines.environments.HostedSpec` without its run. `seen`: what was last seen of the run
     task       it was made for this task, and `afterwards` (delete, stop, keep) says what becomes of it then
     """
 
@@ -187,7 +187,7 @@ class Inquiry(models.Model):
 class Look(Inquiry):
     """What one interpreter of an environment has installed, kept so that pages need not enter it. `python`: as a task
     names it; empty: the environment's own default. `wanted`: the modules that are looked for. `found`:
-    `fermi.launch.packages.Look`."""
+    `fermi.planning.packages.Look`."""
 
     environment = models.ForeignKey("clusters.DevEnvironment", on_delete=models.CASCADE, related_name="looks")
     python = models.CharField(max_length=500, default="", blank=True)
@@ -200,7 +200,7 @@ class Look(Inquiry):
 
 class MemoryLook(Inquiry):
     """Who holds memory in an environment whose engine does not tell by itself, kept so that pages need not enter it.
-    `found`: as `fermi.launch.holders.read` returns it."""
+    `found`: as `fermi.engines.memory_holders.read` returns it."""
 
     environment = models.OneToOneField(
         "clusters.DevEnvironment", on_delete=models.CASCADE, primary_key=True, related_name="memory_look"

@@ -9,7 +9,7 @@ from apps.environments.models import Hosted
 from apps.environments.states import Wanted
 from apps.scheduling import selectors
 from apps.scheduling.models import UserLimits
-from fermi.launch.spec import Problem
+from fermi.jobs.spec import Problem
 
 
 def use(project: str | None = None) -> dict[Any, tuple[int, int]]:

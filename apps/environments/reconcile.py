@@ -15,22 +15,22 @@ from datetime import timedelta
 from django.db import Error as AnyDatabaseError
 from django.db.models import QuerySet
 
-from apps.clusters import contact
+from apps.clusters import reachability
 from apps.clusters.models import Cluster
-from apps.common import due, jumps
+from apps.common import clock_jumps, pass_claims
 from apps.common.clock import now
-from apps.environments import hints, steps, watching
+from apps.environments import actions, activity, hints
+from apps.environments.connection import hosting_of
 from apps.environments.models import Hosted, Run
-from apps.environments.reaching import hosting_of
 from apps.environments.states import AT_REST, WITH_RUN, State, Wanted, idling
 from apps.environments.states.decisions import Act, Decision, Facts, decide
 from apps.environments.states.limits import CLAIM, LOOK_AGAIN, MOST_RETRIES, backoff
 from apps.environments.states.reasons import Reason, cause
 from apps.environments.transitions import Stale
-from fermi.launch import registry
-from fermi.launch.errors import BackendError, UnknownName
-from fermi.launch.hosting import HostedHandle, HostedPhase, HostedSeen, Hosting
-from fermi.launch.spec import Cause
+from fermi.engines.environments import HostedHandle, HostedPhase, HostedSeen, Hosting
+from fermi.jobs.errors import BackendError, UnknownName
+from fermi.jobs.spec import Cause
+from fermi.planning import plugins
 
 log = logging.getLogger(__name__)
 
@@ -58,14 +58,14 @@ def reconcile(environment_id: str) -> None:
 def sweep(limit: int = AT_ONCE) -> int:
     """A pass over what is due longest; one observation per cluster serves all its environments. Returns how many there
     were."""
-    jumps.settle()
-    rows = due.waiting(Hosted.objects.all(), CLAIM).order_by("due_at")
+    clock_jumps.settle()
+    rows = pass_claims.waiting(Hosted.objects.all(), CLAIM).order_by("due_at")
     ids = list(rows.values_list("pk", flat=True)[:limit])
     return _go(ids) if ids else 0
 
 
 def _go(ids: Sequence[str]) -> int:
-    claim = due.Claim(Hosted.objects.filter(pk__in=ids), CLAIM)
+    claim = pass_claims.Claim(Hosted.objects.filter(pk__in=ids), CLAIM)
     with claim.kept():
         rows = _load(claim)
         by_cluster: defaultdict[str, list[Hosted]] = defaultdict(list)
@@ -87,14 +87,14 @@ def _go(ids: Sequence[str]) -> int:
     return len(rows)
 
 
-def _let_go(ids: Sequence[str], claim: due.Claim, wait: timedelta | None) -> None:
+def _let_go(ids: Sequence[str], claim: pass_claims.Claim, wait: timedelta | None) -> None:
     """Those that a hint has moved meanwhile are looked at again at once."""
     at = None if wait is None else now() + wait
     if claim.let_go(Hosted.objects.filter(pk__in=ids), len(ids), at):
         hints.again()
 
 
-def _load(claim: due.Claim) -> list[Hosted]:
+def _load(claim: pass_claims.Claim) -> list[Hosted]:
     rows = list(_with_environment(claim.held))
     for hosted in rows:
         hosted.claim = claim
@@ -111,7 +111,7 @@ def _scene(members: Sequence[Hosted]) -> Scene:
     hosting = _hosting(cluster)
     handles = [HostedHandle(one.pk, one.run) for one in members if one.state in WITH_RUN]
     running = [one.pk for one in members if one.state == State.RUNNING and one.idle_stop_minutes]
-    held, busy = watching.at_work(running) if running else (set(), set())
+    held, busy = activity.at_work(running) if running else (set(), set())
     return Scene(hosting, _observe(cluster, hosting, handles), held, busy)
 
 
@@ -133,14 +133,14 @@ def _observe(cluster: Cluster, hosting: Hosting | None, handles: Sequence[Hosted
         return {one.name: HostedSeen(HostedPhase.UNKNOWN, waiting=why) for one in handles}
     try:
         seen = hosting.observe(handles)
-        contact.found(cluster)
+        reachability.found(cluster)
         unknown = HostedSeen(HostedPhase.UNKNOWN)
         return {one.name: _declared(cluster, seen.get(one.name, unknown)) for one in handles}
     except AnyDatabaseError:
         raise
     except BackendError as error:
         log.warning("cluster %s cannot be asked: %s", cluster, error)
-        contact.lost(cluster, error)
+        reachability.lost(cluster, error)
         why = Cause(error.code, error.params)
     except Exception as error:
         if len(handles) > 1:
@@ -152,7 +152,7 @@ def _observe(cluster: Cluster, hosting: Hosting | None, handles: Sequence[Hosted
 
 
 def _declared(cluster: Cluster, seen: HostedSeen) -> HostedSeen:
-    known = registry.causes(cluster.backend)
+    known = plugins.causes(cluster.backend)
     ended, waits = seen.cause, seen.waiting
     return replace(
         seen,
@@ -172,11 +172,11 @@ def _nothing_new(hosted: Hosted, scene: Scene) -> bool:
         return False
     if hosted.wanted != Wanted.RUNNING or hosted.restart_run == hosted.run:
         return False
-    used = watching.use(hosted, seen, hosted.pk in scene.held, hosted.pk in scene.busy)
-    return idling.judge(used) is idling.Idle.USED and not watching.is_news(hosted, seen, used)
+    used = activity.use(hosted, seen, hosted.pk in scene.held, hosted.pk in scene.busy)
+    return idling.judge(used) is idling.Idle.USED and not activity.is_news(hosted, seen, used)
 
 
-def _pass(hosted: Hosted, claim: due.Claim, scene: Scene) -> None:
+def _pass(hosted: Hosted, claim: pass_claims.Claim, scene: Scene) -> None:
     """Walks on until there is nothing to do but wait, then sets when to look again. One that raises is tried again
     after a while, or when a hint comes."""
     try:
@@ -189,7 +189,7 @@ def _pass(hosted: Hosted, claim: due.Claim, scene: Scene) -> None:
     _let_go([hosted.pk], claim, wait)
 
 
-def _walk(hosted: Hosted, claim: due.Claim, scene: Scene) -> timedelta | None:
+def _walk(hosted: Hosted, claim: pass_claims.Claim, scene: Scene) -> timedelta | None:
     name = HostedHandle(hosted.pk, hosted.run).name
     seen = scene.seen.get(name)
     for _ in range(STEPS_PER_PASS):
@@ -198,17 +198,17 @@ def _walk(hosted: Hosted, claim: due.Claim, scene: Scene) -> timedelta | None:
             seen = None
         elif seen is None:
             seen = _observe(hosted.environment.cluster, scene.hosting, [handle])[handle.name]
-        used = watching.use(hosted, seen, hosted.pk in scene.held, hosted.pk in scene.busy)
+        used = activity.use(hosted, seen, hosted.pk in scene.held, hosted.pk in scene.busy)
         facts, run = _facts(hosted, scene.hosting, used)
         decision = decide(facts, seen)
         if seen is not None:
-            watching.remember(hosted, seen, used)
+            activity.remember(hosted, seen, used)
         try:
             wait = _do(hosted, run, scene.hosting, decision, used)
         except BackendError as error:
             log.warning("environment %s: %s cannot be done now: %s", hosted.pk, decision.act, error)
             why = Cause(error.code, error.params)
-            wait = steps.refused(hosted, decision, why) if error.permanent else steps.away(hosted, why)
+            wait = actions.refused(hosted, decision, why) if error.permanent else actions.away(hosted, why)
         if decision.act is Act.REST:
             return None
         if wait is not None:
@@ -225,7 +225,7 @@ def _walk(hosted: Hosted, claim: due.Claim, scene: Scene) -> timedelta | None:
 
 def _facts(hosted: Hosted, hosting: Hosting | None, used: idling.Use) -> tuple[Facts, Run | None]:
     state = State(hosted.state)
-    known = registry.causes(hosted.environment.cluster.backend)
+    known = plugins.causes(hosted.environment.cluster.backend)
     run = Run.objects.filter(environment=hosted.pk, number=hosted.run).first() if hosted.run else None
     outcome = cause(run.outcome, run.outcome_params, known) if run and run.outcome else None
     retries = hosted.run - hosted.asked_run
@@ -253,29 +253,29 @@ def _do(
     """Returns how long to wait before looking again, or None to go on at once."""
     match decision.act:
         case Act.WAIT:
-            return steps.wait(hosted, decision.cause)
+            return actions.wait(hosted, decision.cause)
         case Act.REST:
             return timedelta()
         case Act.MOVE:
-            return steps.advance(hosted, decision)
+            return actions.advance(hosted, decision)
         case Act.WARN:
-            return steps.warn(hosted, used)
+            return actions.warn(hosted, used)
         case Act.RECORD:
-            return steps.record(hosted, decision)
+            return actions.record(hosted, decision)
     if hosting is None:
         backend = hosted.environment.cluster.backend
         raise BackendError("ENVIRONMENTS_NOT_MADE_HERE", permanent=True, backend=backend)
     match decision.act:
         case Act.BEGIN:
-            return steps.begin(hosted, hosting)
+            return actions.begin(hosted, hosting)
         case Act.REMOVE:
-            return steps.remove(hosted, hosting, decision)
+            return actions.remove(hosted, hosting, decision)
     assert run is not None
     match decision.act:
         case Act.START:
-            return steps.start(hosted, run, hosting, decision)
+            return actions.start(hosted, run, hosting, decision)
         case Act.STOP:
-            return steps.stop(hosted, hosting, decision)
+            return actions.stop(hosted, hosting, decision)
         case Act.CLOSE:
-            return steps.close(hosted, run, decision)
+            return actions.close(hosted, run, decision)
     raise ValueError(decision.act)

@@ -7,9 +7,9 @@ from typing import Any
 
 from apps.clusters import selectors
 from apps.clusters.models import DevEnvironment
-from fermi.launch import registry
-from fermi.launch.errors import BackendError, UnknownName
-from fermi.launch.inside.session import Session
+from fermi.engines.inside.session import Session
+from fermi.jobs.errors import BackendError, UnknownName
+from fermi.planning import plugins
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ def open_session(environment: DevEnvironment) -> Iterator[Session]:
     try:
         if problem := selectors.obstacle(environment.name, environment.status, cordoned=False):
             raise BackendError(problem.code, permanent=True, **problem.params)
-        backend = registry.backend(environment.cluster.backend, selectors.connection(environment.cluster))
+        backend = plugins.backend(environment.cluster.backend, selectors.connection(environment.cluster))
         with backend.enter(selectors.snapshot(environment)) as entered:
             yield entered
     except BackendError as error:

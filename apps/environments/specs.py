@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from fermi.launch.hosting import HostedSpec, Port
+from fermi.engines.environments import HostedSpec, Port
 
 _KNOWN = {one.name for one in fields(HostedSpec)}
 

@@ -17,16 +17,16 @@ from django.db import IntegrityError, transaction
 from apps.accounts import access, audit
 from apps.accounts.models import Project, Role, User
 from apps.clusters.models import DevEnvironment, EnvironmentStatus
-from apps.common import claims, hints
+from apps.common import claims, wakeups
 from apps.common.clock import now
-from apps.common.explained import said
+from apps.common.nested_texts import said
 from apps.environments import session
 from apps.environments.models import Standby
-from apps.environments.packages import looks
-from fermi.launch import registry
-from fermi.launch import standby as inside
-from fermi.launch.errors import UnknownName
-from fermi.launch.inside.session import Session
+from apps.environments.packages import surveys
+from fermi.engines import standby as inside
+from fermi.engines.inside.session import Session
+from fermi.jobs.errors import UnknownName
+from fermi.planning import plugins
 
 CHANNEL = "standby"
 KEPT = timedelta(minutes=2)
@@ -52,7 +52,7 @@ def offered(backend: str, image: str) -> str:
     """Returns where the training stack stands by for ranks inside of an environment of this engine: in the
     `environment`, in a process of the `engine`'s, or nowhere ("")."""
     with suppress(UnknownName):
-        return registry.check(backend).standby(image)
+        return plugins.check(backend).standby(image)
     return ""
 
 
@@ -68,7 +68,7 @@ def request(environments: Iterable[DevEnvironment]) -> None:
 
 def _request(wanted: Sequence[DevEnvironment]) -> None:
     rows = {row.environment_id: row for row in Standby.objects.filter(environment__in=wanted)}
-    lives, moment, due = looks.life_of(wanted), now(), list[str]()
+    lives, moment, due = surveys.life_of(wanted), now(), list[str]()
     for one in wanted:
         row = rows.get(one.pk)
         if row is None:
@@ -112,7 +112,7 @@ def switch_project(user: User, project: Project, warm: bool) -> None:
 
 
 def _hint() -> None:
-    transaction.on_commit(lambda: hints.tell(CHANNEL, {}))
+    transaction.on_commit(lambda: wakeups.tell(CHANNEL, {}))
 
 
 def sweep() -> int:
@@ -126,14 +126,14 @@ def carry_out(row: Standby) -> bool:
     environment = row.environment
 
     def keep(entered: Session) -> dict[str, Any]:
-        told = inside.keep(entered, seconds)
+        told = inside.keep(entered, plugins.framework(plugins.DEFAULT).preload, seconds)
         error = {"environment": environment.name, **told.error} if told.error else None
         return {"state": told.state, "memory": told.memory, "error": error}
 
     claim = claims.claim_row(row, CLAIM)
     if claim is None:
         return False
-    life = looks.life_of([environment])[environment.pk]
+    life = surveys.life_of([environment])[environment.pk]
     seconds = settings.WARM_MINUTES * 60 if is_wanted(environment) else 0
     with claim.kept():
         found = {"state": inside.FAILED, "memory": None, "until": None, **session.enter_and_ask(environment, keep)}
@@ -164,7 +164,7 @@ def attach(items: Iterable[dict[str, Any]]) -> None:
         return
     keys = [item["id"] for item in wanted]
     rows = {row.pk: row for row in Standby.objects.filter(pk__in=keys).select_related("environment")}
-    lives = looks.life_of([row.environment for row in rows.values()])
+    lives = surveys.life_of([row.environment for row in rows.values()])
     for item in wanted:
         item["standby"] = _of_row(rows.get(item["id"]), lives.get(item["id"], ""), item["status"])
 

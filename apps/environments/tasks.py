@@ -5,9 +5,9 @@ from typing import Any
 
 from celery.signals import worker_ready, worker_shutting_down
 
-from apps.common.lanes import Lane
-from apps.environments import hints, memory_looks, reconcile, standby
-from apps.environments.packages import installation, looks
+from apps.common.worker_lanes import Lane
+from apps.environments import hints, memory_surveys, reconcile, standby
+from apps.environments.packages import installation, surveys
 
 THREADS = 3
 """So many clusters that answer slowly hold up no other."""
@@ -17,8 +17,8 @@ SECONDS = 2.0
 
 lanes = (
     Lane(hints.CHANNEL, reconcile.sweep, THREADS, SECONDS),
-    Lane(looks.CHANNEL, looks.sweep, LOOKS, SECONDS),
-    Lane(memory_looks.CHANNEL, memory_looks.sweep, LOOKS, SECONDS),
+    Lane(surveys.CHANNEL, surveys.sweep, LOOKS, SECONDS),
+    Lane(memory_surveys.CHANNEL, memory_surveys.sweep, LOOKS, SECONDS),
     Lane(standby.CHANNEL, standby.sweep, LOOKS, SECONDS),
     Lane(installation.CHANNEL, installation.sweep, INSTALLATIONS, SECONDS),
 )

@@ -13,9 +13,9 @@ from apps.common.clock import now
 from apps.environments.models import Event, Hosted, Run
 from apps.environments.states import ARROWS, State
 from apps.environments.states.limits import DEADLINES
-from apps.notices.services.telling import over
+from apps.notices.services.incidents import over
 from apps.scheduling import hints as scheduling
-from fermi.launch.spec import Cause
+from fermi.jobs.spec import Cause
 
 
 class Stale(Exception):

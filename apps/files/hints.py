@@ -2,8 +2,8 @@
 
 from django.db import transaction
 
-from apps.common import hints
+from apps.common import wakeups
 
 
 def due() -> None:
-    transaction.on_commit(lambda: hints.send("files.sweep"))
+    transaction.on_commit(lambda: wakeups.send("files.sweep"))

@@ -16,7 +16,7 @@ from apps.files.archives import Member
 from apps.files.models import File, Upload, UploadState
 from apps.files.services import folders, quota, uploads
 from apps.files.store import Unusable, key, store
-from fermi.launch.trees import Entry, Tree
+from fermi.engines.safe_tree import Entry, Tree
 
 
 def rows(project: Project, path: str, search: str = "", task: str = "") -> QuerySet[File]:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Protocol, cast
 
 from django.conf import settings
 
-from fermi.launch.trees import Tree
+from fermi.engines.safe_tree import Tree
 
 OUTPUTS = ".outputs"
 PART_BYTES, MOST_PARTS = 64 << 20, 9_000

@@ -2,12 +2,12 @@
 
 from celery import shared_task
 
-from apps.files.services import acting, uploads
+from apps.files.services import store_sync, uploads
 
 
 @shared_task(name="files.sweep", ignore_result=True)
 def sweep() -> None:
-    acting.sweep()
+    store_sync.sweep()
     uploads.sweep()
 
 

@@ -2,7 +2,7 @@
 
 from django.db import transaction
 
-from apps.common.hints import send
+from apps.common.wakeups import send
 
 
 def due() -> None:

@@ -7,8 +7,8 @@ from django.db.models import Max, QuerySet
 from apps.accounts.models import User
 from apps.common.texts import language, text
 from apps.notices.models import Channel, Delivery, Incident, Item, Rule
-from apps.notices.sending import wording
-from apps.notices.services import owning
+from apps.notices.sender import message as wording
+from apps.notices.services import ownership
 
 
 def items(user: User, *, unread: bool = False) -> QuerySet[Item]:
@@ -30,13 +30,13 @@ def incident(row: Incident) -> dict[str, Any]:
 
 
 def channels(user: User) -> QuerySet[Channel]:
-    rows = owning.visible(Channel.objects.all(), user).select_related("created_by")
+    rows = ownership.visible(Channel.objects.all(), user).select_related("created_by")
     return rows.annotate(sent_at=Max("deliveries__ended_at")).order_by("name", "pk")
 
 
 def channel(row: Channel) -> dict[str, Any]:
     return {
-        "id": row.pk, "name": row.name, "scope": owning.scope(row), "projectId": row.project_id, "kind": row.kind,
+        "id": row.pk, "name": row.name, "scope": ownership.scope(row), "projectId": row.project_id, "kind": row.kind,
         "address": row.shown, "language": row.language, "enabled": row.enabled, "failures": row.failures,
         "restsUntil": row.rests_until, "createdAt": row.created_at,
         "createdBy": row.created_by.username if row.created_by else None,
@@ -45,12 +45,12 @@ def channel(row: Channel) -> dict[str, Any]:
 
 
 def rules(user: User) -> QuerySet[Rule]:
-    return owning.visible(Rule.objects.all(), user).prefetch_related("channels").order_by("name", "pk")
+    return ownership.visible(Rule.objects.all(), user).prefetch_related("channels").order_by("name", "pk")
 
 
 def rule(row: Rule) -> dict[str, Any]:
     return {
-        "id": row.pk, "name": row.name, "scope": owning.scope(row), "projectId": row.project_id,
+        "id": row.pk, "name": row.name, "scope": ownership.scope(row), "projectId": row.project_id,
         "channels": [channel.pk for channel in row.channels.all()], "kinds": row.kinds, "level": row.level,
         "restarts": row.restarts, "waitsSeconds": row.waits_seconds, "quietFrom": row.quiet_from,
         "quietTo": row.quiet_to, "timezone": row.timezone, "breaksThrough": row.breaks_through,
@@ -60,7 +60,7 @@ def rule(row: Rule) -> dict[str, Any]:
 
 def deliveries(user: User, key: str) -> QuerySet[Delivery]:
     """Of a channel, the newest first."""
-    row = owning.find(Channel.objects.all(), user, key)
+    row = ownership.find(Channel.objects.all(), user, key)
     return Delivery.objects.filter(channel=row).select_related("incident", "channel").order_by("-created_at", "pk")
 
 

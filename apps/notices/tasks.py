@@ -5,8 +5,8 @@ from datetime import timedelta
 from celery import shared_task
 
 from apps.common.clock import now
-from apps.notices import delivering, spreading, watching
-from apps.notices.services import telling
+from apps.notices import delivery, fanout, periodic_checks
+from apps.notices.services import incidents
 
 ROUNDS = 10
 KEPT = timedelta(days=90)
@@ -16,18 +16,18 @@ AT_ONCE = 500
 @shared_task(name="notices.sweep", ignore_result=True)
 def sweep() -> None:
     for _ in range(ROUNDS):
-        if not spreading.spread() + delivering.deliver():
+        if not fanout.spread() + delivery.deliver():
             return
 
 
 @shared_task(name="notices.watch", ignore_result=True)
 def watch() -> None:
-    watching.look()
+    periodic_checks.look()
 
 
 @shared_task(name="notices.forget", ignore_result=True)
 def forget() -> None:
     before = now() - KEPT
     for _ in range(ROUNDS):
-        if not telling.forget(before, AT_ONCE) + delivering.forget(before, AT_ONCE):
+        if not incidents.forget(before, AT_ONCE) + delivery.forget(before, AT_ONCE):
             return

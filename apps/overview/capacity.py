@@ -7,7 +7,7 @@ from django.db.models import Q
 
 from apps.accounts.models import AuditEvent
 from apps.overview.scope import Scope
-from apps.scheduling import reserved
+from apps.scheduling import reservation_presenter
 
 LATELY = timedelta(days=7)
 MOST = 30
@@ -66,12 +66,14 @@ def _discovered(scope: Scope, since: datetime) -> list[dict[str, Any]]:
 
 
 def _set_aside(scope: Scope, since: datetime, moment: datetime) -> list[dict[str, Any]]:
-    rows = reserved.visible(scope.user).filter(Q(begins_at__range=(since, moment)) | Q(ends_at__range=(since, moment)))
+    rows = reservation_presenter.visible(scope.user).filter(
+        Q(begins_at__range=(since, moment)) | Q(ends_at__range=(since, moment))
+    )
     if scope.project:
         rows = rows.filter(Q(project=scope.project) | Q(environments__project=scope.project)).distinct()
     if scope.zone or scope.gpu_type:
         rows = rows.filter(environments__in=scope.environments()).distinct()
-    shape = reserved.shape(scope.user)
+    shape = reservation_presenter.shape(scope.user)
     found = []
     for row in rows.order_by("-begins_at")[:MOST]:
         shown = shape(row)

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from django.db.models import Count
 
-from apps.overview.fresh import fresh
+from apps.overview.cache import fresh
 from apps.overview.scope import Scope
 from apps.training.models import Attempt
-from apps.training.queue import health
-from apps.training.shown import causes
+from apps.training.queue import node_health
+from apps.training.reports import causes
 
 WEEK = timedelta(days=7)
 MOST_NODES = 20
@@ -34,9 +34,9 @@ def look(scope: Scope, moment: datetime) -> dict[str, Any]:
 
 def _nodes(scope: Scope, moment: datetime) -> dict[str, Any]:
     """Those that were blamed, the worst first."""
-    blamed = health.failures(moment)
+    blamed = node_health.failures(moment)
     whose = "" if scope.all else scope.user.pk
-    starts = fresh(("starts", whose, scope.project), health.KNOWN_FOR, lambda: _starts(scope, moment))
+    starts = fresh(("starts", whose, scope.project), node_health.KNOWN_FOR, lambda: _starts(scope, moment))
     names = dict(scope.environments().filter(pk__in=list(blamed)).values_list("pk", "name"))
     records = [
         Record(key, names[key], max(starts.get(key, 0), count), count) for key, count in blamed.items() if key in names

@@ -6,7 +6,7 @@ from typing import Any
 from apps.overview.scope import Scope
 from apps.scheduling.models import Usage
 from apps.scheduling.selectors import PART_SUMS, WAITED, parts_of
-from fermi.launch.schedule import ledger
+from fermi.scheduler import ledger
 
 WEEK = timedelta(days=7)
 HOUR = 3600.0

@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from apps.clusters.models import EnvironmentStatus
-from apps.overview import use
+from apps.overview import gpu_use
 from apps.overview.scope import Scope
-from apps.training.ground.launching import clusters_that_decide, decided_by_engines
+from apps.training.core.engine_access import clusters_that_decide, decided_by_engines
 from apps.training.models import Attempt, Node, Task
 from apps.training.states import State
 
@@ -44,7 +44,7 @@ class Here(NamedTuple):
 
     machine: Machine
     holder: Holder | None
-    use: use.Use
+    use: gpu_use.Use
 
 
 class Tally:
@@ -104,13 +104,13 @@ def look(scope: Scope, moment: datetime) -> list[Here]:
         for one in machines
         if one.since and one.gpus and one.holder in holders and holders[one.holder].state == State.RUNNING
     }
-    known = use.look(running, {one.id: one.gpus for one in machines}, moment)
+    known = gpu_use.look(running, {one.id: one.gpus for one in machines}, moment)
     seen = _seen(scope)
     found = []
     for machine in machines:
         holder = holders.get(machine.holder or "")
         named = holder if holder and (seen is None or holder.project in seen) else None
-        found.append(Here(machine, named, known.get(machine.id, use.UNKNOWN)))
+        found.append(Here(machine, named, known.get(machine.id, gpu_use.UNKNOWN)))
     return found
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db.models import Count
 
-from apps.overview import capacity, failures, goodput, hours, machines, waiting
+from apps.overview import capacity, failures, goodput, hourly_use, machines, queue_wait
 from apps.overview.scope import Scope
 from apps.training.states import State
 
@@ -18,8 +18,8 @@ def overview(scope: Scope, moment: datetime) -> dict[str, Any]:
         "all": scope.all,
         "tasks": {state.value: counts.get(state, 0) for state in State},
         **machines.counted(machines.look(scope, moment)),
-        "utilisation": hours.read(scope, moment),
-        "queue": waiting.look(scope, moment),
+        "utilisation": hourly_use.read(scope, moment),
+        "queue": queue_wait.look(scope, moment),
         "failures": failures.look(scope, moment),
         "goodput": goodput.look(scope, moment),
         "capacity": capacity.look(scope, moment),

@@ -3,9 +3,9 @@
 from celery import shared_task
 
 from apps.common.clock import now
-from apps.overview import hours
+from apps.overview import hourly_use
 
 
 @shared_task(name="overview.hours", ignore_result=True)
 def book_hours() -> None:
-    hours.book(now())
+    hourly_use.book(now())

@@ -16,10 +16,10 @@ from apps.common.admin import SEARCH, ReadOnlyAdmin, label, label_app
 from apps.common.errors import ApiError
 from apps.common.texts import said, text
 from apps.scheduling.models import Limits, Price, Reservation, Usage, UserLimits
+from apps.scheduling.presenters import USER_COLUMNS
 from apps.scheduling.services import limits, prices, reservations
-from apps.scheduling.showing import USER_COLUMNS
-from fermi.launch.schedule.scene import NUMBERS
-from fermi.launch.spec import Problem
+from fermi.jobs.spec import Problem
+from fermi.scheduler.snapshot import NUMBERS
 
 label_app("scheduling", "SHARING")
 label(

@@ -2,9 +2,9 @@
 
 from django.db import transaction
 
-from apps.common import hints
+from apps.common import wakeups
 
 
 def changed() -> None:
     """What a project may use, or what is set aside for whom, is different once the transaction is committed."""
-    transaction.on_commit(lambda: hints.send("training.sweep"))
+    transaction.on_commit(lambda: wakeups.send("training.sweep"))

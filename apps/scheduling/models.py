@@ -25,7 +25,7 @@ class AtBudget(models.TextChoices):
 
 
 class Limits(models.Model):
-    """What `fermi.launch.schedule.scene.Project` says; empty = no limit. Months are UTC's. `priorities`: names of
+    """What `fermi.scheduler.snapshot.Project` says; empty = no limit. Months are UTC's. `priorities`: names of
     classes; empty = low, normal and high. The `user_…` hold for each member that has no `UserLimits`.
     `max_environments`: that the platform made and that are there, stopped ones too; `max_environment_gpus`: that those
     have which run."""
@@ -117,7 +117,7 @@ class Price(models.Model):
 
 class Share(models.Model):
     """GPU-seconds that the project's tasks have held, as they count at `as_of`: half of them are forgotten in seven
-    days (`fermi.launch.schedule.order`)."""
+    days (`fermi.scheduler.order`)."""
 
     GOES_WITH_PROJECT = True
 

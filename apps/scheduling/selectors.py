@@ -12,16 +12,16 @@ from django.db.models import F, FloatField, Sum
 from apps.accounts.models import Project as ProjectRow
 from apps.accounts.models import Role, User
 from apps.clusters.models import DevEnvironment
-from apps.common import jumps
+from apps.common import clock_jumps
 from apps.common.clock import now as clock
-from apps.common.compiled import Compiled
+from apps.common.compiled_queries import Compiled
 from apps.scheduling import pricing
 from apps.scheduling.models import AtBudget, Limits, Reservation, Share, Usage, UserLimits
-from fermi.launch.findings import Finding, Level
-from fermi.launch.schedule.ledger import PARTS, Parts
-from fermi.launch.schedule.scene import Allowance, Held, Place, Priority, Project, faded
-from fermi.launch.schedule.scene import Reservation as Window
-from fermi.launch.spec import Problem
+from fermi.engines.check_results import Finding, Level
+from fermi.jobs.spec import Problem
+from fermi.scheduler.ledger import PARTS, Parts
+from fermi.scheduler.snapshot import Allowance, Held, Place, Priority, Project, faded
+from fermi.scheduler.snapshot import Reservation as Window
 
 HOUR = 3600.0
 ORDINARY = frozenset({Priority.LOW, Priority.NORMAL, Priority.HIGH})
@@ -165,10 +165,10 @@ def spent_by_project(
     for project, owner, hours, paid in rows.values_list("project", "owner", "hours", "cost"):
         found[project].hours[owner] += hours or 0.0
         found[project].cost += paid or 0.0
-    there, left_out = {place.id: place for place in places}, jumps.gaps(since)
+    there, left_out = {place.id: place for place in places}, clock_jumps.gaps(since)
     for one in (one for one in held if of is None or one.project in of):
         began = max(datetime.fromtimestamp(one.since, UTC), since)
-        hours = jumps.passed(began, now, left_out).total_seconds() / HOUR
+        hours = clock_jumps.passed(began, now, left_out).total_seconds() / HOUR
         for place in (there[key] for key in one.places if key in there):
             found[one.project].hours[one.user] += place.gpus * hours
             found[one.project].cost += place.gpus * hours * float(known.of(place.gpu_type, place.zone, began) or 0)

@@ -1,7 +1,7 @@
 """Series of what machines and ranks used, in blocks.
 
 A block holds all values of one subject in one stretch of time, at one grain. What is kept of a subject is bounded by
-the grains alone (`apps.telemetry.grains`), however long it lives and whatever is measured.
+the grains alone (`apps.telemetry.resolutions`), however long it lives and whatever is measured.
 """
 
 from django.db import models

@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from apps.telemetry import folding
+from apps.telemetry import downsampling
 
 ROUNDS = 3
 """How often a message goes on while there is more: enough for 18,000 subjects, and little at a time."""
@@ -11,12 +11,12 @@ ROUNDS = 3
 @shared_task(name="telemetry.fold")
 def fold() -> None:
     for _ in range(ROUNDS):
-        if not folding.fold():
+        if not downsampling.fold():
             return
 
 
 @shared_task(name="telemetry.forget")
 def forget() -> None:
     for _ in range(ROUNDS):
-        if not folding.forget():
+        if not downsampling.forget():
             return

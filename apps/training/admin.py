@@ -17,11 +17,13 @@ from apps.clusters.models import AvailabilityZone, DevEnvironment
 from apps.common.admin import ReadOnlyAdmin, label, label_app
 from apps.common.texts import said, text
 from apps.training.models import Task
-from apps.training.services import actions, pausing
+from apps.training.presenters import selectors
+from apps.training.presenters import task_presenter as presenters
+from apps.training.reports.admin_overview import STATE_NAMES, holder_name
+from apps.training.services import actions
+from apps.training.services import pause as pausing
 from apps.training.services.create import retry
 from apps.training.services.drain import drain
-from apps.training.shown import presenters, selectors
-from apps.training.shown.overview import STATE_NAMES, holder_name
 from apps.training.states import State
 
 EVENTS_SHOWN = 100

@@ -17,10 +17,10 @@ from functools import partial
 from django.conf import settings
 from django.db import models
 
-from apps.common.due import Claim
 from apps.common.ids import new_id
+from apps.common.pass_claims import Claim
 from apps.training.states import FINAL, Kind, State
-from fermi.launch.spec import attempt_name
+from fermi.jobs.spec import attempt_name
 
 
 class Tasks(models.Manager["Task"]):
@@ -38,11 +38,11 @@ _NEWEST, _ASKED = ("-created_at", "id"), ("state", "framework", "owner", "name")
 
 
 class Task(models.Model):
-    """`spec` is the snapshot the task is run from (`fermi.launch.spec.JobSpec` without its attempt), and what is done
+    """`spec` is the snapshot the task is run from (`fermi.jobs.spec.JobSpec` without its attempt), and what is done
     later follows from it; `request` is what the user sent, to be shown and sent again. A script of the user's own may
     need neither dataset nor model of ours. `due_at`: when it is looked at next; None when final. `claimed_at`: the
-    claim of the pass that has the row now, or died with it, and since when (`apps.common.due`). `deadline_at` bounds
-    the present state."""
+    claim of the pass that has the row now, or died with it, and since when (`apps.common.pass_claims`). `deadline_at`
+    bounds the present state."""
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "task"))
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="tasks", db_index=False)
@@ -60,7 +60,7 @@ class Task(models.Model):
     total_gpus = models.PositiveIntegerField()
     world_size = models.PositiveIntegerField()
     master = models.CharField(max_length=40)  # environment id
-    priority = models.IntegerField(default=0)  # its class: `fermi.launch.schedule.scene.priority_of`
+    priority = models.IntegerField(default=0)  # its class: `fermi.scheduler.snapshot.priority_of`
     preemptible = models.BooleanField(default=False)
     min_run_seconds = models.PositiveIntegerField(default=0)
     max_run_seconds = models.PositiveIntegerField(null=True, blank=True)
@@ -149,7 +149,7 @@ class Queue(models.Model):
 
 
 class Watch(models.Model):
-    """Who watches, as a single row (`apps.training.output.shares`). `members`: by watcher, the version that it
+    """Who watches, as a single row (`apps.training.logs.sharding`). `members`: by watcher, the version that it
     wrote last. `epoch`: which set of watchers this is. `version`: of the row, for compare-and-set. `looked`: by
     watcher, when it began its last look at all that it follows, in unix seconds."""
 
@@ -253,7 +253,7 @@ class TraceExport(models.Model):
 
 
 class Finding(models.Model):
-    """Something that was found while an attempt ran, once per attempt, code and key (`fermi.launch.diagnosis`).
+    """Something that was found while an attempt ran, once per attempt, code and key (`fermi.diagnosis`).
     `until`: when it was over; None: it goes on, or did to the attempt's end."""
 
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="findings")
@@ -289,7 +289,7 @@ class DiagnosisRules(models.Model):
 class Preflight(models.Model):
     """A pre-flight test. `run` is the task that runs it: same leases, attempts, deadlines and ends as any, one process
     per node, and in no list of training tasks. `before`: the task whose first stage it is. `report`: what
-    `fermi.launch.preflight.judge` says, once the run has ended."""
+    `fermi.preflight.verdict` says, once the run has ended."""
 
     run = models.OneToOneField(Task, on_delete=models.CASCADE, primary_key=True, related_name="preflight")
     before = models.OneToOneField(Task, on_delete=models.CASCADE, null=True, related_name="stage")
@@ -303,7 +303,7 @@ class Preflight(models.Model):
 class Drill(models.Model):
     """A rehearsal of a restart. `run` is the task that runs it: the same job with checkpoints of its own, whose first
     attempt loses a rank. `task`: whose restart it is; None: of a request that was not sent. `stage`: it goes before the
-    task's first attempt. `report`: what `fermi.launch.drill.judge` says, once the run has ended."""
+    task's first attempt. `report`: what `fermi.jobs.drill.judge` says, once the run has ended."""
 
     run = models.OneToOneField(Task, on_delete=models.CASCADE, primary_key=True, related_name="drill")
     task = models.ForeignKey(Task, on_delete=models.CASCADE, null=True, related_name="drills")

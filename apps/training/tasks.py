@@ -8,15 +8,15 @@ from celery import shared_task
 from celery.signals import worker_ready
 
 from apps.clusters import discovery
-from apps.clusters import noticing as environments
-from apps.common import bus
+from apps.clusters import notifications as environments
+from apps.common import pubsub
 from apps.common.clock import now
 from apps.scheduling.services import budgets
-from apps.training.ground import code, launching, making, noticing
-from apps.training.output import outputs
-from apps.training.queue import load, yielding
-from apps.training.reconcile import engines, reconciler
-from apps.training.services import forgetting
+from apps.training.core import code, engine_access, notifications, task_environments
+from apps.training.logs import outputs
+from apps.training.queue import load, preemption
+from apps.training.reconcile import engine_watch, reconciler
+from apps.training.services import retention
 
 
 @shared_task(name="training.reconcile", ignore_result=True)
@@ -28,14 +28,14 @@ def reconcile(*task_ids: str) -> None:
 def sweep() -> None:
     began = monotonic()
     reconciler.sweep()
-    bus.keep("sweep", monotonic() - began)
+    pubsub.keep("sweep", monotonic() - began)
 
 
 @shared_task(name="training.orphans", ignore_result=True)
 def orphans() -> None:
-    engines.sweep()
+    engine_watch.sweep()
     discovery.forget()
-    making.finish_all()
+    task_environments.finish_all()
 
 
 @shared_task(name="training.outputs", ignore_result=True)
@@ -50,12 +50,12 @@ def forget_code() -> None:
 
 @shared_task(name="training.forget", ignore_result=True)
 def forget() -> None:
-    forgetting.forget()
+    retention.forget()
 
 
 @shared_task(name="training.windows", ignore_result=True)
 def empty_windows() -> None:
-    yielding.empty_windows(now())
+    preemption.empty_windows(now())
 
 
 @shared_task(name="training.budgets", ignore_result=True)
@@ -67,18 +67,18 @@ def warn_of_budgets() -> None:
 @shared_task(name="training.notice", ignore_result=True)
 def notice() -> None:
     environments.look()
-    noticing.look()
+    notifications.look()
 
 
 @shared_task(name="training.traces", ignore_result=True)
 def traces() -> None:
-    from apps.training.shown import exporting  # where something is traced
+    from apps.training.traces import export  # where something is traced
 
-    exporting.export()
+    export.export()
 
 
 @worker_ready.connect
 def stand_by(**_: Any) -> None:
     """The first task after the start is to begin as soon as any other; and what a crash left behind goes."""
-    threading.Thread(target=launching.stand_by, daemon=True, name="stand-by").start()
+    threading.Thread(target=engine_access.stand_by, daemon=True, name="stand-by").start()
     orphans.delay()

@@ -11,7 +11,7 @@ from apps.common.admin import ReadOnlyAdmin, label, label_app
 from apps.common.texts import said
 from apps.workers import health
 from apps.workers.models import Group, JoinToken, Worker
-from apps.workers.services import joining, starting
+from apps.workers.services import registration, start_group
 
 label(
     Worker,
@@ -78,7 +78,7 @@ class WorkerAdmin(ReadOnlyAdmin):
 
     @admin.action(description=said("REMOVE"), permissions=["operate"])
     def remove(self, request: HttpRequest, rows: QuerySet[Worker]) -> None:
-        self.apply(request, rows, lambda user, worker: joining.remove(user, worker.pk), "REMOVED")
+        self.apply(request, rows, lambda user, worker: registration.remove(user, worker.pk), "REMOVED")
 
 
 @admin.register(Group)
@@ -98,7 +98,7 @@ class GroupAdmin(ReadOnlyAdmin):
 
     @admin.action(description=said("STOP"), permissions=["operate"])
     def stop(self, request: HttpRequest, rows: QuerySet[Group]) -> None:
-        self.apply(request, rows, lambda user, group: starting.stop(user, group.pk), "ASKED_TO_STOP")
+        self.apply(request, rows, lambda user, group: start_group.stop(user, group.pk), "ASKED_TO_STOP")
 
 
 @admin.register(JoinToken)
@@ -112,4 +112,4 @@ class JoinTokenAdmin(ReadOnlyAdmin):
 
     @admin.action(description=said("REVOKE"), permissions=["operate"])
     def revoke(self, request: HttpRequest, rows: QuerySet[JoinToken]) -> None:
-        self.apply(request, rows, lambda user, token: joining.revoke_join_token(user, token.pk), "REVOKED")
+        self.apply(request, rows, lambda user, token: registration.revoke_join_token(user, token.pk), "REVOKED")

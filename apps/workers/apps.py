@@ -6,10 +6,10 @@ class WorkersConfig(AppConfig):
 
     def ready(self) -> None:
         """Gives the backend for worker agents its memory."""
-        from apps.workers.engine.hosted import DatabaseHosts
+        from apps.workers.engine.environment_store import DatabaseHosts
         from apps.workers.engine.store import DatabaseStore
-        from fermi.launch.backends import agent
-        from fermi.launch.backends.agent import hosting
+        from fermi.engines import agent
+        from fermi.engines.agent import environments
 
         agent.use(DatabaseStore())
-        hosting.use(DatabaseHosts())
+        environments.use(DatabaseHosts())

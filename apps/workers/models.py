@@ -19,7 +19,7 @@ from django.conf import settings
 from django.db import models
 
 from apps.common.ids import new_id
-from fermi.launch.spec import MASTER_PORT
+from fermi.jobs.spec import MASTER_PORT
 
 NODE_LENGTH, GROUP_NAME_LENGTH = 63, 32
 """Together an environment's name: `node (group)`."""
@@ -172,7 +172,7 @@ class Order(models.Model):
 class HostRun(models.Model):
     """The newest run of a dev environment on a host: `worker` carries its orders, `machine` is the host it was given
     to; both empty where it was stopped before it was ordered. `removing`: all of the environment is to go; `gone`: its
-    host said that it is. `said`: `fermi.launch.hosting.HostedSeen`. Ids and not keys: it outlives workers."""
+    host said that it is. `said`: `fermi.engines.environments.HostedSeen`. Ids and not keys: it outlives workers."""
 
     name = models.CharField(primary_key=True, max_length=80)
     environment = models.CharField(max_length=40, unique=True)

@@ -3,9 +3,10 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from fermi.launch import nearest, validate, variables
-from fermi.launch.ranks import Seat, seat, split
-from fermi.launch.spec import Problem
+from fermi.jobs.ranks import Seat, seat, split
+from fermi.jobs.spec import Problem
+from fermi.planning import validate, variables
+from fermi.schema import suggestions
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def wrong(line: Line) -> list[Problem]:
     there, master = len(line.workers), line.master_address
     if master and line.workers and master not in line.nodes:
         node = _node_of(master)
-        near = node if node in line.nodes else nearest.name(master, line.nodes)
+        near = node if node in line.nodes else suggestions.name(master, line.nodes)
         params = {"master": master, "allowed": ", ".join(line.nodes), "nearest": near}
         found.append(Problem("masterAddress", "MASTER_NOT_IN_GROUP", params))
     if line.world_size is not None and (line.world_size < 1 or (there and line.world_size > there)):

@@ -11,15 +11,15 @@ from apps.accounts.models import User
 from apps.common.clock import now
 from apps.common.errors import cut
 from apps.training.models import Task
-from apps.training.shown import presenters
+from apps.training.presenters import task_presenter as presenters
 from apps.training.states import FINAL, State
-from apps.workers import health, taken
+from apps.workers import busy_ports, health
 from apps.workers.heartbeat import schema
 from apps.workers.models import Group, JoinToken, Worker
 from apps.workers.ranking import Line, problems
-from fermi.launch import credentials
-from fermi.launch.ranks import Seat
-from fermi.launch.spec import Problem, attempt_parts
+from fermi.jobs import credentials
+from fermi.jobs.ranks import Seat
+from fermi.jobs.spec import Problem, attempt_parts
 
 NO_PLACE = {"rank": None, "localRank": None, "nodeRank": None}
 NO_GROUP = "none"
@@ -78,7 +78,7 @@ def shown_groups(rows: Sequence[Any]) -> list[dict[str, Any]]:
         key: Member(node, number, judge.status(at), on_gpu=gpu is not None and not facts.get("emulated"))
         for key, node, number, at, gpu, facts in members
     }
-    taken_on = taken.ports({line.master for line in of_group.values()})
+    taken_on = busy_ports.ports({line.master for line in of_group.values()})
     return [_group(row, of_group[row.pk], known, taken_on) for row in rows]
 
 
@@ -168,7 +168,7 @@ def _group(
         "effectiveWorldSize": line.effective_world_size,
         "masterPort": row.master_port,
         "backend": row.backend,
-        "effectiveBackend": row.backend if on_gpus else "gloo",  # as `fermi.launch.environment` chooses
+        "effectiveBackend": row.backend if on_gpus else "gloo",  # as `fermi.jobs.rank_env` chooses
         "script": row.script,
         "args": row.args,
         "env": row.env if row.may_change else credentials.masked(row.env),

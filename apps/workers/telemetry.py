@@ -5,9 +5,9 @@ from typing import Any
 
 from apps.accounts import access
 from apps.accounts.models import User
-from apps.telemetry import showing, subjects
-from apps.telemetry.showing import Place
-from apps.training.shown.telemetry import holders
+from apps.telemetry import presenters, subjects
+from apps.telemetry.presenters import Place
+from apps.training.reports.telemetry import holders
 from apps.workers.models import Worker
 from fermi.telemetry.metrics import DISK, NETWORK, NODE
 
@@ -15,9 +15,9 @@ from fermi.telemetry.metrics import DISK, NETWORK, NODE
 def of_worker(user: User, worker_id: str, query: Mapping[str, Any]) -> dict[str, Any]:
     """Its own GPU and rank, its host, and which tasks had it."""
     worker = access.get(Worker.objects.select_related("environment"), user, worker_id)
-    asked = showing.asked(query)
+    asked = presenters.asked(query)
     places, tasks = {subjects.worker(worker.pk): Place(None)}, []
     if worker.environment:
         places[subjects.environment(worker.environment.pk)] = Place(None, only=(NODE, NETWORK, DISK))
         tasks = holders(worker.environment, user, asked.begins, asked.ends)
-    return {**showing.shown(asked, places), "tasks": tasks}
+    return {**presenters.shown(asked, places), "tasks": tasks}

@@ -43,7 +43,7 @@ export async function platform({ trains = false } = {}) {
     FERMI_STAND_BY: trains ? "1" : "0",
   };
   if (process.env.FERMI_TEST_DATA) {
-    const done = spawnSync(PYTHON, ["-m", "tests.running", data], { cwd: ROOT, env, encoding: "utf8" });
+    const done = spawnSync(PYTHON, ["-m", "tests.platform_process", data], { cwd: ROOT, env, encoding: "utf8" });
     if (done.status !== 0) throw new Error(`no database was prepared:\n${done.stderr}`);
   }
   const up = spawn(PYTHON, ["-m", "server.up"], { cwd: ROOT, env, stdio: ["ignore", "pipe", "pipe"] });
@@ -83,7 +83,7 @@ export async function platform({ trains = false } = {}) {
   }
 }
 
-/** No profile of a person's is run by its shells; what was downloaded once is found (tests/shell.py, `make_home`). */
+/** No profile of a person's is run by its shells; what was downloaded once is found (tests/clean_environment.py, `make_home`). */
 function homeOfItsOwn() {
   const home = mkdtempSync(join(tmpdir(), "fermi-e2e-home-"));
   const cache = join(homedir(), ".cache");

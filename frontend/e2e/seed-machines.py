@@ -13,7 +13,7 @@ from apps.scheduling.models import Usage
 from apps.training.models import Attempt, MetricPoint, Node, Task
 from apps.training.states import State
 from apps.workers.models import Report, Worker
-from fermi.launch import spec
+from fermi.jobs import spec
 from tests.series import measured
 
 GIB = 2.0**30

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from fermi.launch import nearest
+from fermi.schema import suggestions
 from procguard.texts import say
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
@@ -123,6 +123,6 @@ def _flat(found: Mapping[Any, Any], before: str = "") -> Iterator[tuple[str, Any
 
 def _near(key: str) -> str:
     known = [*READ, *ALWAYS]
-    if name := nearest.name(key, known):
+    if name := suggestions.name(key, known):
         return say("near", name=name)
     return say("nothing_near", allowed=", ".join(known))

@@ -4,7 +4,7 @@ Django's own ASGI handler crosses between event loop and threads at each border 
 each request a new thread with a new database connection; measured here, a health check took 4.4 ms and an API read
 7.7 ms, against 0.9 and 2.4 with the handler below. All our middleware and views are sync, but for the event streams.
 Workers' heartbeats, the most frequent request by far, are answered before it; so is all that goes on to an environment,
-which has host names of its own (`apps.doors`).
+which has host names of its own (`apps.proxy`).
 """
 
 import asyncio
@@ -184,12 +184,12 @@ from apps.accounts.api.authentication import is_signed_in  # noqa: E402
 from apps.common import bounds, request_id  # noqa: E402
 from apps.common.asgi import Answered, answer, header, refuse  # noqa: E402
 from apps.common.errors import ApiError  # noqa: E402
-from apps.doors import hosts  # noqa: E402
-from apps.doors.front import Front  # noqa: E402
+from apps.proxy import hostnames  # noqa: E402
+from apps.proxy.asgi import Front  # noqa: E402
 from apps.workers.heartbeat.channels import Channels as AgentChannels  # noqa: E402
 from apps.workers.heartbeat.endpoint import Heartbeats  # noqa: E402  (its models need the apps)
 
 handler = Handler()
 heartbeats = Heartbeats(handler)
-ShortWay.way = Way(bounds.HEARTBEAT, lambda host: hosts.read(host, settings.DOOR_HOST) is None, heartbeats.answer)
+ShortWay.way = Way(bounds.HEARTBEAT, lambda host: hostnames.read(host, settings.DOOR_HOST) is None, heartbeats.answer)
 application = Answered(Front(AgentChannels(heartbeats)))

@@ -1,4 +1,4 @@
-"""The beat process: `python -m server.beat` sends each message of `server.jobs` when it is due.
+"""The beat process: `python -m server.beat` sends each message of `server.celery_settings` when it is due.
 
 It knows tasks by their names alone: it imports neither Django nor Celery nor anything that works. What is due goes out
 together, because waking up costs more than sending: the two-second messages leave at the same moment, every fifth of
@@ -14,10 +14,10 @@ from typing import Any
 
 import redis
 
-from apps.common.messages import QUEUE, message
+from apps.common.celery_messages import QUEUE, message
 from fermi.runner.processes import refuse_tracers
-from server import env, jobs, logs
-from server.places import data_dir, redis_url
+from server import celery_settings, env, logs
+from server.paths import data_dir, redis_url
 
 Entry = Mapping[str, Any]
 log = logging.getLogger("server.beat")
@@ -49,7 +49,7 @@ def main() -> None:
     broker = redis.from_url(redis_url(data_dir()), socket_connect_timeout=2, socket_timeout=30)
     began, passed = time.monotonic(), 0.0
     while True:
-        passed, due = upcoming(jobs.CELERY_BEAT_SCHEDULE, passed)
+        passed, due = upcoming(celery_settings.CELERY_BEAT_SCHEDULE, passed)
         time.sleep(max(0.0, began + passed - time.monotonic()))
         send(broker, due)
         passed = max(passed, time.monotonic() - began)

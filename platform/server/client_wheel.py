@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from server.places import ROOT
+from server.paths import ROOT
 
 WHEN = (1980, 1, 1, 0, 0, 0)
 """Of every file in the archive: the earliest that ZIP knows."""

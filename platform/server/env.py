@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from fermi.launch import isolation
-from fermi.launch.spec import MASTER_PORT
+from fermi.engines import isolation
+from fermi.jobs.spec import MASTER_PORT
 
 log = logging.getLogger(__name__)
 

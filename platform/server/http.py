@@ -9,7 +9,7 @@ from typing import cast
 import h11
 
 from apps.common.asgi import POUR, UNHURRIED, ReaderGone
-from fermi.keeper.pouring import TargetGone, pour, pour_here
+from fermi.envd.socket_splice import TargetGone, pour, pour_here
 from server.short import ShortWay
 
 POURING = 8  # bodies with a thread of their own; more of them take turns in the event loop

@@ -12,11 +12,11 @@ import redis
 from django.conf import settings
 from django.db import Error, connection
 
-from apps.common import bus, databases, disks
+from apps.common import databases, disks, pubsub
 from apps.common.clock import now
 from apps.common.models import Written
 from fermi.runner.files import read_json
-from server import places
+from server import paths
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def faults() -> list[Fault]:
 def notes() -> list[dict[str, Any]]:
     """Returns what the supervisor of `make up` noted in the last hour: `code`, `params` (among them `process`), `at` in
     unix seconds. Nothing where there is no supervisor."""
-    found = read_json(str(places.notes(places.run_dir(settings.DATA_DIR))))
+    found = read_json(str(paths.notes(paths.run_dir(settings.DATA_DIR))))
     return found if isinstance(found, list) else []
 
 
@@ -63,7 +63,7 @@ def _database() -> str:
 def _broker() -> str:
     try:
         with redis.from_url(settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=2) as client:
-            client.set(f"{bus.PREFIX}ready", 1, ex=60)
+            client.set(f"{pubsub.PREFIX}ready", 1, ex=60)
         return ""
     except redis.exceptions.ReadOnlyError as error:
         return _said("broker", error, "BROKER_READ_ONLY")

@@ -6,7 +6,7 @@ from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSpli
 
 from apps.accounts.views import sign_in_link
 from apps.common.api import NoSuchAddress
-from apps.doors.views import open_door
+from apps.proxy.views import open_door
 from server import views
 
 api: list[URLPattern | URLResolver] = [
@@ -19,7 +19,7 @@ api: list[URLPattern | URLResolver] = [
     path("", include("apps.workers.api.urls")),
     path("", include("apps.overview.api.urls")),
     path("", include("apps.environments.api.urls")),
-    path("", include("apps.doors.api.urls")),
+    path("", include("apps.proxy.api.urls")),
     path("", include("apps.code.api.urls")),
     path("", include("apps.files.api.urls")),
     path("schema", SpectacularJSONAPIView.as_view(), name="schema"),

@@ -15,7 +15,7 @@ from typing import Any
 import uvicorn
 from uvicorn.server import STARTUP_FAILURE
 
-from apps.doors.limits import LONGEST
+from apps.proxy.websocket_limits import LONGEST
 from fermi.runner.processes import refuse_tracers
 from server import liveness
 from server.env import read

@@ -9,12 +9,12 @@ from django.http import QueryDict
 from drf_spectacular.generators import EndpointEnumerator, SchemaGenerator
 from rest_framework import serializers
 
-from apps.common import bounds, requests
+from apps.common import bounds, request_shapes
 from apps.common.errors import ProblemsError
 from apps.environments.models import Template
-from apps.training.shown import streaming
-from fermi.launch import nearest
-from fermi.launch.request import MOST_VARIABLES
+from apps.training.presenters import event_stream
+from fermi.planning.request import MOST_VARIABLES
+from fermi.schema import suggestions
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 
@@ -29,7 +29,7 @@ def raw(api: Api, path: str, body: bytes) -> Any:
 @pytest.fixture
 def nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """No serializer looks at an item of a body. An address without parameters is known already."""
-    requests.parse_query(requests.Strict, QueryDict())
+    request_shapes.parse_query(request_shapes.Strict, QueryDict())
 
     def looks(*_: Any, **__: Any) -> None:
         raise AssertionError("it was looked at")
@@ -37,7 +37,7 @@ def nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in (serializers.Serializer, serializers.ListField, serializers.DictField):
         monkeypatch.setattr(kind, "run_validation", looks)
     monkeypatch.setattr(serializers.Serializer, "is_valid", looks)
-    monkeypatch.setattr(nearest, "field", looks)
+    monkeypatch.setattr(suggestions, "field", looks)
 
 
 # Before any work ------------------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def test_what_is_too_long_is_refused_before_it_is_looked_into(
 ) -> None:
     monkeypatch.setattr(Whole, "is_valid", None)
     with pytest.raises(ProblemsError) as refused:
-        requests.parse(Whole, body)
+        request_shapes.parse(Whole, body)
     assert [(one.field, one.code) for one in refused.value.problems] == [(field, "FIELD_LENGTH")]
 
 
@@ -113,8 +113,8 @@ def test_values_are_counted_without_parsing_them() -> None:
 def test_a_person_follows_so_many_tasks_at_a_time(colleague: Api, owner: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     assert colleague.user
     task = colleague.post("/training-tasks", changed()).data["taskId"]
-    monkeypatch.setattr(streaming.OPEN, "most", 1)
-    with streaming.OPEN.one(colleague.user.pk):
+    monkeypatch.setattr(event_stream.OPEN, "most", 1)
+    with event_stream.OPEN.one(colleague.user.pk):
         refused = colleague.get(f"/training-tasks/{task}/stream")
         assert (refused.status, refused.error) == (429, "STREAMS_TOO_MANY")
         assert owner.get(f"/training-tasks/{task}/stream").status == 200
@@ -191,7 +191,7 @@ def test_every_change_names_whole_what_it_puts_into_a_list() -> None:
             for missing, value in parts(field, name, {}):
                 tried += 1
                 with pytest.raises(ProblemsError) as refused:
-                    requests.parse(body, {name: value}, partial=operation.startswith("PATCH"))
+                    request_shapes.parse(body, {name: value}, partial=operation.startswith("PATCH"))
                 named = {one.field: one.code for one in refused.value.problems}
                 assert named.get(missing) == "FIELD_REQUIRED", (operation, missing)
     assert tried > 2

@@ -14,17 +14,18 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from apps.code import changes, fetching, gathering, git, store, uploads
+from apps.code import changes, from_environment, git, store, uploads
+from apps.code import fetch as fetching
 from apps.code.errors import FetchError
 from apps.code.models import Blob, Fetch, Snapshot
 from apps.common.clock import now
-from apps.training.ground import code
+from apps.training.core import code
 from apps.training.models import Task
-from apps.training.services import going_on
+from apps.training.services import restart as going_on
 from apps.training.states import State
-from fermi.launch import snapshot
-from fermi.launch.snapshot import File
-from fermi.launch.spec import JobSpec
+from fermi.jobs import snapshot
+from fermi.jobs.snapshot import File
+from fermi.jobs.spec import JobSpec
 from tests.api.conftest import BASE, Answer, Api
 
 
@@ -449,10 +450,10 @@ def test_code_of_an_environment_is_taken_anew_from_that_environment_alone(
     first = failed(owner.post("/training-tasks", pair).data["taskId"])
     source = f"/training-tasks/{first.pk}/code/source"
     assert owner.get(source).data["why"]["code"] == "CODE_ENVIRONMENT_UNREACHABLE", "nobody made it here"
-    monkeypatch.setattr(gathering, "identify", lambda project, source, seconds: other)
+    monkeypatch.setattr(from_environment, "identify", lambda project, source, seconds: other)
     look = owner.get(source).data
     assert (look["kind"], look["path"], look["changed"]) == ("environment", "mine", True)
-    monkeypatch.setattr(gathering, "problems", lambda *given: [])
+    monkeypatch.setattr(from_environment, "problems", lambda *given: [])
     answer = owner.post(f"/training-tasks/{first.pk}/retry", {})
     anew = Task.objects.get(pk=answer.data["taskId"])
     assert (anew.spec["code"]["snapshot"], anew.spec["code"]["source"]["path"]) == ("", "mine")

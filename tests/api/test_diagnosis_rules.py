@@ -1,7 +1,7 @@
 """A project's own rules of diagnosis: who may see and set them, what is wrong with them, what they make of a log."""
 
 from apps.accounts.models import AuditEvent
-from fermi.launch.diagnosis import rules
+from fermi.diagnosis import rules
 from tests.api.conftest import Api
 
 PATH = "/projects/project-one/diagnosis-rules"

@@ -11,20 +11,20 @@ from apps.accounts.models import AuditEvent
 from apps.clusters.models import DevEnvironment, Lease
 from apps.common.clock import now
 from apps.environments.models import Hosted, Installation, Look
-from apps.environments.packages import installation, looks
+from apps.environments.packages import installation, surveys
 from apps.training.services.build import Draft, build
-from fermi.launch import shape
-from fermi.launch.backends.local.engine import LocalBackend
-from fermi.launch.errors import BackendError
-from fermi.launch.inside.session import Session
-from fermi.launch.request import TaskRequest
-from fermi.launch.spec import JobSpec, Node, Way
-from fermi.launch.ways import Ways
-from tests import insides
+from fermi.engines.inside.session import Session
+from fermi.engines.local.engine import LocalBackend
+from fermi.jobs import json_shape
+from fermi.jobs.errors import BackendError
+from fermi.jobs.run_location import Ways
+from fermi.jobs.spec import JobSpec, Node, Way
+from fermi.planning.request import TaskRequest
+from tests import inside_engines
 from tests.api.conftest import Api
 from tests.api.test_code import put
 from tests.api.test_tasks_create import changed
-from tests.insides import Inside
+from tests.inside_engines import Inside
 from tests.unit.test_inside_survey import kernelspec
 
 pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
@@ -41,7 +41,7 @@ class Lab:
         self.pythons: dict[str, str] = {}
         self.entered: list[str] = []
         for key, one in self.insides.items():
-            self.pythons[key] = insides.make_venv(one.home / "venv")
+            self.pythons[key] = inside_engines.make_venv(one.home / "venv")
             kernelspec(one.home / ".local/share/jupyter", KERNEL, self.pythons[key])
             one.variables.update(PIP_NO_INDEX="1", PIP_FIND_LINKS=str(folder / "wheels"))
 
@@ -75,7 +75,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
 def look() -> int:
     """What threads of a worker do; returns how many looks there were."""
     count = 0
-    while looks.sweep():
+    while surveys.sweep():
         count += 1
     return count
 
@@ -102,9 +102,9 @@ def test_the_first_answer_says_that_they_are_being_looked_at(viewer: Api, lab: L
 
 
 def test_what_differs_and_what_some_lack_is_named(viewer: Api, lab: Lab) -> None:
-    insides.put(lab.pythons["env-001"], insides.metadata("einops", "0.8.0", "einops"))
-    insides.put(lab.pythons["env-001"], insides.metadata("toy", "1.0", "toy"))
-    insides.put(lab.pythons["env-003"], insides.metadata("toy", "2.0", "toy"))
+    inside_engines.put(lab.pythons["env-001"], inside_engines.metadata("einops", "0.8.0", "einops"))
+    inside_engines.put(lab.pythons["env-001"], inside_engines.metadata("toy", "1.0", "toy"))
+    inside_engines.put(lab.pythons["env-003"], inside_engines.metadata("toy", "2.0", "toy"))
     data = compare(viewer)
     assert not data["looking"]
     assert [(one["state"], one["python"]) for one in data["environments"]] == [
@@ -123,7 +123,7 @@ def test_what_is_known_is_kept_for_a_while_and_looked_at_anew_when_asked(viewer:
     compare(viewer)
     viewer.get(PACKAGES, ids=BOTH, python=KERNEL)
     assert look() == 0
-    insides.put(lab.pythons["env-003"], insides.metadata("toy", "2.0", "toy"))
+    inside_engines.put(lab.pythons["env-003"], inside_engines.metadata("toy", "2.0", "toy"))
     data = viewer.get(PACKAGES, ids=BOTH, python=KERNEL, anew="true").data
     assert data["looking"]
     assert data["environments"][0]["state"] == "known", "what was known is told meanwhile"
@@ -166,9 +166,9 @@ def test_nobody_has_a_file_executed_who_may_not_open_a_terminal(viewer: Api, col
 
 
 def test_an_environment_has_few_interpreters_that_are_kept(colleague: Api, lab: Lab) -> None:
-    for number in range(looks.MAX_ROWS + 5):
+    for number in range(surveys.MAX_ROWS + 5):
         colleague.get(PACKAGES, ids="env-001", python=f"kernel{number}")
-    assert Look.objects.filter(environment="env-001").count() == looks.MAX_ROWS
+    assert Look.objects.filter(environment="env-001").count() == surveys.MAX_ROWS
 
 
 def test_whoever_may_see_an_environment_may_compare_it_and_others_do_not_know_it(
@@ -187,9 +187,9 @@ def test_so_many_environments_at_most(viewer: Api) -> None:
 
 
 def test_what_is_asked_for_is_installed_in_all_recorded_and_shown(colleague: Api, lab: Lab, tmp_path: Path) -> None:
-    insides.make_wheel(tmp_path / "lab/wheels", "toy", "1.0", "toy")
+    inside_engines.make_wheel(tmp_path / "lab/wheels", "toy", "1.0", "toy")
     for key, one in lab.insides.items():  # with pip
-        lab.pythons[key] = insides.make_venv(one.home / "venv", pip=True)
+        lab.pythons[key] = inside_engines.make_venv(one.home / "venv", pip=True)
     compare(colleague)
     begun = colleague.post(LEVEL, {"ids": ["env-001", "env-003"], "packages": ["toy==1.0"], "python": KERNEL})
     assert begun.status == 201
@@ -211,7 +211,7 @@ def test_what_is_asked_for_is_installed_in_all_recorded_and_shown(colleague: Api
 
 def test_an_installation_that_fails_says_what_pip_said(colleague: Api, lab: Lab) -> None:
     one = lab.insides["env-001"]
-    insides.make_venv(one.home / "venv", pip=True)
+    inside_engines.make_venv(one.home / "venv", pip=True)
     begun = colleague.post(LEVEL, {"ids": ["env-001"], "packages": ["absent"], "python": KERNEL}).data
     install()
     (item,) = colleague.get(f"{LEVEL}/{begun['id']}").data["items"]
@@ -291,7 +291,7 @@ def codes(data: Any) -> set[str]:
 
 
 def test_a_module_that_one_notebook_has_is_named_before_the_start_and_levelled(owner: Api, lab: Lab) -> None:
-    insides.put(lab.pythons["env-001"], insides.metadata("einops", "0.8.0", "einops"))
+    inside_engines.put(lab.pythons["env-001"], inside_engines.metadata("einops", "0.8.0", "einops"))
     first = preview(owner)
     assert first["packages"]["looking"]
     assert "IMPORT_MISSING" not in codes(first)
@@ -307,7 +307,7 @@ def test_a_module_that_one_notebook_has_is_named_before_the_start_and_levelled(o
     warning = next(one for one in data["warnings"] if one["code"] == "IMPORT_MISSING")
     assert "einops" in warning["message"]
     assert "fermi environments level env-001 env-003 --package einops==0.8.0" in warning["hint"]
-    insides.put(lab.pythons["env-003"], insides.metadata("einops", "0.8.0", "einops"))
+    inside_engines.put(lab.pythons["env-003"], inside_engines.metadata("einops", "0.8.0", "einops"))
     owner.get(PACKAGES, ids=BOTH, python=KERNEL, anew="true")
     look()
     assert preview(owner)["packages"]["missing"] == []
@@ -315,8 +315,8 @@ def test_a_module_that_one_notebook_has_is_named_before_the_start_and_levelled(o
 
 def test_another_version_of_what_the_script_imports_is_named_and_of_others_is_not(owner: Api, lab: Lab) -> None:
     for key, version in (("env-001", "0.8.0"), ("env-003", "0.7.0")):
-        insides.put(lab.pythons[key], insides.metadata("einops", version, "einops"))
-        insides.put(lab.pythons[key], insides.metadata("unrelated", version, "unrelated"))
+        inside_engines.put(lab.pythons[key], inside_engines.metadata("einops", version, "einops"))
+        inside_engines.put(lab.pythons[key], inside_engines.metadata("unrelated", version, "unrelated"))
     preview(owner)
     look()
     data = preview(owner)
@@ -327,8 +327,8 @@ def test_another_version_of_what_the_script_imports_is_named_and_of_others_is_no
 
 def test_versions_that_break_training_are_named_as_such(owner: Api, lab: Lab) -> None:
     for key, version in (("env-001", "2.5.1"), ("env-003", "2.4.0")):
-        insides.put(lab.pythons[key], insides.metadata("torch", version, "torch"))
-        insides.put(lab.pythons[key], {"torch/version.py": f"__version__ = {version!r}\n"})
+        inside_engines.put(lab.pythons[key], inside_engines.metadata("torch", version, "torch"))
+        inside_engines.put(lab.pythons[key], {"torch/version.py": f"__version__ = {version!r}\n"})
     preview(owner)
     look()
     warning = next(one for one in preview(owner)["warnings"] if one["code"] == "PACKAGES_DIFFER_FATALLY")
@@ -344,14 +344,14 @@ def test_code_with_requirements_brings_what_it_needs(owner: Api, lab: Lab) -> No
 
 def test_a_draft_that_nobody_comes_back_for_says_what_is_known_and_has_nothing_looked_at(owner: Api, lab: Lab) -> None:
     request = build_request(owner)
-    task, wrong = shape.read(TaskRequest, request)
+    task, wrong = json_shape.read(TaskRequest, request)
 
     def draft() -> Draft:
         return build(owner.user, task, request, "task-x", wrong, look=False)
 
     assert [one.looking for one in draft().installed.seen] == [False, False]
     assert look() == 0
-    insides.put(lab.pythons["env-001"], insides.metadata("einops", "0.8.0", "einops"))
+    inside_engines.put(lab.pythons["env-001"], inside_engines.metadata("einops", "0.8.0", "einops"))
     preview(owner)
     look()
     assert "IMPORT_MISSING" in {one.code for one in draft().warnings}

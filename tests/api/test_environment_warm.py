@@ -17,22 +17,22 @@ from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease
 from apps.common.clock import now
 from apps.environments import standby
 from apps.environments.models import Standby
-from apps.training.ground import holding
+from apps.training.core import releasing
 from apps.training.models import Task
-from fermi.launch import registry
-from fermi.launch import standby as inside
-from fermi.launch.backends.local import check
-from fermi.launch.backends.local.engine import LocalBackend
-from fermi.launch.errors import BackendError
-from fermi.launch.inside.session import InsideError, Session
-from fermi.launch.spec import JobSpec, Node, Way
-from fermi.launch.ways import Ways
+from fermi.engines import standby as inside
+from fermi.engines.inside.session import InsideError, Session
+from fermi.engines.local import check
+from fermi.engines.local.engine import LocalBackend
+from fermi.jobs.errors import BackendError
+from fermi.jobs.run_location import Ways
+from fermi.jobs.spec import JobSpec, Node, Way
+from fermi.planning import plugins
 from fermi.runner import processes
 from fermi.runner.channel import read_state
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
-from tests.insides import Inside
-from tests.waiting import until
+from tests.inside_engines import Inside
+from tests.polling import until
 
 pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
 ENVIRONMENT, PROJECT_WARM = "/dev-environments/env-001", "/projects/{}/warm"
@@ -199,7 +199,7 @@ def test_after_a_task_one_stands_by_again(lab: Lab, colleague: Api) -> None:
     assert not Standby.objects.exists()
     DevEnvironment.objects.filter(pk="env-001").update(warm=True)
     Lease.objects.create(environment_id="env-001", holder=task.pk)
-    assert holding.give_back(task) == 1
+    assert releasing.give_back(task) == 1
     assert Standby.objects.get(pk="env-001").due_at
 
 
@@ -224,10 +224,10 @@ def test_this_machine_says_that_its_own_process_stands_by(owner: Api, settings: 
 
 
 def test_engines_say_where_it_stands_by() -> None:
-    assert {name: registry.check(name).standby("") for name in registry.BACKENDS} == {
+    assert {name: plugins.check(name).standby("") for name in plugins.BACKENDS} == {
         "local": "engine", "kubernetes": "environment", "slurm": "", "agent": "engine",
     }  # fmt: skip
-    assert registry.check("agent").standby("training:1") == "environment"
+    assert plugins.check("agent").standby("training:1") == "environment"
 
 
 def test_one_that_is_gone_is_forgotten_with_what_stood_by(owner: Api, lab: Lab) -> None:

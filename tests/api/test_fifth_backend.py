@@ -14,10 +14,10 @@ import pytest
 
 from apps.clusters.models import Cluster
 from apps.common.clock import now
-from apps.training.ground import launching
+from apps.training.core import engine_access
 from apps.training.models import Attempt, Task
 from apps.training.reconcile import reconciler
-from fermi.launch import registry
+from fermi.planning import plugins
 from tests.api.conftest import Api
 from tests.api.test_environments import NEW
 from tests.api.test_tasks_create import changed
@@ -39,7 +39,7 @@ def added(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         (package / name).write_text(text, "utf-8")
     monkeypatch.syspath_prepend(str(package.parent))
     invalidate_caches()
-    monkeypatch.setitem(registry.BACKENDS, "spool", PACKAGE)
+    monkeypatch.setitem(plugins.BACKENDS, "spool", PACKAGE)
     yield
     for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
         sys.modules.pop(name)
@@ -120,14 +120,14 @@ def test_its_codes_are_shown_after_the_engine_was_removed_and_stop_no_pass(
 ) -> None:
     scheduler_says(spool, task, state="failed", code="SPOOL_BUDGET_SPENT", why="0 h are left")
     assert after_a_pass(task).state == "failed"
-    monkeypatch.delitem(registry.BACKENDS, "spool")
+    monkeypatch.delitem(plugins.BACKENDS, "spool")
     for lang in ("en", "zh-CN"):
         shown = reason(colleague, task, lang)
         assert shown["code"] == "SPOOL_BUDGET_SPENT"
         assert "SPOOL_BUDGET_SPENT" in shown["message"]
         assert "0 h are left" in shown["message"]
     cluster = Cluster.objects.get(name="lab")
-    assert not launching.cause(cluster, "SPOOL_BUMPED").retry
+    assert not engine_access.cause(cluster, "SPOOL_BUMPED").retry
     path = f"/training-tasks/{task.pk}"
     assert [one["outcome"]["code"] for one in colleague.get(path).data["attempts"]] == ["SPOOL_BUDGET_SPENT"]
     assert colleague.get("/clusters").status == colleague.get("/notices").status == 200

@@ -21,7 +21,7 @@ from apps.common import disks
 from apps.common.clock import now
 from apps.files import store as stores
 from apps.files.models import Doing, File, Upload
-from apps.files.services import acting, uploads
+from apps.files.services import store_sync, uploads
 from apps.scheduling.models import Limits
 from tests.api.conftest import BASE, Answer, Api
 
@@ -330,8 +330,8 @@ def test_what_was_cut_off_in_the_middle_is_done_by_the_sweep(colleague: Api, sto
     File.objects.filter(name="b").update(doing=Doing.DELETE, due_at=now())
     assert get(colleague, "c/a2").body == b"a"
     assert begin(colleague, "a", b"other").status == 201
-    acting.sweep()
-    acting.sweep()
+    store_sync.sweep()
+    store_sync.sweep()
     assert (store.size("project-one/a"), store.size("project-one/b"), store.size("project-one/c/a2")) == (None, None, 1)
     assert list(File.objects.filter(folder=False).values_list("doing", "source")) == [("", "")]
 

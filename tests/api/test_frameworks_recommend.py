@@ -89,7 +89,7 @@ def test_deepspeed_s_stage_follows_the_size(colleague: Api) -> None:
 
 
 def test_a_model_says_how_large_it_is_or_its_hyperparameters_do(colleague: Api) -> None:
-    from fermi.launch import recipes
+    from fermi.jobs import recipes
 
     small = ask(colleague, modelId="model-001").data
     assert small["modelParameters"] == recipes.count(Model.objects.get().defaults) == 136_960

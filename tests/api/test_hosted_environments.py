@@ -15,12 +15,12 @@ from apps.environments.services import Asked
 from apps.environments.states.reasons import Reason
 from apps.notices.models import Incident
 from apps.scheduling.models import Limits, Price, UserLimits
-from fermi.launch import registry
-from fermi.launch.errors import BackendError
-from fermi.launch.hosting import Activity, HostedPhase, Kernel
-from fermi.launch.spec import Cause
+from fermi.engines.environments import Activity, HostedPhase, Kernel
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import Cause
+from fermi.planning import plugins
 from tests.api.conftest import Api
-from tests.hosts import Machine
+from tests.fakes.environments import Machine
 
 pytestmark = pytest.mark.storage
 MADE = {"name": "lab", "projectId": "project-one", "templateId": "template-jupyter"}
@@ -32,8 +32,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def use(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    monkeypatch.setattr(registry, "hosting", lambda backend, connection: machine)
-    monkeypatch.setattr(registry, "makes_environments", lambda backend: True)
+    monkeypatch.setattr(plugins, "hosting", lambda backend, connection: machine)
+    monkeypatch.setattr(plugins, "makes_environments", lambda backend: True)
     return machine
 
 

@@ -7,11 +7,11 @@ from unittest import mock
 import pytest
 
 from apps.accounts.models import AuditEvent, User
-from apps.notices import delivering, groups, spreading
+from apps.notices import delivery, fanout, groups
 from apps.notices.models import Channel, Delivery, Item, Rule
-from apps.notices.sending.process import Sender
-from apps.notices.services.telling import over, tell
-from apps.training.ground import transitions
+from apps.notices.sender.process import Sender
+from apps.notices.services.incidents import over, tell
+from apps.training.core import transitions
 from apps.training.models import Task
 from apps.training.states import State
 from tests.api.conftest import Api
@@ -38,7 +38,7 @@ def test_whoever_owns_a_task_hears_that_it_failed_and_reads_it(colleague: Api, o
     for state in (State.QUEUED, State.STARTING, State.RUNNING):
         transitions.move(task, state)
     transitions.move(task, State.FAILED, "RANK_FAILED", {"rank": 3, "node": "dgx-02", "exitCode": 1})
-    spreading.spread()
+    fanout.spread()
     told = colleague.get("/inbox").data
     [item] = told["items"]
     assert (item["kind"], item["level"], item["path"], told["unread"]) == (
@@ -69,7 +69,7 @@ def test_what_is_told_of_many_tasks_in_a_day_is_one_entry(colleague: Api, projec
     for number in range(2):
         tell("task_failed", f"task-{number}", "NOTICE_TASK_FAILED", {"name": f"bad-{number}", "why": why}, **owned)
     tell("task_failed", "task-9", "NOTICE_TASK_FAILED", {"name": "bad-9", "why": why}, **owned)
-    spreading.spread()
+    fanout.spread()
     assert colleague.get("/inbox").data["unread"] == colleague.get("/inbox").data["total"] == 10
     told = Api(colleague.user, "en").get("/inbox", grouped="true", pageSize=1, page=2).data
     assert (told["total"], told["unread"], told["pageSize"]) == (2, 2, 1)
@@ -94,7 +94,7 @@ def test_an_entry_whose_items_are_removed_meanwhile_is_left_out(
         why = {"code": "COMPLETED", "params": {}}
         tell(kind, "task-1", f"NOTICE_{kind.upper()}", {"name": "one", "why": why}, project=project.pk,
              owner=colleague.user.pk)  # fmt: skip
-    spreading.spread()
+    fanout.spread()
     group_items = groups._group_items
 
     def removed(rows: Any) -> Any:
@@ -112,10 +112,10 @@ def test_operators_hear_of_nodes_and_maintainers_of_theirs(
 ) -> None:
     params = {"environment": "dgx-02", "host": "dgx-02", "cluster": "c"}
     tell("node_lost", "env-9", "NOTICE_NODE_LOST", params, project=project.pk)
-    spreading.spread()
+    fanout.spread()
     assert [each.get("/inbox").data["unread"] for each in (owner, colleague, admin)] == [1, 0, 1]
     over("env-9", "node_lost")
-    spreading.spread()
+    fanout.spread()
     assert owner.get("/inbox").data["items"][0]["overAt"]
 
 
@@ -203,7 +203,7 @@ def test_a_test_says_what_came_of_it(colleague: Api, settings: Any) -> None:
 
 def test_while_enough_is_being_sent_nobody_else_waits(colleague: Api) -> None:
     made = colleague.post("/notice-channels", HOOK).data
-    with Sender(), Sender(), mock.patch.object(delivering, "Sender", Sender):
+    with Sender(), Sender(), mock.patch.object(delivery, "Sender", Sender):
         answer = colleague.post(f"/notice-channels/{made['id']}/test")
         assert (answer.status, answer.error) == (429, "CHANNEL_SENDERS_BUSY")
     assert not Delivery.objects.exists()

@@ -10,7 +10,7 @@ from apps.accounts.models import Project
 from apps.clusters.models import Lease
 from apps.scheduling.models import Usage
 from apps.training.models import Queue, Task
-from apps.training.queue import deciding
+from apps.training.queue import scheduling_pass
 from apps.training.reconcile import reconciler
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
@@ -38,7 +38,7 @@ def look(task_id: str) -> None:
     """Its own pass, and the queue's decision, as the sweep does both."""
     reconciler.reconcile(task_id)
     Queue.objects.update(due_at=timezone.now())
-    deciding.decide_if_due()
+    scheduling_pass.decide_if_due()
 
 
 def waits(api: Api, task_id: str) -> tuple[str, str]:

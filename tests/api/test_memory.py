@@ -10,7 +10,7 @@ import pytest
 from apps.accounts.models import AuditEvent
 from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
-from apps.environments import memory_looks, session
+from apps.environments import memory_surveys, session
 from apps.environments.models import Hosted, MemoryLook
 from apps.notices.models import Incident
 from apps.training.models import Task
@@ -88,7 +88,7 @@ def test_a_kernel_is_ended_by_whose_environment_it_is(
     def away(environment: DevEnvironment) -> Any:
         raise OSError("nobody answers")
 
-    monkeypatch.setattr("apps.environments.reaching.dial", away)
+    monkeypatch.setattr("apps.environments.connection.dial", away)
     refused = colleague.post("/dev-environments/env-001/kernels/k1/end")
     assert (refused.status, refused.error) == (403, "KERNEL_OF_ANOTHER")
     assert owner.post("/dev-environments/env-001/kernels/k1/end").error == "KERNEL_NOT_ENDED"
@@ -148,7 +148,7 @@ def test_a_discovered_environment_is_looked_into_and_says_what_is_left(
 ) -> None:
     first = owner.post("/training-tasks/preview", changed()).data
     assert (first["inUse"], first["memoryLooking"]) == ([], True)
-    assert memory_looks.sweep() == 1
+    assert memory_surveys.sweep() == 1
     for someone, mine in ((owner, True), (colleague, False)):
         answer = someone.post("/training-tasks/preview", changed()).data
         [found] = answer["inUse"]
@@ -161,8 +161,8 @@ def test_a_discovered_environment_is_looked_into_and_says_what_is_left(
         assert found["gpus"] == [{"index": 0, "name": "A800", "totalBytes": 80 << 30, "freeBytes": 12 << 30}]
         [left] = [one for one in answer["warnings"] if one["code"] == "GPU_MEMORY_LEFT"]
         assert "12 / 80 GiB" in left["message"]
-    assert memory_looks.sweep() == 0, "what is known counts for a while"
-    MemoryLook.objects.update(looked_at=now() - memory_looks.KEPT - timedelta(seconds=1))
+    assert memory_surveys.sweep() == 0, "what is known counts for a while"
+    MemoryLook.objects.update(looked_at=now() - memory_surveys.KEPT - timedelta(seconds=1))
     assert owner.get("/dev-environments/env-001/memory").data["looking"]
 
 
@@ -170,7 +170,7 @@ def test_only_the_kernel_that_was_seen_is_ended_and_only_by_whose_it_is(
     owner: Api, colleague: Api, discovered: Inside
 ) -> None:
     owner.get("/dev-environments/env-001/memory")
-    memory_looks.sweep()
+    memory_surveys.sweep()
     end = "/dev-environments/env-001/kernels/k9/end"
     refused = colleague.post(end)
     assert (refused.status, refused.error) == (403, "KERNEL_OF_ANOTHER")
@@ -188,12 +188,12 @@ def test_a_task_that_is_to_wait_waits_for_the_look_and_then_for_the_memory(colle
     task = colleague.post("/training-tasks", changed(whenInUse="wait")).data["taskId"]
     look(task)
     assert colleague.get(f"/training-tasks/{task}").data["reason"]["code"] == "MEMORY_LOOKED_AT"
-    memory_looks.sweep()
+    memory_surveys.sweep()
     look(task)
     assert colleague.get(f"/training-tasks/{task}").data["reason"]["code"] == "ENVIRONMENTS_IN_USE"
     discovered.holders = {"gpus": [], "kernels": [], "holders": []}
     MemoryLook.objects.update(due_at=now())
-    memory_looks.sweep()
+    memory_surveys.sweep()
     look(task)
     assert colleague.get(f"/training-tasks/{task}").data["status"] == "starting"
 
@@ -205,7 +205,7 @@ def test_what_an_environment_says_is_believed_in_its_shape_only(owner: Api, disc
         "holders": [{"pid": 5, "name": 3, "rss_bytes": 1e300, "kernel": [1]}] * 200,
     }  # fmt: skip
     owner.get("/dev-environments/env-001/memory")
-    memory_looks.sweep()
+    memory_surveys.sweep()
     found = owner.get("/dev-environments/env-001/memory").data
     assert found["gpus"] == []
     assert len(found["processes"]) == 50

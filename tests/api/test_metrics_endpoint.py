@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pytest_django import Settings
 
 from apps.clusters.models import DevEnvironment, Lease
-from apps.common import bus
+from apps.common import pubsub
 from apps.common.clock import now
 from apps.scheduling.models import Usage
 from apps.training.models import Attempt, Task
@@ -202,7 +202,7 @@ def test_dashboards_and_alerts_ask_for_what_is_told_and_for_all_of_it(
 ) -> None:
     settings.TRACING = True
     monkeypatch.setattr(redis, "from_url", lambda *about, **more: Broker())
-    monkeypatch.setattr(bus, "kept", {"sweep": 0.1}.get)
+    monkeypatch.setattr(pubsub, "kept", {"sweep": 0.1}.get)
     told = families(admin)
     used: set[str] = set()
     for where, text in expressions(root):

@@ -13,10 +13,10 @@ from django.utils import timezone
 from apps.accounts import selectors
 from apps.accounts.access import Reader
 from apps.catalog.models import Dataset
-from apps.common import handler, renderers
+from apps.common import exception_handler, renderers
+from apps.training.logs.pages import Spot
 from apps.training.models import Attempt, Task
-from apps.training.output.logs import Spot
-from apps.training.shown import looks
+from apps.training.presenters import stream_polling
 from tests.api.conftest import BASE, Api
 from tests.api.test_tasks_create import changed
 
@@ -92,10 +92,10 @@ def test_a_log_is_read_from_far_beyond_its_end(colleague: Api, log: Path, cursor
 
 def test_a_stream_goes_on_from_far_beyond_the_end_of_a_log(colleague: Api, log: Path) -> None:
     assert colleague.user
-    position = looks.Position(1, FAR, FAR, 1, ((0, Spot(FAR)),))
+    position = stream_polling.Position(1, FAR, FAR, 1, ((0, Spot(FAR)),))
     reader = Reader(colleague.user.pk, is_superuser=False)
-    [found] = looks.answers([(looks.Question(log.parts[-3], reader, "en", "all", position), {})])
-    assert isinstance(found, looks.Answer)
+    [found] = stream_polling.answers([(stream_polling.Question(log.parts[-3], reader, "en", "all", position), {})])
+    assert isinstance(found, stream_polling.Answer)
     assert re.findall(rb"^event: (\w+)", found.body, re.MULTILINE) == [b"status"]
 
 
@@ -147,7 +147,7 @@ class TestWhateverBreaksTheAnswerIsTheEnvelope:
         assert body["requestId"] in body["errors"][0]["hint"]
 
     def test_the_exception_handler(self, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(handler, "translate", broken)
+        monkeypatch.setattr(exception_handler, "translate", broken)
         assert refused("/projects/none")["error"] == "INTERNAL_ERROR"
 
     def test_a_text(self, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:

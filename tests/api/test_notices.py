@@ -6,7 +6,7 @@ import pytest
 
 from apps.clusters.models import Cluster
 from apps.common import disks
-from fermi.launch import isolation
+from fermi.engines import isolation
 from tests.api.conftest import Api
 
 

@@ -13,10 +13,10 @@ from django.utils import timezone
 
 from apps.common.clock import now
 from apps.files.models import File, Outputs
-from apps.files.services import acting
 from apps.files.services import outputs as services
+from apps.files.services import store_sync
+from apps.training.logs import outputs
 from apps.training.models import Checkpoint, Task
-from apps.training.output import outputs
 from apps.training.states import State
 from fermi.runner import worktree
 from tests import packages
@@ -130,7 +130,7 @@ def test_what_was_brought_before_a_crash_is_not_brought_again(
 def test_outputs_go_with_their_task(colleague: Api, task: Task, written: dict[str, bytes], settings: Any) -> None:
     end(task)
     assert colleague.delete(f"/training-tasks/{task.pk}").status == 200
-    acting.sweep()
+    store_sync.sweep()
     assert not Path(settings.DATA_DIR, "outputs", task.pk).exists()
     assert not Outputs.objects.exists()
     assert not File.objects.exists()

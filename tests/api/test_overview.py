@@ -8,20 +8,20 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import Project, User
-from apps.clusters import contact
+from apps.clusters import reachability
 from apps.clusters.models import Cluster, DevEnvironment, EnvironmentStatus, Lease
 from apps.common.clock import now
-from apps.overview import failures, fresh, hours
+from apps.overview import cache, failures, hourly_use
 from apps.overview.failures import Record
 from apps.overview.models import Hour
 from apps.scheduling.models import Limits, Usage
 from apps.scheduling.selectors import month_name
-from apps.telemetry.writing import Writer
-from apps.training.ground import outcomes
+from apps.telemetry.writer import Writer
+from apps.training.core import outcomes
 from apps.training.models import Attempt, Event, Finding, Node, Task
-from apps.training.queue import health
+from apps.training.queue import node_health
 from apps.training.states import State
-from fermi.launch.errors import BackendError
+from fermi.jobs.errors import BackendError
 from tests.api.conftest import Api
 
 pytestmark = pytest.mark.usefixtures("environments")
@@ -30,8 +30,8 @@ LONG_AGO = timedelta(hours=2)
 
 @pytest.fixture(autouse=True)
 def failures_looked_for_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "KNOWN_FOR", -1.0)
-    fresh.forget()
+    monkeypatch.setattr(node_health, "KNOWN_FOR", -1.0)
+    cache.forget()
 
 
 def a_task(project: Project, cluster: Cluster, key: str, state: State = State.RUNNING, **changes: Any) -> Task:
@@ -122,7 +122,7 @@ def test_a_gpu_is_idle_that_did_nothing_for_ten_minutes_and_unknown_that_nobody_
         ("environment_disk", "env-005"), ("gpus_idle", "task-a"),
     ]  # fmt: skip
     assert "95" in listed[0]["message"]
-    hours.book(now())
+    hourly_use.book(now())
     booked = admin.get("/overview").data["utilisation"]["day"]
     step = 600 / 3600  # of an hour that is over: one that was measured in part counts whole
     measured, used = (sum(hour[name] for hour in booked) for name in ("measured", "used"))
@@ -271,7 +271,7 @@ def test_all_that_needs_somebody_is_counted_by_kind_and_paged_without_a_gap(
             params={"ranks": "0", "node": "env-001", "seconds": 9},
         )  # fmt: skip
     Limits.objects.create(project=project, updated_at=now(), budget=9, budget_warned=month_name(now()))
-    contact.lost(cluster, BackendError("ENGINE_UNREACHABLE", why="refused", where="here"))
+    reachability.lost(cluster, BackendError("ENGINE_UNREACHABLE", why="refused", where="here"))
     counts = {
         "cluster_away": 1, "task_hung": 1, "environment_unhealthy": 68, "environment_held": 1, "budget": 1,
         "task_failed": 1, "task_waits": 1, "environment_cordoned": 1,
@@ -294,7 +294,7 @@ def test_all_that_needs_somebody_is_counted_by_kind_and_paged_without_a_gap(
     assert members["total"] == sum(counts.values()) - 2, "clusters are the operators', budgets the maintainers'"
     assert stranger.get("/overview/attention").data["total"] == 0
     assert stranger.get("/overview/attention", project=project.pk).status == 404
-    contact.found(cluster)
+    reachability.found(cluster)
     assert "cluster_away" not in str(admin.get("/overview/attention").data)
 
 
@@ -356,8 +356,8 @@ def test_hours_are_booked_once_whatever_was_held_and_a_month_is_read_from_them(
         task="task-b", task_name="b", kind="training", project=project, owner="o", environment_id="env-005",
         environment_name="e", zone="z", gpus=8, since=hour - timedelta(hours=3), until=hour - timedelta(minutes=90),
     )  # fmt: skip
-    hours.book(hour + timedelta(minutes=15))
-    hours.book(hour + timedelta(minutes=30))
+    hourly_use.book(hour + timedelta(minutes=15))
+    hourly_use.book(hour + timedelta(minutes=30))
     booked = {row["begins"]: row for row in Hour.objects.values("begins", "there", "held", "zone")}
     assert len({*booked}) == 49
     sums = dict.fromkeys(booked, 0.0)

@@ -7,7 +7,7 @@ from apps.clusters.models import Lease
 from apps.training.models import Event, Preflight, Task
 from apps.training.reconcile import reconciler
 from apps.training.states import State
-from fermi.launch.preflight import judge
+from fermi.preflight import verdict
 from tests.api.test_tasks_create import DOCUMENT
 
 pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
@@ -19,7 +19,7 @@ SILENT = "PREFLIGHT_NODE_SILENT"
 @pytest.fixture(autouse=True)
 def an_engine_that_is_away(monkeypatch):
     """Nothing is started here: how a test runs for real is in tests/e2e."""
-    monkeypatch.setattr("fermi.launch.backends.local.engine.LocalBackend.submit", lambda *_: None)
+    monkeypatch.setattr("fermi.engines.local.engine.LocalBackend.submit", lambda *_: None)
 
 
 def asked(person, **changes) -> Preflight:
@@ -28,8 +28,8 @@ def asked(person, **changes) -> Preflight:
 
 def end(test: Preflight, *, fit: bool) -> None:
     """As the reconciler leaves it, without a run."""
-    members = judge.members(judge.JobSpec.from_json(test.run.spec))
-    report = judge.judge(members if not fit else [], [], "quick")
+    members = verdict.members(verdict.JobSpec.from_json(test.run.spec))
+    report = verdict.judge(members if not fit else [], [], "quick")
     Preflight.objects.filter(pk=test.pk).update(report=report)
     Task.objects.filter(pk=test.pk).update(state=State.SUCCEEDED, due_at=None, ended_at=timezone.now(), reason="")
 

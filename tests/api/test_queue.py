@@ -11,10 +11,10 @@ from apps.clusters.models import DevEnvironment, Lease
 from apps.common.clock import now
 from apps.scheduling.models import Reservation, Usage
 from apps.training.models import Attempt, Event, Task
-from apps.training.queue import looking
+from apps.training.queue import outlook
 from apps.training.states import State
-from fermi.launch.request import MIN_RUN_SECONDS
-from fermi.launch.schedule.forecast import GRACE
+from fermi.planning.request import MIN_RUN_SECONDS
+from fermi.scheduler.forecast import GRACE
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 
@@ -164,13 +164,13 @@ def test_past_runs_tell_when_it_begins_and_free_ones_what_would_let_it_begin_now
 def test_one_computation_serves_every_reader_until_the_next_decision(
     colleague: Api, viewer: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looking, "FRESH", timedelta(minutes=1))
-    looking.forget()
+    monkeypatch.setattr(outlook, "FRESH", timedelta(minutes=1))
+    outlook.forget()
     waits(colleague, "first", "env-001")
     assert order(viewer) == ["first"]
     waits(colleague, "second", "env-002")
     assert order(colleague) == ["first"], "as it was looked at last"
-    looking.forget()
+    outlook.forget()
     assert order(colleague) == ["first", "second"]
 
 

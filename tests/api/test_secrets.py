@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from apps.accounts import sealing, vault
+from apps.accounts import encryption, secrets
 from apps.accounts.models import AuditEvent, Secret
 from apps.common.clock import now
 from apps.training.models import Task
@@ -46,7 +46,7 @@ def test_a_maintainer_sets_replaces_and_removes_and_nobody_gets_a_value_back(own
     assert item["updatedAt"] > item["createdAt"]
     for answer in answers:
         assert VALUE not in json.dumps(answer.body, ensure_ascii=False)
-    assert vault.reveal("project-one", {"K": "wandb"}) == {"K": "another"}
+    assert secrets.reveal("project-one", {"K": "wandb"}) == {"K": "another"}
     assert owner.delete(f"{SECRETS}/wandb").status == 200
     assert owner.delete(f"{SECRETS}/wandb").status == 404
     assert owner.get(SECRETS).data["total"] == 0
@@ -89,7 +89,7 @@ def test_a_value_that_cannot_be_is_refused_and_not_repeated(owner: Api, value: A
 def test_what_is_stored_is_encrypted_and_the_audit_trail_has_names_only(wandb: Api) -> None:
     stored = Secret.objects.get().value
     assert "wandb" not in stored
-    assert sealing.unseal(stored) == VALUE
+    assert encryption.unseal(stored) == VALUE
     put(wandb, "wandb", "another")
     wandb.delete(f"{SECRETS}/wandb")
     trail = (

@@ -13,15 +13,16 @@ from typing import Any
 import pytest
 
 from apps.clusters.models import Cluster
-from apps.training.ground.launching import backend_for
-from fermi.launch import byhand, registry, validate
-from fermi.launch.recommend import recommend
-from fermi.launch.spec import Entrypoint, JobSpec, Node, Phase
+from apps.training.core.engine_access import backend_for
+from fermi import export
+from fermi.jobs.spec import Entrypoint, JobSpec, Node, Phase
+from fermi.planning import plugins, validate
+from fermi.planning.recommend import recommend
 from tests import goldens
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 from tests.contract.conftest import Engine
-from tests.running import free_port
+from tests.platform_process import free_port
 
 NAME = "local-sgd"
 SCRIPT = """
@@ -49,7 +50,7 @@ def added(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     (tmp_path / "outside" / "local_sgd_outside.py").write_text(module)
     monkeypatch.syspath_prepend(str(tmp_path / "outside"))
     invalidate_caches()
-    monkeypatch.setitem(registry.FRAMEWORKS, NAME, "local_sgd_outside")
+    monkeypatch.setitem(plugins.FRAMEWORKS, NAME, "local_sgd_outside")
     yield
     sys.modules.pop("local_sgd_outside", None)
 
@@ -109,17 +110,17 @@ def test_it_is_recommended_for_the_models_that_it_suits_and_rejected_with_the_re
 
 
 @pytest.mark.usefixtures("added")
-@pytest.mark.parametrize("target", byhand.TARGETS)
+@pytest.mark.parametrize("target", export.TARGETS)
 def test_it_is_rendered_by_hand_for_every_target(target: str) -> None:
     job = goldens.with_images(OWN_SCRIPT)
-    assert byhand.problems(job, target) == []
-    files = byhand.render(job, target, "en")
+    assert export.problems(job, target) == []
+    files = export.render(job, target, "en")
     assert NAME in files["README.md"]
     assert any("average_every" in text for text in files.values())
 
 
 @pytest.mark.usefixtures("added")
-@pytest.mark.parametrize("engine", registry.BACKENDS)
+@pytest.mark.parametrize("engine", plugins.BACKENDS)
 def test_it_is_rendered_for_every_engine(engine: str) -> None:
     rendered = goldens.on_engine(OWN_SCRIPT, engine)
     assert "LOCAL_SGD_CONFIG" in json.dumps(rendered.to_json())
@@ -130,7 +131,7 @@ def test_it_trains_on_uneven_nodes(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(dedent(SCRIPT))
     connection = {"data_dir": str(tmp_path / "data"), "warm": False, "workspace": str(tmp_path)}
-    engine = Engine(registry.backend("local", connection), tmp_path)
+    engine = Engine(plugins.backend("local", connection), tmp_path)
     nodes = tuple(Node(f"env-{i}", f"n{i}", gpu_type="A100", gpu_count=n, emulated=True) for i, n in enumerate((1, 2)))
     job = JobSpec("task-seventh", NAME, nodes, "env-0", entrypoint=Entrypoint(str(script)), attempt=1,
                   master_port=free_port(), options={"averageEvery": 3})  # fmt: skip

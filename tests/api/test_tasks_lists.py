@@ -9,9 +9,9 @@ import pytest
 
 from apps.accounts.models import Membership
 from apps.common.clock import now
-from apps.common.compiled import Compiled
+from apps.common.compiled_queries import Compiled
 from apps.training.models import Task
-from apps.training.shown import listed
+from apps.training.presenters import task_list
 from tests.api.test_tasks_create import changed
 
 pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
@@ -39,8 +39,8 @@ def tasks(colleague) -> list[str]:
 @pytest.fixture
 def few(monkeypatch) -> int:
     """As if three tasks were very many."""
-    monkeypatch.setattr(listed, "MOST", 3)
-    monkeypatch.setattr(listed, "_PAGE", Compiled(listed._compiled))
+    monkeypatch.setattr(task_list, "MOST", 3)
+    monkeypatch.setattr(task_list, "_PAGE", Compiled(task_list._compiled))
     return 3
 
 
@@ -162,4 +162,4 @@ def test_a_page_is_two_statements_beside_who_asks(colleague, tasks, django_asser
     query = {"ordering": ["-created_at"], "page": 2, "pageSize": 2}
     user = Membership.objects.get(user__username="colleague").user
     with django_assert_num_queries(2):
-        assert listed.listed(user, query)["total"] == TASKS
+        assert task_list.listed(user, query)["total"] == TASKS

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from apps.training.logs import first_error, levels, pages
 from apps.training.models import Attempt, Task
-from apps.training.output import first_error, levels, logs
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import DOCUMENT
 
@@ -118,7 +118,7 @@ def test_a_page_knows_the_level_above_its_border(write, ask, monkeypatch):
 
 def test_a_page_that_takes_too_long_ends_early_and_the_next_goes_on(write, ask, monkeypatch):
     write(LOG)
-    monkeypatch.setattr(logs, "PATIENCE", -1.0)
+    monkeypatch.setattr(pages, "PATIENCE", -1.0)
     assert len(ask(search="shard", regex="true")) == 3
     assert len(ask(search="shard", rank="all")) == 3
 
@@ -202,7 +202,7 @@ def test_a_bar_that_its_attempt_left_open_is_a_line(ask, write, colleague, task)
 
 @pytest.mark.parametrize("tail", ["true", "false"])
 def test_of_a_bar_of_megabytes_the_newest_state_is_shown(ask, write, monkeypatch, tail):
-    monkeypatch.setattr(logs, "SCAN", 1 << 18)
+    monkeypatch.setattr(pages, "SCAN", 1 << 18)
     long = "".join(f"\r{n:>8}|" + "#" * 91 for n in range(10_000))
     write(long)
     newest = [long.rpartition("\r")[2]]
@@ -244,10 +244,10 @@ def test_a_line_has_one_offset_wherever_reading_begins(colleague, task, write):
 
 
 def test_a_download_holds_what_a_terminal_shows(task, write, monkeypatch):
-    monkeypatch.setattr(logs, "PIECE", 1 << 10)
+    monkeypatch.setattr(pages, "PIECE", 1 << 10)
     text = f"a\r\n{BARS}\n{'x' * 5000}\n\r 1%\r 2%"
     write(text)
-    assert b"".join(logs.Reader(task, 1).whole(0)).decode() == f"a\n 100%|#\n{'x' * 5000}\n 2%"
+    assert b"".join(pages.Reader(task, 1).whole(0)).decode() == f"a\n 100%|#\n{'x' * 5000}\n 2%"
 
 
 def test_an_error_that_was_printed_over_is_none_and_one_behind_a_bar_is_found(first, write):

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from apps.training.models import Task
-from apps.training.shown import pulses as shown
+from apps.training.presenters import rank_progress as shown
 from apps.training.states import State
-from fermi.launch.backends.local.engine import LocalBackend
-from fermi.launch.errors import BackendError
-from fermi.launch.spec import PulseSeen
+from fermi.engines.local.engine import LocalBackend
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import PulseSeen
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import DOCUMENT
 

@@ -10,7 +10,7 @@ from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus
 from apps.clusters import leases
 from apps.clusters.models import Cluster, DevEnvironment, Lease
 from apps.common.clock import now
-from apps.training.ground import placing
+from apps.training.core import placement
 from apps.training.models import Checkpoint, Task
 from apps.training.reconcile import reconciler
 from apps.training.states import State
@@ -195,7 +195,7 @@ def test_a_task_that_goes_on_elsewhere_shows_where(colleague: Api) -> None:
     key = colleague.post("/training-tasks", {**DOCUMENT, "spareEnvironmentIds": ["env-002"]}).data["taskId"]
     DevEnvironment.objects.filter(pk="env-001").update(status="unhealthy")
     Task.objects.filter(pk=key).update(state=State.QUEUED, attempt=1)
-    assert placing.replace_lost(Task.objects.get(pk=key))
+    assert placement.replace_lost(Task.objects.get(pk=key))
     shown = colleague.get(f"/training-tasks/{key}").data
     assert shown["masterNode"] == "env-002"
     assert [node["environmentId"] for node in shown["nodes"]] == ["env-002", "env-003", "env-005"]

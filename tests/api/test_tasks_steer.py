@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
+from apps.training.logs.pages import Reader
 from apps.training.models import Attempt, Checkpoint, Event, MetricPoint, Task
-from apps.training.output.logs import Reader
 from apps.training.states import State
 from fermi import messages
 from tests.api.test_tasks_create import DOCUMENT, changed

@@ -8,10 +8,10 @@ import pytest
 
 from apps.training.models import Task
 from apps.training.reconcile import reconciler
-from fermi.launch.backends.local.engine import LocalBackend
-from fermi.launch.errors import BackendError
-from fermi.launch.spec import JobSpec, Way
-from fermi.launch.ways import Ways
+from fermi.engines.local.engine import LocalBackend
+from fermi.jobs.errors import BackendError
+from fermi.jobs.run_location import Ways
+from fermi.jobs.spec import JobSpec, Way
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 

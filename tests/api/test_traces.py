@@ -10,12 +10,12 @@ from pytest_django import Settings
 from apps.clusters.models import DevEnvironment
 from apps.common import tracing as ids
 from apps.common.clock import now
-from apps.training.ground import tracing, transitions
-from apps.training.ground.launching import job_for
+from apps.training.core import trace_context, transitions
+from apps.training.core.engine_access import job_for
 from apps.training.models import Attempt, MetricPoint, Task, TraceExport
-from apps.training.shown import exporting, spans
 from apps.training.states import State
-from fermi.launch.spec import JobSpec
+from apps.training.traces import export, spans
+from fermi.jobs.spec import JobSpec
 from server import metrics
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
@@ -31,7 +31,7 @@ def collector(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[C
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", found.url)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
         for name, value in (("_rests_until", 0.0), ("_away", False)):
-            monkeypatch.setattr(exporting, name, value)
+            monkeypatch.setattr(export, name, value)
         ids._exporter.cache_clear()
         ids._resource.cache_clear()
         yield found
@@ -83,7 +83,7 @@ def test_without_a_collector_nothing_is_kept(create: Any) -> None:
     task = create(traceparent=CALLER)
     attempt = begin(task)
     assert (task.trace, TraceExport.objects.count()) == ({}, 0)
-    assert tracing.VARIABLE not in job_for(task, JobSpec.from_json(task.spec), attempt, None).env
+    assert trace_context.VARIABLE not in job_for(task, JobSpec.from_json(task.spec), attempt, None).env
 
 
 def test_a_task_goes_on_in_its_callers_trace(collector: Collector, create: Any) -> None:
@@ -91,7 +91,7 @@ def test_a_task_goes_on_in_its_callers_trace(collector: Collector, create: Any) 
     attempt = begin(task)
     step(task)
     end(task, attempt, State.SUCCEEDED, "COMPLETED")
-    assert exporting.export() == 4
+    assert export.export() == 4
     whole = collector.one("training task")
     assert (whole.trace, whole.parent) == (CALLER[3:35], CALLER[36:52])
     assert {span.trace for span in collector.spans} == {whole.trace}
@@ -120,14 +120,14 @@ def test_a_task_goes_on_in_its_callers_trace(collector: Collector, create: Any) 
 def test_each_part_is_sent_once(collector: Collector, create: Any) -> None:
     task = create()
     attempt = begin(task)
-    assert exporting.export() == 1, "the request; the start waits for its first step"
+    assert export.export() == 1, "the request; the start waits for its first step"
     step(task)
     TraceExport.objects.update(due_at=now())
-    assert exporting.export() == 1
+    assert export.export() == 1
     collector.one("start")
     assert not [span for span in collector.spans if span.name in ("attempt", "training task")]
     end(task, attempt, State.SUCCEEDED, "COMPLETED")
-    assert (exporting.export(), exporting.export()) == (2, 0)
+    assert (export.export(), export.export()) == (2, 0)
     assert len({span.span for span in collector.spans}) == len(collector.spans)
     assert not TraceExport.objects.exists()
 
@@ -140,13 +140,13 @@ def test_what_was_sent_by_somebody_who_died_is_sent_again_with_the_same_ids(
 
     create()
     with monkeypatch.context() as patch:
-        patch.setattr(exporting, "_noted", dies)
+        patch.setattr(export, "_noted", dies)
         with pytest.raises(SystemExit):
-            exporting.export()
+            export.export()
     before = {span.span for span in collector.spans}
-    assert exporting.export() == 0, "until its claim is over"
+    assert export.export() == 0, "until its claim is over"
     TraceExport.objects.update(due_at=now())
-    assert exporting.export() == 1
+    assert export.export() == 1
     assert len(collector.spans) == 2 * len(before) == 2 * len({span.span for span in collector.spans})
 
 
@@ -156,10 +156,10 @@ def test_a_first_step_that_comes_late_is_told_with_the_end(
     monkeypatch.setattr(spans, "PATIENCE", timedelta())
     task = create()
     attempt = begin(task)
-    assert exporting.export() == 2
+    assert export.export() == 2
     step(task)
     end(task, attempt, State.SUCCEEDED, "COMPLETED")
-    exporting.export()
+    export.export()
     collector.one("first step", step=1)
 
 
@@ -170,7 +170,7 @@ def test_a_failure_has_its_cause_and_what_was_asked_for_is_none(collector: Colle
     attempt = begin(task)
     transitions.move(task, State.STOPPING, "STOPPED_BY_USER")
     end(task, attempt, State.STOPPED, "STOPPED_BY_USER")
-    exporting.export()
+    export.export()
     failed = collector.one("attempt", attempt=1)
     assert (failed.error, failed.attributes["fermi.failed_rank"]) == ("RANK_FAILED", 5)
     assert failed.attributes["fermi.failed_node"] == "dev-2"
@@ -185,33 +185,33 @@ def test_a_task_that_never_begins_has_waited(collector: Collector, create: Any) 
     task = create()
     transitions.move(task, State.QUEUED)
     transitions.move(task, State.FAILED, "RUN_TIMEOUT")
-    exporting.export()
+    export.export()
     assert collector.one("training task").error == "RUN_TIMEOUT"
     assert collector.one("queue").ends == collector.one("training task").ends
 
 
 def test_a_caller_that_samples_nothing_is_heeded(collector: Collector, create: Any) -> None:
     create(traceparent=CALLER[:-1] + "0")
-    assert (exporting.export(), collector.asked) == (1, 0)
+    assert (export.export(), collector.asked) == (1, 0)
 
 
 @pytest.mark.parametrize("header", ["", "nonsense", CALLER.replace("0af7651916cd43dd8448eb211c80319c", "0" * 32)])
 def test_a_header_that_says_nothing_begins_a_trace(collector: Collector, create: Any, header: str) -> None:
     task = create(traceparent=header)
-    assert tracing.origin(task) == tracing.origin(Task.objects.get(pk=task.pk))
-    assert tracing.parent(task) is None
+    assert trace_context.origin(task) == trace_context.origin(Task.objects.get(pk=task.pk))
+    assert trace_context.parent(task) is None
 
 
 def test_ranks_are_told_where_they_belong_unless_they_were_told(collector: Collector, create: Any) -> None:
     task = create(traceparent=CALLER)
     attempt = begin(task)
     step(task)
-    said = job_for(task, JobSpec.from_json(task.spec), attempt, None).env[tracing.VARIABLE]
+    said = job_for(task, JobSpec.from_json(task.spec), attempt, None).env[trace_context.VARIABLE]
     end(task, attempt, State.SUCCEEDED, "COMPLETED")
-    exporting.export()
+    export.export()
     assert said == f"00-{CALLER[3:35]}-{collector.one('attempt').span}-01"
-    task.spec["env"] = {tracing.VARIABLE: "mine"}
-    assert job_for(task, JobSpec.from_json(task.spec), attempt, None).env[tracing.VARIABLE] == "mine"
+    task.spec["env"] = {trace_context.VARIABLE: "mine"}
+    assert job_for(task, JobSpec.from_json(task.spec), attempt, None).env[trace_context.VARIABLE] == "mine"
 
 
 def test_a_collector_that_is_away_is_said_once_and_left_alone(
@@ -219,17 +219,17 @@ def test_a_collector_that_is_away_is_said_once_and_left_alone(
 ) -> None:
     collector.answers += [400] * 2
     tasks = [create(), create()]
-    assert exporting.export() == 0
-    assert exporting.export() == 0
+    assert export.export() == 0
+    assert export.export() == 0
     assert collector.asked == 1, "after a failure there is a rest"
-    monkeypatch.setattr(exporting, "_rests_until", 0.0)
-    assert exporting.export() == 0
-    assert [record.message for record in caplog.records if record.name == exporting.__name__] == [
+    monkeypatch.setattr(export, "_rests_until", 0.0)
+    assert export.export() == 0
+    assert [record.message for record in caplog.records if record.name == export.__name__] == [
         "the collector of traces takes nothing"
     ]
     TraceExport.objects.update(due_at=now())
-    monkeypatch.setattr(exporting, "_rests_until", 0.0)
-    assert exporting.export() == 2
+    monkeypatch.setattr(export, "_rests_until", 0.0)
+    assert export.export() == 2
     assert {span.attributes["fermi.task_id"] for span in collector.spans} == {task.pk for task in tasks}
 
 
@@ -238,13 +238,13 @@ def test_what_nobody_takes_is_dropped_and_counted(
 ) -> None:
     tasks = [create(), create(), create()]
     TraceExport.objects.filter(task=tasks[0]).update(created_at=now() - timedelta(hours=2))
-    monkeypatch.setattr(exporting, "MOST", 1)
-    exporting.export()
+    monkeypatch.setattr(export, "MOST", 1)
+    export.export()
     assert {span.attributes["fermi.task_id"] for span in collector.spans} == {tasks[2].pk}
     assert TraceExport.objects.filter(due_at=None).count() == 2
     assert "fermi_trace_exports_dropped_24h 2.0" in metrics.said().decode()
     TraceExport.objects.update(dropped_at=now() - timedelta(days=2))
-    exporting.export()
+    export.export()
     assert not TraceExport.objects.exists()
 
 
@@ -253,10 +253,10 @@ def test_a_part_that_cannot_be_told_holds_up_no_other(
 ) -> None:
     bad, good = create(), create()
     Task.objects.filter(pk=bad.pk).update(trace={"receivedAt": "never"})
-    assert exporting.export() == 1
-    for _ in range(exporting.TRIES + 1):
+    assert export.export() == 1
+    for _ in range(export.TRIES + 1):
         TraceExport.objects.filter(due_at__isnull=False).update(due_at=now())
-        monkeypatch.setattr(exporting, "_rests_until", 0.0)
-        exporting.export()
+        monkeypatch.setattr(export, "_rests_until", 0.0)
+        export.export()
     assert {span.attributes["fermi.task_id"] for span in collector.spans} == {good.pk}
     assert [one.task_id for one in TraceExport.objects.filter(due_at=None)] == [bad.pk]

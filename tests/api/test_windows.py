@@ -9,7 +9,7 @@ from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease
 from apps.common.clock import now
 from apps.scheduling.models import Reservation
 from apps.training.models import Attempt, Node, Task
-from apps.training.queue import yielding
+from apps.training.queue import preemption
 from apps.training.reconcile import reconciler
 from tests.api.conftest import Api
 from tests.api.test_tasks_select import asking
@@ -41,10 +41,10 @@ def aside(environment: str, project: Project | None, begins: timedelta) -> None:
 def test_maintenance_that_has_begun_empties_its_environments_and_the_task_goes_on_elsewhere(task: Task) -> None:
     (place,) = held(task)
     aside(place, None, timedelta(hours=1))
-    assert yielding.empty_windows(now()) == [], "it has not begun"
+    assert preemption.empty_windows(now()) == [], "it has not begun"
     Reservation.objects.update(begins_at=now() - timedelta(seconds=1))
-    assert yielding.empty_windows(now()) == [task.pk]
-    assert yielding.empty_windows(now()) == [], "it is asked once"
+    assert preemption.empty_windows(now()) == [task.pk]
+    assert preemption.empty_windows(now()) == [], "it is asked once"
     event = task.events.get(code="PREEMPTION_REQUESTED")
     assert (event.params["why"], event.params["by"]) == ("MAINTENANCE", "driver")
     Task.objects.filter(pk=task.pk).update(due_at=now())
@@ -56,10 +56,10 @@ def test_maintenance_that_has_begun_empties_its_environments_and_the_task_goes_o
 def test_a_reservation_empties_what_others_hold_and_leaves_its_own_project_alone(task: Task) -> None:
     (place,) = held(task)
     aside(place, task.project, timedelta(hours=-1))
-    assert yielding.empty_windows(now()) == []
+    assert preemption.empty_windows(now()) == []
     other = Project.objects.exclude(pk=task.project_id).first()
     Reservation.objects.update(project=other)
-    assert yielding.empty_windows(now()) == [task.pk]
+    assert preemption.empty_windows(now()) == [task.pk]
 
 
 def test_a_restart_chooses_anew_where_an_environment_was_lost(task: Task, colleague: Api) -> None:

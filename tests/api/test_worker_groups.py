@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from apps.accounts import vault
+from apps.accounts import secrets
 from apps.accounts.models import AuditEvent
 from apps.clusters.models import DevEnvironment, Lease
 from apps.training.models import Task
@@ -362,7 +362,7 @@ def test_a_group_uses_secrets_by_name_as_tasks_do(owner: Api, colleague: Api, vi
     colleague.post(f"{path}/start")
     task = Task.objects.get()
     assert task.request["secretEnv"] == {"WANDB_API_KEY": "wandb"}
-    assert vault.reveal("project-one", task.spec["secret_env"]) == {"WANDB_API_KEY": KEY}
+    assert secrets.reveal("project-one", task.spec["secret_env"]) == {"WANDB_API_KEY": KEY}
 
 
 def test_a_group_whose_secret_was_removed_can_be_changed_and_says_so_when_it_is_started(

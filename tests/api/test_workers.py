@@ -293,7 +293,7 @@ def test_the_list_can_be_searched_and_filtered(colleague: Api) -> None:
 
 def test_logs_are_stored_once_whatever_is_sent_again(colleague: Api, settings: Any, tmp_path: Path) -> None:
     from apps.workers.engine.store import DatabaseStore
-    from fermi.launch.backends.agent.store import Order
+    from fermi.engines.agent.store import Order
 
     settings.DATA_DIR = tmp_path
     host = hosts(colleague, gn6=1)["gn6"]

@@ -8,8 +8,8 @@ from apps.accounts.access import Reader
 from apps.accounts.models import User
 from apps.common.clock import now
 from apps.training.models import Attempt, Task
-from apps.training.shown import selectors
-from apps.training.shown.selectors import Pulse
+from apps.training.presenters import selectors
+from apps.training.presenters.selectors import Pulse
 
 
 def begin_attempt(task: Task, number: int) -> None:

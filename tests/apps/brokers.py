@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from apps.common import bus
-from server import places
+from apps.common import pubsub
+from server import paths
 from server.up import broker
-from tests.waiting import until
+from tests.polling import until
 
 
 class Broker:
@@ -35,12 +35,12 @@ def redis(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
     """Not started yet. In a short path: a socket's is bounded."""
     home = Path(tempfile.mkdtemp(prefix="bus-", dir="/tmp"))
     broker.set_password(home)
-    settings.REDIS_URL = f"unix://:{places.broker_password(home)}@{home / 'broker.sock'}"
-    bus.client.cache_clear()
-    monkeypatch.setattr(bus, "_quiet_until", 0.0)
-    monkeypatch.setattr(bus, "PAUSE", 0.05)
+    settings.REDIS_URL = f"unix://:{paths.broker_password(home)}@{home / 'broker.sock'}"
+    pubsub.client.cache_clear()
+    monkeypatch.setattr(pubsub, "_quiet_until", 0.0)
+    monkeypatch.setattr(pubsub, "PAUSE", 0.05)
     server = Broker(home)
     yield server
     server.stop()
-    bus.client.cache_clear()
+    pubsub.client.cache_clear()
     shutil.rmtree(home)

@@ -16,10 +16,10 @@ from unittest import mock
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, Session
 
-from apps.notices import delivering
-from apps.notices.sending import sending
-from apps.notices.sending.process import Sender
-from tests.running import free_port
+from apps.notices import delivery
+from apps.notices.sender import request
+from apps.notices.sender.process import Sender
+from tests.platform_process import free_port
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def one_sender() -> Iterator[None]:
     def chosen() -> AbstractContextManager[Sender]:
         return nullcontext(kept) if threading.get_ident() == here else Sender()
 
-    with mock.patch.object(delivering, "Sender", chosen), mock.patch.object(sending, "Sender", chosen):
+    with mock.patch.object(delivery, "Sender", chosen), mock.patch.object(request, "Sender", chosen):
         try:
             yield
         finally:

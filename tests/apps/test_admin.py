@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, User
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus, Lease
-from apps.training.ground import outcomes, transitions
+from apps.training.core import outcomes, transitions
 from apps.training.models import Attempt, Event, Task
 from apps.training.states import State
 

@@ -9,16 +9,16 @@ from apps.accounts.models import Project, User
 from apps.clusters import selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease
 from apps.common.clock import now
-from apps.training.ground import resuming, storing
-from apps.training.ground.resuming import Bad, Saved
+from apps.training.core import checkpoint_choice, task_store
+from apps.training.core.checkpoint_choice import Bad, Saved
+from apps.training.logs.ingest import Reading
 from apps.training.models import Event, Finding, Task
-from apps.training.output.ingest import Reading
 from apps.training.reconcile import reconciler
 from apps.training.states import FINAL, WITH_ATTEMPT, State
 from fermi import messages
-from fermi.launch.spec import Entrypoint, JobSpec
-from tests.running import free_port
-from tests.waiting import until
+from fermi.jobs.spec import Entrypoint, JobSpec
+from tests.platform_process import free_port
+from tests.polling import until
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
 
@@ -56,9 +56,9 @@ def task(user: User, settings: Any, tmp_path: Path) -> Task:
     )  # fmt: skip
     task = Task.objects.create(
         id="task-x", project=project, owner=user, cluster=cluster, name="t", framework=job.framework, request={},
-        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **storing.columns(job),
+        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **task_store.columns(job),
     )  # fmt: skip
-    storing.store_nodes(task, job)
+    task_store.store_nodes(task, job)
     return task
 
 
@@ -105,7 +105,7 @@ def test_a_stop_ends_the_task_and_a_person_goes_on_from_before(task: Task) -> No
     assert (task.state, task.reason, task.attempt) == (State.FAILED, "BAD_LOSS", 1)
     said, _ = messages.text(task.reason, "en", **task.reason_params)
     assert said == "The loss is NaN or infinite from step 12 on."
-    assert Path(resuming.newest(task) or "").name == "10.pt"
+    assert Path(checkpoint_choice.newest(task) or "").name == "10.pt"
 
 
 def test_a_rollback_goes_on_from_the_newest_checkpoint_before_the_first_bad_step(task: Task) -> None:
@@ -132,6 +132,6 @@ def test_without_a_checkpoint_from_before_it_begins_again_and_says_so(task: Task
 
 def test_what_was_saved_after_the_last_good_step_is_spoilt_unless_it_was_written_anew() -> None:
     saved = [Saved("30", 2, 30), Saved("20", 1, 20), Saved("15", 3, 15), Saved("12", 2, 12), Saved("10", 1, 10)]
-    assert resuming.spoilt([Bad(2, 13, 10)], saved) == {"30", "20", "12"}
-    assert resuming.spoilt([Bad(1, 13, 12), Bad(2, 25, 24)], saved) == {"30", "20"}
-    assert resuming.spoilt([Bad(3, 13, None)], saved) == {"30", "20", "15"}
+    assert checkpoint_choice.spoilt([Bad(2, 13, 10)], saved) == {"30", "20", "12"}
+    assert checkpoint_choice.spoilt([Bad(1, 13, 12), Bad(2, 25, 24)], saved) == {"30", "20"}
+    assert checkpoint_choice.spoilt([Bad(3, 13, None)], saved) == {"30", "20", "15"}

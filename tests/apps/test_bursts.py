@@ -16,23 +16,23 @@ from django.db import connection
 from apps.accounts.models import Project, User
 from apps.catalog import preparation
 from apps.catalog.models import Dataset, DatasetVersion
-from apps.code import fetching
+from apps.code import fetch as fetching
 from apps.code.models import Fetch
-from apps.common import claims, due
+from apps.common import claims, pass_claims
 from apps.common.clock import now
-from apps.common.lanes import Lane
+from apps.common.worker_lanes import Lane
 from apps.environments import reconcile as environments
 from apps.files.models import Doing, File
-from apps.files.services import acting
-from apps.training.ground import hints
+from apps.files.services import store_sync
+from apps.training.core import wakeups
 from apps.training.models import Attempt, Task
-from apps.training.reconcile import ports, reconciler, steps
+from apps.training.reconcile import actions, ports, reconciler
 from apps.training.states import State
 from apps.training.states.limits import CLAIM
-from fermi.data import DataError
-from fermi.launch.backends.local.engine import LocalBackend
+from fermi.engines.local.engine import LocalBackend
+from fermi.tokenized_data import DataError
 from tests.apps.test_ports import PYTHON, Lab
-from tests.waiting import until
+from tests.polling import until
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db]
 
@@ -47,7 +47,7 @@ def broken(caplog: pytest.LogCaptureFixture) -> list[str]:
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """Messages to workers."""
     found: list[tuple[str, ...]] = []
-    monkeypatch.setattr(hints, "_send", lambda *hint: found.append(hint))
+    monkeypatch.setattr(wakeups, "_send", lambda *hint: found.append(hint))
     return found
 
 
@@ -72,17 +72,17 @@ def during_the_pass(monkeypatch: pytest.MonkeyPatch, act: Callable[[Task], None]
             acts.pop()(task)
         return there
 
-    monkeypatch.setattr(steps.ports, "look", interrupted)
-    monkeypatch.setattr(steps, "submit", lambda *_: timedelta(seconds=5))
+    monkeypatch.setattr(actions.ports, "look", interrupted)
+    monkeypatch.setattr(actions, "submit", lambda *_: timedelta(seconds=5))
 
 
-def take_over(task: Task) -> due.Claim:
+def take_over(task: Task) -> pass_claims.Claim:
     """As much time passes as a claim lasts, and another pass begins."""
     row, past = Task.objects.get(pk=task.pk), CLAIM + timedelta(seconds=1)
     assert row.claimed_at is not None
     assert row.due_at is not None
     Task.objects.filter(pk=task.pk).update(claimed_at=row.claimed_at - past, due_at=row.due_at - past)
-    claim = due.Claim(Task.objects.filter(pk=task.pk), CLAIM)
+    claim = pass_claims.Claim(Task.objects.filter(pk=task.pk), CLAIM)
     assert claim.taken == 1
     return claim
 
@@ -101,7 +101,7 @@ def test_a_hint_during_a_pass_begins_no_second_one(
     task = lab.task()
 
     def hint(task: Task) -> None:
-        hints.poke(task.pk)
+        wakeups.poke(task.pk)
         reconciler.reconcile(task.pk)
         assert reconciler.sweep() == 0
 
@@ -139,14 +139,14 @@ def test_it_writes_nothing_wherever_it_was_when_it_lost_its_task(
     step: str, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on(lab, "local")
-    task, seen, ours = lab.task(), [], getattr(steps, step)
+    task, seen, ours = lab.task(), [], getattr(actions, step)
 
     def overtaken(*args: Any) -> Any:
         take_over(task)
         seen.append(stored(task))
         return ours(*args)
 
-    monkeypatch.setattr(steps, step, overtaken)
+    monkeypatch.setattr(actions, step, overtaken)
     monkeypatch.setattr(LocalBackend, "submit", lambda *_: None)
     reconciler.reconcile(task.pk)
     assert seen == [stored(task)]
@@ -161,10 +161,10 @@ def test_one_pass_that_raises_is_tried_again_later_and_by_a_hint_at_once(
         tries.append(task.pk)
         raise RuntimeError("never thought of")
 
-    monkeypatch.setattr(steps, "lease", raises)
+    monkeypatch.setattr(actions, "lease", raises)
     assert reconciler.sweep() == 1
     assert reconciler.sweep() == 0
-    hints.poke(task.pk)
+    wakeups.poke(task.pk)
     assert reconciler.sweep() == 1
     assert tries == [task.pk] * 2
 
@@ -191,7 +191,7 @@ def test_many_that_are_due_are_each_passed_once_however_many_sweep(
         finally:
             connection.close()
 
-    monkeypatch.setattr(steps, "lease", lease)
+    monkeypatch.setattr(actions, "lease", lease)
     with ThreadPoolExecutor(threads) as pool:
         for done in [pool.submit(sweep) for _ in range(threads)]:
             done.result()
@@ -247,10 +247,10 @@ def test_who_has_lost_a_claim_writes_nothing(user: User, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(fetching, "_bring", overtaken)
     monkeypatch.setattr(preparation, "_make", overtaken)
-    monkeypatch.setattr(acting, "store", lambda: SimpleNamespace(move=lambda *_: left.append((File, steal(file)))))
+    monkeypatch.setattr(store_sync, "store", lambda: SimpleNamespace(move=lambda *_: left.append((File, steal(file)))))
     assert fetching.fetch(fetch.pk)
     assert preparation.prepare(version.pk)
-    acting.act(file)
+    store_sync.act(file)
     assert [kind for kind, _ in left] == [Fetch, DatasetVersion, File]
     for kind, row in left:
         assert kind.objects.filter(pk=row["id"]).values().get() == row
@@ -289,15 +289,15 @@ def test_a_worker_begins_the_lane_and_what_is_due_is_asked_for_there(
     from celery.signals import worker_ready
 
     from apps.environments import hints as told
-    from apps.environments import memory_looks, standby, tasks
-    from apps.environments.packages import installation, looks
+    from apps.environments import memory_surveys, standby, tasks
+    from apps.environments.packages import installation, surveys
 
     assert tasks.lanes[0]._sweep is environments.sweep
     began: list[str] = []
     for lane in tasks.lanes:
         monkeypatch.setattr(lane, "start", partial(began.append, lane.channel))
     tasks.start()
-    assert began == [told.CHANNEL, looks.CHANNEL, memory_looks.CHANNEL, standby.CHANNEL, installation.CHANNEL]
+    assert began == [told.CHANNEL, surveys.CHANNEL, memory_surveys.CHANNEL, standby.CHANNEL, installation.CHANNEL]
     assert any(receiver[1]() is tasks.start for receiver in worker_ready.receivers)
     said: list[str] = []
     monkeypatch.setattr(told, "tell", lambda channel, _: said.append(channel))

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from apps.common import bus
+from apps.common import pubsub
 from tests.apps.brokers import Broker, redis
-from tests.waiting import until
+from tests.polling import until
 
 __all__ = ["redis"]
 
 
-async def told(inbox: bus.Inbox, say: Callable[[], None]) -> dict[str, Any] | None:
+async def told(inbox: pubsub.Inbox, say: Callable[[], None]) -> dict[str, Any] | None:
     """Says it again and again until it arrives: a message may be lost, and nothing may depend on it."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
@@ -28,10 +28,14 @@ def test_what_one_publishes_all_subscribers_of_the_channel_get_and_nobody_else(r
     redis.start()
 
     async def main() -> None:
-        async with bus.subscribe("task:1") as one, bus.subscribe("task:1", "tasks") as both, bus.subscribe("x") as none:
-            assert await told(one, lambda: bus.publish("task:1", {"kind": "log"})) == {"kind": "log"}
+        async with (
+            pubsub.subscribe("task:1") as one,
+            pubsub.subscribe("task:1", "tasks") as both,
+            pubsub.subscribe("x") as none,
+        ):
+            assert await told(one, lambda: pubsub.publish("task:1", {"kind": "log"})) == {"kind": "log"}
             assert await both.get(timeout=60) == {"kind": "log"}
-            assert await told(both, lambda: bus.publish("tasks", {"id": "1"}))
+            assert await told(both, lambda: pubsub.publish("tasks", {"id": "1"}))
             assert await none.get(timeout=0) is None
 
     asyncio.run(main())
@@ -39,12 +43,12 @@ def test_what_one_publishes_all_subscribers_of_the_channel_get_and_nobody_else(r
 
 def test_publishing_without_a_broker_is_quick_and_raises_nothing(redis: Broker) -> None:
     for _ in range(1000):
-        bus.publish("task:1", {"kind": "log"})
+        pubsub.publish("task:1", {"kind": "log"})
 
 
 def test_a_subscriber_without_a_broker_just_hears_nothing(redis: Broker) -> None:
     async def main() -> None:
-        async with bus.subscribe("task:1") as inbox:
+        async with pubsub.subscribe("task:1") as inbox:
             assert await inbox.get(timeout=0.2) is None
 
     asyncio.run(main())
@@ -52,10 +56,10 @@ def test_a_subscriber_without_a_broker_just_hears_nothing(redis: Broker) -> None
 
 def test_a_subscriber_hears_again_when_the_broker_comes_back(redis: Broker) -> None:
     async def main() -> None:
-        async with bus.subscribe("task:1") as inbox:
+        async with pubsub.subscribe("task:1") as inbox:
             for _ in range(2):
                 await asyncio.to_thread(redis.start)
-                assert await told(inbox, lambda: bus.publish("task:1", {"kind": "log"}))
+                assert await told(inbox, lambda: pubsub.publish("task:1", {"kind": "log"}))
                 await asyncio.to_thread(redis.stop)
 
     asyncio.run(main())
@@ -63,7 +67,7 @@ def test_a_subscriber_hears_again_when_the_broker_comes_back(redis: Broker) -> N
 
 def test_a_subscriber_knows_whether_it_can_hear_anything_and_is_woken_when_it_cannot(redis: Broker) -> None:
     async def main() -> None:
-        async with bus.subscribe("task:1") as inbox:
+        async with pubsub.subscribe("task:1") as inbox:
             assert not inbox.connected
             await asyncio.to_thread(redis.start)
             await asyncio.to_thread(until, lambda: inbox.connected)
@@ -78,12 +82,12 @@ def test_one_connection_serves_all_and_goes_with_the_last(redis: Broker) -> None
     redis.start()
 
     def listening() -> int:
-        return len(bus.client().client_list(_type="pubsub"))
+        return len(pubsub.client().client_list(_type="pubsub"))
 
     async def main() -> None:
-        async with bus.subscribe("a") as first:
-            assert await told(first, lambda: bus.publish("a", {"n": 1}))
-            inboxes = [bus.subscribe(f"task:{n}") for n in range(50)]
+        async with pubsub.subscribe("a") as first:
+            assert await told(first, lambda: pubsub.publish("a", {"n": 1}))
+            inboxes = [pubsub.subscribe(f"task:{n}") for n in range(50)]
             for inbox in inboxes:
                 await inbox.__aenter__()
             assert listening() == 1
@@ -96,8 +100,8 @@ def test_one_connection_serves_all_and_goes_with_the_last(redis: Broker) -> None
 
 def test_a_slow_reader_keeps_the_newest(redis: Broker) -> None:
     async def main() -> None:
-        inbox = bus.subscribe("a")
-        for n in range(bus.INBOX + 10):
+        inbox = pubsub.subscribe("a")
+        for n in range(pubsub.INBOX + 10):
             inbox.put({"n": n})
         assert await inbox.get(timeout=0) == {"n": 10}
 
@@ -109,7 +113,7 @@ def test_whoever_leaves_soon_leaves_no_listener_behind(redis: Broker, steps: int
     """`steps`: turns of the event loop. In one of them the client has sent its first command and does not know yet."""
 
     async def main() -> set[asyncio.Task[Any]]:
-        async with bus.subscribe("task:x"):
+        async with pubsub.subscribe("task:x"):
             for _ in range(steps):
                 await asyncio.sleep(0)
         others = asyncio.all_tasks() - {asyncio.current_task()}

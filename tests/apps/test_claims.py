@@ -8,13 +8,14 @@ from django.utils.timezone import localtime as local
 
 from apps.accounts.models import User
 from apps.common.clock import now
-from apps.training.ground import hints
+from apps.training.core import wakeups
 from apps.training.models import Task
-from apps.training.reconcile import glances, reconciler, steps
-from apps.training.shown import presenters, selectors
+from apps.training.presenters import selectors
+from apps.training.presenters import task_presenter as presenters
+from apps.training.reconcile import actions, batch_pass, reconciler
 from apps.training.states import State
 from apps.training.states.limits import CLAIM, SILENT
-from fermi.launch.spec import Observation, Phase
+from fermi.jobs.spec import Observation, Phase
 from tests.apps.attempts import pulse_of
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db]
@@ -35,7 +36,7 @@ def dead(task: Task, monkeypatch: pytest.MonkeyPatch) -> Task:
         state=State.QUEUED, reason="RESTARTING", reason_params={"next": 2, "cause": ""}
     )
     with monkeypatch.context() as patch:
-        patch.setattr(steps, "lease", killed)
+        patch.setattr(actions, "lease", killed)
         with pytest.raises(Killed):
             reconciler.reconcile(task.pk)
     task.refresh_from_db()
@@ -86,7 +87,7 @@ def test_once_another_process_has_taken_over_nothing_is_waited_for(
     dead: Task, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a_while_passes(dead, CLAIM + timedelta(seconds=1))
-    monkeypatch.setattr(steps, "lease", lambda task: timedelta(seconds=5))
+    monkeypatch.setattr(actions, "lease", lambda task: timedelta(seconds=5))
     assert reconciler.sweep() == 1
     dead.refresh_from_db()
     assert dead.claimed_at is None
@@ -96,9 +97,9 @@ def test_once_another_process_has_taken_over_nothing_is_waited_for(
 def test_a_pass_that_changed_nothing_lets_go_of_its_task(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that ends by itself while a hint pulls the task forward: the next pass has it at once."""
     quiet = Observation(Phase.RUNNING, left=True)
-    monkeypatch.setattr(glances, "observed", lambda tasks: {task.pk: quiet for task in tasks})
+    monkeypatch.setattr(batch_pass, "observed", lambda tasks: {task.pk: quiet for task in tasks})
     for _ in range(2):  # the second one has no news at all
-        hints.poke(task.pk)
+        wakeups.poke(task.pk)
         reconciler.sweep()
         task.refresh_from_db()
         assert task.claimed_at is None

@@ -9,9 +9,9 @@ from django.forms.models import model_to_dict
 from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import User
-from apps.common import due
+from apps.common import pass_claims
 from apps.common.clock import now
-from apps.common.compiled import Compiled, keys
+from apps.common.compiled_queries import Compiled, keys
 from apps.training.models import Attempt, Task
 from apps.training.reconcile import reconciler
 from tests.apps.attempts import begin_attempt
@@ -106,7 +106,7 @@ def test_a_pass_s_task_is_what_select_related_and_prefetch_related_give(task: Ta
     Attempt.objects.create(task=stranger, number=7, master_port=1, created_at=now())
     rows = Task.objects.select_related("cluster").prefetch_related(Prefetch("attempts", Attempt.objects.defer("plan")))
     Task.objects.update(due_at=now(), claimed_at=None)
-    claim = due.Claim(Task.objects.filter(pk=task.pk), timedelta(seconds=30))
+    claim = pass_claims.Claim(Task.objects.filter(pk=task.pk), timedelta(seconds=30))
     expected, found = rows.get(pk=task.pk), reconciler._row(task.pk, claim)
     assert found is not None
     with CaptureQueriesContext(connection) as asked:

@@ -14,15 +14,15 @@ from apps.clusters import selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.code import store
 from apps.common.clock import now
-from apps.training.ground import storing
+from apps.training.core import task_store
 from apps.training.models import Attempt, DiagnosisRules, Finding, Task
-from apps.training.reconcile import crashes, reconciler
-from apps.training.shown import presenters
+from apps.training.presenters import task_presenter as presenters
+from apps.training.reconcile import crash_analysis, reconciler
 from apps.training.states import FINAL, State
-from fermi.launch import snapshot
-from fermi.launch.spec import Code, Entrypoint, JobSpec
-from tests.running import free_port
-from tests.waiting import until
+from fermi.jobs import snapshot
+from fermi.jobs.spec import Code, Entrypoint, JobSpec
+from tests.platform_process import free_port
+from tests.polling import until
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
 
@@ -96,9 +96,9 @@ def task(user: User, settings: Any, tmp_path: Path) -> Task:
     )  # fmt: skip
     task = Task.objects.create(
         id="task-x", project=project, owner=user, cluster=cluster, name="t", framework=job.framework, request={},
-        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **storing.columns(job),
+        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **task_store.columns(job),
     )  # fmt: skip
-    storing.store_nodes(task, job)
+    task_store.store_nodes(task, job)
     return task
 
 
@@ -277,7 +277,7 @@ IMPORT = {"exception": "ImportError: no x", "at": "train.py:1"}
     ],
 )  # fmt: skip
 def test_what_counts_as_the_same_failure_again(first: Any, second: Any, steps: Any, loop: Any) -> None:
-    assert crashes.same_again(ended(2, **second), [ended(1, **first)], steps) == loop
+    assert crash_analysis.same_again(ended(2, **second), [ended(1, **first)], steps) == loop
 
 
 @pytest.mark.parametrize(
@@ -292,16 +292,16 @@ def test_what_counts_as_the_same_failure_again(first: Any, second: Any, steps: A
 )
 def test_what_somebody_else_killed_makes_no_loop(params: Any, loop: Any) -> None:
     killed = [ended(number, "RANK_KILLED", **{**params, "exitCode": None}) for number in (2, 1)]
-    assert crashes.same_again(killed[0], killed[1:], {1: 7, 2: 7}) == loop
+    assert crash_analysis.same_again(killed[0], killed[1:], {1: 7, 2: 7}) == loop
 
 
 def test_a_lost_node_or_port_makes_no_loop() -> None:
     for outcome in ("NODE_LOST", "MASTER_PORT_TAKEN", "PREEMPTED", "DISK_FULL", "RUNNER_LOST"):
-        assert crashes.same_again(ended(2, outcome), [ended(1, outcome)], {1: 7, 2: 7}) == {}
+        assert crash_analysis.same_again(ended(2, outcome), [ended(1, outcome)], {1: 7, 2: 7}) == {}
 
 
 def test_an_attempt_that_saved_or_lasted_has_begun_although_no_step_of_it_is_known() -> None:
     first, second = ended(1, **IMPORT), ended(2, **IMPORT)
-    assert crashes.same_again(second, [first], {}, frozenset({2})) == {}
-    second.created_at -= 2 * crashes.WITHOUT_A_STEP
-    assert crashes.same_again(second, [first], {}) == {}
+    assert crash_analysis.same_again(second, [first], {}, frozenset({2})) == {}
+    second.created_at -= 2 * crash_analysis.WITHOUT_A_STEP
+    assert crash_analysis.same_again(second, [first], {}) == {}

@@ -14,7 +14,7 @@ from apps.common.databases import DatabaseAwayError
 from apps.common.postgresql import base
 from server import env
 from tests import services
-from tests.waiting import until
+from tests.polling import until
 
 ALIAS = "comes_and_goes"
 

@@ -9,9 +9,9 @@ from django.db import connection
 from apps.accounts.models import User
 from apps.common.clock import now
 from apps.training.models import Task
-from apps.training.shown import selectors
+from apps.training.presenters import selectors
 from apps.training.states import FINAL, State
-from fermi.launch.spec import Entrypoint
+from fermi.jobs.spec import Entrypoint
 from tests import goldens
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db]

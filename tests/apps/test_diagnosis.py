@@ -11,19 +11,19 @@ from django.utils.translation import override
 from apps.accounts.models import Membership, Role, User
 from apps.clusters.models import AvailabilityZone, DevEnvironment, Lease
 from apps.common.clock import now
-from apps.training.ground import findings as ground
+from apps.training.core import findings as ground
 from apps.training.models import Attempt, Checkpoint, Node, Task
+from apps.training.presenters import findings as shown
+from apps.training.presenters import selectors
 from apps.training.services import diagnosis
-from apps.training.shown import findings as shown
-from apps.training.shown import selectors
 from apps.training.states import FINAL, State
 from apps.training.states.reasons import CAUSES, Reason
 from fermi import messages
-from fermi.launch import registry
-from fermi.launch.diagnosis import Evidence, Finding, Level, Where, actions, why
-from fermi.launch.diagnosis.actions import Do, take
-from fermi.launch.spec import Cause, Problem, PulseSeen, RankSeen
+from fermi.diagnosis import Evidence, Finding, Level, Where, actions, diagnose
+from fermi.diagnosis.actions import Do, take
+from fermi.jobs.spec import Cause, Problem, PulseSeen, RankSeen
 from fermi.messages import Words
+from fermi.planning import plugins
 from tests import goldens
 from tests.apps.attempts import begin_attempt, pulse_of, write
 
@@ -38,9 +38,9 @@ PARAMS: dict[str, Any] = {
 """Everything that any text takes."""
 
 
-LINE = why.Line(
+LINE = diagnose.Line(
     3, 12, begins=1600.0, early=1300.0, late=4600.0,
-    ahead=[why.Ahead("task-a", "first", until=1600.0), why.Ahead("task-b", "second"), why.Ahead()],
+    ahead=[diagnose.Ahead("task-a", "first", until=1600.0), diagnose.Ahead("task-b", "second"), diagnose.Ahead()],
     sooner=[Problem("", "SOONER_SHORTER", {"seconds": 3600, "hours": "1.0"}),
             Problem("", "SOONER_FEWER_GPUS", {"wanted": "4", "instead": "2", "zone": "z"})],
 )  # fmt: skip
@@ -48,16 +48,16 @@ LINE = why.Line(
 
 def every_cause() -> dict[str, Cause]:
     found = dict(CAUSES)
-    for engine in registry.BACKENDS:
-        found |= registry.causes(engine)
+    for engine in plugins.BACKENDS:
+        found |= plugins.causes(engine)
     return found
 
 
-def facts(state: str, reason: Cause | None = None, **more: Any) -> why.Facts:
+def facts(state: str, reason: Cause | None = None, **more: Any) -> diagnose.Facts:
     ranks = [RankSeen(0, 0, "running"), RankSeen(1, 1, "waiting")]
     known = {"since": 900.0, "moment": 1000.0, "nodes": ["env-a", "env-b"], "world_size": 2, "attempt": 1,
              "ranks": ranks, "ends_at": 1500.0}  # fmt: skip
-    return why.Facts(state, reason=reason, **{**known, **more})
+    return diagnose.Facts(state, reason=reason, **{**known, **more})
 
 
 @pytest.mark.parametrize("lang", messages.LANGUAGES)
@@ -69,11 +69,11 @@ def test_no_state_and_no_cause_of_any_engine_is_without_an_answer(lang: str, mon
         for state in State:
             for reason in [None, *causes]:
                 outcome = reason or Cause("RANK_FAILED", PARAMS)
-                ended = [why.Attempt(1, 100.0, outcome, 300.0, last_step=80),
-                         why.Attempt(2, 400.0, outcome, 800.0, "/c/60", from_step=60, last_step=90)]  # fmt: skip
+                ended = [diagnose.Attempt(1, 100.0, outcome, 300.0, last_step=80),
+                         diagnose.Attempt(2, 400.0, outcome, 800.0, "/c/60", from_step=60, last_step=90)]  # fmt: skip
                 for attempts, line in ((), None), (ended, LINE):
                     known = facts(state, reason, attempts=attempts, attempt=len(attempts), next_step=60, line=line)
-                    found = why.diagnose(known)
+                    found = diagnose.diagnose(known)
                     line, _ = shown.said(found.summary)
                     assert line, (state, reason)
                     assert "\n" not in line.replace("one\ntwo", "")
@@ -88,13 +88,13 @@ def test_no_state_and_no_cause_of_any_engine_is_without_an_answer(lang: str, mon
 
 
 def test_an_attempt_without_a_checkpoint_to_go_on_from_says_how_many_steps_are_done_again() -> None:
-    first = why.Attempt(1, 100.0, Cause("RANK_FAILED", PARAMS), 300.0, last_step=2101)
+    first = diagnose.Attempt(1, 100.0, Cause("RANK_FAILED", PARAMS), 300.0, last_step=2101)
     waits = facts("queued", Cause("RESTARTING", PARAMS), attempts=[first])
-    again = facts("running", attempts=[first, why.Attempt(2, 400.0)], attempt=2)
-    saved = facts("running", attempts=[first, why.Attempt(2, 400.0, resumed_from="/c", from_step=2000)], attempt=2)
-    others = facts("running", attempts=[first, why.Attempt(2, 400.0, resumed_from="/of/another")], attempt=2)
+    again = facts("running", attempts=[first, diagnose.Attempt(2, 400.0)], attempt=2)
+    saved = facts("running", attempts=[first, diagnose.Attempt(2, 400.0, resumed_from="/c", from_step=2000)], attempt=2)
+    others = facts("running", attempts=[first, diagnose.Attempt(2, 400.0, resumed_from="/of/another")], attempt=2)
     said = [
-        [(one.code, one.params["lost"]) for told in why.diagnose(known).findings for one in told.finding.evidence
+        [(one.code, one.params["lost"]) for told in diagnose.diagnose(known).findings for one in told.finding.evidence
          if one.code.startswith("WENT_ON")]
         for known in (waits, again, saved, others)
     ]  # fmt: skip
@@ -105,7 +105,7 @@ def test_a_healthy_task_says_so_in_one_line() -> None:
     ranks = [RankSeen(rank, rank // 7, "running") for rank in range(14)]
     pulses = {rank: PulseSeen(rank, 1000.0, "running", 1204, 999.8, 1 / 3.1) for rank in range(14)}
     known = facts("running", ranks=ranks, pulses=pulses, world_size=14, step=1204, total_steps=5000)
-    found = why.diagnose(known)
+    found = diagnose.diagnose(known)
     assert found.healthy
     assert not found.findings
     with override("en"):
@@ -116,35 +116,37 @@ def test_a_healthy_task_says_so_in_one_line() -> None:
 
 def test_nobody_says_that_nothing_is_wrong_while_a_hang_is_suspected() -> None:
     doubt = Finding("HANG_SUSPECTED", Level.INFO, {"seconds": 40}, since=950.0)
-    found = why.diagnose(facts("running", stored=[why.Told(doubt, 1)]))
+    found = diagnose.diagnose(facts("running", stored=[diagnose.Told(doubt, 1)]))
     assert not found.healthy
     assert found.summary.code == "HANG_SUSPECTED"
-    assert why.diagnose(facts("running", stored=[why.Told(doubt, 1, until=960.0)])).healthy
+    assert diagnose.diagnose(facts("running", stored=[diagnose.Told(doubt, 1, until=960.0)])).healthy
 
 
 def test_the_worst_that_goes_on_comes_first_and_is_the_summary() -> None:
-    slow = why.Told(Finding("STARTING_X", Level.WARN, since=990.0), 1)
-    hang = why.Told(Finding("HANGS_X", Level.FAIL, {"n": 1}, since=950.0), 1)
-    over = why.Told(Finding("WAS_X", Level.FAIL, since=999.0), 1, until=999.5)
-    before = why.Told(Finding("EARLIER_X", Level.FAIL, since=200.0), 0, until=300.0)
-    found = why.diagnose(facts("running", stored=[slow, over, hang, before]))
+    slow = diagnose.Told(Finding("STARTING_X", Level.WARN, since=990.0), 1)
+    hang = diagnose.Told(Finding("HANGS_X", Level.FAIL, {"n": 1}, since=950.0), 1)
+    over = diagnose.Told(Finding("WAS_X", Level.FAIL, since=999.0), 1, until=999.5)
+    before = diagnose.Told(Finding("EARLIER_X", Level.FAIL, since=200.0), 0, until=300.0)
+    found = diagnose.diagnose(facts("running", stored=[slow, over, hang, before]))
     assert [one.finding.code for one in found.findings] == ["HANGS_X", "STARTING_X", "WAS_X", "EARLIER_X"]
     assert not found.healthy
     assert found.summary == Words("HANGS_X", {"n": 1})
-    assert why.diagnose(facts("running", stored=[over, before])).healthy
-    assert why.diagnose(facts("succeeded", stored=[hang])).healthy
+    assert diagnose.diagnose(facts("running", stored=[over, before])).healthy
+    assert diagnose.diagnose(facts("succeeded", stored=[hang])).healthy
 
 
 def test_the_cause_of_a_crash_loop_is_told_once_and_mending_it_comes_first() -> None:
     """The reason, what was found of its last attempt, and each of its attempts said the same."""
     end = {"rank": 1, "nodeRank": 0, "node": "env-a", "exitCode": 1, "exception": "ValueError: bad", "at": "train.py:8"}
-    ended = [why.Attempt(number, 100.0 * number, Cause("RANK_FAILED", end), 100.0 * number + 4) for number in (1, 2)]
+    ended = [
+        diagnose.Attempt(number, 100.0 * number, Cause("RANK_FAILED", end), 100.0 * number + 4) for number in (1, 2)
+    ]
     reason = Cause("CRASH_LOOP", {**end, "cause": "RANK_FAILED", "times": 2})
     trace = Evidence("ENGINE_SAID", lines=["Traceback"])
     stored = Finding("UNCAUGHT_EXCEPTION", Level.FAIL, end, where=[Where(1, 0, "env-a")], evidence=[trace],
                      actions=[take(Do.SEE_LOG, rank=1), take(Do.EDIT_SCRIPT, at="train.py:8")])  # fmt: skip
-    known = facts("failed", reason, attempts=ended, attempt=2, stored=[why.Told(stored, 2)])
-    findings = [one.finding for one in why.diagnose(known).findings if one.until is None]
+    known = facts("failed", reason, attempts=ended, attempt=2, stored=[diagnose.Told(stored, 2)])
+    findings = [one.finding for one in diagnose.diagnose(known).findings if one.until is None]
     assert [one.code for one in findings] == ["CRASH_LOOP"]
     [loop] = findings
     assert [act.code for act in loop.actions][:2] == [Do.EDIT_SCRIPT, Do.SEE_LOG]
@@ -160,16 +162,16 @@ def test_the_cause_of_a_crash_loop_is_told_once_and_mending_it_comes_first() -> 
         assert raised["label"] == "Raise the hang timeout"
     other = replace(ended[0], outcome=Cause("RUNNER_LOST", PARAMS))
     known = facts("failed", reason, attempts=[other, ended[1]], attempt=2)
-    tried = [one.params for one in why.diagnose(known).findings[0].finding.evidence if one.code == "ATTEMPT_TRIED"]
+    tried = [one.params for one in diagnose.diagnose(known).findings[0].finding.evidence if one.code == "ATTEMPT_TRIED"]
     assert [params.get("outcome") for params in tried] == ["RUNNER_LOST", None], "what is another cause is said"
 
 
 def test_steps_that_a_restart_does_again_are_counted() -> None:
     lost = Cause("RUNNER_LOST", PARAMS, retry=True, lost=True)
-    attempts = [why.Attempt(1, 1.0, lost, 50.0, last_step=1250)]
+    attempts = [diagnose.Attempt(1, 1.0, lost, 50.0, last_step=1250)]
     reason = Cause(Reason.RESTARTING, {**PARAMS, "cause": "RUNNER_LOST"})
     known = facts("queued", reason, attempts=attempts, next_step=1200, max_attempts=4, begins_at=1007.0)
-    [told] = why.diagnose(known).findings
+    [told] = diagnose.diagnose(known).findings
     with override("en"):
         assert [shown.said(Words(one.code, one.params))[0] for one in told.finding.evidence[1:]] == [
             "Next: attempt 2 of at most 4.", "It starts in 7.0 s.",
@@ -179,7 +181,7 @@ def test_steps_that_a_restart_does_again_are_counted() -> None:
 
 def test_a_task_that_waits_says_its_place_what_must_end_first_and_when_it_begins() -> None:
     reason = Cause(Reason.WAITING_FOR_TURN, {"ahead": 2})
-    [told] = why.diagnose(facts("queued", reason, line=LINE, attempt=0)).findings
+    [told] = diagnose.diagnose(facts("queued", reason, line=LINE, attempt=0)).findings
     with override("en"):
         said = [shown.said(Words(one.code, one.params))[0] for one in told.finding.evidence]
         assert said[:4] == [
@@ -193,15 +195,15 @@ def test_a_task_that_waits_says_its_place_what_must_end_first_and_when_it_begins
         (Do.SEE_TASK, {"task": "task-b"}), (Do.WAIT, {}),
     ]  # fmt: skip
     later = replace(LINE, late=None)
-    [told] = why.diagnose(facts("queued", reason, line=later, attempt=0)).findings
+    [told] = diagnose.diagnose(facts("queued", reason, line=later, attempt=0)).findings
     assert told.finding.evidence[4].params.keys() == {"left", "early"}
     nobody = replace(LINE, begins=None, early=None, late=None, sooner=())
-    [told] = why.diagnose(facts("queued", reason, line=nobody, attempt=0)).findings
+    [told] = diagnose.diagnose(facts("queued", reason, line=nobody, attempt=0)).findings
     assert told.finding.evidence[-1].code == "QUEUE_BEGINS_UNKNOWN"
 
 
 def test_a_paused_task_is_healthy_and_may_be_resumed() -> None:
-    found = why.diagnose(facts("queued", Cause(Reason.PAUSED, {"by": "owner"}), attempt=0))
+    found = diagnose.diagnose(facts("queued", Cause(Reason.PAUSED, {"by": "owner"}), attempt=0))
     [told] = found.findings
     assert found.healthy
     assert [one.code for one in told.finding.actions] == [Do.RESUME]
@@ -329,6 +331,6 @@ def test_a_list_shows_the_worst_that_is_wrong_with_each_task_that_goes_on(stored
 
 def test_every_final_state_offers_no_action_of_a_running_task() -> None:
     for state in FINAL:
-        for one in why.diagnose(facts(state, Cause("RANK_FAILED", PARAMS, retry=True))).findings:
+        for one in diagnose.diagnose(facts(state, Cause("RANK_FAILED", PARAMS, retry=True))).findings:
             assert not {act.code for act in one.finding.actions} & {Do.STOP, Do.WAIT}
     assert set(actions.ACTIONS) == set(Do)

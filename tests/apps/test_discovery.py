@@ -10,7 +10,7 @@ from apps.clusters import discovery, leases
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.common.clock import now
 from apps.environments.models import Look, MemoryLook
-from fermi.launch.discovery import Found
+from fermi.engines.discovery import Found
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db]
 

@@ -9,15 +9,15 @@ from apps.accounts.models import Project, User
 from apps.clusters import selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease
 from apps.common.clock import now
+from apps.training.core import task_store
 from apps.training.drills import presenters, runs
-from apps.training.ground import storing
+from apps.training.logs.ingest import Reading
 from apps.training.models import Drill, Event, Task
-from apps.training.output.ingest import Reading
 from apps.training.reconcile import reconciler
 from apps.training.states import FINAL, WITH_ATTEMPT, Kind, State
-from fermi.launch.spec import Entrypoint, JobSpec
-from tests.running import free_port
-from tests.waiting import until
+from fermi.jobs.spec import Entrypoint, JobSpec
+from tests.platform_process import free_port
+from tests.polling import until
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
 
@@ -75,9 +75,9 @@ def make(user: User, project: Project, *habits: str, minutes: float = 5.0, state
     over = state in FINAL
     task = Task.objects.create(
         id=job.task_id, project=project, owner=user, cluster=cluster, name=name, framework=job.framework, request={},
-        state=state, state_since=now(), due_at=None if over else now(), created_at=now(), **storing.columns(job),
+        state=state, state_since=now(), due_at=None if over else now(), created_at=now(), **task_store.columns(job),
     )  # fmt: skip
-    storing.store_nodes(task, job)
+    task_store.store_nodes(task, job)
     return task
 
 

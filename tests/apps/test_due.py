@@ -9,7 +9,7 @@ from threading import Barrier
 import pytest
 from django.db import connection
 
-from apps.common import due
+from apps.common import pass_claims
 from apps.common.among import Among
 from apps.common.clock import now
 from apps.training.models import Task
@@ -38,7 +38,7 @@ def test_each_row_is_claimed_once_and_comes_back(keys: list[str]) -> None:
         try:
             mine = random.sample(keys, count)
             together.wait(60)
-            claim = due.Claim(Task.objects.filter(Among(mine)), SPAN)
+            claim = pass_claims.Claim(Task.objects.filter(Among(mine)), SPAN)
             had = set(Task.objects.filter(claimed_at=claim.at).values_list("pk", flat=True))
             for some in (mine[::2], mine[1::2]):
                 claim.let_go(Task.objects.filter(Among(some)), len(some), now())

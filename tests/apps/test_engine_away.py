@@ -10,17 +10,17 @@ from apps.accounts.models import Project, User
 from apps.clusters import selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.common.clock import now
-from apps.training.ground import storing
-from apps.training.ground.launching import backend_for
+from apps.training.core import task_store
+from apps.training.core.engine_access import backend_for
 from apps.training.models import Task
 from apps.training.reconcile import reconciler
 from apps.training.states import State
 from fermi import messages
-from fermi.launch.spec import Entrypoint, JobSpec
+from fermi.jobs.spec import Entrypoint, JobSpec
 from tests.fakes.kubernetes import FakeCluster, Sleeps
 from tests.fakes.kubernetes.errors import webhook_failed
 from tests.fakes.kubernetes.fixtures import kubernetes  # noqa: F401
-from tests.waiting import until
+from tests.polling import until
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db]
 SOON = timedelta(seconds=3)
@@ -48,9 +48,9 @@ def task(lab: FakeCluster, user: User, settings, tmp_path) -> Iterator[Task]:
     job = JobSpec("task-x", "pytorch-ddp", nodes, "dev", entrypoint=Entrypoint("train.py"), checkpoint_dir="/data/c")
     task = Task.objects.create(
         id="task-x", project=project, owner=user, cluster=cluster, name="t", framework=job.framework, request={},
-        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **storing.columns(job),
+        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **task_store.columns(job),
     )  # fmt: skip
-    storing.store_nodes(task, job)
+    task_store.store_nodes(task, job)
     yield task
     backend_for(cluster).close()
 
@@ -110,7 +110,7 @@ def test_a_webhook_that_does_not_answer_is_named_and_waited_for(lab, task):
 
 def test_a_running_task_says_that_its_cluster_is_away_and_takes_it_back(lab, task, monkeypatch):
     until_state(task, State.RUNNING)
-    monkeypatch.setattr("fermi.launch.backends.kubernetes.watch.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("fermi.engines.kubernetes.watch.PATIENCE_SECONDS", 0.0)
     lab.stop_api()
     until(lambda: swept(task).reason == "ENGINE_UNREACHABLE", what="said")
     assert task.state == State.RUNNING

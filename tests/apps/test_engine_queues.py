@@ -16,19 +16,19 @@ from apps.common.clock import now
 from apps.overview import machines
 from apps.overview.scope import Scope
 from apps.scheduling.models import Limits
-from apps.training.ground import holding, storing
-from apps.training.ground.launching import backend_for, settled
+from apps.training.core import releasing, task_store
+from apps.training.core.engine_access import backend_for, settled
 from apps.training.models import Task
 from apps.training.queue import load
-from apps.training.services import actions, pausing
-from apps.training.shown import queue
+from apps.training.reports import queue
+from apps.training.services import actions, pause
 from apps.training.states import State
-from fermi.launch.backends.kubernetes import positions
-from fermi.launch.spec import Entrypoint, JobSpec
+from fermi.engines.kubernetes import positions
+from fermi.jobs.spec import Entrypoint, JobSpec
 from tests.apps.test_engine_away import lab, passed, task, until_state
 from tests.fakes.kubernetes import FakeCluster, Runs
 from tests.fakes.kubernetes.fixtures import kubernetes
-from tests.waiting import until
+from tests.polling import until
 
 __all__ = ["kubernetes", "lab", "task"]
 pytestmark = [
@@ -54,9 +54,9 @@ def another(task: Task, key: str, **changes: object) -> Task:
     job = replace(JobSpec.from_json(task.spec), task_id=key, **changes)
     made = Task.objects.create(
         id=key, project=task.project, owner=task.owner, cluster=task.cluster, name=key, framework=job.framework,
-        request={}, state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **storing.columns(job),
+        request={}, state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **task_store.columns(job),
     )  # fmt: skip
-    storing.store_nodes(made, job)
+    task_store.store_nodes(made, job)
     return made
 
 
@@ -75,13 +75,13 @@ def test_tasks_wait_in_kueues_order_and_a_paused_one_leaves_it_until_it_is_resum
         assert (one.state, one.in_line_at) == (State.STARTING, None), "and not in ours"
     for wanted, one in ((1, urgent), (2, task), (3, second)):
         until(lambda one=one, wanted=wanted: place(one) == wanted, what=f"{one} is number {wanted}")
-    pausing.pause(task.owner, task.pk)
+    pause.pause(task.owner, task.pk)
     until(lambda: passed(task).state == State.QUEUED and task.reason == "PAUSED", what="it is paused")
     until(lambda: not [name for name in kueue.names("workloads") if task.pk in name], what="Kueue has forgotten it")
     kueue.admit()
     until_state(second, State.RUNNING)
     assert passed(task).state == State.QUEUED
-    pausing.resume(task.owner, task.pk)
+    pause.resume(task.owner, task.pk)
     until_state(task, State.RUNNING)
     assert queue.explained(task.owner, task)["engine"]["position"] is None
 
@@ -131,10 +131,10 @@ def run(task: Task, job: JobSpec, *environments: str, **changes: object) -> None
     job = replace(job, task_id=task.pk, nodes=nodes, master=environments[0], entrypoint=script, **changes)
     job, wrong = settled(task.cluster, job)
     assert not wrong
-    Task.objects.filter(pk=task.pk).update(**storing.columns(job))
+    Task.objects.filter(pk=task.pk).update(**task_store.columns(job))
     task.refresh_from_db()
     task.nodes.all().delete()
-    storing.store_nodes(task, job)
+    task_store.store_nodes(task, job)
 
 
 def holder(task: Task) -> str | None:
@@ -151,7 +151,7 @@ def test_what_runs_inside_stands_in_our_queue_and_begins_whatever_kueue_does(kue
     passed(second)
     assert (second.state, second.reason) == (State.QUEUED, "WAITING_FOR_ENVIRONMENTS")
     assert queue.explained(second.owner, second)["engine"] is None
-    assert [(one.task, one.environment.pk) for one in holding.held_now(now())] == [(entered.pk, "dev")]
+    assert [(one.task, one.environment.pk) for one in releasing.held_now(now())] == [(entered.pk, "dev")]
     assert holder(entered) == entered.pk
     actions.stop(entered.owner, entered.pk)
     until_state(entered, State.STOPPED)
@@ -167,7 +167,7 @@ def test_what_runs_beside_is_kueues_also_where_another_task_runs_inside(kueue: F
     assert not beside.inside
     until_state(entered, State.RUNNING)
     until_state(beside, State.RUNNING)
-    held = {one.task: one.environment.pk for one in holding.held_now(now())}
+    held = {one.task: one.environment.pk for one in releasing.held_now(now())}
     assert held == {entered.pk: "dev", beside.pk: "dev"}
     assert holder(entered) == entered.pk
     for one in (entered, beside):

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from apps.clusters import paths, threads
+from apps.clusters import cluster_threads, paths
 from apps.clusters.models import Cluster
-from apps.training.ground import hints, launching
+from apps.training.core import engine_access, wakeups
+from apps.training.logs import ingest
 from apps.training.models import Attempt, Checkpoint, Task
-from apps.training.output import ingest
-from apps.training.reconcile import engines
-from fermi.launch.backends.base import Remote
-from fermi.launch.backends.local import LocalBackend
-from fermi.launch.errors import BackendError
-from fermi.launch.spec import Handle, JobSpec, attempt_parts
+from apps.training.reconcile import engine_watch
+from fermi.engines.base import Remote
+from fermi.engines.local import LocalBackend
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import Handle, JobSpec, attempt_parts
 from tests.apps.attempts import begin_attempt, write
-from tests.waiting import until
+from tests.polling import until
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
 
@@ -56,14 +56,14 @@ def _parts(name: str) -> tuple[str, int]:
 @pytest.fixture
 def elsewhere(task: Task, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
     engine = Elsewhere()
-    monkeypatch.setattr(engines, "backend_for", lambda cluster: engine)
+    monkeypatch.setattr(engine_watch, "backend_for", lambda cluster: engine)
     return engine
 
 
 @pytest.fixture
 def poked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     sent: list[str] = []
-    monkeypatch.setattr(hints, "_send", lambda name, *args: sent.extend(args))
+    monkeypatch.setattr(wakeups, "_send", lambda name, *args: sent.extend(args))
     return sent
 
 
@@ -75,15 +75,15 @@ def test_only_remote_engines_are_followed_and_swept(tmp_path: Path) -> None:
 def test_attempts_that_ended_or_are_not_known_are_removed_and_live_ones_stay(task: Task, elsewhere: Elsewhere) -> None:
     begin_attempt(task, 2)
     elsewhere.here = ["task-x-1", "task-x-2", "task-gone-7"]
-    assert engines.sweep() == 2
+    assert engine_watch.sweep() == 2
     assert elsewhere.here == ["task-x-2"]
-    assert engines.sweep() == 0
+    assert engine_watch.sweep() == 0
 
 
 def test_an_attempt_that_begins_while_the_engine_is_asked_is_no_orphan(task: Task, elsewhere: Elsewhere) -> None:
     elsewhere.here = ["task-x-2"]
     elsewhere.before_answering = lambda: begin_attempt(task, 2)
-    assert engines.sweep() == 0
+    assert engine_watch.sweep() == 0
 
 
 def test_an_engine_that_is_away_does_not_keep_others_from_being_swept(
@@ -92,13 +92,13 @@ def test_an_engine_that_is_away_does_not_keep_others_from_being_swept(
     Cluster.objects.create(name="other", backend="local")
     away, there = Elsewhere(), Elsewhere("task-gone-1")
     away.away = True
-    monkeypatch.setattr(engines, "backend_for", lambda cluster: there if cluster.name == "other" else away)
-    assert engines.sweep() == 1
+    monkeypatch.setattr(engine_watch, "backend_for", lambda cluster: there if cluster.name == "other" else away)
+    assert engine_watch.sweep() == 1
 
 
 def test_what_an_engine_tells_is_handed_to_the_reconciler(task: Task, elsewhere: Elsewhere, poked: list[str]) -> None:
     elsewhere.here = ["task-x-1"]
-    following = engines.following()
+    following = engine_watch.following()
     following.look()
     try:
         until(lambda: poked == ["task-x"], what="the hint")
@@ -118,7 +118,7 @@ def test_each_cluster_is_followed_once_and_anew_when_it_is_reached_in_another_wa
         ending.wait()
         ended.append(cluster.name)
 
-    following = threads.PerCluster("test", lambda cluster: cluster.backend == "local", follow)
+    following = cluster_threads.PerCluster("test", lambda cluster: cluster.backend == "local", follow)
     Cluster.objects.create(name="not wanted", backend="kubernetes")
     try:
         following.look()
@@ -135,7 +135,7 @@ def test_each_cluster_is_followed_once_and_anew_when_it_is_reached_in_another_wa
 
 
 def test_following_goes_on_after_a_failure(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "REST", 0.01)
+    monkeypatch.setattr(cluster_threads, "REST", 0.01)
     tries: list[int] = []
 
     def follow(cluster: Cluster, ending: threading.Event) -> None:
@@ -144,7 +144,7 @@ def test_following_goes_on_after_a_failure(task: Task, monkeypatch: pytest.Monke
             raise BackendError("ENGINE_UNREACHABLE") if len(tries) == 1 else ValueError("a surprise")
         ending.wait()
 
-    following = threads.PerCluster("test", lambda cluster: True, follow)
+    following = cluster_threads.PerCluster("test", lambda cluster: True, follow)
     following.look()
     try:
         until(lambda: len(tries) == 3, what="the third try")
@@ -206,7 +206,7 @@ def test_a_job_is_planned_with_the_clusters_paths(task: Task, mounted: Cluster, 
     job = JobSpec("task-x", "ddp", (), "", train_data=f"{data}/a", valid_data=f"{data}/b", checkpoint_dir=f"{data}/c")
     task.spec = job.to_json()
     attempt = Attempt(task=task, number=2, master_port=29500, resume_from=f"{data}/c/1.pt")
-    planned = launching.job_for(task, job, attempt, timedelta(hours=1))
+    planned = engine_access.job_for(task, job, attempt, timedelta(hours=1))
     assert (planned.train_data, planned.valid_data) == ("/mnt/fermi/a", "/mnt/fermi/b")
     assert planned.max_run == 3600.0
     assert (planned.checkpoint_dir, planned.resume_from) == ("/mnt/fermi/c", "/mnt/fermi/c/1.pt")

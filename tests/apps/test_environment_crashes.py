@@ -13,13 +13,13 @@ from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.common.clock import now
 from apps.environments import reconcile, services
 from apps.environments.models import Gpu, Hosted, Run, Template
-from apps.environments.services import Asked, steering
-from fermi.launch import registry
-from tests.hosts import Machine
+from apps.environments.services import Asked, lifecycle
+from fermi.planning import plugins
+from tests.fakes.environments import Machine
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db]
 WATCHED = ("environments/reconcile.py", "environments/steps.py", "environments/transitions.py", "environments/gpus.py",
-           "tests/hosts.py")  # fmt: skip
+           "tests/fakes/environments.py")  # fmt: skip
 EVERY = 61
 
 
@@ -76,7 +76,7 @@ def life(machine: Machine, user: User, name: str, dies_at: int) -> int:
     made = services.make(user, Asked("template-x", "p", name))
     lines = passes(dies_at)
     assert Hosted.objects.get(pk=made.pk).state == "running"
-    for act in (steering.restart, steering.stop, steering.start, steering.delete):
+    for act in (lifecycle.restart, lifecycle.stop, lifecycle.start, lifecycle.delete):
         act(user, DevEnvironment.objects.select_related("cluster", "project", "owner").get(pk=made.pk))
         lines = max(lines, passes(dies_at))
     assert not DevEnvironment.objects.filter(pk=made.pk).exists()
@@ -90,7 +90,7 @@ def life(machine: Machine, user: User, name: str, dies_at: int) -> int:
 
 def test_whatever_line_it_dies_at_a_life_comes_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(gpus=2)
-    monkeypatch.setattr(registry, "hosting", lambda backend, connection: machine)
+    monkeypatch.setattr(plugins, "hosting", lambda backend, connection: machine)
     user, project = User.objects.create(username="u"), Project.objects.create(pk="p", name="p")
     Membership.objects.create(user=user, project=project, role=Role.MEMBER)
     cluster = Cluster.objects.create(name="c", backend="local")

@@ -7,7 +7,7 @@ import pytest
 from apps.clusters.models import AvailabilityZone, DevEnvironment, Lease
 from apps.common.clock import now
 from apps.training.models import Attempt, Task
-from apps.training.queue import expecting, load
+from apps.training.queue import load, runtime_estimates
 from apps.training.states import State
 
 pytestmark = pytest.mark.django_db
@@ -28,13 +28,13 @@ def ran(task: Task, *hours: float, name: str = "t", state: State = State.SUCCEED
 
 
 def row(task: Task) -> dict[str, object]:
-    return Task.objects.values(*expecting.COLUMNS).get(pk=task.pk)
+    return Task.objects.values(*runtime_estimates.COLUMNS).get(pk=task.pk)
 
 
 def test_the_median_of_those_that_took_longer_tells_how_much_is_left(task: Task) -> None:
     for hours in ([1.0], [2.0, 1.0], [5.0]):
         ran(task, *hours)
-    known = expecting.past(now())
+    known = runtime_estimates.past(now())
     assert known.left(row(task)) == pytest.approx(3 * 3600)
     assert known.left(row(task), 2 * 3600.0) == pytest.approx(2 * 3600), "of 3 h and 5 h"
     assert known.left(row(task), 6 * 3600.0) is None, "longer than all: nobody knows"
@@ -43,14 +43,14 @@ def test_the_median_of_those_that_took_longer_tells_how_much_is_left(task: Task)
 def test_those_that_failed_or_ended_long_ago_tell_nothing(task: Task) -> None:
     ran(task, 1.0, state=State.FAILED)
     ran(task, 1.0, ago=timedelta(days=100))
-    assert expecting.past(now()).left(row(task)) is None
+    assert runtime_estimates.past(now()).left(row(task)) is None
 
 
 def test_another_name_is_alike_where_there_are_several(task: Task) -> None:
     for number in range(3):
-        assert expecting.past(now()).left(row(task)) is None
+        assert runtime_estimates.past(now()).left(row(task)) is None
         ran(task, number + 1.0, name=f"other-{number}")
-    assert expecting.past(now()).left(row(task)) == pytest.approx(2 * 3600)
+    assert runtime_estimates.past(now()).left(row(task)) == pytest.approx(2 * 3600)
 
 
 def test_holders_and_those_that_wait_carry_it_in_the_scene(task: Task) -> None:
@@ -63,7 +63,7 @@ def test_holders_and_those_that_wait_carry_it_in_the_scene(task: Task) -> None:
         state=State.QUEUED, in_line_at=now(), created_at=now(), due_at=now(), ended_at=None
     )
     moment = Lease.objects.get().since + HOUR
-    plain, known = load.scene(moment), load.scene(moment, past=expecting.past(now()))
+    plain, known = load.scene(moment), load.scene(moment, past=runtime_estimates.past(now()))
     [held], [waiting] = known.held, known.waiting
     assert (plain.held[0].expected, plain.waiting[0].expected_run) == (None, None)
     assert datetime.fromtimestamp(held.expected or 0, moment.tzinfo) == moment + 2 * HOUR

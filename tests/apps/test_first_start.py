@@ -13,8 +13,8 @@ from apps.catalog import preparation
 from apps.catalog.models import Dataset, DatasetVersion, Model
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.environments.models import Hosted, Run, Template
-from fermi.launch import gpus
-from server import machine
+from fermi.jobs import gpus
+from server import host_facts
 
 pytestmark = pytest.mark.django_db
 
@@ -160,7 +160,7 @@ def test_gpus_are_found_through_nvidia_smi(tmp_path: Path, monkeypatch: pytest.M
     tool.write_text("#!/bin/sh\necho '570.86.15, NVIDIA H200'\necho '570.86.15, NVIDIA H200'\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    facts = machine.facts()
+    facts = host_facts.facts()
     assert (facts["gpu_type"], facts["gpu_count"], facts["versions"]["driver"]) == ("H200", 2, "570.86.15")
 
 
@@ -172,7 +172,7 @@ def test_a_machine_whose_nvidia_smi_fails_has_no_gpus(
     tool.write_text(f"#!/bin/sh\n{script}\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    facts = machine.facts()
+    facts = host_facts.facts()
     assert (facts["gpu_type"], facts["gpu_count"]) == ("", 0)
 
 

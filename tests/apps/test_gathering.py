@@ -9,10 +9,10 @@ import pytest
 
 from apps.accounts.models import Project
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
-from apps.code import gathering
+from apps.code import from_environment
 from apps.code.errors import FetchError
-from apps.environments import reaching
-from fermi.keeper import wire
+from apps.environments import connection
+from fermi.envd import protocol
 
 GOOD = {"ok": True, "manifest": 2, "patch": 0, "origin": {}}
 
@@ -26,13 +26,13 @@ class Telling:
         zone = AvailabilityZone.objects.create(name="z")
         self.row = DevEnvironment.objects.create(name="mine", project=self.project, cluster=cluster, zone=zone)
         self.ours, self.theirs = socket.socketpair()
-        monkeypatch.setattr(gathering, "problems", lambda *given: [])
-        monkeypatch.setattr(reaching, "dial", lambda environment: self.ours)
+        monkeypatch.setattr(from_environment, "problems", lambda *given: [])
+        monkeypatch.setattr(connection, "dial", lambda environment: self.ours)
 
     def identify(self, answer: Any, head: Any, rest: bytes = b"") -> str:
-        frames = wire.frame(wire.OUT, json.dumps(head).encode() + b"\n" + rest) + wire.control({"exit": 0})
+        frames = protocol.frame(protocol.OUT, json.dumps(head).encode() + b"\n" + rest) + protocol.control({"exit": 0})
         self.theirs.sendall(json.dumps(answer).encode() + b"\n" + frames)
-        return gathering.identify(self.project, {"environment": self.row.pk, "path": "."}, 60)
+        return from_environment.identify(self.project, {"environment": self.row.pk, "path": "."}, 60)
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def telling(db: None, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_folder_has_the_id_of_its_manifest(telling: Telling) -> None:
-    assert telling.identify({"ok": True}, GOOD, b"{}") == gathering.snapshot.identity(b"{}")
+    assert telling.identify({"ok": True}, GOOD, b"{}") == from_environment.snapshot.identity(b"{}")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_keeper_that_answers_nonsense_is_told_so(telling: Telling, answer: Any
         telling.identify(answer, GOOD)
 
 
-@pytest.mark.parametrize("channel", [wire.OUT, wire.ERR, wire.CONTROL])
+@pytest.mark.parametrize("channel", [protocol.OUT, protocol.ERR, protocol.CONTROL])
 def test_an_environment_that_never_stops_talking_is_heard_to_the_limit(
     monkeypatch: pytest.MonkeyPatch, channel: int
 ) -> None:
@@ -86,15 +86,15 @@ def test_an_environment_that_never_stops_talking_is_heard_to_the_limit(
     def recv(size: int) -> bytes:
         heard[0] += 1
         assert heard[0] < 1000
-        return wire.frame(channel, b'{"exit": null}')
+        return protocol.frame(channel, b'{"exit": null}')
 
     stream: Any = SimpleNamespace(recv=recv, settimeout=waits.append)
-    monkeypatch.setattr(gathering, "time", SimpleNamespace(monotonic=lambda: float(heard[0])))
-    told = gathering._Told(stream, "mine", 100)
+    monkeypatch.setattr(from_environment, "time", SimpleNamespace(monotonic=lambda: float(heard[0])))
+    told = from_environment._Told(stream, "mine", 100)
     with pytest.raises(FetchError, match="CODE_ENVIRONMENT_SLOW") as found:
         told.readall()
     assert (heard[0], found.value.params["seconds"]) == (100, 100)
-    assert all(0 < wait <= gathering.SILENT_SECONDS for wait in waits)
+    assert all(0 < wait <= from_environment.SILENT_SECONDS for wait in waits)
 
 
 def test_an_answer_that_comes_byte_by_byte_is_waited_for_as_long_as_one_that_does_not_come(
@@ -107,7 +107,7 @@ def test_an_answer_that_comes_byte_by_byte_is_waited_for_as_long_as_one_that_doe
         return b" "
 
     stream: Any = SimpleNamespace(recv=recv, settimeout=lambda seconds: None, sendall=lambda data: None)
-    monkeypatch.setattr(wire, "time", SimpleNamespace(monotonic=lambda: float(heard[0])))
+    monkeypatch.setattr(protocol, "time", SimpleNamespace(monotonic=lambda: float(heard[0])))
     with pytest.raises(TimeoutError):
-        wire.ask(stream, {}, 50)
+        protocol.ask(stream, {}, 50)
     assert heard[0] == 50

@@ -8,15 +8,15 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.common.clock import now
-from apps.training.ground import findings, hints
-from apps.training.ground import seen as seen_last
+from apps.training.core import findings, wakeups
+from apps.training.core import observation_store as seen_last
 from apps.training.models import Attempt, Task, Watch
-from apps.training.reconcile import glances, reconciler
+from apps.training.reconcile import batch_pass, reconciler
 from apps.training.reconcile.watched import Heard
 from apps.training.states import State
 from apps.training.states.limits import LOOK_AGAIN, UNTOLD
-from fermi.launch.diagnosis import Finding, Level, losses
-from fermi.launch.spec import Cause, Observation, Phase, RankSeen
+from fermi.diagnosis import Finding, Level, loss_anomalies
+from fermi.jobs.spec import Cause, Observation, Phase, RankSeen
 from tests.apps.attempts import begin_attempt
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db]
@@ -41,8 +41,8 @@ class Engine:
 @pytest.fixture(autouse=True)
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     engine = Engine()
-    monkeypatch.setattr(glances, "observed", engine.observed)
-    monkeypatch.setattr(hints, "_send", lambda name, *args: None)
+    monkeypatch.setattr(batch_pass, "observed", engine.observed)
+    monkeypatch.setattr(wakeups, "_send", lambda name, *args: None)
     return engine
 
 
@@ -128,7 +128,7 @@ def test_a_stop_among_many_is_obeyed(task: Task) -> None:
 def test_a_bad_loss_among_many_ends_its_attempt(task: Task) -> None:
     ids = many(task, 5)
     Task.objects.filter(pk=ids[0]).update(spec={"on_bad_loss": "stop", "grace_seconds": 1})
-    findings.note(ids[0], 1, [Finding(losses.NOT_FINITE, Level.FAIL, {"step": 3, "metric": "loss"})])
+    findings.note(ids[0], 1, [Finding(loss_anomalies.NOT_FINITE, Level.FAIL, {"step": 3, "metric": "loss"})])
     due()
     reconciler.reconcile(*ids)
     assert list(Attempt.objects.exclude(outcome="").values_list("task", "outcome")) == [(ids[0], "BAD_LOSS")]
@@ -138,14 +138,14 @@ def test_one_that_cannot_be_told_keeps_no_other(
     task: Task, engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     ids = many(task, 5)
-    decide = glances.decide
+    decide = batch_pass.decide
 
     def stumble(facts: Any, seen: Observation) -> Any:
         if seen is CHANGED:
             raise RuntimeError("never thought of")
         return decide(facts, seen)
 
-    monkeypatch.setattr(glances, "decide", stumble)
+    monkeypatch.setattr(batch_pass, "decide", stumble)
     monkeypatch.setattr(reconciler, "decide", stumble)
     engine.says[ids[0]] = CHANGED
     reconciler.reconcile(*ids)

@@ -8,14 +8,14 @@ import pytest
 
 from apps.common.clock import now
 from apps.notices.models import Incident
-from apps.training.ground import findings, storing
-from apps.training.ground.launching import cause
+from apps.training.core import findings, task_store
+from apps.training.core.engine_access import cause
 from apps.training.models import Attempt, Task
 from apps.training.models import Finding as Row
-from apps.training.reconcile import crashes, verdicts
-from apps.training.shown import presenters
-from fermi.launch.diagnosis import Finding, Level, hangs
-from fermi.launch.spec import Observation, Phase, RankSeen
+from apps.training.presenters import task_presenter as presenters
+from apps.training.reconcile import crash_analysis, diagnosis
+from fermi.diagnosis import Finding, Level, hangs
+from fermi.jobs.spec import Observation, Phase, RankSeen
 from tests.apps.attempts import begin_attempt
 from tests.goldens import job
 
@@ -37,10 +37,10 @@ def hung(task: Task, number: int, outcome: str = hangs.HANG, place: str | None =
 
 
 def test_the_same_verdict_on_the_same_line_twice_in_a_row_is_the_scripts_fault(task: Task) -> None:
-    assert not verdicts.is_last(task, hung(task, 1))
+    assert not diagnosis.is_last(task, hung(task, 1))
     second = hung(task, 2)
-    assert verdicts.is_last(task, second)
-    code, params = crashes.reason(task, second) or ("", {})
+    assert diagnosis.is_last(task, second)
+    code, params = crash_analysis.reason(task, second) or ("", {})
     assert (code, params["times"]) == ("HANG_LOOP", 2)
     assert not cause(task.cluster, code).retry
     for lang, words in (("en", f"2 attempts in a row hung at the same line, {PLACE}"), ("zh", f"卡在同一行 {PLACE}")):
@@ -48,7 +48,7 @@ def test_the_same_verdict_on_the_same_line_twice_in_a_row_is_the_scripts_fault(t
         assert told
         assert words in told["message"]
     task.spec["on_crash_loop"] = "restart"
-    assert not verdicts.is_last(task, second)
+    assert not diagnosis.is_last(task, second)
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_another_line_another_verdict_and_a_dead_connection_are_not_the_same(
     task: Task, outcome: str, place: str | None
 ) -> None:
     hung(task, 1)
-    assert not crashes.hangs_again(task, hung(task, 2, outcome, place))
-    assert not crashes.hangs_again(task, hung(task, 3))
+    assert not crash_analysis.hangs_again(task, hung(task, 2, outcome, place))
+    assert not crash_analysis.hangs_again(task, hung(task, 3))
 
 
 def stalls(task: Task, number: int, code: str, seconds: float, *, level: Level = Level.INFO) -> Row:
@@ -86,13 +86,13 @@ def test_the_longest_wait_that_went_on_is_remembered_and_one_that_ended_its_atte
 
 
 def test_the_past_makes_a_project_patient_once_that_matters(task: Task) -> None:
-    task.spec = storing.columns(job("env-001", "env-003"))["spec"]
+    task.spec = task_store.columns(job("env-001", "env-003"))["spec"]
     stalls(task, 1, hangs.SUSPECTED, 900)
 
     def patience(seconds: float) -> float:
         stalled = {"since": now().timestamp() - seconds}
         ranks = (RankSeen(0, 0, "running", stalled=stalled), RankSeen(1, 0, "running"))
-        return verdicts.site(task, Observation(Phase.RUNNING, ranks=ranks)).patience
+        return diagnosis.site(task, Observation(Phase.RUNNING, ranks=ranks)).patience
 
     assert [patience(5), patience(700)] == [600, 2700]
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, OperationalError, connection
 
-from apps.training.ground import checkpoints, hints
+from apps.training.core import checkpoints, wakeups
+from apps.training.logs import ingest, lines
+from apps.training.logs.ingest import Reading
 from apps.training.models import Checkpoint, Event, LogCursor, MetricPoint, Task
-from apps.training.output import ingest, lines
-from apps.training.output.ingest import Reading
-from apps.training.shown import selectors
+from apps.training.presenters import selectors
 from fermi import messages
 from tests.apps.attempts import begin_attempt, write
 
@@ -55,7 +55,7 @@ def offset(task: Task, rank: int = 0) -> int:
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
     heard: list[tuple[str, Any]] = []
-    monkeypatch.setattr(hints, "_say", lambda channel, data: heard.append((channel, data["kind"])))
+    monkeypatch.setattr(wakeups, "_say", lambda channel, data: heard.append((channel, data["kind"])))
     return heard
 
 

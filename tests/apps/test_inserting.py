@@ -9,8 +9,8 @@ from django.test.utils import CaptureQueriesContext, isolate_apps
 
 from apps.accounts.models import AuditEvent, Project
 from apps.clusters.models import AvailabilityZone, DevEnvironment
+from apps.common.bulk_insert import insert
 from apps.common.clock import now
-from apps.common.inserting import insert
 from apps.files.models import Outputs
 from apps.training.models import Event, Node, Task
 

@@ -11,14 +11,14 @@ from django.db import OperationalError
 from apps.accounts.models import Project, User
 from apps.clusters import selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease
-from apps.common import clock, jumps
-from apps.common.jumps import PLANNED, SHORTEST, Watching, passed, pieces
+from apps.common import clock, clock_jumps
+from apps.common.clock_jumps import PLANNED, SHORTEST, Watching, passed, pieces
 from apps.common.models import ClockJump
-from apps.training.ground import storing
+from apps.training.core import task_store
 from apps.training.models import Task
 from apps.training.reconcile import reconciler
 from apps.training.states import State
-from fermi.launch.spec import Entrypoint, JobSpec
+from fermi.jobs.spec import Entrypoint, JobSpec
 
 NOON = datetime(2026, 11, 26, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -82,19 +82,19 @@ def test_for_some_minutes_what_runners_told_before_a_jump_seems_too_old() -> Non
 def test_a_jump_that_could_not_be_stored_is_seen_again(by: timedelta, monkeypatch: pytest.MonkeyPatch) -> None:
     clocks, stored = Clocks(), list[timedelta]()
     watch = clocks.watch()
-    monkeypatch.setattr(jumps, "_watching", watch)
+    monkeypatch.setattr(clock_jumps, "_watching", watch)
     clocks.set(by)
 
     def away(at: datetime, by: timedelta) -> bool:
         raise OperationalError
 
-    monkeypatch.setattr(jumps, "store", away)
+    monkeypatch.setattr(clock_jumps, "store", away)
     with pytest.raises(OperationalError):
-        jumps.settle()
-    monkeypatch.setattr(jumps, "store", lambda at, by: stored.append(by))
+        clock_jumps.settle()
+    monkeypatch.setattr(clock_jumps, "store", lambda at, by: stored.append(by))
     clocks.go(5)
-    jumps.settle()
-    jumps.settle()
+    clock_jumps.settle()
+    clock_jumps.settle()
     assert stored == [by]
     assert watch.lately() == max(by, timedelta())
 
@@ -137,11 +137,11 @@ def test_every_column_that_plans_something_moves_with_the_clock() -> None:
 
 @pytest.mark.django_db
 def test_two_processes_store_a_jump_once() -> None:
-    assert jumps.store(NOON, HOUR)
-    assert not jumps.store(NOON + timedelta(seconds=40), HOUR + timedelta(seconds=1))
-    assert jumps.store(NOON + timedelta(seconds=50), -HOUR), "back again"
+    assert clock_jumps.store(NOON, HOUR)
+    assert not clock_jumps.store(NOON + timedelta(seconds=40), HOUR + timedelta(seconds=1))
+    assert clock_jumps.store(NOON + timedelta(seconds=50), -HOUR), "back again"
     assert [one.seconds for one in ClockJump.objects.order_by("pk")] == [3600.0, -3600.0]
-    assert jumps.gaps(NOON - HOUR) == [(NOON - HOUR, NOON)]
+    assert clock_jumps.gaps(NOON - HOUR) == [(NOON - HOUR, NOON)]
 
 
 @pytest.fixture
@@ -160,9 +160,9 @@ def task(user: User) -> Task:
     task = Task.objects.create(
         id="task-x", project=project, owner=user, cluster=cluster, name="t", framework=job.framework, request={},
         state=State.QUEUED, state_since=moment, due_at=moment, created_at=moment, deadline_at=moment + 9 * HOUR,
-        **storing.columns(job),
+        **task_store.columns(job),
     )  # fmt: skip
-    storing.store_nodes(task, job)
+    task_store.store_nodes(task, job)
     return task
 
 
@@ -173,7 +173,7 @@ def set_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
     def set_by(by: timedelta) -> None:
         watch = Watching(clock.now, lambda: 0.0)
         watch._before = 0.0, clock.now() - by
-        monkeypatch.setattr(jumps, "_watching", watch)
+        monkeypatch.setattr(clock_jumps, "_watching", watch)
 
     return set_by
 

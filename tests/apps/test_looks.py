@@ -13,10 +13,10 @@ from django.db import connections
 from apps.accounts.access import Reader
 from apps.accounts.models import User
 from apps.common.clock import now
+from apps.training.logs import pages
 from apps.training.models import Event, Task
-from apps.training.output import logs
-from apps.training.shown import looks
-from apps.training.shown.looks import Answer, Position, Question, Rest
+from apps.training.presenters import stream_polling
+from apps.training.presenters.stream_polling import Answer, Position, Question, Rest
 from tests.apps.attempts import write
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -27,7 +27,7 @@ def question(task: Task, user: User, ranks: str = "none", position: Position = P
 
 
 def answered(*questions: Question) -> list[Answer]:
-    found = looks.answers([(one, {}) for one in questions])
+    found = stream_polling.answers([(one, {}) for one in questions])
     assert all(isinstance(one, Answer) for one in found), found
     return [one for one in found if isinstance(one, Answer)]
 
@@ -35,7 +35,7 @@ def answered(*questions: Question) -> list[Answer]:
 def ask_together(*questions: Question) -> list[Answer]:
     async def main() -> list[Answer]:
         try:
-            return await asyncio.gather(*(looks.ask(one, {}) for one in questions))
+            return await asyncio.gather(*(stream_polling.ask(one, {}) for one in questions))
         finally:
             await sync_to_async(connections.close_all)()
 
@@ -74,13 +74,13 @@ def test_streams_that_stand_at_one_place_get_the_same_bytes(
     task: Task, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    real = looks.answers
+    real = stream_polling.answers
 
-    def counted(given: Sequence[tuple[Question, looks.Known]]) -> list[Answer | Exception]:
+    def counted(given: Sequence[tuple[Question, stream_polling.Known]]) -> list[Answer | Exception]:
         asked.append(len(given))
         return real(given)
 
-    monkeypatch.setattr(looks, "answers", counted)
+    monkeypatch.setattr(stream_polling, "answers", counted)
     found = ask_together(*[question(task, user)] * 100)
     assert asked == [1]
     assert len({id(one.body) for one in found}) == 1
@@ -89,15 +89,15 @@ def test_streams_that_stand_at_one_place_get_the_same_bytes(
 def test_who_asks_while_a_look_is_under_way_hears_of_what_was_stored_meanwhile(
     task: Task, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked, may_end, real = threading.Event(), threading.Event(), looks.answers
+    looked, may_end, real = threading.Event(), threading.Event(), stream_polling.answers
 
-    def slow(given: Sequence[tuple[Question, looks.Known]]) -> list[Answer | Exception]:
+    def slow(given: Sequence[tuple[Question, stream_polling.Known]]) -> list[Answer | Exception]:
         found = real(given)
         looked.set()
         assert may_end.wait(60)
         return found
 
-    monkeypatch.setattr(looks, "answers", slow)
+    monkeypatch.setattr(stream_polling, "answers", slow)
 
     def store() -> None:
         Event.objects.create(task=task, attempt=1, at=now(), kind="state", code="STOP_REQUESTED", params={"by": "x"})
@@ -105,10 +105,10 @@ def test_who_asks_while_a_look_is_under_way_hears_of_what_was_stored_meanwhile(
 
     async def main() -> tuple[Answer, Answer]:
         one = question(task, user)
-        first = asyncio.create_task(looks.ask(one, {}))
+        first = asyncio.create_task(stream_polling.ask(one, {}))
         await asyncio.to_thread(looked.wait, 60)
         await asyncio.to_thread(store)
-        second = asyncio.create_task(looks.ask(one, {}))
+        second = asyncio.create_task(stream_polling.ask(one, {}))
         await asyncio.sleep(0)
         may_end.set()
         try:
@@ -127,8 +127,8 @@ def test_one_that_cannot_be_answered_leaves_the_others_alone(
     def broken(*given: Any, **more: Any) -> Any:
         raise OSError("the disk is away")
 
-    monkeypatch.setattr(logs.Reader, "chunk", broken)
-    [failed, fine] = looks.answers([(question(task, user, "all"), {}), (question(task, user), {})])
+    monkeypatch.setattr(pages.Reader, "chunk", broken)
+    [failed, fine] = stream_polling.answers([(question(task, user, "all"), {}), (question(task, user), {})])
     assert isinstance(failed, OSError)
     assert isinstance(fine, Answer)
 
@@ -138,16 +138,16 @@ def test_readers_of_a_log_that_grows_meet_at_its_end(task: Task, user: User, mon
     write(task, "".join(f"{number}\n" for number in range(100)))
     [all_of_it] = answered(question(task, user, "0"))
     base = all_of_it.position
-    real = logs.Reader.page
+    real = pages.Reader.page
 
-    def growing(self: logs.Reader, *given: Any, **more: Any) -> Any:
+    def growing(self: pages.Reader, *given: Any, **more: Any) -> Any:
         found = real(self, *given, **more)
         write(task, "later\n")
         return found
 
-    monkeypatch.setattr(logs.Reader, "page", growing)
+    monkeypatch.setattr(pages.Reader, "page", growing)
     places = [0, 2, 20, 290]
-    found = answered(*(question(task, user, "0", replace(base, offsets=((0, logs.Spot(place)),))) for place in places))
+    found = answered(*(question(task, user, "0", replace(base, offsets=((0, pages.Spot(place)),))) for place in places))
     assert len({one.position for one in found}) == 1
     assert [one.body.count(b'"text"') for one in found] == [100, 99, 90, 0]
     assert {one.rest for one in found} == {Rest.LATER}
@@ -159,17 +159,17 @@ def test_readers_of_a_bar_that_grows_meet_at_its_newest_state(
     write(task, "begin\n" + "".join(f"\r {number}%" for number in range(50)))
     [all_of_it] = answered(question(task, user, "0"))
     base = all_of_it.position
-    real = logs.Reader.page
+    real = pages.Reader.page
 
-    def growing(self: logs.Reader, *given: Any, **more: Any) -> Any:
+    def growing(self: pages.Reader, *given: Any, **more: Any) -> Any:
         found = real(self, *given, **more)
         write(task, "\r grown")
         return found
 
     assert b'" 49%"' in all_of_it.body
     write(task, "\r 50%")
-    monkeypatch.setattr(logs.Reader, "page", growing)
-    spots = [logs.Spot(), logs.Spot(6), logs.Spot(100), dict(base.offsets)[0]]
+    monkeypatch.setattr(pages.Reader, "page", growing)
+    spots = [pages.Spot(), pages.Spot(6), pages.Spot(100), dict(base.offsets)[0]]
     found = answered(*(question(task, user, "0", replace(base, offsets=((0, spot),))) for spot in spots))
     assert len({one.position for one in found}) == 1
     assert [one.body.count(b'"open":true') for one in found] == [1, 1, 1, 1]
@@ -178,7 +178,7 @@ def test_readers_of_a_bar_that_grows_meet_at_its_newest_state(
 
 @pytest.mark.parametrize("long", [10, 20_000])
 def test_however_much_is_printed_an_answer_is_bounded_and_all_of_it_comes(task: Task, user: User, long: int) -> None:
-    lines = looks.BYTES // long + 5
+    lines = stream_polling.BYTES // long + 5
     for rank in range(3):
         write(task, ("x" * (long - 1) + "\n") * lines, rank=rank)
     [first] = answered(question(task, user, "all"))
@@ -189,4 +189,4 @@ def test_however_much_is_printed_an_answer_is_bounded_and_all_of_it_comes(task: 
         if found.rest is Rest.LATER:
             break
     assert seen == 3 * lines
-    assert most < 4 * looks.BYTES
+    assert most < 4 * stream_polling.BYTES

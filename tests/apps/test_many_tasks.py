@@ -14,7 +14,7 @@ from apps.clusters.models import Cluster
 from apps.common import cursors
 from apps.common.clock import now
 from apps.training.models import Task
-from apps.training.shown import listed
+from apps.training.presenters import task_list
 from apps.training.states import State
 
 pytestmark = [
@@ -94,7 +94,7 @@ def test_a_page_reads_an_index_and_neither_all_rows_nor_sorts_them(
     people: list[User], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever asks, and whatever for."""
-    monkeypatch.setattr(listed, "MOST", 100)  # to 50,000 rows this is what 5,000 are to a million
+    monkeypatch.setattr(task_list, "MOST", 100)  # to 50,000 rows this is what 5,000 are to a million
     wrong = {}
     for user in people:
         for name, query in QUERIES.items():
@@ -116,9 +116,9 @@ def _page(user: User, query: dict[str, Any]) -> Any:
             cursors.after({"created_at": given["cursor"], "id": "x"}, "-created_at", Task) or "", "-created_at", Task
         )
     ordering = tuple(query.get("ordering", ["-created_at"]))
-    shape = listed.Shape(tuple(query.get("status", ())), ordering, 20 * (query.get("page", 1) - 1), 20, counts=False)
+    shape = task_list.Shape(tuple(query.get("status", ())), ordering, 20 * (query.get("page", 1) - 1), 20, counts=False)
     mine = access.changed_by(user)
-    return listed.page(None if mine is None else list(mine), shape, given)
+    return task_list.page(None if mine is None else list(mine), shape, given)
 
 
 def _steps(rows: Any) -> Iterator[dict[str, Any]]:

@@ -10,16 +10,16 @@ from apps.accounts.models import Project, User
 from apps.clusters import selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease
 from apps.common.clock import now
-from apps.training.ground import storing
+from apps.training.core import task_store
 from apps.training.models import Task
 from apps.training.reconcile import reconciler
 from apps.training.states import FINAL, State
 from fermi import messages
-from fermi.launch.backends import culprit
-from fermi.launch.backends.local import engine
-from fermi.launch.spec import Entrypoint, JobSpec, Rendered
-from tests.running import free_port
-from tests.waiting import until
+from fermi.engines import failure_cause
+from fermi.engines.local import engine
+from fermi.jobs.spec import Entrypoint, JobSpec, Rendered
+from tests.platform_process import free_port
+from tests.polling import until
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
 
@@ -47,7 +47,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         return dataclasses.replace(rendered, artifacts=tuple(artifacts))
 
     monkeypatch.setattr(engine, "render", quick)
-    monkeypatch.setattr(culprit, "LAST_SECONDS", BOUND)
+    monkeypatch.setattr(failure_cause, "LAST_SECONDS", BOUND)
 
 
 @pytest.fixture
@@ -71,9 +71,9 @@ def task(user: User, settings: Any, tmp_path: Path) -> Task:
     )  # fmt: skip
     task = Task.objects.create(
         id="task-x", project=project, owner=user, cluster=cluster, name="t", framework=job.framework, request={},
-        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **storing.columns(job),
+        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **task_store.columns(job),
     )  # fmt: skip
-    storing.store_nodes(task, job)
+    task_store.store_nodes(task, job)
     return task
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from apps.files import written
-from apps.files.written import NewFiles
-from fermi.launch import snapshot
-from fermi.launch.snapshot import File
-from fermi.launch.trees import Entry, Tree
+from apps.files import written_files
+from apps.files.written_files import NewFiles
+from fermi.engines.safe_tree import Entry, Tree
+from fermi.jobs import snapshot
+from fermi.jobs.snapshot import File
 
 DEPTH = 300
 CHAIN = "/".join("d" * DEPTH)
@@ -68,9 +68,9 @@ def test_folders_of_the_snapshot_are_shown_where_a_new_file_is_below(tmp_path: P
 def test_a_manifest_that_is_larger_than_any_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(tmp_path, "train.py")
     manifest = tmp_path / "code.manifest"
-    monkeypatch.setattr(written, "max_manifest", lambda: manifest.stat().st_size)
+    monkeypatch.setattr(written_files, "max_manifest", lambda: manifest.stat().st_size)
     assert files(NewFiles(tmp_path)) == []
-    monkeypatch.setattr(written, "max_manifest", lambda: manifest.stat().st_size - 1)
+    monkeypatch.setattr(written_files, "max_manifest", lambda: manifest.stat().st_size - 1)
     assert files(NewFiles(tmp_path)) == ["train.py"], "nothing is known of what it had"
     monkeypatch.undo()
     os.truncate(manifest, 1 << 40)  # more than fits into memory

@@ -19,18 +19,19 @@ from django.db import connections, transaction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.accounts import sealing
+from apps.accounts import encryption
 from apps.accounts.models import Membership, Project, Role, User
 from apps.common.clock import now, zone
-from apps.notices import delivering, quiet, spreading, tasks
+from apps.notices import delivery as delivering
+from apps.notices import fanout, quiet_hours, tasks
 from apps.notices.models import Channel, Delivery, Incident, Item, Rule
-from apps.notices.sending import child, guard, process, sending
-from apps.notices.sending.guard import Allowed, NotAllowed, guarded
-from apps.notices.services import channels, rules, telling
-from apps.notices.services.telling import over, tell
+from apps.notices.sender import child, egress_policy, process, request
+from apps.notices.sender.egress_policy import Allowed, NotAllowed, guarded
+from apps.notices.services import channels, incidents, rules
+from apps.notices.services.incidents import over, tell
 from tests.apps.notice_servers import Hooks, Mails, http, one_sender, smtp
 from tests.certificates import written
-from tests.waiting import until
+from tests.polling import until
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
 
@@ -170,7 +171,7 @@ def test_killed_while_sending_it_is_sent_again_by_the_same_id(
     """A process that really dies: what it had noted is in the database, and nothing else is left of it."""
     rule(ann, channel(ann, "webhook", hooks.url))
     fails(ann)
-    spreading.spread()
+    fanout.spread()
     connections.close_all()
     child = os.fork()
     if child == 0:
@@ -204,7 +205,7 @@ def test_a_mail_that_is_sent_again_is_known_by_its_message_id(
     """After the server's yes the process dies, before that is noted."""
     rule(ann, channel(ann, "apprise", mail_to(mails)))
     fails(ann)
-    spreading.spread()
+    fanout.spread()
     connections.close_all()
     child = os.fork()
     if child == 0:
@@ -282,7 +283,7 @@ def test_a_mail_server_is_known_by_its_certificate_and_we_by_our_password(ann: U
 def test_two_who_send_at_once_send_it_once(ann: User, hooks: Hooks) -> None:
     rule(ann, channel(ann, "webhook", hooks.url))
     fails(ann)
-    spreading.spread()
+    fanout.spread()
     hooks.hold = threading.Event()
     key = Delivery.objects.get().pk
     first = threading.Thread(target=lambda: (delivering.deliver(), connections.close_all()))
@@ -301,7 +302,7 @@ def test_a_server_that_fails_is_tried_again_later_and_its_channel_rests(
     rule(ann, channel(ann, "webhook", hooks.url))
     hooks.answers = [(500, {}), (503, {})]
     moment = [now()]
-    for module in (delivering, spreading, telling):
+    for module in (delivering, fanout, incidents):
         monkeypatch.setattr(module, "now", lambda: moment[0])
     fails(ann)
     tasks.sweep()
@@ -335,7 +336,7 @@ def test_a_message_that_never_gets_through_is_given_up(ann: User, monkeypatch: p
         port = closed.getsockname()[1]
     rule(ann, channel(ann, "webhook", f"http://127.0.0.1:{port}/"))
     moment = [now()]
-    for module in (delivering, spreading, telling):
+    for module in (delivering, fanout, incidents):
         monkeypatch.setattr(module, "now", lambda: moment[0])
     fails(ann)
     for _ in range(40):
@@ -350,7 +351,7 @@ def test_a_slow_channel_delays_no_other_thread(ann: User, hooks: Hooks) -> None:
     hooks.hold = threading.Event()
     for number in range(process.MAX_PROCESSES):
         fails(ann, f"task-{number}")
-    spreading.spread()
+    fanout.spread()
     keys = list(Delivery.objects.values_list("pk", flat=True))
     busy = [threading.Thread(target=lambda: (delivering.deliver(), connections.close_all())) for _ in keys]
     for thread in busy:
@@ -358,7 +359,7 @@ def test_a_slow_channel_delays_no_other_thread(ann: User, hooks: Hooks) -> None:
     while len(hooks.received) < 1:
         busy[0].join(0.01)
     fails(ann, "task-late")
-    spreading.spread()  # what happens is still noted and spread
+    fanout.spread()  # what happens is still noted and spread
     assert Delivery.objects.count() == process.MAX_PROCESSES + 1
     hooks.hold.set()
     for thread in busy:
@@ -370,11 +371,11 @@ def test_one_channels_many_messages_do_not_keep_another_ones_waiting(ann: User, 
         rule(ann, channel(ann, "webhook", hooks.url), kinds=["task_failed"])
         for number in range(30):
             fails(ann, f"task-{number}")
-        spreading.spread()
+        fanout.spread()
         rule(ann, channel(ann, "webhook", other.url), kinds=["task_waits"])
         params = {"name": "gpt", "seconds": 3600, "hours": 1, "why": WHY}
         tell("task_waits", "task-x", "NOTICE_TASK_WAITS", params, owner=ann.pk)
-        spreading.spread()
+        fanout.spread()
         assert delivering.deliver() == 2
         assert (len(hooks.received), len(other.received)) == (1, 1)
         while delivering.deliver():
@@ -387,7 +388,7 @@ def test_quiet_hours_hold_back_what_is_not_bad_enough(ann: User, hooks: Hooks, m
     rule(ann, channel(ann, "webhook", hooks.url), quiet_from=22 * 60, quiet_to=7 * 60, timezone="Asia/Shanghai",
          breaks_through="fail")  # fmt: skip
     moment = [night]
-    for module in (delivering, spreading, telling):
+    for module in (delivering, fanout, incidents):
         monkeypatch.setattr(module, "now", lambda: moment[0])
     tell(
         "task_waits",
@@ -411,7 +412,7 @@ def test_quiet_hours_hold_back_what_is_not_bad_enough(ann: User, hooks: Hooks, m
        st.sampled_from(["UTC", "Asia/Shanghai", "America/New_York", "Asia/Kathmandu"]))  # fmt: skip
 def test_quiet_hours_end_within_a_day_and_never_in_the_past(at: int, begins: int, ends: int, where: str) -> None:
     moment = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=at)
-    found = quiet.until(moment, begins, ends, where)
+    found = quiet_hours.until(moment, begins, ends, where)
     assert moment - timedelta(hours=1) <= found <= moment + timedelta(hours=25)
     if found > moment:
         assert found.astimezone(zone(where)).minute == ends % 60
@@ -442,7 +443,7 @@ def test_each_persons_rules_hold_for_what_is_theirs(ann: User, hooks: Hooks) -> 
 def test_what_is_allowed_may_be_reached(words: list[str], host: str, address: str, named: bool) -> None:
     rules = Allowed(words)
     assert rules.name(host)
-    found = guard._address(address)
+    found = egress_policy._address(address)
     assert found is not None
     assert rules.address(found, named=named)
 
@@ -455,7 +456,7 @@ def test_what_is_allowed_may_be_reached(words: list[str], host: str, address: st
 ])  # fmt: skip
 def test_what_is_not_allowed_may_not(words: list[str], host: str, address: str) -> None:
     rules = Allowed(words)
-    found = guard._address(address)
+    found = egress_policy._address(address)
     assert found is not None
     assert not (rules.name(host) and rules.address(found, named=True))
 
@@ -469,10 +470,13 @@ def test_a_name_that_leads_into_our_own_network_is_stopped_at_the_connection(hoo
 
     def rebound(host: Any, *args: Any, **more: Any) -> Any:
         found = real("127.0.0.1" if "example" in str(host) else host, *args, **more)
-        guard._here.named = True  # the name was looked up, and allowed
+        egress_policy._here.named = True  # the name was looked up, and allowed
         return found
 
-    with mock.patch.object(guard.Allowed, "name", return_value=True), mock.patch.object(socket, "getaddrinfo", rebound):
+    with (
+        mock.patch.object(egress_policy.Allowed, "name", return_value=True),
+        mock.patch.object(socket, "getaddrinfo", rebound),
+    ):
         answer = child.carry_out(order)
     assert hooks.received == []
     assert (answer["code"], answer["params"]) == ("CHANNEL_HOST_REFUSED", {"host": "127.0.0.1"})
@@ -525,13 +529,13 @@ def test_the_guard_holds_in_all_threads_and_stops_programs_and_files(tmp_path: P
             other.join()
             assert (tmp_path / "public" / "file").read_bytes() == b"x"
             for name in ("secret", "public/link", "public/../secret"):
-                with pytest.raises(guard.FileNotAllowedError):
+                with pytest.raises(egress_policy.FileNotAllowedError):
                     (tmp_path / name).open("rb")
-            with pytest.raises(guard.FileNotAllowedError):
+            with pytest.raises(egress_policy.FileNotAllowedError):
                 (tmp_path / "public" / "file").open("ab")
-            with pytest.raises(guard.FileNotAllowedError):
+            with pytest.raises(egress_policy.FileNotAllowedError):
                 os.listdir(tmp_path)
-            with pytest.raises(guard.FileNotAllowedError):
+            with pytest.raises(egress_policy.FileNotAllowedError):
                 os.remove(tmp_path / "public" / "file")
         elsewhere()
     assert met == ["127.0.0.1"]
@@ -541,7 +545,7 @@ def test_a_channel_made_before_with_a_parameter_that_names_a_file_sends_nothing(
     (tmp_path / "secret").write_text("the administrator's token")
     row = channel(ann, "apprise", "json://127.0.0.1:9/")
     Channel.objects.update(
-        address=sealing.seal(f"slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ?template={tmp_path}/secret")
+        address=encryption.seal(f"slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ?template={tmp_path}/secret")
     )
     tried = channels.test(ann, row.pk)
     error = tried.tries[0]["error"]
@@ -555,7 +559,7 @@ def test_a_server_that_never_comes_to_an_end_is_given_up_at_the_limit(
 ) -> None:
     """It sends a byte now and then, so that no time limit of a single read is met."""
     row = channel(ann, "webhook", hooks.url)
-    monkeypatch.setattr(sending, "SEND_SECONDS", 1.0)
+    monkeypatch.setattr(request, "SEND_SECONDS", 1.0)
     hooks.drip = True
     tried = channels.test(ann, row.pk)
     assert (tried.outcome, tried.tries[0]["error"]) == (

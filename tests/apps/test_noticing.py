@@ -8,19 +8,19 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import User
-from apps.clusters import noticing as environments
+from apps.clusters import notifications as environments
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus, Lease
 from apps.common.clock import now
-from apps.notices import spreading
+from apps.notices import fanout
 from apps.notices.models import Channel, Delivery, Incident, Item, Rule
-from apps.notices.sending import wording
-from apps.notices.services.telling import over, tell
-from apps.training.ground import findings, noticing, transitions
+from apps.notices.sender import message
+from apps.notices.services.incidents import over, tell
+from apps.training.core import findings, notifications, transitions
 from apps.training.models import Task
 from apps.training.states import State
-from fermi.launch.diagnosis import Finding, Level
-from fermi.launch.diagnosis.hangs import HANG
-from fermi.launch.diagnosis.slow import STRAGGLER
+from fermi.diagnosis import Finding, Level
+from fermi.diagnosis.hangs import HANG
+from fermi.diagnosis.stragglers import STRAGGLER
 
 WRITES = ("INSERT", "UPDATE", "DELETE")
 
@@ -30,12 +30,12 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.began = self.moment = now()
-        monkeypatch.setattr(noticing, "now", lambda: self.moment)
+        monkeypatch.setattr(notifications, "now", lambda: self.moment)
 
     def look(self, minutes: float) -> None:
         self.moment = self.began + timedelta(minutes=minutes)
-        noticing.look()
-        spreading.spread()
+        notifications.look()
+        fanout.spread()
 
 
 @pytest.fixture
@@ -82,14 +82,14 @@ def test_a_task_that_waits_is_told_of_once_however_often_it_is_looked_at(waiting
     assert [each["sql"] for each in seen if each["sql"].startswith(WRITES)] == []
     row = Incident.objects.get()
     assert (row.times, row.due_at, row.over_at) == (1, None, None)
-    assert wording.of(row, "opened", "en").title == "Task t has been waiting for 1 h"
+    assert message.of(row, "opened", "en").title == "Task t has been waiting for 1 h"
     assert Item.objects.get().user == waiting.owner
 
 
 def test_however_many_wait_none_is_said_to_be_over_and_all_are_told_of(
     waiting: Task, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(noticing, "AT_ONCE", 2)
+    monkeypatch.setattr(notifications, "AT_ONCE", 2)
     copies(waiting, 4)
     for _ in range(3):
         clock.look(61)
@@ -101,7 +101,7 @@ def test_a_look_at_many_takes_as_many_queries(waiting: Task, clock: Clock) -> No
     copies(waiting, 20)
     clock.look(61)
     with CaptureQueriesContext(connection) as seen:
-        noticing.look()
+        notifications.look()
     assert len(seen) == 3  # the rules, what was told, who waits
 
 
@@ -125,8 +125,8 @@ def test_before_an_hour_no_bell_rings_and_minutes_are_said(waiting: Task, clock:
     clock.look(10)
     row = Incident.objects.get()
     assert not Item.objects.exists()
-    assert wording.of(row, "opened", "en").title == "Task t has been waiting for 10 min"
-    assert wording.of(row, "opened", "zh").title == "任务 t 已等待 10 分钟"
+    assert message.of(row, "opened", "en").title == "Task t has been waiting for 10 min"
+    assert message.of(row, "opened", "zh").title == "任务 t 已等待 10 分钟"
     clock.look(60)
     assert Item.objects.get().incident == row
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from apps.training.ground import outcomes
-from apps.training.shown import presenters
+from apps.training.core import outcomes
+from apps.training.presenters import task_presenter
 from fermi import messages
 
 AT = {"rank": 3, "node": "gn5", "exitCode": 1}
@@ -67,7 +67,7 @@ def test_another_exception_line_rule_module_signal_or_exit_code_is_another_cause
     ],
 )
 def test_what_is_said_of_all_names_none_of_them(code: str, params: dict[str, Any], words: str, lang: str) -> None:
-    said = presenters.cause(code, params, lang)
+    said = task_presenter.cause(code, params, lang)
     assert words in said
     assert "gn5" not in said
     assert "None" not in said

@@ -9,14 +9,14 @@ from apps.accounts.models import Project, User
 from apps.clusters import leases, selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease
 from apps.common.clock import now
-from apps.training.ground import placing, storing, transitions
+from apps.training.core import placement, task_store, transitions
 from apps.training.models import Event, Task
-from apps.training.queue import load, settling
-from apps.training.reconcile import steps
+from apps.training.queue import load, node_selection
+from apps.training.reconcile import actions
 from apps.training.states import State
-from fermi.launch import stored
-from fermi.launch.schedule.scene import Select, Waiting
-from fermi.launch.spec import Entrypoint, JobSpec
+from fermi.jobs.spec import Entrypoint, JobSpec
+from fermi.scheduler.snapshot import Select, Waiting
+from fermi.schema import serialization
 from tests.apps.attempts import begin_attempt
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db]
@@ -55,9 +55,9 @@ def task(user: User, environments: dict[str, DevEnvironment], settings: Any, tmp
     task = Task.objects.create(
         id="task-x", project=chosen[0].project, owner=user, cluster=chosen[0].cluster, name="t",
         framework=job.framework, request={}, state=State.QUEUED,
-        state_since=now(), due_at=now(), created_at=now(), **storing.columns(job),
+        state_since=now(), due_at=now(), created_at=now(), **task_store.columns(job),
     )  # fmt: skip
-    storing.store_nodes(task, job)
+    task_store.store_nodes(task, job)
     begin_attempt(task, 1)
     assert leases.take([environment.pk for environment in chosen], task.pk) is None
     return task
@@ -69,7 +69,7 @@ def lose(*names: str, **how: Any) -> None:
 
 def look(task: Task) -> Task:
     """As a pass of the reconciler does, as far as the next attempt's beginning."""
-    while task.state == State.QUEUED and steps.lease(task) is None:
+    while task.state == State.QUEUED and actions.lease(task) is None:
         task = Task.objects.get(pk=task.pk)
     return task
 
@@ -128,11 +128,11 @@ def test_what_can_train_neither_inside_nor_beside_gets_no_place(
     Task.objects.filter(pk=task.pk).update(spec=job.to_json())
     lose("gn6")
     task = Task.objects.select_related("cluster").get(pk=task.pk)
-    assert placing.replace_lost(task) is replaced
+    assert placement.replace_lost(task) is replaced
     select = Select(nodes=1, gpus_per_node=1)
-    Task.objects.filter(pk=task.pk).update(select=stored.dump(select))
+    Task.objects.filter(pk=task.pk).update(select=serialization.dump(select))
     asks = Waiting(task.pk, task.project_id, "u", task.cluster_id, 0.0, select=select)
-    assert settling.Fits()(asks, load.places(among=["gn1"])) is replaced
+    assert node_selection.Fits()(asks, load.places(among=["gn1"])) is replaced
 
 
 def test_the_place_of_a_lost_master_is_the_masters(task: Task) -> None:
@@ -205,7 +205,7 @@ def test_before_the_first_attempt_nothing_is_replaced(task: Task) -> None:
     Task.objects.update(attempt=0)
     task.refresh_from_db()
     lose("gn6")
-    assert not placing.replace_lost(task)
+    assert not placement.replace_lost(task)
     assert places(task) == [("gn5", 2), ("gn6", 2), ("gn7", 1)]
 
 
@@ -216,11 +216,11 @@ def test_killed_in_between_it_is_as_if_nothing_had_been_and_done_once_afterwards
     with monkeypatch.context() as patched:
         patched.setattr(transitions, "record", _killed)
         with pytest.raises(KeyboardInterrupt):
-            placing.replace_lost(task)
+            placement.replace_lost(task)
     assert (places(task), held(task)) == ([("gn5", 2), ("gn6", 2), ("gn7", 1)], {"gn5", "gn6", "gn7"})
-    assert placing.replace_lost(task)
+    assert placement.replace_lost(task)
     with pytest.raises(transitions.Stale):  # another pass, which read the task before
-        placing.replace_lost(task)
+        placement.replace_lost(task)
     assert look(Task.objects.get(pk=task.pk)).state == State.STARTING
     assert held(task) == {"gn5", "gn1", "gn7"}
     assert Event.objects.filter(code="ENVIRONMENT_REPLACED").count() == 1

@@ -12,13 +12,13 @@ from apps.accounts.models import Project, User
 from apps.clusters import leases, selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease, PortLease
 from apps.common.clock import now
-from apps.training.ground import storing
+from apps.training.core import task_store
 from apps.training.models import Task
-from apps.training.reconcile import steps
-from apps.training.shown.presenters import reason
+from apps.training.presenters.task_presenter import reason
+from apps.training.reconcile import actions
 from apps.training.states import State
 from apps.workers.models import Report, Worker
-from fermi.launch.spec import Entrypoint, JobSpec
+from fermi.jobs.spec import Entrypoint, JobSpec
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db]
 
@@ -56,14 +56,14 @@ class Lab:
         task = Task.objects.create(
             id=job.task_id, project=self.project, owner=self.user, cluster=self.cluster, name=job.task_id,
             framework=job.framework, request={}, state=State.QUEUED, state_since=now(), due_at=now(),
-            created_at=now(), **storing.columns(job),
+            created_at=now(), **task_store.columns(job),
         )  # fmt: skip
-        storing.store_nodes(task, job)
+        task_store.store_nodes(task, job)
         return task
 
     def begin(self, **changes: Any) -> Task:
         task = self.task(**changes)
-        steps.lease(task)
+        actions.lease(task)
         return Task.objects.get(pk=task.pk)
 
 
@@ -109,7 +109,7 @@ def test_the_last_port_is_given_and_then_the_reason_says_that_none_is_left(user:
     assert port_of(lab.begin(machine="gn6")) == 29500, "another machine has ports of its own"
 
     leases.release_ports("task-1-1")
-    steps.lease(late)
+    actions.lease(late)
     late = Task.objects.get(pk=late.pk)
     assert (late.state, port_of(late)) == (State.STARTING, 29501)
 
@@ -147,7 +147,7 @@ def test_on_this_machine_too(user: User, settings: Any, tmp_path: Any) -> None:
 def test_who_is_overtaken_on_the_way_to_a_port_looks_again_at_once(user: User, monkeypatch: Any) -> None:
     lab = Lab(user, "slurm", PYTHON)
     task = lab.task()
-    looked = steps.ports.look
+    looked = actions.ports.look
 
     def look(*args: Any) -> Any:
         """Others take all that was free, as soon as it has been looked at."""
@@ -156,12 +156,12 @@ def test_who_is_overtaken_on_the_way_to_a_port_looks_again_at_once(user: User, m
         return there
 
     with monkeypatch.context() as patched:
-        patched.setattr(steps.ports, "look", look)
-        assert steps.lease(task) == timedelta()
+        patched.setattr(actions.ports, "look", look)
+        assert actions.lease(task) == timedelta()
     task = Task.objects.get(pk=task.pk)
     assert (task.state, task.reason) == (State.QUEUED, "")
     assert not Lease.objects.exclude(holder=task.pk).exists()
-    assert steps.lease(task) is None
+    assert actions.lease(task) is None
     assert port_of(task) == 29508
 
 
@@ -171,5 +171,5 @@ def test_the_tasks_own_wish_comes_first_and_the_last_attempts_port_never_again(u
     assert port_of(task) == 30000
     leases.release_ports(f"{task.pk}-1")
     Task.objects.filter(pk=task.pk).update(state=State.QUEUED)
-    steps.lease(Task.objects.get(pk=task.pk))
+    actions.lease(Task.objects.get(pk=task.pk))
     assert task.attempts.get(number=2).master_port == 30001

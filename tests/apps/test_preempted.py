@@ -7,7 +7,7 @@ from apps.training.states import State
 from tests.apps.test_engine_away import lab, passed, task, until_state
 from tests.fakes.kubernetes import FakeCluster
 from tests.fakes.kubernetes.fixtures import kubernetes
-from tests.waiting import until
+from tests.polling import until
 
 __all__ = ["kubernetes", "lab", "task"]
 pytestmark = [pytest.mark.storage, pytest.mark.django_db]

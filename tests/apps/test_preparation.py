@@ -17,8 +17,8 @@ from apps.catalog.models import Dataset, DatasetVersion, VersionStatus
 from apps.catalog.tasks import sweep
 from apps.common import claims
 from apps.common.clock import now
-from fermi import data
-from tests.waiting import until
+from fermi import tokenized_data
+from tests.polling import until
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
 
@@ -36,16 +36,16 @@ def version(transactional_db: None, tmp_path: Path, settings: Any) -> DatasetVer
 
 def held_up(monkeypatch: pytest.MonkeyPatch, wait: Callable[[], object]) -> None:
     """Makes tokenising call `wait` at its first sign of progress."""
-    real = data.tokenise
+    real = tokenized_data.tokenise
 
-    def slow(source: Any, out_dir: Path, *, progress: data.Progress, **more: Any) -> data.Tokenised:
+    def slow(source: Any, out_dir: Path, *, progress: tokenized_data.Progress, **more: Any) -> tokenized_data.Tokenised:
         def report(done: int, total: int) -> None:
             progress(done, total)
             wait()
 
         return real(source, out_dir, progress=report, **more)
 
-    monkeypatch.setattr(data, "tokenise", slow)
+    monkeypatch.setattr(tokenized_data, "tokenise", slow)
 
 
 def test_of_many_who_are_told_exactly_one_prepares(version: DatasetVersion) -> None:
@@ -100,7 +100,7 @@ def test_after_kill_9_in_the_middle_the_sweep_does_it_again(
     assert preparation.prepare(version.pk)
     version.refresh_from_db()
     assert version.status == VersionStatus.READY
-    again = data.inspect_pair(Path(version.train_path), Path(version.valid_path))
+    again = tokenized_data.inspect_pair(Path(version.train_path), Path(version.valid_path))
     assert (version.sha256, version.size_bytes) == (again.sha256, again.size_bytes)
 
 
@@ -137,7 +137,7 @@ def test_a_fault_is_raised_and_leaves_the_version_to_a_later_sweep(
     def broken(*args: object, **kwargs: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(data, "tokenise", broken)
+    monkeypatch.setattr(tokenized_data, "tokenise", broken)
     with pytest.raises(RuntimeError):
         preparation.prepare(version.pk)
     version.refresh_from_db()

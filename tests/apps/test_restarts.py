@@ -16,17 +16,17 @@ from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.common import disks
 from apps.common.clock import now
 from apps.common.ids import new_id
-from apps.training.ground import checkpoints, hints, resuming, storing, transitions
+from apps.training.core import checkpoint_choice, checkpoints, task_store, transitions, wakeups
 from apps.training.models import Attempt, Checkpoint, Event, MetricPoint, Task
-from apps.training.reconcile import reconciler, restarts, steps
-from apps.training.shown import presenters
+from apps.training.presenters import task_presenter as presenters
+from apps.training.reconcile import actions, reconciler, restarts
 from apps.training.states import State, limits
 from apps.training.states.decisions import Act, Decision
 from apps.training.states.limits import LONGEST_BACKOFF
 from apps.training.states.reasons import CAUSES, Reason
 from fermi import messages
-from fermi.launch import registry
-from fermi.launch.spec import Cause, Entrypoint, JobSpec
+from fermi.jobs.spec import Cause, Entrypoint, JobSpec
+from fermi.planning import plugins
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db]
 
@@ -47,9 +47,9 @@ def task(user: User, settings, tmp_path) -> Task:
     )  # fmt: skip
     task = Task.objects.create(
         id="task-x", project=project, owner=user, cluster=cluster, name="t", framework=job.framework, request={},
-        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **storing.columns(job),
+        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **task_store.columns(job),
     )  # fmt: skip
-    storing.store_nodes(task, job)
+    task_store.store_nodes(task, job)
     return task
 
 
@@ -81,13 +81,13 @@ def attempt_after_a_pass(task: Task) -> int:
 def test_another_tasks_end_does_not_cut_the_back_off_of_a_crash_loop_short(task: Task) -> None:
     have_ended(task, ["RANK_FAILED"] * 4)
     assert attempt_after_a_pass(task) == 4
-    for hint in (hints.poke_waiting, lambda: hints.poke(task.pk)):
+    for hint in (wakeups.poke_waiting, lambda: wakeups.poke(task.pk)):
         hint()
         assert attempt_after_a_pass(task) == 4, "it began although it is backing off"
         assert task.due_at is not None
         assert task.due_at > now()
     a_while_passes(task, 8)
-    hints.poke_waiting()
+    wakeups.poke_waiting()
     assert attempt_after_a_pass(task) == 5
 
 
@@ -105,7 +105,7 @@ def ends_meanwhile(task: Task) -> None:
 def crashes(task: Task) -> None:
     """Until it backs off. Nobody knows its worker, so each attempt fails at once."""
     for _ in range(20):
-        hints.poke(task.pk)
+        wakeups.poke(task.pk)
         reconciler.reconcile(task.pk)
         task.refresh_from_db()
         if task.state == State.QUEUED and restarts.begins_at(task.attempts.all()):
@@ -145,7 +145,7 @@ def test_the_attempt_after_a_full_disk_waits_for_room_there(task: Task, monkeypa
     assert attempt_after_a_pass(task) == 1
     assert (task.state, task.reason, task.reason_params["free"]) == (State.QUEUED, "DISK_FULL", free)
     free += 1
-    hints.poke(task.pk)
+    wakeups.poke(task.pk)
     assert attempt_after_a_pass(task) > 1
 
 
@@ -161,7 +161,7 @@ def test_the_attempt_after_the_platforms_part_of_a_disk_was_reached_waits_for_mo
     assert attempt_after_a_pass(task) == 1
     assert (task.state, task.reason, task.reason_params["freeMiB"]) == (State.QUEUED, code, 50)
     free = 52 << 20
-    hints.poke(task.pk)
+    wakeups.poke(task.pk)
     assert attempt_after_a_pass(task) > 1
 
 
@@ -174,7 +174,7 @@ def test_a_disk_that_cannot_be_seen_from_here_is_not_waited_for(task: Task) -> N
 def test_a_stop_ends_a_task_that_is_backing_off_at_once(task: Task) -> None:
     have_ended(task, ["RANK_FAILED"] * 4)
     Task.objects.filter(pk=task.pk).update(stop_requested_at=now())
-    hints.poke(task.pk)
+    wakeups.poke(task.pk)
     reconciler.reconcile(task.pk)
     task.refresh_from_db()
     assert task.state == State.STOPPED
@@ -203,15 +203,15 @@ def test_a_lost_host_takes_the_place_of_a_ranks_error_as_the_outcome(task: Task)
     task.refresh_from_db()
     attempt, late = task.attempts.get(), task.attempts.get()
     lost = Decision(Act.RECORD, cause=Cause("WORKER_LOST", {"worker": "w", "node": "gn5", "rank": 0}))
-    steps.record_outcome(task, attempt, lost)
+    actions.record_outcome(task, attempt, lost)
     assert task.attempts.get().outcome == task.reason == "WORKER_LOST"
     with pytest.raises(transitions.Stale):
-        steps.record_outcome(task, late, lost)
+        actions.record_outcome(task, late, lost)
 
 
-@pytest.mark.parametrize("engine", registry.BACKENDS)
+@pytest.mark.parametrize("engine", plugins.BACKENDS)
 def test_an_end_that_is_nobodys_fault_costs_no_restart_up_to_a_bound(engine: str) -> None:
-    declared = CAUSES | registry.causes(engine)
+    declared = CAUSES | plugins.causes(engine)
     failed, killed = declared["RANK_FAILED"], declared["RANK_KILLED"]
     for cause in (one for one in declared.values() if one.free):
         assert cause.retry
@@ -252,29 +252,31 @@ def here(task: Task, settings: Any) -> Task:
 
 def test_a_checkpoint_that_brought_no_step_is_not_resumed_from_again(here: Task) -> None:
     first, second = saved(here, 1, 10), saved(here, 1, 20)
-    assert resuming.point(here) == (second, [])
+    assert checkpoint_choice.point(here) == (second, [])
     failed_from(here, 2, second)
-    assert resuming.point(here) == (first, [second])
+    assert checkpoint_choice.point(here) == (first, [second])
     failed_from(here, 3, first)
     step(here, 3, 11)
-    assert resuming.point(here) == (first, [second]), "it brought a step, and the newer one is as bad as it was"
+    assert checkpoint_choice.point(here) == (first, [second]), (
+        "it brought a step, and the newer one is as bad as it was"
+    )
     saved(here, 3, 20)
-    assert resuming.point(here) == (second, []), "the script has written it anew"
+    assert checkpoint_choice.point(here) == (second, []), "the script has written it anew"
     third = saved(here, 3, 30)
-    assert resuming.point(here) == (third, [])
+    assert checkpoint_choice.point(here) == (third, [])
 
 
 def test_a_recipes_own_choice_is_taken_back_too(here: Task) -> None:
     Task.objects.filter(pk=here.pk).update(spec={**here.spec, "entrypoint": None})
     here.refresh_from_db()
     first, second = saved(here, 1, 10), saved(here, 1, 20)
-    assert resuming.point(here) == ("auto", [])
+    assert checkpoint_choice.point(here) == ("auto", [])
     failed_from(here, 2, "auto")
-    assert resuming.point(here) == (first, [second])
+    assert checkpoint_choice.point(here) == (first, [second])
     Event.objects.create(
         task=here, attempt=2, at=now(), kind="script", code="SCRIPT_RESUMED", params={"step": 10, "path": first}
     )
-    assert resuming.point(here) == (second, []), "the script says that it was the older one"
+    assert checkpoint_choice.point(here) == (second, []), "the script says that it was the older one"
 
 
 def test_inside_of_environments_the_newest_that_has_arrived_is_taken(here: Task) -> None:
@@ -282,11 +284,11 @@ def test_inside_of_environments_the_newest_that_has_arrived_is_taken(here: Task)
     Task.objects.filter(pk=here.pk).update(inside=True)
     here.refresh_from_db()
     first, second = saved(here, 1, 10), saved(here, 1, 20)
-    assert resuming.point(here) == (second, [])
+    assert checkpoint_choice.point(here) == (second, [])
     Path(second).rmdir()
-    assert resuming.point(here) == (first, [])
+    assert checkpoint_choice.point(here) == (first, [])
     Path(first).rmdir()
-    assert resuming.point(here) == (second, []), "it may be in the environment still"
+    assert checkpoint_choice.point(here) == (second, []), "it may be in the environment still"
 
 
 def begun_after(task: Task, step: int) -> list[tuple[str, Any]]:
@@ -314,17 +316,17 @@ def test_what_is_not_the_ranks_doing_says_nothing_of_a_checkpoint(here: Task, ou
     saved(here, 1, 10)
     newest = saved(here, 1, 20)
     failed_from(here, 2, newest, outcome)
-    assert resuming.point(here) == (newest, [])
+    assert checkpoint_choice.point(here) == (newest, [])
 
 
 def test_one_that_is_gone_is_passed_over_and_the_last_one_is_tried_again(here: Task) -> None:
     first, second, third = (saved(here, 1, number) for number in (10, 20, 30))
     failed_from(here, 2, third)
     Path(second).rmdir()
-    assert resuming.point(here) == (first, [third])
-    assert resuming.newest(here) == first
+    assert checkpoint_choice.point(here) == (first, [third])
+    assert checkpoint_choice.newest(here) == first
     failed_from(here, 3, first)
-    assert resuming.point(here) == (third, []), "there is no other"
+    assert checkpoint_choice.point(here) == (third, []), "there is no other"
 
 
 def test_a_checkpoint_that_a_script_claims_in_what_is_not_its_own_is_none(here: Task, settings: Any) -> None:
@@ -337,10 +339,10 @@ def test_a_checkpoint_that_a_script_claims_in_what_is_not_its_own_is_none(here: 
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).touch()
         Checkpoint.objects.create(task=here, path=path, attempt=1, step=step, at=now())
-    assert resuming.point(here) == (own, [])
-    assert resuming.newest(here) == own
+    assert checkpoint_choice.point(here) == (own, [])
+    assert checkpoint_choice.newest(here) == own
     shared = saved_at(here, f"{data}/workspace/step-40", 40)
-    assert resuming.point(here) == (shared, []), "workspace is everybody's"
+    assert checkpoint_choice.point(here) == (shared, []), "workspace is everybody's"
 
 
 @pytest.mark.parametrize(("fails", "most_rows", "queries"), [(False, 20, 3), (True, 500, 6)])
@@ -359,7 +361,7 @@ def test_where_a_task_goes_on_is_found_without_looking_at_each_checkpoint(
     monkeypatch.setattr(checkpoints.paths, "plain", looked)
     monkeypatch.setattr(checkpoints, "_names", resolved)
     with CaptureQueriesContext(connection) as asked:
-        point = resuming.outlook(here)
+        point = checkpoint_choice.outlook(here)
     assert point
     assert point.path == newest
     assert looked.call_count <= most_rows
@@ -392,7 +394,7 @@ def test_the_same_failure_twice_is_an_event_and_part_of_the_reason(here: Task) -
     spec = {**here.spec, "on_crash_loop": "restart"}
     Task.objects.filter(pk=here.pk).update(state=State.RUNNING, attempt=2, spec=spec)
     here.refresh_from_db()
-    steps.close(here, here.attempts.get(number=2), Decision(Act.CLOSE, State.FAILED))
+    actions.close(here, here.attempts.get(number=2), Decision(Act.CLOSE, State.FAILED))
     event = Event.objects.get(code="SAME_FAILURE")
     told = presenters.event({"code": event.code, "params": event.params}, "en")["message"]
     assert told == "The same failure 2 times in a row, at step 20: Rank 0 on gn5 ended with exit code 1."
@@ -408,7 +410,7 @@ def test_a_stop_that_had_to_kill_says_which_ranks(here: Task) -> None:
     Attempt.objects.filter(task=here).update(outcome=Reason.STOPPED_BY_USER, seen={"ranks": ranks})
     Task.objects.filter(pk=here.pk).update(state=State.STOPPING, attempt=1)
     here.refresh_from_db()
-    steps.close(here, here.attempts.get(), Decision(Act.CLOSE, State.STOPPED))
+    actions.close(here, here.attempts.get(), Decision(Act.CLOSE, State.STOPPED))
     assert here.reason == Reason.STOPPED_AND_KILLED
     said = messages.text(here.reason, "en", **here.reason_params)[0]
     assert "Rank 1, 2 had not ended" in said

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 from django.db import OperationalError
 
+from apps.training.logs.sharding import BEAT, LEASE, Shared, Superseded
+from apps.training.logs.watcher import TICK, Watcher
 from apps.training.models import Event, LogCursor, MetricPoint, Task, Watch
-from apps.training.output.shares import BEAT, LEASE, Shared, Superseded
-from apps.training.output.watching import TICK, Watcher
 from tests.apps.attempts import begin_attempt, write
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]

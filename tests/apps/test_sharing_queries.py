@@ -11,7 +11,7 @@ from apps.accounts.models import Membership, Project, User
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.scheduling import selectors
 from apps.scheduling.models import Limits, Price, Reservation, Share, Usage, UserLimits
-from fermi.launch.schedule.scene import Held, Place
+from fermi.scheduler.snapshot import Held, Place
 
 pytestmark = pytest.mark.django_db
 

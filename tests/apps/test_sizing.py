@@ -10,15 +10,16 @@ from apps.clusters import leases, selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease
 from apps.common.clock import now
 from apps.common.errors import ApiError
-from apps.training.ground import sizing, storing, transitions
+from apps.training.core import elastic_size, task_store, transitions
 from apps.training.models import Attempt, Event, Task
-from apps.training.reconcile import reconciler, restarts, steps
+from apps.training.presenters import selectors as shown
+from apps.training.reconcile import actions as steps
+from apps.training.reconcile import reconciler, restarts
 from apps.training.services import actions
-from apps.training.shown import selectors as shown
 from apps.training.states import State
 from apps.training.states.reasons import CAUSES, Reason
-from fermi.launch import registry, sizes
-from fermi.launch.spec import Elastic, Entrypoint, JobSpec
+from fermi.jobs.spec import Elastic, Entrypoint, JobSpec
+from fermi.planning import elastic_sizes, plugins
 from tests.apps.attempts import begin_attempt
 from tests.apps.test_placing import held, lose, places
 
@@ -48,7 +49,7 @@ def task(user: User, environments: dict[str, DevEnvironment], settings: Any, tmp
     """Two to four nodes, gn5 the master; not begun yet."""
     settings.DATA_DIR = tmp_path
     nodes = selectors.snapshots([environments[name] for name in CHOSEN])
-    job = sizes.begin(
+    job = elastic_sizes.begin(
         JobSpec(
             "task-x", "pytorch-ddp", tuple(nodes), "gn5", entrypoint=Entrypoint("train.py"), master_port=29500,
             checkpoint_dir=str(tmp_path), hyperparameters={"batchSize": 8}, elastic=Elastic(2, 4),
@@ -57,9 +58,9 @@ def task(user: User, environments: dict[str, DevEnvironment], settings: Any, tmp
     first = environments["gn5"]
     task = Task.objects.create(
         id="task-x", project=first.project, owner=user, cluster=first.cluster, name="t", framework=job.framework,
-        request={}, state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **storing.columns(job),
+        request={}, state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **task_store.columns(job),
     )  # fmt: skip
-    storing.store_nodes(task, job)
+    task_store.store_nodes(task, job)
     return task
 
 
@@ -182,17 +183,17 @@ def test_killed_in_between_it_is_as_if_nothing_had_been_and_done_once_afterwards
     with monkeypatch.context() as patched:
         patched.setattr(transitions, "record", killed)
         with pytest.raises(KeyboardInterrupt):
-            sizing.resize(again)
+            elastic_size.resize(again)
     assert (len(places(again)), held(again)) == (4, set(CHOSEN))
-    assert sizing.resize(again)
+    assert elastic_size.resize(again)
     with pytest.raises(transitions.Stale):  # another pass, which read the task before
-        sizing.resize(again)
+        elastic_size.resize(again)
     assert look(again).world_size == 6
     assert codes(again).count("RESIZED") == 1
 
 
 def test_losing_nodes_costs_an_elastic_task_no_restart_but_not_for_ever() -> None:
-    lost, failed = registry.causes("agent")["WORKER_LOST"], registry.causes("agent")["RANK_FAILED"]
+    lost, failed = plugins.causes("agent")["WORKER_LOST"], plugins.causes("agent")["RANK_FAILED"]
     assert restarts.charged([lost] * 4) == 4
     assert restarts.charged(restarts.of_elastic([lost] * restarts.FREE_LOSSES)) == 0
     assert restarts.charged(restarts.of_elastic([lost] * restarts.FREE_LOSSES + [lost, failed])) == 2

@@ -10,7 +10,7 @@ from django.db.utils import DatabaseError
 from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import Project
-from apps.common.statements import Statement
+from apps.common.sql import Statement
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db]
 

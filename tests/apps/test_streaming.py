@@ -16,10 +16,10 @@ from django.db import connections, transaction
 from apps.accounts.models import Membership, User
 from apps.common.clock import now
 from apps.common.errors import ApiError
-from apps.training.ground import transitions
+from apps.training.core import transitions
+from apps.training.logs import pages as logs
 from apps.training.models import Event, MetricPoint, Task
-from apps.training.output import logs
-from apps.training.shown import looks, selectors, streaming
+from apps.training.presenters import event_stream, selectors, stream_polling
 from apps.training.states import State
 from tests.apps.attempts import begin_attempt, write
 
@@ -60,7 +60,7 @@ def listen(
 
     async def main() -> list[Sent]:
         heard: list[Sent] = []
-        body = streaming.stream(task.pk, user, resume, ranks, "en")
+        body = event_stream.stream(task.pk, user, resume, ranks, "en")
         try:
             async with asyncio.timeout(60):
                 async for part in body:
@@ -81,15 +81,15 @@ def test_a_silent_stream_gives_signs_of_life_that_ask_the_database_nothing(
     task: Task, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
-    answers = looks.answers
-    monkeypatch.setattr(streaming, "BEAT", 0.01)
-    monkeypatch.setattr(streaming, "PATIENCE", 3600.0)
-    monkeypatch.setattr(streaming, "POLL", 3600.0)
-    monkeypatch.setattr(looks, "answers", lambda given: (asked.append(given), answers(given))[1])
+    answers = stream_polling.answers
+    monkeypatch.setattr(event_stream, "BEAT", 0.01)
+    monkeypatch.setattr(event_stream, "PATIENCE", 3600.0)
+    monkeypatch.setattr(event_stream, "POLL", 3600.0)
+    monkeypatch.setattr(stream_polling, "answers", lambda given: (asked.append(given), answers(given))[1])
 
     async def beats() -> int:
         count = 0
-        body = streaming.stream(task.pk, user, "", "none", "en")
+        body = event_stream.stream(task.pk, user, "", "none", "en")
         async with asyncio.timeout(60):
             async for part in body:
                 count += part == b"event: beat\ndata: {}\n\n"
@@ -174,7 +174,7 @@ def test_last_words_of_an_attempt_come_before_the_next_attempts_first(task: Task
 def test_a_new_reader_gets_the_newest_attempts_last_lines(
     task: Task, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looks, "LINES", 3)
+    monkeypatch.setattr(stream_polling, "LINES", 3)
     write(task, "old\n")
     begin_attempt(task, 2)
     write(task, "".join(f"{n}\n" for n in range(10)), attempt=2)
@@ -185,7 +185,7 @@ def test_a_new_reader_gets_the_newest_attempts_last_lines(
 def test_a_reader_who_comes_before_the_first_attempt_misses_none_of_its_lines(
     task: Task, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looks, "LINES", 3)
+    monkeypatch.setattr(stream_polling, "LINES", 3)
     task.attempts.all().delete()
     Task.objects.update(attempt=0)
     first = listen(task, user, ranks="0", until=lambda sent: True)
@@ -199,7 +199,7 @@ def test_lines_of_a_stream_have_the_level_and_time_of_the_lines_before_them(
     task: Task, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From message to message, and for a reader who comes back to the middle of a traceback."""
-    monkeypatch.setattr(looks, "LINES", 1)
+    monkeypatch.setattr(stream_polling, "LINES", 1)
     write(task, "quiet\n")
     first = listen(task, user, ranks="0", until=lambda sent: sent[-1].kind == "log")
     write(task, "quiet\n2026-11-22 10:00:00 ERROR bad\nTraceback (most recent call last):\n  File x\nV: y\n")
@@ -232,7 +232,7 @@ def test_a_bar_is_sent_as_it_is_each_time_it_grows_and_once_when_it_ends(task: T
 
 
 def test_much_that_is_waiting_is_sent_in_pieces(task: Task, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looks, "BATCH", 4)
+    monkeypatch.setattr(stream_polling, "BATCH", 4)
     points, events = [add_point(task, step) for step in range(10)], [add_event(task) for _ in range(9)]
     finish(task)
     sent = listen(task, user)

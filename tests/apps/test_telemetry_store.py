@@ -13,11 +13,12 @@ from django.db import DatabaseError, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.telemetry import folding, grains, reading, storing, writing
-from apps.telemetry.grains import COARSE, FINE, GRAINS
+from apps.telemetry import block_store, downsampling, reader, resolutions
+from apps.telemetry import writer as writing
+from apps.telemetry.block_codec import Values, coarser, pack, unpack
 from apps.telemetry.models import Block
-from apps.telemetry.packing import Values, coarser, pack, unpack
-from apps.telemetry.writing import Writer
+from apps.telemetry.resolutions import COARSE, FINE, GRAINS
+from apps.telemetry.writer import Writer
 from fermi.telemetry.metrics import METRICS
 
 pytestmark = [pytest.mark.django_db, pytest.mark.storage]
@@ -38,7 +39,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The store's."""
     clock = Clock()
     moment = mock.Mock(side_effect=lambda: mock.Mock(timestamp=clock))
-    for module in (reading, folding):
+    for module in (reader, downsampling):
         monkeypatch.setattr(module, "now", moment)
     return clock
 
@@ -49,7 +50,7 @@ def run(clock: Clock, writer: Writer, until: float, values: Any, subject: str = 
         writer.put(subject, clock.at, values(clock.at))
         writer.flush()
         clock.at += every
-    folding.fold()
+    downsampling.fold()
 
 
 def known(column: Any) -> list[float]:
@@ -61,7 +62,7 @@ def test_what_was_measured_is_read_at_its_moment(clock: Clock) -> None:
     run(clock, writer, BEGAN + 600, lambda at: {"cpu": (at - BEGAN) / 15, "gpu:0": 50.0, "memory_total": 8e9})
     clock.at += 60
     writer.flush()
-    table = reading.series(["env:a"], ["cpu", "memory_total"], BEGAN, BEGAN + 600, 40)
+    table = reader.series(["env:a"], ["cpu", "memory_total"], BEGAN, BEGAN + 600, 40)
     assert (table.begins, table.step, table.count) == (BEGAN, 15, 40)
     assert table.columns.keys() == {("env:a", "cpu"), ("env:a", "memory_total")}
     assert table.columns["env:a", "cpu"].values.tolist() == list(range(40))
@@ -73,7 +74,7 @@ def test_fewer_points_are_means_with_the_largest_beside_them(clock: Clock) -> No
     run(clock, writer, BEGAN + 600, lambda at: {"cpu": (at - BEGAN) / 15, "ecc:0": 1.0, "throttled:0": 1 + at % 2})
     clock.at += 60
     writer.flush()
-    table = reading.series(["env:a"], ["cpu", "ecc", "throttled"], BEGAN, BEGAN + 600, 4)
+    table = reader.series(["env:a"], ["cpu", "ecc", "throttled"], BEGAN, BEGAN + 600, 4)
     cpu = table.columns["env:a", "cpu"]
     assert (table.step, table.count) == (180, 4)  # a multiple of the grain's that four points suffice for
     assert cpu.values.tolist()[:3] == [5.5, 17.5, 29.5]
@@ -115,17 +116,17 @@ def test_series_are_what_a_dictionary_of_all_samples_says(clock: Clock, samples:
         if what == "restart":
             writers[0] = Writer(clock)
         if what == "fold":
-            folding.fold()
+            downsampling.fold()
     for _ in range(3):
         clock.at += 2400
         for one in writers:
             one.flush()
-        folding.fold()
+        downsampling.fold()
     last = max(slot for _, slot in told)
     for grain in GRAINS:
         factor = grain.seconds // 15
         count = last // factor + 1
-        table = reading.series(["task:x"], list(METRICS), BEGAN, BEGAN + count * grain.seconds, count)
+        table = reader.series(["task:x"], list(METRICS), BEGAN, BEGAN + count * grain.seconds, count)
         assert table.step == grain.seconds or count == 1
         for key in {key for key, _ in told}:
             rows = [[told.get((key, slot * factor + n), math.nan) for n in range(factor)] for slot in range(count)]
@@ -142,7 +143,7 @@ def test_a_process_that_dies_loses_what_it_had_not_written_and_nothing_else(cloc
     run(clock, writer, BEGAN + 700, lambda at: {"cpu": 3.0})
     clock.at += 60
     writer.flush()
-    values = known(reading.series(["env:a"], ["cpu"], BEGAN, BEGAN + 720, 48).columns["env:a", "cpu"].values)
+    values = known(reader.series(["env:a"], ["cpu"], BEGAN, BEGAN + 720, 48).columns["env:a", "cpu"].values)
     assert 3 * 19 > len(values) >= 47 - 2 * 2  # each death: two quarter minutes at most
     assert values == sorted(values)
 
@@ -154,7 +155,7 @@ def test_what_is_not_written_is_when_a_process_is_told_to_end(clock: Clock) -> N
     ending.set()
     with mock.patch.object(writing.connection, "close"):  # the test's, here
         writing.keep(writer, ending)
-    assert reading.newest(["env:a", "task:x"]).keys() == {"env:a", "task:x"}
+    assert reader.newest(["env:a", "task:x"]).keys() == {"env:a", "task:x"}
 
 
 def test_many_nodes_of_a_task_say_their_part_in_the_same_quarter_of_a_minute(clock: Clock) -> None:
@@ -163,11 +164,11 @@ def test_many_nodes_of_a_task_say_their_part_in_the_same_quarter_of_a_minute(clo
         for rank in range(40):
             writer.put("task:x", clock.at + second * 5, {f"rank_cpu:{rank}": rank + second, "ecc:0": 1.0})
     writer.flush(all_of_it=True)
-    columns = reading.series(["task:x"], ["rank_cpu", "ecc"], BEGAN, BEGAN + 15, 10).columns
+    columns = reader.series(["task:x"], ["rank_cpu", "ecc"], BEGAN, BEGAN + 15, 10).columns
     means = [columns["task:x", f"rank_cpu:{rank}"].values[0] for rank in range(40)]
     assert means == [rank + 1 for rank in range(40)]
     assert columns["task:x", "ecc:0"].values[0] == 120
-    assert reading.newest(["task:x"])["task:x"].values == {f"rank_cpu:{rank}": rank + 1 for rank in range(40)} | {
+    assert reader.newest(["task:x"])["task:x"].values == {f"rank_cpu:{rank}": rank + 1 for rank in range(40)} | {
         "ecc:0": 120
     }
 
@@ -183,9 +184,9 @@ def test_folding_that_dies_anywhere_is_done_again_and_changes_nothing_twice(cloc
     clock.at += 60
     writer.flush()
     clock.at += 3600
-    whole = [row.values.columns["cpu"].tolist() for row in storing.load(FINE, ["env:a"], BEGAN, BEGAN + 1)]
+    whole = [row.values.columns["cpu"].tolist() for row in block_store.load(FINE, ["env:a"], BEGAN, BEGAN + 1)]
     calls = 0
-    save = storing.save
+    save = block_store.save
 
     def dies(*args: Any, **more: Any) -> int:
         nonlocal calls
@@ -197,14 +198,14 @@ def test_folding_that_dies_anywhere_is_done_again_and_changes_nothing_twice(cloc
             raise Dies
         return version
 
-    with mock.patch.object(storing, "save", dies), contextlib.suppress(Dies):
-        folding.fold()
+    with mock.patch.object(block_store, "save", dies), contextlib.suppress(Dies):
+        downsampling.fold()
     assert not Block.objects.filter(sealed=True).exclude(grain=FINE.seconds).exists()
     for _ in range(2):
-        folding.fold()
-    assert [row.values.columns["cpu"].tolist() for row in storing.load(FINE, ["env:a"], BEGAN, BEGAN + 1)] == whole
+        downsampling.fold()
+    assert [row.values.columns["cpu"].tolist() for row in block_store.load(FINE, ["env:a"], BEGAN, BEGAN + 1)] == whole
     for grain in COARSE:
-        stored = storing.one(grain, "env:a", grain.begin(BEGAN))
+        stored = block_store.one(grain, "env:a", grain.begin(BEGAN))
         assert stored is not None
         assert known(stored.values.columns["ecc:0"]) == [grain.seconds / 15] * (FINE.block // grain.seconds)
     assert Block.objects.get(grain=FINE.seconds).sealed
@@ -214,22 +215,22 @@ def test_a_database_that_is_away_costs_nothing_once_it_is_back(clock: Clock) -> 
     writer = Writer(clock)
     writer.put("env:a", clock.at, {"cpu": 7.0})
     clock.at += 60
-    with mock.patch.object(storing, "save", side_effect=DatabaseError), pytest.raises(DatabaseError):
+    with mock.patch.object(block_store, "save", side_effect=DatabaseError), pytest.raises(DatabaseError):
         writer.flush()
     clock.at += 60
     assert writer.flush() == 1
-    assert known(reading.series(["env:a"], ["cpu"], BEGAN, BEGAN + 60, 4).columns["env:a", "cpu"].values) == [7.0]
+    assert known(reader.series(["env:a"], ["cpu"], BEGAN, BEGAN + 60, 4).columns["env:a", "cpu"].values) == [7.0]
 
 
 def test_what_comes_too_late_or_too_early_or_is_no_number_is_left_out(clock: Clock) -> None:
     writer = Writer(clock)
     clock.at += 3600
-    for at in (clock.at - grains.LATE - 1, clock.at + grains.EARLY + 1, -1.0, 1e12):
+    for at in (clock.at - resolutions.LATE - 1, clock.at + resolutions.EARLY + 1, -1.0, 1e12):
         writer.put("env:a", at, {"cpu": 1.0})
     writer.put("env:a", clock.at, {"cpu": math.nan, "load": math.inf, "memory": 1e300, "power:0": 5.0})
     clock.at += 60
     assert writer.flush() == 1
-    assert [key for _, key in reading.series(["env:a"], list(METRICS), BEGAN, clock.at, 100).columns] == ["power:0"]
+    assert [key for _, key in reader.series(["env:a"], list(METRICS), BEGAN, clock.at, 100).columns] == ["power:0"]
 
 
 def test_the_newest_values_are_known_without_their_series(clock: Clock) -> None:
@@ -243,7 +244,7 @@ def test_the_newest_values_are_known_without_their_series(clock: Clock) -> None:
     writer.put("task:x", clock.at, {"rank_cpu:0": 30.0})
     clock.at += 15
     writer.flush()
-    found = reading.newest(["task:x", "env:old", "env:none"])
+    found = reader.newest(["task:x", "env:old", "env:none"])
     assert found.keys() == {"task:x"}
     assert found["task:x"].values == {"rank_cpu:0": 30.0}
     assert found["task:x"].emulated
@@ -257,13 +258,13 @@ def test_what_was_counted_within_an_hour_is_known_without_the_series_of_others(c
     run(clock, writer, BEGAN + hours * 3600 + 2400, values)
     writer.put("env:b", clock.at, {"ecc:0": 0.0})
     writer.flush(all_of_it=True)
-    assert reading.counted(["env:a", "env:b"], "ecc", 3600) == {"env:a": {"ecc:0": 7.0}}
-    assert reading.counted(["env:a"], "ecc", 600) == {"env:a": {"ecc:0": 4.0}}
+    assert reader.counted(["env:a", "env:b"], "ecc", 3600) == {"env:a": {"ecc:0": 7.0}}
+    assert reader.counted(["env:a"], "ecc", 600) == {"env:a": {"ecc:0": 4.0}}
     clock.at += 1800
-    folding.fold()
-    assert reading.counted(["env:a"], "ecc", 3600) == {"env:a": {"ecc:0": 4.0}}
+    downsampling.fold()
+    assert reader.counted(["env:a"], "ecc", 3600) == {"env:a": {"ecc:0": 4.0}}
     clock.at += 3600
-    assert reading.counted(["env:a"], "ecc", 3600) == {}
+    assert reader.counted(["env:a"], "ecc", 3600) == {}
 
 
 def test_what_is_kept_of_a_subject_is_bounded(clock: Clock) -> None:
@@ -272,18 +273,18 @@ def test_what_is_kept_of_a_subject_is_bounded(clock: Clock) -> None:
         while at <= clock.at:
             Block.objects.create(subject="env:a", grain=grain.seconds, begins=at, data=pack(Values(1)))
             at += grain.block
-    while folding.forget():
+    while downsampling.forget():
         pass
     for grain in GRAINS:
-        assert Block.objects.filter(grain=grain.seconds).count() <= grains.most_blocks(grain)
-    assert sum(map(grains.most_blocks, GRAINS)) == 98 + 86 + 185
+        assert Block.objects.filter(grain=grain.seconds).count() <= resolutions.most_blocks(grain)
+    assert sum(map(resolutions.most_blocks, GRAINS)) == 98 + 86 + 185
 
 
 def test_somebody_who_always_writes_first_stops_nobody(clock: Clock) -> None:
     writer = Writer(clock)
     writer.put("env:a", clock.at, {"cpu": 7.0})
     clock.at += 60
-    with mock.patch.object(storing, "save", side_effect=storing.Contended("env:a")):
+    with mock.patch.object(block_store, "save", side_effect=block_store.Contended("env:a")):
         assert writer.flush() == 0
     clock.at += 60
     assert writer.flush() == 1
@@ -320,7 +321,7 @@ def test_how_full_disks_are_is_said_where_both_numbers_are_known() -> None:
         "disk_used:/": 90.0, "disk_total:/": 100.0, "disk_used:/a:b": 1.0, "disk_total:/a:b": 4.0, "disk_used:/c": 5.0,
         "disk_total:/d": 5.0, "disk_used:/e": 0.0, "disk_total:/e": 0.0, "memory": 1.0,
     }  # fmt: skip
-    assert dict(reading.Newest(0.0, values).disks()) == {"/": 0.9, "/a:b": 0.25}
+    assert dict(reader.Newest(0.0, values).disks()) == {"/": 0.9, "/a:b": 0.25}
 
 
 @given(st.lists(st.floats(width=32, allow_infinity=False), min_size=4, max_size=4), st.booleans())

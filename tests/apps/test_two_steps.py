@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from tests import released, services
-from tests.running import ROOT
+from tests import previous_release, services
+from tests.platform_process import ROOT
 
 pytestmark = [
     pytest.mark.storage,
@@ -49,7 +49,7 @@ print(json.dumps([before, columns()]))
 def columns() -> list[dict[tuple[str, str], list[Any]]]:
     """Of every table, by its name and the column's, before and after the upgrade: type, length, whether it may be null,
     whether it fills itself."""
-    former = released.migrations()
+    former = previous_release.migrations()
     ours = {folder.parent.name for folder in (ROOT / "apps").glob("*/migrations") if any(folder.glob("0*.py"))}
     program = f"NEW = {sorted(ours - dict(former).keys())!r}\n{MIGRATED}"
     path = os.pathsep.join([str(ROOT), str(ROOT / "platform")])

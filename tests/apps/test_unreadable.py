@@ -7,14 +7,14 @@ import pytest
 from django.conf import settings
 
 from apps.common.clock import now
-from apps.training.ground import launching
-from apps.training.ground.launching import handle_for
+from apps.training.core import engine_access
+from apps.training.core.engine_access import handle_for
 from apps.training.models import Task
 from apps.training.reconcile import reconciler
 from apps.training.states.reasons import Reason
 from fermi import messages
-from fermi.launch.errors import BackendError
-from fermi.launch.spec import Cause, Observation, Phase
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import Cause, Observation, Phase
 from tests.apps.test_watching import another
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
@@ -56,8 +56,8 @@ def test_an_engine_that_cannot_be_asked_is_asked_once(tasks: list[Task], monkeyp
         asked.append(len(handles))
         raise BackendError("ENGINE_UNREACHABLE", why="no route")
 
-    monkeypatch.setattr("fermi.launch.backends.local.engine.LocalBackend.observe", away)
-    seen = launching.observe(tasks[0].cluster, [handle_for(task, 1) for task in tasks])
+    monkeypatch.setattr("fermi.engines.local.engine.LocalBackend.observe", away)
+    seen = engine_access.observe(tasks[0].cluster, [handle_for(task, 1) for task in tasks])
     assert asked == [5]
     assert {one.phase for one in seen.values()} == {Phase.UNKNOWN}
     assert [one.waiting and one.waiting.code for one in seen.values()] == ["ENGINE_UNREACHABLE"] * 5
@@ -71,7 +71,7 @@ def test_whatever_a_rank_said_last_is_stored_and_told(
     cause = Cause("OUT_OF_MEMORY", {"node": "a", "nodeRank": 0, "pod": "p", "rank": 0, "evidence": said})
     failed = Observation(Phase.FAILED, True, (), cause)
     monkeypatch.setattr(
-        "fermi.launch.backends.local.engine.LocalBackend.observe",
+        "fermi.engines.local.engine.LocalBackend.observe",
         lambda self, handles: {handle.name: failed for handle in handles},
     )
     Task.objects.filter(pk="task-x").update(due_at=now())

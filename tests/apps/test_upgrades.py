@@ -7,7 +7,7 @@ from django.apps import apps
 
 from apps.training.models import Task
 from apps.training.states import Kind, State
-from fermi.launch.spec import JobSpec
+from fermi.jobs.spec import JobSpec
 
 
 def by_spec_alone() -> None:

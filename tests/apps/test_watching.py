@@ -15,30 +15,22 @@ from django.db import OperationalError
 
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.common.clock import now
-from apps.telemetry.reading import newest
-from apps.training.ground import hints, launching
-from apps.training.ground.seen import remember
+from apps.telemetry.reader import newest
+from apps.training.core import engine_access, wakeups
+from apps.training.core.observation_store import remember
+from apps.training.logs import ingest, poll_interval
+from apps.training.logs import watcher as watching
+from apps.training.logs.stragglers import PERIOD, SOON, Pace
+from apps.training.logs.watcher import CONFIRM, FIND, GATHER, REST, SLOWEST, SLOWEST_FIRST, TICK, Watcher
 from apps.training.models import MetricPoint, Node, Task
-from apps.training.output import ingest, sparing, watching
-from apps.training.output.pace import PERIOD, SOON, Pace
-from apps.training.output.watching import (
-    CONFIRM,
-    FIND,
-    GATHER,
-    REST,
-    SLOWEST,
-    SLOWEST_FIRST,
-    TICK,
-    Watcher,
-)
-from apps.training.reconcile.steps import close
+from apps.training.reconcile.actions import close
 from apps.training.states import State
 from apps.training.states.decisions import Act, Decision
-from fermi.launch.backends.local.engine import LocalBackend
-from fermi.launch.errors import BackendError
-from fermi.launch.spec import Cause, Handle, Observation, Phase, PulseSeen, RankSeen
+from fermi.engines.local.engine import LocalBackend
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import Cause, Handle, Observation, Phase, PulseSeen, RankSeen
 from tests.apps.attempts import begin_attempt, write
-from tests.waiting import until
+from tests.polling import until
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
 
@@ -46,7 +38,7 @@ pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     heard: list[str] = []
-    monkeypatch.setattr(hints, "_say", lambda channel, data: heard.append(data.get("kind")))
+    monkeypatch.setattr(wakeups, "_say", lambda channel, data: heard.append(data.get("kind")))
     return heard
 
 
@@ -54,7 +46,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def poked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Tasks that were handed to the reconciler."""
     sent: list[str] = []
-    monkeypatch.setattr(hints, "_send", lambda name, *args: sent.extend(args))
+    monkeypatch.setattr(wakeups, "_send", lambda name, *args: sent.extend(args))
     return sent
 
 
@@ -173,7 +165,7 @@ def test_a_change_is_handed_to_the_reconciler_once(task: Task, watcher: Watcher,
         watcher.look(moment)
     assert poked == ["task-x"], "the first look is news"
     Task.objects.update(due_at=later)
-    launching.backend_for(task.cluster).cancel(launching.handle_for(task, 1), 0.0)
+    engine_access.backend_for(task.cluster).cancel(engine_access.handle_for(task, 1), 0.0)
     for moment in (2.0, 3.0):
         watcher.look(moment)
     assert poked == ["task-x", "task-x"]
@@ -189,8 +181,8 @@ def test_a_change_that_is_not_stored_is_handed_on_again_until_it_is(
     assert poked == ["task-x"]
     watcher.look(CONFIRM)
     assert poked == ["task-x"] * 2
-    handle = launching.handle_for(task, 1)
-    seen = launching.backend_for(task.cluster).observe([handle])[handle.name]
+    handle = engine_access.handle_for(task, 1)
+    seen = engine_access.backend_for(task.cluster).observe([handle])[handle.name]
     remember([(task.attempts.get(), seen)])
     for moment in (2 * CONFIRM, 3 * CONFIRM):
         watcher.look(moment)
@@ -459,7 +451,7 @@ def test_the_process_ends_at_once_and_cleanly_even_without_database_and_broker(
 
 def use(task: Task, node: int, *samples: tuple[float, dict[str, Any]]) -> None:
     """As a node's runner on this machine leaves it."""
-    folder = Path(launching.backend_for(task.cluster)._run_dir(f"{task.pk}-1"))  # type: ignore[attr-defined]
+    folder = Path(engine_access.backend_for(task.cluster)._run_dir(f"{task.pk}-1"))  # type: ignore[attr-defined]
     folder.mkdir(parents=True, exist_ok=True)
     told = [{"at": at, "values": values, "emulated": True} for at, values in samples]
     (folder / f"node-{node}.telemetry.json").write_text(json.dumps({"telemetry": told}))
@@ -523,6 +515,6 @@ def test_use_that_cannot_be_read_keeps_nobody_from_the_logs(
 
 
 def test_what_stood_still_for_a_minute_is_not_left_alone_for_twenty():
-    assert sparing.pause(0.1, 0.05) == 2
-    assert sparing.pause(60, 0.05) == sparing.LONGEST
-    assert sparing.pause(60, 0.01, 60) == 60
+    assert poll_interval.pause(0.1, 0.05) == 2
+    assert poll_interval.pause(60, 0.05) == poll_interval.LONGEST
+    assert poll_interval.pause(60, 0.01, 60) == 60

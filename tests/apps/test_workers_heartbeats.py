@@ -16,21 +16,21 @@ from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.common.bounds import HEARTBEAT
 from apps.common.clock import now
 from apps.common.errors import ProblemsError
-from apps.common.requests import parse
-from apps.telemetry import reading
-from apps.telemetry.writing import Writer
+from apps.common.request_shapes import parse
+from apps.telemetry import reader
+from apps.telemetry.writer import Writer
 from apps.workers import revisions
 from apps.workers.api.serializers import WorkerHeartbeatRequest
 from apps.workers.engine.store import DatabaseStore
 from apps.workers.heartbeat.cache import Cache
 from apps.workers.heartbeat.endpoint import Heartbeats
 from apps.workers.heartbeat.schema import Beat, read
-from apps.workers.heartbeat.using import Used
+from apps.workers.heartbeat.telemetry import Used
 from apps.workers.models import Report, Worker
 from apps.workers.tokens import digest
-from fermi.launch.backends import culprit
-from fermi.launch.backends.agent.store import Order
-from fermi.launch.spec import attempt_parts
+from fermi.engines import failure_cause
+from fermi.engines.agent.store import Order
+from fermi.jobs.spec import attempt_parts
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
 
@@ -172,7 +172,7 @@ def test_all_that_a_runner_says_of_a_bound_comes_through(cause: dict[str, Any]) 
     _, [beat] = read({"workers": [entry]})
     assert beat.process is not None
     assert beat.process["cause"] == said
-    assert culprit.by_runner(beat.process["cause"], {"nodeRank": 0, "node": "gn6"}) is not None
+    assert failure_cause.by_runner(beat.process["cause"], {"nodeRank": 0, "node": "gn6"}) is not None
 
 
 def test_what_a_newer_agent_says_besides_is_not_kept() -> None:
@@ -353,9 +353,7 @@ def test_what_hosts_and_ranks_use_becomes_series() -> None:
     used.flush()
     clock[0] += 30
     used.flush()
-    found = reading.newest(
-        ["env:env-one", "env:env-two", "worker:gn6-0", "task:task-x", "task:task-x-2", "task:task-y"]
-    )
+    found = reader.newest(["env:env-one", "env:env-two", "worker:gn6-0", "task:task-x", "task:task-x-2", "task:task-y"])
     assert {subject: dict(one.values) for subject, one in found.items()} == {
         "env:env-one": {"gpu:0": 10, "cpu": 40},  # the host is every environment's that has workers there
         "env:env-two": {"gpu:0": 80, "cpu": 40},

@@ -14,21 +14,22 @@ from apps.accounts.models import Project
 from apps.clusters import selectors as clusters
 from apps.clusters.models import DevEnvironment, Lease
 from apps.common.clock import now
-from apps.workers.engine import channels, shipping
-from apps.workers.engine.hosted import body_of
+from apps.workers.engine import channels, log_shipping
+from apps.workers.engine.environment_store import body_of
 from apps.workers.heartbeat.cache import Cache
 from apps.workers.heartbeat.channels import Channels
 from apps.workers.heartbeat.schema import read
 from apps.workers.models import Channel, Listening, Report, Worker
 from apps.workers.services import environments
 from apps.workers.tokens import digest
-from fermi.launch import registry, stored
-from fermi.launch.backends import logfiles
-from fermi.launch.backends.agent import hosting
-from fermi.launch.errors import BackendError
-from fermi.launch.hosting import HostedHandle, HostedPhase, HostedSeen, HostedSpec
-from fermi.launch.spec import Cause, JobSpec, Way
-from fermi.launch.ways import Ways
+from fermi.engines import logfiles
+from fermi.engines.agent import environments as hosting
+from fermi.engines.environments import HostedHandle, HostedPhase, HostedSeen, HostedSpec
+from fermi.jobs.errors import BackendError
+from fermi.jobs.run_location import Ways
+from fermi.jobs.spec import Cause, JobSpec, Way
+from fermi.planning import plugins
+from fermi.schema import serialization
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
 IDS = ["gn6-0", "gn6-1", "gn7-0"]
@@ -79,7 +80,7 @@ def beat(worker: str = "gn6-0", sequence: int = 1, token: str = "", **hosted: An
 
 
 def say(seen: HostedSeen, run: int = 1, sequence: int = 1) -> dict[str, Any]:
-    return beat(sequence=sequence, runs={f"env-a-{run}": stored.dump(seen)})
+    return beat(sequence=sequence, runs={f"env-a-{run}": serialization.dump(seen)})
 
 
 def test_a_run_goes_to_its_host_with_a_heartbeat_and_what_is_said_of_it_comes_back() -> None:
@@ -123,7 +124,7 @@ def test_a_task_trains_inside_of_what_its_project_has_as_a_process_of_a_host() -
         nodes = tuple(
             clusters.snapshots(DevEnvironment.objects.filter(name__in=("gn6", "mine")).select_related("zone"))
         )
-        return registry.backend("agent", {}).ways(JobSpec("task-x", "ddp", nodes, nodes[0].id, project=project))
+        return plugins.backend("agent", {}).ways(JobSpec("task-x", "ddp", nodes, nodes[0].id, project=project))
 
     DevEnvironment.objects.filter(pk="env-a").update(gpu_count=1)
     start(gpu_count=1)
@@ -150,7 +151,7 @@ def test_workers_that_a_task_uses_are_not_taken() -> None:
 
 def test_the_next_run_goes_to_where_the_disk_is() -> None:
     start(host="gn7")
-    say_on = {"runs": {"env-a-1": stored.dump(HostedSeen(HostedPhase.ENDED, False))}}
+    say_on = {"runs": {"env-a-1": serialization.dump(HostedSeen(HostedPhase.ENDED, False))}}
     beat("gn7-0", **say_on)
     start(2, host="")
     assert [run["name"] for run in beat("gn7-0", sequence=2)["hosted"]["runs"]] == ["env-a-2"]
@@ -159,10 +160,10 @@ def test_the_next_run_goes_to_where_the_disk_is() -> None:
 def test_of_a_log_its_host_keeps_the_newest_part_and_so_do_we(settings: Any, tmp_path: Path) -> None:
     settings.DATA_DIR = tmp_path
     start()
-    assert shipping.append_hosted("gn6-0", "env-a-1", 0, b"old\n") == 4
-    assert shipping.append_hosted("gn6-0", "env-a-1", 1 << 30, b"new\n") == (1 << 30) + 4
-    with pytest.raises(shipping.Gap):
-        shipping.append_hosted("gn6-0", "env-a-1", 1 << 62, b"never\n")
+    assert log_shipping.append_hosted("gn6-0", "env-a-1", 0, b"old\n") == 4
+    assert log_shipping.append_hosted("gn6-0", "env-a-1", 1 << 30, b"new\n") == (1 << 30) + 4
+    with pytest.raises(log_shipping.Gap):
+        log_shipping.append_hosted("gn6-0", "env-a-1", 1 << 62, b"never\n")
     log = hosting.log_path(tmp_path, HostedHandle("env-a", 1))
     assert log.stat().st_blocks * 512 < 1 << 20
     assert logfiles.chunk(log, 0, 1 << 20).data.strip(b"\0") == b"new\n"

@@ -19,9 +19,9 @@ from apps.workers.heartbeat.schema import Beat
 from apps.workers.models import Launch, Listening, Report, Worker
 from apps.workers.services import environments
 from apps.workers.tokens import digest
-from fermi.launch.backends.agent.store import Order
-from fermi.launch.errors import BackendError
-from fermi.launch.spec import attempt_parts
+from fermi.engines.agent.store import Order
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import attempt_parts
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
 NODES = ("gn6", "gn7")

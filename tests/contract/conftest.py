@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from fermi.launch import registry
-from fermi.launch.backends.agent import hosting, use
-from fermi.launch.backends.base import Backend
-from fermi.launch.backends.local import kept
-from fermi.launch.hosting import HostedSpec
-from fermi.launch.spec import NO_SECRETS, Entrypoint, Handle, JobSpec, Node, Observation, Phase, Plan, Way
-from tests import insides, keepers, slurm
+from fermi.engines.agent import environments, use
+from fermi.engines.base import Backend
+from fermi.engines.environments import HostedSpec
+from fermi.engines.local import environment_runs
+from fermi.jobs.spec import NO_SECRETS, Entrypoint, Handle, JobSpec, Node, Observation, Phase, Plan, Way
+from fermi.planning import plugins
+from tests import envd_client, inside_engines, slurm
 from tests.fakes.kubernetes import FakeCluster
 from tests.fakes.workers import MemoryStore, agent, serving
-from tests.running import free_port
-from tests.waiting import until
+from tests.platform_process import free_port
+from tests.polling import until
 
 SCRIPT = Path(__file__).with_name("script.py")
 WORKERS = 4
@@ -50,7 +50,7 @@ class Engine:
         return JobSpec(f"task-{next(_numbers)}", "ddp", nodes, "env-0", entrypoint=entrypoint, **values)
 
     def plan(self, job: JobSpec) -> Plan:
-        return registry.framework(job.framework).plan(job)
+        return plugins.framework(job.framework).plan(job)
 
     def handle(self, job: JobSpec) -> Handle:
         handle = Handle(job.name, job.task_id, job.attempt, job.world_size)
@@ -118,7 +118,7 @@ def engine(request, tmp_path) -> Iterator[Engine]:
 @contextmanager
 def on_this_machine(scratch: Path) -> Iterator[Engine]:
     connection = {"data_dir": str(scratch / "data"), "warm": False, "python": sys.executable}
-    engine = Engine(registry.backend("local", connection), scratch)
+    engine = Engine(plugins.backend("local", connection), scratch)
     engine.plan = lambda job: _light(Engine.plan(engine, job))
     yield engine
 
@@ -129,13 +129,13 @@ class InOwnEnvironments(Engine):
     def job(self, mode: str, gpus: tuple[int, ...] = (2,), **changes) -> JobSpec:
         job = super().job(mode, gpus, **{"project": "nlp", **changes})
         for node in job.nodes:
-            disk = kept.Disk.of(self.scratch / "data", node.id)
+            disk = environment_runs.Disk.of(self.scratch / "data", node.id)
             if not disk.project:
                 disk.make("nlp")
                 disk.home.mkdir()
-                make = [sys.executable, "-m", "fermi.keeper.interpreter", sys.executable, str(disk.own)]
+                make = [sys.executable, "-m", "fermi.envd.interpreter", sys.executable, str(disk.own)]
                 subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
-                insides.put(str(disk.own / "bin/python"), insides.metadata("toy", "1.0", "toy"))
+                inside_engines.put(str(disk.own / "bin/python"), inside_engines.metadata("toy", "1.0", "toy"))
         return replace(job, nodes=tuple(replace(node, way=Way(True, "WAY_INSIDE_RUNS")) for node in job.nodes))
 
     def plan(self, job: JobSpec) -> Plan:
@@ -145,7 +145,7 @@ class InOwnEnvironments(Engine):
 @contextmanager
 def in_own_environments(scratch: Path) -> Iterator[InOwnEnvironments]:
     connection = {"data_dir": str(scratch / "data"), "warm": False, "python": sys.executable}
-    yield InOwnEnvironments(registry.backend("local", connection), scratch)
+    yield InOwnEnvironments(plugins.backend("local", connection), scratch)
 
 
 class OnKubernetes(Engine):
@@ -165,7 +165,7 @@ def on_kubernetes(scratch: Path) -> Iterator[OnKubernetes]:
         cluster.add_node(f"machine-node-{number}")
     cluster.add_claim("fermi-data", scratch / "data")
     data = {"mountPath": "/fermi-data", "volume": {"persistentVolumeClaim": {"claimName": "fermi-data"}}}
-    backend = registry.backend(
+    backend = plugins.backend(
         "kubernetes",
         {
             "data_dir": str(scratch / "data"), "python": sys.executable, "kubeconfig": str(cluster.kubeconfig),
@@ -253,7 +253,7 @@ def on_workers(scratch: Path) -> Iterator[OnWorkers]:
         for node in ("node-0", "node-1"):
             running.enter_context(agent(platform, scratch / node, node=node, gpus=tuple(range(WORKERS))))
         use(platform.store)
-        yield OnWorkers(registry.backend("agent", {"data_dir": str(scratch / "data")}), scratch, platform.store)
+        yield OnWorkers(plugins.backend("agent", {"data_dir": str(scratch / "data")}), scratch, platform.store)
 
 
 class InKeptContainers(Engine):
@@ -263,7 +263,7 @@ class InKeptContainers(Engine):
 
     shares_ports = False
 
-    def __init__(self, backend: Backend, scratch: Path, hosts: keepers.Hosts) -> None:
+    def __init__(self, backend: Backend, scratch: Path, hosts: envd_client.Hosts) -> None:
         super().__init__(backend, scratch)
         self.hosts = hosts
 
@@ -274,19 +274,19 @@ class InKeptContainers(Engine):
 
     def enter(self, node: Node) -> Node:
         key = f"env-{next(_numbers)}"
-        keepers.Kept(self.hosts.hosting, HostedSpec(key, node.name, "nlp", 1, kind="custom")).start()
+        envd_client.Kept(self.hosts.hosting, HostedSpec(key, node.name, "nlp", 1, kind="custom")).start()
         self.hosts.running[key] = f"{key}-1"
         return replace(node, id=key, ip="127.0.0.1", image="training:1", way=Way(True, "WAY_INSIDE_RUNS"))
 
 
 @contextmanager
 def in_kept_containers(scratch: Path) -> Iterator[InKeptContainers]:
-    found = registry.hosting("local", {"data_dir": str(scratch / "host"), "isolation": "off"})
+    found = plugins.hosting("local", {"data_dir": str(scratch / "host"), "isolation": "off"})
     assert found
-    hosts, before = keepers.Hosts(found), hosting.hosts
+    hosts, before = envd_client.Hosts(found), environments.hosts
     use(MemoryStore())
-    hosting.use(hosts)
-    backend = registry.backend("agent", {"data_dir": str(scratch / "data")})
+    environments.use(hosts)
+    backend = plugins.backend("agent", {"data_dir": str(scratch / "data")})
     stop = threading.Event()
     watcher = threading.Thread(target=backend.watch, args=(stop, lambda name: None))
     watcher.start()
@@ -295,8 +295,8 @@ def in_kept_containers(scratch: Path) -> Iterator[InKeptContainers]:
     finally:
         stop.set()
         watcher.join()
-        hosting.hosts = before
-        for run in kept.living(scratch / "host"):
+        environments.hosts = before
+        for run in environment_runs.living(scratch / "host"):
             until(lambda run=run: (run.end(0.0), not run.look().left and not run.strays())[1])
 
 
@@ -311,7 +311,7 @@ class OnSlurm(Engine):
             "writes": [str(scratch)],
             **(connection or {**lab.connection, **lab.commands}),
         }
-        super().__init__(registry.backend("slurm", values), scratch)
+        super().__init__(plugins.backend("slurm", values), scratch)
 
     def job(self, mode: str, gpus: tuple[int, ...] = (2,), **changes) -> JobSpec:
         job = super().job(mode, gpus, **{"master_port": free_port(), **changes})

@@ -11,9 +11,9 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from fermi.launch.spec import Handle, Phase, RankSeen
-from tests.alive import alive
-from tests.waiting import until
+from fermi.jobs.spec import Handle, Phase, RankSeen
+from tests.polling import until
+from tests.process_state import alive
 
 
 def starts(engine) -> Counter[str]:

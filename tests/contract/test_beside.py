@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from fermi.keeper import wire
-from fermi.launch.errors import BackendError
-from fermi.launch.spec import Phase
-from tests.alive import alive
-from tests.beside import LEAVES, Beside, first_word
+from fermi.envd import protocol
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import Phase
 from tests.contract.conftest import Engine
-from tests.waiting import until
+from tests.polling import until
+from tests.process_state import alive
+from tests.rank_exec import LEAVES, Beside, first_word
 
 Begin = Callable[..., Beside]
 NOISE = bytes(range(256)) * 2048 + b"\r\n\x04\x03 no line's end"
@@ -42,12 +42,12 @@ def test_bytes_pass_as_they_are_and_the_exit_code_comes_back(begin: Begin) -> No
     beside = begin("wait")
     with beside.begin(1, "sh", "-c", "cat; exit 7") as stream:
         for at in range(0, len(NOISE), 1 << 16):
-            stream.sendall(wire.frame(wire.IN, NOISE[at : at + (1 << 16)]))
-        stream.sendall(wire.control({"end": True}))
-        frames, out, last = wire.Frames(), b"", b""
+            stream.sendall(protocol.frame(protocol.IN, NOISE[at : at + (1 << 16)]))
+        stream.sendall(protocol.control({"end": True}))
+        frames, out, last = protocol.Frames(), b"", b""
         while piece := stream.recv(1 << 16):
             for channel, payload in frames.feed(piece):
-                out, last = (out + payload, last) if channel == wire.OUT else (out, payload)
+                out, last = (out + payload, last) if channel == protocol.OUT else (out, payload)
     assert (out, last) == (NOISE, b'{"exit": 7}')
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from fermi.launch.causes import CAUSES
-from fermi.launch.code import ARCHIVES
-from fermi.launch.spec import Code, Entrypoint, Handle, JobSpec, Observation, Phase
-from fermi.launch.userpaths import TREE, TREES
+from fermi.jobs.causes import CAUSES
+from fermi.jobs.code import ARCHIVES
+from fermi.jobs.spec import Code, Entrypoint, Handle, JobSpec, Observation, Phase
+from fermi.jobs.user_paths import TREE, TREES
 from tests import packages
-from tests.waiting import until
+from tests.polling import until
 
 OF_ITS_OWN = pytest.mark.parametrize("engine", ["kubernetes", "agent"], indirect=True)
 """Engines whose nodes each prepare packages themselves, where a test has all on one machine."""

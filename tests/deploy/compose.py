@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 
 from tests.deploy.engine import Engine
-from tests.running import ROOT, free_port
-from tests.waiting import until
+from tests.platform_process import ROOT, free_port
+from tests.polling import until
 
 NAME, PASSWORD = "operator", "correct-horse-battery"
 OURS = ("web", "worker", "beat", "watcher")

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.running import ROOT
-from tests.waiting import until
+from tests.platform_process import ROOT
+from tests.polling import until
 
 
 class Engine:

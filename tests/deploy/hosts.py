@@ -4,8 +4,8 @@ import sys
 
 from tests.deploy.compose import Api, Compose
 from tests.deploy.images import BASE
-from tests.running import ROOT
-from tests.waiting import until
+from tests.platform_process import ROOT
+from tests.polling import until
 
 TRAIN = """
 import json, os, sys, time

@@ -10,7 +10,7 @@ import pytest
 from tests.deploy.compose import NAME, OURS, Api, Compose
 from tests.deploy.engine import Engine
 from tests.deploy.hosts import Hosts
-from tests.waiting import until
+from tests.polling import until
 
 pytestmark = pytest.mark.timeout(1800)
 

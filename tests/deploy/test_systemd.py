@@ -10,8 +10,8 @@ import pytest
 from tests.deploy.compose import Api, Compose
 from tests.deploy.engine import Engine
 from tests.deploy.hosts import Hosts, seen
-from tests.running import ROOT
-from tests.waiting import until
+from tests.platform_process import ROOT
+from tests.polling import until
 
 pytestmark = pytest.mark.timeout(1800)
 

@@ -17,14 +17,16 @@ from django.utils import timezone
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "server.settings")
 django.setup(set_prefix=False)
 
-from apps.common import jumps  # noqa: E402
+from apps.common import clock_jumps  # noqa: E402
 from apps.environments import reconcile  # noqa: E402
 from apps.environments.models import Hosted  # noqa: E402
 from apps.training.models import Task  # noqa: E402
 
 right = timezone.now
 shift = [timedelta()]
-jumps._watching = jumps.Watching(steady=lambda: time.monotonic() + shift[0].total_seconds())  # time passes: no jump
+clock_jumps._watching = clock_jumps.Watching(
+    steady=lambda: time.monotonic() + shift[0].total_seconds()
+)  # time passes: no jump
 
 
 def main() -> None:

@@ -13,8 +13,8 @@ from tests.e2e.test_code import fermi
 from tests.fakes.execs import run
 from tests.fakes.kubernetes import HOME, FakeCluster
 from tests.fakes.kubernetes.store import Object
-from tests.running import Running
-from tests.waiting import until
+from tests.platform_process import Running
+from tests.polling import until
 
 
 class DevPods:

@@ -14,10 +14,10 @@ django.setup(set_prefix=False)
 
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment  # noqa: E402
 from apps.workers.models import Worker  # noqa: E402
-from fermi.keeper import wire  # noqa: E402
-from fermi.launch import registry  # noqa: E402
-from fermi.launch.hosting import HostedHandle, HostedPhase, HostedSeen, HostedSpec, Hosting, Port  # noqa: E402
-from tests.waiting import until  # noqa: E402
+from fermi.engines.environments import HostedHandle, HostedPhase, HostedSeen, HostedSpec, Hosting, Port  # noqa: E402
+from fermi.envd import protocol  # noqa: E402
+from fermi.planning import plugins  # noqa: E402
+from tests.polling import until  # noqa: E402
 
 SCRIPT = "echo the script has begun; exec python3 -m http.server 0 --bind 127.0.0.1"
 FIRST = HostedHandle("env-onhost", 1)
@@ -25,7 +25,7 @@ FIRST = HostedHandle("env-onhost", 1)
 
 def main(step: str, host: str, image: str = "") -> None:
     cluster = Cluster.objects.get(pk="workers")
-    hosting = registry.hosting("agent", {"data_dir": os.environ["FERMI_DATA"]})
+    hosting = plugins.hosting("agent", {"data_dir": os.environ["FERMI_DATA"]})
     assert hosting
     print(json.dumps(begin(hosting, cluster, host, image) if step == "begin" else end(hosting)))
 
@@ -68,14 +68,16 @@ def seen(hosting: Hosting) -> HostedSeen:
 
 def run(hosting: Hosting, command: str) -> str:
     with hosting.dial(FIRST) as stream:
-        answer = wire.ask(stream, {"open": "exec", "command": ["sh", "-c", command], "cwd": "", "env": {}, "tty": None})
+        answer = protocol.ask(
+            stream, {"open": "exec", "command": ["sh", "-c", command], "cwd": "", "env": {}, "tty": None}
+        )
         assert answer["ok"], answer
         stream.settimeout(30)
-        frames, printed = wire.Frames(), b""
+        frames, printed = protocol.Frames(), b""
         while data := stream.recv(1 << 16):
             for channel, payload in frames.feed(data):
-                printed += payload if channel == wire.OUT else b""
-                if channel == wire.CONTROL:
+                printed += payload if channel == protocol.OUT else b""
+                if channel == protocol.CONTROL:
                     return printed.decode()
     raise AssertionError(printed)
 

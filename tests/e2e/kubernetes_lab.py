@@ -19,15 +19,15 @@ from typing import Any, TypeVar
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 
-from fermi.launch import registry
-from fermi.launch.backends.kubernetes import modules
-from fermi.launch.backends.kubernetes.engine import KubernetesBackend
-from fermi.launch.backends.kubernetes.names import CONTAINER, SELECTOR
-from fermi.launch.backends.kubernetes.render import merge
-from fermi.launch.spec import Entrypoint, Handle, JobSpec, Node, Observation, Phase
+from fermi.engines.kubernetes import module_configmap
+from fermi.engines.kubernetes.engine import KubernetesBackend
+from fermi.engines.kubernetes.names import CONTAINER, SELECTOR
+from fermi.engines.kubernetes.render import merge
+from fermi.jobs.spec import Entrypoint, Handle, JobSpec, Node, Observation, Phase
+from fermi.planning import plugins
 from tests.fakes.kubernetes import FakeCluster
-from tests.running import free_port
-from tests.waiting import until
+from tests.platform_process import free_port
+from tests.polling import until
 
 T = TypeVar("T")
 SCRIPT, SCRIPT_DIR = Path(__file__).with_name("kubernetes_script.py"), "/scenario"
@@ -43,7 +43,7 @@ class Platform:
     started."""
 
     def __init__(self, connection: dict[str, Any]) -> None:
-        registry.backend("kubernetes", connection)  # that it is found by its name
+        plugins.backend("kubernetes", connection)  # that it is found by its name
         self.backend = KubernetesBackend(connection)
         self._stop = threading.Event()
         self._watcher = threading.Thread(target=self.backend.watch, args=(self._stop, lambda _: None))
@@ -101,7 +101,7 @@ class Lab:
     def submit(self, platform: Platform, job: JobSpec) -> Handle:
         handle = Handle(job.name, job.task_id, job.attempt, job.world_size)
         self._handles.append((platform, handle))
-        platform.backend.submit(platform.backend.render(job, registry.framework(job.framework).plan(job)))
+        platform.backend.submit(platform.backend.render(job, plugins.framework(job.framework).plan(job)))
         return handle
 
     def until(self, condition: Callable[[], T], what: str = "") -> T:
@@ -174,7 +174,7 @@ class Lab:
         ):  # fmt: skip
             items = lists(self.namespace, label_selector=SELECTOR).items
             made = [item.metadata.name for item in items]
-            found += [f"{kind}/{name}" for name in made if not name.startswith(modules.NAME)]
+            found += [f"{kind}/{name}" for name in made if not name.startswith(module_configmap.NAME)]
         if self.has("jobset.x-k8s.io"):
             where = ("jobset.x-k8s.io", "v1alpha2", self.namespace, "jobsets")
             found += [

@@ -4,8 +4,8 @@ import sys
 from typing import Any
 
 from tests.fakes.kubernetes import FakeCluster
-from tests.running import Running
-from tests.waiting import until
+from tests.platform_process import Running
+from tests.polling import until
 
 DEV = {"fermi.io/dev-environment": "true"}
 GPUS = {"pytorch-dev": 2, "llm-training": 4, "nlp-research": 8}

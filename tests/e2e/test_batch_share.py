@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from fermi.data import stdlib_text, tokenise
-from fermi.launch import registry
+from fermi.planning import plugins
+from fermi.tokenized_data import stdlib_text, tokenise
 from fermi.train import train_ddp, train_fsdp
-from tests.curves import assert_alike
 from tests.e2e.test_train_ddp import TINY, Run, checkpoints
 from tests.goldens import job
-from tests.running import free_port
+from tests.loss_curves import assert_alike
+from tests.platform_process import free_port
 
 pytestmark = pytest.mark.e2e
 
@@ -76,6 +76,6 @@ def test_training_goes_on_as_in_one_process(script: str, options: list[str], tmp
 def test_the_platform_tells_each_rank_its_part_and_the_parts_are_the_whole() -> None:
     spec = job("env-001", "env-002", hyperparameters={"batchSize": 8}, options={"batchShare": "bySpeed"})
     for framework in ("ddp", "fsdp"):
-        plan = registry.framework(framework).plan(spec)
+        plan = plugins.framework(framework).plan(spec)
         told = [process.env["FERMI_LOCAL_BATCH_SIZE"] for node in plan.nodes for process in node.processes]
         assert told == ["11", "11", "5", "5"]

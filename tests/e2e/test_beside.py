@@ -9,8 +9,8 @@ import pexpect
 import pytest
 
 from tests.agents import Host
-from tests.running import WARM, Running
-from tests.waiting import until
+from tests.platform_process import WARM, Running
+from tests.polling import until
 
 pytestmark = pytest.mark.e2e
 SETTINGS = WARM

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from fermi.data import Tokenised, stdlib_text, tokenise
-from fermi.launch import registry
-from fermi.launch.spec import JobSpec
-from tests import byhand
-from tests.byhand import ROOT, Started, fake_ssh, fermi, lines_of
-from tests.curves import Curve, assert_alike
-from tests.kitchen import Kitchen, curve
-from tests.running import free_port
+from fermi.jobs.spec import JobSpec
+from fermi.planning import plugins
+from fermi.tokenized_data import Tokenised, stdlib_text, tokenise
+from tests import exported_scripts
+from tests.exported_scripts import ROOT, Started, fake_ssh, fermi, lines_of
+from tests.loss_curves import Curve, assert_alike
+from tests.parallel_jobs import Kitchen, curve
+from tests.platform_process import free_port
 
 pytestmark = pytest.mark.e2e
 
@@ -39,7 +39,7 @@ def started() -> Iterator[list[Started]]:
 def cooked(folder: Path, data: Tokenised, framework: str, **changes: Any) -> tuple[JobSpec, Curve]:
     """A job of 1 + 2 ranks, and the curve that the local engine gets."""
     kitchen = Kitchen(folder, data, framework)
-    job = byhand.local(kitchen.job("by-hand", (1, 2), **changes))
+    job = exported_scripts.local(kitchen.job("by-hand", (1, 2), **changes))
     kitchen.submit(job)
     kitchen.start()
     try:
@@ -70,7 +70,7 @@ def assert_same(lines: list[str], wanted: Curve) -> None:
 
 def test_the_one_touch_script_trains_uneven_nodes_as_the_engine_does(ddp, tmp_path, started):
     job, wanted = ddp
-    folder = byhand.write(tmp_path / "a folder's", again(job, tmp_path), "shell")
+    folder = exported_scripts.write(tmp_path / "a folder's", again(job, tmp_path), "shell")
     run = Started(tmp_path / "out", "bash", folder / "start-all.sh", **fake_ssh(tmp_path / "remote"))
     started.append(run)
     text = run.succeed()
@@ -83,7 +83,7 @@ def test_the_one_touch_script_trains_uneven_nodes_as_the_engine_does(ddp, tmp_pa
 
 def test_torchrun_trains_uneven_nodes_as_the_engine_does(ddp, tmp_path, started):
     job, wanted = ddp
-    folder = byhand.write(tmp_path / "torchrun", again(job, tmp_path), "torchrun")
+    folder = exported_scripts.write(tmp_path / "torchrun", again(job, tmp_path), "torchrun")
     run = Started(tmp_path / "out", "bash", folder / "start-all.sh", **fake_ssh(tmp_path / "remote"))
     started.append(run)
     text = run.succeed()
@@ -93,7 +93,7 @@ def test_torchrun_trains_uneven_nodes_as_the_engine_does(ddp, tmp_path, started)
 
 def test_jax_trains_from_a_script_on_each_node_as_the_engine_does(data, tmp_path, started):
     job, wanted = cooked(tmp_path / "jax", data, "jax", env=QUICK)
-    folder = byhand.write(tmp_path / "shell", again(job, tmp_path), "shell")
+    folder = exported_scripts.write(tmp_path / "shell", again(job, tmp_path), "shell")
     for rank in (1, 0):
         started.append(Started(tmp_path / f"out-{rank}", "bash", folder / f"start-node-{rank}.sh"))
     other, head = started
@@ -117,7 +117,7 @@ def test_launched_nodes_train_the_reference_recipe_together(ddp, tmp_path, start
 
 
 def _command(job: JobSpec) -> list[object]:
-    _, *words = registry.framework(job.framework).plan(job).nodes[0].command
+    _, *words = plugins.framework(job.framework).plan(job).nodes[0].command
     return [sys.executable, *words]
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from fermi.launch.spec import Entrypoint, JobSpec
-from tests.byhand import ROOT, fermi, lines_of, nodes, write
-from tests.running import free_port
+from fermi.jobs.spec import Entrypoint, JobSpec
+from tests.exported_scripts import ROOT, fermi, lines_of, nodes, write
+from tests.platform_process import free_port
+from tests.polling import until
 from tests.slurm import Slurm, started
-from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.running import ROOT, WARM, Running
+from tests.platform_process import ROOT, WARM, Running
 
 pytestmark = pytest.mark.e2e
 

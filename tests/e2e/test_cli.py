@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from fermi.client import Conflict, Fermi, NotFound
-from tests.byhand import Started
-from tests.running import ROOT, WARM, Running
-from tests.shell import as_in_a_terminal
-from tests.waiting import until
+from tests.clean_environment import as_in_a_terminal
+from tests.exported_scripts import Started
+from tests.platform_process import ROOT, WARM, Running
+from tests.polling import until
 
 pytestmark = pytest.mark.e2e
 SETTINGS = WARM

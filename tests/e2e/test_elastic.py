@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.curves import assert_alike
-from tests.running import WARM, Running
-from tests.waiting import until
+from tests.loss_curves import assert_alike
+from tests.platform_process import WARM, Running
+from tests.polling import until
 
 pytestmark = pytest.mark.e2e
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from fermi.client import Fermi
-from tests.doors.conftest import Inside
-from tests.doors.test_jupyter import run_cell
-from tests.running import ROOT, Running
-from tests.waiting import until
+from tests.platform_process import ROOT, Running
+from tests.polling import until
+from tests.proxy.conftest import Inside
+from tests.proxy.test_jupyter import run_cell
 
 pytestmark = pytest.mark.e2e
 CELL = """
@@ -77,7 +77,7 @@ def keepers(platform: Running) -> Counter[str]:
             words = (process / "cmdline").read_bytes().decode().split("\0")
         except OSError:
             continue
-        spec = Path(words[3]) if words[1:3] == ["-m", "fermi.keeper"] else Path()
+        spec = Path(words[3]) if words[1:3] == ["-m", "fermi.envd"] else Path()
         if spec.is_relative_to(platform.data / "environments"):
             found[spec.parts[-4]] += 1
     return found

@@ -12,8 +12,8 @@ import pytest
 from tests.e2e.dev_pods import DevPods
 from tests.e2e.test_code import fermi
 from tests.fakes.kubernetes import HOME
-from tests.running import Running
-from tests.waiting import until
+from tests.platform_process import Running
+from tests.polling import until
 
 pytestmark = pytest.mark.e2e
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests import insides
+from tests import inside_engines
 from tests.e2e.dev_pods import DevPods
 from tests.e2e.test_code import fermi
 from tests.fakes.kubernetes import HOME
-from tests.running import Running
-from tests.waiting import until
+from tests.platform_process import Running
+from tests.polling import until
 
 pytestmark = pytest.mark.e2e
 
@@ -39,7 +39,7 @@ class Lab(DevPods):
     def __init__(self, platform: Running, folder: Path) -> None:
         super().__init__(platform, folder)
         for package in ("toy", "kit", "gear"):
-            insides.make_wheel(folder / "wheels", package, "1.0", package)
+            inside_engines.make_wheel(folder / "wheels", package, "1.0", package)
         self.cluster.add_claim("wheels", folder / "wheels")
         for name in NAMES:
             self.add(name, env={"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": WHEELS}, volumes={WHEELS: "wheels"})

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.running import WARM, Running
+from tests.platform_process import WARM, Running
+from tests.polling import until
 from tests.trainer import PATIENCE, STEPS, Trainer
-from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 SETTINGS = WARM

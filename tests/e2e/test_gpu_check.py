@@ -15,7 +15,7 @@ import pytest
 
 from scripts import gpu_check, gpu_kit, shares
 from tests.gpu.check import checks
-from tests.running import ROOT
+from tests.platform_process import ROOT
 
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 ISOLATED = 'ip link set lo up && exec "$@"'
@@ -40,7 +40,7 @@ def clone(folder: Path) -> None:
     """The files that git tracks, and nothing else."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in filter(None, listed.split("\0")):
-        if (ROOT / name).is_file() and not name.startswith(("docs/pictures/", "frontend/", "bench/recorded/")):
+        if (ROOT / name).is_file() and not name.startswith(("docs/pictures/", "frontend/", "bench/replay_engine/")):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.e2e.dev_pods import DevPods
 from tests.e2e.kubernetes_platform import SMALL
-from tests.running import Running
-from tests.waiting import until
+from tests.platform_process import Running
+from tests.polling import until
 
 pytestmark = pytest.mark.e2e
 SETTINGS = {"FERMI_CARRIED_FOLDER_GB": "1"}

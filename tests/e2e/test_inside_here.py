@@ -8,7 +8,7 @@ import pytest
 
 from fermi.client import Fermi
 from tests.e2e.test_environment_lives import act, make, until_is
-from tests.running import WARM, Running
+from tests.platform_process import WARM, Running
 from tests.wheels import make_wheel
 
 pytestmark = pytest.mark.e2e

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fermi.data import stdlib_text, tokenise
-from fermi.launch.spec import Phase
+from fermi.jobs.spec import Phase
+from fermi.tokenized_data import stdlib_text, tokenise
 from tests.e2e.kubernetes_lab import Lab, on_a_real_one, on_the_fake, with_engine, with_image
 
 pytestmark = pytest.mark.e2e

@@ -7,14 +7,14 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from fermi.launch.backends.kubernetes import names
-from fermi.launch.backends.kubernetes.permissions import RULES
+from fermi.engines.kubernetes import names
+from fermi.engines.kubernetes.permissions import RULES
 from tests import packages
 from tests.e2e.kubernetes_platform import GPUS, MOUNT, SMALL, Lab
 from tests.fakes.kubernetes import FakeCluster
 from tests.fakes.kubernetes.resources import CONFIGMAPS, PODS
-from tests.running import Running
-from tests.waiting import until
+from tests.platform_process import Running
+from tests.polling import until
 
 pytestmark = [pytest.mark.e2e]
 

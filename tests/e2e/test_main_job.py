@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.running import WARM, Running
-from tests.waiting import until
+from tests.platform_process import WARM, Running
+from tests.polling import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.storage]
 

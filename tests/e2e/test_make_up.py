@@ -11,10 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from fermi.launch import isolation
-from fermi.launch.backends.local.launcher import default_python
-from tests.running import ROOT, Running
-from tests.waiting import until
+from fermi.engines import isolation
+from fermi.engines.local.launcher import default_python
+from tests.platform_process import ROOT, Running
+from tests.polling import until
 
 pytestmark = pytest.mark.e2e
 

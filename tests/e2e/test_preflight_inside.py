@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from fermi import messages
-from fermi.launch.backends.inside.render import MEETING_SECONDS, artifact
-from fermi.launch.inside.bundle import command
-from fermi.launch.inside.session import Session
-from fermi.launch.preflight import PREFLIGHT, judge, plan
-from fermi.launch.spec import JobSpec, Node, Way
+from fermi.engines.inside.bundle import command
+from fermi.engines.inside.render import MEETING_SECONDS, artifact
+from fermi.engines.inside.session import Session
+from fermi.jobs.spec import JobSpec, Node, Way
+from fermi.preflight import PREFLIGHT, plan, verdict
 from tests import netlab
 from tests.netlab import Lab
 
@@ -102,5 +102,5 @@ def carried_out(lab: Lab, tmp_path: Path) -> dict[str, Any]:
         thread.start()
     for thread in running:
         thread.join()
-    facts = [fact for output in said for fact in judge.lines(b"".join(output))]
-    return judge.judge(judge.members(spec), facts, "quick")
+    facts = [fact for output in said for fact in verdict.lines(b"".join(output))]
+    return verdict.judge(verdict.members(spec), facts, "quick")

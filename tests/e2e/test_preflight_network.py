@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from fermi import messages
-from fermi.launch.preflight import judge
-from fermi.launch.preflight.facts import Member
+from fermi.preflight import verdict
+from fermi.preflight.facts import Member
 from tests import netlab
 from tests.netlab import Lab
 
@@ -62,7 +62,7 @@ class Outcome:
 
     def __init__(self, facts: list[dict[str, Any]], level: str, seconds: float) -> None:
         members = [Member(rank, f"node-{rank}", f"node-{rank}", 0) for rank in range(NODES)]
-        self.report = judge.judge(members, facts, level, "pytorch-ddp")
+        self.report = verdict.judge(members, facts, level, "pytorch-ddp")
         self.seconds = seconds
         self.level = self.report["verdict"]["level"]
         self.culprits = [
@@ -99,7 +99,7 @@ def preflight(
                 process.wait()
     took = time.monotonic() - began
     assert [process.returncode for process in running] == [0] * NODES, b"".join(errors for _, errors in said).decode()
-    facts = [fact for output, _ in said for fact in judge.lines(output)]
+    facts = [fact for output, _ in said for fact in verdict.lines(output)]
     return Outcome(facts, level, took)
 
 

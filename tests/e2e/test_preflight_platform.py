@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.running import WARM, Running, free_port
-from tests.waiting import until
+from tests.platform_process import WARM, Running, free_port
+from tests.polling import until
 
 pytestmark = pytest.mark.e2e
 

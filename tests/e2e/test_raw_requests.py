@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.running import Running
-from tests.waiting import until
+from tests.platform_process import Running
+from tests.polling import until
 
 pytestmark = pytest.mark.e2e
 

@@ -15,8 +15,8 @@ import pexpect
 import pytest
 
 from fermi.client import Fermi
-from tests.running import Running, free_port
-from tests.shell import as_in_a_terminal
+from tests.clean_environment import as_in_a_terminal
+from tests.platform_process import Running, free_port
 
 pytestmark = pytest.mark.e2e
 

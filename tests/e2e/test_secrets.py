@@ -17,8 +17,8 @@ import pytest
 
 from tests.e2e.kubernetes_platform import Lab
 from tests.fakes.kubernetes import FakeCluster
-from tests.running import ROOT, WARM, Running
-from tests.waiting import until
+from tests.platform_process import ROOT, WARM, Running
+from tests.polling import until
 
 pytestmark = [pytest.mark.e2e]
 SETTINGS = WARM

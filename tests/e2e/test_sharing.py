@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.running import WARM, Running
-from tests.waiting import until
+from tests.platform_process import WARM, Running
+from tests.polling import until
 
 SETTINGS = WARM
 ALL = ["env-001", "env-003", "env-005"]  # 2 + 4 + 8 GPUs

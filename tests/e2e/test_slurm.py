@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 
 from fermi import messages
-from fermi.data import stdlib_text, tokenise
-from fermi.launch import checks, registry
-from fermi.launch.backends.slurm import rest
-from fermi.launch.errors import BackendError
-from fermi.launch.findings import Level
-from fermi.launch.spec import Cause, Handle, Observation, Phase, RankSeen
+from fermi.engines.check_results import Level
+from fermi.engines.slurm import rest
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import Cause, Handle, Observation, Phase, RankSeen
+from fermi.planning import checks, plugins
+from fermi.tokenized_data import stdlib_text, tokenise
 from tests.contract.conftest import OnSlurm
-from tests.running import Running
+from tests.platform_process import Running
+from tests.polling import until
 from tests.slurm import Slurm, started
 from tests.trainer import TINY
-from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -302,7 +302,7 @@ def test_a_drained_node_is_what_a_job_waits_for(engine: OnSlurm, slurm: Slurm) -
     waiting = waits_for(engine, handle, "NODE_UNAVAILABLE").waiting
     assert waiting is not None
     assert "n2" in waiting.params["why"] or "DRAINED" in waiting.params["why"].upper()
-    report = registry.check("slurm").findings(engine.backend.connection)
+    report = plugins.check("slurm").findings(engine.backend.connection)
     [found] = [one for one in report if one.code == "NODES_NOT_READY"]
     assert (found.level, "n2 (fan broken)" in found.params["nodes"]) == (Level.WARN, True)
     slurm.command("scontrol", "update", "NodeName=n2", "State=RESUME")
@@ -326,7 +326,7 @@ def test_slurm_orders_by_what_a_task_asked_for_and_tells_its_place_and_when(
     slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """The first has all of a machine for as long as it says; of the others, which want it next, a low one is last."""
-    monkeypatch.setattr("fermi.launch.backends.slurm.engine.LINE_SECONDS", 0.0)
+    monkeypatch.setattr("fermi.engines.slurm.engine.LINE_SECONDS", 0.0)
     asked = {
         "account": {"projects": {"nlp": "words"}}, "partition": {"default": "main"}, "nice": {"low": 500, "high": 0},
         "time_limit": "45",
@@ -400,7 +400,7 @@ def test_the_check_says_what_there_is_by_either_way(slurm: Slurm, tmp_path: Path
     by_file = {"url": slurm.connection["url"], "user": "root", "token_file": str(token)}
     for connection in (slurm.connection, socket, by_file, slurm.commands):
         assert checks.problems("slurm", connection) == []
-        report = registry.check("slurm").findings({"data_dir": str(tmp_path), **connection, "partition": "main"})
+        report = plugins.check("slurm").findings({"data_dir": str(tmp_path), **connection, "partition": "main"})
         fit = ["SLURM_REACHABLE", "SLURM_VERSION", "PARTITION_UP", "GPUS_FOUND", "SHARED_FOLDER_USABLE"]
         assert {one.code: one.level for one in report} == {
             **dict.fromkeys(fit, Level.PASS), "SLURM_RANKS_CONFINED_AS_PLATFORM": Level.WARN
@@ -410,7 +410,7 @@ def test_the_check_says_what_there_is_by_either_way(slurm: Slurm, tmp_path: Path
 
 def test_the_check_names_what_is_wrong(slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def codes(**changes: str) -> set[str]:
-        report = registry.check("slurm").findings({"data_dir": str(tmp_path), **slurm.connection, **changes})
+        report = plugins.check("slurm").findings({"data_dir": str(tmp_path), **slurm.connection, **changes})
         return {one.code for one in report if one.level is not Level.PASS} - {"SLURM_RANKS_CONFINED_AS_PLATFORM"}
 
     key = tmp_path / "key"
@@ -418,13 +418,13 @@ def test_the_check_names_what_is_wrong(slurm: Slurm, tmp_path: Path, monkeypatch
     assert codes(partition="gpus") == {"PARTITION_MISSING"} | {"SLURM_GPUS_NOT_FOUND"}
     assert codes(key_file=str(key)) & {"SLURM_UNAUTHORIZED", "SLURM_UNREACHABLE"}, "22.05 does not tell which"
     asked = {**slurm.connection, "discover": True, "bin": str(tmp_path)}
-    report = registry.check("slurm").findings({"data_dir": str(tmp_path), **asked})
+    report = plugins.check("slurm").findings({"data_dir": str(tmp_path), **asked})
     assert [one.params for one in report if one.code == "SLURM_COMMAND_MISSING"] == [{"command": "srun"}]
     monkeypatch.setattr(rest, "TOKEN_SECONDS", -10)
     assert codes() == {"SLURM_UNAUTHORIZED"}
     assert codes(key_file=str(tmp_path / "absent")) == {"SLURM_TOKEN_UNREADABLE"}
     assert codes(url="http://127.0.0.1:9") == {"SLURM_UNREACHABLE"}
-    report = registry.check("slurm").findings({"data_dir": str(tmp_path), "bin": str(tmp_path)})
+    report = plugins.check("slurm").findings({"data_dir": str(tmp_path), "bin": str(tmp_path)})
     assert report[0].code == "SLURM_COMMAND_MISSING"
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from fermi.keeper import wire
-from fermi.launch.backends.slurm import hosting as engine
-from fermi.launch.errors import BackendError
-from fermi.launch.hosting import HostedPhase, HostedSpec
-from tests.keepers import Kept
+from fermi.engines.environments import HostedPhase, HostedSpec
+from fermi.engines.slurm import environments as engine
+from fermi.envd import protocol
+from fermi.jobs.errors import BackendError
+from tests.envd_client import Kept
+from tests.polling import until
 from tests.slurm import Slurm, started
-from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -38,16 +38,16 @@ def hosting(slurm: Slurm, tmp_path: Path, way: str) -> Iterator[engine.SlurmHost
 def run(kept: Kept, *command: str, given: bytes = b"") -> tuple[int, bytes]:
     """A command through the door: what it wrote, and its exit code."""
     with kept.hosting.dial(kept.handle) as stream:
-        answer = wire.ask(stream, {"open": "exec", "command": command, "cwd": "", "env": {}, "tty": None}, 60)
+        answer = protocol.ask(stream, {"open": "exec", "command": command, "cwd": "", "env": {}, "tty": None}, 60)
         assert answer["ok"], answer
-        frames, out = wire.Frames(), b""
+        frames, out = protocol.Frames(), b""
         for at in range(0, len(given), 1 << 16):
-            stream.sendall(wire.frame(wire.IN, given[at : at + (1 << 16)]))
-        stream.sendall(wire.control({"end": True}))
+            stream.sendall(protocol.frame(protocol.IN, given[at : at + (1 << 16)]))
+        stream.sendall(protocol.control({"end": True}))
         while data := stream.recv(1 << 16):
             for channel, payload in frames.feed(data):
-                out += payload if channel == wire.OUT else b""
-                if channel == wire.CONTROL:
+                out += payload if channel == protocol.OUT else b""
+                if channel == protocol.CONTROL:
                     return int(json.loads(payload)["exit"]), out
     raise AssertionError((out, kept.log()))
 

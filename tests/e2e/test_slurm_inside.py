@@ -12,19 +12,20 @@ from typing import Any
 
 import pytest
 
-from fermi.launch import registry, ways
-from fermi.launch.backends.slurm import discover
-from fermi.launch.backends.slurm import hosting as hosts
-from fermi.launch.errors import BackendError
-from fermi.launch.hosting import HostedPhase, HostedSpec
-from fermi.launch.spec import Entrypoint, Handle, JobSpec, Node, Observation, Phase, RankSeen, Way
-from tests.alive import alive
+from fermi.engines.environments import HostedPhase, HostedSpec
+from fermi.engines.slurm import discover
+from fermi.engines.slurm import environments as hosts
+from fermi.jobs import run_location
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import Entrypoint, Handle, JobSpec, Node, Observation, Phase, RankSeen, Way
+from fermi.planning import plugins
 from tests.contract.conftest import InAllocations, OnSlurm
-from tests.keepers import Kept
-from tests.running import Running
+from tests.envd_client import Kept
+from tests.platform_process import Running
+from tests.polling import until
+from tests.process_state import alive
 from tests.slurm import Slurm, started
 from tests.trainer import TINY
-from tests.waiting import until
 from tests.wheels import make_wheel
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -94,7 +95,7 @@ def node_of(kept: Kept, gpus: int = 2) -> Node:
 
 def job_in(engine: OnSlurm, *nodes: Node, **changes: Any) -> JobSpec:
     job = replace(engine.job("", (1,)), nodes=nodes, master=nodes[0].id, entrypoint=Entrypoint("tells.py"), **changes)
-    job, problems = ways.settle(job, engine.backend.ways(job))
+    job, problems = run_location.settle(job, engine.backend.ways(job))
     assert (problems, engine.backend.problems(job)) == ([], [])
     return job
 
@@ -151,16 +152,16 @@ def test_a_full_machine_trains_inside_with_all_that_its_environment_has(outside:
 def test_ways_say_why(outside: OnSlurm, slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
     node = replace(node_of(keep(outside, slurm, "env-b")), emulated=False)
     job = replace(outside.job("ok", (2,)), nodes=(node,), master=node.id)
-    chosen, problems = ways.settle(job, outside.backend.ways(job))
+    chosen, problems = run_location.settle(job, outside.backend.ways(job))
     assert (chosen.nodes[0].way, problems) == (
         Way(True, "BESIDE_GPUS_HELD", {"environment": "env-b", "gpus": 2, "there": 2, "free": 0, "host": node.host}), []
     )  # fmt: skip
     beside = replace(job, run_in="beside")
-    assert [one.code for one in ways.settle(beside, outside.backend.ways(beside))[1]] == ["BESIDE_GPUS_HELD"]
+    assert [one.code for one in run_location.settle(beside, outside.backend.ways(beside))[1]] == ["BESIDE_GPUS_HELD"]
     half = replace(job, nodes=(replace(node, gpu_count=1),))
-    assert ways.settle(half, outside.backend.ways(half))[0].nodes[0].way.code == "WAY_INSIDE_GPUS"
+    assert run_location.settle(half, outside.backend.ways(half))[0].nodes[0].way.code == "WAY_INSIDE_GPUS"
     monkeypatch.setattr("getpass.getuser", lambda: "somebody")
-    refused = ways.settle(job, outside.backend.ways(job))[1]
+    refused = run_location.settle(job, outside.backend.ways(job))[1]
     assert [one.code for one in refused] == ["SLURM_ALLOCATION_USER", "BESIDE_GPUS_HELD"]
 
 
@@ -218,9 +219,9 @@ def test_one_is_entered_through_its_keeper_and_another_by_a_step(
 
 
 SUBMITS = """import json, sys
-from fermi.launch import registry
-from fermi.launch.spec import Rendered
-backend = registry.backend("slurm", json.loads(sys.argv[1]))
+from fermi.jobs.spec import Rendered
+from fermi.planning import plugins
+backend = plugins.backend("slurm", json.loads(sys.argv[1]))
 backend.submit(Rendered.from_json(json.loads(sys.stdin.read())))
 print("submitted", flush=True)
 sys.stdin.close()
@@ -318,7 +319,7 @@ def test_the_end_of_an_allocation_is_called_that(engine: InAllocations, slurm: S
     assert (seen.cause.code, seen.cause.params["node"], seen.cause.params["why"]) == (
         "ALLOCATION_ENDED", "node-1", "CANCELLED"
     )  # fmt: skip
-    assert registry.causes("slurm")["ALLOCATION_ENDED"].retry
+    assert plugins.causes("slurm")["ALLOCATION_ENDED"].retry
 
 
 def test_the_warning_before_the_time_limit_lets_ranks_leave(engine: InAllocations, slurm: Slurm) -> None:
@@ -340,7 +341,7 @@ def test_a_step_that_somebody_cancels_is_named_and_its_allocation_goes_on(engine
     seen = ended(engine, handle)
     assert seen.cause is not None
     assert seen.cause.code == "STEP_CANCELLED"
-    assert not registry.causes("slurm")["STEP_CANCELLED"].retry
+    assert not plugins.causes("slurm")["STEP_CANCELLED"].retry
     assert str(engine.allocations["n1"]) in slurm.command("squeue", "--noheader", "--format=%i").split()
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.collector import Collector, Received, collecting
-from tests.running import Running, free_port
-from tests.waiting import until
+from tests.platform_process import Running, free_port
+from tests.polling import until
 
 pytestmark = pytest.mark.e2e
 

@@ -17,12 +17,12 @@ import torch
 
 from examples import test_launch
 from examples import train_ddp as examples
-from fermi.data import Tokenised, stdlib_text, tokenise
-from fermi.launch import recipes
+from fermi.jobs import recipes
+from fermi.tokenized_data import Tokenised, stdlib_text, tokenise
 from fermi.train import train_ddp
-from tests.curves import assert_alike
-from tests.running import free_port
-from tests.waiting import until
+from tests.loss_curves import assert_alike
+from tests.platform_process import free_port
+from tests.polling import until
 
 pytestmark = pytest.mark.e2e
 

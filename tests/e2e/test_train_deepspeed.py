@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from fermi.data import stdlib_text, tokenise
-from fermi.launch.spec import Phase
-from tests.curves import assert_alike
-from tests.kitchen import Kitchen, curve, events
-from tests.waiting import until
+from fermi.jobs.spec import Phase
+from fermi.tokenized_data import stdlib_text, tokenise
+from tests.loss_curves import assert_alike
+from tests.parallel_jobs import Kitchen, curve, events
+from tests.polling import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(not find_spec("deepspeed"), reason="needs deepspeed")]
 
@@ -50,7 +50,7 @@ def test_a_killed_rank_ends_the_attempt_and_the_next_goes_on_bit_for_bit(kitchen
     ranks = kitchen.look("killed").ranks
     victim = next(rank for rank in ranks if rank.rank == 2)
     forked = Path(f"/proc/{victim.pid}/cmdline").read_bytes()
-    assert b"fermi.runner.template" in forked, "importing DeepSpeed started a thread: ranks had to be executed"
+    assert b"fermi.runner.fork_server" in forked, "importing DeepSpeed started a thread: ranks had to be executed"
     os.kill(victim.pid, signal.SIGKILL)
     assert kitchen.wait("killed", Phase.FAILED, Phase.SUCCEEDED).cause.code == "RANK_KILLED"
     until(lambda: kitchen.look("killed").left is False or kitchen.backend.cancel(kitchen.handles["killed"], 0.0))

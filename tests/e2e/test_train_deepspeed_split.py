@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from fermi.data import stdlib_text, tokenise
-from fermi.launch.spec import JobSpec, Phase
-from tests.curves import assert_alike
-from tests.kitchen import Kitchen, curve, events
-from tests.waiting import until
+from fermi.jobs.spec import JobSpec, Phase
+from fermi.tokenized_data import stdlib_text, tokenise
+from tests.loss_curves import assert_alike
+from tests.parallel_jobs import Kitchen, curve, events
+from tests.polling import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(not find_spec("deepspeed"), reason="needs deepspeed")]
 
@@ -62,7 +62,7 @@ def test_two_by_two_by_two_killed_and_resumed_learn_what_plain_data_parallelism_
     kitchen.says("killed", "step 3", lambda records: 3 in curve(records))
     victim = next(rank for rank in kitchen.look("killed").ranks if rank.rank == 6)
     forked = Path(f"/proc/{victim.pid}/cmdline").read_bytes()
-    assert b"fermi.runner.template" in forked, "importing DeepSpeed's pipelines started a thread"
+    assert b"fermi.runner.fork_server" in forked, "importing DeepSpeed's pipelines started a thread"
     os.kill(victim.pid, signal.SIGKILL)
     assert kitchen.wait("killed", Phase.FAILED, Phase.SUCCEEDED).cause.code == "RANK_KILLED"
     until(lambda: kitchen.look("killed").left is False or kitchen.backend.cancel(kitchen.handles["killed"], 0.0))

@@ -11,17 +11,17 @@ from typing import Any, ClassVar
 
 import pytest
 
-from fermi.data import Tokenised, stdlib_text, tokenise
-from fermi.launch import registry, validate
-from fermi.launch.spec import JobSpec, Node, Phase
+from fermi.jobs.spec import JobSpec, Node, Phase
+from fermi.planning import plugins, validate
+from fermi.tokenized_data import Tokenised, stdlib_text, tokenise
 from fermi.train import train_fsdp
 from fermi.train.train_ddp import Unusable, list_checkpoints
 from tests.contract.conftest import Engine
-from tests.curves import TOLERANCE
 from tests.e2e.test_train_ddp import Run
-from tests.kitchen import TINY
-from tests.running import free_port
-from tests.waiting import until
+from tests.loss_curves import TOLERANCE
+from tests.parallel_jobs import TINY
+from tests.platform_process import free_port
+from tests.polling import until
 
 pytestmark = pytest.mark.e2e
 
@@ -105,7 +105,7 @@ def assert_same(training: Training, reference: Training, *expected: int) -> None
 def _engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     scratch = tmp_path_factory.mktemp("engine")
     connection = {"data_dir": str(scratch / "data"), "warm": False, "python": sys.executable}
-    Training.engine = Engine(registry.backend("local", connection), scratch)
+    Training.engine = Engine(plugins.backend("local", connection), scratch)
     Training.data = tokenise(stdlib_text(max_bytes=300_000), scratch)
     yield
     Training.engine.close()

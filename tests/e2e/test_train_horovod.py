@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 import fermi
-from fermi.data import stdlib_text, tokenise
-from fermi.launch import registry
-from fermi.launch.spec import Entrypoint, Late, Phase, resolve
-from tests.curves import assert_alike
-from tests.kitchen import Kitchen, curve, events
-from tests.running import Running
-from tests.waiting import until
+from fermi.jobs.spec import Entrypoint, Late, Phase, resolve
+from fermi.planning import plugins
+from fermi.tokenized_data import stdlib_text, tokenise
+from tests.loss_curves import assert_alike
+from tests.parallel_jobs import Kitchen, curve, events
+from tests.platform_process import Running
+from tests.polling import until
 
 pytestmark = [
     pytest.mark.e2e,
@@ -74,7 +74,7 @@ def test_a_killed_rank_ends_the_attempt_and_the_next_goes_on_bit_for_bit(kitchen
     victim = next(rank for rank in kitchen.look("killed").ranks if rank.rank == 2)
     assert victim.pid is not None
     forked = Path(f"/proc/{victim.pid}/cmdline").read_bytes()
-    assert b"fermi.runner.template" in forked, "importing Horovod started a thread: ranks had to be executed"
+    assert b"fermi.runner.fork_server" in forked, "importing Horovod started a thread: ranks had to be executed"
     os.kill(victim.pid, signal.SIGKILL)
     ended = kitchen.wait("killed", Phase.FAILED, Phase.SUCCEEDED)
     assert ended.cause is not None
@@ -169,7 +169,7 @@ def test_without_rank_0_the_others_give_up_in_one_line(tmp_path: Path, kitchen: 
 def test_the_line_for_starting_by_hand_trains_the_same(kitchen: Kitchen) -> None:
     single = curve(kitchen.done("single"))
     job = kitchen.job("by-hand", (2,), options={"hosts": "localhost:2"}, hyperparameters={"batchSize": 6})
-    plan = registry.framework("horovod").plan(job)
+    plan = plugins.framework("horovod").plan(job)
     line = resolve(plan.files["horovodrun.sh"], {Late.PYTHON: sys.executable})
     beside = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     env = {**os.environ, "PATH": beside, "PYTHONPATH": str(Path(fermi.__file__).parents[1]), "OMP_NUM_THREADS": "1"}

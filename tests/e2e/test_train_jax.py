@@ -17,16 +17,16 @@ import numpy as np
 import pytest
 
 import fermi
-from fermi.data import Tokenised, stdlib_text, tokenise
-from fermi.launch import registry, validate
-from fermi.launch.spec import Handle, JobSpec, Node, Observation, Phase
+from fermi.jobs.spec import Handle, JobSpec, Node, Observation, Phase
+from fermi.planning import plugins, validate
+from fermi.tokenized_data import Tokenised, stdlib_text, tokenise
 from fermi.train.terminal import CLEAR
 from tests.contract.conftest import Engine
-from tests.curves import assert_alike
 from tests.e2e.test_train_ddp import Run
-from tests.kitchen import TINY
-from tests.running import free_port
-from tests.waiting import until
+from tests.loss_curves import assert_alike
+from tests.parallel_jobs import TINY
+from tests.platform_process import free_port
+from tests.polling import until
 
 pytestmark = pytest.mark.e2e
 
@@ -98,7 +98,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Tokenised:
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     folder = tmp_path_factory.mktemp("engine")
     connection = {"data_dir": str(folder / "data"), "warm": False, "python": sys.executable}
-    engine = Engine(registry.backend("local", connection), folder)
+    engine = Engine(plugins.backend("local", connection), folder)
     yield engine
     engine.close()
 

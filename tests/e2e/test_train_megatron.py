@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from fermi.data import Tokenised, stdlib_text, tokenise
-from fermi.launch.frameworks import megatron
-from fermi.launch.spec import Handle, JobSpec, Node, Phase
-from tests.curves import assert_alike
-from tests.kitchen import TINY, Kitchen, curve, events
-from tests.running import ROOT, Running
-from tests.waiting import until
+from fermi.frameworks import megatron
+from fermi.jobs.spec import Handle, JobSpec, Node, Phase
+from fermi.tokenized_data import Tokenised, stdlib_text, tokenise
+from tests.loss_curves import assert_alike
+from tests.parallel_jobs import TINY, Kitchen, curve, events
+from tests.platform_process import ROOT, Running
+from tests.polling import until
 
 pytestmark = [
     pytest.mark.e2e,

@@ -11,7 +11,7 @@ import torch
 
 from fermi.train import train_ddp
 from tests.e2e.test_train_ddp import Run
-from tests.running import free_port
+from tests.platform_process import free_port
 
 pytestmark = pytest.mark.e2e
 

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from fermi.runner import processes
-from tests.running import Running
-from tests.waiting import until
+from tests.platform_process import Running
+from tests.polling import until
 
 pytestmark = pytest.mark.e2e
 

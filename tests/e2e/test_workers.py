@@ -17,9 +17,9 @@ from fermi.client import Fermi
 from fermi.runner import processes
 from tests import images, packages
 from tests.e2e.test_environment_lives import make, until_is
+from tests.platform_process import ROOT, Running, free_port
 from tests.podman import imported, podman, settings
-from tests.running import ROOT, Running, free_port
-from tests.waiting import until
+from tests.polling import until
 from tests.wheels import make_wheel
 
 pytestmark = [pytest.mark.e2e, pytest.mark.storage]

@@ -1,4 +1,4 @@
-"""A WebSocket server that speaks `fermi.keeper.wire` as the platform does, with real processes behind it. It refuses
+"""A WebSocket server that speaks `fermi.envd.protocol` as the platform does, with real processes behind it. It refuses
 what the platform refuses: who brings no token, an environment that is not known, a port that was not declared."""
 
 import asyncio
@@ -21,7 +21,7 @@ from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from fermi.keeper import wire
+from fermi.envd import protocol
 
 API = "/api/v1"
 
@@ -108,7 +108,7 @@ class FakeChannels:
             settings["preexec_fn"] = lambda: (_by_default(), fcntl.ioctl(0, termios.TIOCSCTTY, 0))
             process = await asyncio.create_subprocess_exec(*words, stdin=slave, stdout=slave, stderr=slave, **settings)
             os.close(slave)
-            reads = [(wire.OUT, lambda: loop.run_in_executor(None, _read, master))]
+            reads = [(protocol.OUT, lambda: loop.run_in_executor(None, _read, master))]
         else:
             master = -1
             three = {"stdin": -1, "stdout": -1, "stderr": -1}
@@ -116,10 +116,10 @@ class FakeChannels:
             assert process.stdout
             assert process.stderr
             out, err = process.stdout, process.stderr
-            reads = [(wire.OUT, lambda: out.read(1 << 16)), (wire.ERR, lambda: err.read(1 << 16))]
+            reads = [(protocol.OUT, lambda: out.read(1 << 16)), (protocol.ERR, lambda: err.read(1 << 16))]
         await socket.send(json.dumps({"ok": True}))
         if self.starting and not request["command"]:
-            await socket.send(bytes([wire.CONTROL]) + json.dumps({"starting": self.starting}).encode())
+            await socket.send(bytes([protocol.CONTROL]) + json.dumps({"starting": self.starting}).encode())
 
         async def show(channel: int, read: Any) -> None:
             while data := await read():
@@ -135,9 +135,9 @@ class FakeChannels:
         async def heard() -> None:
             async for message in socket:
                 assert isinstance(message, bytes)
-                if message[0] == wire.IN and master >= 0:
+                if message[0] == protocol.IN and master >= 0:
                     os.write(master, message[1:])
-                elif message[0] == wire.IN:
+                elif message[0] == protocol.IN:
                     assert process.stdin
                     with suppress(OSError):
                         process.stdin.write(message[1:])
@@ -150,7 +150,7 @@ class FakeChannels:
             await asyncio.gather(*(show(channel, read) for channel, read in reads))
             code = await process.wait()
             said = json.dumps({"exit": code if code >= 0 else 128 - code}).encode()
-            await socket.send(bytes([wire.CONTROL]) + said)
+            await socket.send(bytes([protocol.CONTROL]) + said)
         finally:
             taking.cancel()
             if master >= 0:
@@ -170,7 +170,7 @@ class FakeChannels:
 
 
 def _by_default() -> None:
-    """As `fermi.keeper.children` does: what the tests' own shell ignores, nothing below may trap."""
+    """As `fermi.envd.children` does: what the tests' own shell ignores, nothing below may trap."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
 

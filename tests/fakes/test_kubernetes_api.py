@@ -10,7 +10,7 @@ from kubernetes.client.exceptions import ApiException
 
 from tests.fakes.kubernetes import errors
 from tests.fakes.objects import config_map, job
-from tests.waiting import until
+from tests.polling import until
 
 NS = "fermi"
 

@@ -7,7 +7,7 @@ from kubernetes.client.exceptions import ApiException
 
 from tests.fakes.kubernetes import Sleeps
 from tests.fakes.objects import config_map, job, pod_spec
-from tests.waiting import until
+from tests.polling import until
 
 NS = "fermi"
 

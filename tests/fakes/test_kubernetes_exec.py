@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from kubernetes import watch
 
-from tests.alive import alive
 from tests.fakes.execs import V4, V5, Exec, RefusedError, run
 from tests.fakes.kubernetes import HOME, Runs
 from tests.fakes.kubernetes.kubelet.containers import has_namespaces
-from tests.waiting import until
+from tests.polling import until
+from tests.process_state import alive
 
 NS = "fermi"
 DETACHED = """

@@ -12,7 +12,7 @@ from kubernetes.client.exceptions import ApiException
 from tests.fakes.kubernetes import Evicted, Exits, Sleeps, Waits
 from tests.fakes.kubernetes.kubelet.logs import Log
 from tests.fakes.objects import config_map, pod_spec
-from tests.waiting import until
+from tests.polling import until
 
 NS = "fermi"
 

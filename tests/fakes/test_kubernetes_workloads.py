@@ -5,7 +5,7 @@ from kubernetes.client.exceptions import ApiException
 
 from tests.fakes.kubernetes import Exits, Runs, Sleeps
 from tests.fakes.objects import job, jobset
-from tests.waiting import until
+from tests.polling import until
 
 NS = "fermi"
 

@@ -21,10 +21,10 @@ from urllib.parse import parse_qs, urlsplit
 
 from fermi.agent.agent import Agent
 from fermi.agent.settings import Settings
-from fermi.launch.backends.agent.store import Attempt, Order, Report, Status
-from fermi.launch.errors import BackendError
+from fermi.engines.agent.store import Attempt, Order, Report, Status
+from fermi.jobs.errors import BackendError
 from tests.fakes import upgrades
-from tests.waiting import until
+from tests.polling import until
 
 INTERVAL_SECONDS = 1.0
 HELD_SECONDS = 1.0

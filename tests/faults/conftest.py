@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.running import Running
+from tests.platform_process import Running
 
 
 @pytest.fixture(autouse=True)

@@ -39,19 +39,20 @@ from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus  #
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease, PortLease  # noqa: E402
 from apps.common.clock import now  # noqa: E402
 from apps.scheduling.models import Usage  # noqa: E402
-from apps.training.ground.launching import backend_for  # noqa: E402
+from apps.training.core.engine_access import backend_for  # noqa: E402
 from apps.training.models import Attempt, Event, MetricPoint, Node, Queue, Task  # noqa: E402
 from apps.training.reconcile import reconciler  # noqa: E402
 from apps.training.states import FINAL  # noqa: E402
-from fermi.launch import sizes, spec  # noqa: E402
-from fermi.launch.backends.kubernetes.client import Client  # noqa: E402
-from fermi.launch.backends.local.engine import running_attempts, stop_everything  # noqa: E402
-from fermi.launch.schedule.ledger import PARTS  # noqa: E402
+from fermi.engines.kubernetes.client import Client  # noqa: E402
+from fermi.engines.local.engine import running_attempts, stop_everything  # noqa: E402
+from fermi.jobs import spec  # noqa: E402
+from fermi.planning import elastic_sizes  # noqa: E402
+from fermi.scheduler.ledger import PARTS  # noqa: E402
 
-WATCHED = ("apps/training/reconcile/reconciler.py", "apps/training/reconcile/steps.py",
-           "apps/training/queue/deciding.py", "apps/training/queue/line.py", "apps/training/ground/holding.py",
-           "apps/training/ground/transitions.py", "apps/training/ground/placing.py",
-           "apps/training/ground/sizing.py", "apps/training/output/ingest.py", "apps/clusters/leases.py",
+WATCHED = ("apps/training/reconcile/reconciler.py", "apps/training/reconcile/actions.py",
+           "apps/training/queue/scheduling_pass.py", "apps/training/queue/turn.py", "apps/training/core/releasing.py",
+           "apps/training/core/transitions.py", "apps/training/core/placement.py",
+           "apps/training/core/elastic_size.py", "apps/training/logs/ingest.py", "apps/clusters/leases.py",
            "backends/local/engine.py", "backends/local/launcher.py", "runner/ending.py",
            "backends/kubernetes/engine.py", "backends/kubernetes/deletion.py")  # fmt: skip
 CONNECTION = {"kubeconfig": KUBECONFIG, "namespace": "fermi", "python": sys.executable} if KUBECONFIG else {}
@@ -98,7 +99,7 @@ def make_world() -> None:
     )  # fmt: skip
     for node in nodes:
         DevEnvironment.objects.create(id=node.id, name=node.name, project=project, cluster=cluster, zone=zone)
-    add(sizes.begin(job), preemptible=True, min_run_seconds=0)
+    add(elastic_sizes.begin(job), preemptible=True, min_run_seconds=0)
 
 
 def add(job: spec.JobSpec, **changes: Any) -> None:

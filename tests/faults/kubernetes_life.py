@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fermi.launch import registry
-from fermi.launch.backends.kubernetes.engine import KubernetesBackend
-from fermi.launch.errors import BackendError
-from fermi.launch.spec import Entrypoint, Handle, JobSpec, Node, Phase
+from fermi.engines.kubernetes.engine import KubernetesBackend
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import Entrypoint, Handle, JobSpec, Node, Phase
+from fermi.planning import plugins
 
 SECONDS = 120.0
 
@@ -70,7 +70,7 @@ def _steps(backend: KubernetesBackend, task_id: str, attempt: int, until: Phase)
     handle = Handle(spec.name, task_id, attempt, spec.world_size)
 
     def submit() -> bool:
-        backend.submit(backend.render(spec, registry.framework(spec.framework).plan(spec)))
+        backend.submit(backend.render(spec, plugins.framework(spec.framework).plan(spec)))
         return True
 
     def wait() -> bool:

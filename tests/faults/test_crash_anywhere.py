@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.kubernetes.fixtures import kubernetes
-from tests.running import free_port
-from tests.some import ALL, stride
+from tests.platform_process import free_port
+from tests.sampling import ALL, stride
 
 __all__ = ["kubernetes"]
 pytestmark = pytest.mark.faults

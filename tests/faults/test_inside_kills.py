@@ -2,8 +2,8 @@
 (cut at any byte), of the platform's processes, of a container; each at any moment of the life. Afterwards each step's
 line is there exactly once, the attempt is the same or the next one, as what was killed demands, and nothing is left.
 
-A run takes a part of them (`tests.some`); all hundred: FERMI_TEST_ALL=1, whose figures are printed (`pytest -s`). Which
-is killed when follows from SEED and the kill's number."""
+A run takes a part of them (`tests.sampling`); all hundred: FERMI_TEST_ALL=1, whose figures are printed (`pytest -s`).
+Which is killed when follows from SEED and the kill's number."""
 
 import json
 import os
@@ -23,9 +23,9 @@ import pytest
 from tests.e2e.dev_pods import DevPods
 from tests.fakes.cuts import Cuts
 from tests.fakes.kubernetes import HOME
-from tests.running import FINAL, Running
-from tests.some import some
-from tests.waiting import until
+from tests.platform_process import FINAL, Running
+from tests.polling import until
+from tests.sampling import some
 
 pytestmark = pytest.mark.faults
 

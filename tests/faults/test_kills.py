@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import WARM, Running
-from tests.waiting import until
+from tests.platform_process import WARM, Running
+from tests.polling import until
 
 pytestmark = pytest.mark.faults
 SETTINGS = WARM

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from fermi.launch.backends.kubernetes.client import Client
-from fermi.launch.backends.kubernetes.engine import KubernetesBackend
-from fermi.launch.backends.kubernetes.names import MANAGED_BY
+from fermi.engines.kubernetes.client import Client
+from fermi.engines.kubernetes.engine import KubernetesBackend
+from fermi.engines.kubernetes.names import MANAGED_BY
 from tests.fakes.kubernetes import Exits, FakeCluster, Sleeps, errors
 from tests.fakes.kubernetes.faults import Fault
 from tests.fakes.kubernetes.fixtures import kubernetes  # noqa: F401
 from tests.faults import kubernetes_life
-from tests.some import some
-from tests.waiting import until
+from tests.polling import until
+from tests.sampling import some
 
 pytestmark = pytest.mark.faults
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,11 +10,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from apps.training.output.shares import owner
-from apps.training.output.sparing import LONGEST
+from apps.training.logs.poll_interval import LONGEST
+from apps.training.logs.sharding import owner
+from tests.platform_process import WARM
+from tests.polling import until
 from tests.replicas import Replicas, assert_stored_once
-from tests.running import WARM
-from tests.waiting import until
 
 pytestmark = pytest.mark.faults
 

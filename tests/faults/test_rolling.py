@@ -14,10 +14,10 @@ import httpx
 import pytest
 
 from fermi.client.sse import KIND, Event, Parser
-from tests import released
+from tests import previous_release
+from tests.platform_process import ROOT, WARM, free_port
+from tests.polling import until
 from tests.replicas import Replicas
-from tests.running import ROOT, WARM, free_port
-from tests.waiting import until
 
 pytestmark = pytest.mark.faults
 
@@ -131,7 +131,7 @@ class Reader(threading.Thread):
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
     folder = tmp_path_factory.mktemp("rolling")
     code = folder / "release"
-    if not released.tree(code):
+    if not previous_release.tree(code):
         pytest.skip("this checkout has no history with the last release")
     running = Replicas(folder / "data", code, **WARM)
     try:

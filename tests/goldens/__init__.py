@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fermi.launch import byhand, registry
-from fermi.launch.backends.kubernetes import hosted
-from fermi.launch.hosting import HostedSpec, Port
-from fermi.launch.spec import Entrypoint, JobSpec, Node, Rendered
+from fermi import export
+from fermi.engines.environments import HostedSpec, Port
+from fermi.engines.kubernetes import environment_objects
+from fermi.jobs.spec import Entrypoint, JobSpec, Node, Rendered
+from fermi.planning import plugins
 
 HERE = Path(__file__).parent
 
@@ -68,8 +69,8 @@ def gpt3(**changes: Any) -> JobSpec:
 def rendered(spec: JobSpec) -> dict[str, Any]:
     """What the local engine would be sent for it."""
     connection = {"data_dir": "/fermi", "python": "/venv/bin/python", "warm": False}
-    plan = registry.framework(spec.framework).plan(spec)
-    return registry.backend("local", connection).render(spec, plan).to_json()
+    plan = plugins.framework(spec.framework).plan(spec)
+    return plugins.backend("local", connection).render(spec, plan).to_json()
 
 
 def on_kubernetes(spec: JobSpec, **connection: Any) -> dict[str, Any]:
@@ -81,14 +82,14 @@ def on_kubernetes(spec: JobSpec, **connection: Any) -> dict[str, Any]:
         spec, train_data="/fermi/datasets/version-7/train.bin", valid_data="/fermi/datasets/version-7/valid.bin",
         checkpoint_dir="/fermi/checkpoints/task-golden",
     )  # fmt: skip
-    backend = registry.backend("kubernetes", {"data_dir": "/fermi", "data": {"volume": volume}, **connection})
-    found = backend.render(spec, registry.framework(spec.framework).plan(spec)).to_json()
+    backend = plugins.backend("kubernetes", {"data_dir": "/fermi", "data": {"volume": volume}, **connection})
+    found = backend.render(spec, plugins.framework(spec.framework).plan(spec)).to_json()
     return _without_modules(found)
 
 
 def by_hand(spec: JobSpec, target: str) -> dict[str, str]:
     """The folder that people start it from, without our own modules."""
-    files = byhand.render(spec, target, "en")
+    files = export.render(spec, target, "en")
     return {path: text for path, text in files.items() if not path.startswith("lib/")}
 
 
@@ -98,8 +99,8 @@ def pinned(spec: JobSpec) -> JobSpec:
 
 
 def on_slurm(spec: JobSpec, **connection: Any) -> dict[str, Any]:
-    backend = registry.backend("slurm", {"folder": "/shared/fermi", "partition": "gpu", **connection})
-    return backend.render(spec, registry.framework(spec.framework).plan(spec)).to_json()
+    backend = plugins.backend("slurm", {"folder": "/shared/fermi", "partition": "gpu", **connection})
+    return backend.render(spec, plugins.framework(spec.framework).plan(spec)).to_json()
 
 
 def environment_on_kubernetes() -> dict[str, Any]:
@@ -110,7 +111,7 @@ def environment_on_kubernetes() -> dict[str, Any]:
         env={"WANDB_MODE": "offline"}, secret_env={"HF_TOKEN": "hub"},
     )  # fmt: skip
     options = {"deviceClass": "gpu.nvidia.com", "gpuProducts": {"A100": "NVIDIA-A100-SXM4-80GB"}}
-    rendered = hosted.render(spec, {"namespace": "fermi", "environments": options}).to_json()
+    rendered = environment_objects.render(spec, {"namespace": "fermi", "environments": options}).to_json()
     return _without_modules(rendered)
 
 
@@ -154,8 +155,8 @@ def with_images(spec: JobSpec) -> JobSpec:
 def on_engine(spec: JobSpec, engine: str) -> Rendered:
     """What each engine would be sent for it, with a connection that it takes."""
     spec = with_images(pinned(spec) if engine == "slurm" else spec)
-    plan = registry.framework(spec.framework).plan(spec)
-    return registry.backend(engine, ENGINES.get(engine, {"data_dir": "/fermi"})).render(spec, plan)
+    plan = plugins.framework(spec.framework).plan(spec)
+    return plugins.backend(engine, ENGINES.get(engine, {"data_dir": "/fermi"})).render(spec, plan)
 
 
 GOLDENS: dict[str, Callable[[], Any]] = {

@@ -9,8 +9,8 @@ from typing import Any
 
 import pynvml  # type: ignore[import-untyped]
 
-from fermi.telemetry.files import Rates
 from fermi.telemetry.gpus import Nvml
+from fermi.telemetry.proc_files import Rates
 
 SAMPLES = 10
 

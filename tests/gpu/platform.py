@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from tests.running import FINAL, WARM, Running
+from tests.platform_process import FINAL, WARM, Running
 
 ENVIRONMENT = "env-local"
 """This machine, with all of its GPUs, as the platform registers it at its first start."""

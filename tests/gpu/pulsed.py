@@ -19,9 +19,9 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from fermi.probe import give
+from fermi.probe import setup
 from fermi.probe.collectives import Watch
-from fermi.probe.page import VARIABLE
+from fermi.probe.shared_page import VARIABLE
 from fermi.probe.start import start
 
 STEP_SECONDS, STEPS = 0.005, 10
@@ -76,7 +76,7 @@ def main() -> None:
     products = max(1, round((STEP_SECONDS - once) / each))
     steps(20, products)
 
-    given = give.make()
+    given = setup.make()
     os.environ.update(given.environment(os.environ))
     assert VARIABLE in os.environ
     pulse = start()

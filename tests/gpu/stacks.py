@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from bench import procfs
-from fermi.probe.page import Page
+from fermi.probe.shared_page import Page
 from fermi.runner import stacks
 from tests.gpu.context import Context
 

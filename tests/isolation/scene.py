@@ -13,11 +13,12 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from fermi.launch import isolation, registry
-from fermi.launch.backends.local import LocalBackend
-from fermi.launch.spec import Entrypoint, Handle, JobSpec, Node, Phase
+from fermi.engines import isolation
+from fermi.engines.local import LocalBackend
+from fermi.jobs.spec import Entrypoint, Handle, JobSpec, Node, Phase
+from fermi.planning import plugins
 from tests.isolation.intruder import harmful
-from tests.waiting import until
+from tests.polling import until
 
 INTRUDER = Path(__file__).with_name("intruder.py")
 PLATFORM = "import os, sys, time; kept = 'fermi_secret' * 100; print(os.getpid(), flush=True); sys.stdin.read()"
@@ -108,7 +109,7 @@ def main(folder: Path, mode: str) -> dict[str, object]:
             checkpoint_dir=str(data / "checkpoints" / "mine"), grace_seconds=5.0,
         )  # fmt: skip
         handle = Handle(job.name, job.task_id, 1, 1)
-        backend.submit(backend.render(job, registry.framework("ddp").plan(job)))
+        backend.submit(backend.render(job, plugins.framework("ddp").plan(job)))
         seen = until(
             lambda: (now := backend.observe([handle])[handle.name]).phase in (Phase.SUCCEEDED, Phase.FAILED) and now,
             seconds=120,

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from fermi.launch import isolation_check
-from fermi.launch.backends.local import check
-from fermi.launch.isolation import Place
-from fermi.runner import confine
+from fermi.engines import isolation_check
+from fermi.engines.isolation import Place
+from fermi.engines.local import check
+from fermi.runner import sandbox
 
-needs_landlock = pytest.mark.skipif(not confine.landlock_abi(), reason="this kernel has no Landlock")
+needs_landlock = pytest.mark.skipif(not sandbox.landlock_abi(), reason="this kernel has no Landlock")
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fermi.launch import registry
-from fermi.launch.backends.local import LocalBackend
-from fermi.launch.spec import Entrypoint, Handle, JobSpec, Node, Phase
-from tests.waiting import until
+from fermi.engines.local import LocalBackend
+from fermi.jobs.spec import Entrypoint, Handle, JobSpec, Node, Phase
+from fermi.planning import plugins
+from tests.polling import until
 
 SCRIPT = """
 import ctypes, os, pathlib
@@ -37,7 +37,7 @@ def test_an_operation_in_cpp_is_built_in_the_attempts_own_folder(tmp_path: Path)
     node = Node("env-0", "node-0", gpu_type="A100", gpu_count=1, emulated=True)
     job = JobSpec("task-x", "deepspeed", (node,), "env-0", entrypoint=Entrypoint("train.py"), attempt=1,
                   grace_seconds=5.0, checkpoint_dir=str(tmp_path / "data" / "checkpoints" / "task-x"))  # fmt: skip
-    plan = replace(registry.framework("deepspeed").plan(job), preload=(), preload_later=())
+    plan = replace(plugins.framework("deepspeed").plan(job), preload=(), preload_later=())
     handle = Handle(job.name, job.task_id, 1, 1)
     backend.submit(backend.render(job, plan))
     ended = (Phase.SUCCEEDED, Phase.FAILED)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fermi.launch import isolation
-from fermi.runner import confine
+from fermi.engines import isolation
+from fermi.runner import sandbox
 from tests.unit.test_runner import run
 
 TRIED = [
@@ -24,7 +24,7 @@ TRIED = [
 
 @pytest.mark.parametrize("view", [False, True])
 def test_a_path_that_a_rank_is_kept_from_is_told_with_its_exception(tmp_path: Path, view: bool) -> None:
-    if not confine.landlock_abi():
+    if not sandbox.landlock_abi():
         pytest.skip("this kernel has no Landlock")
     if view and not isolation.chosen("landlock", isolation.Place(tmp_path, tmp_path, "python")).view:
         pytest.skip("no mount namespaces can be made here")

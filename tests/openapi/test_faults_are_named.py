@@ -11,7 +11,7 @@ from schemathesis import GenerationMode
 from schemathesis.core.failures import FailureGroup
 
 from apps.accounts import selectors
-from apps.common import requests
+from apps.common import request_shapes
 from apps.common.renderers import JSONRenderer
 from tests.openapi.conftest import Turns, World
 from tests.openapi.test_every_operation import judge, schema
@@ -67,8 +67,8 @@ def test_another_media_type(found: Callable[..., str], monkeypatch: pytest.Monke
 
 def test_a_body_that_the_schema_refuses_is_accepted(found: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert found("/api/v1/projects", "POST", GenerationMode.NEGATIVE) == ""
-    monkeypatch.setattr(requests, "_unknown", lambda *_: iter(()))
-    monkeypatch.setattr(requests, "_other_type", lambda *_: None)
+    monkeypatch.setattr(request_shapes, "_unknown", lambda *_: iter(()))
+    monkeypatch.setattr(request_shapes, "_other_type", lambda *_: None)
     monkeypatch.setattr(
         CharField, "run_validation", lambda *_: f"p{token_hex(4)}"
     )  # anything is taken as a project's name

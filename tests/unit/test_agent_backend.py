@@ -5,13 +5,13 @@ from itertools import product
 
 import pytest
 
-from fermi.launch import registry
-from fermi.launch.backends import agent
-from fermi.launch.backends.agent import engine, render, state
-from fermi.launch.backends.agent.store import Attempt, Report
-from fermi.launch.errors import BackendError
-from fermi.launch.findings import Level
-from fermi.launch.spec import Cause, Entrypoint, JobSpec, Node, Phase
+from fermi.engines import agent
+from fermi.engines.agent import engine, render, state
+from fermi.engines.agent.store import Attempt, Report
+from fermi.engines.check_results import Level
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import Cause, Entrypoint, JobSpec, Node, Phase
+from fermi.planning import plugins
 from tests.fakes.workers import MemoryStore
 
 
@@ -26,8 +26,8 @@ def job(*nodes: Node, **changes) -> JobSpec:
 
 
 def rendered(spec: JobSpec):
-    plan = registry.framework(spec.framework).plan(spec)
-    return registry.backend("agent", {"data_dir": "/fermi"}).render(spec, plan)
+    plan = plugins.framework(spec.framework).plan(spec)
+    return plugins.backend("agent", {"data_dir": "/fermi"}).render(spec, plan)
 
 
 def test_one_order_per_worker_with_its_one_rank():
@@ -58,8 +58,8 @@ def test_a_rank_that_is_still_says_since_when():
 
 def test_a_pre_flight_test_is_one_process_on_the_first_worker_of_each_node():
     spec = replace(job(node("gn7", [0, 1]), node("gn6", [2, 10]), entrypoint=None), framework="preflight")
-    plan = registry.planner("preflight").plan(spec)
-    found = render.orders(registry.backend("agent", {"data_dir": "/fermi"}).render(spec, plan))
+    plan = plugins.planner("preflight").plan(spec)
+    found = render.orders(plugins.backend("agent", {"data_dir": "/fermi"}).render(spec, plan))
     assert [(o.worker, o.rank, o.node_rank) for o in found] == [("gn7-0", 0, 0), ("gn6-2", 1, 1)]
 
 
@@ -95,7 +95,7 @@ def test_what_only_the_host_knows_stays_open():
 
 
 def test_an_environment_without_its_workers_is_refused():
-    backend = registry.backend("agent", {"data_dir": "/fermi"})
+    backend = plugins.backend("agent", {"data_dir": "/fermi"})
     short = replace(node("gn6", [0, 1]), engine={"workers": ["gn6-0"]})
     [problem] = backend.problems(job(short))
     assert (problem.field, problem.code) == ("environmentIds.0", "WORKERS_DIFFER")
@@ -181,11 +181,11 @@ def test_an_attempt_that_nobody_knows_is_absent_and_may_still_begin():
 
 
 def test_the_check_says_who_is_there(monkeypatch):
-    check, store = registry.check("agent"), MemoryStore()
+    check, store = plugins.check("agent"), MemoryStore()
     monkeypatch.setattr(engine, "store", None)
     assert [one.code for one in check.findings({})] == ["WORKER_STORE_MISSING"]
     with pytest.raises(BackendError):
-        registry.backend("agent", {}).observe([])
+        plugins.backend("agent", {}).observe([])
     monkeypatch.setattr(engine, "store", store)
     agent.use(store)
     assert [one.code for one in check.findings({})] == ["WORKERS_NONE"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench import history, live, scaling, scratch
+from bench import history, live_platform, scaling, temp_platform
 from bench.__main__ import SECTIONS, main
 from bench.table import Figure, Target, number, show
 from tests import services
@@ -25,10 +25,10 @@ def test_a_section_whose_servers_are_missing_is_left_out_with_the_reason(
         raise services.MissingServerError("PostgreSQL's server is not installed")
 
     monkeypatch.setattr(services, "_postgres_bin", missing)
-    monkeypatch.setattr(scratch, "install_servers", lambda: None)
-    monkeypatch.setattr(scratch, "prepare", lambda data: None)
-    monkeypatch.setattr(live, "close", lambda: None)
-    scratch.ahead()
+    monkeypatch.setattr(temp_platform, "install_servers", lambda: None)
+    monkeypatch.setattr(temp_platform, "prepare", lambda data: None)
+    monkeypatch.setattr(live_platform, "close", lambda: None)
+    temp_platform.ahead()
     assert main(["size", "telemetry", "lists"]) == 0
     said = capsys.readouterr()
     lines = [f"left out: {name}: PostgreSQL's server is not installed" for name in ("size", "telemetry", "lists")]

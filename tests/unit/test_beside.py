@@ -14,17 +14,16 @@ from typing import Any
 
 import pytest
 
-from fermi.keeper import beside, wire
-from fermi.launch import shipped
-from fermi.launch.backends import joined
-from fermi.runner import bringing
-from tests.alive import alive
-from tests.beside import LEAVES, SHOWN, first_word
-from tests.keepers import ran
-from tests.waiting import until
+from fermi.engines import bundle, subprocess_stream
+from fermi.envd import protocol, rank_exec
+from fermi.runner import code_delivery
+from tests.envd_client import ran
+from tests.polling import until
+from tests.process_state import alive
+from tests.rank_exec import LEAVES, SHOWN, first_word
 
 PYTHON = sys.executable
-ROOT = Path(beside.__file__).parents[2]
+ROOT = Path(rank_exec.__file__).parents[2]
 
 
 class Program:
@@ -34,7 +33,7 @@ class Program:
         self.stream, theirs = socket.socketpair()
         into, out_of = (subprocess.PIPE, subprocess.PIPE) if pipes else (theirs, theirs)
         self.process = subprocess.Popen(
-            [PYTHON, "-m", "fermi.keeper.beside"], stdin=into, stdout=out_of,
+            [PYTHON, "-m", "fermi.envd.rank_exec"], stdin=into, stdout=out_of,
             env={**os.environ, "PYTHONPATH": str(ROOT), **env}, start_new_session=True,
         )  # fmt: skip
         if pipes:
@@ -42,7 +41,7 @@ class Program:
             threading.Thread(target=self._take, args=(theirs,), daemon=True).start()
         else:
             theirs.close()
-        assert joined.answers(self.stream, 30)
+        assert subprocess_stream.answers(self.stream, 30)
 
     def _give(self, theirs: socket.socket) -> None:
         assert self.process.stdin
@@ -59,8 +58,8 @@ class Program:
         theirs.shutdown(socket.SHUT_RDWR)
 
     def ask(self, order: Mapping[str, Any], **request: Any) -> dict[str, Any]:
-        self.stream.sendall(wire.line(order))
-        return wire.ask(self.stream, {"open": "exec", "command": None, "env": {}, "tty": None, **request}, 30)
+        self.stream.sendall(protocol.line(order))
+        return protocol.ask(self.stream, {"open": "exec", "command": None, "env": {}, "tty": None, **request}, 30)
 
     def shown(self, order: Mapping[str, Any], **request: Any) -> tuple[dict[str, str], str]:
         assert self.ask(order, command=[sys.executable, "-c", SHOWN], **request) == {"ok": True}
@@ -103,7 +102,7 @@ def test_without_any_order_a_command_is_where_the_program_was_begun(program: Pro
 
 def test_the_packages_of_the_tasks_own_code_come_first(program: Program, tmp_path: Path) -> None:
     chosen = str(tmp_path / "python-0")
-    bringing.leave_word(chosen, "/packages/venv/bin/python")
+    code_delivery.leave_word(chosen, "/packages/venv/bin/python")
     env, _ = program.shown({"chosen": chosen})
     assert env["PATH"].startswith("/packages/venv/bin:")
     assert env["VIRTUAL_ENV"] == "/packages/venv"
@@ -112,7 +111,9 @@ def test_the_packages_of_the_tasks_own_code_come_first(program: Program, tmp_pat
 def test_a_login_shell_keeps_the_path(program: Program, tmp_path: Path) -> None:
     env = {"PATH": f"/of/the/rank:{os.environ['PATH']}", "HOME": str(tmp_path)}
     assert program.ask({"env": env}) == {"ok": True}
-    program.stream.sendall(wire.frame(wire.IN, b'echo "path $PATH"; exit 3\n') + wire.control({"end": True}))
+    program.stream.sendall(
+        protocol.frame(protocol.IN, b'echo "path $PATH"; exit 3\n') + protocol.control({"end": True})
+    )
     done = ran(program.stream)
     assert done.code == 3
     assert f"path {os.path.dirname(sys.executable)}:/of/the/rank:" in done.out
@@ -126,8 +127,8 @@ def test_a_login_shell_keeps_the_path(program: Program, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_what_it_does_not_do_it_says(request_: dict[str, Any], code: str) -> None:
     running = Program()
-    running.stream.sendall(wire.line({}))
-    assert wire.ask(running.stream, request_, 30)["code"] in (code, "KEEPER_REQUEST_INVALID")
+    running.stream.sendall(protocol.line({}))
+    assert protocol.ask(running.stream, request_, 30)["code"] in (code, "KEEPER_REQUEST_INVALID")
     assert running.stream.recv(1) == b""
     running.close()
 
@@ -160,29 +161,29 @@ def test_nobody_reads_what_it_was_given_out_of_its_memory() -> None:
 
 
 def test_one_that_cannot_begin_is_told_with_what_it_complained_of() -> None:
-    with pytest.raises(joined.Silent) as silent:
-        joined.begin(["sh", "-c", "echo not today >&2; exit 3"], dict(os.environ), 30)
+    with pytest.raises(subprocess_stream.Silent) as silent:
+        subprocess_stream.begin(["sh", "-c", "echo not today >&2; exit 3"], dict(os.environ), 30)
     assert silent.value.said == "not today"
-    with pytest.raises(joined.Silent):
-        joined.begin(["sleep", "600"], dict(os.environ), 0.1)
-    with pytest.raises(joined.Silent):
-        joined.begin(["/no/such/program"], {}, 1)
+    with pytest.raises(subprocess_stream.Silent):
+        subprocess_stream.begin(["sleep", "600"], dict(os.environ), 0.1)
+    with pytest.raises(subprocess_stream.Silent):
+        subprocess_stream.begin(["/no/such/program"], {}, 1)
 
 
 def test_what_a_shell_greets_with_is_not_taken_for_an_answer() -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    words = ["sh", "-c", 'echo Welcome; exec "$@"', "sh", sys.executable, "-m", "fermi.keeper.beside"]
-    with joined.begin(words, env, 30) as stream:
-        stream.sendall(wire.line({}))
-        assert wire.ask(stream, {"open": "exec", "command": ["true"]}) == {"ok": True}
+    words = ["sh", "-c", 'echo Welcome; exec "$@"', "sh", sys.executable, "-m", "fermi.envd.rank_exec"]
+    with subprocess_stream.begin(words, env, 30) as stream:
+        stream.sendall(protocol.line({}))
+        assert protocol.ask(stream, {"open": "exec", "command": ["true"]}) == {"ok": True}
 
 
 def test_pods_and_slurm_nodes_have_all_that_it_imports(tmp_path: Path) -> None:
-    for place, runner in (("pod", shipped.POD), ("slurm", shipped.SLURM)):
-        for path, text in shipped.modules(runner, ()).items():
+    for place, runner in (("pod", bundle.POD), ("slurm", bundle.SLURM)):
+        for path, text in bundle.modules(runner, ()).items():
             (tmp_path / place / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / place / path).write_text(text, encoding="utf-8")
-        words = [sys.executable, "-I", "-c", "import sys; sys.path.insert(0, sys.argv[1]); import fermi.keeper.beside"]
+        words = [sys.executable, "-I", "-c", "import sys; sys.path.insert(0, sys.argv[1]); import fermi.envd.rank_exec"]
         subprocess.run([*words, str(tmp_path / place)], check=True, cwd=tmp_path)
-        size = sum(map(len, shipped.modules(runner, ("fermi.train.train_ddp",)).values()))
+        size = sum(map(len, bundle.modules(runner, ("fermi.train.train_ddp",)).values()))
         assert size < 900_000, "a ConfigMap holds one MiB"

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from fermi import messages
-from fermi.launch import bounds, checks, registry
-from fermi.launch.backends import culprit
-from fermi.launch.causes import BOUNDS, CAUSES
-from fermi.runner import cgroups, diskuse, processes, room
+from fermi.engines import failure_cause
+from fermi.jobs import bounds
+from fermi.jobs.causes import BOUNDS, CAUSES
+from fermi.planning import checks, plugins
+from fermi.runner import cgroups, disk_space, disk_usage, processes
 from tests.disks import small_disk
 from tests.goldens import job
 from tests.unit.test_runner import cause, run
@@ -32,7 +33,7 @@ def ordered(**changed: Any) -> dict[str, Any]:
 
 def text(found: dict[str, Any] | None) -> str:
     assert found is not None
-    made = culprit.by_runner(found, {"nodeRank": 0, "node": "gn5"})
+    made = failure_cause.by_runner(found, {"nodeRank": 0, "node": "gn5"})
     assert made is not None
     for lang in ("en", "zh"):
         message, hint = messages.text(made.code, lang, **made.params)
@@ -269,11 +270,11 @@ def test_who_wrote_nothing_is_not_ended_for_a_disk_that_others_fill(monkeypatch:
     """By what it sees itself: of the reserve, a half and a quarter are left when it looks."""
     size = {"one": 0, "two": 50 << 20}
     free = [100 << 20]
-    monkeypatch.setattr(diskuse, "_disk", lambda folder: (free[0], 200 << 20))
-    monkeypatch.setattr(diskuse, "_outermost", list)
-    monkeypatch.setattr(diskuse, "_size", lambda folders: size[folders[0]])
-    monkeypatch.setattr(diskuse, "_written", lambda: 0)
-    tasks = {name: diskuse.DiskUse(ordered(reserve=0.2), f"task-{name}-1", [name]) for name in size}
+    monkeypatch.setattr(disk_usage, "_disk", lambda folder: (free[0], 200 << 20))
+    monkeypatch.setattr(disk_usage, "_outermost", list)
+    monkeypatch.setattr(disk_usage, "_size", lambda folders: size[folders[0]])
+    monkeypatch.setattr(disk_usage, "_written", lambda: 0)
+    tasks = {name: disk_usage.DiskUse(ordered(reserve=0.2), f"task-{name}-1", [name]) for name in size}
 
     def looks() -> dict[str, bool]:
         return {name: task.look() is not None for name, task in tasks.items()}
@@ -291,11 +292,11 @@ def test_what_a_script_writes_elsewhere_counts_once_half_of_the_reserve_is_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     free, written = [100 << 20], [0]
-    monkeypatch.setattr(diskuse, "_disk", lambda folder: (free[0], 200 << 20))
-    monkeypatch.setattr(diskuse, "_outermost", list)
-    monkeypatch.setattr(diskuse, "_size", lambda folders: 0)
-    monkeypatch.setattr(diskuse, "_written", lambda: written[0])
-    task = diskuse.DiskUse(ordered(reserve=0.2), "task-x-1", ["one"])
+    monkeypatch.setattr(disk_usage, "_disk", lambda folder: (free[0], 200 << 20))
+    monkeypatch.setattr(disk_usage, "_outermost", list)
+    monkeypatch.setattr(disk_usage, "_size", lambda folders: 0)
+    monkeypatch.setattr(disk_usage, "_written", lambda: written[0])
+    task = disk_usage.DiskUse(ordered(reserve=0.2), "task-x-1", ["one"])
     seen = []
     for left, wrote in ((100, 1), (38, 60), (30, 68), (19, 79)):
         free[0], written[0] = left << 20, wrote << 20
@@ -345,12 +346,12 @@ def test_a_hierarchy_without_controllers_gives_no_group(tmp_path: Path, monkeypa
 
 def test_sizes_are_told_in_three_digits() -> None:
     sizes = (0, 999, 1000, 41.2 * (1 << 30), 5 << 40)
-    assert [room.shown(size) for size in sizes] == ["0 B", "999 B", "0.977 KiB", "41.2 GiB", "5 TiB"]
+    assert [disk_space.shown(size) for size in sizes] == ["0 B", "999 B", "0.977 KiB", "41.2 GiB", "5 TiB"]
 
 
 def test_each_engine_orders_bounds_and_takes_them_from_its_connection() -> None:
     asked = {"bounds": {"processes": 64, "openFiles": 100, "memoryGb": 1.5, "diskGb": 2, "reservePercent": 10}}
-    for engine in registry.BACKENDS:
+    for engine in plugins.BACKENDS:
         assert checks.problems(engine, asked) == [], engine
         found = checks.problems(engine, {"bounds": {"processes": 0, "disc": 1}})
         assert {problem.code for problem in found} == {"CONNECTION_INVALID", "CONNECTION_KEY_UNKNOWN"}, engine
@@ -363,15 +364,15 @@ def test_each_engine_orders_bounds_and_takes_them_from_its_connection() -> None:
 
 def test_a_pod_is_held_to_its_disk_by_kubelet() -> None:
     spec = job("env-001")
-    plan = registry.framework(spec.framework).plan(spec)
-    rendered = registry.backend("kubernetes", {"data_dir": "/fermi", "bounds": {"diskGb": 40}}).render(spec, plan)
+    plan = plugins.framework(spec.framework).plan(spec)
+    rendered = plugins.backend("kubernetes", {"data_dir": "/fermi", "bounds": {"diskGb": 40}}).render(spec, plan)
     pods = [one.content["spec"]["template"]["spec"] for one in rendered.artifacts if one.kind == "Job"]
     assert pods[0]["containers"][0]["resources"]["limits"]["ephemeral-storage"] == "40Gi"
     assert {"name": "fermi-run", "emptyDir": {"sizeLimit": "40Gi"}} in pods[0]["volumes"]
 
 
 def test_each_bound_has_its_cause() -> None:
-    assert set(BOUNDS) <= culprit.BY_RUNNERS
+    assert set(BOUNDS) <= failure_cause.BY_RUNNERS
     assert set(BOUNDS) <= CAUSES.keys()
     assert [code for code in sorted(BOUNDS) if CAUSES[code].retry] == [
         "DISK_RESERVE_REACHED", "DISK_WITHOUT_ROOM", "MEMORY_BOUND_REACHED"

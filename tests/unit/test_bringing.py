@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fermi.runner import bringing, pod
-from fermi.runner.bringing import Bringing
+from fermi.runner import code_delivery, pod
+from fermi.runner.code_delivery import Bringing
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def saying(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *batches: list[dict]
             os.write(told, b"".join(json.dumps(one).encode() + b"\n" for one in batch))
         os._exit(0)
 
-    monkeypatch.setattr(bringing, "_carry_out", carry_out)
+    monkeypatch.setattr(code_delivery, "_carry_out", carry_out)
     found = Bringing({"cwd": str(tmp_path / "code")})
     try:
         yield found, more
@@ -38,7 +38,7 @@ def doing(said: str, code: str = "CODE_PACKAGES_PREPARING") -> dict:
 
 
 def test_another_step_is_told_at_once_and_words_within_a_step_now_and_then(monkeypatch, tmp_path):
-    monkeypatch.setattr(bringing, "TELL_SECONDS", 3600.0)
+    monkeypatch.setattr(code_delivery, "TELL_SECONDS", 3600.0)
     steps = [[doing("", "CODE_UNPACKING")], [doing("one"), doing("two")], [doing("three")], [doing("four")]]
     wake, never = os.pipe()
     told = []
@@ -48,7 +48,7 @@ def test_another_step_is_told_at_once_and_words_within_a_step_now_and_then(monke
             told.append(found.listen(60.0, wake))
             assert found.doing == batch[-1]["doing"]
         assert told == [True, True, False, False]
-        monkeypatch.setattr(bringing, "TELL_SECONDS", 0.0)
+        monkeypatch.setattr(code_delivery, "TELL_SECONDS", 0.0)
         assert found.listen(0.0, wake), "the last words are told in the end"
     os.close(wake)
     os.close(never)

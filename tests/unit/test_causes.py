@@ -8,10 +8,10 @@ import pytest
 
 from apps.training.states.reasons import CAUSES, Reason
 from fermi import messages
-from fermi.launch import causes as general
-from fermi.launch import registry
-from fermi.launch.causes import READYING, declared
-from fermi.launch.spec import Cause, Observation, Phase
+from fermi.jobs import causes as general
+from fermi.jobs.causes import READYING, declared
+from fermi.jobs.spec import Cause, Observation, Phase
+from fermi.planning import plugins
 
 GIVE = ("Cause", "about_pod", "_about_job")
 FORMER = {
@@ -25,16 +25,16 @@ FORMER = {
 
 
 def test_each_code_is_declared_in_one_place() -> None:
-    own = [registry.causes(engine).keys() - general.CAUSES.keys() for engine in registry.BACKENDS]
+    own = [plugins.causes(engine).keys() - general.CAUSES.keys() for engine in plugins.BACKENDS]
     places = Counter(code for place in (CAUSES, general.CAUSES, *own) for code in place)
     assert not [code for code, count in places.items() if count > 1]
     assert CAUSES.keys() == set(Reason)
 
 
-@pytest.mark.parametrize("engine", registry.BACKENDS)
+@pytest.mark.parametrize("engine", plugins.BACKENDS)
 def test_what_an_engine_gives_is_declared(engine: str, root: Path) -> None:
     """Nothing follows from a code that nobody declares: no restart, whatever was meant."""
-    known = CAUSES.keys() | registry.causes(engine).keys()
+    known = CAUSES.keys() | plugins.causes(engine).keys()
     backends = root / "platform" / "fermi" / "launch" / "backends"
     nodes = (node for path in (backends / engine).glob("*.py") for node in ast.walk(ast.parse(path.read_text("utf-8"))))
     given = [node.args[0] for node in nodes if isinstance(node, ast.Call) and getattr(node.func, "id", "") in GIVE]
@@ -44,15 +44,15 @@ def test_what_an_engine_gives_is_declared(engine: str, root: Path) -> None:
 
 
 def test_an_engine_adds_its_own_causes_to_those_of_any() -> None:
-    assert registry.causes("agent")["WORKER_LOST"].underlying
-    assert registry.causes("local") == general.CAUSES == registry.causes("an engine that was removed")
+    assert plugins.causes("agent")["WORKER_LOST"].underlying
+    assert plugins.causes("local") == general.CAUSES == plugins.causes("an engine that was removed")
 
 
 @pytest.mark.parametrize("code", FORMER)
 def test_a_row_of_an_earlier_release_is_shown_as_it_was(code: str) -> None:
     for lang in messages.LANGUAGES:
         assert "7" in messages.text(code, lang, **FORMER[code])[0]
-    assert code == "SLURM_QUEUE" or registry.causes("slurm")[code].retry
+    assert code == "SLURM_QUEUE" or plugins.causes("slurm")[code].retry
 
 
 @pytest.mark.parametrize("code", ["", "A" * 41])
@@ -68,5 +68,5 @@ def test_what_is_stored_of_an_observation_is_code_and_params_alone() -> None:
 
 
 def test_no_engine_ends_an_attempt_that_makes_its_code_and_packages_ready() -> None:
-    for engine in registry.BACKENDS:
-        assert all(registry.causes(engine)[code].patient for code in READYING), engine
+    for engine in plugins.BACKENDS:
+        assert all(plugins.causes(engine)[code].patient for code in READYING), engine

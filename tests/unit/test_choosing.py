@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermi import messages
-from fermi.launch import gpus, memory, recipes, registry, shares
-from fermi.launch.recommend import recommend
-from fermi.launch.spec import Entrypoint, JobSpec, Node
+from fermi.jobs import batch_shares, gpus, memory, recipes
+from fermi.jobs.spec import Entrypoint, JobSpec, Node
+from fermi.planning import plugins
+from fermi.planning.recommend import recommend
 from tests.goldens import job
 
 A100, V100, T4 = (Node(name, name, gpu_type=name, gpu_count=2) for name in ("A100", "V100", "T4"))
@@ -83,7 +84,7 @@ def test_the_smallest_gpu_decides_and_a_rank_without_one_has_its_part_of_the_nod
     ],
 )
 def test_batches_follow_the_speed_of_the_gpus(nodes: tuple[Node, ...], batch: int, sizes: list[int]) -> None:
-    assert shares.batch_sizes(over(*nodes, hyperparameters={"batchSize": batch})) == sizes
+    assert batch_shares.batch_sizes(over(*nodes, hyperparameters={"batchSize": batch})) == sizes
 
 
 @given(
@@ -93,11 +94,11 @@ def test_batches_follow_the_speed_of_the_gpus(nodes: tuple[Node, ...], batch: in
 def test_parts_of_a_batch_are_the_whole_and_never_nothing(kinds: list[tuple[str, int]], batch: int) -> None:
     nodes = [Node(f"n{at}", f"n{at}", gpu_type=kind, gpu_count=count) for at, (kind, count) in enumerate(kinds)]
     spec = over(*nodes, hyperparameters={"batchSize": batch}, options={"batchShare": "bySpeed"})
-    sizes = shares.batch_sizes(spec)
+    sizes = batch_shares.batch_sizes(spec)
     assert len(sizes) == spec.world_size
     assert sum(sizes) == batch * spec.world_size
     assert min(sizes) >= 1
-    assert [shares.rank_env(spec)[rank]["FERMI_LOCAL_BATCH_SIZE"] for rank in range(len(sizes))] == list(
+    assert [batch_shares.rank_env(spec)[rank]["FERMI_LOCAL_BATCH_SIZE"] for rank in range(len(sizes))] == list(
         map(str, sizes)
     )
 
@@ -105,7 +106,7 @@ def test_parts_of_a_batch_are_the_whole_and_never_nothing(kinds: list[tuple[str,
 @pytest.mark.parametrize("framework", ["pytorch-ddp", "pytorch-fsdp"])
 def test_the_option_is_offered_with_its_effect_and_off_by_default(framework: str) -> None:
     spec = over(A100, V100, framework=framework)
-    plugin = registry.framework(framework)
+    plugin = plugins.framework(framework)
     [offer] = [found for found in plugin.warnings(spec) if found.code.startswith("BATCH_SHARE")]
     assert offer.code == "BATCH_SHARE_OFFERED"
     assert offer.params["shares"] == "A100 11, V100 5"
@@ -118,7 +119,7 @@ def test_the_option_is_offered_with_its_effect_and_off_by_default(framework: str
 
 
 def test_nothing_is_offered_where_it_would_not_help() -> None:
-    ddp = registry.framework("ddp")
+    ddp = plugins.framework("ddp")
     emulated = job("env-001", "env-002")  # CPU processes are as fast as each other
     for spec in (over(A100), over(A100, V100, hyperparameters={"batchSize": 1}), emulated):
         assert [found.code for found in ddp.warnings(spec)] == []
@@ -129,7 +130,7 @@ def test_every_framework_is_either_recommended_or_rejected_with_reasons() -> Non
         for nodes in ((A100,), (A100, T4), (Node("cpu", "cpu"),)):
             spec = over(*nodes, model_parameters=parameters, hyperparameters=recipes.typical(parameters))
             good, bad = recommend(spec)
-            assert sorted(one.framework for one in [*good, *bad]) == sorted(registry.FRAMEWORKS)
+            assert sorted(one.framework for one in [*good, *bad]) == sorted(plugins.FRAMEWORKS)
             for reason in (reason for one in [*good, *bad] for reason in one.reasons):
                 assert all(messages.text(reason.code, lang, **reason.params)[0] for lang in messages.LANGUAGES)
             assert all(one.reasons for one in [*good, *bad])

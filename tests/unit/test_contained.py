@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from fermi.launch import registry
-from fermi.launch.backends.local import contained, engines
-from fermi.launch.backends.local.hosting import LocalHosting
-from fermi.launch.errors import BackendError
-from fermi.launch.hosting import HostedPhase, HostedSpec
-from fermi.runner import ending
-from tests.keepers import Kept
+from fermi.engines.environments import HostedPhase, HostedSpec
+from fermi.engines.local import container_engines, container_runs
+from fermi.engines.local.environments import LocalHosting
+from fermi.jobs.errors import BackendError
+from fermi.planning import plugins
+from fermi.runner import terminate
+from tests.envd_client import Kept
 from tests.podman import Podman
-from tests.waiting import until
+from tests.polling import until
 
 IMAGE = "registry.test/lab:1"
 
@@ -27,12 +27,12 @@ IMAGE = "registry.test/lab:1"
 def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Podman]:
     found = Podman(tmp_path / "podman")
     monkeypatch.setenv("PATH", f"{tmp_path / 'podman' / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(contained, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(container_runs, "RETRY_SECONDS", 0.05)
     yield found
     found.goes_on()
     found.says()
     for name in found.containers():
-        engines.Engine("podman", str(found.folder / "bin" / "podman"), "").remove(name)
+        container_engines.Engine("podman", str(found.folder / "bin" / "podman"), "").remove(name)
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def hosting(tmp_path: Path, podman: Podman) -> LocalHosting:
 def connected(tmp_path: Path) -> LocalHosting:
     """As another process would have it: it knows what the files and the engine say."""
     (tmp_path / "data").mkdir(exist_ok=True)
-    found = registry.hosting("local", {"data_dir": str(tmp_path / "data"), "containers": True})
+    found = plugins.hosting("local", {"data_dir": str(tmp_path / "data"), "containers": True})
     assert isinstance(found, LocalHosting)
     return found
 
@@ -138,7 +138,7 @@ def test_sizes_and_guards_are_the_engines(hosting: LocalHosting, podman: Podman)
 def test_a_run_that_goes_on_too_long_after_it_was_asked_is_ended_by_the_engine(
     hosting: LocalHosting, podman: Podman, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ending, "RUNNER_OVERDUE_SECONDS", 0.0)
+    monkeypatch.setattr(terminate, "RUNNER_OVERDUE_SECONDS", 0.0)
     podman.has(IMAGE)
     kept = named(hosting, env={"DEAF": "1"}).start()
     kept.until(HostedPhase.RUNNING)
@@ -273,7 +273,7 @@ def test_what_is_written_in_the_container_is_not_believed(
     assert kept.log() == ""
     assert kept.seen().phase is HostedPhase.STARTING
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("fermi.launch.backends.local.hosting.DIAL_SECONDS", 0.1)
+        patched.setattr("fermi.engines.local.environments.DIAL_SECONDS", 0.1)
         with pytest.raises(BackendError, match="ENVIRONMENT_AWAY"):
             hosting.dial(kept.handle)
     shutil.rmtree(inside(kept))
@@ -283,7 +283,7 @@ def test_what_is_written_in_the_container_is_not_believed(
 def test_without_an_engine_an_image_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     for wanted, for_good in ((True, False), (False, True)):
-        hosting = registry.hosting("local", {"data_dir": str(tmp_path), "containers": wanted})
+        hosting = plugins.hosting("local", {"data_dir": str(tmp_path), "containers": wanted})
         assert isinstance(hosting, LocalHosting)
         with pytest.raises(BackendError) as refused:
             named(hosting).start()
@@ -291,6 +291,6 @@ def test_without_an_engine_an_image_is_refused(tmp_path: Path, monkeypatch: pyte
 
 
 def test_on_the_platforms_own_machine_an_environment_is_a_process_whatever_its_image(tmp_path: Path) -> None:
-    hosting = registry.hosting("local", {"data_dir": str(tmp_path)})
+    hosting = plugins.hosting("local", {"data_dir": str(tmp_path)})
     assert hosting
     assert "container" not in hosting.render(HostedSpec("env-a", "a", "p", 1, image=IMAGE)).artifacts[0].content

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fermi.launch import bounds
-from fermi.launch.backends.local import containers, engines, images
-from fermi.launch.backends.local.engines import Done, Engine
-from fermi.launch.hosting import HostedSpec
+from fermi.engines.environments import HostedSpec
+from fermi.engines.local import container_engines, containers, images
+from fermi.engines.local.container_engines import Done, Engine
+from fermi.jobs import bounds
 from tests.podman import Podman
 
 DOCKER = {"ServerVersion": "27.1", "MemoryLimit": True, "CpuCfsQuota": True, "PidsLimit": True,
@@ -44,25 +44,25 @@ def test_podman_counts_once_it_has_run_a_container(tmp_path: Path, monkeypatch: 
     podman = Podman(tmp_path / "podman")
     monkeypatch.setenv("PATH", str(podman.folder / "bin"))
     podman.says(rootfs=[126, "crun: cgroups in hybrid mode not supported: OCI runtime error"])
-    assert engines.find(tmp_path / "a") is None
+    assert container_engines.find(tmp_path / "a") is None
     podman.says(rootfs=[126, "crun: the requested cgroup controller `memory` is not available"], limits=True)
-    without = engines.find(tmp_path / "c")
+    without = container_engines.find(tmp_path / "c")
     assert without
     assert without.limits == frozenset(), "it runs containers, and holds them to nothing"
     podman.says()
-    assert engines.find(tmp_path / "a") is None, "it is looked for again in a while, not each time"
-    found = engines.find(tmp_path / "b")
+    assert container_engines.find(tmp_path / "a") is None, "it is looked for again in a while, not each time"
+    found = container_engines.find(tmp_path / "b")
     assert found
     assert (found.words, found.own_ids, sorted(found.limits)) == ("podman 4.3.1", True, ["cpu", "memory", "pids"])
 
 
 def test_docker_counts_where_its_daemon_answers(path: Path, tmp_path: Path) -> None:
     docker(path, {"ServerErrors": ["Cannot connect to the Docker daemon"], "ServerVersion": ""})
-    assert engines.find(tmp_path / "a") is None
+    assert container_engines.find(tmp_path / "a") is None
     docker(path, DOCKER, code=1)
-    assert engines.find(tmp_path / "b") is None
+    assert container_engines.find(tmp_path / "b") is None
     docker(path, DOCKER)
-    found = engines.find(tmp_path / "c")
+    found = container_engines.find(tmp_path / "c")
     assert found
     assert (found.words, found.own_ids, found.remaps) == ("docker 27.1", False, False)
     assert found.limits == {"cpu", "memory", "pids"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fermi.launch.credentials import HIDDEN, looks_secret, without
+from fermi.jobs.credentials import HIDDEN, looks_secret, without
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from fermi import messages
-from fermi.launch.backends.culprit import LAST_SECONDS, Loss, cause_of_failure, left_early, never_ending
-from fermi.launch.spec import Cause, RankSeen
-from fermi.runner import blame
+from fermi.engines.failure_cause import LAST_SECONDS, Loss, cause_of_failure, left_early, never_ending
+from fermi.jobs.spec import Cause, RankSeen
+from fermi.runner import first_failure
 
 LOST = Cause("WORKER_LOST", {"worker": "gn6-0"})
 
@@ -163,7 +163,7 @@ def test_a_runner_judges_by_the_same_rule() -> None:
         {"rank": 6, "state": "exited", "exit_code": -9, "ended_at": 10.0, "asked": True},
         {"rank": 7, "state": "running", "exit_code": None, "ended_at": None, "asked": False},
     ]
-    found = blame.first_to_fail(blame.ends(entries))
+    found = first_failure.first_to_fail(first_failure.ends(entries))
     assert found is not None
     assert found.rank == 5
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fermi import data, messages
-from fermi.data import DataError, Tokenised, inspect_pair, stdlib_text, text_files, tokenise
+from fermi import messages, tokenized_data
+from fermi.tokenized_data import DataError, Tokenised, inspect_pair, stdlib_text, text_files, tokenise
 
 
 def tokens(path: Path) -> bytes:
@@ -117,7 +117,7 @@ def test_an_output_folder_that_is_a_file_is_said_to_be_unwritable(corpus: Path, 
 def test_a_disk_too_small_is_refused_before_anything_is_written(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data.shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
+    monkeypatch.setattr(tokenized_data.shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
     with pytest.raises(DataError) as caught:
         tokenise(corpus, tmp_path / "out")
     assert caught.value.code == "DATA_NO_SPACE"

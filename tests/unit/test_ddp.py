@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 import yaml
 
-from fermi.launch import registry
-from fermi.launch.spec import Late, Plan, resolve
+from fermi.jobs.spec import Late, Plan, resolve
+from fermi.planning import plugins
 from tests.goldens import job
 
-ddp = registry.framework("ddp")
+ddp = plugins.framework("ddp")
 ALL = ("env-001", "env-003", "env-005")  # 2 + 4 + 8
 
 

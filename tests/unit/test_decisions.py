@@ -7,10 +7,10 @@ import pytest
 from apps.training.states import ARROWS, FINAL, WITH_ATTEMPT, State, allowed_actions
 from apps.training.states.decisions import Act, Decision, Facts, decide
 from apps.training.states.reasons import CAUSES, Reason
-from fermi.launch import causes as general
-from fermi.launch.backends.culprit import LAST_SECONDS
-from fermi.launch.causes import BY_RANKS
-from fermi.launch.spec import Cause, Observation, Phase, RankSeen
+from fermi.engines.failure_cause import LAST_SECONDS
+from fermi.jobs import causes as general
+from fermi.jobs.causes import BY_RANKS
+from fermi.jobs.spec import Cause, Observation, Phase, RankSeen
 
 DECLARED = CAUSES | general.CAUSES
 COMPLETED, STOPPED, RANK_FAILED, RANK_KILLED = map(

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermi import messages
-from fermi.launch import recipes, registry, validate
-from fermi.launch.frameworks import deepspeed
-from fermi.launch.frameworks.deepspeed import config, split
-from fermi.launch.spec import Entrypoint, JobSpec, Late, Node, Plan
+from fermi.frameworks import deepspeed
+from fermi.frameworks.deepspeed import config, split
+from fermi.jobs import recipes
+from fermi.jobs.spec import Entrypoint, JobSpec, Late, Node, Plan
+from fermi.planning import plugins, validate
 from tests.goldens import job
 
 DOCUMENT = ("env-001", "env-003", "env-005")  # 2 + 4 + 8
@@ -26,7 +27,7 @@ def spec(*environments: str, **changes: Any) -> JobSpec:
 
 def found(spec: JobSpec) -> dict[str, str]:
     """Field -> code; every text can be filled."""
-    problems = validate.problems(spec) + registry.framework("deepspeed").warnings(spec)
+    problems = validate.problems(spec) + plugins.framework("deepspeed").warnings(spec)
     for problem in problems:
         for language in ("zh", "en"):
             assert messages.text(problem.code, language, **problem.params)[0]
@@ -46,7 +47,7 @@ def triple(spec: JobSpec) -> tuple[int, int, int]:
 
 
 def warned(spec: JobSpec) -> list[str]:
-    return [warning.code for warning in registry.framework("deepspeed").warnings(spec)]
+    return [warning.code for warning in plugins.framework("deepspeed").warnings(spec)]
 
 
 OPTION, STRATEGY = "distributedConfig.options", "distributedConfig.strategy"
@@ -273,24 +274,24 @@ def test_all_that_is_wrong_is_named_at_once_with_the_nearest_that_works() -> Non
 
 def test_the_splits_nearest_to_the_document_s_can_run_on_its_nodes() -> None:
     request = spec(*DOCUMENT, strategy=ASKED, hyperparameters={"layers": 28})
-    possible = registry.framework("deepspeed").splits(request)
+    possible = plugins.framework("deepspeed").splits(request)
     assert [tuple(one.values()) for one in possible] == [(1, 7, 2), (2, 7, 1), (1, 2, 7)]
     for strategy in possible:
         taken = spec(*DOCUMENT, strategy=strategy, hyperparameters={"layers": 28})
         assert validate.problems(taken) == []
-        assert registry.framework("deepspeed").splits(taken) == []
+        assert plugins.framework("deepspeed").splits(taken) == []
         assert "STRATEGY_NOT_RENDERED" not in warned(taken)
 
 
 @pytest.mark.parametrize("stage", [2, 3])
 def test_splits_that_are_proposed_run_with_the_stage_that_was_asked_for(stage: int) -> None:
     request = eight(strategy={"dataParallel": 1}, options={"zeroStage": stage})
-    possible = registry.framework("deepspeed").splits(request)
+    possible = plugins.framework("deepspeed").splits(request)
     assert possible
     for strategy in possible:
         assert strategy["pipelineParallel"] == 1, "this stage has no pipeline"
         assert validate.problems(eight(strategy=strategy, options={"zeroStage": stage})) == []
-    assert "pipelineParallel=2" not in str([one.params for one in registry.framework("deepspeed").warnings(request)])
+    assert "pipelineParallel=2" not in str([one.params for one in plugins.framework("deepspeed").warnings(request)])
 
 
 def test_a_script_s_own_model_is_judged_by_nobody_but_the_ranks_are() -> None:
@@ -379,8 +380,8 @@ def test_rules_never_raise_whatever_comes_in(
 ) -> None:
     spec = request(nodes, options, hyperparameters, own, strategy)
     problems = validate.problems(spec)
-    registry.framework("deepspeed").warnings(spec)
-    registry.framework("deepspeed").splits(spec)
+    plugins.framework("deepspeed").warnings(spec)
+    plugins.framework("deepspeed").splits(spec)
     if not problems:
         satisfies_every_rule(spec, deepspeed.plan(spec))
 

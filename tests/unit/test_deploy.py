@@ -11,7 +11,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from fermi.launch.backends.kubernetes.permissions import IN_ENVIRONMENTS, RULES
+from fermi.engines.kubernetes.permissions import IN_ENVIRONMENTS, RULES
 from scripts import manifests as chart
 
 CHART = chart.CHART

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from fermi import messages
-from fermi.launch import registry
-from fermi.launch.diagnosis import actions, advice, losses, rules
-from fermi.launch.diagnosis.actions import ACTIONS, LABEL, Do
-from fermi.launch.diagnosis.advice import CHANGES, KNOWN, SELECT
+from fermi.diagnosis import actions, advice, loss_anomalies, rules
+from fermi.diagnosis.actions import ACTIONS, LABEL, Do
+from fermi.diagnosis.advice import CHANGES, KNOWN, SELECT
+from fermi.planning import plugins
 
 
 @pytest.mark.parametrize("lang", messages.LANGUAGES)
@@ -40,7 +40,7 @@ def named_fields() -> set[str]:
     params = {"path": "/", "secret": "s", "holders": [], "at": "a", "place": "p"}
     found = {one.params.get("field") for advice in said for one in advice(params)}
     found |= {one.get("field") for rule in rules.ours() for one in rule.actions}
-    return {field for field in found if field} | {"hangSeconds", SELECT, str(losses.ROLL_BACK.params["field"])}
+    return {field for field in found if field} | {"hangSeconds", SELECT, str(loss_anomalies.ROLL_BACK.params["field"])}
 
 
 @pytest.mark.parametrize("lang", messages.LANGUAGES)
@@ -61,6 +61,6 @@ def test_an_action_takes_what_it_is_declared_to_take() -> None:
     ("code", "unfit"), [("MASTER_PORT_TAKEN", False), ("WORKER_LOST", True), ("NODES_MISSING", True)]
 )
 def test_a_taken_port_says_nothing_against_its_machine(code: str, unfit: bool) -> None:
-    cause = replace(registry.causes("agent")[code], params={"port": 29500, "node": "gn5", "nodeRank": 0})
+    cause = replace(plugins.causes("agent")[code], params={"port": 29500, "node": "gn5", "nodeRank": 0})
     found = {one.code for one in advice.actions(cause, ["gn5"], ended=True)}
     assert ({Do.CORDON, Do.WITHOUT_NODE, Do.USE_SPARE} <= found) is unfit

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from fermi import messages
-from fermi.launch import drill
-from fermi.launch.drill import Ending, Killed, Resumed, Saved, judge
-from fermi.launch.environment import job_env
-from fermi.launch.spec import Entrypoint, JobSpec, Node
+from fermi.jobs import drill
+from fermi.jobs.drill import Ending, Killed, Resumed, Saved, judge
+from fermi.jobs.rank_env import job_env
+from fermi.jobs.spec import Entrypoint, JobSpec, Node
 from fermi.runner.drill import Drill
 
 NODES = (Node("a", "gn2", gpu_count=2, emulated=True), Node("b", "gn1", gpu_count=4, emulated=True))

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from fermi.launch import registry
-from fermi.launch.effective import Batch
-from fermi.launch.spec import Entrypoint, JobSpec, Node
+from fermi.jobs.effective_batch import Batch
+from fermi.jobs.spec import Entrypoint, JobSpec, Node
+from fermi.planning import plugins
 
 NODES = (Node("a", "a", gpu_type="A100", gpu_count=2), Node("b", "b", gpu_type="A100", gpu_count=6))
 GIVEN = {"batchSize": 4, "gradientAccumulationSteps": 2, "learningRate": 0.01, "learningRateScaling": "linear"}
@@ -15,7 +15,7 @@ GIVEN = {"batchSize": 4, "gradientAccumulationSteps": 2, "learningRate": 0.01, "
 
 def batch(framework: str, hyperparameters: dict[str, Any] = GIVEN, **more: Any) -> Batch | None:
     spec = JobSpec("task", framework, NODES, "a", hyperparameters=hyperparameters, **more)
-    return registry.framework(framework).effective_batch(spec)
+    return plugins.framework(framework).effective_batch(spec)
 
 
 @pytest.mark.parametrize("framework", ["pytorch-ddp", "pytorch-fsdp", "horovod", "deepspeed", "jax"])

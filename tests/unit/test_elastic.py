@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermi import messages
-from fermi.launch import elastic, registry, sizes, validate
-from fermi.launch.spec import Elastic, Entrypoint, JobSpec, Node, Plan, Problem
+from fermi.jobs import elastic
+from fermi.jobs.spec import Elastic, Entrypoint, JobSpec, Node, Plan, Problem
+from fermi.planning import elastic_sizes, plugins, validate
 
 NODES = tuple(Node(f"n{i}", f"n{i}", gpu_type="A100", gpu_count=2, emulated=True) for i in range(1, 5))
 FOUR = {name: frozenset(ids) for name, ids in {"all": ("n1", "n2", "n3", "n4"), "three": ("n1", "n2", "n4")}.items()}
@@ -19,11 +20,11 @@ FOUR = {name: frozenset(ids) for name, ids in {"all": ("n1", "n2", "n3", "n4"), 
 def job(framework: str = "pytorch-ddp", low: int = 2, high: int = 4, **changes: Any) -> JobSpec:
     """Four nodes of two processes, n1 the master."""
     values = {"hyperparameters": {"batchSize": 8, "learningRate": 0.01, "totalSteps": 10}, **changes}
-    return sizes.begin(JobSpec("t", framework, NODES, "n1", elastic=Elastic(low, high), **values))
+    return elastic_sizes.begin(JobSpec("t", framework, NODES, "n1", elastic=Elastic(low, high), **values))
 
 
 def on(spec: JobSpec, *usable: str) -> JobSpec:
-    return next(sizes.choices(spec, set(usable)))
+    return next(elastic_sizes.choices(spec, set(usable)))
 
 
 def told(plan: Plan, name: str) -> list[str]:
@@ -63,7 +64,7 @@ def test_whatever_the_size_the_batch_is_the_same_and_no_rank_has_more_at_once(
 def test_on_three_of_four_nodes_each_rank_has_fewer_rows_and_there_are_more_micro_steps() -> None:
     three = on(job(), "n1", "n2", "n4")
     assert ([node.id for node in three.nodes], three.master, three.world_size) == (["n1", "n2", "n4"], "n1", 6)
-    plan = registry.framework("ddp").plan(three)
+    plan = plugins.framework("ddp").plan(three)
     assert told(plan, "FERMI_LOCAL_BATCH_SIZE") == ["6", "6", "5", "5", "5", "5"]
     assert set(told(plan, "FERMI_ACCUMULATION_STEPS")) == {"2"}
     assert set(told(plan, "FERMI_GLOBAL_BATCH_SIZE")) == {"64"}
@@ -81,9 +82,9 @@ def test_a_lost_master_is_replaced_by_the_first_in_the_order_of_ranks_until_it_i
 
 def test_the_largest_size_comes_first_and_below_the_least_there_is_none() -> None:
     spec = job()
-    assert [len(found.nodes) for found in sizes.choices(spec, FOUR["all"])] == [4, 3, 2]
-    assert [len(found.nodes) for found in sizes.choices(spec, FOUR["three"])] == [3, 2]
-    assert list(sizes.choices(spec, {"n1"})) == []
+    assert [len(found.nodes) for found in elastic_sizes.choices(spec, FOUR["all"])] == [4, 3, 2]
+    assert [len(found.nodes) for found in elastic_sizes.choices(spec, FOUR["three"])] == [3, 2]
+    assert list(elastic_sizes.choices(spec, {"n1"})) == []
 
 
 def test_with_more_nodes_than_it_may_have_it_keeps_those_that_it_has() -> None:
@@ -96,7 +97,7 @@ def test_with_more_nodes_than_it_may_have_it_keeps_those_that_it_has() -> None:
 
 def test_the_learning_rate_is_that_of_the_size_asked_for() -> None:
     spec = job(hyperparameters={"batchSize": 8, "learningRate": 0.01, "learningRateScaling": "linear"})
-    framework = registry.framework("ddp")
+    framework = plugins.framework("ddp")
     assert argument(framework.plan(spec), "--lr_scaling") == "linear"
     smaller = framework.plan(on(spec, "n1", "n2"))
     assert (argument(smaller, "--lr_scaling"), argument(smaller, "--learning_rate")) == ("none", "0.08")
@@ -105,10 +106,10 @@ def test_the_learning_rate_is_that_of_the_size_asked_for() -> None:
 @pytest.mark.parametrize("framework", ["horovod", "jax"])
 def test_where_all_ranks_must_have_as_many_only_sizes_that_give_it_count(framework: str) -> None:
     spec = job(framework)
-    assert sizes.sizes(spec) == [2, 4]
-    assert codes(sizes.warnings(spec)) == [("distributedConfig.elastic", "ELASTIC_SIZES")]
-    assert sizes.warnings(spec)[0].params["nearest"] == 48
-    two = registry.framework(framework).plan(on(spec, "n1", "n2", "n3"))
+    assert elastic_sizes.sizes(spec) == [2, 4]
+    assert codes(elastic_sizes.warnings(spec)) == [("distributedConfig.elastic", "ELASTIC_SIZES")]
+    assert elastic_sizes.warnings(spec)[0].params["nearest"] == 48
+    two = plugins.framework(framework).plan(on(spec, "n1", "n2", "n3"))
     given = [argument(two, flag) for flag in ("--batch_size", "--gradient_accumulation_steps")]
     assert (given, two.world_size) == (["8", "2"], 4)
 
@@ -118,13 +119,13 @@ def test_jax_keeps_weights_in_shards_of_as_many_ranks_as_divide_those_that_are_l
     for names, shards in {("n1", "n2", "n3", "n4"): "4", ("n1", "n2", "n3"): "3", ("n1", "n2"): "4"}.items():
         now = on(spec, *names)
         assert validate.problems(now) == []
-        assert argument(registry.framework("jax").plan(now), "--fsdp_parallel") == shards
+        assert argument(plugins.framework("jax").plan(now), "--fsdp_parallel") == shards
 
 
 def test_a_batch_that_jax_shares_out_itself_stays_as_large() -> None:
     spec = job("jax", hyperparameters={"batchSize": 48}, options={"batchIsGlobal": True})
-    assert (spec.elastic and spec.elastic.batch, sizes.sizes(spec)) == (48, [2, 3, 4])
-    plan = registry.framework("jax").plan(on(spec, "n1", "n2", "n3"))
+    assert (spec.elastic and spec.elastic.batch, elastic_sizes.sizes(spec)) == (48, [2, 3, 4])
+    plan = plugins.framework("jax").plan(on(spec, "n1", "n2", "n3"))
     assert (argument(plan, "--batch_size"), argument(plan, "--gradient_accumulation_steps")) == ("4", "2")
     assert "--batch_is_global" not in plan.nodes[0].command
 
@@ -132,8 +133,8 @@ def test_a_batch_that_jax_shares_out_itself_stays_as_large() -> None:
 def test_deepspeed_keeps_its_train_batch_its_stage_and_its_learning_rate() -> None:
     scaled = {"learningRateScaling": "linear", "learningRate": 1e-4}
     spec = job("deepspeed", options={"trainBatchSize": 96}, hyperparameters=scaled)
-    assert sizes.sizes(spec) == [2, 3, 4]
-    framework = registry.framework("deepspeed")
+    assert elastic_sizes.sizes(spec) == [2, 3, 4]
+    framework = plugins.framework("deepspeed")
     full, three = (
         json.loads(str(framework.plan(one).files["ds_config.json"])) for one in (spec, on(spec, "n1", "n2", "n3"))
     )
@@ -146,16 +147,16 @@ def test_deepspeed_keeps_its_train_batch_its_stage_and_its_learning_rate() -> No
 
 def test_a_script_of_ones_own_keeps_its_hyperparameters_and_is_told_its_part() -> None:
     spec = job(entrypoint=Entrypoint("train.py"))
-    plan = registry.framework("ddp").plan(on(spec, "n1", "n2"))
+    plan = plugins.framework("ddp").plan(on(spec, "n1", "n2"))
     assert json.loads(str(plan.nodes[0].env["FERMI_HYPERPARAMETERS"]))["batchSize"] == 8
     assert set(told(plan, "FERMI_ACCUMULATION_STEPS")) == {"2"}
 
 
 def test_a_script_that_says_nothing_of_its_batch_runs_on_any_size_and_is_told_the_full_one() -> None:
     spec = job(entrypoint=Entrypoint("train.py"), hyperparameters={})
-    assert sizes.sizes(spec) == [2, 3, 4]
-    assert codes(sizes.warnings(spec)) == [("distributedConfig.elastic", "ELASTIC_BATCH_UNKNOWN")]
-    plan = registry.framework("ddp").plan(on(spec, "n1", "n2", "n3"))
+    assert elastic_sizes.sizes(spec) == [2, 3, 4]
+    assert codes(elastic_sizes.warnings(spec)) == [("distributedConfig.elastic", "ELASTIC_BATCH_UNKNOWN")]
+    plan = plugins.framework("ddp").plan(on(spec, "n1", "n2", "n3"))
     assert set(told(plan, "FERMI_FULL_WORLD_SIZE")) == {"8"}
     assert "FERMI_GLOBAL_BATCH_SIZE" not in plan.nodes[0].processes[0].env
 
@@ -184,24 +185,29 @@ ELASTIC = "distributedConfig.elastic"
     ],
 )  # fmt: skip
 def test_what_cannot_be_elastic_is_refused_with_all_reasons_at_once(spec: JobSpec, found: list[Any]) -> None:
-    assert codes(sizes.problems(spec)) == found
+    assert codes(elastic_sizes.problems(spec)) == found
 
 
 def test_a_size_that_a_framework_s_setting_rules_out_is_left_out() -> None:
     spec = job("pytorch-fsdp", options={"shardSize": 4})
-    assert sizes.sizes(spec) == [2, 4]
+    assert elastic_sizes.sizes(spec) == [2, 4]
 
 
 def test_a_job_that_is_not_elastic_is_what_it_was() -> None:
     spec = replace(job(), elastic=None)
-    assert (sizes.begin(spec), sizes.sizes(spec), sizes.problems(spec), sizes.warnings(spec)) == (spec, [], [], [])
+    assert (
+        elastic_sizes.begin(spec),
+        elastic_sizes.sizes(spec),
+        elastic_sizes.problems(spec),
+        elastic_sizes.warnings(spec),
+    ) == (spec, [], [], [])
     assert elastic.rank_env(spec) == {}
 
 
 def test_by_hand_nothing_changes_size() -> None:
     spec = JobSpec("t", "pytorch-ddp", NODES, "n1", elastic=Elastic(2, 4))
     assert elastic.rank_env(spec) == {}
-    assert registry.framework("ddp").settled(spec) == spec
+    assert plugins.framework("ddp").settled(spec) == spec
 
 
 def test_what_is_stored_is_read_again() -> None:

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermi.launch.endings import Ending, claims, endings
+from fermi.engines.certificates import Ending, claims, endings
 from tests.certificates import certificate
 
 SOON, LATER = datetime(2026, 12, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from fermi import messages
-from fermi.launch import code, entry
-from fermi.launch.spec import Code, Entrypoint, Problem
+from fermi.jobs import code
+from fermi.jobs.spec import Code, Entrypoint, Problem
+from fermi.planning import entry
 from fermi.runner.code import File
 from tests.goldens import job
 

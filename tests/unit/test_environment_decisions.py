@@ -11,9 +11,9 @@ from apps.environments.states.decisions import Act, Facts, decide
 from apps.environments.states.idling import Idle, Use, judge, stops_at
 from apps.environments.states.limits import backoff
 from apps.environments.states.reasons import CAUSES, Reason, cause
-from fermi.launch import registry
-from fermi.launch.hosting import HostedPhase, HostedSeen
-from fermi.launch.spec import Cause
+from fermi.engines.environments import HostedPhase, HostedSeen
+from fermi.jobs.spec import Cause
+from fermi.planning import plugins
 
 BAD = Cause("IMAGE_BAD")
 SEEN = [
@@ -89,7 +89,7 @@ def test_what_may_pass_is_tried_again_and_nothing_else() -> None:
     ],
 )
 def test_an_environment_that_its_disk_ended_is_begun_again_where_room_may_come(code: str, to: State) -> None:
-    outcome = cause(code, {}, registry.causes("local"))
+    outcome = cause(code, {}, plugins.causes("local"))
     ending = Facts(State.STOPPING, Wanted.RUNNING, CAUSES[Reason.STOPPED], outcome=outcome, retries=3)
     decision = decide(ending, HostedSeen(HostedPhase.ENDED, False))
     assert (decision.act, decision.to, decision.cause) == (Act.CLOSE, to, outcome)

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from fermi import messages
-from fermi.launch.diagnosis import explain
-from fermi.launch.diagnosis.facts import MAX_FOLDERS, MAX_IGNORE_BYTES, MAX_IGNORES, MAX_PATH, Facts, Sent
-from fermi.launch.spec import JobSpec, Node, RankSeen
+from fermi.diagnosis import root_cause
+from fermi.diagnosis.facts import MAX_FOLDERS, MAX_IGNORE_BYTES, MAX_IGNORES, MAX_PATH, Facts, Sent
+from fermi.jobs.spec import JobSpec, Node, RankSeen
 from fermi.runner.code import File
 
 EMULATED = Node("a", "env-001", gpu_type="A100", gpu_count=2, emulated=True)
@@ -20,15 +20,15 @@ CODE = Sent.of(
 )  # fmt: skip
 
 
-def explained(log: str, node: Node = REAL, sent: Sent | None = None, **seen: Any) -> explain.Told:
+def explained(log: str, node: Node = REAL, sent: Sent | None = None, **seen: Any) -> root_cause.Told:
     job = JobSpec("task-x", "ddp", (node,), node.id)
     rank = RankSeen(0, 0, "exited", exit_code=1, ended_at=10.0, **seen)
-    told = explain.explain([rank], 0, [node.name], lambda _: log.encode(), facts=Facts(job, lambda: sent))
+    told = root_cause.explain([rank], 0, [node.name], lambda _: log.encode(), facts=Facts(job, lambda: sent))
     assert told is not None
     return told
 
 
-def write_message(told: explain.Told, lang: str = "en") -> str:
+def write_message(told: root_cause.Told, lang: str = "en") -> str:
     message, hint = messages.text(told.why, lang, **(told.about or {}))
     assert messages.GAP not in message + hint
     return f"{message} {hint}"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from fermi import messages
-from fermi.launch.diagnosis import explain, rules, tracebacks
-from fermi.launch.spec import RankSeen
+from fermi.diagnosis import root_cause, rules, tracebacks
+from fermi.jobs.spec import RankSeen
 
 NAMES = ["gn5", "gn6"]
 OWN_FRAME = '  File "/work/train.py", line 88, in forward\n    out = self.layer(x)\n          ^^^^^^^^^^^^^\n'
@@ -44,9 +44,9 @@ def nccl(what: str, said: str, last: str) -> str:
 COUNTING = "Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() that might have already set an error?"
 
 
-def of(log: str, *, exit_code: int = 1, **more: Any) -> explain.Told | None:
+def of(log: str, *, exit_code: int = 1, **more: Any) -> root_cause.Told | None:
     seen = RankSeen(0, 0, "exited", exit_code=exit_code, ended_at=10.0, **more)
-    return explain.explain([seen], 0, NAMES, lambda rank: log.encode(), addresses={"10.0.0.2": "gn6"})
+    return root_cause.explain([seen], 0, NAMES, lambda rank: log.encode(), addresses={"10.0.0.2": "gn6"})
 
 
 KNOWN: list[tuple[str, str, dict[str, str]]] = [
@@ -292,7 +292,7 @@ def test_a_store_whose_port_is_taken_tells_of_no_gone_peer() -> None:
 def test_a_rank_that_tells_of_a_gone_peer_explains_nothing_where_another_tells_more() -> None:
     logs = {0: raised("RuntimeError: [pair.cc:534] Connection closed by peer [10.0.0.2]:1"), 1: raised("KeyError: 'x'")}
     ranks = [RankSeen(n, n, "exited", exit_code=1, ended_at=10.0 + n) for n in (0, 1)]
-    told = explain.explain(ranks, 0, NAMES, lambda rank: logs[rank].encode())
+    told = root_cause.explain(ranks, 0, NAMES, lambda rank: logs[rank].encode())
     assert told is not None
     assert (told.seen.rank, told.node, told.exception) == (1, "gn6", "KeyError: 'x'")
 
@@ -330,7 +330,7 @@ def test_what_the_kernel_says_of_a_gpu_comes_before_what_cuda_made_of_it(
     assert told.about is not None
     assert (told.why, told.follows) == (code, False)
     assert said in messages.text(code, "en", **told.about)[0]
-    assert explain.elsewhere(told.params())
+    assert root_cause.elsewhere(told.params())
     finding = told.finding()
     assert finding is not None
     assert [one.code for one in finding.evidence] == ["KERNEL_SAID", "RANK_PRINTED"]

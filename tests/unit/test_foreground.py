@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from fermi.runner import processes
-from tests.alive import alive
-from tests.byhand import ROOT, Started, lines_of
-from tests.running import free_port
+from tests.exported_scripts import ROOT, Started, lines_of
+from tests.platform_process import free_port
+from tests.process_state import alive
 from tests.unit.test_bounds import environment
 
 RUNNER = [sys.executable, "-m", "fermi.runner.foreground"]
@@ -181,7 +181,7 @@ os._exit(7)
 
 
 def test_no_rank_begins_where_the_disk_has_only_what_is_kept(tmp_path):
-    change = "from fermi.runner import diskuse\ndiskuse.MAX_RESERVE = 1 << 60"
+    change = "from fermi.runner import disk_usage\ndisk_usage.MAX_RESERVE = 1 << 60"
     run = altered(tmp_path, change, "print('began')", "--reserve-percent", "100", ranks=1)
     try:
         assert run.wait() == 71
@@ -269,8 +269,8 @@ def test_what_cannot_be_confined_is_not_started(hand, tmp_path, options, env, wh
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ("from fermi.runner import confine, sandbox\nconfine.landlock_abi = sandbox.landlock_abi = lambda: 0",
-         "this kernel has no Landlock"),
+        ("from fermi.runner import foreground_sandbox, sandbox\n"
+         "sandbox.landlock_abi = foreground_sandbox.landlock_abi = lambda: 0", "this kernel has no Landlock"),
         ("from fermi.runner import mounts\ndef none(): raise mounts.ViewError(1, 'a user namespace: not permitted')\n"
          "mounts._unshare = none", "no mount namespace can be made here (a user namespace: not permitted)"),
     ],

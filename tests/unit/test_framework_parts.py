@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from fermi.launch import byhand, preflight, recipes, registry, variables
-from fermi.launch.frameworks import words
-from fermi.launch.frameworks._plans import gang
-from fermi.launch.frameworks.base import Framework, Info
-from fermi.launch.preflight import judge
-from fermi.launch.recommend import recommend
-from fermi.launch.spec import JobSpec, Plan
+from fermi import export, preflight
+from fermi.frameworks import texts
+from fermi.frameworks._planning import gang
+from fermi.frameworks.base import Framework, Info
+from fermi.jobs import recipes
+from fermi.jobs.spec import JobSpec, Plan
+from fermi.planning import plugins, variables
+from fermi.planning.recommend import recommend
+from fermi.preflight import verdict
 from fermi.train import preflight_node
 from tests.goldens import job
 
@@ -37,9 +39,9 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Framework]:
     """Adds a framework `new` that has nothing but what it must have."""
 
     def add(**info: Any) -> Framework:
-        monkeypatch.setitem(registry.FRAMEWORKS, "new", "some_framework")
+        monkeypatch.setitem(plugins.FRAMEWORKS, "new", "some_framework")
         monkeypatch.setitem(sys.modules, "some_framework", module(INFO=Info(label="New", **info), plan=plan))
-        return registry.framework("new")
+        return plugins.framework("new")
 
     return add
 
@@ -51,7 +53,7 @@ def test_what_a_framework_leaves_out_is_data_parallelism_without_options(registe
     assert smallest.propose(spec).strategy == {"dataParallel": 6}
     split = replace(spec, strategy={"tensorParallel": 2})
     assert [problem.code for problem in smallest.warnings(split)] == ["STRATEGY_NOT_RENDERED"]
-    assert words.description(smallest, "en") == ""
+    assert texts.description(smallest, "en") == ""
 
 
 def test_a_framework_that_splits_the_model_proposes_its_own_split_or_none() -> None:
@@ -64,7 +66,7 @@ def test_a_framework_that_splits_the_model_proposes_its_own_split_or_none() -> N
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
-        ({}, "it has no `INFO`, an Info of fermi.launch.frameworks.base; it has no `plan`, a function"),
+        ({}, "it has no `INFO`, an Info of fermi.frameworks.base; it has no `plan`, a function"),
         ({}, "It has none of a framework's names."),
         ({"INFO": Info(label="X"), "problems": plan}, "it has no `plan`, a function that makes a Plan of a JobSpec. "),
         ({"INFO": Info(label="X"), "problems": plan}, "It has `INFO`, `problems`."),
@@ -81,11 +83,11 @@ def test_an_author_is_told_which_part_is_missing_and_what_was_found(parts: dict[
     assert said in str(refused.value)
 
 
-@pytest.mark.parametrize("name", registry.FRAMEWORKS)
+@pytest.mark.parametrize("name", plugins.FRAMEWORKS)
 def test_what_a_framework_sets_for_its_ranks_is_refused_to_users_or_gives_way_to_theirs(name: str) -> None:
     """Where both set a variable, nothing is overridden in silence."""
     spec = job("env-001", "env-003", framework=name, emulated=False)
-    framework = registry.framework(name)
+    framework = plugins.framework(name)
     ours = {key for at in framework.plan(spec).nodes for process in at.processes for key in (*at.env, *process.env)}
     theirs = {key: "1" for key in ours if not variables.is_reserved(key)}
     for at in framework.plan(replace(spec, env=theirs)).nodes:
@@ -115,10 +117,10 @@ def test_a_framework_on_another_library_is_tested_told_apart_and_rendered_by_wha
     register: Callable[..., Framework],
 ) -> None:
     register(stack="paddle", launcher="")
-    assert registry.stacks() == ["torch", "jax", "paddle"]
+    assert plugins.stacks() == ["torch", "jax", "paddle"]
     spec = job("env-001", "env-003", framework="new")
-    assert [problem.code for problem in byhand.problems(spec, "torchrun")] == ["TORCHRUN_NOT_FOR_FRAMEWORK"]
-    readme = byhand.render(spec, "shell", "en")["README.md"]
+    assert [problem.code for problem in export.problems(spec, "torchrun")] == ["TORCHRUN_NOT_FOR_FRAMEWORK"]
+    readme = export.render(spec, "shell", "en")["README.md"]
     assert "Out of GPU memory" not in readme, "nothing is known of how this library uses memory"
     test = preflight.plan(replace(spec, options={"level": "quick", "framework": "new"}))
     assert json.loads(str(test.nodes[0].env["FERMI_PREFLIGHT"]))["stacks"] == ["paddle"]
@@ -135,7 +137,7 @@ def test_the_pre_flight_test_asks_any_library_at_least_whether_it_is_there(regis
     def levels(stack: str) -> list[tuple[str, str]]:
         register(stack=stack)
         facts = [{"preflight": "devices", "rank": 0, **found}]
-        [node] = judge.judge([judge.Member(0, "env-0", "n0", 0)], facts, "quick", "new")["nodes"]
+        [node] = verdict.judge([verdict.Member(0, "env-0", "n0", 0)], facts, "quick", "new")["nodes"]
         return [(one["level"], one["code"]) for one in node["findings"] if one["check"] == "devices"]
 
     assert levels("numpy") == [("pass", "PREFLIGHT_DEVICES_OK")]
@@ -143,5 +145,5 @@ def test_the_pre_flight_test_asks_any_library_at_least_whether_it_is_there(regis
 
 
 def test_a_stage_of_the_platform_s_own_needs_nothing_but_a_plan() -> None:
-    stage = registry.planner("preflight")
+    stage = plugins.planner("preflight")
     assert stage.plan(job("env-001", framework="preflight")).world_size == 1

@@ -3,23 +3,23 @@
 import pytest
 
 from fermi import messages
-from fermi.launch import registry
-from fermi.launch.frameworks import words
+from fermi.frameworks import texts
+from fermi.planning import plugins
 
 
 @pytest.mark.parametrize("lang", messages.LANGUAGES)
-@pytest.mark.parametrize("name", registry.FRAMEWORKS)
+@pytest.mark.parametrize("name", plugins.FRAMEWORKS)
 def test_every_framework_and_every_option_of_it_has_a_text(name: str, lang: str) -> None:
-    framework = registry.framework(name)
-    assert words.description(framework, lang)
-    untitled = [option for option, rule in words.options(framework, lang)["properties"].items() if not rule["title"]]
+    framework = plugins.framework(name)
+    assert texts.description(framework, lang)
+    untitled = [option for option, rule in texts.options(framework, lang)["properties"].items() if not rule["title"]]
     assert untitled == []
 
 
 def test_texts_come_in_the_reader_s_language_and_the_rules_stay() -> None:
-    ddp = registry.framework("pytorch-ddp")
-    english, chinese = (words.options(ddp, lang)["properties"]["batchShare"] for lang in ("en", "zh"))
+    ddp = plugins.framework("pytorch-ddp")
+    english, chinese = (texts.options(ddp, lang)["properties"]["batchShare"] for lang in ("en", "zh"))
     assert (english["title"], chinese["title"]) == ("Batch shares", "批次的分配")
     assert english["enumTitles"] == {"equal": "equal", "bySpeed": "by GPU speed"}
     assert english["enum"] == chinese["enum"] == ddp.options["properties"]["batchShare"]["enum"]
-    assert "enumTitles" not in words.options(ddp, "en")["properties"]["bucketCapMb"]
+    assert "enumTitles" not in texts.options(ddp, "en")["properties"]["bucketCapMb"]

@@ -2,12 +2,12 @@
 
 import pytest
 
-from fermi.launch import registry
+from fermi.planning import plugins
 from tests import goldens
 
 
-@pytest.mark.parametrize("engine", registry.BACKENDS)
-@pytest.mark.parametrize("framework", registry.FRAMEWORKS)
+@pytest.mark.parametrize("engine", plugins.BACKENDS)
+@pytest.mark.parametrize("framework", plugins.FRAMEWORKS)
 def test_every_frameworks_plan_is_rendered_for_every_engine(framework: str, engine: str) -> None:
     rendered = goldens.on_engine(goldens.job("env-001", "env-003", framework=framework), engine)
     assert rendered.artifacts

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermi import messages
-from fermi.launch import registry, validate
-from fermi.launch.frameworks import fsdp
-from fermi.launch.spec import Entrypoint, JobSpec, Node, Plan, Problem, Value
+from fermi.frameworks import fsdp
+from fermi.jobs.spec import Entrypoint, JobSpec, Node, Plan, Problem, Value
+from fermi.planning import plugins, validate
 from tests.goldens import job
 
 OPTIONS = "distributedConfig.options"
@@ -89,7 +89,7 @@ def test_a_script_of_the_users_own_may_call_anything_dtype():
     ],
 )
 def test_models_are_sharded_inside_zones_and_nodes(job, size, warned):
-    assert [code for _, code in codes(registry.framework("pytorch-fsdp").warnings(job))] == warned
+    assert [code for _, code in codes(plugins.framework("pytorch-fsdp").warnings(job))] == warned
     plan = fsdp.plan(job)
     assert argument(plan, "--shard_size") == str(size)
     mesh = yaml.safe_load(str(plan.files["fsdp_config.yaml"]))["mesh"]
@@ -99,7 +99,7 @@ def test_models_are_sharded_inside_zones_and_nodes(job, size, warned):
 def test_a_strategy_that_is_not_rendered_is_a_warning():
     asked = spec(strategy={"tensorParallel": 2}, options={"sharding": "full", "shardSize": 6})
     assert ("distributedConfig.strategy", "STRATEGY_NOT_RENDERED") in codes(
-        registry.framework("pytorch-fsdp").warnings(asked)
+        plugins.framework("pytorch-fsdp").warnings(asked)
     )
 
 
@@ -126,7 +126,7 @@ def test_options_become_arguments_of_the_recipe():
 
 
 def test_it_is_known_by_its_short_name():
-    assert registry.framework("fsdp") is registry.framework("pytorch-fsdp")
+    assert plugins.framework("fsdp") is plugins.framework("pytorch-fsdp")
 
 
 anything = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["", "x", []])
@@ -146,7 +146,7 @@ some_nodes = st.lists(st.tuples(st.integers(0, 8), st.sampled_from("abc")), min_
 @given(some_nodes, choices, st.dictionaries(st.sampled_from(["dtype", "heads"]), anything))
 def test_rules_never_raise_and_a_spec_without_problems_has_a_plan_that_keeps_them(nodes, options, hyperparameters):
     spec = replace(over(*nodes, **options), hyperparameters=hyperparameters)
-    registry.framework("pytorch-fsdp").warnings(spec)
+    plugins.framework("pytorch-fsdp").warnings(spec)
     if not validate.problems(spec):
         plan = fsdp.plan(spec)
         assert [p.rank for node in plan.nodes for p in node.processes] == list(range(plan.world_size))

@@ -12,7 +12,7 @@ import pytest
 from fermi.runner import gpus
 from fermi.runner.gpus import Gpus
 from fermi.runner.watch import Watch
-from tests.waiting import until
+from tests.polling import until
 
 PRINTED = """0, 1980, 1980, 61, 0x0000000000000000
 1, 1185, 1980, 87, 0x0000000000000020

@@ -3,8 +3,8 @@
 from typing import Any
 
 from fermi import messages
-from fermi.launch.diagnosis import groups, hangs
-from fermi.launch.spec import RankSeen
+from fermi.diagnosis import collective_groups, hangs
+from fermi.jobs.spec import RankSeen
 from tests.unit.test_hangs import NOW, SITE, rank, stalled
 
 ALL = [0, 1, 2, 3]
@@ -74,12 +74,17 @@ def test_broadcasts_from_different_roots_are_told_with_both() -> None:
 
 def test_groups_that_wait_for_one_that_is_elsewhere_cross_nobody() -> None:
     """Each stage's rank waits for its own group; what they wait for in the end is rank 3."""
-    found = groups.waits([waits(0, "all_reduce", 5, [0, 1]), waits(1, "all_reduce", 8, [1, 3])])
-    assert groups.crossed(found) is None
-    assert [one.missing for one in groups.incomplete(found)] == [(1,), (3,)]
-    assert groups.roots(found) is None
+    found = collective_groups.waits([waits(0, "all_reduce", 5, [0, 1]), waits(1, "all_reduce", 8, [1, 3])])
+    assert collective_groups.crossed(found) is None
+    assert [one.missing for one in collective_groups.incomplete(found)] == [(1,), (3,)]
+    assert collective_groups.roots(found) is None
 
 
 def test_what_one_sends_another_and_what_is_not_known_is_no_group() -> None:
-    assert groups.waits([waits(0, "send 0->1", 5, [0, 1]), rank(1, stalled("all_reduce")), rank(2, stalled())]) == []
-    assert groups.waits([waits(0, "all_reduce", 5, [1, 2])]) == [], "it is no member of the group that it names"
+    assert (
+        collective_groups.waits([waits(0, "send 0->1", 5, [0, 1]), rank(1, stalled("all_reduce")), rank(2, stalled())])
+        == []
+    )
+    assert collective_groups.waits([waits(0, "all_reduce", 5, [1, 2])]) == [], (
+        "it is no member of the group that it names"
+    )

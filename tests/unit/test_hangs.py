@@ -3,9 +3,9 @@
 import pytest
 
 from fermi import messages
-from fermi.launch.diagnosis import Level, hangs
-from fermi.launch.diagnosis.hangs import Site, judge
-from fermi.launch.spec import RankSeen
+from fermi.diagnosis import Level, hangs
+from fermi.diagnosis.hangs import Site, judge
+from fermi.jobs.spec import RankSeen
 
 SITE = Site(["head-env", "other-env"], {"10.0.0.1": 0, "10.0.0.2": 1})
 NOW = 1_700_000_100.0

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermi import messages
-from fermi.launch import registry, validate
-from fermi.launch.frameworks import horovod
-from fermi.launch.spec import Entrypoint, JobSpec, Late, Node, Plan, Problem, Value, resolve
+from fermi.frameworks import horovod
+from fermi.jobs.spec import Entrypoint, JobSpec, Late, Node, Plan, Problem, Value, resolve
+from fermi.planning import plugins, validate
 from tests.goldens import job
 
 ALL = ("env-001", "env-003", "env-005")
@@ -83,28 +83,28 @@ def test_hosts_that_are_refused_come_with_ones_that_are_not():
 
 def test_another_backend_and_another_split_than_horovods_are_warnings():
     strategy = {"dataParallel": 2, "pipelineParallel": 4, "tensorParallel": 8}
-    assert codes(registry.framework("horovod").warnings(spec(backend="nccl", strategy=strategy))) == [
+    assert codes(plugins.framework("horovod").warnings(spec(backend="nccl", strategy=strategy))) == [
         ("distributedConfig.strategy", "STRATEGY_NOT_RENDERED"),
         ("distributedConfig.backend", "HOROVOD_BACKEND_BUILT_IN"),
     ]
-    assert registry.framework("horovod").warnings(spec(strategy={"dataParallel": 14})) == []
+    assert plugins.framework("horovod").warnings(spec(strategy={"dataParallel": 14})) == []
 
 
 def test_a_node_without_an_address_for_host_slots_is_a_warning_until_one_is_given():
     nodes = (Node("a", "节点 一", ip="fe80::1", gpu_count=1), Node("b", "gn7", gpu_count=2))
     own = JobSpec("t", "horovod", nodes, "a")
-    assert codes(registry.framework("horovod").warnings(own)) == [(HOSTS, "HOROVOD_HOST_UNUSABLE")]
+    assert codes(plugins.framework("horovod").warnings(own)) == [(HOSTS, "HOROVOD_HOST_UNUSABLE")]
     assert horovod.plan(own).files["hostfile"] == "node-0 slots=1\ngn7 slots=2\n"
     given = replace(own, options={"hosts": "gn6:1,gn7:2"})
-    assert registry.framework("horovod").warnings(given) == []
+    assert plugins.framework("horovod").warnings(given) == []
     assert horovod.plan(given).files["hostfile"] == "gn6 slots=1\ngn7 slots=2\n"
 
 
 def test_an_empty_strategy_gets_data_parallelism_over_all_ranks():
-    proposal = registry.framework("horovod").propose(spec())
+    proposal = plugins.framework("horovod").propose(spec())
     assert proposal.strategy == {"dataParallel": 14}
     assert codes(list(proposal.reasons)) == [("distributedConfig.strategy", "PROPOSED_DATA_PARALLEL")]
-    assert registry.framework("horovod").propose(spec(strategy={"dataParallel": 14})).strategy == {}
+    assert plugins.framework("horovod").propose(spec(strategy={"dataParallel": 14})).strategy == {}
 
 
 @pytest.mark.parametrize(
@@ -182,8 +182,8 @@ nodes = st.lists(st.integers(0, 8), min_size=1, max_size=5)
 @given(nodes, choices)
 def test_rules_never_raise_and_a_spec_without_problems_has_a_plan_that_keeps_them(gpus, options):
     spec = over(*gpus, options=options)
-    registry.framework("horovod").warnings(spec)
-    registry.framework("horovod").propose(spec)
+    plugins.framework("horovod").warnings(spec)
+    plugins.framework("horovod").propose(spec)
     if validate.problems(spec):
         return
     plan = horovod.plan(spec)

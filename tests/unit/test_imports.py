@@ -2,10 +2,10 @@
 
 import hashlib
 
-from fermi.launch import imports
-from fermi.launch.imports import MAX_FILES, MAX_MODULES, Imports
-from fermi.launch.snapshot import File
-from fermi.launch.spec import Entrypoint
+from fermi.jobs.snapshot import File
+from fermi.jobs.spec import Entrypoint
+from fermi.planning import imports
+from fermi.planning.imports import MAX_FILES, MAX_MODULES, Imports
 
 
 def of(files: dict[str, str], script: str = "train.py", module: str = "") -> Imports:

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from fermi.launch.backends.inside import arrival, shipment, starting
-from fermi.launch.backends.inside.arrival import ARRIVING, Arrival, Limits
-from fermi.launch.errors import BackendError
-from fermi.launch.spec import JobSpec
-from tests.insides import Inside
+from fermi.engines.inside import download, start, upload
+from fermi.engines.inside.download import ARRIVING, Arrival, Limits
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import JobSpec
+from tests.inside_engines import Inside
 
 ATTEMPT, NEXT = "task-x-1", "task-x-2"
 BIG = os.urandom(3 << 20)
-PIECE = arrival.PIECE
+PIECE = download.PIECE
 
 
 class Place(Inside):
@@ -36,14 +36,14 @@ class Place(Inside):
         return made
 
     def collect(self, limits: Limits = Limits(), seconds: float = 60.0) -> None:  # noqa: B008
-        starting.collect(self.enter, ATTEMPT, 0, self.data, limits, seconds)
+        start.collect(self.enter, ATTEMPT, 0, self.data, limits, seconds)
 
-    def record(self) -> arrival.Record:
-        return arrival.read_record(arrival.record_path(self.data, ATTEMPT, 0))
+    def record(self) -> download.Record:
+        return download.read_record(download.record_path(self.data, ATTEMPT, 0))
 
     def ship(self, **order: Any) -> None:
         with self.enter() as session:
-            starting._ship(session, {"name": NEXT, "root": "/d", "spec": {"node_rank": 0}, **order}, self.data, 1e12)
+            start._ship(session, {"name": NEXT, "root": "/d", "spec": {"node_rank": 0}, **order}, self.data, 1e12)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_what_ranks_have_written_comes_with_its_time(place: Place) -> None:
     assert (place.data / "outputs/task-x/report.txt").read_bytes() == b"done"
     assert not (place.data / "checkpoints/task-other").exists()
     assert list((place.data / "checkpoints" / ARRIVING).iterdir()) == []
-    assert arrival.is_whole(place.data, f"{place.data}/checkpoints/task-x/step-10")
+    assert download.is_whole(place.data, f"{place.data}/checkpoints/task-x/step-10")
 
 
 def test_a_file_that_was_cut_off_goes_on_where_it_was(place: Place) -> None:
@@ -78,7 +78,7 @@ def test_a_file_that_was_cut_off_goes_on_where_it_was(place: Place) -> None:
             break
         (part,) = (place.data / "checkpoints" / ARRIVING).iterdir()
         lengths.append(part.stat().st_size)
-        assert not arrival.is_whole(place.data, f"{place.data}/checkpoints/task-x/weights.pt")
+        assert not download.is_whole(place.data, f"{place.data}/checkpoints/task-x/weights.pt")
     assert len(lengths) > 1
     assert lengths == sorted(set(lengths))
     assert (place.data / "checkpoints/task-x/weights.pt").read_bytes() == BIG
@@ -180,7 +180,7 @@ def test_what_cannot_be_sent_is_refused_with_its_limit(
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(b"x" * (size << 10))
     job = JobSpec("task-x", "ddp", (), "env-a", **named)
-    said = shipment.refusal(job, tmp_path, Limits(folder=1 << 10, data=2 << 10), "/d", str(tmp_path))
+    said = upload.refusal(job, tmp_path, Limits(folder=1 << 10, data=2 << 10), "/d", str(tmp_path))
     assert said is None if found is None else said is not None
     assert found is None or {name: value for name, value in (said or {}).items() if name != "path"} == found
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from fermi.launch.backends.carried import Files
-from fermi.launch.backends.inside.followers import End, Environment, Followers, Place
-from fermi.launch.errors import BackendError
-from fermi.launch.inside.session import Session
-from tests.waiting import until
+from fermi.engines.carried_logs import Files
+from fermi.engines.inside.followers import End, Environment, Followers, Place
+from fermi.engines.inside.session import Session
+from fermi.jobs.errors import BackendError
+from tests.polling import until
 
 
 def refusing(code: str, *, permanent: bool) -> Callable[[], Session]:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fermi.launch.inside.session import InsideError
-from tests.insides import Inside
+from fermi.engines.inside.session import InsideError
+from tests.inside_engines import Inside
 
 SPEC = {"name": "task-x-1", "node_rank": 0, "ranks": []}
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from fermi.launch.backends.inside.render import YIELDS
-from fermi.launch.inside.session import Session
+from fermi.engines.inside.render import YIELDS
+from fermi.engines.inside.session import Session
 from fermi.runner import channel, files, processes
-from tests import insides
-from tests.insides import Inside
-from tests.running import free_port
-from tests.waiting import until
+from tests import inside_engines
+from tests.inside_engines import Inside
+from tests.platform_process import free_port
+from tests.polling import until
 
 MODULES = ("torch",)
 SAYS = """
@@ -49,9 +49,9 @@ class Lab:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.place = folder, Inside(folder / "environment")
-        self.python = insides.make_venv(folder / "venv")
-        insides.put(self.python, {"these.pth": f"{sysconfig.get_path('purelib')}\n"})
-        insides.put(self.python, insides.metadata("toy", "1.0", "toy"))
+        self.python = inside_engines.make_venv(folder / "venv")
+        inside_engines.put(self.python, {"these.pth": f"{sysconfig.get_path('purelib')}\n"})
+        inside_engines.put(self.python, inside_engines.metadata("toy", "1.0", "toy"))
         self.script = folder / "says.py"
         self.script.write_text(SAYS)
         self.streams: list[Session] = []
@@ -221,13 +221,13 @@ def test_one_that_hangs_loses_no_attempt(lab: Lab) -> None:
 
 def test_after_an_installation_it_begins_anew(lab: Lab) -> None:
     pid = lab.pid()
-    insides.put(lab.python, insides.metadata("other", "2.0", "other"))
+    inside_engines.put(lab.python, inside_engines.metadata("other", "2.0", "other"))
     lab.begin("task-stale-1")
     assert lab.said("task-stale-1")["torch"] is False
     assert lab.keep()["state"] == "standing"
     assert lab.pid() == pid, "it executes itself"
-    insides.put(lab.python, {"toy/__init__.py": "VERSION = '1.1'\n"})
-    insides.put(lab.python, insides.metadata("toy", "1.1", "toy"))
+    inside_engines.put(lab.python, {"toy/__init__.py": "VERSION = '1.1'\n"})
+    inside_engines.put(lab.python, inside_engines.metadata("toy", "1.1", "toy"))
     assert lab.keep()["state"] == "standing", "a preview is enough"
     lab.begin("task-fresh-1")
     found = lab.said("task-fresh-1")
@@ -279,14 +279,14 @@ def test_what_another_process_listens_at_is_told_nothing(lab: Lab) -> None:
 
 
 def test_an_interpreter_without_torch_says_why_it_does_not_stand_by(tmp_path: Path) -> None:
-    bare = insides.make_venv(tmp_path / "bare")
+    bare = inside_engines.make_venv(tmp_path / "bare")
     place = Inside(tmp_path / "environment")
     try:
         with place.enter(bare) as session:
             asked: dict[str, Any] = {"python": bare, "modules": MODULES, "seconds": 600, "yields": YIELDS}
             found = session.ask("stand-by", **asked)
             assert (found["state"], found["code"]) == ("unusable", "STANDBY_WITHOUT_TORCH")
-            insides.put(bare, {"torch.py": STARTS_A_THREAD})
+            inside_engines.put(bare, {"torch.py": STARTS_A_THREAD})
             found = session.ask("stand-by", **asked)
             assert (found["code"], found["params"]["threads"]) == ("STANDBY_HAS_THREADS", 2)
     finally:

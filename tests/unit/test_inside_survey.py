@@ -17,25 +17,25 @@ from typing import Any
 import pytest
 from websockets.sync.client import connect
 
+from fermi.engines import bundle
+from fermi.engines.inside.session import InsideError, Session
 from fermi.inside import __main__ as inside_main
 from fermi.inside import (
     container,
-    holders,
     installation,
     installed,
     interpreters,
     kernels,
+    memory_holders,
     packages,
+    protocol,
     user_processes,
-    wire,
 )
-from fermi.launch import shipped
-from fermi.launch.inside.session import InsideError, Session
 from fermi.runner import processes
-from tests import insides
-from tests.insides import Inside
-from tests.running import free_port
-from tests.waiting import until
+from tests import inside_engines
+from tests.inside_engines import Inside
+from tests.platform_process import free_port
+from tests.polling import until
 
 KERNEL = "import sys, time; print('up', flush=True); sys.stdin.read()"
 
@@ -50,7 +50,7 @@ def inside(tmp_path: Path) -> Iterator[Inside]:
 @pytest.fixture(scope="session")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
     """An interpreter without Jupyter."""
-    return insides.make_venv(tmp_path_factory.mktemp("bare") / "venv")
+    return inside_engines.make_venv(tmp_path_factory.mktemp("bare") / "venv")
 
 
 @pytest.fixture(autouse=True)
@@ -110,19 +110,19 @@ def test_without_anything_else_the_default_is_what_the_path_has(inside: Inside) 
 
 
 def test_an_activated_virtual_environment_comes_before_the_path(inside: Inside) -> None:
-    python = insides.make_venv(inside.home / "venv")
+    python = inside_engines.make_venv(inside.home / "venv")
     found = interpreters.find({**inside.variables, "VIRTUAL_ENV": str(inside.home / "venv")}, [])
     assert found["default"] in (python, f"{python}3")
 
 
 def test_the_folder_that_uv_makes_is_found_in_the_home(inside: Inside) -> None:
-    insides.make_venv(inside.home / ".venv")
+    inside_engines.make_venv(inside.home / ".venv")
     found = interpreters.find(inside.variables, [])
     assert found["default"].startswith(str(inside.home / ".venv/bin/"))
 
 
 def test_a_kernelspec_named_python3_comes_before_a_virtual_environment(inside: Inside) -> None:
-    mine, other = insides.make_venv(inside.home / "mine"), insides.make_venv(inside.home / "other")
+    mine, other = inside_engines.make_venv(inside.home / "mine"), inside_engines.make_venv(inside.home / "other")
     kernelspec(inside.home / ".local/share/jupyter", "python3", mine)
     kernelspec(inside.home / ".local/share/jupyter", "analysis", other)
     found = interpreters.find({**inside.variables, "VIRTUAL_ENV": str(inside.home / "other")}, [])
@@ -135,7 +135,7 @@ def test_a_kernelspec_named_python3_comes_before_a_virtual_environment(inside: I
 
 
 def test_the_word_python_means_the_interpreter_of_the_folder_that_has_the_kernelspec(inside: Inside) -> None:
-    python = insides.make_venv(inside.home / "conda")
+    python = inside_engines.make_venv(inside.home / "conda")
     kernelspec(inside.home / "conda/share/jupyter", "python3", "python")
     found = interpreters.find({**inside.variables, "CONDA_PREFIX": str(inside.home / "conda")}, [])
     assert by_path(found)[found["default"]]["kernels"] == ["python3"]
@@ -143,7 +143,7 @@ def test_the_word_python_means_the_interpreter_of_the_folder_that_has_the_kernel
 
 
 def test_the_folders_of_jupyter_path_come_first(inside: Inside) -> None:
-    mine, other = insides.make_venv(inside.home / "mine"), insides.make_venv(inside.home / "other")
+    mine, other = inside_engines.make_venv(inside.home / "mine"), inside_engines.make_venv(inside.home / "other")
     kernelspec(inside.home / "said", "python3", mine)
     kernelspec(inside.home / ".local/share/jupyter", "python3", other)
     found = interpreters.find({**inside.variables, "JUPYTER_PATH": str(inside.home / "said")}, [])
@@ -154,7 +154,7 @@ def test_an_interpreter_that_is_named_for_the_environment_comes_before_all(
     inside: Inside, started: list[subprocess.Popen[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one of this machine's processes has it, beside other environments' kernels of the same user."""
-    mine, other = insides.make_venv(inside.home / "mine"), insides.make_venv(inside.home / "other")
+    mine, other = inside_engines.make_venv(inside.home / "mine"), inside_engines.make_venv(inside.home / "other")
     env = {**inside.variables, "FERMI_PYTHON": mine}
     strangers = start_kernel(started, other, {**inside.variables, "HOME": "/home/of-another"})
     own = start_kernel(started, mine, env)
@@ -167,7 +167,7 @@ def test_an_interpreter_that_is_named_for_the_environment_comes_before_all(
 
 
 def test_the_newest_kernel_that_runs_comes_before_all(inside: Inside, started: list[subprocess.Popen[Any]]) -> None:
-    spec, older, newer = (insides.make_venv(inside.home / name) for name in ("spec", "older", "newer"))
+    spec, older, newer = (inside_engines.make_venv(inside.home / name) for name in ("spec", "older", "newer"))
     kernelspec(inside.home / ".local/share/jupyter", "python3", spec)
     pids = [start_kernel(started, python, inside.variables) for python in (older, newer)]
     assert interpreters.find(inside.variables, only(*pids))["default"] == newer
@@ -192,7 +192,7 @@ def test_an_interpreter_that_does_not_run_is_never_the_default(inside: Inside) -
 
 
 def test_two_names_in_one_folder_are_one_interpreter(inside: Inside) -> None:
-    python = insides.make_venv(inside.home / "venv")
+    python = inside_engines.make_venv(inside.home / "venv")
     kernelspec(inside.home / ".local/share/jupyter", "python3", python)
     found = interpreters.find({**inside.variables, "VIRTUAL_ENV": str(inside.home / "venv")}, [])
     assert by_path(found)[python]["sources"] == ["kernelspec", "virtualenv"]
@@ -206,10 +206,10 @@ def test_more_kernelspecs_than_anybody_needs_are_cut_off(inside: Inside) -> None
 
 
 def test_packages_are_told_by_the_interpreter_that_has_them(tmp_path: Path) -> None:
-    python = insides.make_venv(tmp_path / "venv")
-    insides.put(python, insides.metadata("Torch-Like.Toy", "2.5", "toy"))
+    python = inside_engines.make_venv(tmp_path / "venv")
+    inside_engines.put(python, inside_engines.metadata("Torch-Like.Toy", "2.5", "toy"))
     editable = json.dumps({"url": "file:///src", "dir_info": {"editable": True}})
-    insides.put(python, insides.metadata("mine", "0.1", **{"direct_url.json": editable}))
+    inside_engines.put(python, inside_engines.metadata("mine", "0.1", **{"direct_url.json": editable}))
     found = packages.describe(python, ["toy", "json", "absent", "not a name"])
     assert found["distributions"]["Torch-Like.Toy"] == {"version": "2.5"}
     assert found["distributions"]["mine"] == {"version": "0.1", "origin": "editable"}
@@ -228,11 +228,11 @@ def test_a_module_in_the_working_folder_is_not_installed(tmp_path: Path, monkeyp
 
 
 def test_torch_is_read_without_importing_it(tmp_path: Path) -> None:
-    python = insides.make_venv(tmp_path / "venv")
-    insides.put(python, insides.metadata("torch", "2.5.1+cu124", "torch"))
+    python = inside_engines.make_venv(tmp_path / "venv")
+    inside_engines.put(python, inside_engines.metadata("torch", "2.5.1+cu124", "torch"))
     version = "__version__ = '2.5.1+cu124'\ncuda: Optional[str] = '12.4'\nhip: Optional[str] = None\n"
-    insides.put(python, {"torch/__init__.py": "raise SystemExit('imported')", "torch/version.py": version})
-    insides.put(python, insides.metadata("nvidia-nccl-cu12", "2.21.5"))
+    inside_engines.put(python, {"torch/__init__.py": "raise SystemExit('imported')", "torch/version.py": version})
+    inside_engines.put(python, inside_engines.metadata("nvidia-nccl-cu12", "2.21.5"))
     assert packages.describe(python, ["torch"])["torch"] == {"version": "2.5.1+cu124", "cuda": "12.4", "nccl": "2.21.5"}
 
 
@@ -245,8 +245,8 @@ def test_nccl_is_named_by_the_library_where_it_is_no_package(tmp_path: Path, mon
 
 
 def test_what_a_package_prints_when_python_starts_hides_no_answer(tmp_path: Path) -> None:
-    python = insides.make_venv(tmp_path / "venv")
-    insides.put(python, {"loud.pth": "import sys; print('hello from a .pth')\n"})
+    python = inside_engines.make_venv(tmp_path / "venv")
+    inside_engines.put(python, {"loud.pth": "import sys; print('hello from a .pth')\n"})
     assert "loud" not in packages.describe(python, [])["distributions"]
 
 
@@ -255,7 +255,7 @@ def test_what_is_no_interpreter_is_refused_with_its_path(tmp_path: Path, program
     path = tmp_path / "python"
     path.write_text(program)
     path.chmod(0o755)
-    with pytest.raises(wire.RefusedError) as refused:
+    with pytest.raises(protocol.RefusedError) as refused:
         packages.describe(str(path), [])
     assert refused.value.code == "INSIDE_PYTHON_UNUSABLE"
     assert refused.value.params["python"] == str(path)
@@ -268,7 +268,7 @@ def test_an_interpreter_that_hangs_is_ended_with_all_that_it_started(
     path = tmp_path / "python"
     path.write_text(f"#!/bin/sh\nsleep 1000 & echo $! > {tmp_path}/pid\nwait\n")
     path.chmod(0o755)
-    with pytest.raises(wire.RefusedError) as refused:
+    with pytest.raises(protocol.RefusedError) as refused:
         packages.describe(str(path), [])
     assert refused.value.code == "INSIDE_PYTHON_SLOW"
     pid = int((tmp_path / "pid").read_text())
@@ -284,7 +284,7 @@ def test_a_process_with_a_gpu_open_is_a_holder_and_belongs_to_its_kernel(
         folder = tmp_path / "proc" / str(pid) / "fd"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / str(number)).symlink_to(target)
-    found = holders.find(only(pid), str(tmp_path / "proc"))
+    found = memory_holders.find(only(pid), str(tmp_path / "proc"))
     (holder,) = found["holders"]
     assert (holder["pid"], holder["gpus"], holder["kernel"]) == (pid, [3], pid)
     assert holder["rss_bytes"] > 0
@@ -296,10 +296,10 @@ def test_a_process_with_a_gpu_open_is_a_holder_and_belongs_to_its_kernel(
 def test_a_kernel_holds_memory_without_a_gpu_and_a_rank_is_no_holder(
     inside: Inside, started: list[subprocess.Popen[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holders, "MUCH_BYTES", 1 << 20)
+    monkeypatch.setattr(memory_holders, "MUCH_BYTES", 1 << 20)
     kernel = start_kernel(started, sys.executable, inside.variables, "k1")
     rank = start_kernel(started, sys.executable, {**inside.variables, "FERMI_TASK_ID": "task-x"}, "k2")
-    found = holders.find(only(kernel, rank))
+    found = memory_holders.find(only(kernel, rank))
     assert [(one["pid"], one["kernel"], one["gpus"]) for one in found["holders"]] == [(kernel, kernel, [])]
 
 
@@ -330,7 +330,7 @@ def test_a_kernel_that_does_not_end_is_said_to_live(
     deaf = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {KERNEL}"
     monkeypatch.setitem(globals(), "KERNEL", deaf)
     pid = start_kernel(started, sys.executable, inside.variables, "k1")
-    with pytest.raises(wire.RefusedError) as refused:
+    with pytest.raises(protocol.RefusedError) as refused:
         kernels.end({"pid": pid, "started": processes.start_time(pid)})
     assert refused.value.code == "INSIDE_KERNEL_LIVES"
 
@@ -348,7 +348,7 @@ def test_a_kernel_that_does_not_end_is_said_to_live(
 def test_memory_is_said_only_where_it_is_surely_this_process(
     told: dict[int, int], holders_: int, expected: dict[str, int]
 ) -> None:
-    assert holders._memory(7, holders_, told) == expected
+    assert memory_holders._memory(7, holders_, told) == expected
 
 
 def test_a_jupyter_server_says_which_notebook_a_kernel_belongs_to_and_whether_it_is_busy(
@@ -383,7 +383,7 @@ def test_a_jupyter_server_says_which_notebook_a_kernel_belongs_to_and_whether_it
         return [one for one in user_processes.find_own() if server.pid in (one.pid, one.parent)]
 
     def look(busy: bool) -> Any:
-        found = holders.find(mine())["kernels"]
+        found = memory_holders.find(mine())["kernels"]
         return found and found[0]["busy"] is busy and found[0]
 
     with connect(f"ws://127.0.0.1:{port}/api/kernels/{made}/channels?token=secret") as channel:
@@ -465,9 +465,9 @@ def test_rdma_devices_are_named_with_whether_they_can_be_opened(tmp_path: Path) 
 
 
 def test_a_survey_over_the_stream_answers_what_was_asked_for(inside: Inside) -> None:
-    python = insides.make_venv(inside.home / "venv")
+    python = inside_engines.make_venv(inside.home / "venv")
     kernelspec(inside.home / ".local/share/jupyter", "mine", python)
-    insides.put(python, insides.metadata("toy", "1.0", "toy"))
+    inside_engines.put(python, inside_engines.metadata("toy", "1.0", "toy"))
     with inside.enter() as session:
         cheap = session.ask("survey")
         assert cheap["container"]["home"] == str(inside.home / ".fermi")
@@ -483,7 +483,7 @@ def test_a_survey_over_the_stream_answers_what_was_asked_for(inside: Inside) -> 
 
 
 def test_a_kernels_name_is_the_interpreter_that_a_node_begins_with(inside: Inside) -> None:
-    python = insides.make_venv(inside.home / "venv")
+    python = inside_engines.make_venv(inside.home / "venv")
     kernelspec(inside.home / ".local/share/jupyter", "mine", python)
     order = {"name": "task-1", "python": "mine"}
     inside.variables["JUPYTER_DATA_DIR"] = str(inside.home / ".local/share/jupyter")
@@ -491,7 +491,7 @@ def test_a_kernels_name_is_the_interpreter_that_a_node_begins_with(inside: Insid
         for name, value in inside.variables.items():
             patched.setenv(name, value)
         assert inside_main.with_interpreter({"order": order})["order"]["python"] == python
-        with pytest.raises(wire.RefusedError) as refused:
+        with pytest.raises(protocol.RefusedError) as refused:
             inside_main.with_interpreter({"order": {**order, "python": "other"}})
     assert refused.value.code == "INSIDE_KERNEL_UNKNOWN"
     assert "mine" in refused.value.params["known"]
@@ -499,9 +499,9 @@ def test_a_kernels_name_is_the_interpreter_that_a_node_begins_with(inside: Insid
 
 
 def test_packages_are_installed_once_and_their_output_is_told(tmp_path: Path, inside: Inside) -> None:
-    insides.make_wheel(tmp_path / "wheels", "toy", "1.0", "toy")
+    inside_engines.make_wheel(tmp_path / "wheels", "toy", "1.0", "toy")
     inside.variables.update(PIP_NO_INDEX="1", PIP_FIND_LINKS=str(tmp_path / "wheels"))
-    python = insides.make_venv(inside.home / "venv", pip=True)
+    python = inside_engines.make_venv(inside.home / "venv", pip=True)
     said: list[dict[str, Any]] = []
     with inside.enter() as session:
         session.came = lambda told, _: said.append(told)
@@ -520,12 +520,12 @@ def test_uv_installs_where_an_interpreter_has_no_pip(tmp_path: Path, inside: Ins
     uv = shutil.which("uv", path=os.path.dirname(sys.executable))
     if uv is None:
         pytest.skip("uv is not installed")
-    insides.make_wheel(tmp_path / "wheels", "toy", "1.0", "toy")
+    inside_engines.make_wheel(tmp_path / "wheels", "toy", "1.0", "toy")
     (inside.home / ".config/uv").mkdir(parents=True)
     config = f"no-index = true\nfind-links = ['{tmp_path}/wheels']\n"
     (inside.home / ".config/uv/uv.toml").write_text(config)
     inside.variables["PATH"] = f"{os.path.dirname(uv)}:/usr/bin:/bin"
-    python = insides.make_venv(inside.home / "venv")
+    python = inside_engines.make_venv(inside.home / "venv")
     said: list[str] = []
     with inside.enter() as session:
         session.came = lambda told, _: said.append(told["output"])
@@ -534,7 +534,7 @@ def test_uv_installs_where_an_interpreter_has_no_pip(tmp_path: Path, inside: Ins
 
 
 def test_without_pip_and_uv_nothing_is_installed_and_it_says_so(inside: Inside) -> None:
-    python = insides.make_venv(inside.home / "venv")
+    python = inside_engines.make_venv(inside.home / "venv")
     with inside.enter() as session, pytest.raises(InsideError):
         session.ask("install", packages=["toy"], python=python)
 
@@ -587,7 +587,7 @@ def test_names_with_versions_and_extras_are_taken(right: str) -> None:
 
 def test_everything_that_goes_into_an_environment_is_python_3_9() -> None:
     """Its syntax, and the annotations and keywords that are newer."""
-    for path, text in shipped.modules(shipped.INSIDE, ()).items():
+    for path, text in bundle.modules(bundle.INSIDE, ()).items():
         parsed = ast.parse(text, path, feature_version=(3, 9))
         names = [one for one in parsed.body if isinstance(one, ast.ImportFrom) and one.module == "__future__"]
         annotated = any(isinstance(one, ast.FunctionDef | ast.AnnAssign) for one in ast.walk(parsed))

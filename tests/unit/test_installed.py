@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from fermi.agent import facts
-from fermi.launch import installed, registry
-from fermi.launch.spec import Entrypoint
+from fermi.agent import host_facts
+from fermi.jobs.spec import Entrypoint
+from fermi.planning import installed, plugins
 from tests.goldens import job
 
 
 def engine(name: str, tmp_path: Path, **connection: Any) -> Any:
-    return registry.backend(name, {"data_dir": str(tmp_path), "warm": False, **connection})
+    return plugins.backend(name, {"data_dir": str(tmp_path), "warm": False, **connection})
 
 
 def python_without_anything(folder: Path) -> str:
@@ -42,7 +42,7 @@ def test_this_machine_is_asked_by_the_interpreter_that_trains(tmp_path: Path) ->
 
 
 def test_an_agent_tells_what_its_interpreter_lacks(tmp_path: Path) -> None:
-    told = facts._versions(python_without_anything(tmp_path))
+    told = host_facts._versions(python_without_anything(tmp_path))
     lacks = [name for name, value in told.items() if not value]
     assert {"horovod", "deepspeed", "torch", "jax", "megatron-core"} <= set(lacks)
     spec, backend = job("env-001", "env-003", framework="horovod"), engine("agent", tmp_path)

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermi import messages
-from fermi.launch import registry, validate
-from fermi.launch.spec import Entrypoint, JobSpec, Late, Plan, Problem
+from fermi.jobs.spec import Entrypoint, JobSpec, Late, Plan, Problem
+from fermi.planning import plugins, validate
 from tests.goldens import ENVIRONMENTS, job
 
-jax = registry.framework("jax")
+jax = plugins.framework("jax")
 ALL = ("env-001", "env-003", "env-005")
 
 

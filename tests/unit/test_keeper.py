@@ -20,20 +20,20 @@ import pytest
 from websockets.sync.client import connect as websocket
 
 from fermi import messages
-from fermi.keeper import command, login_shell, wire
-from fermi.keeper.login_shell import find_shell
-from fermi.launch import registry
-from fermi.launch.backends import logfiles
-from fermi.launch.backends.local import kept, stop_everything
-from fermi.launch.errors import BackendError
-from fermi.launch.hosting import HostedHandle, HostedPhase, HostedSpec, Hosting, Port
-from fermi.launch.inside import keeper
-from fermi.launch.inside.session import InsideError
-from fermi.launch.spec import LogChunk, Node
-from fermi.runner import newest, processes
+from fermi.engines import logfiles
+from fermi.engines.environments import HostedHandle, HostedPhase, HostedSpec, Hosting, Port
+from fermi.engines.inside import managed_environment
+from fermi.engines.inside.session import InsideError
+from fermi.engines.local import environment_runs, stop_everything
+from fermi.envd import exec_session, login_shell, protocol
+from fermi.envd.login_shell import find_shell
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import LogChunk, Node
+from fermi.planning import plugins
+from fermi.runner import log_rotation, processes
 from tests.disks import small_disk
-from tests.keepers import HOST, Kept, Ran, frames, ran
-from tests.waiting import until
+from tests.envd_client import HOST, Kept, Ran, frames, ran
+from tests.polling import until
 from tests.wheels import make_wheel
 
 SERVES = """
@@ -71,10 +71,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def hosting(data: Path) -> Iterator[Hosting]:
-    found = registry.hosting("local", {"data_dir": str(data), "isolation": "auto"})
+    found = plugins.hosting("local", {"data_dir": str(data), "isolation": "auto"})
     assert found
     yield found
-    for run in kept.living(data):
+    for run in environment_runs.living(data):
         until(lambda run=run: (run.end(0.0), not run.look().left and not run.strays())[1])
 
 
@@ -96,7 +96,7 @@ def named(hosting: Hosting, name: str, **more: Any) -> Kept:
 
 
 def members(kept_run: Kept) -> list[int]:
-    disk = kept.Disk.of(kept_run.hosting.data_dir, kept_run.spec.id)  # type: ignore[attr-defined]
+    disk = environment_runs.Disk.of(kept_run.hosting.data_dir, kept_run.spec.id)  # type: ignore[attr-defined]
     return [one["pid"] for one in disk.run(kept_run.spec.run).strays()]
 
 
@@ -171,8 +171,8 @@ def test_an_origin_that_is_not_the_doors_own_gets_no_websocket(jupyter: Kept) ->
 
 
 def test_what_a_keeper_hands_over_leads_inside_and_counts_as_a_connection(jupyter: Kept) -> None:
-    inside, answer = wire.ask_handed(jupyter.hosting.dial(jupyter.handle), {"open": "port", "door": "jupyter"})
-    assert isinstance(inside, wire.Handed)
+    inside, answer = protocol.ask_handed(jupyter.hosting.dial(jupyter.handle), {"open": "port", "door": "jupyter"})
+    assert isinstance(inside, protocol.Handed)
     assert answer == {"ok": True}
     inside.settimeout(60)
     inside.sendall(f"GET /api/status HTTP/1.0\r\nHost: {HOST}\r\n\r\n".encode())
@@ -266,22 +266,22 @@ def test_a_signal_reaches_the_commands_group(jupyter: Kept) -> None:
         {"open": "exec", "command": ["sh", "-c", "trap 'echo got; exit 5' INT; echo on; sleep 60 & wait"]}
     )
     said = frames(stream)
-    assert next(said) == (wire.OUT, b"on\n")
-    stream.sendall(wire.control({"signal": "INT"}))
-    assert list(said) == [(wire.OUT, b"got\n"), (wire.CONTROL, b'{"exit": 5}')]
+    assert next(said) == (protocol.OUT, b"on\n")
+    stream.sendall(protocol.control({"signal": "INT"}))
+    assert list(said) == [(protocol.OUT, b"got\n"), (protocol.CONTROL, b'{"exit": 5}')]
 
 
 def test_a_terminal_has_a_size_that_changes_and_a_shell(jupyter: Kept) -> None:
     stream = jupyter.open({"open": "exec", "command": None, "tty": {"columns": 101, "rows": 31}})
-    stream.sendall(wire.frame(wire.IN, b"PS1=; stty -echo size; tty; command -v python; echo ready\n"))
+    stream.sendall(protocol.frame(protocol.IN, b"PS1=; stty -echo size; tty; command -v python; echo ready\n"))
     said, seen = frames(stream), ""
     while "ready\r\n" not in seen.split("echo ready")[-1]:
         seen += next(said)[1].decode()
     assert "31 101\r\n" in seen
     assert "/dev/pts/" in seen
     assert "/home/.fermi/python/bin/python\r\n" in seen
-    stream.sendall(wire.control({"resize": {"columns": 77, "rows": 22}}))
-    stream.sendall(wire.frame(wire.IN, b"stty size; exit 9\n"))
+    stream.sendall(protocol.control({"resize": {"columns": 77, "rows": 22}}))
+    stream.sendall(protocol.frame(protocol.IN, b"stty size; exit 9\n"))
     last = ran(stream)
     assert last.code == 9
     assert "22 77\r\n" in last.out
@@ -296,9 +296,9 @@ def test_a_login_shell_that_prints_nothing_says_what_it_waits_for(jupyter: Kept)
     shell = os.path.basename(find_shell())
     tty = {"columns": 80, "rows": 24}
     stream = jupyter.open({"open": "exec", "command": None, "tty": tty, "env": {"HOME": str(home)}})
-    stream.sendall(wire.frame(wire.IN, b"typed\r"))
+    stream.sendall(protocol.frame(protocol.IN, b"typed\r"))
     said, echo = frames(stream), b""
-    while (frame := next(said))[0] == wire.OUT:
+    while (frame := next(said))[0] == protocol.OUT:
         echo += frame[1]
     assert b"typed" in echo
     starting = json.loads(frame[1])["starting"]
@@ -308,7 +308,7 @@ def test_a_login_shell_that_prints_nothing_says_what_it_waits_for(jupyter: Kept)
     stream.close()
     (home / "go").touch()
     stream = jupyter.open({"open": "exec", "command": None, "tty": tty, "env": {"HOME": str(home)}})
-    stream.sendall(wire.frame(wire.IN, b"PS1=; sleep 4; exit 5\n"))
+    stream.sendall(protocol.frame(protocol.IN, b"PS1=; sleep 4; exit 5\n"))
     assert ran(stream).code == 5, "the last frame is the only one that tells of something"
 
 
@@ -317,7 +317,7 @@ def test_a_home_that_does_not_answer_keeps_no_other_caller_waiting(
     monkeypatch: pytest.MonkeyPatch, prints_meanwhile: bool
 ) -> None:
     told: list[bytes] = []
-    shell = command.Command(None, {"tty": {"columns": 80, "rows": 24}}, "/")  # type: ignore[arg-type]
+    shell = exec_session.Command(None, {"tty": {"columns": 80, "rows": 24}}, "/")  # type: ignore[arg-type]
     shell.child = SimpleNamespace(pid=1)  # type: ignore[assignment]
     found = {"files": ["~/.bashrc"], "command": ""}
 
@@ -343,9 +343,9 @@ def test_a_home_that_does_not_answer_keeps_no_other_caller_waiting(
         answered.set()
         await telling
 
-    monkeypatch.setattr(command, "SILENT_SECONDS", 0)
+    monkeypatch.setattr(exec_session, "SILENT_SECONDS", 0)
     asyncio.run(tell())
-    assert told == ([] if prints_meanwhile else [wire.control({"starting": found})])
+    assert told == ([] if prints_meanwhile else [protocol.control({"starting": found})])
 
 
 def test_a_terminal_that_does_not_know_its_size_has_the_usual_one(jupyter: Kept) -> None:
@@ -445,7 +445,7 @@ def test_of_a_log_without_end_the_newest_part_is_kept_and_each_byte_keeps_its_pl
         for _ in range(8):
             log.write(line * 1024)
             log.flush()
-            newest.trim(log.fileno(), kept=2 << 20, step=1 << 20)
+            log_rotation.trim(log.fileno(), kept=2 << 20, step=1 << 20)
     assert path.stat().st_blocks * 512 <= 3 << 20
     chunk = logfiles.chunk(path, 0, 1 << 20)
     assert (chunk.data, chunk.cursor, chunk.end) == (line * 1024, 7 << 20, False)
@@ -464,7 +464,7 @@ def test_a_script_that_fails_again_and_again_is_given_up_with_what_it_said(hosti
 
 def test_an_environment_that_forks_for_ever_is_ended_and_given_up(data: Path) -> None:
     """The script stops by itself after 300, should nobody else end it."""
-    bounded = registry.hosting("local", {"data_dir": str(data), "isolation": "auto", "bounds": {"processes": 60}})
+    bounded = plugins.hosting("local", {"data_dir": str(data), "isolation": "auto", "bounds": {"processes": 60}})
     assert bounded
     forks = (
         "import os, signal\nfor _ in range(300):\n    if os.fork() == 0:\n        os.setsid()\n        signal.pause()\n"
@@ -525,7 +525,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 def test_an_environment_ends_before_a_disk_is_full_and_begins_once_there_is_room(disk: Path) -> None:
     """64 MiB, of which the platform has a half."""
     connection = {"data_dir": str(disk), "isolation": "auto", "bounds": {"reservePercent": 50}}
-    hosting = registry.hosting("local", connection)
+    hosting = plugins.hosting("local", connection)
     assert hosting
     run = named(hosting, "env-fills", kind="custom", start_script=f"exec {sys.executable} -c '{WRITES}'")
     code, params = ended(begun(run))
@@ -636,7 +636,7 @@ def test_a_keeper_that_is_killed_leaves_nothing_and_begins_again_where_it_begins
 
 
 def test_an_environment_of_the_same_name_on_another_platform_is_none_of_ours(hosting: Hosting, tmp_path: Path) -> None:
-    other = registry.hosting("local", {"data_dir": str(tmp_path), "isolation": "off"})
+    other = plugins.hosting("local", {"data_dir": str(tmp_path), "isolation": "off"})
     assert other
     run, twin = named(hosting, "env-n").start(), named(other, "env-n").start()
     stream = twin.open({"open": "exec", "command": ["sh", "-c", "sleep 600 & echo $!; wait"]})
@@ -655,7 +655,7 @@ def test_a_killed_keeper_of_a_script_is_a_lost_run_of_which_nothing_is_left(host
     run = named(hosting, "env-l", kind="custom", start_script="setsid sleep 600 & sleep 600").start()
     run.until(HostedPhase.RUNNING)
     until(lambda: len(members(run)) >= 3)
-    keeper = kept.Disk.of(hosting.data_dir, "env-l").run(1).told()["runner"]["pid"]  # type: ignore[attr-defined]
+    keeper = environment_runs.Disk.of(hosting.data_dir, "env-l").run(1).told()["runner"]["pid"]  # type: ignore[attr-defined]
     os.kill(keeper, signal.SIGKILL)
     seen = run.until(HostedPhase.ENDED)
     assert seen.cause
@@ -667,7 +667,7 @@ def test_a_killed_keeper_of_a_script_is_a_lost_run_of_which_nothing_is_left(host
 def test_a_platform_that_goes_down_takes_environments_along_and_they_come_back_with_it(
     tmp_path: Path,
 ) -> None:
-    hosting = registry.hosting("local", {"data_dir": str(tmp_path), "isolation": "off"})
+    hosting = plugins.hosting("local", {"data_dir": str(tmp_path), "isolation": "off"})
     assert hosting
     lazy, script = (
         named(hosting, "env-d").start(),
@@ -683,7 +683,7 @@ def test_a_platform_that_goes_down_takes_environments_along_and_they_come_back_w
     assert ended.cause
     assert (ended.phase, ended.cause.code, ended.left) == (HostedPhase.ENDED, "KEEPER_LOST", False)
     stop_everything(tmp_path, 0.0)
-    assert (members(lazy), kept.living(tmp_path)) == ([], [])
+    assert (members(lazy), environment_runs.living(tmp_path)) == ([], [])
 
 
 def test_many_who_dial_at_once_meet_one_keeper(hosting: Hosting) -> None:
@@ -705,7 +705,7 @@ def test_one_that_is_dialled_before_it_is_started_is_waited_for(hosting: Hosting
 
 
 def test_a_handle_that_nobody_knows_is_absent_and_away(hosting: Hosting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fermi.launch.backends.local.hosting.DIAL_SECONDS", 0.1)
+    monkeypatch.setattr("fermi.engines.local.environments.DIAL_SECONDS", 0.1)
     handle = HostedHandle("env-none", 1)
     assert hosting.observe([handle])[handle.name].phase is HostedPhase.ABSENT
     with pytest.raises(BackendError, match="ENVIRONMENT_AWAY"):
@@ -726,8 +726,8 @@ def test_the_platform_enters_an_environment_that_nobody_has_opened_without_begin
     assert refused.value.code == "INSIDE_UNKNOWN_REQUEST"
     assert list((own / "bundles").iterdir())
     assert members(run) == []
-    assert kept.Disk.of(data, "env-enter").run(1).look().state == "absent"
-    until(lambda: not began("fermi.runner.confined"), what="it ends with its stream")
+    assert environment_runs.Disk.of(data, "env-enter").run(1).look().state == "absent"
+    until(lambda: not began("fermi.runner.sandboxed_program"), what="it ends with its stream")
     for key, code in (("env-of-nobody", "INSIDE_NOT_HERE"), ("env-enter", "INSIDE_NOT_RUNNING")):
         run.stop()
         with pytest.raises(BackendError) as away:
@@ -748,14 +748,14 @@ def began(module: str) -> list[int]:
 def test_what_is_begun_through_a_keeper_is_a_stream_of_its_own(hosting: Hosting) -> None:
     """As the platform enters environments of worker hosts."""
     run = named(hosting, "env-through").start()
-    with keeper.enter(hosting.dial(run.handle)) as session:
+    with managed_environment.enter(hosting.dial(run.handle)) as session:
         assert session.ask("survey")["python"].endswith("/home/.fermi/python/bin/python")
         assert any("fermi.inside" in processes.read_words(pid, "cmdline") for pid in members(run))
     until(
         lambda: not any("fermi.inside" in processes.read_words(pid, "cmdline") for pid in members(run)), what="its end"
     )
     with pytest.raises(InsideError) as silent:
-        keeper.enter(hosting.dial(run.handle), "/no/python")
+        managed_environment.enter(hosting.dial(run.handle), "/no/python")
     assert silent.value.code == "INSIDE_SILENT"
     assert "cannot run /no/python" in silent.value.params["why"]
     run.stop()

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from fermi.launch.backends.local import launcher
-from fermi.launch.backends.local.launcher import Launcher
-from fermi.launch.errors import BackendError
+from fermi.engines.local import launcher
+from fermi.engines.local.launcher import Launcher
+from fermi.jobs.errors import BackendError
 from fermi.runner import files
-from tests.waiting import until
+from tests.polling import until
 
 PRELOAD = ("decimal", "fractions")
 
@@ -234,7 +234,7 @@ def test_a_trainer_of_ours_that_was_imported_in_advance_is_not_executed_again(
 def test_what_runners_and_ranks_import_themselves_is_there_once_it_stands_by(
     starting: Launcher, tmp_path: Path
 ) -> None:
-    asked = "import sys; from fermi.runner.template import LATER; print(sorted(set(LATER) - set(sys.modules)))"
+    asked = "import sys; from fermi.runner.fork_server import LATER; print(sorted(set(LATER) - set(sys.modules)))"
     for name in ("a-1", "b-1"):  # the first of a fresh process would not wait for them
         order(starting, tmp_path / name, asked)
     assert said(tmp_path / "b-1") == "[]\n"
@@ -259,8 +259,10 @@ def test_a_trainer_makes_ready_what_all_its_ranks_share_and_one_that_cannot_hind
 
 def test_what_an_optimizer_looks_up_first_starts_no_thread() -> None:
     """A process that has threads cannot be forked for ranks."""
-    script = "import os, torch; from fermi.runner import template; look = lambda: len(os.listdir('/proc/self/task')); "
-    script += "before = look(); template.look_up(); print(before == look(), '_record_function_enter_new' in "
+    script = (
+        "import os, torch; from fermi.runner import fork_server; look = lambda: len(os.listdir('/proc/self/task')); "
+    )
+    script += "before = look(); fork_server.look_up(); print(before == look(), '_record_function_enter_new' in "
     script += "vars(torch.ops.profiler))"
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert done.stdout == "True True\n"

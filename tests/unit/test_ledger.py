@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts import ledger
-from scripts.ledger import Outcome, Run
+from scripts import flaky_tests
+from scripts.flaky_tests import Outcome, Run
 
 CALM = [Outcome(f"tests/test_calm.py::test_{number}", 10.0) for number in range(100)]
 
@@ -14,13 +14,13 @@ def runs(*named: dict[str, str]) -> list[Run]:
 
 def test_a_test_that_failed_and_passed_alone_is_named() -> None:
     failed = Outcome("tests/test_a.py::test_x", 1.0, failed=True)
-    assert ledger.remarks([*CALM, failed], failed_again=[]) == {failed.name: "failed in company, passed alone"}
+    assert flaky_tests.remarks([*CALM, failed], failed_again=[]) == {failed.name: "failed in company, passed alone"}
 
 
 def test_a_test_that_failed_alone_too_is_simply_broken() -> None:
     failed = Outcome("tests/test_a.py::test_x", 1.0, failed=True)
-    assert ledger.remarks([*CALM, failed], failed_again=[failed.name]) == {}
-    assert ledger.remarks([*CALM, failed], failed_again=None) == {}
+    assert flaky_tests.remarks([*CALM, failed], failed_again=[failed.name]) == {}
+    assert flaky_tests.remarks([*CALM, failed], failed_again=None) == {}
 
 
 @pytest.mark.parametrize(
@@ -35,47 +35,47 @@ def test_a_test_that_failed_alone_too_is_simply_broken() -> None:
 )
 def test_slow_is_over_two_minutes_and_over_a_twentieth_of_the_part(seconds: float, others: float, slow: bool) -> None:
     tests = [Outcome("one", seconds), *(Outcome(f"other {number}", others / 100) for number in range(100))]
-    assert list(ledger.remarks(tests, None)) == (["one"] if slow else [])
+    assert list(flaky_tests.remarks(tests, None)) == (["one"] if slow else [])
 
 
 def test_a_name_in_two_runs_is_too_often_and_one_in_one_is_not() -> None:
     kept = runs({"a": "failed", "b": "failed"}, {}, {"a": "slow"})
-    assert ledger.too_often(kept) == {"a": ["2026-01-01T08:00Z at c1: failed", "2026-01-03T08:00Z at c3: slow"]}
+    assert flaky_tests.too_often(kept) == {"a": ["2026-01-01T08:00Z at c1: failed", "2026-01-03T08:00Z at c3: slow"]}
 
 
 def test_what_lies_ten_runs_back_no_longer_counts() -> None:
     named: list[dict[str, str]] = [{"a": "failed"}, *({} for _ in range(8)), {"a": "failed"}]
-    assert list(ledger.too_often(runs(*named))) == ["a"]
-    assert ledger.too_often(runs(*named, {})) == {}
+    assert list(flaky_tests.too_often(runs(*named))) == ["a"]
+    assert flaky_tests.too_often(runs(*named, {})) == {}
 
 
 def test_what_is_mended_starts_anew_and_leaves_the_others() -> None:
-    kept = ledger.mended(runs({"a": "failed", "b": "failed"}, {"a": "failed", "b": "failed"}), "a")
-    assert list(ledger.too_often(kept)) == ["b"]
-    assert list(ledger.too_often([*kept, *runs({"a": "failed"})])) == ["b"]
+    kept = flaky_tests.mended(runs({"a": "failed", "b": "failed"}, {"a": "failed", "b": "failed"}), "a")
+    assert list(flaky_tests.too_often(kept)) == ["b"]
+    assert list(flaky_tests.too_often([*kept, *runs({"a": "failed"})])) == ["b"]
 
 
 def test_ten_runs_are_kept_and_read_as_they_were(tmp_path: Path) -> None:
     file = tmp_path / "build" / "ledger.json"
-    assert ledger.load(file) == []
+    assert flaky_tests.load(file) == []
     kept = runs(*({f"test {number}": "失败"} for number in range(12)))
-    ledger.save(kept, file)
-    assert ledger.load(file) == kept[-10:]
+    flaky_tests.save(kept, file)
+    assert flaky_tests.load(file) == kept[-10:]
 
 
 def test_the_check_says_what_when_and_how_it_is_cleared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(ledger, "FILE", tmp_path / "ledger.json")
-    assert ledger.main([]) == 0
-    ledger.save(runs({"tests/test_a.py::test_x": "failed"}, {"tests/test_a.py::test_x": "slow"}))
-    assert ledger.main([]) == 1
+    monkeypatch.setattr(flaky_tests, "FILE", tmp_path / "ledger.json")
+    assert flaky_tests.main([]) == 0
+    flaky_tests.save(runs({"tests/test_a.py::test_x": "failed"}, {"tests/test_a.py::test_x": "slow"}))
+    assert flaky_tests.main([]) == 1
     said = capsys.readouterr().out
     assert "tests/test_a.py::test_x\n  2026-01-01T08:00Z at c1: failed\n  2026-01-02T08:00Z at c2: slow\n" in said
-    assert "scripts/ledger.py mended 'TEST'" in said
-    assert ledger.main(["mended", "tests/test_a.py::test_y"]) == 1
-    assert ledger.main(["mended", "tests/test_a.py::test_x"]) == 0
-    assert ledger.main([]) == 0
+    assert "scripts/flaky_tests.py mended 'TEST'" in said
+    assert flaky_tests.main(["mended", "tests/test_a.py::test_y"]) == 1
+    assert flaky_tests.main(["mended", "tests/test_a.py::test_x"]) == 0
+    assert flaky_tests.main([]) == 0
 
 
 def test_names_are_those_that_the_runners_take(tmp_path: Path) -> None:
@@ -90,13 +90,13 @@ def test_names_are_those_that_the_runners_take(tmp_path: Path) -> None:
         </testsuite></testsuites>""",
         encoding="utf-8",
     )
-    assert ledger.read_junit(file) == [
+    assert flaky_tests.read_junit(file) == [
         Outcome("tests/unit/test_a.py::test_x[1.5-b]", 0.25),
         Outcome("tests/unit/test_a.py::TestB::test_y", 1.0, failed=True),
         Outcome("src/api/page.test.ts::a page > opens", 2.0, failed=True),
         Outcome("a task trains", 3.0),
     ]
-    assert ledger.read_junit(tmp_path / "none.xml") == []
+    assert flaky_tests.read_junit(tmp_path / "none.xml") == []
 
 
 def test_what_a_test_failed_with_may_hold_what_xml_cannot(tmp_path: Path) -> None:
@@ -107,4 +107,4 @@ def test_what_a_test_failed_with_may_hold_what_xml_cannot(tmp_path: Path) -> Non
         f'<?xml version="1.0" encoding="utf-8"?>\n<testsuites>{case}…</failure></testcase></testsuites>',
         encoding="utf-8",
     )
-    assert ledger.read_junit(file) == [Outcome("it drags", 1.5, failed=True)]
+    assert flaky_tests.read_junit(file) == [Outcome("it drags", 1.5, failed=True)]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from apps.training.output import first_error, levels
-from apps.training.output.levels import Above, Clock, read
+from apps.training.logs import first_error, levels
+from apps.training.logs.levels import Above, Clock, read
 
 CLOCK = Clock(lambda: datetime(2026, 11, 22, 12, tzinfo=UTC))
 TEN = "2026-11-22T10:00:00"

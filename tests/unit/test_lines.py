@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from apps.training.output.lines import LONGEST, Point, Said, candidates, find_epoch, read
+from apps.training.logs.lines import LONGEST, Point, Said, candidates, find_epoch, read
 
 
 @pytest.mark.parametrize(

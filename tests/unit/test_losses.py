@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from fermi import messages
-from fermi.launch.diagnosis import Finding, Level, losses
-from fermi.launch.diagnosis.losses import CERTAIN, JUMPED, NOT_FINITE, STUCK, SUSTAINED, Over
+from fermi.diagnosis import Finding, Level, loss_anomalies
+from fermi.diagnosis.loss_anomalies import CERTAIN, JUMPED, NOT_FINITE, STUCK, SUSTAINED, Over
 
 
 def said(points: list[float | None], name: str = "loss", state: dict[str, Any] | None = None) -> list[Finding | Over]:
     """With what is remembered stored after each point, as a transaction might."""
     state, found = state or {}, []
     for step, value in enumerate(points, 1):
-        found += losses.read(state, step, {name: value, "lr": 0.1})
+        found += loss_anomalies.read(state, step, {name: value, "lr": 0.1})
         state = json.loads(json.dumps(state))
     return found
 
@@ -123,11 +123,11 @@ def test_healthy_runs_give_no_alarm(kind: Healthy) -> None:
         resumed = random.Random(seed).randrange(20, len(run) - 20)
         first: dict[str, Any] = {}
         for step, value in enumerate(run[:resumed], 1):
-            assert not list(losses.read(first, step, {"loss": value}))
+            assert not list(loss_anomalies.read(first, step, {"loss": value}))
         again = [value * 1.3 for value in run[resumed - 20 : resumed]] + run[
             resumed:
         ]  # moments are lost, and found again
-        assert not said(again, state=losses.beginnings(first)), (kind.__name__, seed, resumed)
+        assert not said(again, state=loss_anomalies.beginnings(first)), (kind.__name__, seed, resumed)
 
 
 def runs(seeds: int = 20) -> Iterator[list[float]]:
@@ -192,11 +192,11 @@ def test_a_resumed_run_is_held_against_the_loss_with_which_training_began() -> N
     (run,) = runs(1)
     state: dict[str, Any] = {}
     for step, value in enumerate(run, 1):
-        list(losses.read(state, step, {"loss": value}))
+        list(loss_anomalies.read(state, step, {"loss": value}))
     tail = run[-45:]
     worse = [min(run[0], 4 * tail[0])] * 15  # no multiple that would be told of without it
     assert not said([*tail, *worse])
-    assert codes(said([*tail, *worse], state=losses.beginnings(state))) == [(JUMPED, Level.FAIL)]
+    assert codes(said([*tail, *worse], state=loss_anomalies.beginnings(state))) == [(JUMPED, Level.FAIL)]
 
 
 def even(points: int, level: float, noise: float, seed: int = 0) -> list[float]:
@@ -251,8 +251,8 @@ def test_a_loss_that_moves_or_may_stay_is_not_told(points: list[float]) -> None:
 def test_a_resumed_run_is_level_rightly() -> None:
     first: dict[str, Any] = {}
     for step, value in enumerate(falling(random.Random(5), 200, 10.8, 2.5), 1):
-        list(losses.read(first, step, {"loss": value}))
-    assert not said(even(900, 2.5, 0.02), state=losses.beginnings(first))
+        list(loss_anomalies.read(first, step, {"loss": value}))
+    assert not said(even(900, 2.5, 0.02), state=loss_anomalies.beginnings(first))
 
 
 @pytest.mark.parametrize("name", ["loss", "train_loss", "train/loss", "Training Loss", "lm loss", "total-loss"])
@@ -269,7 +269,7 @@ def test_what_is_remembered_stays_small_and_told_bounded() -> None:
     state: dict[str, Any] = {}
     told = []
     for step in range(3000):
-        values = dict.fromkeys(losses.NAMES, None if step // 10 % 2 else 1.0 + step % 7)
-        told += list(losses.read(state, step, values))
+        values = dict.fromkeys(loss_anomalies.NAMES, None if step // 10 % 2 else 1.0 + step % 7)
+        told += list(loss_anomalies.read(state, step, values))
     assert len(json.dumps(state)) < 4000
     assert len([one for one in told if isinstance(one, Finding)]) < 25

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
-from fermi.probe import imports, meeting
-from tests.running import free_port
+from fermi.probe import imports, store_connect
+from tests.platform_process import free_port
 
 Create = Callable[..., Any]
 
@@ -23,15 +23,15 @@ Create = Callable[..., Any]
 def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Each is taken at once, and time passes in them alone."""
     taken: list[float] = []
-    monkeypatch.setattr(meeting.time, "sleep", taken.append)
-    monkeypatch.setattr(meeting.time, "monotonic", lambda: 100 + sum(taken))
+    monkeypatch.setattr(store_connect.time, "sleep", taken.append)
+    monkeypatch.setattr(store_connect.time, "monotonic", lambda: 100 + sum(taken))
     return taken
 
 
 def hooked(create: Create) -> Create:
     module = ModuleType("rendezvous")
     module._create_c10d_store = create  # type: ignore[attr-defined]
-    meeting.soon(SimpleNamespace(meets=lambda world_size: None, joins=lambda rank: None), module)  # type: ignore[arg-type]
+    store_connect.soon(SimpleNamespace(meets=lambda world_size: None, joins=lambda rank: None), module)  # type: ignore[arg-type]
     return module._create_c10d_store
 
 
@@ -44,13 +44,13 @@ def test_pytorch_is_asked_once_its_store_listens(naps: list[float], monkeypatch:
             door.bind(("127.0.0.1", port))
             door.listen()
 
-    monkeypatch.setattr(meeting.time, "sleep", nap)
+    monkeypatch.setattr(store_connect.time, "sleep", nap)
     asked = ("127.0.0.1", port, 1, 2, timedelta(minutes=30))
     with door:
         assert hooked(lambda *given, **more: (given, more))(*asked, use_libuv=True) == (asked, {"use_libuv": True})
     assert 1.5 < sum(naps) < 1.61
     assert naps == sorted(naps)
-    assert (naps[0], naps[-1]) == (meeting.SHORTEST, meeting.LONGEST)
+    assert (naps[0], naps[-1]) == (store_connect.SHORTEST, store_connect.LONGEST)
 
 
 def test_rank_0_makes_the_store_and_does_not_wait_for_it(naps: list[float]) -> None:
@@ -73,7 +73,7 @@ def test_what_is_no_refusal_is_pytorch_s_to_tell(
     def connect(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr(meeting.socket, "create_connection", connect)
+    monkeypatch.setattr(store_connect.socket, "create_connection", connect)
     assert hooked(lambda *given: "PyTorch's")("gn1", 29500, 1, 2, timedelta(minutes=30)) == "PyTorch's"
     assert naps == []
 
@@ -103,12 +103,13 @@ def test_a_store_of_pytorch_s_own_takes_no_harm() -> None:
 
 def test_who_knocks_imports_nothing_to_spell_a_name() -> None:
     port = free_port()
-    script = f"import sys; from fermi.probe import meeting; print(meeting._refused('127.0.0.1', {port}), end=' '); "
+    script = "import sys; from fermi.probe import store_connect; "
+    script += f"print(store_connect._refused('127.0.0.1', {port}), end=' '); "
     script += "print('encodings.idna' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert done.stdout == "True False\n"
 
 
 def test_a_name_of_another_language_is_looked_up_as_python_does() -> None:
-    assert meeting._bytes("gn1") == b"gn1"
-    assert meeting._bytes("nœud") == "nœud"
+    assert store_connect._bytes("gn1") == b"gn1"
+    assert store_connect._bytes("nœud") == "nœud"

@@ -12,12 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fermi import messages
-from fermi.launch import gpus, recipes, registry, validate
-from fermi.launch.frameworks import megatron
-from fermi.launch.frameworks.megatron import arguments, cost, memory, rules, search
-from fermi.launch.frameworks.megatron.request import Cluster, Given, Model, Request, read
-from fermi.launch.frameworks.megatron.split import Split
-from fermi.launch.spec import Entrypoint, JobSpec, Late, Node, Plan, Problem
+from fermi.frameworks import megatron
+from fermi.frameworks.megatron import arguments, cost, memory, rules, search
+from fermi.frameworks.megatron.request import Cluster, Given, Model, Request, read
+from fermi.frameworks.megatron.split import Split
+from fermi.jobs import gpus, recipes
+from fermi.jobs.spec import Entrypoint, JobSpec, Late, Node, Plan, Problem
+from fermi.planning import plugins, validate
 from tests.goldens import gpt3, job
 
 STRATEGY, OPTION = "distributedConfig.strategy", "distributedConfig.options"
@@ -426,7 +427,7 @@ def test_hyperparameters_of_an_own_script_may_be_anything() -> None:
 
 
 def test_it_is_found_by_both_names() -> None:
-    assert registry.framework("megatron") is registry.framework("megatron-lm")
+    assert plugins.framework("megatron") is plugins.framework("megatron-lm")
     assert megatron.INFO.model_size == (100_000_000_000, None)
 
 

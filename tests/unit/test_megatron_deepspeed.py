@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fermi import messages
-from fermi.launch import registry, validate
-from fermi.launch.frameworks import megatron_deepspeed
-from fermi.launch.frameworks.megatron import memory, search
-from fermi.launch.frameworks.megatron.request import Request
-from fermi.launch.frameworks.megatron_deepspeed.request import read
-from fermi.launch.recommend import recommend
-from fermi.launch.spec import SHOWN, Entrypoint, JobSpec, Node, resolve
+from fermi.frameworks import megatron_deepspeed
+from fermi.frameworks.megatron import memory, search
+from fermi.frameworks.megatron.request import Request
+from fermi.frameworks.megatron_deepspeed.request import read
+from fermi.jobs.spec import SHOWN, Entrypoint, JobSpec, Node, resolve
+from fermi.planning import plugins, validate
+from fermi.planning.recommend import recommend
 from tests.goldens import gpt3
 
 STRATEGY, OPTION = "distributedConfig.strategy", "distributedConfig.options"
@@ -171,7 +171,7 @@ def test_above_100_billion_it_is_recommended_first_with_what_it_needs() -> None:
 
 
 def test_that_it_was_not_tried_on_gpus_is_said() -> None:
-    warned = registry.framework("megatron-deepspeed").warnings(spec())
+    warned = plugins.framework("megatron-deepspeed").warnings(spec())
     assert [one.code for one in warned] == ["MEGATRON_DEEPSPEED_UNTRIED"]
 
 

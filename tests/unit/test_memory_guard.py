@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fermi import messages
-from fermi.launch.backends import culprit
+from fermi.engines import failure_cause
 from fermi.runner import memory_guard
 from fermi.runner.memory_guard import Group, Sample, is_running_out
 from tests.unit.test_runner import cause, run
@@ -97,7 +97,7 @@ def test_ranks_that_take_all_that_is_left_end_with_the_figures_and_the_notebook_
     assert all(rank["asked"] and rank["kill"] is None for rank in ranks), "they did not end by themselves"
     assert notebook.poll() is None
     assert killed(container) == 0
-    told = culprit.by_runner(found, {"nodeRank": 0, "node": "lab"})
+    told = failure_cause.by_runner(found, {"nodeRank": 0, "node": "lab"})
     assert told is not None
     for language in ("en", "zh"):
         message, hint = messages.text(told.code, language, **told.params)

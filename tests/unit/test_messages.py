@@ -15,8 +15,8 @@ import pytest
 
 from apps.training.states.reasons import CAUSES
 from fermi import messages
-from fermi.launch import registry
-from fermi.launch.diagnosis import rules
+from fermi.diagnosis import rules
+from fermi.planning import plugins
 
 ARGUMENT = {"ApiError": 1, "Problem": 1, "DataError": 0, "Cause": 0, "text": 0, "UnknownName": 0, "BackendError": 0,
             "LaunchError": 0, "Words": 0}  # fmt: skip
@@ -63,7 +63,7 @@ def names_in(entry: dict[str, Any]) -> set[str]:
 
 def files() -> list[Path]:
     """Every file of texts: the catalogues, and what the registry's packages bring."""
-    named = [*registry.FRAMEWORKS.values(), *registry.STAGES.values(), *registry.BACKENDS.values()]
+    named = [*plugins.FRAMEWORKS.values(), *plugins.STAGES.values(), *plugins.BACKENDS.values()]
     beside = [Path(messages.__file__).parents[1].joinpath(*module.split(".")[1:]) for module in named]
     brought = [file for path in beside for file in (path / "texts.toml", path.with_suffix(".toml")) if file.is_file()]
     known = [messages.FOLDER / lang / "codes.toml" for lang in messages.LANGUAGES]
@@ -105,7 +105,7 @@ def test_a_language_that_there_is_none_of_reads_english() -> None:
 
 
 def test_every_declared_cause_has_a_text() -> None:
-    declared = CAUSES.keys() | {code for engine in registry.BACKENDS for code in registry.causes(engine)}
+    declared = CAUSES.keys() | {code for engine in plugins.BACKENDS for code in plugins.causes(engine)}
     assert declared <= messages.entries("zh").keys()
 
 
@@ -155,7 +155,7 @@ def test_a_package_from_outside_brings_the_texts_of_its_codes(
     (outside / f"{path}.py").write_text("raise RuntimeError('asked for its texts alone')")
     (outside / (f"{module}/texts.toml" if package else f"{module}.toml")).write_text(BROUGHT, "utf-8")
     invalidate_caches()
-    monkeypatch.setitem(registry.BACKENDS, "outside", module)
+    monkeypatch.setitem(plugins.BACKENDS, "outside", module)
 
     assert messages.text("NEEDS_INFINIBAND", "en", node="gn5") == ("gn5 has no InfiniBand.", "")
     assert messages.text("NEEDS_INFINIBAND", "zh", node="gn5") == ("gn5 没有 InfiniBand。", "请选择其他节点。")
@@ -169,8 +169,8 @@ def test_texts_that_cannot_be_read_take_no_other_text_away(outside: Path, monkey
     (outside / "brought_broken.toml").write_text("not toml")
     invalidate_caches()
     monkeypatch.setattr(messages, "fault", logging.getLogger("fermi.messages").error)
-    monkeypatch.setitem(registry.BACKENDS, "broken", "brought_broken")
-    monkeypatch.setitem(registry.BACKENDS, "missing", "no_such_package.backend")
+    monkeypatch.setitem(plugins.BACKENDS, "broken", "brought_broken")
+    monkeypatch.setitem(plugins.BACKENDS, "missing", "no_such_package.backend")
     assert messages.text("NO_SUCH_CODE", "en") == ("NO_SUCH_CODE", "")
     assert messages.text("DATA_EMPTY", "en", path="/p")[0] != "DATA_EMPTY"
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from fermi.runner import mounts
-from tests.running import ROOT
+from tests.platform_process import ROOT
 
 LOOK = """
 import json, os, sys, tempfile
-from fermi.runner import confine, mounts
+from fermi.runner import mounts, sandbox
 given, named = json.loads(sys.argv[1])
 own = tempfile.mkdtemp(dir=sys.argv[2])
-paths = {**confine.real(confine.system_paths()), **given}
+paths = {**sandbox.real(sandbox.system_paths()), **given}
 view = mounts.make_view(paths, named, own)
 before = os.stat("/dev/shm").st_dev
 view.enter()
@@ -45,10 +45,10 @@ def seen(folder: Path, given: dict[str, str], named: list[str], *paths: str) -> 
 
 DISKS = """
 import json, os, sys, tempfile
-from fermi.runner import confine, mounts
+from fermi.runner import mounts, sandbox
 from fermi.train import preflight_node
 own = tempfile.mkdtemp(dir=sys.argv[1])
-view = mounts.make_view({**confine.real(confine.system_paths()), sys.argv[2]: "rwm"}, [], own)
+view = mounts.make_view({**sandbox.real(sandbox.system_paths()), sys.argv[2]: "rwm"}, [], own)
 view.enter()
 os.chdir(sys.argv[2])
 print(json.dumps(preflight_node._disks()))

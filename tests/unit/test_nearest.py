@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermi import messages
-from fermi.launch import nearest, registry, validate
-from fermi.launch.errors import UnknownName
-from fermi.launch.spec import Entrypoint, JobSpec, Node, Problem
+from fermi.jobs.errors import UnknownName
+from fermi.jobs.spec import Entrypoint, JobSpec, Node, Problem
+from fermi.planning import plugins, validate
+from fermi.schema import suggestions
 from tests.goldens import job
 
 OPTION, HYPER, STRATEGY = "distributedConfig.options", "hyperparameters", "distributedConfig.strategy"
@@ -106,7 +107,7 @@ def broken(spec: JobSpec) -> dict[str, Problem]:
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_refusal_says_what_was_found_what_is_allowed_and_the_nearest(case: str) -> None:
     framework, changes, field, code, words, near = BROKEN[case]
-    problem = broken(job(*ALL, framework=registry.framework_name(framework), **changes))[field]
+    problem = broken(job(*ALL, framework=plugins.framework_name(framework), **changes))[field]
     assert problem.code == code
     assert problem.params["nearest"] == near
     choices = near if isinstance(near, tuple) else (near,)
@@ -129,7 +130,7 @@ def test_a_refusal_says_what_was_found_what_is_allowed_and_the_nearest(case: str
 )  # fmt: skip
 def test_a_refusal_is_a_sentence_in_the_readers_language(case: str, zh: str, en: str) -> None:
     framework, changes, field, code, _, _ = BROKEN[case]
-    problem = broken(job(*ALL, framework=registry.framework_name(framework), **changes))[field]
+    problem = broken(job(*ALL, framework=plugins.framework_name(framework), **changes))[field]
     assert [messages.text(code, lang, **problem.params)[0] for lang in ("zh", "en")] == [zh, en]
 
 
@@ -140,7 +141,7 @@ RENAMING = {"OPTION_UNKNOWN", "HYPERPARAMETER_UNKNOWN", "DEEPSPEED_KEY_UNKNOWN",
 @pytest.mark.parametrize("case", BROKEN)
 def test_with_the_nearest_value_the_rule_is_kept(case: str) -> None:
     framework, changes, field, code, _, near = BROKEN[case]
-    spec = job(*ALL, framework=registry.framework_name(framework), **changes)
+    spec = job(*ALL, framework=plugins.framework_name(framework), **changes)
     for choice in near if isinstance(near, tuple) else (near,):
         mended = put(spec, field, choice, renamed=code in RENAMING)
         assert code not in {problem.code for problem in broken(mended).values()}, choice
@@ -170,7 +171,7 @@ def put(spec: JobSpec, field: str, choice: Any, *, renamed: bool) -> JobSpec:
 
 def test_a_framework_that_there_is_not_is_told_the_nearest_and_all() -> None:
     with pytest.raises(UnknownName) as error:
-        registry.framework("deep-speed")
+        plugins.framework("deep-speed")
     for lang in messages.LANGUAGES:
         text = "\n".join(messages.text(error.value.code, lang, **error.value.params))
         for word in ("deep-speed", "deepspeed", "pytorch-ddp"):
@@ -201,7 +202,7 @@ numbers = st.integers() | st.floats() | st.text(max_size=6) | st.none() | st.lis
 
 @given(numbers, st.integers(-5, 5), st.integers(6, 20), st.booleans())
 def test_the_nearest_number_lies_within_bounds(found: Any, low: int, high: int, whole: bool) -> None:
-    near = nearest.number(found, low, high, whole=whole)
+    near = suggestions.number(found, low, high, whole=whole)
     assert near is None or low <= near <= high
     assert near is None or not whole or isinstance(near, int)
     if isinstance(found, int) and low <= found <= high:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fermi import messages
-from fermi.launch import registry, summary
-from fermi.launch.spec import Plan, Value
+from fermi.jobs.spec import Plan, Value
+from fermi.planning import plugins, summary
 from tests.goldens import ENVIRONMENTS, job
 
 FAST = {"interface": "eth0", "infiniband": ["mlx5_0", "mlx5_1:1"]}
@@ -19,7 +19,7 @@ NCCL = ("NCCL_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_DEBUG", "T
 
 def plan(framework: str = "pytorch-ddp", **changes: Any) -> Plan:
     spec = job("env-001", "env-003", framework=framework, **{"emulated": False, **changes})
-    return registry.framework(framework).plan(spec)
+    return plugins.framework(framework).plan(spec)
 
 
 def variables(plan: Plan, name: str) -> list[Value | None]:
@@ -27,7 +27,7 @@ def variables(plan: Plan, name: str) -> list[Value | None]:
     return [node.env.get(name) for node in plan.nodes]
 
 
-@pytest.mark.parametrize("framework", sorted(registry.FRAMEWORKS))
+@pytest.mark.parametrize("framework", sorted(plugins.FRAMEWORKS))
 def test_each_node_has_the_interface_by_which_it_is_reached(framework: str) -> None:
     made = plan(framework, network={"env-001": FAST, "env-003": {"interface": "bond1"}})
     assert variables(made, "NCCL_SOCKET_IFNAME") == ["=eth0", "=bond1"]
@@ -129,26 +129,26 @@ def test_a_timeout_reaches_the_trainer_and_the_user_s_script(framework: str) -> 
 
 
 def test_this_machine_knows_its_loopback(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    from server import machine
+    from server import host_facts
 
-    monkeypatch.setattr(machine.socket, "if_nameindex", lambda: [(1, "lo"), (2, "eth0")])
+    monkeypatch.setattr(host_facts.socket, "if_nameindex", lambda: [(1, "lo"), (2, "eth0")])
     port = tmp_path / "infiniband" / "mlx5_0" / "ports" / "1"
     port.mkdir(parents=True)
     (port / "state").write_text("4: ACTIVE\n")
     down = tmp_path / "infiniband" / "mlx5_1" / "ports" / "1"
     down.mkdir(parents=True)
     (down / "state").write_text("1: DOWN\n")
-    monkeypatch.setattr(machine, "_SYS", tmp_path)
-    assert machine.facts()["network"] == {"interface": "lo", "infiniband": ["mlx5_0"]}
-    monkeypatch.setattr(machine, "_SYS", tmp_path / "no")
-    assert machine.facts()["network"] == {"interface": "lo"}
+    monkeypatch.setattr(host_facts, "_SYS", tmp_path)
+    assert host_facts.facts()["network"] == {"interface": "lo", "infiniband": ["mlx5_0"]}
+    monkeypatch.setattr(host_facts, "_SYS", tmp_path / "no")
+    assert host_facts.facts()["network"] == {"interface": "lo"}
 
 
 def test_inside_of_environments_the_devices_count_that_their_containers_can_open() -> None:
     from dataclasses import replace
 
-    from fermi.launch import network
-    from fermi.launch.spec import Way
+    from fermi.jobs import network
+    from fermi.jobs.spec import Way
 
     seen = replace(ENVIRONMENTS["env-001"], engine={"inside": {"rdma": ["mlx5_3"]}}, way=Way(True, "WAY_INSIDE_RUNS"))
     assert network.devices_of(seen) == ["mlx5_3"]
@@ -162,7 +162,7 @@ def test_inside_of_environments_the_devices_count_that_their_containers_can_open
 
 
 def test_of_a_survey_only_devices_count_that_are_usable_and_active() -> None:
-    from fermi.launch.backends.kubernetes.surveying import _believed
+    from fermi.engines.kubernetes.survey import _believed
 
     rdma = [
         {"device": "mlx5_0", "state": "ACTIVE", "usable": True},

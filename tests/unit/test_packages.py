@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from fermi.launch import packages
-from fermi.launch.imports import Imports
-from fermi.launch.packages import Difference, Look, read
+from fermi.planning import packages
+from fermi.planning.imports import Imports
+from fermi.planning.packages import Difference, Look, read
 
 
 def look(

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fermi.runner import pages
+from fermi.runner import huge_pages
 
 
 def huge_kib() -> int:
@@ -18,13 +18,13 @@ def huge_kib() -> int:
 
 
 def test_memory_holds_what_it_held_and_is_in_large_pages_where_linux_does_so() -> None:
-    with mmap.mmap(-1, 8 * pages.HUGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+    with mmap.mmap(-1, 8 * huge_pages.HUGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
         for place in range(0, len(memory), mmap.PAGESIZE):
             memory[place : place + 4] = (place // mmap.PAGESIZE).to_bytes(4, "little")
         before = huge_kib()
-        gathered = pages.gather(lambda: False)
+        gathered = huge_pages.gather(lambda: False)
         if gathered:
-            assert huge_kib() - before >= 7 * pages.HUGE >> 10
+            assert huge_kib() - before >= 7 * huge_pages.HUGE >> 10
         for place in range(0, len(memory), mmap.PAGESIZE):
             assert memory[place : place + 4] == (place // mmap.PAGESIZE).to_bytes(4, "little")
 
@@ -38,8 +38,8 @@ def test_places_are_whole_large_pages_of_memory_that_is_written_to(monkeypatch: 
 7f0003000000-7f00031ff000 rw-p 00000000 00:00 0
 7ffc00000000-7ffc00400000 rw-p 00000000 00:00 0                          [stack]
 """
-    monkeypatch.setattr(pages, "_maps", maps.splitlines)
-    assert [f"{place:x}" for place in pages._places()] == [
+    monkeypatch.setattr(huge_pages, "_maps", maps.splitlines)
+    assert [f"{place:x}" for place in huge_pages._places()] == [
         "555500000000", "555500200000", "7f0000200000", "7f0000400000",
     ]  # fmt: skip
 
@@ -51,7 +51,7 @@ def test_it_stops_when_somebody_comes() -> None:
         asked.append(1)
         return True
 
-    assert pages.gather(enough) == 0
+    assert huge_pages.gather(enough) == 0
     assert len(asked) <= 1
 
 
@@ -61,4 +61,4 @@ def test_a_linux_that_refuses_costs_nothing_but_the_question(monkeypatch: pytest
 
     libc = SimpleNamespace(madvise=madvise)
     monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: libc)
-    assert pages.gather(lambda: False) == 0
+    assert huge_pages.gather(lambda: False) == 0

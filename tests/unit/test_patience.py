@@ -6,7 +6,7 @@ from itertools import chain, repeat
 
 import pytest
 
-from fermi.runner.patience import MOST, Patience
+from fermi.runner.stall_threshold import MOST, Patience
 
 Second = tuple[str, bool, bool]
 """Phase, whether it advanced, whether it did anything."""

@@ -4,11 +4,11 @@ import subprocess
 
 import pytest
 
-from fermi.launch.byhand import hostlist, sbatch
-from fermi.launch.byhand.placement import Asked, Place, exports, find
-from fermi.launch.errors import LaunchError
-from fermi.launch.ranks import place
-from fermi.launch.spec import Node
+from fermi.export import hostlist, sbatch
+from fermi.export.placement import Asked, Place, exports, find
+from fermi.jobs.errors import LaunchError
+from fermi.jobs.ranks import place
+from fermi.jobs.spec import Node
 from tests.unit.test_byhand import NASTY, needs_shellcheck
 
 SLURM = {

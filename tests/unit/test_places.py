@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event
 
-from fermi.probe import give
-from fermi.probe.page import Page
-from fermi.probe.places import LOOKS, MAX_TEXT, Places
+from fermi.probe import setup
+from fermi.probe.shared_page import Page
+from fermi.probe.stack_samples import LOOKS, MAX_TEXT, Places
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def test_who_only_waits_or_is_gone_is_nowhere_and_old_looks_do_not_count() -> No
 
 
 def test_the_longest_place_has_room_on_the_page() -> None:
-    given = give.make()
+    given = setup.make()
     page = Page(given.page)
     said = {"at": "x" * MAX_TEXT, "inside": "y" * MAX_TEXT, "share": 0.33}
     page.text("place", said)

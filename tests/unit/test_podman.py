@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from fermi.agent.hosted import Hosted
-from fermi.keeper import wire
-from fermi.launch import registry, stored
-from fermi.launch.backends.local.hosting import LocalHosting
-from fermi.launch.hosting import HostedHandle, HostedPhase, HostedSpec, Port
+from fermi.agent.environments import Hosted
+from fermi.engines.environments import HostedHandle, HostedPhase, HostedSpec, Port
+from fermi.engines.local.environments import LocalHosting
+from fermi.envd import protocol
+from fermi.planning import plugins
+from fermi.schema import serialization
 from tests import images
-from tests.keepers import Kept, frames
+from tests.envd_client import Kept, frames
 from tests.podman import imported, podman, settings
-from tests.waiting import until
+from tests.polling import until
 
 SERVES = """python3 -c '
 import http.server, os
@@ -59,7 +60,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def hosting(tmp_path: Path) -> Iterator[LocalHosting]:
-    found = registry.hosting("local", {"data_dir": str(tmp_path / "data"), "containers": True})
+    found = plugins.hosting("local", {"data_dir": str(tmp_path / "data"), "containers": True})
     assert isinstance(found, LocalHosting)
     yield found
     for one in made(found.data_dir):
@@ -104,8 +105,8 @@ def test_a_script_runs_in_a_container_and_its_door_leads_inside(hosting: LocalHo
     again.until(HostedPhase.RUNNING)
     assert again.run("/bin/cat", "kept.txt").out == "edited\n", "the disk outlives a run"
     with again.open({"open": "code", "path": ".", "limits": {"files": 10, "fileMb": 1, "totalMb": 1}}) as stream:
-        stream.sendall(wire.control({"end": True}))
-        told = b"".join(payload for channel, payload in frames(stream) if channel == wire.OUT)
+        stream.sendall(protocol.control({"end": True}))
+        told = b"".join(payload for channel, payload in frames(stream) if channel == protocol.OUT)
     assert json.loads(told.partition(b"\n")[0])["ok"], "a task may take the folder along as its code"
     assert b"kept.txt" in told
     assert not hosting.delete("env-a")
@@ -197,7 +198,7 @@ class Server:
         self.spec, self.printed = spec, b""
 
     def hosted(self, worker: str, token: str, name: str) -> dict[str, Any]:
-        return {"spec": stored.dump(self.spec), "secrets": {"KEY": "hush"}}
+        return {"spec": serialization.dump(self.spec), "secrets": {"KEY": "hush"}}
 
     def append(self, worker: str, token: str, log: str, offset: int, data: bytes) -> int:
         self.printed = self.printed[:offset] + data

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from fermi.keeper.pouring import MOST, TargetGone, pour, pour_here
+from fermi.envd.socket_splice import MOST, TargetGone, pour, pour_here
 
 BODY = os.urandom(1 << 16) * 100
 

@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 
-from fermi.launch import registry
-from fermi.launch.backends.kubernetes.render import render
-from fermi.launch.preflight import judge, words
-from fermi.launch.preflight.facts import Member, lines
-from fermi.launch.spec import JobSpec, Late, Node
+from fermi.engines.kubernetes.render import render
+from fermi.jobs.spec import JobSpec, Late, Node
 from fermi.messages import LANGUAGES
-from fermi.telemetry import smi
+from fermi.planning import plugins
+from fermi.preflight import report as words
+from fermi.preflight import verdict
+from fermi.preflight.facts import Member, lines
+from fermi.telemetry import nvidia_smi
 from fermi.train import preflight, preflight_node
 
 Facts = list[dict[str, Any]]
@@ -58,7 +59,7 @@ def pair(here: int, there: int, **changes: Any) -> dict[str, Any]:
 
 def told(facts: Facts, count: int = 4, level: str = "quick", framework: str = "pytorch-ddp", gpus: int = 0) -> Any:
     members = [Member(rank, f"env-{rank}", f"n{rank}", gpus) for rank in range(count)]
-    report = judge.judge(members, facts, level, framework)
+    report = verdict.judge(members, facts, level, framework)
     for lang in LANGUAGES:  # whatever is found has words, and all the words have what they need
         words.in_words(report, lang)
     return report
@@ -328,7 +329,7 @@ def test_a_plan_has_one_process_per_node_that_may_use_all_its_gpus():
         Node("env-2", "a", gpu_count=2, emulated=True),
     )
     job = JobSpec("preflight-x", "preflight", nodes, "env-1", options={"level": "full"}, attempt=1)
-    plan = registry.planner("preflight").plan(job)
+    plan = plugins.planner("preflight").plan(job)
     assert plan.world_size == 2
     assert [len(each.processes) for each in plan.nodes] == [1, 1]
     assert [each.node.gpu_count for each in plan.nodes] == [8, 2]
@@ -336,18 +337,18 @@ def test_a_plan_has_one_process_per_node_that_may_use_all_its_gpus():
     assert [(each.env["WORLD_SIZE"], each.env["LOCAL_WORLD_SIZE"]) for each in plan.nodes] == [("2", "1")] * 2
     order = preflight.Order({"FERMI_PREFLIGHT": str(plan.nodes[0].env["FERMI_PREFLIGHT"])})
     assert (order.name, order.full, order.names[-1]) == ("b", True, "10.0.0.1")
-    assert [member.gpus for member in judge.members(job)] == [8, 0]
+    assert [member.gpus for member in verdict.members(job)] == [8, 0]
 
 
 def test_a_pod_is_given_all_of_its_files():
     job = JobSpec("preflight-x", "preflight", (Node("env-1", "b", image="image"),), "env-1", attempt=1)
-    *_, modules = render(job, registry.planner("preflight").plan(job), {}).artifacts
+    *_, modules = render(job, plugins.planner("preflight").plan(job), {}).artifacts
     for name in ("preflight", "preflight_net", "preflight_node"):
         assert f"fermi__train__{name}.py" in modules.content["data"]
 
 
 def test_it_is_no_framework_that_anybody_could_choose():
-    assert "preflight" not in registry.FRAMEWORKS
+    assert "preflight" not in plugins.FRAMEWORKS
 
 
 SMI = """\
@@ -362,7 +363,10 @@ GPU-cccc1111-2222, 17, [N/A], [Insufficient Permissions]
 
 
 def read_smi(visible):
-    gpus, holders = smi.parse(SMI, preflight_node.SMI_GPUS), smi.parse(HOLDERS, preflight_node.SMI_HOLDERS)
+    gpus, holders = (
+        nvidia_smi.parse(SMI, preflight_node.SMI_GPUS),
+        nvidia_smi.parse(HOLDERS, preflight_node.SMI_HOLDERS),
+    )
     return preflight_node.read_smi(gpus, holders, visible)
 
 

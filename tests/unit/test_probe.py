@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from fermi.launch import shipped
-from fermi.probe import give
+from fermi.engines import bundle
+from fermi.probe import setup
 from fermi.probe.errors import LONGEST, describe
-from fermi.probe.page import VARIABLE, Page
 from fermi.probe.rank import SIGNAL
-from fermi.probe.seen import Seen
+from fermi.probe.reader import Seen
+from fermi.probe.shared_page import VARIABLE, Page
 from fermi.runner import rank, stacks
-from tests.waiting import until
+from tests.polling import until
 
 PYTHON = [sys.executable, "-u"]
 ROOT = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ class Rank:
     """One executed process, as a node runner begins it."""
 
     def __init__(self, folder: Path, command: list[str], **env: str) -> None:
-        self.given = give.make()
+        self.given = setup.make()
         self.page = Page(self.given.page)
         self.path = folder / "log"
         output = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -268,11 +268,11 @@ def test_the_steps_of_the_pythons_before_are_kept(start):
 FORKED = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from fermi.probe import give
-from fermi.probe.page import Page
+from fermi.probe import setup
+from fermi.probe.shared_page import Page
 from fermi.runner import rank
 
-given = give.make()
+given = setup.make()
 try:
     pid = rank.begin(0, ["python", "train.py"], dict(os.environ), os.getcwd(), os.dup(1), fork=True, confinement=None,
                      signals=(), inherited=(), pulse=given)
@@ -482,8 +482,8 @@ GANG = """
 import json, os, sys, time
 sys.path.insert(0, sys.argv[1])
 import torch  # once, for both
-from fermi.probe import give
-from fermi.probe.page import Page
+from fermi.probe import setup
+from fermi.probe.shared_page import Page
 from fermi.runner import rank
 
 def begin(number, pulse, earlier):
@@ -497,7 +497,7 @@ def settled(waits, late):  # a thread of each rank writes what is compared, soon
             and "skips" in late.place.get("at", ""))
 
 def main():
-    first, second = give.make(), give.make()
+    first, second = setup.make(), setup.make()
     pids = [begin(0, first, []), begin(1, second, list(first))]
     pages = [Page(first.page), Page(second.page)]
     deadline = time.monotonic() + 60
@@ -573,8 +573,8 @@ def test_two_forked_ranks_of_which_one_comes_late_to_a_collective(start):
 
 
 def test_what_is_shipped_with_a_runner_has_all_of_the_probe():
-    found = {path for path in shipped.modules(shipped.POD, ()) if path.startswith("fermi/probe/")}
-    folder = Path(give.__file__).parents[1]
+    found = {path for path in bundle.modules(bundle.POD, ()) if path.startswith("fermi/probe/")}
+    folder = Path(setup.__file__).parents[1]
     assert found == {f"fermi/{path.relative_to(folder).as_posix()}" for path in (folder / "probe").rglob("*.py")}
 
 

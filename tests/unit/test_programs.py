@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fermi.runner import programs
-from tests.running import ROOT
+from tests.platform_process import ROOT
 
 
 @pytest.fixture

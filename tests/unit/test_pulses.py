@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
+from fermi import export
 from fermi.agent.runs import Run
-from fermi.launch import byhand, registry
-from fermi.launch.backends import agent
-from fermi.launch.backends.agent import AgentBackend
-from fermi.launch.backends.agent.store import Attempt, Report
-from fermi.launch.backends.kubernetes.logs import Files, Sink
-from fermi.launch.backends.local import LocalBackend
-from fermi.launch.backends.slurm.engine import SlurmBackend
-from fermi.launch.spec import Handle, PulseSeen
+from fermi.engines import agent
+from fermi.engines.agent import AgentBackend
+from fermi.engines.agent.store import Attempt, Report
+from fermi.engines.kubernetes.logs import Files, Sink
+from fermi.engines.local import LocalBackend
+from fermi.engines.slurm.engine import SlurmBackend
+from fermi.jobs.spec import Handle, PulseSeen
+from fermi.planning import plugins
 from fermi.runner import foreground
 from fermi.runner.files import first_status
 from tests import goldens
@@ -48,7 +49,7 @@ def told(content: Any, found: dict[str, Any]) -> Iterator[Any]:
             yield from told(json.loads(content), found)
 
 
-@pytest.mark.parametrize("engine", registry.BACKENDS)
+@pytest.mark.parametrize("engine", plugins.BACKENDS)
 @pytest.mark.parametrize("chosen", [{}, {"pulse": False, "hang_seconds": 90.0}])
 def test_every_engines_runner_is_told_how_it_watches_its_ranks(engine: str, chosen: dict[str, Any]) -> None:
     rendered = goldens.on_engine(goldens.job("env-001", "env-003", **chosen), engine)
@@ -60,7 +61,7 @@ def test_every_engines_runner_is_told_how_it_watches_its_ranks(engine: str, chos
 
 def test_a_start_script_says_so_too() -> None:
     job = goldens.job("env-001", pulse=False, hang_seconds=90.0)
-    script = byhand.render(job, "shell", "en")["start-node-0.sh"]
+    script = export.render(job, "shell", "en")["start-node-0.sh"]
     assert "--no-pulse" in script
     assert "--hang-seconds 90" in script
     words = ["--port", "1", "--no-pulse", "--hang-seconds", "90", "--rank", "0", "--", "true"]

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermi.launch.ranks import first, order_workers, place, seat, split
-from fermi.launch.spec import Node
+from fermi.jobs.ranks import first, order_workers, place, seat, split
+from fermi.jobs.spec import Node
 
 
 def node(id_: str, gpus: int) -> Node:

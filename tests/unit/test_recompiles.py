@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from fermi import messages
-from fermi.launch.diagnosis import Level, recompiles
-from fermi.launch.diagnosis.slow import Place
-from fermi.launch.spec import PulseSeen
+from fermi.diagnosis import Level, recompiles
+from fermi.diagnosis.stragglers import Place
+from fermi.jobs.spec import PulseSeen
 
 BEGAN = 1_700_000_000.0
 PLACES = {rank: Place(rank, f"env-{rank}") for rank in range(2)}

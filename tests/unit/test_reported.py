@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fermi import messages
-from fermi.launch import storable
-from fermi.launch.backends import logfiles, reported
-from fermi.launch.backends.culprit import rank_seen
-from fermi.launch.backends.kubernetes import names
-from fermi.launch.backends.kubernetes import state as kubernetes
-from fermi.launch.backends.kubernetes.gang import Gang
-from fermi.launch.backends.slurm import state as slurm
-from fermi.launch.backends.slurm.driver import Job
-from fermi.launch.backends.slurm.rundir import RunDir, Seen
-from fermi.launch.errors import BackendError
-from fermi.launch.spec import Cause, Handle, Observation, PulseSeen
+from fermi.engines import logfiles, runner_reports
+from fermi.engines.failure_cause import rank_seen
+from fermi.engines.kubernetes import names
+from fermi.engines.kubernetes import state as kubernetes
+from fermi.engines.kubernetes.gang import Gang
+from fermi.engines.slurm import state as slurm
+from fermi.engines.slurm.driver import Job
+from fermi.engines.slurm.rundir import RunDir, Seen
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import Cause, Handle, Observation, PulseSeen
+from fermi.schema import sanitize
 
 HANDLE = Handle("task-1-1", "task-1", 1, world_size=2)
 ENTRY = {
@@ -113,7 +113,7 @@ def storable_and_tellable(seen: Observation) -> None:
     json.dumps(seen.to_json(), allow_nan=False)
     assert all(0 <= rank.rank <= 1 << 20 for rank in seen.ranks)
     for cause in filter(None, (seen.cause, seen.waiting)):
-        assert storable.params(cause.params) == cause.params
+        assert sanitize.params(cause.params) == cause.params
         for lang in messages.LANGUAGES:
             assert messages.text(cause.code, lang, **cause.params)
 
@@ -124,7 +124,7 @@ def storable_and_tellable(seen: Observation) -> None:
     st.sampled_from(["RUNNING", "COMPLETED", "FAILED", None]),
 )
 def test_slurm_tells_something_of_whatever_lies_in_the_shared_folder(found: list[Any], listed: str | None) -> None:
-    statuses = {rank: status for rank, one in enumerate(found) if (status := reported.status(one))}
+    statuses = {rank: status for rank, one in enumerate(found) if (status := runner_reports.status(one))}
     jobs = [Job(7, 7, "fermi:task-1-1", listed, end=1.0)] if listed else []
     seen = Seen({"nodes": 2, "names": ["a", "b"]}, 7, 7, statuses, None, None)
     storable_and_tellable(slurm.observe(seen, jobs, HANDLE, 1e9))
@@ -141,7 +141,7 @@ def test_kubernetes_tells_something_of_whatever_a_pod_printed_and_left(said: Any
     gang = Gang("task-1-1")
     gang.root = {"metadata": {"annotations": {names.NODES: "1", names.SUBMITTED: "yes"}}}
     gang.pods = {"p": pod}
-    report = {0: {"ranks": reported.entries(ranks), "drained": True}}
+    report = {0: {"ranks": runner_reports.entries(ranks), "drained": True}}
     storable_and_tellable(kubernetes.observe(gang, HANDLE, report))
 
 
@@ -150,26 +150,26 @@ def test_what_a_runner_writes_is_believed() -> None:
     doing = {"code": "CODE_FETCHED", "files": 3}
     status = {"state": "exited", "ranks": [ENTRY], "asked": "SIGTERM", "asked_at": 3.5, "cause": cause, "doing": doing}
     status["boot_id"] = "x"
-    assert reported.status(status) == {name: value for name, value in status.items() if name != "boot_id"}
+    assert runner_reports.status(status) == {name: value for name, value in status.items() if name != "boot_id"}
     words = {"ranks": [[0, 1, 2.5], [1, None, None]], "asked": [1], "rank": 0, "tail": "Traceback", "terminated": 4.5}
-    assert reported.last_words(json.dumps(words)) == words
+    assert runner_reports.last_words(json.dumps(words)) == words
 
 
 def test_a_rank_counts_once_and_only_as_a_rank_can_be() -> None:
     wrong = [{"rank": -1}, {"pid": 1 << 40}, {"state": "dancing"}, {"exit_code": 1e400}, {"ended_at": float("nan")}]
     found = [ENTRY, {**ENTRY, "pid": 8}, *({**ENTRY, "rank": 2, **more} for more in wrong), "rank", None]
-    assert reported.entries(found) == [ENTRY]
+    assert runner_reports.entries(found) == [ENTRY]
 
 
 def test_what_a_rank_says_of_its_trouble_is_believed_part_by_part() -> None:
-    assert reported.entries([{**ENTRY, **NEWS}]) == [{**ENTRY, **NEWS}]
+    assert runner_reports.entries([{**ENTRY, **NEWS}]) == [{**ENTRY, **NEWS}]
     odd = {**NEWS, "error": {**ERROR, "line": "88", "more": 1, "message": "\0" * 9999}, "kill": "the kernel"}
-    found = reported.entries([{**ENTRY, **odd}])
+    found = runner_reports.entries([{**ENTRY, **odd}])
     assert found == [
         {**ENTRY, "error": {**ERROR, "line": None, "message": "\N{REPLACEMENT CHARACTER}" * 500}, "stalled": STALLED}
     ]
     deep = {**STALLED, "stack": [1, *"abcdefghijklmnopqrst"], "op": {**SEQUENCE, "sizes": [[1] * 99] * 99}}
-    (entry,) = reported.entries([{**ENTRY, "stalled": deep}])
+    (entry,) = runner_reports.entries([{**ENTRY, "stalled": deep}])
     assert entry["stalled"]["stack"] == list("abcdefghijklmno")
     assert entry["stalled"]["op"]["sizes"] == [[1] * 8] * 8
 
@@ -177,32 +177,32 @@ def test_what_a_rank_says_of_its_trouble_is_believed_part_by_part() -> None:
 def test_when_a_rank_began_is_believed_where_it_is_a_moment() -> None:
     trainer = {"step": 17, "total": 30, "epoch": 0.5, "every": 10}
     times = {"called_at": 1.5, "began_at": 2.5, "last_step": 17, "trainer": trainer, "joined_as": 0}
-    (seen,) = [rank_seen(entry, 0) for entry in reported.entries([{**ENTRY, **times}])]
+    (seen,) = [rank_seen(entry, 0) for entry in runner_reports.entries([{**ENTRY, **times}])]
     assert (seen.called_at, seen.began_at, seen.last_step, seen.trainer, seen.joined_as) == (1.5, 2.5, 17, trainer, 0)
     wrong = {"called_at": "now", "began_at": float("nan"), "last_step": True, "trainer": {"step": -1}, "joined_as": "0"}
-    assert reported.entries([{**ENTRY, **wrong}]) == [ENTRY]
-    (seen,) = [rank_seen(entry, 0) for entry in reported.entries([ENTRY])]
+    assert runner_reports.entries([{**ENTRY, **wrong}]) == [ENTRY]
+    (seen,) = [rank_seen(entry, 0) for entry in runner_reports.entries([ENTRY])]
     assert (seen.called_at, seen.began_at) == (None, None)
 
 
 def test_a_runner_that_knows_nothing_of_trouble_says_what_it_always_said() -> None:
-    assert reported.entries([ENTRY]) == [ENTRY]
-    (seen,) = [rank_seen(entry, 0) for entry in reported.entries([ENTRY])]
+    assert runner_reports.entries([ENTRY]) == [ENTRY]
+    (seen,) = [rank_seen(entry, 0) for entry in runner_reports.entries([ENTRY])]
     assert (seen.error, seen.stalled, seen.kill) == (None, None, None)
 
 
 def test_a_pulse_is_believed_where_it_has_a_rank_and_a_moment() -> None:
     seen = PulseSeen(**PULSE, at=9.0)
-    assert reported.pulses([{**PULSE, "at": 9.0}, {**PULSE, "at": 9.5}, {"phase": "running"}, None]) == {1: seen}
-    assert reported.pulses([PULSE]) == reported.pulses(None) == reported.pulses({"rank": 1}) == {}
-    (odd,) = reported.pulses([{"rank": 1, "at": 9.0, "phase": "dancing", "waiting": 7, "step": 1.5}]).values()
+    assert runner_reports.pulses([{**PULSE, "at": 9.0}, {**PULSE, "at": 9.5}, {"phase": "running"}, None]) == {1: seen}
+    assert runner_reports.pulses([PULSE]) == runner_reports.pulses(None) == runner_reports.pulses({"rank": 1}) == {}
+    (odd,) = runner_reports.pulses([{"rank": 1, "at": 9.0, "phase": "dancing", "waiting": 7, "step": 1.5}]).values()
     assert odd == PulseSeen(1, 9.0)
 
 
 @settings(max_examples=100)
 @given(like([{**PULSE, "at": 9.0}]))
 def test_no_pulse_raises_or_says_what_cannot_be_shown(found: Any) -> None:
-    json.dumps([asdict(seen) for seen in reported.pulses(found).values()], allow_nan=False)
+    json.dumps([asdict(seen) for seen in runner_reports.pulses(found).values()], allow_nan=False)
 
 
 @pytest.fixture

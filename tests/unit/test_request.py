@@ -11,21 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermi import messages
-from fermi.launch import request, shape
-from fermi.launch.byhand import request as by_hand
-from fermi.launch.byhand.request import HandRequest
-from fermi.launch.preflight import LEVELS
-from fermi.launch.request import TaskRequest
+from fermi.export import request as by_hand
+from fermi.export.request import HandRequest
+from fermi.jobs import json_shape
+from fermi.planning import request
+from fermi.planning.request import TaskRequest
+from fermi.preflight import LEVELS
 
 DOCUMENT = json.loads((Path(__file__).parents[2] / "docs/openapi.json").read_text("utf-8"))
 
 
 def wrong(data: dict[Any, Any], kind: type = TaskRequest) -> dict[str, str]:
-    return {problem.field: problem.code for problem in shape.read(kind, data)[1]}
+    return {problem.field: problem.code for problem in json_shape.read(kind, data)[1]}
 
 
 def left(data: dict[str, Any]) -> TaskRequest:
-    return shape.read(TaskRequest, data)[0]
+    return json_shape.read(TaskRequest, data)[0]
 
 
 def test_an_empty_request_has_the_defaults_and_the_right_shape() -> None:
@@ -36,10 +37,12 @@ def test_an_empty_request_has_the_defaults_and_the_right_shape() -> None:
 def test_what_is_blank_is_so_for_every_reader_of_the_schema() -> None:
     """Python's `re`, and the engine that knows the standard's white space: a text of U+001F alone was refused, and the
     document allowed it."""
-    standard = jsonschema_rs.validator_for({"pattern": shape.SAYS_SOMETHING})
+    standard = jsonschema_rs.validator_for({"pattern": json_shape.SAYS_SOMETHING})
     for letter in map(chr, (*range(0xD800), *range(0xE000, 0x10000))):
         full = bool(letter.strip())
-        assert (bool(re.search(shape.SAYS_SOMETHING, letter)), standard.is_valid(letter)) == (full, full), ascii(letter)
+        assert (bool(re.search(json_shape.SAYS_SOMETHING, letter)), standard.is_valid(letter)) == (full, full), ascii(
+            letter
+        )
     assert wrong({"taskName": "\x1f"}) == {"taskName": "NAME_REQUIRED"}
 
 
@@ -127,7 +130,7 @@ def test_every_problem_of_a_shape_has_a_text(lang: str) -> None:
         "environmentIds": {}, "spareEnvironmentIds": ["e"] * 4097, "env": {"A": None}, "secretEnv": {"A": ""},
         "entrypoint": {"script": ""}, "no": 1, "priority": "soon",
     }  # fmt: skip
-    found = shape.read(TaskRequest, data)[1]
+    found = json_shape.read(TaskRequest, data)[1]
     assert len(found) == len(data)
     for problem in found:
         message, hint = messages.text(problem.code, lang, **problem.params)
@@ -138,7 +141,7 @@ def test_every_problem_of_a_shape_has_a_text(lang: str) -> None:
 
 def test_scripts_by_hand_take_what_the_platform_takes() -> None:
     """One file is good for `fermi submit` and `fermi render`."""
-    ours, theirs = (shape.schema(kind)["properties"] for kind in (TaskRequest, HandRequest))
+    ours, theirs = (json_shape.schema(kind)["properties"] for kind in (TaskRequest, HandRequest))
     assert {name: theirs[name] for name in ours} == ours
     assert wrong({}, HandRequest) == {"nodes": "NODES_REQUIRED"}
     assert wrong({"nodes": []}, HandRequest) == {"nodes": "NODES_REQUIRED"}
@@ -157,7 +160,7 @@ def test_the_document_says_what_the_class_says() -> None:
     """Names, types, defaults and bounds; what only the command line reads is not in it."""
     schemas = DOCUMENT["components"]["schemas"]
     theirs = schemas["TaskCreateRequest"]["properties"]
-    assert theirs.keys() == shape.schema(TaskRequest)["properties"].keys()
+    assert theirs.keys() == json_shape.schema(TaskRequest)["properties"].keys()
     assert theirs["maxRestarts"] == {
         "type": "integer",
         "minimum": 0,
@@ -166,11 +169,11 @@ def test_the_document_says_what_the_class_says() -> None:
         "x-codes": dict.fromkeys(("minimum", "maximum"), "MAX_RESTARTS_OUT_OF_RANGE"),
     }
     assert theirs["graceSeconds"]["default"] == 30.0
-    assert not any(word in json.dumps(schemas) for word in shape.OURS)
+    assert not any(word in json.dumps(schemas) for word in json_shape.OURS)
 
 
 def test_the_levels_of_a_preflight_test_are_the_tests_own() -> None:
-    assert shape.schema(TaskRequest)["properties"]["preflight"]["enum"] == ["off", *LEVELS]
+    assert json_shape.schema(TaskRequest)["properties"]["preflight"]["enum"] == ["off", *LEVELS]
 
 
 ANY = st.recursive(
@@ -180,14 +183,14 @@ ANY = st.recursive(
     ),
     max_leaves=8,
 )
-NAMES = st.sampled_from([*shape.schema(HandRequest)["properties"], "other"])
-CONFIG = st.sampled_from([*shape.schema(TaskRequest)["properties"]["distributedConfig"]["properties"], "other"])
+NAMES = st.sampled_from([*json_shape.schema(HandRequest)["properties"], "other"])
+CONFIG = st.sampled_from([*json_shape.schema(TaskRequest)["properties"]["distributedConfig"]["properties"], "other"])
 
 
 @given(st.dictionaries(NAMES, ANY | st.dictionaries(CONFIG, ANY, max_size=4), max_size=6))
 def test_whatever_is_sent_is_read_without_what_is_wrong(data: dict[str, Any]) -> None:
     for kind in (TaskRequest, HandRequest):
-        found, problems = shape.read(kind, data)
+        found, problems = json_shape.read(kind, data)
         assert isinstance(found, kind)
         for problem in problems:
             assert messages.text(problem.code, "en", **problem.params)[0]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import click
 import pytest
 
-from fermi.cli import missing
+from fermi.cli import prompts
 from fermi.cli.main import group
 from tests.gpu.check import checks
 
@@ -123,7 +123,7 @@ def test_a_command_is_understood(command: str) -> None:
         assert re.search(rf"^{words[0]}:|^[\w -]* {words[0]}[\w -]*:", (ROOT / "Makefile").read_text(), re.MULTILINE)
     elif program == "fermi":
         above = click.Context(group())
-        words = missing.keep(above, words)
+        words = prompts.keep(above, words)
         found = group().get_command(above, words[0])
         assert found is not None
         found.make_context(words[0], words[1:])

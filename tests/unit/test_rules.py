@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermi import messages
-from fermi.launch import registry, validate
-from fermi.launch.errors import UnknownName
-from fermi.launch.spec import Entrypoint, JobSpec
+from fermi.jobs.errors import UnknownName
+from fermi.jobs.spec import Entrypoint, JobSpec
+from fermi.planning import plugins, validate
 from tests.goldens import job
 
 
@@ -68,13 +68,13 @@ def test_a_script_of_the_users_own_may_take_any_hyperparameter():
 
 def test_an_unknown_framework_says_which_there_are():
     with pytest.raises(UnknownName) as error:
-        registry.framework("caffe")
+        plugins.framework("caffe")
     assert "pytorch-ddp" in str(error.value.params["allowed"])
 
 
 def test_a_strategy_that_ddp_does_not_render_is_a_warning():
     strategy = {"dataParallel": 2, "pipelineParallel": 4, "tensorParallel": 8}
-    ddp = registry.framework("ddp")
+    ddp = plugins.framework("ddp")
     assert [w.code for w in ddp.warnings(job("env-001", "env-003", "env-005", strategy=strategy))] == [
         "STRATEGY_NOT_RENDERED"
     ]
@@ -92,5 +92,5 @@ names = st.sampled_from(["batchSize", "hiddenSize", "heads", "dtype", "learningR
 def test_rules_never_raise_and_a_spec_without_problems_has_a_plan(hyperparameters, options, port):
     spec = job("env-001", "env-003", hyperparameters=hyperparameters, options=options, master_port=port)
     if not validate.problems(spec):
-        plan = registry.framework("ddp").plan(spec)
+        plan = plugins.framework("ddp").plan(spec)
         assert [p.rank for node in plan.nodes for p in node.processes] == list(range(plan.world_size))

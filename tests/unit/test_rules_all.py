@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermi import messages
-from fermi.launch import options as schemas
-from fermi.launch import recipes, registry, validate
-from fermi.launch.spec import Entrypoint, JobSpec, Node, Plan, Problem
+from fermi.jobs import options as schemas
+from fermi.jobs import recipes
+from fermi.jobs.spec import Entrypoint, JobSpec, Node, Plan, Problem
+from fermi.planning import plugins, validate
 
-FRAMEWORKS = sorted(registry.FRAMEWORKS)
+FRAMEWORKS = sorted(plugins.FRAMEWORKS)
 
 
 def texts(problem: Problem) -> list[str]:
@@ -53,7 +54,7 @@ def plausible(rule: Mapping[str, Any]) -> st.SearchStrategy[Any]:
 
 
 def options_of(framework: str) -> st.SearchStrategy[dict[str, Any]]:
-    rules = registry.framework(framework).options["properties"]
+    rules = plugins.framework(framework).options["properties"]
     names = st.lists(st.sampled_from([*rules, "unknown"]), max_size=4, unique=True)
     return names.flatmap(lambda chosen: st.fixed_dictionaries({key: plausible(rules.get(key, {})) for key in chosen}))
 
@@ -102,7 +103,7 @@ def keeps_the_rules(job: JobSpec, plan: Plan) -> None:
 @given(data=st.data())
 def test_rules_proposals_and_plans_never_raise_and_agree_with_each_other(name: str, data: st.DataObject) -> None:
     wild = data.draw(jobs_of(name))
-    framework = registry.framework(name)
+    framework = plugins.framework(name)
     for job in (wild, without_what_is_refused(wild)):
         found, proposal = validate.problems(job), framework.propose(job)
         for problem in [*found, *framework.warnings(job), *proposal.reasons]:
@@ -127,7 +128,7 @@ def test_rules_proposals_and_plans_never_raise_and_agree_with_each_other(name: s
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_every_option_is_refused_by_name_and_by_value_with_what_is_allowed_and_the_nearest(name: str) -> None:
     """Each option of each framework, spelled in capitals and given a value that no schema here allows."""
-    rules = registry.framework(name).options["properties"]
+    rules = plugins.framework(name).options["properties"]
     machine = Node("n", "n", gpu_type="A100", gpu_count=8)
     for option, rule in rules.items():
         for options in ({option: {"no": "value"}}, {option.upper(): 1}):

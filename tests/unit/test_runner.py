@@ -15,18 +15,18 @@ from typing import Any
 import pytest
 
 from fermi import messages
-from fermi.launch import registry
-from fermi.launch.backends import believed, measured
-from fermi.launch.backends.culprit import cause_of_failure, rank_seen
-from fermi.launch.backends.local import LocalBackend
-from fermi.launch.diagnosis import explain, rules
-from fermi.launch.diagnosis.facts import Facts
-from fermi.launch.spec import Entrypoint, Handle, Observation, Phase
+from fermi.diagnosis import root_cause, rules
+from fermi.diagnosis.facts import Facts
+from fermi.engines import telemetry_reports, untrusted
+from fermi.engines.failure_cause import cause_of_failure, rank_seen
+from fermi.engines.local import LocalBackend
+from fermi.jobs.spec import Entrypoint, Handle, Observation, Phase
+from fermi.planning import plugins
 from fermi.runner import causes, files, node
 from tests.disks import small_disk
 from tests.goldens import job
-from tests.running import free_port
-from tests.waiting import until
+from tests.platform_process import free_port
+from tests.polling import until
 
 PREAMBLE = """
 import os, pathlib, signal, sys, time
@@ -79,8 +79,8 @@ def cause(folder: Path) -> dict[str, Any] | None:
 OFTEN = """
 import sys
 from fermi.runner import node
-from fermi.telemetry import folded, metrics
-metrics.PERIOD_SECONDS, folded.TOLD_SECONDS = 0.1, 0.2
+from fermi.telemetry import aggregation, metrics
+metrics.PERIOD_SECONDS, aggregation.TOLD_SECONDS = 0.1, 0.2
 node.main(sys.argv[1], {})
 """
 
@@ -100,7 +100,7 @@ while not seen():
     env = {"HERE": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
     ranks = run(tmp_path, script, 2, ("-c", OFTEN), env=env)
     assert [rank["exit_code"] for rank in ranks] == [0, 0]
-    samples = measured.samples_in(tmp_path, 0.0)
+    samples = telemetry_reports.samples_in(tmp_path, 0.0)
     assert all(sample.emulated for sample in samples)
     values = [sample.values for sample in samples if sample.values.get("rank_memory:1", 0) > 30 << 20]
     assert any(0 < one.get("gpu:0", 0) <= 100 for one in values)
@@ -322,7 +322,7 @@ def test_a_port_that_the_task_itself_has_is_no_strangers(who: str, code: str, fi
     kill = failed["kill"]
     assert (kill["by"], kill["port"], kill["fixed"]) == ("port", port, False)
     assert (kill["started"], kill.get("rank")) == ((True, None) if who == "child" else (False, first))
-    told = explain.of_rank(
+    told = root_cause.of_rank(
         rank_seen(failed, 0), "gn5", (tmp_path / f"{1 - first}.log").read_bytes(), rules.ours(), {}, Facts()
     )
     assert (told.why, told.follows) == (code, False)
@@ -369,7 +369,7 @@ def test_a_port_that_the_script_chooses_names_the_task_that_has_it(tmp_path: Pat
         other.communicate()
     assert cause(tmp_path) is None
     assert rank["kill"]["holder"] == f"pid {other.pid}"
-    told = explain.of_rank(rank_seen(rank, 0), "gn5", (tmp_path / "0.log").read_bytes(), rules.ours(), {}, Facts())
+    told = root_cause.of_rank(rank_seen(rank, 0), "gn5", (tmp_path / "0.log").read_bytes(), rules.ours(), {}, Facts())
     assert told.why == "PORT_FIXED_IN_USE"
     assert told.about is not None
     assert (told.about["port"], told.about["task"], told.about["holderRank"]) == (str(port), "task-other", "3")
@@ -414,7 +414,7 @@ def test_the_local_engine_says_who_has_the_port(tmp_path: Path) -> None:
     backend = LocalBackend({"data_dir": str(tmp_path), "warm": False})
     with socket.create_server(("127.0.0.1", free_port())) as other:
         spec = replace(job("env-001"), master_port=other.getsockname()[1])
-        backend.submit(backend.render(spec, registry.framework(spec.framework).plan(spec)))
+        backend.submit(backend.render(spec, plugins.framework(spec.framework).plan(spec)))
         handle = Handle(spec.name, spec.task_id, spec.attempt, spec.world_size)
         seen = until(
             lambda: (seen := backend.observe([handle])[handle.name]).phase is Phase.FAILED and seen, seconds=120
@@ -476,7 +476,7 @@ while True:
     def seen() -> Observation:
         return backend.observe([handle])[handle.name]
 
-    backend.submit(backend.render(spec, registry.framework(spec.framework).plan(spec)))
+    backend.submit(backend.render(spec, plugins.framework(spec.framework).plan(spec)))
     for _ in range(spec.world_size):
         assert os.read(reader, 1) == b"."
     os.close(reader)
@@ -548,8 +548,8 @@ def test_a_rank_that_leaves_its_training_in_the_background_is_told_of(tmp_path: 
     ranks = run(tmp_path, LEAVES + end, 2)
     left = {"by": "left", "processes": 1, "line": f"{sys.executable} -c import time; time.sleep(600) training"}
     assert [rank["kill"] for rank in ranks] == [None, left if said else None]
-    entry = rank_seen({**ranks[1], "kill": believed.KILL(ranks[1]["kill"])}, 0)
-    assert [one.code for one in explain.left_running([entry], ["gn5"])] == ["PROCESSES_LEFT_RUNNING"] * said
+    entry = rank_seen({**ranks[1], "kill": untrusted.KILL(ranks[1]["kill"])}, 0)
+    assert [one.code for one in root_cause.left_running([entry], ["gn5"])] == ["PROCESSES_LEFT_RUNNING"] * said
 
 
 def test_a_daemon_that_a_rank_forks_is_told_of(tmp_path: Path) -> None:

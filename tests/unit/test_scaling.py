@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermi import messages
-from fermi.launch import recipes, registry, scaling
-from fermi.launch.scaling import Expectation, Network
-from fermi.launch.spec import JobSpec, Node
+from fermi.jobs import recipes
+from fermi.jobs.spec import JobSpec, Node
+from fermi.planning import plugins, scaling
+from fermi.planning.scaling import Expectation, Network
 from tests.goldens import gpt3, job
 
 BERT = {"layers": 24, "hiddenSize": 1024, "heads": 16, "sequenceLength": 512, "vocabSize": 30522, "batchSize": 32}
@@ -90,7 +91,7 @@ def test_how_far_off_is_told_from_the_nearer_end() -> None:
     assert [scaling.off_by(found, (10, 20)) for found in (5, 10, 15, 20, 30)] == [-0.5, 0, 0, 0, 0.5]
 
 
-@pytest.mark.parametrize("framework", registry.FRAMEWORKS)
+@pytest.mark.parametrize("framework", plugins.FRAMEWORKS)
 @given(nodes=st.integers(1, 9), gpus=st.sampled_from(["A100", "T4", "unheard of"]), emulated=st.booleans())
 def test_it_is_never_above_the_ideal_and_has_words_for_all(
     framework: str, nodes: int, gpus: str, emulated: bool

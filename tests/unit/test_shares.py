@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from scripts import shares
-from tests.running import ROOT
+from tests.platform_process import ROOT
 
 FILES = sorted([*ROOT.glob("tests/e2e/test_*.py"), *ROOT.glob("tests/faults/test_*.py")])
 SHARES = [str(number) for number in range(1, shares.SHARES + 1)]

@@ -5,11 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.byhand import ROOT
+from tests.exported_scripts import ROOT
 
 RUN = """
 import os, subprocess
-from tests.shell import forget_variables
+from tests.clean_environment import forget_variables
 forget_variables()
 home = os.environ["HOME"]
 print(home, os.path.realpath(os.path.join(home, ".cache")), sorted(os.listdir(home)), flush=True)

@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 
 from fermi import messages
-from fermi.launch.diagnosis import Level, slow
-from fermi.launch.spec import PulseSeen
+from fermi.diagnosis import Level, stragglers
+from fermi.jobs.spec import PulseSeen
 
-PLACES = {rank: slow.Place(rank // 2, f"env-{rank // 2}") for rank in range(4)}
+PLACES = {rank: stragglers.Place(rank // 2, f"env-{rank // 2}") for rank in range(4)}
 BEGAN = 1_700_000_000.0
 
 
 def play(looks, history=None, began=BEGAN, step=100.0):
     """Looks at pulses, four seconds apart: each is the ranks' waiting shares, seconds per step, and their phase."""
-    history, told = history or slow.History(), []
+    history, told = history or stragglers.History(), []
     for number, (waits, pace, phase) in enumerate(looks):
         moment = began + 4 * number
         step += 4 / pace
@@ -23,7 +23,7 @@ def play(looks, history=None, began=BEGAN, step=100.0):
                             rss_bytes=1 << 30)
             for rank, wait in enumerate(waits)
         }  # fmt: skip
-        news = slow.judge(history, pulses, PLACES, moment)
+        news = stragglers.judge(history, pulses, PLACES, moment)
         told += [(number, one.code, one.level, one) for one in news.found] + [
             (number, one, None, None) for one in news.over
         ]
@@ -37,7 +37,7 @@ HELD_UP = ([0.8, 0.79, 0.81, 0.02], 0.5, "running")
 def test_the_one_that_all_wait_for_is_named_and_becomes_a_warning_when_it_lasts():
     told = play([EVEN] * 6 + [([0.8, 0.79, 0.81, 0.02], 0.1, "running")] * 30 + [EVEN] * 3)
     assert [(code, level) for _, code, level, _ in told] == [
-        (slow.STRAGGLER, Level.INFO), (slow.STRAGGLER, Level.WARN), (slow.STRAGGLER, None),
+        (stragglers.STRAGGLER, Level.INFO), (stragglers.STRAGGLER, Level.WARN), (stragglers.STRAGGLER, None),
     ]  # fmt: skip
     number, _, _, finding = told[0]
     assert number <= 6 + 3
@@ -72,7 +72,7 @@ def test_what_is_as_it_should_be_is_no_news(looks):
 def test_a_run_that_falls_behind_its_own_past_is_told_of_and_over_when_it_is_back():
     told = play([EVEN] * 10 + [([0.1] * 4, 0.3, "running")] * 30 + [EVEN] * 4)
     assert [(code, level) for _, code, level, _ in told] == [
-        (slow.SLOWER, Level.INFO), (slow.SLOWER, Level.WARN), (slow.SLOWER, None),
+        (stragglers.SLOWER, Level.INFO), (stragglers.SLOWER, Level.WARN), (stragglers.SLOWER, None),
     ]  # fmt: skip
     assert told[0][3].params["times"] == "3.0"
     assert told[0][0] <= 13
@@ -112,20 +112,20 @@ def peers(**changes):
 )
 def test_why_a_straggler_is_slow_follows_from_its_place_and_from_what_it_uses(changes, why):
     alive, slowest = peers(**changes)
-    assert slow.held_up_by(alive, slowest) == why
+    assert stragglers.held_up_by(alive, slowest) == why
 
 
 def test_what_the_others_do_as_well_explains_no_straggler():
     alive, _ = peers()
     others = [replace(one, starved=0.5, written=300 << 20) for one in alive[:3]]
     slowest = replace(alive[3], starved=0.55, written=300 << 20, cpu=1.0)
-    assert slow.held_up_by([*others, slowest], slowest) == "computing"
+    assert stragglers.held_up_by([*others, slowest], slowest) == "computing"
 
 
 def test_a_straggler_is_named_with_its_place_and_against_the_others():
     place = {"at": "train.py:8 in load_batch", "inside": "get (queue.py:171)", "share": 0.9}
     alive, slowest = peers(place=place)
-    finding = slow._held_up(alive, slowest, PLACES, Level.WARN, BEGAN)
+    finding = stragglers._held_up(alive, slowest, PLACES, Level.WARN, BEGAN)
     message, hint = messages.text(finding.code, "en", **finding.params)
     assert "rank 3 on env-1, which spends 90 % of its time in train.py:8 in load_batch" in message
     assert hint.startswith("It loads data")
@@ -142,13 +142,13 @@ def test_a_straggler_is_named_with_its_place_and_against_the_others():
 def test_a_straggler_from_the_first_step_on_is_named_within_a_minute(pace):
     told = play([([0.9, 0.88, 0.91, 0.0], pace, "running")] * 20, step=2.0)
     number, code, _, _ = told[0]
-    assert code == slow.STRAGGLER
+    assert code == stragglers.STRAGGLER
     assert 4 * number <= 60 - 2 * pace, "after its first two steps"
 
 
 def test_a_straggler_is_a_warning_within_half_a_minute():
     [_, (number, code, level, _)] = play([EVEN] * 6 + [([0.8, 0.79, 0.81, 0.02], 0.1, "running")] * 12)
-    assert (code, level) == (slow.STRAGGLER, Level.WARN)
+    assert (code, level) == (stragglers.STRAGGLER, Level.WARN)
     assert 4 * (number - 6) <= 30 - 10, "after the window of ten seconds is full of it"
 
 
@@ -169,7 +169,7 @@ def test_what_is_odd_about_a_straggler_is_its_evidence(changes, code):
     gpu = {"clock": 1980, "temperature": 60}
     alive = [PulseSeen(rank, BEGAN, "running", 100, waiting=0.8, cpu=1.0, gpu=gpu) for rank in range(3)]
     slowest = PulseSeen(3, BEGAN, "running", 100, waiting=0.0, cpu=1.0, **{"gpu": gpu, **changes})
-    found = {one.code: one for one in slow._odd([*alive, slowest], slowest, slow.Where(3, 1, "env-1"))}
+    found = {one.code: one for one in stragglers._odd([*alive, slowest], slowest, stragglers.Where(3, 1, "env-1"))}
     assert found.keys() == {"STRAGGLER_COMPUTES", code}
     for lang in messages.LANGUAGES:
         messages.text(code, lang, **found[code].params)

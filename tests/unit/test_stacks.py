@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from fermi.probe import give
-from fermi.probe.page import MAGIC, Page
+from fermi.probe import setup
+from fermi.probe.shared_page import MAGIC, Page
 from fermi.runner import stacks
 from fermi.runner.stacks import Frame
 
@@ -54,7 +54,7 @@ def test_taking_leave_is_told_by_the_function_of_the_library_alone() -> None:
 
 
 def test_who_is_signalled_is_of_the_session_has_a_handler_and_waits_for_the_interpreter() -> None:
-    given = give.make()
+    given = setup.make()
     seen = Page(given.page)
     seen.number("magic", MAGIC)
     seen.number("pid", os.getpid())

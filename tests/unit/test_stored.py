@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from fermi.launch import registry, stored
-from fermi.launch.spec import Entrypoint, JobSpec, Node, Plan, Rendered
+from fermi.jobs.spec import Entrypoint, JobSpec, Node, Plan, Rendered
+from fermi.planning import plugins
+from fermi.schema import serialization
 
 STORED = Path(__file__).parents[1] / "stored"
 JOBS = sorted(STORED.glob("*/job.json"))
@@ -24,12 +25,12 @@ def through_json(value: Any) -> Any:
 
 def plan_of(job: JobSpec) -> Plan:
     attempt = job.for_attempt(1, master_port=job.master_port, resume_from="")
-    return registry.framework(job.framework).plan(attempt)
+    return plugins.framework(job.framework).plan(attempt)
 
 
 def test_every_form_that_rows_have_had_is_kept() -> None:
     versions = {path.parent.name for path in JOBS}
-    assert versions == {"before-versions", *(f"version-{number}" for number in range(1, stored.VERSION + 1))}
+    assert versions == {"before-versions", *(f"version-{number}" for number in range(1, serialization.VERSION + 1))}
 
 
 @pytest.mark.parametrize("path", JOBS, ids=lambda path: path.parent.name)
@@ -52,7 +53,7 @@ def test_what_any_release_rendered_is_sent_as_it_was(path: Path) -> None:
 def test_what_is_stored_is_read_as_it_was() -> None:
     job = JobSpec.from_json(read(JOBS[0]))
     assert JobSpec.from_json(through_json(job.to_json())) == job
-    assert through_json(job.to_json())["version"] == stored.VERSION
+    assert through_json(job.to_json())["version"] == serialization.VERSION
 
 
 def changed(**changes: Any) -> dict[str, Any]:

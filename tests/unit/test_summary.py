@@ -1,7 +1,7 @@
 from dataclasses import replace
 
-from fermi.launch.spec import Node
-from fermi.launch.summary import summarise, warnings
+from fermi.jobs.spec import Node
+from fermi.planning.summary import summarise, warnings
 
 A = Node("a", "a", zone="z1", gpu_type="A100", gpu_count=2, cpu_cores=16, memory_gb=128, versions={"torch": "2.5"})
 B = replace(A, id="b", name="b", gpu_count=4)

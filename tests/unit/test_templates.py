@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from fermi.launch import recipes, scenes, shape, validate
-from fermi.launch.registry import framework
-from fermi.launch.request import TaskRequest, job
-from fermi.launch.spec import Node
-from fermi.launch.templates import templates
+from fermi.jobs import json_shape, recipes
+from fermi.jobs.spec import Node
 from fermi.messages.languages import LANGUAGES
+from fermi.planning import scenarios, validate
+from fermi.planning.plugins import framework
+from fermi.planning.request import TaskRequest, job
+from fermi.planning.templates import templates
 
 
 def nodes(*gpus: int, gpu_type: str = "A100-SXM4-80GB", emulated: bool = False) -> list[Node]:
@@ -22,7 +23,7 @@ def nodes(*gpus: int, gpu_type: str = "A100-SXM4-80GB", emulated: bool = False) 
 
 
 def spec(request: dict[str, Any], there: list[Node]) -> Any:
-    asked, wrong = shape.read(TaskRequest, request)
+    asked, wrong = json_shape.read(TaskRequest, request)
     assert wrong == []
     return job(asked, task_id="t", framework=asked.distributed.framework, nodes=there, master=there[0].id,
                master_port=29500, checkpoint_dir="", resume_from="")  # fmt: skip
@@ -83,4 +84,4 @@ def test_use_cases_are_told_in_each_language(lang: str) -> None:
     ],
 )  # fmt: skip
 def test_every_choice_of_nodes_has_its_row_of_the_documents_table(count: int, gpus: int, code: str) -> None:
-    assert scenes.fitting(count, gpus)[-1].code == code
+    assert scenarios.fitting(count, gpus)[-1].code == code

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fermi.runner import confine
-from tests.running import ROOT
+from fermi.runner import sandbox
+from tests.platform_process import ROOT
 
 INSIDE = """
 import json, os, subprocess, sys, threading
@@ -50,12 +50,12 @@ print(json.dumps({
 
 OUTSIDE = """
 import json, os, sys
-from fermi.runner import confine, processes
+from fermi.runner import processes, sandbox
 order, control, other, inside = json.loads(sys.argv[1])
 if control:
-    confine.NVIDIA_CONTROL = control
+    sandbox.NVIDIA_CONTROL = control
 processes.refuse_tracers()  # as the platform's own processes do
-made = confine.Confinement(order, "test", os.environ)
+made = sandbox.Confinement(order, "test", os.environ)
 pid = os.fork()
 if pid == 0:
     try:
@@ -89,7 +89,7 @@ WAYS = pytest.mark.parametrize(("view", "landlock"), [(True, True), (False, True
 
 
 def need(*, landlock: bool) -> None:
-    if landlock and not confine.landlock_abi():
+    if landlock and not sandbox.landlock_abi():
         pytest.skip("this kernel has no Landlock")
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from fermi.launch.schedule.ledger import PARTS, Run, breakdown, ettr, goodput, names, spans
+from fermi.scheduler.ledger import PARTS, Run, breakdown, ettr, goodput, names, spans
 
 
 def found(since: float, until: float, *runs: Run) -> dict[str, float]:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from fermi.launch import recipes
+from fermi.jobs import recipes
 from fermi.train import common, gpt_jax, mesh_jax, terminal, train_ddp, train_jax, world_jax
 
 SMALL = ["--train_data_path=train.bin", "--n_layer=2", "--n_head=2", "--n_embd=12", "--block_size=5"]

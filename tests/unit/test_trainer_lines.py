@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from apps.training.output.trainer import Trainer
+from apps.training.logs.trainer_steps import Trainer
 
 ROUNDED: dict[str, Callable[[float], float]] = {
     "not at all": float,

@@ -1,9 +1,9 @@
 """Ranks that hold GPUs and train without them."""
 
 from fermi import messages
-from fermi.launch.diagnosis import Level, unused_gpus
-from fermi.launch.diagnosis.slow import News, Place
-from fermi.launch.spec import PulseSeen
+from fermi.diagnosis import Level, unused_gpus
+from fermi.diagnosis.stragglers import News, Place
+from fermi.jobs.spec import PulseSeen
 
 PLACES = {rank: Place(rank // 2, f"env-{rank // 2}") for rank in range(4)}
 NOW = 1e9

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fermi.keeper import interpreter
+from fermi.envd import interpreter
 from fermi.runner import files, node
 
 TELLS = """

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from fermi.probe import give
-from fermi.probe.page import MAGIC, Page
-from fermi.runner import stillness, waits
+from fermi.probe import setup
+from fermi.probe.shared_page import MAGIC, Page
+from fermi.runner import activity, thread_waits
 from fermi.runner.pulse import UNCOUNTED_SECONDS, Pulse, Sample
-from tests.waiting import until
+from tests.polling import until
 
 FOR_EVER, FOR_A_WHILE = "0x0", "0x7ffd1000"
 
@@ -35,9 +35,9 @@ FOR_EVER, FOR_A_WHILE = "0x0", "0x7ffd1000"
 def test_a_wait_that_only_the_own_process_can_end_is_told_from_one_that_a_timer_ends(
     call: str, locked: bool, timed: bool
 ) -> None:
-    assert waits.is_locked(call.split(), "x86_64") is locked
-    assert waits.is_timed(call.split(), "x86_64") is timed
-    assert not waits.is_locked(call.split(), "riscv64"), "calls have other numbers there"
+    assert thread_waits.is_locked(call.split(), "x86_64") is locked
+    assert thread_waits.is_timed(call.split(), "x86_64") is timed
+    assert not thread_waits.is_locked(call.split(), "riscv64"), "calls have other numbers there"
 
 
 CHILD = "import subprocess, sys; subprocess.run([sys.executable, '-c', {!r}], start_new_session=True)"
@@ -48,18 +48,18 @@ POLLS = "import time\nwhile True: time.sleep(0.2)"
 def test_a_program_of_its_own_that_wakes_up_shows_in_a_rank_also_from_another_session(script: str, moves: bool) -> None:
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, start_new_session=True) as rank:
 
-        def look() -> waits.Waits:
-            return waits.read_waits(stillness.look([rank.pid])[rank.pid].pids)
+        def look() -> thread_waits.Waits:
+            return thread_waits.read_waits(activity.look([rank.pid])[rank.pid].pids)
 
         try:
             if moves:
-                until(lambda: len(stillness.look([rank.pid])[rank.pid].pids) == 2, what="its program runs")
+                until(lambda: len(activity.look([rank.pid])[rank.pid].pids) == 2, what="its program runs")
                 first = look()
                 until(lambda: look().wakes != first.wakes, what="it comes back from a wait")
             else:
                 until(lambda: (first := look()) == look() and first.wakes is not None, what="it waits")
         finally:
-            for pid in stillness.look([rank.pid])[rank.pid].pids:
+            for pid in activity.look([rank.pid])[rank.pid].pids:
                 os.kill(pid, signal.SIGKILL)
 
 
@@ -111,7 +111,7 @@ def test_a_flood_of_one_line_is_no_progress_either() -> None:
 
 
 def test_who_computes_while_nobody_counts_its_collectives_waits_in_none() -> None:
-    given = give.make()
+    given = setup.make()
     page = Page(given.page)
     page.number("magic", MAGIC)
     page.number("begun", 3)

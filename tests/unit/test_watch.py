@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fermi.runner import files
+from tests.polling import until
 from tests.unit.test_runner import run
-from tests.waiting import until
 
 WORKS = """
 def work():

@@ -10,7 +10,7 @@ import pytest
 from fermi.runner import worktree
 from fermi.runner.code import Broken
 from tests import packages
-from tests.waiting import until
+from tests.polling import until
 
 FILES = {"train.py": "print(1)\n", "lib/word.py": "WORD = 1\n", "lib/deep/other.py": "X = 2\n"}
 

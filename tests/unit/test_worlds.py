@@ -3,21 +3,21 @@
 import pytest
 
 from fermi import messages
-from fermi.launch.diagnosis import Level, worlds
-from fermi.launch.diagnosis.slow import Place
-from fermi.launch.spec import PulseSeen
+from fermi.diagnosis import Level, world_sizes
+from fermi.diagnosis.stragglers import Place
+from fermi.jobs.spec import PulseSeen
 
 PLACES = {rank: Place(rank // 2, f"env-{rank // 2}") for rank in range(4)}
 
 
 def judge(*sizes: int | None) -> object:
     pulses = {rank: PulseSeen(rank, 1e9, world_size=size) for rank, size in enumerate(sizes)}
-    return worlds.judge(pulses, PLACES)
+    return world_sizes.judge(pulses, PLACES)
 
 
 def test_the_rank_whose_number_is_not_the_plans_is_named_with_both() -> None:
     pulses = {rank: PulseSeen(rank, 1e9, world_size=5 if rank == 2 else 4) for rank in range(4)}
-    finding = worlds.judge(pulses, PLACES)
+    finding = world_sizes.judge(pulses, PLACES)
     assert finding is not None
     assert (finding.level, [(one.rank, one.node) for one in finding.where]) == (Level.FAIL, [(2, "env-1")])
     message = messages.text(finding.code, "en", **finding.params)[0]
@@ -26,7 +26,7 @@ def test_the_rank_whose_number_is_not_the_plans_is_named_with_both() -> None:
 
 
 def test_ranks_that_join_by_their_local_rank_are_named_as_whom_they_join() -> None:
-    finding = worlds.judge_numbers({2: 0, 3: 1}, PLACES)
+    finding = world_sizes.judge_numbers({2: 0, 3: 1}, PLACES)
     assert finding is not None
     assert (finding.level, [(one.rank, one.node) for one in finding.where]) == (
         Level.FAIL, [(2, "env-1"), (3, "env-1")],
@@ -34,7 +34,7 @@ def test_ranks_that_join_by_their_local_rank_are_named_as_whom_they_join() -> No
     message = messages.text(finding.code, "en", **finding.params)[0]
     assert message == "Ranks 2, 3 join the process group as ranks 0, 1: the script passes LOCAL_RANK as `rank`."
     assert "rank 2, 3 以 rank 0, 1 的编号" in messages.text(finding.code, "zh", **finding.params)[0]
-    early = worlds.judge_numbers({2: 0}, PLACES)
+    early = world_sizes.judge_numbers({2: 0}, PLACES)
     assert early is not None, "before the others have joined"
 
 
@@ -49,7 +49,7 @@ def test_ranks_that_join_by_their_local_rank_are_named_as_whom_they_join() -> No
     ],
 )
 def test_ranks_that_a_script_numbers_itself_are_no_finding(joined: dict[int, int | None]) -> None:
-    assert worlds.judge_numbers(joined, PLACES) is None
+    assert world_sizes.judge_numbers(joined, PLACES) is None
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 
 from apps.accounts.models import ApiToken, User
 from apps.common.clock import now
-from apps.common.compiled import Compiled
+from apps.common.compiled_queries import Compiled
 from apps.common.errors import ApiError
 
 _TOKEN = Compiled(lambda digest: ApiToken.objects.select_related("user").filter(digest=digest))

@@ -4,7 +4,8 @@ from django.conf import settings
 from django.db.models import Q
 from rest_framework.permissions import AllowAny
 
-from apps.accounts import access, selectors, services, vault
+from apps.accounts import access, selectors, services
+from apps.accounts import secrets as vault
 from apps.accounts.api import serializers as shapes
 from apps.accounts.models import Project, Role
 from apps.common.api import APIView, Body, Data, Query, Request, operation, page

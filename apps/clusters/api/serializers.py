@@ -6,7 +6,7 @@ from rest_framework import serializers
 from apps.clusters.models import EnvironmentKind, EnvironmentStatus
 from apps.common.openapi import AddressField, Key
 from apps.common.pages import OrderingField, PageQuery
-from fermi.launch.findings import Level
+from fermi.engines.check_results import Level
 
 KINDS = EnvironmentKind.choices
 STATUSES = EnvironmentStatus.choices

@@ -7,18 +7,18 @@ from django.http import FileResponse, HttpResponse
 
 from apps.accounts import access
 from apps.accounts.models import User
-from apps.code import fetching, git, selectors, store, uploads
-from apps.code.api import bodies, forms
+from apps.code import fetch, git, selectors, store, uploads
+from apps.code.api import bodies, serializers
 from apps.code.models import Fetch
 from apps.common.api import APIView, Body, Data, Query, Request, operation, page
 from apps.common.errors import ApiError, ProblemsError
-from fermi.launch.snapshot import ARCHIVE
+from fermi.jobs.snapshot import ARCHIVE
 
 STREAM = "application/octet-stream"
 
 
 class LimitsView(APIView):
-    @operation("getCodeLimits", data=forms.CodeLimits)
+    @operation("getCodeLimits", data=serializers.CodeLimits)
     def get(self, request: Request) -> Data:
         """How much a snapshot may hold."""
         return {
@@ -29,19 +29,19 @@ class LimitsView(APIView):
 
 
 class SnapshotsView(APIView):
-    @operation("listSnapshots", query=forms.SnapshotQuery, page=forms.SnapshotItem)
+    @operation("listSnapshots", query=serializers.SnapshotQuery, page=serializers.SnapshotItem)
     def get(self, request: Request, query: Query) -> Data:
         """Code of your projects, newest first."""
         return page(selectors.snapshots(request.user, query), query, selectors.shown)
 
 
 class SnapshotView(APIView):
-    @operation("getSnapshot", data=forms.SnapshotItem)
+    @operation("getSnapshot", data=serializers.SnapshotItem)
     def get(self, request: Request, snapshot_id: str) -> Data:
         """One snapshot, by its id or a beginning of it."""
         return selectors.shown(selectors.find(request.user, snapshot_id))
 
-    @operation("putSnapshot", query=forms.ProjectQuery, takes=STREAM, data=forms.SnapshotMissing)
+    @operation("putSnapshot", query=serializers.ProjectQuery, takes=STREAM, data=serializers.SnapshotMissing)
     def put(self, request: Request, snapshot_id: str, query: Query) -> Data:
         """The manifest whose SHA-256 the id is; the answer says which contents the project has not sent yet."""
         manifest = bodies.stream(request).read()
@@ -49,42 +49,42 @@ class SnapshotView(APIView):
 
 
 class SnapshotBlobsView(APIView):
-    @operation("putSnapshotBlobs", query=forms.ProjectQuery, takes=STREAM, data=forms.SnapshotStored)
+    @operation("putSnapshotBlobs", query=serializers.ProjectQuery, takes=STREAM, data=serializers.SnapshotStored)
     def put(self, request: Request, snapshot_id: str, query: Query) -> Data:
         """Contents, as many as fit into a request: of each a line `<sha256> <size>` and its bytes."""
         return uploads.put_blobs(request.user, query.get("project"), snapshot_id, bodies.stream(request))
 
 
 class SnapshotFinishView(APIView):
-    @operation("finishSnapshot", body=forms.SnapshotFinishRequest, data=forms.SnapshotItem)
+    @operation("finishSnapshot", body=serializers.SnapshotFinishRequest, data=serializers.SnapshotItem)
     def post(self, request: Request, snapshot_id: str, body: Body) -> Data:
         """All of it has been sent. Asking again changes nothing."""
         return selectors.shown(uploads.finish(request.user, digest=snapshot_id, **{"project_id": None, **body}))
 
 
 class SnapshotTreeView(APIView):
-    @operation("listSnapshotTree", query=forms.PathQuery, data=forms.SnapshotTree)
+    @operation("listSnapshotTree", query=serializers.PathQuery, data=serializers.SnapshotTree)
     def get(self, request: Request, snapshot_id: str, query: Query) -> Data:
         """What lies in one of its folders."""
         return {"items": selectors.tree(selectors.find(request.user, snapshot_id).digest, query["path"])}
 
 
 class SnapshotFileView(APIView):
-    @operation("getSnapshotFile", query=forms.FileQuery, data=forms.SnapshotFile)
+    @operation("getSnapshotFile", query=serializers.FileQuery, data=serializers.SnapshotFile)
     def get(self, request: Request, snapshot_id: str, query: Query) -> Data:
         """One file, as text where it is text."""
         return selectors.file_shown(selectors.find(request.user, snapshot_id).digest, query["path"])
 
 
 class SnapshotPatchView(APIView):
-    @operation("getSnapshotPatch", data=forms.SnapshotPatch)
+    @operation("getSnapshotPatch", data=serializers.SnapshotPatch)
     def get(self, request: Request, snapshot_id: str) -> Data:
         """How it differed from its commit when it was sent."""
         return {"patch": selectors.find(request.user, snapshot_id).patch}
 
 
 class SnapshotDiffView(APIView):
-    @operation("diffSnapshots", query=forms.DiffQuery, data=forms.SnapshotDiff)
+    @operation("diffSnapshots", query=serializers.DiffQuery, data=serializers.SnapshotDiff)
     def get(self, request: Request, snapshot_id: str, query: Query) -> Data:
         """What changed from another snapshot to this one."""
         after, before = (selectors.find(request.user, key).digest for key in (snapshot_id, query["before"]))
@@ -113,18 +113,18 @@ class SnapshotArchiveView(APIView):
 
 
 class FetchesView(APIView):
-    @operation("fetchCode", body=forms.FetchRequest, data=forms.FetchItem, status=201)
+    @operation("fetchCode", body=serializers.FetchRequest, data=serializers.FetchItem, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """Has a revision of a Git repository fetched into a snapshot."""
         asked = {name: value for name, value in body["git"].items() if value}
         project = uploads.project_for(request.user, body.get("project_id"))
         if wrong := git.problems(asked["url"], asked["revision"], "git"):
             raise ProblemsError(wrong)
-        return selectors.fetch_shown(fetching.ask(request.user, project, {"git": asked}))
+        return selectors.fetch_shown(fetch.ask(request.user, project, {"git": asked}))
 
 
 class FetchView(APIView):
-    @operation("getCodeFetch", data=forms.FetchItem)
+    @operation("getCodeFetch", data=serializers.FetchItem)
     def get(self, request: Request, fetch_id: str) -> Data:
         """How far it is."""
         rows = Fetch.objects.select_related("snapshot")

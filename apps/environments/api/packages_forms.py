@@ -6,7 +6,7 @@ from apps.clusters.api.serializers import NotSelectableReason
 from apps.common.openapi import Key
 from apps.environments.models import InstallationState
 from apps.environments.packages.presenters import STATES
-from fermi.launch.packages import KINDS, MAX_PACKAGES
+from fermi.planning.packages import KINDS, MAX_PACKAGES
 
 MAX_ENVIRONMENTS = 64
 PYTHON = "an interpreter's path, or a kernel's name; empty: what the environment's notebook runs"

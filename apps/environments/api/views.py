@@ -12,28 +12,30 @@ from apps.clusters.api.serializers import EnvironmentChangeRequest, EnvironmentQ
 from apps.clusters.models import DevEnvironment
 from apps.common.api import APIView, Body, Data, Query, Request, operation, page
 from apps.common.errors import ApiError
-from apps.environments import logs, showing, standby
-from apps.environments.api import forms
-from apps.environments.building import Asked
+from apps.environments import logs, presenters, standby
+from apps.environments.api import serializers
 from apps.environments.models import Template
-from apps.environments.services import making, steering, templates
+from apps.environments.services import create, lifecycle, templates
+from apps.environments.validation import Asked
 
 KEY = "Idempotency-Key"
 LONGEST_KEY = 200
 
 
 class TemplatesView(APIView):
-    @operation("listEnvironmentTemplates", query=forms.EnvironmentTemplateQuery, page=forms.EnvironmentTemplate)
+    @operation(
+        "listEnvironmentTemplates", query=serializers.EnvironmentTemplateQuery, page=serializers.EnvironmentTemplate
+    )
     def get(self, request: Request, query: Query) -> Data:
         """What environments can be made from: the operators' catalogue, and your projects' own."""
         may_use = access.may_use(request.user)
-        rows = showing.templates(request.user, query)
-        return page(rows, query, lambda row: showing.template(row, may_use(row.project_id)))
+        rows = presenters.templates(request.user, query)
+        return page(rows, query, lambda row: presenters.template(row, may_use(row.project_id)))
 
     @operation(
         "createEnvironmentTemplate",
-        body=forms.EnvironmentTemplateCreateRequest,
-        data=forms.EnvironmentTemplate,
+        body=serializers.EnvironmentTemplateCreateRequest,
+        data=serializers.EnvironmentTemplate,
         status=201,
     )
     def post(self, request: Request, body: Body) -> Data:
@@ -42,16 +44,16 @@ class TemplatesView(APIView):
 
 
 class TemplateView(APIView):
-    @operation("getEnvironmentTemplate", data=forms.EnvironmentTemplate)
+    @operation("getEnvironmentTemplate", data=serializers.EnvironmentTemplate)
     def get(self, request: Request, template_id: str) -> Data:
         """One template."""
         return _template_shown(request, template_id)
 
     @operation(
         "changeEnvironmentTemplate",
-        body=forms.EnvironmentTemplateChangeRequest,
+        body=serializers.EnvironmentTemplateChangeRequest,
         partial=True,
-        data=forms.EnvironmentTemplate,
+        data=serializers.EnvironmentTemplate,
     )
     def patch(self, request: Request, template_id: str, body: Body) -> Data:
         """Changes it; environments that were made from it stay as they are."""
@@ -65,14 +67,14 @@ class TemplateView(APIView):
 
 
 class EnvironmentsView(APIView):
-    @operation("listEnvironments", query=EnvironmentQuery, page=forms.EnvironmentItem)
+    @operation("listEnvironments", query=EnvironmentQuery, page=serializers.EnvironmentItem)
     def get(self, request: Request, query: Query) -> Data:
         """The dev environments of your projects."""
         found = page(clusters.environments(request.user, query), query, clusters.shown)
-        showing.attach(request.user, found["items"])
+        presenters.attach(request.user, found["items"])
         return found
 
-    @operation("registerEnvironment", body=EnvironmentRegisterRequest, data=forms.EnvironmentDetail, status=201)
+    @operation("registerEnvironment", body=EnvironmentRegisterRequest, data=serializers.EnvironmentDetail, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """An environment registered by hand (maintainer)."""
         return _shown(request, registered.register_environment(request.user, **body).pk)
@@ -80,7 +82,11 @@ class EnvironmentsView(APIView):
 
 class MakeEnvironmentView(APIView):
     @operation(
-        "makeEnvironment", body=forms.EnvironmentMakeRequest, data=forms.EnvironmentDetail, status=201, headers=[KEY]
+        "makeEnvironment",
+        body=serializers.EnvironmentMakeRequest,
+        data=serializers.EnvironmentDetail,
+        status=201,
+        headers=[KEY],
     )
     def post(self, request: Request, body: Body) -> Data:
         """Makes one from a template and starts it (member). All problems come at once."""
@@ -90,31 +96,31 @@ class MakeEnvironmentView(APIView):
         named = {name: body.pop(name) for name in ("template", "project", "name")}
         where = {name: body.pop(name, None) or "" for name in ("cluster", "zone", "host")}
         asked = Asked(**named, **where, changes=body)
-        return _shown(request, making.make(request.user, asked, key=key).pk)
+        return _shown(request, create.make(request.user, asked, key=key).pk)
 
 
 class EnvironmentView(APIView):
-    @operation("getEnvironment", data=forms.EnvironmentDetail)
+    @operation("getEnvironment", data=serializers.EnvironmentDetail)
     def get(self, request: Request, environment_id: str) -> Data:
         """One dev environment."""
         return _shown(request, environment_id)
 
-    @operation("changeEnvironment", body=EnvironmentChangeRequest, partial=True, data=forms.EnvironmentDetail)
+    @operation("changeEnvironment", body=EnvironmentChangeRequest, partial=True, data=serializers.EnvironmentDetail)
     def patch(self, request: Request, environment_id: str, body: Body) -> Data:
         """Changes what is known of it, or takes it out of service and back (maintainer)."""
-        steering.change(request.user, _environment(request, environment_id), body)
+        lifecycle.change(request.user, _environment(request, environment_id), body)
         return _shown(request, environment_id)
 
-    @operation("removeEnvironment", data=forms.EnvironmentDetail, nullable=True)
+    @operation("removeEnvironment", data=serializers.EnvironmentDetail, nullable=True)
     def delete(self, request: Request, environment_id: str) -> Data:
         """Of one that the platform made: begins its deletion, disk and all (member). Of another: forgets it
         (maintainer). Not while a task holds it."""
-        steering.delete(request.user, _environment(request, environment_id))
+        lifecycle.delete(request.user, _environment(request, environment_id))
         return _found(request, environment_id)
 
 
 class ProjectWarmView(APIView):
-    @operation("setProjectWarm", body=forms.ProjectWarmRequest, data=ProjectItem)
+    @operation("setProjectWarm", body=serializers.ProjectWarmRequest, data=ProjectItem)
     def put(self, request: Request, project_id: str, body: Body) -> Data:
         """Whether a process stands by, with the training stack imported, in each of its environments that does not say
         otherwise (maintainer)."""
@@ -126,62 +132,64 @@ class ProjectWarmView(APIView):
 
 
 class StartView(APIView):
-    @operation("startEnvironment", data=forms.EnvironmentDetail)
+    @operation("startEnvironment", data=serializers.EnvironmentDetail)
     def post(self, request: Request, environment_id: str) -> Data:
         """Starts one that the platform made and that does not run (member)."""
-        return _steer(request, environment_id, steering.start)
+        return _steer(request, environment_id, lifecycle.start)
 
 
 class StopView(APIView):
-    @operation("stopEnvironment", data=forms.EnvironmentDetail)
+    @operation("stopEnvironment", data=serializers.EnvironmentDetail)
     def post(self, request: Request, environment_id: str) -> Data:
         """Stops it; its disk stays (member). Not while a task holds it."""
-        return _steer(request, environment_id, steering.stop)
+        return _steer(request, environment_id, lifecycle.stop)
 
 
 class RestartView(APIView):
-    @operation("restartEnvironment", data=forms.EnvironmentDetail)
+    @operation("restartEnvironment", data=serializers.EnvironmentDetail)
     def post(self, request: Request, environment_id: str) -> Data:
         """Ends its processes and begins anew, with its sizes as they are now (member)."""
-        return _steer(request, environment_id, steering.restart)
+        return _steer(request, environment_id, lifecycle.restart)
 
 
 class KeepView(APIView):
-    @operation("keepEnvironment", body=forms.EnvironmentKeepRequest, data=forms.EnvironmentDetail)
+    @operation("keepEnvironment", body=serializers.EnvironmentKeepRequest, data=serializers.EnvironmentDetail)
     def post(self, request: Request, environment_id: str, body: Body) -> Data:
         """However idle, it does not stop by itself for so many hours (member)."""
-        return _steer(request, environment_id, lambda user, one: steering.keep(user, one, body["hours"]))
+        return _steer(request, environment_id, lambda user, one: lifecycle.keep(user, one, body["hours"]))
 
 
 class ResizeView(APIView):
-    @operation("resizeEnvironment", body=forms.EnvironmentResizeRequest, data=forms.EnvironmentDetail)
+    @operation("resizeEnvironment", body=serializers.EnvironmentResizeRequest, data=serializers.EnvironmentDetail)
     def post(self, request: Request, environment_id: str, body: Body) -> Data:
         """Other sizes, from the next start on (member)."""
-        return _steer(request, environment_id, lambda user, one: steering.resize(user, one, body))
+        return _steer(request, environment_id, lambda user, one: lifecycle.resize(user, one, body))
 
 
 class CloneView(APIView):
-    @operation("cloneEnvironment", body=forms.EnvironmentCloneRequest, data=forms.EnvironmentDetail, status=201)
+    @operation(
+        "cloneEnvironment", body=serializers.EnvironmentCloneRequest, data=serializers.EnvironmentDetail, status=201
+    )
     def post(self, request: Request, environment_id: str, body: Body) -> Data:
         """Another one like it, with an empty disk (member)."""
         environment = _environment(request, environment_id)
-        return _shown(request, making.clone(request.user, environment, body["name"]).pk)
+        return _shown(request, create.clone(request.user, environment, body["name"]).pk)
 
 
 class LogsView(APIView):
-    @operation("getEnvironmentLogs", query=forms.EnvironmentLogsQuery, data=forms.EnvironmentLogs)
+    @operation("getEnvironmentLogs", query=serializers.EnvironmentLogsQuery, data=serializers.EnvironmentLogs)
     def get(self, request: Request, environment_id: str, query: Query) -> Data:
         """What its newest run printed."""
         environment = _environment(request, environment_id)
-        steering.find(environment)
+        lifecycle.find(environment)
         return logs.read(environment, query["cursor"], query["limit"])
 
 
 class LifeView(APIView):
-    @operation("getEnvironmentLife", data=forms.EnvironmentLife)
+    @operation("getEnvironmentLife", data=serializers.EnvironmentLife)
     def get(self, request: Request, environment_id: str) -> Data:
         """What happened to it, and what each of its runs came to."""
-        return showing.life(_environment(request, environment_id).pk)
+        return presenters.life(_environment(request, environment_id).pk)
 
 
 def _template(request: Request, template_id: str) -> Template:
@@ -189,10 +197,10 @@ def _template(request: Request, template_id: str) -> Template:
 
 
 def _template_shown(request: Request, template_id: str) -> Data:
-    row = showing.templates(request.user, {}).filter(pk=template_id).first()
+    row = presenters.templates(request.user, {}).filter(pk=template_id).first()
     if row is None:
         raise ApiError(404, "NOT_FOUND")
-    return showing.template(row, access.may_use(request.user)(row.project_id))
+    return presenters.template(row, access.may_use(request.user)(row.project_id))
 
 
 def _environment(request: Request, environment_id: str) -> DevEnvironment:
@@ -208,7 +216,7 @@ def _steer(request: Request, environment_id: str, act: Callable[[User, DevEnviro
 def _found(request: Request, environment_id: str) -> dict[str, Any] | None:
     found = clusters.environment(request.user, environment_id)
     if found is not None:
-        showing.attach(request.user, [found])
+        presenters.attach(request.user, [found])
     return found
 
 

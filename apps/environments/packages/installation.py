@@ -18,7 +18,7 @@ from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.clusters import selectors
 from apps.clusters.models import DevEnvironment, Lease
-from apps.common import claims, hints
+from apps.common import claims, wakeups
 from apps.common.claims import Claim
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
@@ -26,10 +26,10 @@ from apps.common.ids import new_id
 from apps.common.row_bounds import check_rows
 from apps.environments import session
 from apps.environments.models import Installation, InstallationState
-from apps.environments.packages import looks
-from fermi.launch.inside.session import Session
-from fermi.launch.packages import check_requirements
-from fermi.launch.spec import Problem
+from apps.environments.packages import surveys
+from fermi.engines.inside.session import Session
+from fermi.jobs.spec import Problem
+from fermi.planning.packages import check_requirements
 
 CHANNEL = "installations"
 CLAIM = timedelta(seconds=60)
@@ -67,7 +67,7 @@ def begin(user: User, environment_ids: Sequence[str], packages: Sequence[str], p
                 created_at=moment, due_at=moment,
             )  # fmt: skip
             _record(user, "environment.install", one, packages=list(packages), together=together)
-        transaction.on_commit(lambda: hints.tell(CHANNEL, {}))
+        transaction.on_commit(lambda: wakeups.tell(CHANNEL, {}))
     return together
 
 
@@ -121,7 +121,7 @@ def install(row: Installation) -> bool:
                 ended = {"exit": found.get("exit"), "why": (found.get("error") or {}).get("code")}
                 _record(row.asked_by, "environment.installed", row.environment, packages=row.packages,
                         together=row.together, **ended)  # fmt: skip
-                looks.forget(row.environment)
+                surveys.forget(row.environment)
     return True
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from apps.common.explained import said
+from apps.common.nested_texts import said
 from apps.environments.models import Installation, InstallationState
-from apps.environments.packages.looks import Seen
-from fermi.launch import packages
-from fermi.launch.packages import Difference, Look, Missing
+from apps.environments.packages.surveys import Seen
+from fermi.planning import packages
+from fermi.planning.packages import Difference, Look, Missing
 
 LOOKING, KNOWN, FAILED = STATES = ("looking", "known", "failed")
 

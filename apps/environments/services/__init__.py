@@ -1,7 +1,7 @@
 """What people, and tasks, ask of environments that the platform makes."""
 
-from apps.environments.building import Asked, Draft, drafts
-from apps.environments.services.finishing import finish_for_task
-from apps.environments.services.making import make
+from apps.environments.services.cleanup import finish_for_task
+from apps.environments.services.create import make
+from apps.environments.validation import Asked, Draft, drafts
 
 __all__ = ["Asked", "Draft", "drafts", "finish_for_task", "make"]

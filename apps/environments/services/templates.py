@@ -5,14 +5,14 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from apps.accounts import access, audit, vault
+from apps.accounts import access, audit, secrets
 from apps.accounts.models import Project, Role, User
 from apps.clusters.models import AvailabilityZone, Cluster
 from apps.common.errors import ApiError, ProblemsError
 from apps.common.row_bounds import check_rows
-from apps.environments.building import COLUMNS, value_problems
 from apps.environments.models import Template
-from fermi.launch.spec import Problem
+from apps.environments.validation import COLUMNS, value_problems
+from fermi.jobs.spec import Problem
 
 
 def create(user: User, project_id: str | None = None, **values: Any) -> Template:
@@ -55,7 +55,7 @@ def checked(template: Template) -> list[Problem]:
     """Everything that is wrong with it, wherever it is used."""
     found = value_problems({name: getattr(template, name) for name in COLUMNS})
     if template.project_id is not None:
-        found += vault.unknown(template.project_id, template.secret_env)
+        found += secrets.unknown(template.project_id, template.secret_env)
     return found
 
 

@@ -6,8 +6,8 @@ from enum import StrEnum
 from apps.environments.states import AT_REST, State, Wanted
 from apps.environments.states.idling import Idle
 from apps.environments.states.reasons import CAUSES, Reason
-from fermi.launch.hosting import HostedPhase, HostedSeen
-from fermi.launch.spec import Cause
+from fermi.engines.environments import HostedPhase, HostedSeen
+from fermi.jobs.spec import Cause
 
 
 class Act(StrEnum):

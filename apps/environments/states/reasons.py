@@ -1,13 +1,13 @@
 """Why an environment waits, or why its run ended, in the platform's own words; what engines say beside it is theirs to
-declare (`fermi.launch.causes`). Texts for people are in `fermi.messages` under the same names."""
+declare (`fermi.jobs.causes`). Texts for people are in `fermi.messages` under the same names."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
-from fermi.launch.causes import declared
-from fermi.launch.spec import Cause
+from fermi.jobs.causes import declared
+from fermi.jobs.spec import Cause
 
 
 class Reason(StrEnum):

@@ -10,7 +10,7 @@ from apps.accounts.models import Project
 from apps.common.api import APIView, Body, Data, Query, Request, operation, page
 from apps.common.errors import ApiError
 from apps.files import paths, selectors
-from apps.files.api import forms, responses
+from apps.files.api import responses, serializers
 from apps.files.api.bodies import PieceParser
 from apps.files.services import folders, uploads
 
@@ -20,21 +20,21 @@ def _project(request: Request, project_id: str) -> Project:
 
 
 class FilesView(APIView):
-    @operation("listFiles", query=forms.FileQuery, page=forms.FileItem)
+    @operation("listFiles", query=serializers.FileQuery, page=serializers.FileItem)
     def get(self, request: Request, project_id: str, query: Query) -> Data:
         """What is in a folder, folders first; with `search` all below it."""
         project = _project(request, project_id)
         rows = selectors.rows(project, paths.clean(query["path"], root=True), query["search"])
         return page(rows, {**query, "ordering": ["-folder", *query["ordering"]]}, selectors.file_shown)
 
-    @operation("deleteFile", query=forms.FileDeleteQuery)
+    @operation("deleteFile", query=serializers.FileDeleteQuery)
     def delete(self, request: Request, project_id: str, query: Query) -> None:
         """A file, or a folder (member their own; maintainer anybody's)."""
         folders.delete(request.user, _project(request, project_id), query["path"], recursive=query["recursive"])
 
 
 class FileUseView(APIView):
-    @operation("getFileUse", data=forms.FileUse)
+    @operation("getFileUse", data=serializers.FileUse)
     def get(self, request: Request, project_id: str) -> Data:
         """How much the project keeps, how much it may, and where its ranks find it."""
         return selectors.use_shown(_project(request, project_id))
@@ -42,7 +42,7 @@ class FileUseView(APIView):
 
 class FileContentView(APIView):
     @operation(
-        "downloadFile", query=forms.FileKey, media="application/octet-stream", headers=["Range", "If-None-Match"]
+        "downloadFile", query=serializers.FileKey, media="application/octet-stream", headers=["Range", "If-None-Match"]
     )
     def get(self, request: Request, project_id: str, query: Query) -> Data:
         """A file's content; its ETag is its SHA-256. Takes one range."""
@@ -56,7 +56,7 @@ class FileContentView(APIView):
 
 
 class FileArchiveView(APIView):
-    @operation("downloadFiles", query=forms.ArchiveQuery, media="application/zip", also="application/x-tar")
+    @operation("downloadFiles", query=serializers.ArchiveQuery, media="application/zip", also="application/x-tar")
     def get(self, request: Request, project_id: str, query: Query) -> Data:
         """A folder with all that is in it, as one archive (zip or tar), made while it is sent."""
         project, path = _project(request, project_id), paths.clean(query["path"], root=True)
@@ -67,14 +67,14 @@ class FileArchiveView(APIView):
 
 
 class FoldersView(APIView):
-    @operation("makeFolder", body=forms.FolderCreateRequest, data=forms.FileItem, status=201)
+    @operation("makeFolder", body=serializers.FolderCreateRequest, data=serializers.FileItem, status=201)
     def post(self, request: Request, project_id: str, body: Body) -> Data:
         """A folder and those that it is in (member). Asking again changes nothing."""
         return selectors.file_shown(folders.make(request.user, _project(request, project_id), body["path"]))
 
 
 class FileMoveView(APIView):
-    @operation("moveFile", body=forms.FileMoveRequest, data=forms.FileItem)
+    @operation("moveFile", body=serializers.FileMoveRequest, data=serializers.FileItem)
     def post(self, request: Request, project_id: str, body: Body) -> Data:
         """Another name or folder, of a file or of a folder with all that is in it (member; maintainer anybody's)."""
         moved = folders.move(request.user, _project(request, project_id), body["path"], body["to"])
@@ -82,13 +82,13 @@ class FileMoveView(APIView):
 
 
 class UploadsView(APIView):
-    @operation("listUploads", query=forms.UploadQuery, page=forms.UploadItem)
+    @operation("listUploads", query=serializers.UploadQuery, page=serializers.UploadItem)
     def get(self, request: Request, project_id: str, query: Query) -> Data:
         """Uploads under way or failed: your own (maintainer: all)."""
         rows = selectors.under_way(request.user, _project(request, project_id))
         return page(rows.filter(path__icontains=query["search"]), query, selectors.upload_shown)
 
-    @operation("beginUpload", body=forms.UploadCreateRequest, data=forms.UploadItem, status=201)
+    @operation("beginUpload", body=serializers.UploadCreateRequest, data=serializers.UploadItem, status=201)
     def post(self, request: Request, project_id: str, body: Body) -> Data:
         """The upload to send pieces to, from its `offset` on (member). The same path, size and hash give the same
         upload again, and `done` where that content is there already."""
@@ -96,7 +96,7 @@ class UploadsView(APIView):
 
 
 class UploadView(APIView):
-    @operation("getUpload", data=forms.UploadItem)
+    @operation("getUpload", data=serializers.UploadItem)
     def get(self, request: Request, project_id: str, upload_id: str) -> Data:
         """How far it is."""
         return selectors.upload_shown(uploads.find(request.user, _project(request, project_id), upload_id))
@@ -110,7 +110,7 @@ class UploadView(APIView):
 class UploadContentView(APIView):
     parser_classes = (PieceParser,)
 
-    @operation("sendPiece", query=forms.PieceQuery, takes="application/octet-stream", data=forms.UploadItem)
+    @operation("sendPiece", query=serializers.PieceQuery, takes="application/octet-stream", data=serializers.UploadItem)
     def put(self, request: Request, project_id: str, upload_id: str, query: Query) -> Data:
         """Bytes of the file from `offset` on, at most 16 MiB. Sending a piece again changes nothing."""
         project = _project(request, project_id)
@@ -119,7 +119,7 @@ class UploadContentView(APIView):
 
 
 class UploadFinishView(APIView):
-    @operation("finishUpload", data=forms.UploadItem)
+    @operation("finishUpload", data=serializers.UploadItem)
     def post(self, request: Request, project_id: str, upload_id: str) -> Data:
         """All bytes are sent: the hash is checked, and the file put in place whole. A large one is `checking` for a
         while. Asking again changes nothing."""

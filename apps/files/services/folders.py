@@ -12,7 +12,7 @@ from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.files import hints, paths
 from apps.files.models import Doing, File
-from apps.files.services import acting, quota
+from apps.files.services import quota, store_sync
 
 
 def find(project: Project, path: str, field: str = "path", task: str = "") -> File:
@@ -80,7 +80,7 @@ def move(user: User, project: Project, path: str, to: str) -> File:
             hints.due()
     except IntegrityError:
         raise ApiError(409, "FILE_EXISTS", "to", path=to) from None
-    acting.now_or_later(project, below_or_at(project, to))
+    store_sync.now_or_later(project, below_or_at(project, to))
     return find(project, to)
 
 
@@ -117,7 +117,7 @@ def delete(user: User, project: Project, path: str, *, recursive: bool = False) 
             row.delete()
         audit.record(user, "file.delete", path, project=project, files=len(files), bytes=sum(f.size for f in files))
         hints.due()
-    acting.now_or_later(project, File.objects.filter(project=project, doing=Doing.DELETE))
+    store_sync.now_or_later(project, File.objects.filter(project=project, doing=Doing.DELETE))
 
 
 def discard(rows: QuerySet[File], keys: list[int]) -> None:

@@ -23,15 +23,15 @@ from django.db import transaction
 
 from apps.accounts.models import Project
 from apps.common import claims
+from apps.common.bulk_insert import insert
 from apps.common.clock import now
-from apps.common.inserting import insert
 from apps.files import hints, paths
 from apps.files.models import File, Outputs
 from apps.files.services import folders
 from apps.files.store import Unusable, key, store
-from apps.files.written import Written
-from fermi.launch.trees import Entry, Tree
-from fermi.launch.userpaths import OUTPUTS, TREES
+from apps.files.written_files import Written
+from fermi.engines.safe_tree import Entry, Tree
+from fermi.jobs.user_paths import OUTPUTS, TREES
 
 log = logging.getLogger(__name__)
 

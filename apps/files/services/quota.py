@@ -8,7 +8,7 @@ from apps.accounts.models import Project
 from apps.common.errors import ApiError
 from apps.common.row_bounds import check_rows
 from apps.files.models import File, Outputs, Upload, UploadState
-from fermi.launch.figures import size
+from fermi.schema.humanize import size
 
 
 @dataclass(frozen=True, slots=True)

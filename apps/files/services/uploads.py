@@ -28,7 +28,7 @@ from apps.files import hints, paths
 from apps.files.models import Doing, File, Upload, UploadState
 from apps.files.services import folders, quota
 from apps.files.store import Unusable, key, store
-from fermi.launch import figures
+from fermi.schema import humanize
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ def _refuse_too_large(bytes_: int) -> None:
     have yet to bring has its place."""
     most = settings.FILES_MAX_FILE_GB << 30
     if bytes_ > most:
-        raise ApiError(413, "UPLOAD_TOO_LARGE", "sizeBytes", found=figures.size(bytes_), limit=figures.size(most))
+        raise ApiError(413, "UPLOAD_TOO_LARGE", "sizeBytes", found=humanize.size(bytes_), limit=humanize.size(most))
     staging = store().staging
     place = next(folder for folder in (staging, *staging.parents) if folder.exists())
     if not (room := disks.room(str(place))):
@@ -97,7 +97,7 @@ def _refuse_too_large(bytes_: int) -> None:
     receiving = Upload.objects.filter(state=UploadState.RECEIVING)
     free = room["free"] - sum(max(one.size - offset(one), 0) for one in receiving)
     if bytes_ > free:
-        told = {"found": figures.size(bytes_), "free": figures.size(max(free, 0))}
+        told = {"found": humanize.size(bytes_), "free": humanize.size(max(free, 0))}
         raise ApiError(413, "UPLOAD_NO_ROOM", "sizeBytes", **told)
 
 

@@ -2,35 +2,37 @@
 
 from apps.common.api import APIView, Body, Data, PageQuery, Query, Request, operation, page
 from apps.notices import groups, selectors
-from apps.notices.api import forms
-from apps.notices.services import channels, items, rules
+from apps.notices.api import serializers
+from apps.notices.services import channels, inbox, rules
 
 
 class InboxView(APIView):
-    @operation("getInbox", query=forms.InboxQuery, data=forms.Inbox)
+    @operation("getInbox", query=serializers.InboxQuery, data=serializers.Inbox)
     def get(self, request: Request, query: Query) -> Data:
         """What concerns you, the newest first, and how much of it you have not read."""
         if query["grouped"]:
             return groups.list_groups(request.user, query)
         rows = selectors.items(request.user, unread=query["unread"])
-        return {**page(rows, query, selectors.item), "unread": items.unread(request.user)}
+        return {**page(rows, query, selectors.item), "unread": inbox.unread(request.user)}
 
 
 class InboxReadView(APIView):
-    @operation("readInbox", body=forms.InboxReadRequest, data=forms.InboxUnread)
+    @operation("readInbox", body=serializers.InboxReadRequest, data=serializers.InboxUnread)
     def post(self, request: Request, body: Body) -> Data:
         """You have read these. How many are unread then, by themselves."""
-        return {"unread": items.read(request.user, body.get("ids"))}
+        return {"unread": inbox.read(request.user, body.get("ids"))}
 
 
 class ChannelsView(APIView):
-    @operation("listNoticeChannels", query=PageQuery, page=forms.NoticeChannel)
+    @operation("listNoticeChannels", query=PageQuery, page=serializers.NoticeChannel)
     def get(self, request: Request, query: Query) -> Data:
         """Yours, those of your projects, and for administrators the platform's."""
         rows = selectors.channels(request.user).filter(name__icontains=query["search"])
         return page(rows, query, selectors.channel)
 
-    @operation("createNoticeChannel", body=forms.ChannelCreateRequest, data=forms.NoticeChannelCreated, status=201)
+    @operation(
+        "createNoticeChannel", body=serializers.ChannelCreateRequest, data=serializers.NoticeChannelCreated, status=201
+    )
     def post(self, request: Request, body: Body) -> Data:
         """A new way to hear of things. Its address is never shown again."""
         row, secret = channels.create(request.user, **body)
@@ -38,7 +40,9 @@ class ChannelsView(APIView):
 
 
 class ChannelView(APIView):
-    @operation("changeNoticeChannel", body=forms.ChannelChangeRequest, partial=True, data=forms.NoticeChannel)
+    @operation(
+        "changeNoticeChannel", body=serializers.ChannelChangeRequest, partial=True, data=serializers.NoticeChannel
+    )
     def patch(self, request: Request, channel_id: str, body: Body) -> Data:
         """Changes it, and ends its rest after failures."""
         return selectors.channel(channels.change(request.user, channel_id, body))
@@ -50,34 +54,34 @@ class ChannelView(APIView):
 
 
 class ChannelTestView(APIView):
-    @operation("testNoticeChannel", data=forms.NoticeDelivery)
+    @operation("testNoticeChannel", data=serializers.NoticeDelivery)
     def post(self, request: Request, channel_id: str) -> Data:
         """Sends one message now, and says what came of it."""
         return selectors.delivery(channels.test(request.user, channel_id))
 
 
 class ChannelDeliveriesView(APIView):
-    @operation("listNoticeDeliveries", query=PageQuery, page=forms.NoticeDelivery)
+    @operation("listNoticeDeliveries", query=PageQuery, page=serializers.NoticeDelivery)
     def get(self, request: Request, channel_id: str, query: Query) -> Data:
         """What was sent by it, and what waits, the newest first."""
         return page(selectors.deliveries(request.user, channel_id), query, selectors.delivery)
 
 
 class RulesView(APIView):
-    @operation("listNoticeRules", query=PageQuery, page=forms.NoticeRule)
+    @operation("listNoticeRules", query=PageQuery, page=serializers.NoticeRule)
     def get(self, request: Request, query: Query) -> Data:
         """Yours, those of your projects, and for administrators the platform's."""
         rows = selectors.rules(request.user).filter(name__icontains=query["search"])
         return page(rows, query, selectors.rule)
 
-    @operation("createNoticeRule", body=forms.RuleCreateRequest, data=forms.NoticeRule, status=201)
+    @operation("createNoticeRule", body=serializers.RuleCreateRequest, data=serializers.NoticeRule, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """From now on these channels hear of what happens and is meant here."""
         return selectors.rule(rules.create(request.user, **body))
 
 
 class RuleView(APIView):
-    @operation("changeNoticeRule", body=forms.RuleChangeRequest, partial=True, data=forms.NoticeRule)
+    @operation("changeNoticeRule", body=serializers.RuleChangeRequest, partial=True, data=serializers.NoticeRule)
     def patch(self, request: Request, rule_id: str, body: Body) -> Data:
         """What happens from now on goes by it."""
         return selectors.rule(rules.change(request.user, rule_id, body))

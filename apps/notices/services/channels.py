@@ -6,19 +6,19 @@ from typing import Any
 
 from django.db import transaction
 
-from apps.accounts import audit, sealing
+from apps.accounts import audit, encryption
 from apps.accounts.models import User
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
 from apps.common.row_bounds import check_rows
 from apps.common.texts import language
-from apps.notices import delivering
+from apps.notices import delivery
 from apps.notices.models import Channel, Delivery, Kind
-from apps.notices.sending import sending
-from apps.notices.sending.process import SEND_SECONDS, SendersBusyError
-from apps.notices.sending.unsent import Unsent
-from apps.notices.services import owning
-from fermi.launch.spec import Problem
+from apps.notices.sender import request
+from apps.notices.sender.errors import Unsent
+from apps.notices.sender.process import SEND_SECONDS, SendersBusyError
+from apps.notices.services import ownership
+from fermi.jobs.spec import Problem
 
 
 def create(
@@ -33,14 +33,14 @@ def create(
     enabled: bool = True,
 ) -> tuple[Channel, str]:
     """And what its webhooks are signed with, which is shown this once; empty for other kinds."""
-    owner = owning.owner(user, scope, project_id)
+    owner = ownership.owner(user, scope, project_id)
     shown = _check(kind, address)  # before the transaction: it may take seconds
     secret = f"fermi_whsec_{secrets.token_hex(32)}" if kind == Kind.WEBHOOK else ""
     with transaction.atomic():
         check_rows("notice-channels", Channel.objects.filter(**owner))
         row = Channel.objects.create(
-            **owner, name=name, kind=kind, address=sealing.seal(address), shown=shown,
-            secret=sealing.seal(secret) if secret else "", language=lang or language(), enabled=enabled,
+            **owner, name=name, kind=kind, address=encryption.seal(address), shown=shown,
+            secret=encryption.seal(secret) if secret else "", language=lang or language(), enabled=enabled,
             created_at=now(), created_by=user,
         )  # fmt: skip
         audit.record(user, "channel.create", row.pk, project=row.project_id, kind=kind)
@@ -48,12 +48,12 @@ def create(
 
 
 def change(user: User, key: str, changes: Mapping[str, Any]) -> Channel:
-    row = owning.find(Channel.objects.all(), user, key, change=True)
+    row = ownership.find(Channel.objects.all(), user, key, change=True)
     shown = _check(row.kind, changes["address"]) if "address" in changes else ""
     with transaction.atomic():
-        row = owning.find(Channel.objects.all(), user, key, change=True)
+        row = ownership.find(Channel.objects.all(), user, key, change=True)
         if "address" in changes:
-            row.address, row.shown = sealing.seal(changes["address"]), shown
+            row.address, row.shown = encryption.seal(changes["address"]), shown
         row.name = changes.get("name", row.name)
         row.language = changes.get("lang", row.language)
         row.enabled = changes.get("enabled", row.enabled)
@@ -65,16 +65,16 @@ def change(user: User, key: str, changes: Mapping[str, Any]) -> Channel:
 
 @transaction.atomic
 def remove(user: User, key: str) -> None:
-    row = owning.find(Channel.objects.all(), user, key, change=True)
+    row = ownership.find(Channel.objects.all(), user, key, change=True)
     audit.record(user, "channel.delete", row.pk, project=row.project_id)
     row.delete()
 
 
 def test(user: User, key: str) -> Delivery:
     """Sends one message now. Raises ApiError if enough are being sent."""
-    row = owning.find(Channel.objects.all(), user, key, change=True)
+    row = ownership.find(Channel.objects.all(), user, key, change=True)
     try:
-        return delivering.test(row)
+        return delivery.test(row)
     except SendersBusyError:
         raise _busy() from None
 
@@ -82,7 +82,7 @@ def test(user: User, key: str) -> Delivery:
 def _check(kind: str, address: str) -> str:
     """Return what may be shown of the address. Raises ApiError."""
     try:
-        return sending.check(kind, address)
+        return request.check(kind, address)
     except Unsent as error:
         raise ProblemsError([Problem("address", error.code, error.params)]) from None
     except SendersBusyError:

@@ -11,8 +11,8 @@ from apps.common.clock import now, zone
 from apps.common.errors import ProblemsError
 from apps.common.row_bounds import check_rows
 from apps.notices.models import Channel, Rule
-from apps.notices.services import owning
-from fermi.launch.spec import Problem
+from apps.notices.services import ownership
+from fermi.jobs.spec import Problem
 
 FIELDS = ("name", "kinds", "level", "restarts", "waits_seconds", "quiet_from", "quiet_to", "timezone",
           "breaks_through", "enabled")  # fmt: skip
@@ -20,7 +20,7 @@ FIELDS = ("name", "kinds", "level", "restarts", "waits_seconds", "quiet_from", "
 
 @transaction.atomic
 def create(user: User, *, scope: str, channels: Sequence[str], project_id: str | None = None, **fields: Any) -> Rule:
-    owner = owning.owner(user, scope, project_id)
+    owner = ownership.owner(user, scope, project_id)
     check_rows("notice-rules", Rule.objects.filter(**owner))
     row = Rule(**owner, **{name: fields[name] for name in FIELDS if name in fields}, created_at=now(), created_by=user)
     found = _check(user, row, channels)
@@ -32,7 +32,7 @@ def create(user: User, *, scope: str, channels: Sequence[str], project_id: str |
 
 @transaction.atomic
 def change(user: User, key: str, changes: Mapping[str, Any]) -> Rule:
-    row = owning.find(Rule.objects.all(), user, key, change=True)
+    row = ownership.find(Rule.objects.all(), user, key, change=True)
     for name in changes.keys() & set(FIELDS):
         setattr(row, name, changes[name])
     found = _check(user, row, changes.get("channels", list(row.channels.values_list("pk", flat=True))))
@@ -44,7 +44,7 @@ def change(user: User, key: str, changes: Mapping[str, Any]) -> Rule:
 
 @transaction.atomic
 def remove(user: User, key: str) -> None:
-    row = owning.find(Rule.objects.all(), user, key, change=True)
+    row = ownership.find(Rule.objects.all(), user, key, change=True)
     audit.record(user, "rule.delete", row.pk, project=row.project_id)
     row.delete()
 

@@ -3,13 +3,13 @@
 from apps.common.api import APIView, Data, Query, Request, operation
 from apps.common.clock import now
 from apps.overview import summary
-from apps.overview.api import forms
-from apps.overview.attention import listed
+from apps.overview.api import serializers
+from apps.overview.attention import pages
 from apps.overview.scope import Scope
 
 
 class OverviewView(APIView):
-    @operation("getOverview", query=forms.OverviewQuery, data=forms.Overview)
+    @operation("getOverview", query=serializers.OverviewQuery, data=serializers.Overview)
     def get(self, request: Request, query: Query) -> Data:
         """The machines, the queue, failures and goodput of all (administrators), or of your projects and the
         environments that you may use."""
@@ -17,7 +17,7 @@ class OverviewView(APIView):
 
 
 class AttentionView(APIView):
-    @operation("listAttention", query=forms.AttentionQuery, data=forms.Attention)
+    @operation("listAttention", query=serializers.AttentionQuery, data=serializers.Attention)
     def get(self, request: Request, query: Query) -> Data:
         """All that needs somebody now, counted by kind, the worst first; each with where to act."""
-        return listed.listed(Scope.of(request.user, query), query, now())
+        return pages.listed(Scope.of(request.user, query), query, now())

@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from apps.common.texts import text
 from apps.overview.machines import Here
 from apps.overview.scope import Scope
-from fermi.launch.findings import Level
+from fermi.engines.check_results import Level
 
 Subject = Literal["task", "environment", "worker", "cluster", "project", "platform"]
 SUBJECTS: tuple[Subject, ...] = ("task", "environment", "worker", "cluster", "project", "platform")

@@ -12,12 +12,12 @@ from apps.accounts import access
 from apps.clusters.models import EnvironmentStatus
 from apps.clusters.selectors import STILL_HELD, UNHEALTHY
 from apps.common import disks
-from apps.overview import use
+from apps.overview import gpu_use
 from apps.overview.attention.entries import Kind, Looked, Rows, entry, say
 from apps.overview.machines import Here
 from apps.workers import health
 from apps.workers.models import Worker
-from fermi.launch.findings import Level
+from fermi.engines.check_results import Level
 
 GONE_LATELY = timedelta(days=1)
 
@@ -79,7 +79,7 @@ def _idle(looked: Looked) -> Rows:
 def _idle_task(some: Sequence[Here]) -> dict[str, Any]:
     holder = some[0].holder
     assert holder is not None
-    minutes = int(use.IDLE_AFTER.total_seconds() / 60)
+    minutes = int(gpu_use.IDLE_AFTER.total_seconds() / 60)
     gpus = sum(here.use.idle for here in some)
     said = say("ATTENTION_IDLE", task=holder.name, gpus=gpus, nodes=len(some), minutes=minutes)
     return entry("task", holder.id, holder.name, None, said, f"/training/{holder.id}")
@@ -88,11 +88,11 @@ def _idle_task(some: Sequence[Here]) -> dict[str, Any]:
 def _disks(looked: Looked) -> Rows:
     """The fullest first."""
     names = dict(looked.scope.own_environments().values_list("pk", "name"))
-    found = [(names[key], key, disk) for key, disk in use.full_disks(list(names), disks.NEARLY_FULL)]
+    found = [(names[key], key, disk) for key, disk in gpu_use.full_disks(list(names), disks.NEARLY_FULL)]
     return sorted(found, key=lambda one: (-one[2].percent, one))
 
 
-def _disk(row: tuple[str, str, use.Disk]) -> dict[str, Any]:
+def _disk(row: tuple[str, str, gpu_use.Disk]) -> dict[str, Any]:
     name, key, disk = row
     said = say("ATTENTION_DISK", path=disk.path, percent=disk.percent)
     return entry("environment", key, name, None, said, f"/environments/{key}")

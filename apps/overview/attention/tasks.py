@@ -6,19 +6,19 @@ from typing import Any
 from django.db.models import F
 
 from apps.overview.attention.entries import Kind, Looked, Rows, entry
-from apps.overview.waiting import WAITING
+from apps.overview.queue_wait import WAITING
 from apps.training.models import Finding
-from apps.training.shown import presenters
+from apps.training.presenters import task_presenter
 from apps.training.states import ACTIVE, State
-from fermi.launch.diagnosis import Level as Severity
-from fermi.launch.diagnosis import hangs
-from fermi.launch.findings import Level
+from fermi.diagnosis import Level as Severity
+from fermi.diagnosis import hangs
+from fermi.engines.check_results import Level
 
 LONG = timedelta(hours=1)
 """After so long a task that waits is worth a look."""
 LATELY = timedelta(days=1)
 
-_COLUMNS = ("id", "name", "state_since", *presenters.WHY)
+_COLUMNS = ("id", "name", "state_since", *task_presenter.WHY)
 
 
 def _hung(looked: Looked) -> Rows:
@@ -31,7 +31,7 @@ def _hung(looked: Looked) -> Rows:
 
 
 def _finding(row: dict[str, Any]) -> dict[str, Any]:
-    said = presenters.warning(row["code"], row["params"])
+    said = task_presenter.warning(row["code"], row["params"])
     words = said["message"], said["hint"]
     return entry("task", row["task_id"], row["task__name"], row["since"], words, f"/training/{row['task_id']}")
 
@@ -47,7 +47,7 @@ def _waits(looked: Looked) -> Rows:
 
 
 def _task(row: dict[str, Any]) -> dict[str, Any]:
-    why = presenters.why(row) or {"message": "", "hint": ""}
+    why = task_presenter.why(row) or {"message": "", "hint": ""}
     words = why["message"], why["hint"]
     return entry("task", row["id"], row["name"], row["state_since"], words, f"/training/{row['id']}")
 

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db import transaction
 
 from apps.accounts import audit
-from apps.notices.services.telling import tell
+from apps.notices.services.incidents import tell
 from apps.scheduling.models import Limits
 from apps.scheduling.selectors import Spent, month_name
 

@@ -13,7 +13,7 @@ from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
 from apps.scheduling import hints
 from apps.scheduling.models import Limits, UserLimits
-from fermi.launch.spec import Problem
+from fermi.jobs.spec import Problem
 
 
 @transaction.atomic

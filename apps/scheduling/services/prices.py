@@ -15,7 +15,7 @@ from apps.common.clock import now
 from apps.common.errors import ProblemsError
 from apps.scheduling import pricing
 from apps.scheduling.models import Price
-from fermi.launch.spec import Problem
+from fermi.jobs.spec import Problem
 
 CENT = Decimal("0.0001")
 """As exactly as a price is kept."""

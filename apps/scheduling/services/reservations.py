@@ -16,7 +16,7 @@ from apps.common.errors import ApiError, ProblemsError
 from apps.common.row_bounds import check_rows
 from apps.scheduling import hints
 from apps.scheduling.models import Reservation
-from fermi.launch.spec import Problem
+from fermi.jobs.spec import Problem
 
 
 @transaction.atomic

@@ -2,7 +2,7 @@
 
 from rest_framework import serializers
 
-from apps.code.api.forms import CodeOrigin, FetchItem, SnapshotItem
+from apps.code.api.serializers import CodeOrigin, FetchItem, SnapshotItem
 
 
 class TaskCodeProblem(serializers.Serializer):

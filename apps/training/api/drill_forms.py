@@ -5,9 +5,9 @@ from rest_framework import serializers
 from apps.common.openapi import Key
 from apps.common.pages import OrderingField, PageQuery
 from apps.training.api.preflight_forms import PREFLIGHT_STATUSES, STOPPING
-from apps.training.api.serializers import Reason
-from fermi.launch.drill import FAIL, PASS, UNKNOWN
-from fermi.launch.request import LONGEST_DRILL
+from apps.training.api.schemas import Reason
+from fermi.jobs.drill import FAIL, PASS, UNKNOWN
+from fermi.planning.request import LONGEST_DRILL
 
 DRILL_LEVELS = [(level, level) for level in (PASS, FAIL, UNKNOWN)]
 

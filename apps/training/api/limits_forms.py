@@ -7,7 +7,7 @@ from rest_framework import serializers
 from apps.common.openapi import INT4, INT8, Key
 from apps.common.pages import OrderingField, PageQuery
 from apps.scheduling.models import AtBudget
-from apps.training.api.serializers import CLASSES
+from apps.training.api.schemas import CLASSES
 
 MOST_HOURS, MOST_MONEY = 1e9, 1e11
 

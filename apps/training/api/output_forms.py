@@ -2,7 +2,7 @@
 
 from rest_framework import serializers
 
-from apps.files.api.forms import Path
+from apps.files.api.serializers import Path
 
 
 class TaskOutputs(serializers.Serializer):

@@ -5,9 +5,10 @@ from rest_framework import serializers
 from apps.clusters.api.serializers import LEVELS
 from apps.common.openapi import Key
 from apps.common.pages import OrderingField, PageQuery
-from apps.training.api.serializers import Reason
+from apps.training.api.schemas import Reason
 from apps.training.states import Action
-from fermi.launch import preflight, registry
+from fermi import preflight
+from fermi.planning import plugins
 
 PREFLIGHT_STATUSES = [(status, status) for status in ("queued", "running", "done", "failed")]
 JUDGED_LEVELS = [(level, level) for level in (*LEVELS, "unknown")]
@@ -21,7 +22,7 @@ class PreflightCreateRequest(serializers.Serializer):
     )
     masterNode = Key(source="master", allow_null=True, default=None, help_text="the first environment by default")
     level = serializers.ChoiceField(TEST_LEVELS, default="quick")
-    framework = serializers.CharField(max_length=40, default=registry.DEFAULT, help_text="what is to be trained with")
+    framework = serializers.CharField(max_length=40, default=plugins.DEFAULT, help_text="what is to be trained with")
 
 
 class PreflightQuery(PageQuery):

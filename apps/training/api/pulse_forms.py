@@ -2,7 +2,7 @@
 
 from rest_framework import serializers
 
-from fermi.launch.spec import PHASES
+from fermi.jobs.spec import PHASES
 
 
 class RankPulse(serializers.Serializer):

@@ -4,7 +4,7 @@ from rest_framework import serializers
 
 from apps.common.openapi import Key, Moment
 from apps.common.pages import PageQuery
-from apps.training.api.serializers import CLASSES, Reason
+from apps.training.api.schemas import CLASSES, Reason
 
 
 class QueueQuery(PageQuery):

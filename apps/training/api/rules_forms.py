@@ -4,9 +4,9 @@ from typing import Any
 
 from rest_framework import serializers
 
-from apps.training.api.serializers import TaskFinding
-from fermi.launch.diagnosis import tracebacks
-from fermi.launch.diagnosis.rules import MOST_BYTES
+from apps.training.api.schemas import TaskFinding
+from fermi.diagnosis import tracebacks
+from fermi.diagnosis.rules import MOST_BYTES
 
 RULES: dict[str, Any] = {"max_length": MOST_BYTES, "allow_blank": True, "trim_whitespace": False}
 

@@ -3,7 +3,7 @@
 from rest_framework import serializers
 
 from apps.common.openapi import Key, Moment
-from apps.training.shown.usage import GROUPS
+from apps.training.reports.usage import GROUPS
 
 BY = [(name, name) for name in GROUPS]
 FORMATS = [(name, name) for name in ("json", "csv")]

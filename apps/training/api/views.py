@@ -10,19 +10,20 @@ from django.http import HttpResponse, StreamingHttpResponse
 from apps.common.api import APIView, Body, Data, Query, Request, operation, page
 from apps.common.errors import ApiError
 from apps.common.texts import language
-from apps.training.api import serializers as forms
-from apps.training.ground import tracing
+from apps.training.api import schemas as forms
+from apps.training.core import trace_context
+from apps.training.logs import pages
+from apps.training.logs.first_error import first_error
 from apps.training.models import Checkpoint, Task
-from apps.training.output import logs
-from apps.training.output.first_error import first_error
-from apps.training.services import actions, diagnosis, going_on, pausing, scaling, scripts
+from apps.training.presenters import event_stream, selectors, task_list
+from apps.training.presenters import task_presenter as presenters
+from apps.training.services import actions, diagnosis, pause, restart, scaling, scripts
 from apps.training.services.create import create, retry
 from apps.training.services.preview import preview
 from apps.training.services.recommend import recommend
-from apps.training.shown import listed, presenters, selectors, streaming
-from fermi.launch.errors import UnknownName
-from fermi.launch.request import TaskRequest
-from fermi.launch.spec import Problem, attempt_name
+from fermi.jobs.errors import UnknownName
+from fermi.jobs.spec import Problem, attempt_name
+from fermi.planning.request import TaskRequest
 
 
 class TasksView(APIView):
@@ -30,7 +31,7 @@ class TasksView(APIView):
     def get(self, request: Request, query: Query) -> Data:
         """The training tasks of your projects, newest first. In any other order than that of their creation, a list is
         the newest 5,000 of them that match."""
-        return listed.listed(request.user, query)
+        return task_list.listed(request.user, query)
 
     @operation(
         "createTask",
@@ -45,7 +46,7 @@ class TasksView(APIView):
         key = request.headers.get("Idempotency-Key", "")
         if len(key) > 200:
             raise ApiError(400, "IDEMPOTENCY_KEY_TOO_LONG", "Idempotency-Key", high=200)
-        came = tracing.arrived(request.headers.get("traceparent", ""))
+        came = trace_context.arrived(request.headers.get("traceparent", ""))
         return _created(create(request.user, body, dict(request.data), key, wrong, came))
 
 
@@ -88,7 +89,7 @@ class TaskRestartView(APIView):
     def post(self, request: Request, task_id: str, body: Body) -> Data:
         """Goes on from the newest checkpoint: a task that runs by its next attempt, one that has ended by a new task.
         Answers with the task that goes on."""
-        return selectors.detail(request.user, going_on.restart(request.user, task_id, **body).pk)
+        return selectors.detail(request.user, restart.restart(request.user, task_id, **body).pk)
 
 
 class TaskStopView(APIView):
@@ -102,14 +103,14 @@ class TaskPauseView(APIView):
     @operation("pauseTask", data=forms.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
         """Asks the ranks to save, gives the environments back, and keeps the task until it is resumed."""
-        return selectors.detail(request.user, pausing.pause(request.user, task_id).pk)
+        return selectors.detail(request.user, pause.pause(request.user, task_id).pk)
 
 
 class TaskResumeView(APIView):
     @operation("resumeTask", data=forms.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
         """A paused task stands in line again, and goes on from its newest checkpoint."""
-        return selectors.detail(request.user, pausing.resume(request.user, task_id).pk)
+        return selectors.detail(request.user, pause.resume(request.user, task_id).pk)
 
 
 class TaskGrowView(APIView):
@@ -196,7 +197,7 @@ class TaskLogsView(APIView):
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """Lines of a rank's log, or of all ranks; those that a search, a level or times leave. An answer without lines
         is not yet the `end`."""
-        return logs.page(actions.find(request.user, task_id), query)
+        return pages.page(actions.find(request.user, task_id), query)
 
 
 class TaskFirstErrorView(APIView):
@@ -213,11 +214,11 @@ class TaskLogDownloadView(APIView):
         """The whole log of a rank, or of all of them one after the other, as a file."""
         task = actions.find(request.user, task_id)
         attempt = query.get("attempt") or max(task.attempt, 1)
-        reader, name = logs.Reader(task, attempt), attempt_name(task.pk, attempt)
+        reader, name = pages.Reader(task, attempt), attempt_name(task.pk, attempt)
         if query["rank"] == "all":
             pieces = reader.everything()
         else:
-            rank = logs.rank_of(task, query["rank"])
+            rank = pages.rank_of(task, query["rank"])
             pieces, name = reader.whole(rank), f"{name}-rank{rank}"
         response = StreamingHttpResponse(_from_thread(_begun(pieces)), content_type="text/plain; charset=utf-8")
         response["Content-Disposition"] = f'attachment; filename="{name}.log"'
@@ -230,10 +231,10 @@ class TaskStreamView(APIView):
         """Server-Sent Events: `status`, `event`, `metric`, `log`, and `end` once nothing can follow; `beat` every two
         seconds of silence. Resumes from Last-Event-ID."""
         task = actions.find(request.user, task_id)
-        streaming.OPEN.refuse_more(request.user.pk)
-        ranks = query["logs"] if query["logs"] in ("none", "all") else str(logs.rank_of(task, query["logs"]))
+        event_stream.OPEN.refuse_more(request.user.pk)
+        ranks = query["logs"] if query["logs"] in ("none", "all") else str(pages.rank_of(task, query["logs"]))
         resume = request.headers.get("Last-Event-ID", "")
-        body = streaming.stream(task.pk, request.user, resume, ranks, language())
+        body = event_stream.stream(task.pk, request.user, resume, ranks, language())
         response = StreamingHttpResponse(body, content_type="text/event-stream")
         response["Cache-Control"] = "no-cache"
         response["X-Accel-Buffering"] = "no"

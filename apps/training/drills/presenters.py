@@ -4,7 +4,7 @@ from typing import Any
 
 from apps.training.models import Drill
 from apps.training.preflight.presenters import STATES
-from apps.training.shown import presenters
+from apps.training.presenters import task_presenter
 from apps.training.states import Action, State, allowed_actions
 
 
@@ -17,7 +17,7 @@ def shown(drill: Drill) -> dict[str, Any]:
     return {
         "id": drill.pk,
         "status": status,
-        "reason": None if status == "done" else presenters.reason(run.reason, run.reason_params),
+        "reason": None if status == "done" else task_presenter.reason(run.reason, run.reason_params),
         "taskId": drill.task_id,
         "stage": drill.stage,
         "projectId": run.project_id,
@@ -43,4 +43,4 @@ def shown(drill: Drill) -> dict[str, Any]:
 
 
 def _verdict(found: dict[str, Any]) -> dict[str, Any]:
-    return {"level": found["level"], **presenters.warning(found["code"], found["params"])}
+    return {"level": found["level"], **task_presenter.warning(found["code"], found["params"])}

@@ -19,19 +19,19 @@ from apps.accounts.models import User
 from apps.clusters.models import Cluster
 from apps.common.clock import now
 from apps.common.ids import new_id
-from apps.training.ground import hints, storing, tracing, transitions
-from apps.training.ground.launching import backend_for, handle_for
+from apps.training.core import task_store, trace_context, transitions, wakeups
+from apps.training.core.engine_access import backend_for, handle_for
 from apps.training.models import Attempt, Drill, Event, Task
 from apps.training.states import ACTIVE, FINAL, Kind, State
 from apps.training.states.limits import LOOK_AGAIN
 from apps.training.states.reasons import Reason
-from fermi.launch import drill as drills
-from fermi.launch.causes import BY_RANKS
-from fermi.launch.drill import Ending, Killed, Resumed, Saved
-from fermi.launch.errors import BackendError
-from fermi.launch.ranks import place
-from fermi.launch.spec import Cause, JobSpec
-from fermi.launch.userpaths import CHECKPOINTS, OUTPUTS, TREES
+from fermi.jobs import drill as drills
+from fermi.jobs.causes import BY_RANKS
+from fermi.jobs.drill import Ending, Killed, Resumed, Saved
+from fermi.jobs.errors import BackendError
+from fermi.jobs.ranks import place
+from fermi.jobs.spec import Cause, JobSpec
+from fermi.jobs.user_paths import CHECKPOINTS, OUTPUTS, TREES
 
 KILLED = "SCRIPT_DRILLED"
 
@@ -44,8 +44,8 @@ def begin(
     job = drills.rehearsal(job, key, str(settings.DATA_DIR / CHECKPOINTS / key))
     job = replace(job, output_dir=str(settings.DATA_DIR / OUTPUTS / key))
     with transaction.atomic():
-        own = {"request": {}, "trace": tracing.within(task if stage else None), **own}
-        run = storing.store(job, user, cluster, Kind.DRILL, name=name, **own)
+        own = {"request": {}, "trace": trace_context.within(task if stage else None), **own}
+        run = task_store.store(job, user, cluster, Kind.DRILL, name=name, **own)
         drill = Drill.objects.create(run=run, task=task, stage=stage)
         if task:
             transitions.record(task.pk, task.attempt, "drill", "DRILL_BEGAN", {"drill": key})
@@ -173,7 +173,7 @@ def finish(run: Task) -> None:
     verdict = found["verdict"]
     if task := drill.task:
         transitions.record(task.pk, task.attempt, "drill", verdict["code"], {**verdict["params"], "drill": run.pk})
-        hints.poke(task.pk)
+        wakeups.poke(task.pk)
     for folder in (run.spec["checkpoint_dir"], run.spec.get("output_dir"), settings.DATA_DIR / TREES / run.pk):
         if folder:
             transaction.on_commit(partial(shutil.rmtree, folder, ignore_errors=True))
@@ -184,4 +184,4 @@ def end_with(task: Task) -> None:
     runs = Task.objects.filter(drill__task=task, drill__stage=True, state__in=ACTIVE, stop_requested_at=None)
     for run in list(runs.values_list("pk", flat=True)):
         Task.objects.filter(pk=run).update(stop_requested_at=now())
-        hints.poke(run)
+        wakeups.poke(run)

@@ -4,9 +4,9 @@ from typing import Any
 
 from apps.common.texts import language
 from apps.training.models import Preflight
-from apps.training.shown import presenters
+from apps.training.presenters import task_presenter
 from apps.training.states import Action, State, allowed_actions
-from fermi.launch.preflight.words import in_words
+from fermi.preflight.report import in_words
 
 STATES = {
     "queued": (State.INITIALIZING, State.QUEUED),
@@ -24,7 +24,7 @@ def brief(test: Preflight) -> dict[str, Any]:
     return {
         "id": test.pk,
         "status": status,
-        "reason": None if status == "done" else presenters.reason(run.reason, run.reason_params),
+        "reason": None if status == "done" else task_presenter.reason(run.reason, run.reason_params),
         "level": test.level,
         "taskId": test.before_id,
         "projectId": run.project_id,

@@ -19,17 +19,17 @@ from apps.accounts.models import User
 from apps.clusters.models import Cluster
 from apps.common.clock import now
 from apps.common.ids import new_id
-from apps.training.ground import hints, storing, tracing, transitions
-from apps.training.ground.launching import backend_for, handle_for, settled
+from apps.training.core import task_store, trace_context, transitions, wakeups
+from apps.training.core.engine_access import backend_for, handle_for, settled
 from apps.training.models import Preflight, Task
 from apps.training.states import ACTIVE, FINAL, Kind, State
 from apps.training.states.limits import LOOK_AGAIN
 from apps.training.states.reasons import Reason
-from fermi.launch.code import OFF
-from fermi.launch.preflight import PREFLIGHT, judge
-from fermi.launch.spec import JobSpec
-from fermi.launch.userpaths import CHECKPOINTS
-from fermi.launch.ways import WAYS_KEPT
+from fermi.jobs.code import OFF
+from fermi.jobs.run_location import WAYS_KEPT
+from fermi.jobs.spec import JobSpec
+from fermi.jobs.user_paths import CHECKPOINTS
+from fermi.preflight import PREFLIGHT, verdict
 
 LONGEST_OUTPUT = 8 << 20
 """Bytes of a node's output that are looked through."""
@@ -52,8 +52,8 @@ def begin(user: User, cluster: Cluster, job: JobSpec, level: str, before: Task |
     )  # fmt: skip
     with transaction.atomic():
         name = before.name if before else PREFLIGHT
-        own: dict[str, Any] = {"name": name, "request": {"level": level}, "trace": tracing.within(before)}
-        run = storing.store(job, user, cluster, Kind.PREFLIGHT, **own)
+        own: dict[str, Any] = {"name": name, "request": {"level": level}, "trace": trace_context.within(before)}
+        run = task_store.store(job, user, cluster, Kind.PREFLIGHT, **own)
         test = Preflight.objects.create(run=run, before=before, level=level)
         if before:
             transitions.record(before.pk, 0, "preflight", "PREFLIGHT_BEGAN", {"preflight": key, "level": level})
@@ -97,13 +97,13 @@ def _culprits(report: dict[str, Any]) -> list[dict[str, Any]]:
 def report(run: Task, attempt: int) -> dict[str, Any]:
     """What the attempt's output says, judged."""
     job = JobSpec.from_json(run.spec)
-    return judge.judge(judge.members(job), _facts(run, attempt), job.options["level"], job.options["framework"])
+    return verdict.judge(verdict.members(job), _facts(run, attempt), job.options["level"], job.options["framework"])
 
 
 def _facts(run: Task, attempt: int) -> Iterator[dict[str, Any]]:
     backend, handle = backend_for(run.cluster), handle_for(run, attempt)
     for rank in range(run.world_size):
-        yield from judge.lines(backend.logs(handle, rank, 0, LONGEST_OUTPUT).data)
+        yield from verdict.lines(backend.logs(handle, rank, 0, LONGEST_OUTPUT).data)
 
 
 def finish(run: Task, found: dict[str, Any]) -> None:
@@ -118,7 +118,7 @@ def finish(run: Task, found: dict[str, Any]) -> None:
             transitions.record(task.pk, 0, "preflight", culprit["code"], culprit["params"])
         code = "PREFLIGHT_FIT" if found["verdict"]["level"] != "fail" else "PREFLIGHT_NOT_FIT"
         transitions.record(task.pk, 0, "preflight", code, {"preflight": run.pk})
-        hints.poke(task.pk)
+        wakeups.poke(task.pk)
 
 
 def end_with(task: Task) -> None:
@@ -127,7 +127,7 @@ def end_with(task: Task) -> None:
     runs = Task.objects.filter(preflight__before=task, state__in=ACTIVE, stop_requested_at=None)
     for run in list(runs.values_list("pk", flat=True)):
         Task.objects.filter(pk=run).update(stop_requested_at=now())
-        hints.poke(run)
+        wakeups.poke(run)
     waiting = Preflight.objects.filter(run=task).values_list("before", flat=True).first()
     if waiting:
-        hints.poke(waiting)
+        wakeups.poke(waiting)

@@ -10,17 +10,17 @@ from typing import Any
 from django.db.models import F, Max, Sum
 
 from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease
-from apps.common.compiled import Compiled
+from apps.common.compiled_queries import Compiled
 from apps.common.slices import MOST, slices
 from apps.scheduling import selectors as sharing
-from apps.training.ground.launching import clusters_that_decide
+from apps.training.core.engine_access import clusters_that_decide
 from apps.training.models import Attempt, Checkpoint, Node, Task
-from apps.training.queue import expecting, health
-from apps.training.queue.expecting import Past
+from apps.training.queue import node_health, runtime_estimates
+from apps.training.queue.runtime_estimates import Past
 from apps.training.states import Kind, State
 from apps.training.states.reasons import Reason
-from fermi.launch import stored
-from fermi.launch.schedule.scene import Held, Place, Scene, Select, Waiting
+from fermi.scheduler.snapshot import Held, Place, Scene, Select, Waiting
+from fermi.schema import serialization
 
 NOTHING = Past()
 
@@ -32,7 +32,7 @@ def scene(now: datetime, *more: Waiting, past: Past = NOTHING) -> Scene:
     named = _named(row["id"] for row in rows if row["select"] is None)
     spent = _ran(row["id"] for row in rows if row["attempt"] and (row["max_run_seconds"] is not None or past.runs))
     waiting = [_waiting(row, named.get(row["id"], ()), spent.get(row["id"], 0.0), past) for row in rows]
-    holders, there = tuple(held(now, past)), tuple(places(health.failures(now)))
+    holders, there = tuple(held(now, past)), tuple(places(node_health.failures(now)))
     return Scene(
         now=now.timestamp(),
         waiting=(*waiting, *more),
@@ -76,7 +76,7 @@ def _waiting(row: Mapping[str, Any], named: tuple[str, ...], ran: float, past: P
 
 
 def selected(data: Mapping[str, Any] | None) -> Select | None:
-    return None if data is None else stored.load(Select, data)
+    return None if data is None else serialization.load(Select, data)
 
 
 def _named(tasks: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -109,7 +109,7 @@ def held(now: datetime, past: Past = NOTHING) -> list[Held]:
         found: Iterable[Any] = Task.objects.filter(pk__in=part).values(
             "id", "kind", "name", "project_id", "priority", "preemptible", "borrowed", "min_run_seconds", "state",
             "max_run_seconds", "deadline_at", "paused_at", "preempted_at", "stop_requested_at", "attempt", "inside",
-            "cluster_id", *expecting.COLUMNS, user=F("owner__username"),
+            "cluster_id", *runtime_estimates.COLUMNS, user=F("owner__username"),
         )  # fmt: skip
         rows |= {row["id"]: row for row in found}
     again = [

@@ -10,8 +10,8 @@ from django.conf import settings
 
 from apps.clusters import leases
 from apps.training.models import Task
-from fermi.launch.backends.base import Backend
-from fermi.launch.spec import JobSpec
+from fermi.engines.base import Backend
+from fermi.jobs.spec import JobSpec
 
 CANDIDATES = 8
 """More than one, because others may take some before this attempt does."""

@@ -16,24 +16,24 @@ from typing import NamedTuple
 
 from django.db.models import QuerySet
 
-from apps.common import due, jumps
+from apps.common import clock_jumps, pass_claims
 from apps.common.among import Among
 from apps.common.clock import now
-from apps.common.compiled import Compiled
-from apps.training.ground import hints, transitions
-from apps.training.ground import seen as seen_last
-from apps.training.ground.launching import cause
-from apps.training.ground.transitions import Stale
+from apps.common.compiled_queries import Compiled
+from apps.training.core import observation_store as seen_last
+from apps.training.core import transitions, wakeups
+from apps.training.core.engine_access import cause
+from apps.training.core.transitions import Stale
 from apps.training.models import Attempt, Task, Watch
-from apps.training.queue import deciding
-from apps.training.reconcile import glances, restarts, steps, verdicts
+from apps.training.queue import scheduling_pass
+from apps.training.reconcile import actions, batch_pass, diagnosis, restarts
 from apps.training.reconcile.watched import Heard
 from apps.training.states import FINAL, WITH_ATTEMPT, State
 from apps.training.states.decisions import Act, Decision, Facts, decide, hanging_now
 from apps.training.states.limits import CLAIM, LOOK_AGAIN, UNTOLD
 from apps.training.states.reasons import Reason
-from fermi.launch.errors import BackendError
-from fermi.launch.spec import Cause, Observation
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import Cause, Observation
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +55,10 @@ def reconcile(*task_ids: str) -> None:
 
 def sweep(limit: int = 1000) -> int:
     """A pass over everything that is due. Returns how many there were."""
-    jumps.settle()
-    deciding.decide_if_due()
+    clock_jumps.settle()
+    scheduling_pass.decide_if_due()
     _look_instead(limit)
-    return _together(due.waiting(Task.objects.all(), CLAIM).order_by("due_at"), limit)
+    return _together(pass_claims.waiting(Task.objects.all(), CLAIM).order_by("due_at"), limit)
 
 
 class _Waiting(NamedTuple):
@@ -87,9 +87,9 @@ def _together(tasks: QuerySet[Task], limit: int | None = None) -> int:
 
 def _glance(ids: Sequence[str]) -> list[_Waiting]:
     """Lets those go that need no more. Returns the others, which are due still."""
-    claim = due.Claim(Task.objects.filter(Among(ids)), CLAIM)
+    claim = pass_claims.Claim(Task.objects.filter(Among(ids)), CLAIM)
     with claim.kept():
-        found = glances.glance(ids, claim, _at_a_glance)
+        found = batch_pass.glance(ids, claim, _at_a_glance)
     for state, quiet in found.quiet.items():
         _let_go(quiet, claim, LOOK_AGAIN[state])
     _settle(found.settled, claim)
@@ -99,13 +99,13 @@ def _glance(ids: Sequence[str]) -> list[_Waiting]:
 
 def _one(waiting: _Waiting) -> None:
     rows = Task.objects.filter(pk=waiting.pk)
-    claim = due.Claim(rows if waiting.due_at is None else rows.filter(due_at=waiting.due_at), CLAIM)
+    claim = pass_claims.Claim(rows if waiting.due_at is None else rows.filter(due_at=waiting.due_at), CLAIM)
     task = _row(waiting.pk, claim) if claim.taken else None
     if task is not None:
         _pass(task, claim, waiting.seen)
 
 
-def _settle(ids: Sequence[str], claim: due.Claim) -> None:
+def _settle(ids: Sequence[str], claim: pass_claims.Claim) -> None:
     """While watchers look at them, they come back late, and not all at once."""
     if not ids or not _watched():
         _let_go(ids, claim, LOOK_AGAIN[State.RUNNING])
@@ -121,7 +121,7 @@ def _look_instead(limit: int) -> None:
     moment = now()
     late = Task.objects.filter(state=State.RUNNING, claimed_at=None, due_at__gt=moment + LOOK_AGAIN[State.RUNNING])
     if ids := list(late.values_list("pk", flat=True)[:limit]):
-        due.update(Task.objects.filter(Among(ids), claimed_at=None, due_at__gt=moment), due_at=moment)
+        pass_claims.update(Task.objects.filter(Among(ids), claimed_at=None, due_at__gt=moment), due_at=moment)
 
 
 def _watched() -> bool:
@@ -129,11 +129,11 @@ def _watched() -> bool:
     return row is not None and _heard.all_look(*row, LOOK_AGAIN[State.RUNNING])
 
 
-def _let_go(ids: Sequence[str], claim: due.Claim, wait: timedelta) -> datetime:
+def _let_go(ids: Sequence[str], claim: pass_claims.Claim, wait: timedelta) -> datetime:
     """Those that a hint has moved meanwhile are looked at again at once. Returns when the others are."""
     at = now() + wait
     if ids and claim.let_go(Task.objects.filter(Among(ids)), len(ids), at):
-        hints.again(ids)
+        wakeups.again(ids)
     return at
 
 
@@ -148,7 +148,7 @@ def _attempts(task: str) -> QuerySet[Attempt]:
 _ATTEMPTS = Compiled(_attempts)
 
 
-def _row(task_id: str, claim: due.Claim) -> Task | None:
+def _row(task_id: str, claim: pass_claims.Claim) -> Task | None:
     """With what a pass looks at, as `select_related` and `prefetch_related` have it. Raises Stale where the pass
     has lost it."""
     task: Task | None = _TASK.one(task=task_id)
@@ -178,7 +178,7 @@ def _facts(task: Task) -> tuple[Facts, Attempt | None]:
     return replace(
         facts,
         attempts_left=task.max_restarts + 1 - restarts.charged(ends),
-        found=verdicts.of(task, attempt) if attempt and runs else None,
+        found=diagnosis.of(task, attempt) if attempt and runs else None,
     ), attempt
 
 
@@ -192,7 +192,7 @@ def _at_a_glance(task: Task, attempt: Attempt | None) -> Facts:
         overdue=task.deadline_at is not None and task.deadline_at <= now(),
         outcome=cause(task.cluster, attempt.outcome, attempt.outcome_params) if attempt and attempt.outcome else None,
         attempt=task.attempt,
-        moment=(now() - jumps.lately()).timestamp(),
+        moment=(now() - clock_jumps.lately()).timestamp(),
     )
 
 
@@ -202,7 +202,7 @@ def _leave(task: Task) -> Cause | None:
     return cause(task.cluster, asked, task.preempted_for) if asked else None
 
 
-def _pass(task: Task, claim: due.Claim, seen: Observation | None) -> None:
+def _pass(task: Task, claim: pass_claims.Claim, seen: Observation | None) -> None:
     """Walks on until there is nothing to do but wait, then sets when to look again. One that raises is tried again
     after a while, or when a hint comes."""
     try:
@@ -216,25 +216,25 @@ def _pass(task: Task, claim: due.Claim, seen: Observation | None) -> None:
     _let_go([task.pk], claim, wait)
 
 
-def _walk(task: Task, claim: due.Claim, seen: Observation | None) -> timedelta:
+def _walk(task: Task, claim: pass_claims.Claim, seen: Observation | None) -> timedelta:
     for _ in range(STEPS_PER_PASS):
         facts, attempt = _facts(task)
         if attempt is None:
             seen = None
         elif seen is None:
-            seen = glances.observed([task])[task.pk]
-        if attempt and seen and verdicts.may_hang(attempt, seen):
-            facts = replace(facts, site=verdicts.site(task, seen), on_hang=verdicts.on_hang(task))
+            seen = batch_pass.observed([task])[task.pk]
+        if attempt and seen and diagnosis.may_hang(attempt, seen):
+            facts = replace(facts, site=diagnosis.site(task, seen), on_hang=diagnosis.on_hang(task))
             with transitions.owned(task):
-                verdicts.note_hang(task, attempt, hanging_now(facts, seen))
+                diagnosis.note_hang(task, attempt, hanging_now(facts, seen))
         decision = decide(facts, seen)
-        if attempt and seen and steps.is_news(attempt, seen):
+        if attempt and seen and actions.is_news(attempt, seen):
             seen_last.remember([(attempt, seen)], claim.at)
         try:
             wait = _do(task, attempt, decision, facts)
         except BackendError as error:
             log.warning("task %s: %s cannot be done now: %s", task.pk, decision.act, error)
-            wait = steps.wait_for_engine(task, Cause(error.code, error.params))
+            wait = actions.wait_for_engine(task, Cause(error.code, error.params))
         if wait is not None:
             return wait
         seen = None if decision.act in (Act.LEASE, Act.CLOSE, Act.SUBMIT) else seen
@@ -251,23 +251,23 @@ def _do(task: Task, attempt: Attempt | None, decision: Decision, facts: Facts) -
     """Returns how long to wait before looking again, or None to go on at once."""
     match decision.act:
         case Act.WAIT:
-            return steps.wait(task, decision)
+            return actions.wait(task, decision)
         case Act.PREPARE:
-            return steps.prepare(task)
+            return actions.prepare(task)
         case Act.LEASE:
-            return steps.lease(task)
+            return actions.lease(task)
         case Act.END:
-            return steps.end(task, decision)
+            return actions.end(task, decision)
     assert attempt is not None
     match decision.act:
         case Act.SUBMIT:
-            return steps.submit(task, attempt, decision)
+            return actions.submit(task, attempt, decision)
         case Act.MOVE:
-            return steps.advance(task, attempt, decision)
+            return actions.advance(task, attempt, decision)
         case Act.RECORD:
-            return steps.record_outcome(task, attempt, decision)
+            return actions.record_outcome(task, attempt, decision)
         case Act.CANCEL:
-            return steps.cancel(task, attempt, decision)
+            return actions.cancel(task, attempt, decision)
         case Act.CLOSE:
-            return steps.close(task, attempt, decision)
+            return actions.close(task, attempt, decision)
     raise ValueError(decision.act)

@@ -8,14 +8,14 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Any
 
-from apps.common import disks, jumps
+from apps.common import clock_jumps, disks
 from apps.common.clock import now
-from apps.training.ground.launching import engine_decides
+from apps.training.core.engine_access import engine_decides
 from apps.training.models import Attempt, Task
 from apps.training.states.limits import QUICK_END, backoff
 from apps.training.states.reasons import GIVEN_WAY, Reason
-from fermi.launch.causes import BY_RANKS, DISK_FULL, WITHOUT_ROOM
-from fermi.launch.spec import Cause
+from fermi.jobs.causes import BY_RANKS, DISK_FULL, WITHOUT_ROOM
+from fermi.jobs.spec import Cause
 
 MOST_NAMED = 16
 FREE_LOSSES = 10
@@ -50,8 +50,8 @@ def remaining(task: Task) -> timedelta | None:
         return None
     queues = engine_decides(task)
     begun = [(one.running_at if queues else one.created_at, one.ended_at or now()) for one in task.attempts.all()]
-    left_out = jumps.gaps(task.created_at)
-    spans = [jumps.passed(since, end, left_out) for since, end in begun if since]
+    left_out = clock_jumps.gaps(task.created_at)
+    spans = [clock_jumps.passed(since, end, left_out) for since, end in begun if since]
     return timedelta(seconds=task.max_run_seconds) - sum(spans, timedelta())
 
 

@@ -10,13 +10,14 @@ from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.common.clock import now
 from apps.common.errors import ApiError
-from apps.training.ground import code, hints, resuming, sizing, transitions
+from apps.training.core import checkpoint_choice, code, elastic_size, transitions, wakeups
 from apps.training.models import Task
-from apps.training.services import code_source, removing
-from apps.training.shown import discretion
+from apps.training.presenters import redaction
+from apps.training.services import code_source
+from apps.training.services import delete as removing
 from apps.training.states import ACTIVE, FINAL, Action, State, allowed_actions
-from fermi.launch.spec import JobSpec
-from fermi.launch.userpaths import TREES
+from fermi.jobs.spec import JobSpec
+from fermi.jobs.user_paths import TREES
 
 
 def find(user: User, task_id: str, role: Role = Role.VIEWER) -> Task:
@@ -43,7 +44,7 @@ def grow(user: User, task_id: str) -> Task:
         raise ApiError(409, "NOT_ELASTIC")
     if task.state != State.RUNNING:
         raise ApiError(409, "GROW_NEEDS_RUNNING", status=task.state)
-    larger = sizing.larger(task)
+    larger = elastic_size.larger(task)
     if larger is None:
         raise ApiError(409, "NOTHING_TO_GROW", nodes=len(job.nodes), all=job.elastic.max_nodes)
     with transaction.atomic():
@@ -52,7 +53,7 @@ def grow(user: User, task_id: str) -> Task:
             params = {"by": user.username, "nodes": len(larger.nodes)}
             transitions.record(task.pk, task.attempt, "state", "GROW_REQUESTED", params)
             audit.record(user, "task.grow", task.pk, project=task.project_id)
-            hints.poke(task.pk)
+            wakeups.poke(task.pk)
     task.refresh_from_db()
     return task
 
@@ -68,7 +69,7 @@ def _stop(user: User, task: Task) -> Task:
         if fresh.update(stop_requested_at=now()):
             transitions.record(task.pk, task.attempt, "state", "STOP_REQUESTED", {"by": user.username})
             audit.record(user, "task.stop", task.pk, project=task.project_id)
-            hints.poke(task.pk)
+            wakeups.poke(task.pk)
     task.refresh_from_db()
     return task
 
@@ -78,7 +79,7 @@ def again(user: User, task_id: str, choice: code_source.Choice, snapshot: str | 
     of its code, unless `snapshot` names another one of the project."""
     task = find(user, task_id, Role.MEMBER)
     _refuse_unless(task, Action.RETRY)
-    newest = resuming.newest(task)
+    newest = checkpoint_choice.newest(task)
     request = code.again(task.request, task.spec, code_source.snapshot_to_run(task, choice, snapshot))
     return {**request, **({"resumeFrom": newest} if newest else {})}
 
@@ -86,7 +87,7 @@ def again(user: User, task_id: str, choice: code_source.Choice, snapshot: str | 
 def clone(user: User, task_id: str) -> dict[str, Any]:
     """The request of a task, ready to be edited and sent."""
     task = find(user, task_id)
-    return {"request": code.again(discretion.request(task.request, task.project_id, user), task.spec)}
+    return {"request": code.again(redaction.request(task.request, task.project_id, user), task.spec)}
 
 
 def delete(user: User, task_id: str) -> None:

@@ -7,42 +7,32 @@ from typing import Any
 from django.conf import settings
 from django.db.models import F, OuterRef, Q, Subquery
 
-from apps.accounts import access, vault
+from apps.accounts import access, secrets
 from apps.accounts.access import Rows
 from apps.accounts.models import Project, User
 from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus
 from apps.clusters import selectors as clusters
 from apps.clusters.models import Cluster, Lease
 from apps.common.clock import now
-from apps.common.compiled import Compiled, keys
+from apps.common.compiled_queries import Compiled, keys
 from apps.common.errors import together, unread
 from apps.environments import memory
 from apps.files.services.outputs import places_of
-from apps.scheduling.services import asking
-from apps.training.ground import checkpoints, code
-from apps.training.ground.launching import backend_for
+from apps.scheduling.services import admission
+from apps.training.core import checkpoints, code
+from apps.training.core.engine_access import backend_for
 from apps.training.models import Task
 from apps.training.queue import load
-from apps.training.services import choosing, packages
-from apps.training.services.choosing import Choice
-from fermi.launch import (
-    credentials,
-    entry,
-    figures,
-    installed,
-    recipes,
-    registry,
-    scenes,
-    sizes,
-    summary,
-    validate,
-    ways,
-)
-from fermi.launch.backends.base import Backend
-from fermi.launch.errors import BackendError, UnknownName
-from fermi.launch.request import EXISTING, NEW, TaskRequest, cut, job, places
-from fermi.launch.spec import JobSpec, Node, Problem
-from fermi.launch.userpaths import CHECKPOINTS, OUTPUTS
+from apps.training.services import environment_choice, packages
+from apps.training.services.environment_choice import Choice
+from fermi.engines.base import Backend
+from fermi.jobs import credentials, recipes, run_location
+from fermi.jobs.errors import BackendError, UnknownName
+from fermi.jobs.spec import JobSpec, Node, Problem
+from fermi.jobs.user_paths import CHECKPOINTS, OUTPUTS
+from fermi.planning import elastic_sizes, entry, installed, plugins, scenarios, summary, validate
+from fermi.planning.request import EXISTING, NEW, TaskRequest, cut, job, places
+from fermi.schema import humanize
 
 CONFIG = "distributedConfig"
 
@@ -79,35 +69,35 @@ def build(
         problems.append(Problem("launchMode", "LAUNCH_MODE_UNKNOWN", {"found": asked.launch_mode}))
     elif asked.launch_mode == EXISTING and asked.new_environments:
         problems.append(Problem("newEnvironments", "NEW_WITHOUT_MODE", {"found": asked.launch_mode}))
-    choice = choosing.choose(user, asked, task_id, problems)
-    choosing.check_spares(user, asked, choice, problems)
+    choice = environment_choice.choose(user, asked, task_id, problems)
+    environment_choice.check_spares(user, asked, choice, problems)
     environments, project = choice.environments, choice.project
     if project:
-        problems += vault.unknown(project.pk, asked.secret_env)
+        problems += secrets.unknown(project.pk, asked.secret_env)
     version = _version(user, project, asked, problems)
     model = _found(_MODEL, user, project, asked.model_id or None)
     if model is None and asked.model_id:
         problems.append(Problem("modelId", "MODEL_UNKNOWN", {"model": asked.model_id}))
     draft = Draft(request, asked, asked.task_name, choice, version, model)
-    master = choosing.master(asked, choice, problems)
+    master = environment_choice.master(asked, choice, problems)
     framework = None if unread(wrong, f"{CONFIG}.framework") else _framework(asked, len(environments), problems)
-    job = _job(draft, asked, framework or registry.DEFAULT, master, task_id, problems)
+    job = _job(draft, asked, framework or plugins.DEFAULT, master, task_id, problems)
     brought = code.inspect(job)
     problems += [*validate.general(job), *brought.problems]
     if version:
         problems += recipes.vocabulary_problems(job, version.largest_token)
     if environments:
-        draft.cluster, job = environments[0].cluster, sizes.begin(job)
+        draft.cluster, job = environments[0].cluster, elastic_sizes.begin(job)
         named, impossible, unused = _settled(draft.cluster, job)
         job = named if access.is_member(user, project) else replace(named, python="")  # engines run what it names
         problems += impossible
         problems += _on_engine(user, draft.cluster, job)
         outside = backend_for(draft.cluster).entry_text(job, entry.MAX_TEXT)
         problems += entry.text_problems(job.entrypoint, outside)
-        problems += asking.problems_of(user, project, _asks(asked, choice, project)) if project else []
+        problems += admission.problems_of(user, project, _asks(asked, choice, project)) if project else []
         if framework:
             draft.job = job
-            problems += validate.of_framework(job) + sizes.problems(job)
+            problems += validate.of_framework(job) + elastic_sizes.problems(job)
             backend = backend_for(draft.cluster)
             problems += installed.problems(job, backend)
             draft.using = memory.in_use((node.id for node in job.nodes), user)
@@ -210,11 +200,11 @@ def _version(user: User, project: Project | None, asked: TaskRequest, problems: 
 
 
 def _framework(asked: TaskRequest, nodes: int, problems: list[Problem]) -> str | None:
-    name = registry.framework_name(asked.distributed.framework)
-    if asked.distributed.framework == scenes.SINGLE and nodes > 1:
+    name = plugins.framework_name(asked.distributed.framework)
+    if asked.distributed.framework == scenarios.SINGLE and nodes > 1:
         problems.append(Problem(f"{CONFIG}.framework", "SINGLE_NOT_ALONE", {"found": nodes}))
     try:
-        registry.framework(name)
+        plugins.framework(name)
     except UnknownName as unknown:
         problems.append(Problem(f"{CONFIG}.framework", unknown.code, unknown.params))
         return None
@@ -261,8 +251,8 @@ def _job(
     )
 
 
-def _asks(asked: TaskRequest, choice: Choice, project: Project) -> asking.Asked:
-    return asking.Asked(
+def _asks(asked: TaskRequest, choice: Choice, project: Project) -> admission.Asked:
+    return admission.Asked(
         environments=choice.environments,
         where=choice.where,
         chosen=choice.select is not None,
@@ -280,8 +270,8 @@ def _settled(cluster: Cluster, job: JobSpec) -> tuple[JobSpec, list[Problem], li
         known = backend_for(cluster).ways(job)
     except BackendError:
         return job, [], []
-    job, impossible = ways.settle(job, known)
-    return job, impossible, ways.warnings(job)
+    job, impossible = run_location.settle(job, known)
+    return job, impossible, run_location.warnings(job)
 
 
 def _on_engine(user: User, cluster: Cluster, job: JobSpec) -> list[Problem]:
@@ -306,21 +296,21 @@ def _apart(job: JobSpec, backend: Backend) -> list[Problem]:
     found = [node.name for node in job.nodes if node.inside and not backend.shares_data(node)]
     if not found:
         return []
-    folder, task = (figures.size(gb << 30) for gb in (settings.CARRIED_FOLDER_GB, settings.CARRIED_TASK_GB))
+    folder, task = (humanize.size(gb << 30) for gb in (settings.CARRIED_FOLDER_GB, settings.CARRIED_TASK_GB))
     about = {"environments": ", ".join(found), "folder": folder, "task": task}
-    return [Problem(ways.FIELD, "INSIDE_NOT_SHARED", about)]
+    return [Problem(run_location.FIELD, "INSIDE_NOT_SHARED", about)]
 
 
 def _unasked(job: JobSpec, backend: Backend) -> list[Problem]:
     """Says for which environments the engine's own queue is not asked."""
     found = [node.name for node in job.nodes if node.inside and backend.queues]
-    return [Problem(ways.FIELD, "INSIDE_NOT_QUEUED", {"environments": ", ".join(found)})] if found else []
+    return [Problem(run_location.FIELD, "INSIDE_NOT_QUEUED", {"environments": ", ".join(found)})] if found else []
 
 
 def _warnings(job: JobSpec, using: memory.InUse) -> list[Problem]:
     """Tasks of other projects are called by their ids."""
-    found = summary.warnings(job.nodes, job.master) + registry.framework(job.framework).warnings(job)
-    found += sizes.warnings(job)
+    found = summary.warnings(job.nodes, job.master) + plugins.framework(job.framework).warnings(job)
+    found += elastic_sizes.warnings(job)
     held = _HELD.ask(project=job.project, **keys(node.id for node in job.nodes))
     found += credentials.warnings(job.env)
     if using.environments:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from apps.accounts import vault
+from apps.accounts import secrets
 from apps.accounts.models import Project
 from apps.code import changes, git
 from apps.code.errors import FetchError
@@ -28,7 +28,7 @@ class SourceState:
 
 def check_source(task: Task) -> SourceState:
     """Asks the environment or the Git server that the task's code came from, and waits up to the limit of that kind of
-    source (`apps.code.gathering`, `apps.code.git`). A source that cannot be read is a state, no error."""
+    source (`apps.code.from_environment`, `apps.code.git`). A source that cannot be read is a state, no error."""
     held = task.spec.get("code") or {}
     source = held.get("source") or {}
     if not held.get("snapshot") or not source:
@@ -37,7 +37,7 @@ def check_source(task: Task) -> SourceState:
     try:
         commit = (held.get("origin") or {}).get("commit") or ""
         return SourceState(changes.has_changed(project, source, held["snapshot"], commit))
-    except (FetchError, vault.Unavailable) as error:
+    except (FetchError, secrets.Unavailable) as error:
         return SourceState(None, {"code": error.code, **error.params})
 
 

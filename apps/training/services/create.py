@@ -11,25 +11,25 @@ from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.common.errors import ApiError, ProblemsError
 from apps.common.ids import new_id
-from apps.training.ground import storing, tracing, transitions
+from apps.training.core import task_store, trace_context, transitions
 from apps.training.models import Task
-from apps.training.services import actions, planned
+from apps.training.services import actions, planned_environments
 from apps.training.services.build import Draft, build
 from apps.training.services.code_source import DEFAULT, Choice
-from fermi.launch import shape
-from fermi.launch.request import TaskRequest
-from fermi.launch.spec import Problem
+from fermi.jobs import json_shape
+from fermi.jobs.spec import Problem
+from fermi.planning.request import TaskRequest
 
 
 def submit(user: User, request: Mapping[str, Any]) -> Task:
     """A task from a request that does not come from outside: a group's, or that of a task which is to run again."""
-    asked, wrong = shape.read(TaskRequest, request)
+    asked, wrong = json_shape.read(TaskRequest, request)
     return create(user, asked, request, wrong=wrong)
 
 
 def draft(user: User, request: Mapping[str, Any], task_id: str) -> Draft:
     """What `submit` would run, with everything that is wrong with it."""
-    asked, wrong = shape.read(TaskRequest, request)
+    asked, wrong = json_shape.read(TaskRequest, request)
     return build(user, asked, request, task_id, wrong)
 
 
@@ -59,7 +59,7 @@ def create(
     access.require(user, draft.choice.project, Role.MEMBER)
     try:
         with transaction.atomic():
-            return _store(user, draft, key, digest, tracing.checked(came or {}))
+            return _store(user, draft, key, digest, trace_context.checked(came or {}))
     except IntegrityError:
         if key and (before := _before(user, key, digest)):  # the same request came twice at the same time
             return before
@@ -77,15 +77,15 @@ def _store(user: User, draft: Draft, key: str | None, digest: str, trace: Mappin
     assert draft.job
     assert draft.cluster
     if draft.choice.planned:
-        planned.make(user, draft.choice.planned, draft.job.task_id)
-    task = storing.store(
+        planned_environments.make(user, draft.choice.planned, draft.job.task_id)
+    task = task_store.store(
         draft.job,
         user,
         draft.cluster,
         name=draft.name,
         dataset_version=draft.version,
         model=draft.model,
-        **storing.in_queue(draft.asked, draft.choice.select),
+        **task_store.in_queue(draft.asked, draft.choice.select),
         request=draft.request,
         warnings=[{"code": warning.code, "params": dict(warning.params)} for warning in draft.warnings],
         idempotency_key=key or None,

@@ -7,16 +7,17 @@ from typing import Any
 from apps.accounts import access
 from apps.accounts.models import Role, User
 from apps.clusters.models import DevEnvironment
-from apps.training.ground import resuming
+from apps.training.core import checkpoint_choice
+from apps.training.logs import pages
 from apps.training.models import Task
-from apps.training.output import logs
-from apps.training.services import going_on
-from apps.training.shown import facts, findings
+from apps.training.presenters import findings
+from apps.training.reports import diagnosis_facts
+from apps.training.services import restart
 from apps.training.states import FINAL, Kind, State, allowed_actions
 from apps.training.states import Action as Step
-from fermi.launch.diagnosis import Action, Evidence, Where, why
-from fermi.launch.diagnosis.actions import Do
-from fermi.launch.errors import BackendError
+from fermi.diagnosis import Action, Evidence, Where, diagnose
+from fermi.diagnosis.actions import Do
+from fermi.jobs.errors import BackendError
 
 LINES = 30
 LOOKED_AT = 300
@@ -32,8 +33,8 @@ CLONES = {Do.RAISE_LIMIT, Do.LOWER_BATCH, Do.CHANGE_FIELD, Do.CHOOSE_OTHERS}
 
 def of(user: User, task: Task) -> dict[str, Any]:
     """`task` comes with its cluster."""
-    known = facts.of(task, user)
-    found = why.diagnose(known)
+    known = diagnosis_facts.of(task, user)
+    found = diagnose.diagnose(known)
     may = _May(user, task)
     have = {where.rank for one in found.findings if any(each.lines for each in one.finding.evidence)
             for where in one.finding.where if _is_newest(task, one)}  # fmt: skip
@@ -55,11 +56,11 @@ def of(user: User, task: Task) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _is_newest(task: Task, told: why.Told) -> bool:
+def _is_newest(task: Task, told: diagnose.Told) -> bool:
     return told.attempt == task.attempt and told.until is None
 
 
-def _with_lines(task: Task, told: why.Told, have: set[int | None]) -> why.Told:
+def _with_lines(task: Task, told: diagnose.Told, have: set[int | None]) -> diagnose.Told:
     """With the last lines of the rank that it names, where that rank failed in the newest attempt; beside the stack of
     one that hangs, where they have an error: of a thread that it waits for, say. `have`: the ranks whose lines another
     finding shows."""
@@ -78,7 +79,7 @@ def _with_lines(task: Task, told: why.Told, have: set[int | None]) -> why.Told:
 def _last_lines(task: Task, attempt: int, rank: int) -> list[str]:
     """From the last traceback on, or the last ones."""
     try:
-        found, _, _ = logs.Reader(task, attempt).tail(rank, LOOKED_AT)
+        found, _, _ = pages.Reader(task, attempt).tail(rank, LOOKED_AT)
     except BackendError:
         return []
     lines = [line.text[:LONGEST] for line in found]
@@ -101,7 +102,7 @@ class _May:
             else []
         )
         self.environments = dict(task.nodes.values_list("node_rank", "environment_id"))
-        self.point = resuming.outlook(task)
+        self.point = checkpoint_choice.outlook(task)
         self.goes_on = findings.resume_point(self.point, running=self.state is State.RUNNING) if self.point else ""
 
     def shown(self, action: Action) -> dict[str, Any]:
@@ -121,7 +122,7 @@ class _May:
                 use_spares = code is Do.USE_SPARE
                 return bool(
                     may and environment
-                    and going_on.can(self.user, self.task, [environment], use_spares=use_spares)
+                    and restart.can(self.user, self.task, [environment], use_spares=use_spares)
                 )  # fmt: skip
             case Do.CORDON:
                 open_ones = DevEnvironment.objects.filter(pk=environment, cordoned=False)

@@ -9,14 +9,14 @@ from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.common.errors import ApiError, ProblemsError
 from apps.common.ids import new_id
+from apps.training.core import task_store
 from apps.training.drills import runs
-from apps.training.ground import storing
 from apps.training.models import Drill
 from apps.training.preflight.presenters import STATES
 from apps.training.services import actions, create
-from fermi.launch.drill import DRILL
-from fermi.launch.request import NEW
-from fermi.launch.spec import Problem
+from fermi.jobs.drill import DRILL
+from fermi.jobs.spec import Problem
+from fermi.planning.request import NEW
 
 
 def ask(user: User, *, task_id: str | None, request: Mapping[str, Any] | None, minutes: float | None) -> Drill:
@@ -39,7 +39,7 @@ def ask(user: User, *, task_id: str | None, request: Mapping[str, Any] | None, m
     access.require(user, draft.choice.project, Role.MEMBER)
     drill = runs.begin(
         user, draft.cluster, draft.job, name=draft.name, dataset_version=draft.version, model=draft.model,
-        **storing.in_queue(draft.asked, None), request=draft.request,
+        **task_store.in_queue(draft.asked, None), request=draft.request,
     )  # fmt: skip
     audit.record(user, "drill.create", drill.pk, project=drill.run.project_id)
     return find(user, drill.pk)

@@ -7,13 +7,13 @@ from apps.accounts.models import User
 from apps.clusters import selectors as clusters
 from apps.clusters.models import Cluster
 from apps.common.texts import language, text
-from apps.training.ground.launching import backend_for
-from fermi.launch import installed, registry
-from fermi.launch.backends.base import Backend
-from fermi.launch.errors import BackendError, UnknownName
-from fermi.launch.frameworks import words
-from fermi.launch.frameworks.base import Framework
-from fermi.launch.spec import Node
+from apps.training.core.engine_access import backend_for
+from fermi.engines.base import Backend
+from fermi.frameworks import texts
+from fermi.frameworks.base import Framework
+from fermi.jobs.errors import BackendError, UnknownName
+from fermi.jobs.spec import Node
+from fermi.planning import installed, plugins
 
 MOST_ASKED = 200
 """Environments of a cluster whose nodes differ."""
@@ -24,7 +24,7 @@ Place = tuple[Cluster, Backend, Sequence[Node]]
 def listed(user: User) -> list[dict[str, Any]]:
     """With texts in the language of the request."""
     places, lang = _places(user), language()
-    return [_shown(framework, places, lang) for framework in registry.frameworks()]
+    return [_shown(framework, places, lang) for framework in plugins.frameworks()]
 
 
 def _places(user: User) -> list[Place]:
@@ -46,12 +46,12 @@ def _shown(framework: Framework, places: Sequence[Place], lang: str) -> dict[str
     where = [_on(framework, *place) for place in places]
     return {
         "value": framework.name,
-        "aliases": registry.aliases(framework.name),
+        "aliases": plugins.aliases(framework.name),
         "label": framework.info.label,
-        "description": words.description(framework, lang),
+        "description": texts.description(framework, lang),
         "parallelism": framework.info.parallelism,
         "modelSize": {"min": low, "max": high},
-        "options": words.options(framework, lang),
+        "options": texts.options(framework, lang),
         "available": not where or any(one["available"] is not False for one in where),
         "clusters": where,
     }

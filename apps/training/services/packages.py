@@ -8,12 +8,12 @@ from typing import Any
 from apps.accounts.models import User
 from apps.clusters.models import DevEnvironment
 from apps.environments import standby
-from apps.environments.packages import looks, presenters
-from apps.environments.packages.looks import Seen
-from fermi.launch import packages
-from fermi.launch.imports import Imports
-from fermi.launch.packages import Difference, Missing
-from fermi.launch.spec import JobSpec, Problem
+from apps.environments.packages import presenters, surveys
+from apps.environments.packages.surveys import Seen
+from fermi.jobs.spec import JobSpec, Problem
+from fermi.planning import packages
+from fermi.planning.imports import Imports
+from fermi.planning.packages import Difference, Missing
 
 MAX_TOLD = 5
 """Modules, and packages, of which a warning says more than how many they are."""
@@ -89,7 +89,7 @@ def find(user: User, job: JobSpec, environments: Sequence[DevEnvironment], impor
     if not within:
         return Found()
     standby.request(within)  # it stands by before the button is pressed
-    seen = looks.request_looks(user, within, job.python, list(imports.needed), look=look)
+    seen = surveys.request_looks(user, within, job.python, list(imports.needed), look=look)
     known = presenters.looks(seen)
     found = packages.relevant(packages.differences(known), known, imports)
     return Found(seen, found, packages.missing(known, imports), {one.pk: one.name for one in within}, job.python)

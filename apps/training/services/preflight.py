@@ -14,10 +14,10 @@ from apps.training.models import Preflight
 from apps.training.preflight import runs
 from apps.training.preflight.presenters import STATES
 from apps.training.services import actions
-from apps.training.services.choosing import environments_named, foreign
-from fermi.launch import registry
-from fermi.launch.errors import UnknownName
-from fermi.launch.spec import JobSpec, Problem
+from apps.training.services.environment_choice import environments_named, foreign
+from fermi.jobs.errors import UnknownName
+from fermi.jobs.spec import JobSpec, Problem
+from fermi.planning import plugins
 
 MOST_READ = 20
 """Reports that are looked through for what was measured."""
@@ -31,7 +31,7 @@ def create(user: User, *, environment_ids: Sequence[str], master: str | None, le
         allowed = ", ".join(environment_ids) or "–"
         problems.append(Problem("masterNode", "MASTER_NOT_SELECTED", {"master": master, "allowed": allowed}))
     try:
-        registry.framework(framework)
+        plugins.framework(framework)
     except UnknownName as unknown:
         problems.append(Problem("framework", unknown.code, unknown.params))
     mine = (one.project_id for one in environments if access.role_in(user, one.project_id))
@@ -41,7 +41,7 @@ def create(user: User, *, environment_ids: Sequence[str], master: str | None, le
         raise ProblemsError(problems)
     access.require(user, project, Role.MEMBER)
     job = JobSpec(
-        task_id="", project=project, framework=registry.framework_name(framework),
+        task_id="", project=project, framework=plugins.framework_name(framework),
         nodes=tuple(clusters.snapshots(environments)), master=master or environments[0].pk,
         master_port=settings.MASTER_PORTS.start,
     )  # fmt: skip

@@ -13,16 +13,17 @@ from apps.accounts.models import User
 from apps.common.clock import now
 from apps.common.errors import cut
 from apps.scheduling import pricing
-from apps.training.ground.launching import backend_for, seen_from
+from apps.training.core.engine_access import backend_for, seen_from
+from apps.training.presenters import task_presenter
 from apps.training.queue import load
-from apps.training.services import choosing, scaling
+from apps.training.services import environment_choice, scaling
 from apps.training.services.build import Draft, build
-from apps.training.services.choosing import environments_field
-from apps.training.shown import presenters
-from fermi.launch import registry, summary, ways
-from fermi.launch.request import TaskRequest
-from fermi.launch.schedule import turns, wanted
-from fermi.launch.spec import SHOWN, JobSpec, Plan, Problem, Rendered, resolve
+from apps.training.services.environment_choice import environments_field
+from fermi.jobs import run_location
+from fermi.jobs.spec import SHOWN, JobSpec, Plan, Problem, Rendered, resolve
+from fermi.planning import plugins, summary
+from fermi.planning.request import TaskRequest
+from fermi.scheduler import request_text, scheduler
 
 TASK = "task-preview"
 
@@ -34,8 +35,8 @@ def preview(
     draft = build(user, asked, request, TASK, wrong)
     problems = [*draft.problems, *_role(user, draft, asked)]
     shown: dict[str, Any] = {
-        "problems": [presenters.problem(problem) for problem in cut(problems)],
-        "warnings": [presenters.warning(warning.code, warning.params) for warning in draft.warnings],
+        "problems": [task_presenter.problem(problem) for problem in cut(problems)],
+        "warnings": [task_presenter.warning(warning.code, warning.params) for warning in draft.warnings],
         "chosen": None, "proposal": None, "splits": [], "batch": None, "scaling": None, "worldSize": 0, "nodeCount": 0,
         "masterNode": None,
         "summary": summary.summarise([]), "hourly": None, "inUse": [], "memoryLooking": False,
@@ -57,15 +58,15 @@ def preview(
         "inUse": draft.using.environments,
         "memoryLooking": draft.using.looking,
         "packages": draft.installed.shown(),
-        "proposal": presenters.proposal(job),
-        "splits": registry.framework(job.framework).splits(job),
-        "batch": presenters.batch(job),
-        "scaling": presenters.expectation(expected) if (expected := scaling.expect(user, job)) else None,
+        "proposal": task_presenter.proposal(job),
+        "splits": plugins.framework(job.framework).splits(job),
+        "batch": task_presenter.batch(job),
+        "scaling": task_presenter.expectation(expected) if (expected := scaling.expect(user, job)) else None,
     }
     if (found := rendered(draft)) is None:
         return shown
     plan, sent = found
-    files, artifacts = presenters.artifacts(sent.to_json()["artifacts"])
+    files, artifacts = task_presenter.artifacts(sent.to_json()["artifacts"])
     return {
         **shown,
         "ranks": _ranks(plan, named(job)),
@@ -77,14 +78,14 @@ def preview(
 
 def _chosen(user: User, draft: Draft) -> dict[str, Any]:
     """What the platform would choose if the task were created now, and why; when it waits, what it waits for."""
-    asks = choosing.waiting(draft.choice, user, TASK, draft.asked)
+    asks = environment_choice.waiting(draft.choice, user, TASK, draft.asked)
     scene = load.scene(now(), asks)
-    turn = next(turn for turn in turns.decide(scene).turns if turn.task == TASK)
+    turn = next(turn for turn in scheduler.decide(scene).turns if turn.task == TASK)
     known = {place.id: place for place in scene.places}
     keys = turn.start or tuple(environment.pk for environment in draft.choice.environments)
     places = [known[key] for key in keys if key in known]
     taken = {key for held in scene.held for key in held.places}
-    reasons = wanted.explain(asks, places, [place for place in scene.places if place.id not in taken])
+    reasons = request_text.explain(asks, places, [place for place in scene.places if place.id not in taken])
     return {
         "nodeIds": list(keys),
         "masterNode": keys[0],
@@ -92,19 +93,19 @@ def _chosen(user: User, draft: Draft) -> dict[str, Any]:
         "startsNow": bool(turn.start),
         "number": turn.number,
         "begins": datetime.fromtimestamp(turn.begins, UTC) if turn.begins is not None else None,
-        "reason": presenters.reason(turn.why.code, turn.why.params) if turn.why else None,
-        "reasons": [presenters.warning(one.code, one.params) for one in reasons],
+        "reason": task_presenter.reason(turn.why.code, turn.why.params) if turn.why else None,
+        "reasons": [task_presenter.warning(one.code, one.params) for one in reasons],
     }
 
 
 def _environments(draft: Draft, job: JobSpec) -> list[dict[str, Any]]:
     """Where the ranks of each run. Of one that is refused its way, the problem says all there is to say."""
-    refused = {problem.params.get("environment") for problem in draft.problems if problem.field == ways.FIELD}
+    refused = {problem.params.get("environment") for problem in draft.problems if problem.field == run_location.FIELD}
     return [
         {
             "environmentId": node.id,
             "name": node.name,
-            "runsIn": None if node.name in refused else presenters.runs_in(node),
+            "runsIn": None if node.name in refused else task_presenter.runs_in(node),
         }
         for node in job.nodes
     ]
@@ -140,13 +141,13 @@ def rendered(draft: Draft) -> tuple[Plan, Rendered] | None:
     job, cluster = draft.job, draft.cluster
     if job is None or cluster is None:
         return None
-    framework = registry.framework(job.framework)
+    framework = plugins.framework(job.framework)
     if broken := framework.problems(job):
         job = _without(job, {problem.field for problem in broken})
         if framework.problems(job):
             return None
     job = seen_from(cluster, job.for_attempt(1, master_port=job.master_port, resume_from=job.resume_from))
-    plan = registry.framework(job.framework).plan(job)
+    plan = plugins.framework(job.framework).plan(job)
     return plan, backend_for(cluster).render(job, plan)
 
 

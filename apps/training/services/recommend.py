@@ -9,12 +9,13 @@ from apps.catalog.models import Model
 from apps.clusters import selectors as clusters
 from apps.common.errors import ProblemsError
 from apps.common.texts import text
-from apps.training.ground.launching import backend_for
-from apps.training.shown import presenters
-from fermi.launch import installed, recipes, registry, scenes
-from fermi.launch.recommend import Recommendation
-from fermi.launch.recommend import recommend as weigh
-from fermi.launch.spec import JobSpec, Problem
+from apps.training.core.engine_access import backend_for
+from apps.training.presenters import task_presenter
+from fermi.jobs import recipes
+from fermi.jobs.spec import JobSpec, Problem
+from fermi.planning import installed, plugins, scenarios
+from fermi.planning.recommend import Recommendation
+from fermi.planning.recommend import recommend as weigh
 
 
 def recommend(
@@ -62,7 +63,7 @@ def recommend(
 
 def _scenes(job: JobSpec) -> list[dict[str, Any]]:
     """The whole table; the row that suits these nodes best is the last that fits."""
-    fits = scenes.fitting(len(job.nodes), sum(max(node.gpu_count, 1) for node in job.nodes))
+    fits = scenarios.fitting(len(job.nodes), sum(max(node.gpu_count, 1) for node in job.nodes))
     return [
         {
             "code": scene.code,
@@ -73,17 +74,17 @@ def _scenes(job: JobSpec) -> list[dict[str, Any]]:
             "frameworks": [{"framework": name, "label": _label(name)} for name in scene.frameworks],
             "fits": scene in fits,
         }
-        for scene in scenes.SCENES
+        for scene in scenarios.SCENES
     ]
 
 
 def _label(framework: str) -> str:
-    return text("SINGLE_MACHINE")[0] if framework == scenes.SINGLE else registry.framework(framework).info.label
+    return text("SINGLE_MACHINE")[0] if framework == scenarios.SINGLE else plugins.framework(framework).info.label
 
 
 def _shown(one: Recommendation) -> dict[str, Any]:
     return {
         "framework": one.framework,
-        "label": registry.framework(one.framework).info.label,
-        "reasons": [presenters.warning(reason.code, reason.params) for reason in one.reasons],
+        "label": plugins.framework(one.framework).info.label,
+        "reasons": [task_presenter.warning(reason.code, reason.params) for reason in one.reasons],
     }

@@ -6,12 +6,12 @@ from typing import Any
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.training.models import MetricPoint, Preflight, Task
-from apps.training.shown import presenters
+from apps.training.presenters import task_presenter as presenters
 from apps.training.states import State
-from fermi.launch import registry, scaling
-from fermi.launch.ranks import place
-from fermi.launch.scaling import Expectation, Network
-from fermi.launch.spec import JobSpec
+from fermi.jobs.ranks import place
+from fermi.jobs.spec import JobSpec
+from fermi.planning import plugins, scaling
+from fermi.planning.scaling import Expectation, Network
 
 NEWEST_POINTS = 200
 """So many are looked at for a task's own speed."""
@@ -19,7 +19,7 @@ NEWEST_POINTS = 200
 
 def expect(user: User, job: JobSpec) -> Expectation | None:
     """None where rules are broken, or too little is known of the model."""
-    if registry.framework(job.framework).problems(job):
+    if plugins.framework(job.framework).problems(job):
         return None
     return scaling.expect(job, _measured(user, job))
 

@@ -11,10 +11,10 @@ from apps.clusters import selectors as clusters
 from apps.clusters.models import EnvironmentStatus
 from apps.common.errors import ApiError
 from apps.common.texts import language
-from apps.training.shown import presenters
-from fermi.launch import registry
-from fermi.launch.spec import Node
-from fermi.launch.templates import Template, Variant, templates
+from apps.training.presenters import task_presenter
+from fermi.jobs.spec import Node
+from fermi.planning import plugins
+from fermi.planning.templates import Template, Variant, templates
 
 MOST_CONSIDERED = 1000
 
@@ -70,7 +70,7 @@ def _variant(name: str, variant: Variant, groups: Sequence[Sequence[Node]], data
         "gpuType": variant.gpu_type,
         "sameZone": variant.same_zone,
         "framework": variant.framework,
-        "frameworkLabel": registry.framework(variant.framework).info.label,
+        "frameworkLabel": plugins.framework(variant.framework).info.label,
         "request": {**variant.request(name, nodes), **data},
-        "missing": [presenters.warning(one.code, one.params) for one in missing],
+        "missing": [task_presenter.warning(one.code, one.params) for one in missing],
     }

@@ -6,10 +6,10 @@ from enum import StrEnum
 
 from apps.training.states import State
 from apps.training.states.reasons import Reason
-from fermi.launch.backends.culprit import never_ending
-from fermi.launch.causes import BY_RANKS
-from fermi.launch.diagnosis import Level, hangs
-from fermi.launch.spec import Cause, Observation, Phase, RankSeen
+from fermi.diagnosis import Level, hangs
+from fermi.engines.failure_cause import never_ending
+from fermi.jobs.causes import BY_RANKS
+from fermi.jobs.spec import Cause, Observation, Phase, RankSeen
 
 
 class Act(StrEnum):

@@ -1,13 +1,13 @@
 """Why a task waits or ended, in the platform's own words. What engines say beside it is theirs to declare
-(`fermi.launch.causes`).
+(`fermi.jobs.causes`).
 
 Texts for people are in `fermi.messages` under the same names.
 """
 
 from enum import StrEnum
 
-from fermi.launch.causes import ALWAYS, declared
-from fermi.launch.spec import Cause
+from fermi.jobs.causes import ALWAYS, declared
+from fermi.jobs.spec import Cause
 
 
 class Reason(StrEnum):

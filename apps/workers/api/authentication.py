@@ -10,7 +10,7 @@ from apps.accounts.models import User
 from apps.common.errors import ApiError
 from apps.workers import tokens
 from apps.workers.models import JoinToken, Worker
-from apps.workers.services.joining import join_token
+from apps.workers.services.registration import join_token
 
 
 class JoinAuthentication(BaseAuthentication):

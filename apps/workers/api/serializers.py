@@ -9,7 +9,7 @@ from rest_framework import serializers
 from apps.clusters.api.serializers import WarningItem
 from apps.common.openapi import INT4, INT8, AddressField, Key, ProblemItem
 from apps.common.pages import OrderingField, PageQuery
-from apps.training.api.serializers import STATES
+from apps.training.api.schemas import STATES
 from apps.workers import selectors
 from apps.workers.health import STATUSES
 from apps.workers.heartbeat.schema import (
@@ -24,7 +24,7 @@ from apps.workers.heartbeat.schema import (
 )
 from apps.workers.heartbeat.schema import STATES as PROCESS_STATES
 from apps.workers.models import GROUP_NAME_LENGTH, NODE_LENGTH, CommunicationBackend
-from fermi.launch.request import MOST_RESTARTS
+from fermi.planning.request import MOST_RESTARTS
 
 WORKER_STATUSES = [(status, status) for status in STATUSES]
 PROCESSES = [(state, state) for state in PROCESS_STATES]

@@ -7,20 +7,20 @@ from django.http import HttpResponse, JsonResponse
 from rest_framework.parsers import BaseParser
 from rest_framework.permissions import AllowAny
 
-from apps.common import handler
+from apps.common import exception_handler
 from apps.common.api import APIView, Body, Data, Query, Request, operation, page
 from apps.common.errors import ApiError
 from apps.common.renderers import whole
-from apps.telemetry.api.forms import MachineTelemetry, TelemetryQuery
+from apps.telemetry.api.serializers import MachineTelemetry, TelemetryQuery
 from apps.workers import health, selectors, telemetry
 from apps.workers.api import serializers as shapes
 from apps.workers.api.authentication import JoinAuthentication, WorkerAuthentication
-from apps.workers.engine import hosted, shipping, store
+from apps.workers.engine import environment_store, log_shipping, store
 from apps.workers.heartbeat.cache import Cache
 from apps.workers.heartbeat.schema import read
 from apps.workers.models import JoinToken
-from apps.workers.services import groups, joining, starting
-from fermi.launch.spec import Problem
+from apps.workers.services import groups, registration, start_group
+from fermi.jobs.spec import Problem
 
 
 class JoinTokensView(APIView):
@@ -33,14 +33,14 @@ class JoinTokensView(APIView):
     @operation("createJoinToken", body=shapes.JoinTokenCreateRequest, data=shapes.JoinTokenCreated, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """Lets hosts register workers in a project (member); it is shown this once."""
-        return joining.create_join_token(request.user, **body, origin=request.build_absolute_uri("/").rstrip("/"))
+        return registration.create_join_token(request.user, **body, origin=request.build_absolute_uri("/").rstrip("/"))
 
 
 class JoinTokenView(APIView):
     @operation("revokeJoinToken")
     def delete(self, request: Request, token_id: str) -> None:
         """From now on nobody joins with it; workers that did stay (member)."""
-        joining.revoke_join_token(request.user, token_id)
+        registration.revoke_join_token(request.user, token_id)
 
 
 class WorkerRegisterView(APIView):
@@ -49,7 +49,7 @@ class WorkerRegisterView(APIView):
     @operation("registerWorkers", body=shapes.WorkerRegisterRequest, data=shapes.WorkersRegistered, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """A host's workers join, or join again; with a join token."""
-        return {"workers": joining.register(cast(JoinToken, request.auth), **body)}
+        return {"workers": registration.register(cast(JoinToken, request.auth), **body)}
 
 
 class WorkerHeartbeatView(APIView):
@@ -110,8 +110,8 @@ class WorkerLogView(APIView):
         if not all(number.isdecimal() and len(number) < 10 for number in (attempt, rank)):
             raise ApiError(404, "NOT_FOUND")
         try:
-            known = shipping.append(worker_id, task_id, int(attempt), int(rank), query["offset"], data)
-        except shipping.Gap as gap:
+            known = log_shipping.append(worker_id, task_id, int(attempt), int(rank), query["offset"], data)
+        except log_shipping.Gap as gap:
             return _gap(gap, query["offset"])
         return {"acknowledged": known}
 
@@ -123,7 +123,7 @@ class WorkerHostedView(APIView):
     @operation("getWorkerHosted", data=shapes.WorkerHosted)
     def get(self, request: Request, worker_id: str, run: str) -> Data:
         """A dev environment's run that the worker's host is to keep, in full; with the worker's own token."""
-        found = hosted.body_of(worker_id, run)
+        found = environment_store.body_of(worker_id, run)
         if found is None:
             raise ApiError(404, "RUN_NOT_OF_WORKER", worker=worker_id, run=run)
         return found
@@ -139,14 +139,14 @@ class WorkerHostedLogView(APIView):
         """A piece of what a dev environment's run printed, as a rank's log is sent."""
         data = cast(dict[str, Any], request.data).get("bytes", b"")
         try:
-            return {"acknowledged": shipping.append_hosted(worker_id, run, query["offset"], data)}
-        except shipping.Gap as gap:
+            return {"acknowledged": log_shipping.append_hosted(worker_id, run, query["offset"], data)}
+        except log_shipping.Gap as gap:
             return _gap(gap, query["offset"])
 
 
-def _gap(gap: shipping.Gap, offset: int) -> HttpResponse:
+def _gap(gap: log_shipping.Gap, offset: int) -> HttpResponse:
     error = ApiError(409, "LOG_GAP", "offset", offset=offset, acknowledged=gap.acknowledged)
-    return JsonResponse({**handler.envelope(error), "data": {"acknowledged": gap.acknowledged}}, status=409)
+    return JsonResponse({**exception_handler.envelope(error), "data": {"acknowledged": gap.acknowledged}}, status=409)
 
 
 class WorkersView(APIView):
@@ -167,14 +167,14 @@ class WorkerView(APIView):
     @operation("removeWorker")
     def delete(self, request: Request, worker_id: str) -> None:
         """Forgets it, unless a task uses it (member)."""
-        joining.remove(request.user, worker_id)
+        registration.remove(request.user, worker_id)
 
 
 class WorkerEnvironmentView(APIView):
     @operation("getWorkerEnvironment", data=shapes.WorkerEnvironment)
     def get(self, request: Request, worker_id: str) -> Data:
         """The environment variables that the worker's process would get if its group were started now."""
-        return starting.environment(request.user, worker_id)
+        return start_group.environment(request.user, worker_id)
 
 
 class WorkerTelemetryView(APIView):
@@ -227,21 +227,21 @@ class GroupStartView(APIView):
     @operation("startWorkerGroup", data=shapes.GroupItem)
     def post(self, request: Request, group_id: str) -> Data:
         """Starts the group's script as a training task (member)."""
-        return _shown(request, starting.start(request.user, group_id).pk)
+        return _shown(request, start_group.start(request.user, group_id).pk)
 
 
 class GroupStopView(APIView):
     @operation("stopWorkerGroup", data=shapes.GroupItem)
     def post(self, request: Request, group_id: str) -> Data:
         """Stops the group's task; asking again changes nothing (member)."""
-        return _shown(request, starting.stop(request.user, group_id).pk)
+        return _shown(request, start_group.stop(request.user, group_id).pk)
 
 
 class GroupRestartView(APIView):
     @operation("restartWorkerGroup", data=shapes.GroupItem)
     def post(self, request: Request, group_id: str) -> Data:
         """Stops the group's task and starts a new one as soon as the workers are free (member)."""
-        return _shown(request, starting.restart(request.user, group_id).pk)
+        return _shown(request, start_group.restart(request.user, group_id).pk)
 
 
 def _shown(request: Request, group_id: str) -> Data:

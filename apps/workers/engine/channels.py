@@ -21,7 +21,7 @@ from django.db import transaction
 from apps.common.clock import now
 from apps.workers import revisions
 from apps.workers.models import Channel, Worker
-from apps.workers.services import hosting
+from apps.workers.services import host_runs
 
 SECONDS = 10.0
 """How long one waits: an agent that listens is there at once."""
@@ -58,7 +58,7 @@ def _ask(worker: str, machine: str, run: str, address: str) -> str:
             raise LookupError(worker)
         until = now() + timedelta(seconds=SECONDS)
         Channel.objects.create(pk=channel, worker=worker, run=run, address=address, until=until)
-        hosting.tell(worker, revision)
+        host_runs.tell(worker, revision)
     return channel
 
 

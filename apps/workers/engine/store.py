@@ -1,4 +1,4 @@
-"""The memory behind the backend `agent`, on the database; see `fermi.launch.backends.agent.store`."""
+"""The memory behind the backend `agent`, on the database; see `fermi.engines.agent.store`."""
 
 import socket
 import time
@@ -10,18 +10,18 @@ from typing import Any, cast
 from django.db import connection, transaction
 from django.db.models import Exists, OuterRef
 
-from apps.accounts import vault
+from apps.accounts import secrets
 from apps.clusters.models import EnvironmentStatus
 from apps.common.clock import now
 from apps.common.errors import ApiError
-from apps.training.ground.launching import secrets_of
+from apps.training.core.engine_access import secrets_of
 from apps.training.models import Task
-from apps.workers import health, revisions, taken
+from apps.workers import busy_ports, health, revisions
 from apps.workers.engine import channels
 from apps.workers.models import Launch, Order, Report, Worker
 from apps.workers.services import environments
-from fermi.launch.backends.agent import store
-from fermi.launch.errors import BackendError
+from fermi.engines.agent import store
+from fermi.jobs.errors import BackendError
 
 KEPT = timedelta(days=1)
 """How long it is known who had which rank of a forgotten attempt that belongs to no task."""
@@ -125,7 +125,7 @@ class DatabaseStore:
         return list(Launch.objects.filter(forgotten=False).values_list("name", "task", "attempt"))
 
     def ports(self, node: str) -> Mapping[int, str]:
-        return taken.ports([node]).get(node, {})
+        return busy_ports.ports([node]).get(node, {})
 
     def workers(self) -> Mapping[str, store.Status]:
         judge = health.judge()
@@ -167,7 +167,7 @@ def _secrets(task_id: str) -> dict[str, str]:
     task = Task.objects.filter(pk=task_id).first()
     try:
         return secrets_of(task) if task else {}
-    except vault.Unavailable as why:
+    except secrets.Unavailable as why:
         raise ApiError(409, why.code, **why.params) from None
 
 

@@ -24,7 +24,7 @@ from apps.common.texts import text
 from apps.workers import health, hints, revisions, tokens
 from apps.workers.heartbeat.schema import Beat
 from apps.workers.models import HostRun, Listening, Order, Report, Worker
-from fermi.launch.spec import attempt_parts
+from fermi.jobs.spec import attempt_parts
 
 SAID_AGAIN = timedelta(seconds=30)
 """How often the same state of a process is stored again: what another web process stored too late is put right."""

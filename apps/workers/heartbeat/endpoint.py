@@ -23,7 +23,7 @@ from apps.workers.heartbeat import schema
 from apps.workers.heartbeat.cache import Cache
 from apps.workers.heartbeat.schema import Beat
 from apps.workers.heartbeat.sync import Sync
-from apps.workers.heartbeat.using import Used
+from apps.workers.heartbeat.telemetry import Used
 
 
 class Heartbeats:

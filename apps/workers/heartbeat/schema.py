@@ -8,11 +8,11 @@ from typing import Any, cast
 import msgspec
 
 from apps.common.openapi import INT4
-from apps.workers.taken import PORTS
-from fermi.launch import storable, stored
-from fermi.launch.backends import believed, measured, reported
-from fermi.launch.hosting import HostedSeen
-from fermi.launch.spec import Sample
+from apps.workers.busy_ports import PORTS
+from fermi.engines import runner_reports, telemetry_reports, untrusted
+from fermi.engines.environments import HostedSeen
+from fermi.jobs.spec import Sample
+from fermi.schema import sanitize, serialization
 
 STATES = ("starting", "running", "exited")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -32,7 +32,7 @@ CAUSE_WORDS = ("code", "path", "holder", "task", "wrote", "size", "used", "bound
 CAUSE_TEXTS = ("file", "why", "expected", "found")
 """Of a cause, what others have said: it may be empty, and is taken as far as a database does."""
 LONGEST = 4096
-_DOING = believed.record(code=believed.NAME, file=believed.NAME, said=believed.TEXT)
+_DOING = untrusted.record(code=untrusted.NAME, file=untrusted.NAME, said=untrusted.TEXT)
 MOST_RUNS = 256
 LARGEST_RUN = 1 << 16
 """Bytes that a host may say of one dev environment."""
@@ -77,16 +77,16 @@ def _beat(item: Any) -> Beat:
     if (process is not None and not _is_process(process)) or not _is_usage(usage):
         raise ValueError("process or usage")
     if process and (cause := process.get("cause")):
-        texts = {name: storable.text(text) for name, text in _known(cause, CAUSE_TEXTS).items() if text is not None}
+        texts = {name: sanitize.text(text) for name, text in _known(cause, CAUSE_TEXTS).items() if text is not None}
         process = {**process, "cause": {**_known(cause, (*CAUSE_NUMBERS, *CAUSE_WORDS)), **texts}}
     if PORTS in usage:
         usage = {**usage, PORTS: [_known(one, ("port", "holder")) for one in usage[PORTS]]}
-    news = {**reported.news(process), **_doing(process), **_course(process)} if process else {}
+    news = {**runner_reports.news(process), **_doing(process), **_course(process)} if process else {}
     return Beat(
         _text(item, "id"), _text(item, "token"), _text(item, "incarnation"), _number(item, "sequence"),
         _number(item, "generation"), process and {**_known(process, PROCESS), **news},
-        _known(usage, (*USAGE, PORTS)), believed.PULSE(item.get("pulse")),
-        measured.sample(item["telemetry"]) if "telemetry" in item else None,
+        _known(usage, (*USAGE, PORTS)), untrusted.PULSE(item.get("pulse")),
+        telemetry_reports.sample(item["telemetry"]) if "telemetry" in item else None,
         *_hosted(item.get("hosted")),
     )  # fmt: skip
 
@@ -98,7 +98,7 @@ def _doing(process: Mapping[str, Any]) -> dict[str, Any]:
 
 def _course(process: Mapping[str, Any]) -> dict[str, Any]:
     said = process.get("course")
-    found = reported.course(said) if isinstance(said, dict) else {}
+    found = runner_reports.course(said) if isinstance(said, dict) else {}
     return {"course": found} if found else {}
 
 
@@ -111,14 +111,14 @@ def _hosted(said: Any) -> tuple[Mapping[str, Mapping[str, Any]], tuple[str, ...]
     for name, one in list(runs.items())[:MOST_RUNS] if isinstance(runs, dict) else ():
         seen = _seen(one)
         if seen is not None and isinstance(name, str) and 0 < len(name) <= 80:
-            found[storable.text(name)] = seen
+            found[sanitize.text(name)] = seen
     words = gone[:MOST_RUNS] if isinstance(gone, list) else []
-    return found, tuple(storable.text(one) for one in words if isinstance(one, str) and len(one) <= 40)
+    return found, tuple(sanitize.text(one) for one in words if isinstance(one, str) and len(one) <= 40)
 
 
 def _seen(said: Any) -> Mapping[str, Any] | None:
     try:
-        found = stored.dump(msgspec.convert(storable.params(said), HostedSeen))
+        found = serialization.dump(msgspec.convert(sanitize.params(said), HostedSeen))
     except (msgspec.ValidationError, TypeError, ValueError):
         return None
     return found if len(msgspec.json.encode(found)) <= LARGEST_RUN else None

@@ -6,11 +6,11 @@ import time
 
 from django.db import close_old_connections, connection
 
-from apps.common import bus
-from apps.telemetry import writing
+from apps.common import pubsub
+from apps.telemetry import writer
 from apps.workers import health, hints
 from apps.workers.heartbeat.cache import Cache
-from apps.workers.heartbeat.using import Used
+from apps.workers.heartbeat.telemetry import Used
 
 log = logging.getLogger(__name__)
 
@@ -31,14 +31,14 @@ class Sync:
         for target in (self._keep, self._listen):
             threading.Thread(target=target, name=f"workers{target.__name__}", daemon=True).start()
         using = self._used, threading.Event()
-        threading.Thread(target=writing.keep, args=using, name="workers_use", daemon=True).start()
+        threading.Thread(target=writer.keep, args=using, name="workers_use", daemon=True).start()
 
     def hurry(self) -> None:
         """There is something to be stored that somebody waits for."""
         self._wake.set()
 
     def _listen(self) -> None:
-        with bus.listen(hints.CHANNEL) as bell:
+        with pubsub.listen(hints.CHANNEL) as bell:
             while True:
                 if bell.wait(IDLE):
                     self._rung = True

@@ -14,13 +14,13 @@ from apps.clusters.discovery import environment_id
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus, Lease
 from apps.common.clock import now
 from apps.common.errors import ApiError
-from apps.training.ground.hints import poke, poke_waiting
+from apps.training.core.wakeups import poke, poke_waiting
 from apps.training.models import Node
 from apps.training.states import ACTIVE
 from apps.workers import health
 from apps.workers.models import Worker
-from fermi.launch import gpus
-from fermi.launch.spec import Problem
+from fermi.jobs import gpus
+from fermi.jobs.spec import Problem
 
 CLUSTER = "workers"
 HEARD = ("online", "suspect")

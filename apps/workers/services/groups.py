@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from apps.accounts import access, audit, vault
+from apps.accounts import access, audit, secrets
 from apps.accounts.models import Role, User
 from apps.common.errors import ApiError, ProblemsError, together
 from apps.common.row_bounds import check_rows
@@ -13,11 +13,11 @@ from apps.training.models import Task
 from apps.training.states import FINAL, State
 from apps.workers import revisions
 from apps.workers.models import Group, Worker
-from apps.workers.projects import chosen_project
+from apps.workers.project_choice import chosen_project
 from apps.workers.ranking import Line, wrong
 from apps.workers.services import environments
-from fermi.launch import credentials
-from fermi.launch.spec import Problem
+from fermi.jobs import credentials
+from fermi.jobs.spec import Problem
 
 
 def find(user: User, group_id: str, role: Role = Role.VIEWER) -> Group:
@@ -39,7 +39,7 @@ def create(
             raise ProblemsError(taken)
         check_rows("worker-groups", Group.objects.filter(project=project))
         group = Group(project_id=project, name=name, **settings)
-        _check(group, worker_ids, vault.unknown(project, group.secret_env))
+        _check(group, worker_ids, secrets.unknown(project, group.secret_env))
         _save(group, force_insert=True)
         if workers:
             _join(group, workers)
@@ -54,7 +54,7 @@ def change(user: User, group_id: str, changes: Mapping[str, Any], bad: Sequence[
         revisions.following()
         for field, value in changes.items():
             setattr(group, field, value)
-        unknown = vault.unknown(group.project_id, changes.get("secret_env", {}))
+        unknown = secrets.unknown(group.project_id, changes.get("secret_env", {}))
         _check(group, group.workers.values_list("pk", flat=True), [*bad, *unknown])
         _save(group, update_fields=list(changes))
         if "name" in changes:

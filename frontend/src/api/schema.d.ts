@@ -5860,7 +5860,7 @@ export interface components {
             /** @description never given back */
             value: string;
         };
-        /** @description Capacity in place of environments by name: `fermi.launch.schedule.scene.Select`. */
+        /** @description Capacity in place of environments by name: `fermi.scheduler.snapshot.Select`. */
         SelectRequest: {
             /**
              * @description how many environments

@@ -9,7 +9,7 @@ import type { Metric, Task, TaskEvent } from "./types";
 export type FeedState = "connecting" | "live" | "stale" | "ended";
 
 const FLUSH_MS = 200;
-/** The platform gives a sign of life every two seconds (apps/training/shown/streaming.py). */
+/** The platform gives a sign of life every two seconds (apps/training/presenters/event_stream.py). */
 const DEAF_MS = 20_000;
 /** A task that trains says its step many times a second; what else is known of it is asked for this often meanwhile. */
 const ASK_MS = 10_000;

@@ -79,7 +79,7 @@ export function integer(value: number): string {
 }
 
 /**
- * 137K, 1.3B, 175B: how many parameters or tokens. This and `bytes` are the rules of platform/fermi/launch/figures.py;
+ * 137K, 1.3B, 175B: how many parameters or tokens. This and `bytes` are the rules of platform/fermi/schema/humanize.py;
  * tests/shared/figures.json holds both to the same texts.
  */
 export function count(value: number): string {

@@ -20,24 +20,24 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fermi.agent import facts
-from fermi.agent.confining import Confining
+from fermi.agent import host_facts
 from fermi.agent.engines import Engines
+from fermi.agent.environments import Hosted
 from fermi.agent.errors import AgentError, all_of, refusal
-from fermi.agent.hosted import Hosted
+from fermi.agent.log_shipping import ship_all
 from fermi.agent.ports import TakenPorts
 from fermi.agent.runs import Host, Run
+from fermi.agent.sandbox import Confining
 from fermi.agent.server import Server
 from fermi.agent.settings import Settings
-from fermi.agent.shipping import ship_all
 from fermi.agent.state import Folder
+from fermi.agent.streams_dial import Ways
 from fermi.agent.usage import NOTHING, Sampler
-from fermi.agent.ways import Ways
 from fermi.agent.worker import Worker, end_siblings
 from fermi.client import Conflict, FermiError, RequestRefused, Throttled, UnexpectedAnswer
-from fermi.launch import registry
-from fermi.launch.backends.local.launcher import Launcher, default_python
-from fermi.launch.errors import BackendError
+from fermi.engines.local.launcher import Launcher, default_python
+from fermi.jobs.errors import BackendError
+from fermi.planning import plugins
 from fermi.runner import programs
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class Agent:
         """`config`: the file that settings came from, if any."""
         self.settings = settings
         self.node, numbers = settings.workers()
-        gpus = facts.choose_gpus(settings, numbers)
+        gpus = host_facts.choose_gpus(settings, numbers)
         if not settings.server:
             raise AgentError("WORKER_SERVER_REQUIRED")
         self.server = Server(settings.server)
@@ -74,7 +74,7 @@ class Agent:
             reads=settings.reads, writes=settings.writes,
         )  # fmt: skip
         self.host = Host(state, workspace, python, self.confining)
-        self.address = facts.address(settings, self.server.host, self.server.port)
+        self.address = host_facts.address(settings, self.server.host, self.server.port)
         self.workers = [Worker(name, gpu, self.folder.worker(name), self.host) for name, gpu in gpus.items()]
         self.by_id = {worker.id: worker for worker in self.workers}
         self.secrets = {worker.id: self.folder.secret(worker.id) for worker in self.workers}
@@ -117,7 +117,7 @@ class Agent:
         if self.address.startswith("127."):
             self._say("address", "", f"other hosts cannot reach {self.address}: several nodes need --address")
         if self.settings.warm:
-            self.launcher.stand_by(registry.framework(registry.DEFAULT).preload)
+            self.launcher.stand_by(plugins.framework(plugins.DEFAULT).preload)
         while not self._ending.is_set():
             busy = self._supervise()
             self._news.wait(LOOK_SECONDS[0] if busy else LOOK_SECONDS[1])
@@ -386,7 +386,7 @@ class Agent:
                 self._refused(error, still)
 
     def _ask_to_register(self) -> None:
-        self._told = self._told or facts.gather(
+        self._told = self._told or host_facts.gather(
             self.settings, self.folder.machine, self.address, self.host.python, str(self.host.workspace),
             self.engines.soon(),
         )  # fmt: skip

@@ -3,7 +3,7 @@
 import threading
 from pathlib import Path
 
-from fermi.launch.backends.local import engines
+from fermi.engines.local import container_engines
 
 PATIENCE_SECONDS = 3.0
 """How long the first telling of a host's facts waits for it; what is seen later is told later."""
@@ -18,7 +18,7 @@ class Engines:
         self._looked = threading.Event()
 
     def look(self) -> str:
-        found = engines.find(self._folder)
+        found = container_engines.find(self._folder)
         self.words = found.words if found else ""
         self._looked.set()
         return self.words

@@ -20,13 +20,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fermi.agent.confining import Confining
-from fermi.launch.backends import reported
-from fermi.launch.backends.local import beside, trained
-from fermi.launch.backends.local.kept import Disk
-from fermi.launch.userpaths import HOMES
-from fermi.runner import ending, exits, files, status
-from fermi.runner.late import Late, decode
+from fermi.agent.sandbox import Confining
+from fermi.engines import runner_reports
+from fermi.engines.local import inside as trained
+from fermi.engines.local import rank_exec
+from fermi.engines.local.environment_runs import Disk
+from fermi.jobs.user_paths import HOMES
+from fermi.runner import exit_codes, files, status, terminate
+from fermi.runner.late_values import Late, decode
 
 NO_RANK = {"command": [], "env": {}, "ranks": [], "node_rank": 0}
 
@@ -132,7 +133,7 @@ class Run:
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "rank.json").exists():
             files.write_atomically(str(folder / "rank.json"), {**NO_RANK, "name": name, "rank": rank})
-        ending.make_unstartable(folder / "rank.json")
+        terminate.make_unstartable(folder / "rank.json")
         return cls(folder)
 
     def look(self) -> status.NodeState:
@@ -158,17 +159,17 @@ class Run:
             "asked": bool(rank.get("asked")),
             "stillSince": rank.get("still_since"),
             "cause": seen.cause,
-            "doing": reported.words(seen.doing),
-            **{name: rank.get(name) for name in reported.NEWS},
-            "course": reported.course(rank) or None,
+            "doing": runner_reports.words(seen.doing),
+            **{name: rank.get(name) for name in runner_reports.NEWS},
+            "course": runner_reports.course(rank) or None,
         }
         return seen
 
     @property
     def pulse(self) -> dict[str, Any] | None:
         """How its rank gets on, as its runner saw it last; None once it is over."""
-        found = reported.read(self.folder / "rank.pulse.json") if self.alive else None
-        seen = next(iter(reported.pulses((found or {}).get("pulse")).values()), None)
+        found = runner_reports.read(self.folder / "rank.pulse.json") if self.alive else None
+        seen = next(iter(runner_reports.pulses((found or {}).get("pulse")).values()), None)
         return asdict(seen) if seen else None
 
     @property
@@ -178,10 +179,10 @@ class Run:
         return found
 
     def beside(self) -> socket.socket | None:
-        """A stream to `fermi.keeper.beside`, in its rank's confinement; None where that does not run. Raises
+        """A stream to `fermi.envd.rank_exec`, in its rank's confinement; None where that does not run. Raises
         joined.Silent."""
-        order = beside.order(self.spec, self.rank)
-        return beside.dial(order) if order and beside.runs(self.spec_path, self.rank) else None
+        order = rank_exec.order(self.spec, self.rank)
+        return rank_exec.dial(order) if order and rank_exec.runs(self.spec_path, self.rank) else None
 
     @property
     def rank(self) -> int:
@@ -214,7 +215,7 @@ class Run:
 
     def end(self, grace_seconds: float, still_seconds: float | None = None) -> None:
         """Asks; to be called until nothing lives. A second, shorter grace wins."""
-        ending.end(self.folder, [self.spec_path], grace_seconds, still_seconds)
+        terminate.end(self.folder, [self.spec_path], grace_seconds, still_seconds)
 
     def could_not_start(self, why: str) -> None:
         """The end of a rank that nothing could be started for, with the reason in its log."""
@@ -227,7 +228,7 @@ class Run:
                 with open(self.log, "a", encoding="utf-8") as file:
                     file.write(f"fermi: the rank could not be started: {why}\n")
                 rank = {"rank": self.rank, "local_rank": 0, "pid": None, "start_time": None, "state": "exited",
-                        "exit_code": exits.NOT_FOUND, "ended_at": time.time()}  # fmt: skip
+                        "exit_code": exit_codes.NOT_FOUND, "ended_at": time.time()}  # fmt: skip
                 ended = files.first_status(self.name, self.spec["node_rank"], "exited")
                 files.write_atomically(paths.status, {**ended, "ranks": [rank]})
         finally:

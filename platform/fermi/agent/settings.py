@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 
 from fermi.agent.errors import AgentError
-from fermi.launch import nearest
-from fermi.launch.isolation import DEFAULT_READS
-from fermi.launch.ranks import split
+from fermi.engines.isolation import DEFAULT_READS
+from fermi.jobs.ranks import split
+from fermi.schema import suggestions
 
 LISTS = {"ids": "ids", "reads": "folders", "writes": "folders"}
 _NODE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,60}[A-Za-z0-9])?")
@@ -97,7 +97,7 @@ def load(path: str | None, given: Mapping[str, Any]) -> Settings:
     values: dict[str, Any] = {}
     for name, value in stored.items():
         if name not in known:
-            near = nearest.name(name, known)
+            near = suggestions.name(name, known)
             raise AgentError("WORKER_SETTING_UNKNOWN", path=path, name=name, nearest=near, allowed=", ".join(known))
         values[name] = _fitting(str(path), name, value, known[name])
     values |= {name: value for name, value in given.items() if value not in (None, "", (), False)}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fermi.telemetry import sampler
-from fermi.telemetry.folded import Folding
+from fermi.telemetry.aggregation import Folding
 from fermi.telemetry.metrics import GPU, METRICS, RANK, parts
 
 NOTHING = dict.fromkeys(("gpuUtilization", "gpuMemoryUsedMb", "gpuMemoryTotalMb", "cpuPercent", "memoryUsedMb"))

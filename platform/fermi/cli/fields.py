@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 import click
 
-from fermi.cli import reading
+from fermi.cli import input_files
 from fermi.cli.texts import _
-from fermi.launch import shape
-from fermi.launch.request import TaskRequest
+from fermi.jobs import json_shape
+from fermi.planning.request import TaskRequest
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 CONFIG = "distributedConfig"
@@ -69,14 +69,14 @@ class Field:
         if not self.is_table:
             return given
         texts = self.rule["additionalProperties"].get("type") == "string"
-        return (reading.settings if texts else reading.values)(given, self.flag["name"])
+        return (input_files.settings if texts else input_files.values)(given, self.flag["name"])
 
     def _parts(self, given: Sequence[str]) -> dict[str, Any]:
         """`nodes=3,gpuTypes=A100,gpuTypes=H100,labels.rack=r1` as the object that the flag is for: what is a list may
         come more than once, what is a table has its keys behind a dot. Either may be JSON."""
         found: dict[str, Any] = {}
         for pair in (pair for text in given for pair in _PARTS.split(text)):
-            [(name, value)] = reading.values([pair], self.flag["name"]).items()
+            [(name, value)] = input_files.values([pair], self.flag["name"]).items()
             name, _dot, key = name.partition(".")
             kind = self.rule["properties"].get(name, {}).get("type")
             if key:
@@ -100,7 +100,7 @@ _KINDS: dict[str, type] = {"string": str, "integer": int, "number": float}
 
 
 def fields(kind: type = TaskRequest) -> Iterator[Field]:
-    properties = shape.schema(kind)["properties"]
+    properties = json_shape.schema(kind)["properties"]
     for within, known in (("", properties), (CONFIG, properties[CONFIG]["properties"])):
         for name, rule in known.items():
             if "x-flag" in rule:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fermi.cli import output
-from fermi.cli.detail import detail, loss_of
-from fermi.cli.failures import TRAINING_FAILED
+from fermi.cli.error_handler import TRAINING_FAILED
 from fermi.cli.leaving import leaving
 from fermi.cli.options import Session
+from fermi.cli.task_detail import detail, loss_of
 from fermi.cli.texts import _
 from fermi.client import FermiError
 from fermi.client.types import TaskDetail

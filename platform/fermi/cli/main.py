@@ -12,7 +12,7 @@ from importlib import import_module
 import click
 from click.shell_completion import CompletionItem
 
-from fermi.cli import everywhere, texts
+from fermi.cli import global_options, texts
 from fermi.cli.registry import COMMANDS, summary
 from fermi.cli.texts import _
 
@@ -21,9 +21,9 @@ PIPE_CLOSED = 141  # what a shell reports for a process that SIGPIPE ended
 
 class LazyGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        from fermi.cli import missing
+        from fermi.cli import prompts
 
-        return super().parse_args(ctx, missing.keep(ctx, args))
+        return super().parse_args(ctx, prompts.keep(ctx, args))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -57,7 +57,7 @@ def group() -> click.Group:
         "fermi",
         help=_("FERMI_SUMMARY"),
         epilog=_("FERMI_EPILOG"),
-        params=[*everywhere.options(everywhere.before)],
+        params=[*global_options.options(global_options.before)],
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
 
@@ -68,7 +68,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return group().main([*arguments], "fermi", standalone_mode=False) or 0
     except BaseException as error:
-        from fermi.cli.failures import report
+        from fermi.cli.error_handler import report
 
         return report(error)
 

@@ -11,7 +11,7 @@ import click
 
 import fermi
 from fermi.cli import output
-from fermi.cli.failures import NO_PLATFORM
+from fermi.cli.error_handler import NO_PLATFORM
 from fermi.cli.texts import _
 
 MANAGE = Path(fermi.__file__).resolve().parents[2] / "manage.py"

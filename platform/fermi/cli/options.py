@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from fermi.cli import everywhere, texts
+from fermi.cli import global_options, texts
 from fermi.cli.registry import summary
 from fermi.cli.texts import _
 from fermi.client.client import Fermi
@@ -39,7 +39,7 @@ def command(name: str, more: str = "", *, output: bool = True, **settings: Any) 
     def decorate(function: Function) -> click.Command:
         own, about = name.rpartition(" ")[2], f"{_(summary(name))}\n\n{more}".strip()
         made: Any = click.command(own, help=about, context_settings=settings)(session(function))
-        made.params += everywhere.options(_keep, output=output)
+        made.params += global_options.options(_keep, output=output)
         return made
 
     return decorate
@@ -51,14 +51,14 @@ def group(name: str, more: str = "") -> Callable[[Function], click.Group]:
     def decorate(function: Function) -> click.Group:
         about = f"{_(summary(name))}\n\n{more}".strip()
         made: Any = click.group(name, help=about, invoke_without_command=True)(session(function))
-        made.params += everywhere.options(_keep)
+        made.params += global_options.options(_keep)
         return made
 
     return decorate
 
 
 def _keep(ctx: click.Context, name: str, value: Any) -> None:
-    told = everywhere.told_before(ctx, name) if value is None else value
+    told = global_options.told_before(ctx, name) if value is None else value
     if told is not None:
         setattr(ctx.ensure_object(Session), name, told)
 

@@ -8,10 +8,10 @@ import click
 
 from fermi.cli import fields
 from fermi.cli.fields import CONFIG, part
-from fermi.cli.names import Names
+from fermi.cli.name_resolution import Names
 from fermi.cli.output import say
 from fermi.cli.texts import _
-from fermi.launch.request import EXISTING, NEW
+from fermi.planning.request import EXISTING, NEW
 
 NONE = "none"
 

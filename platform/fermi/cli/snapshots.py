@@ -12,7 +12,7 @@ from fermi.cli.output import say
 from fermi.cli.texts import _
 from fermi.client.client import Fermi
 from fermi.client.types import SnapshotItem, SnapshotMissing
-from fermi.launch import snapshot
+from fermi.jobs import snapshot
 from fermi.runner import tree
 
 

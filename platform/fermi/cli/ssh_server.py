@@ -17,11 +17,11 @@ from typing import Any
 
 import asyncssh
 
-from fermi.cli import far
+from fermi.cli import remote_session
 from fermi.client import FermiError, channels
 from fermi.client.channels import Running, Stream
 from fermi.client.way import Way
-from fermi.keeper import wire
+from fermi.envd import protocol
 
 PIECE = 1 << 16
 WAITING = 16
@@ -107,7 +107,7 @@ class _Server(asyncssh.SSHServer):
 
     async def _relayed(self, where: tuple[object, ...], reader: Any, writer: Any) -> None:
         try:
-            running = await channels.command(self._way, far.relay(*map(str, where)))
+            running = await channels.command(self._way, remote_session.relay(*map(str, where)))
         except FermiError:
             writer.close()
             return
@@ -137,7 +137,7 @@ async def _command(running: Running, reader: Any, writer: Any) -> None:
     feeding = asyncio.create_task(up())
     try:
         async for channel, data in running.output():
-            if channel == wire.OUT:
+            if channel == protocol.OUT:
                 writer.write(data)
                 await writer.drain()
     finally:
@@ -173,11 +173,11 @@ class _Session(asyncssh.SSHServerSession[bytes]):
         return True
 
     def exec_requested(self, command: str) -> bool:
-        self._words = far.command(command)
+        self._words = remote_session.command(command)
         return True
 
     def subsystem_requested(self, subsystem: str) -> bool:
-        self._words = far.sftp()
+        self._words = remote_session.sftp()
         return subsystem == "sftp"
 
     def session_started(self) -> None:
@@ -235,7 +235,7 @@ class _Session(asyncssh.SSHServerSession[bytes]):
             try:
                 async for channel, data in running.output():
                     await self._writable.wait()
-                    self._chan.write(data, asyncssh.EXTENDED_DATA_STDERR if channel == wire.ERR else None)
+                    self._chan.write(data, asyncssh.EXTENDED_DATA_STDERR if channel == protocol.ERR else None)
             finally:
                 feeding.cancel()
                 await asyncio.gather(feeding, return_exceptions=True)

@@ -11,13 +11,13 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from fermi.cli.failures import INTERRUPTED
+from fermi.cli.error_handler import INTERRUPTED
 from fermi.cli.output import say, visible
 from fermi.cli.texts import _
 from fermi.client import FermiError, channels
 from fermi.client.channels import Running
 from fermi.client.way import Way
-from fermi.keeper import wire
+from fermi.envd import protocol
 
 IN, OUT, ERR = 0, 1, 2
 PIECE = 1 << 16
@@ -85,7 +85,7 @@ def raw() -> Iterator[None]:
 
 
 def describe_start(starting: Mapping[str, Any]) -> str:
-    """Returns what a login shell is at that has printed nothing: see `fermi.keeper.wire`."""
+    """Returns what a login shell is at that has printed nothing: see `fermi.envd.protocol`."""
     files = ", ".join(map(str, starting.get("files") or ()))
     command = str(starting.get("command") or "")
     parts = [_("SHELL_STARTS"), _("SHELL_READS", files=files) if files else ""]
@@ -161,7 +161,7 @@ class _Joined:
         self._running.on_start = say_start if self._terminal else None
         try:
             async for channel, data in self._running.output():
-                await shown.write(OUT if channel == wire.OUT else ERR, data)
+                await shown.write(OUT if channel == protocol.OUT else ERR, data)
             assert self._running.exit_code is not None
             self._end(self._running.exit_code)
         except (FermiError, OSError) as error:  # also a reader of ours that went away

@@ -3,7 +3,7 @@
 from typing import Any
 from urllib.parse import quote
 
-from fermi.client.listing import Listing
+from fermi.client.pagination import Listing
 from fermi.client.transport import Transport
 from fermi.client.types import (
     DiagnosisRules,

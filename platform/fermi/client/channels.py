@@ -1,5 +1,5 @@
 """A way into an environment, or beside a running rank: one WebSocket of the platform for each port or command
-(`fermi.keeper.wire` says what goes over it).
+(`fermi.envd.protocol` says what goes over it).
 
     async with await channels.port(way, door="jupyter") as stream: …
     async with await channels.command(way, ["nvidia-smi"]) as running: …
@@ -22,7 +22,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, W
 from fermi.client.errors import Conflict, FermiError, Forbidden, Unreachable, error_type
 from fermi.client.transport import SHORTAGE, pause
 from fermi.client.way import Way
-from fermi.keeper import wire
+from fermi.envd import protocol
 
 OPENING_S = 30.0
 ANSWER_S = 60.0  # an environment that begins at first use takes its time
@@ -53,8 +53,8 @@ class Channel:
             except TimeoutError as error:
                 raise Unreachable(f"{self._way.url} did not open {self._way.path}", code="UNREACHABLE") from error
         try:
-            self.answer = wire.read_line(said if isinstance(said, bytes) else said.encode())
-        except wire.WireError as error:
+            self.answer = protocol.read_line(said if isinstance(said, bytes) else said.encode())
+        except protocol.WireError as error:
             raise Unreachable(f"{self._way.address}: {error}", code="UNEXPECTED_ANSWER") from error
         if not self.answer.get("ok"):
             code = str(self.answer.get("code") or "UNEXPECTED_ANSWER")
@@ -157,7 +157,7 @@ class Running(Channel):
 
     async def write(self, data: bytes) -> None:
         for start in range(0, len(data), PIECE):
-            await self._frame(wire.IN, data[start : start + PIECE])
+            await self._frame(protocol.IN, data[start : start + PIECE])
 
     async def end(self) -> None:
         """Nothing more will be written to it."""
@@ -176,10 +176,10 @@ class Running(Channel):
             if isinstance(message, str) or not message:
                 continue
             channel, payload = message[0], message[1:]
-            if channel in (wire.OUT, wire.ERR):
+            if channel in (protocol.OUT, protocol.ERR):
                 yield channel, payload
-            elif channel == wire.CONTROL:
-                said = wire.read_line(payload)
+            elif channel == protocol.CONTROL:
+                said = protocol.read_line(payload)
                 if "exit" in said:
                     self.exit_code = int(said["exit"])
                     return
@@ -191,7 +191,7 @@ class Running(Channel):
         await self.say(bytes([channel]) + payload)
 
     async def _control(self, said: Mapping[str, Any]) -> None:
-        await self._frame(wire.CONTROL, json.dumps(said).encode())
+        await self._frame(protocol.CONTROL, json.dumps(said).encode())
 
 
 async def port(way: Way, *, door: str = "", number: int = 0) -> Stream:
@@ -246,7 +246,7 @@ async def _connect_once(way: Way) -> ClientConnection:
             open_timeout=OPENING_S,
             ping_interval=None,  # see Channel._keep
             close_timeout=5.0,
-            max_size=wire.LONGEST_FRAME + 1,
+            max_size=protocol.LONGEST_FRAME + 1,
             ssl=_trust() if way.address.startswith("wss:") else None,
         )
     except InvalidStatus as error:

@@ -12,10 +12,10 @@ from fermi.client.drills import Drills
 from fermi.client.environments import Environments, EnvironmentTemplates
 from fermi.client.files import Files, Outputs
 from fermi.client.inventory import Clusters, Datasets, Models
-from fermi.client.listing import Listing
 from fermi.client.notices import Notices
+from fermi.client.pagination import Listing
 from fermi.client.preflights import Preflights
-from fermi.client.sharing import Reservations
+from fermi.client.reservations import Reservations
 from fermi.client.tasks import Tasks
 from fermi.client.transport import Transport
 from fermi.client.types import (

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from fermi.client.listing import Listing
+from fermi.client.pagination import Listing
 from fermi.client.series import telemetry_params
 from fermi.client.transport import Transport
 from fermi.client.types import (
@@ -303,10 +303,10 @@ def run_to_end(
     way: Way, words: Sequence[str], *, stdin: bytes = b"", cwd: str = "", env: Mapping[str, str] | None = None
 ) -> Completed:
     from fermi.client import channels
-    from fermi.keeper import wire
+    from fermi.envd import protocol
 
     async def once() -> Completed:
-        parts: dict[int, list[bytes]] = {wire.OUT: [], wire.ERR: []}
+        parts: dict[int, list[bytes]] = {protocol.OUT: [], protocol.ERR: []}
         async with await channels.command(way, words, cwd=cwd, env=env) as running:
 
             async def feed() -> None:
@@ -321,7 +321,7 @@ def run_to_end(
                 feeding.cancel()
                 await asyncio.gather(feeding, return_exceptions=True)
             assert running.exit_code is not None
-            return Completed(running.exit_code, b"".join(parts[wire.OUT]), b"".join(parts[wire.ERR]))
+            return Completed(running.exit_code, b"".join(parts[protocol.OUT]), b"".join(parts[protocol.ERR]))
 
     return _in_a_loop(once)
 

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from urllib.parse import quote
 
 from fermi.client.errors import FermiError, Unreachable
-from fermi.client.listing import Listing
+from fermi.client.pagination import Listing
 from fermi.client.transport import Transport, pause
 from fermi.client.types import FileItem, FileUse, TaskOutputs, UploadItem
 

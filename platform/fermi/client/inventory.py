@@ -2,7 +2,7 @@
 
 from urllib.parse import quote
 
-from fermi.client.listing import Listing
+from fermi.client.pagination import Listing
 from fermi.client.transport import Transport
 from fermi.client.types import (
     ClusterCreateRequest,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from fermi.client.listing import Listing
+from fermi.client.pagination import Listing
 from fermi.client.transport import Transport
 from fermi.client.types import (
     ChannelCreateRequest,

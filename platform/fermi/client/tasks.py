@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from fermi.client.environments import Completed, run_to_end
 from fermi.client.errors import FermiError
-from fermi.client.listing import Listing
 from fermi.client.logs import LogLine, follow_log, read_log
+from fermi.client.pagination import Listing
 from fermi.client.series import telemetry_params
 from fermi.client.sse import Event, stream
 from fermi.client.transport import Transport

@@ -1906,7 +1906,7 @@ class SecretRequest(TypedDict):
 
 class SelectRequest(TypedDict):
     """
-    Capacity in place of environments by name: `fermi.launch.schedule.scene.Select`.
+    Capacity in place of environments by name: `fermi.scheduler.snapshot.Select`.
     """
 
     nodes: NotRequired[int | None]

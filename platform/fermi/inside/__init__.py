@@ -1,6 +1,6 @@
 """What the platform runs inside of somebody's dev environment: it begins node runners there, tells what they and their
 ranks do, and ends them. Standard library only, Python 3.9 or later; carried there as a bundle
-(`fermi.launch.inside.bundle`).
+(`fermi.engines.inside.bundle`).
 
 bootstrap.py   the first words: chooses the user's folder for all of it, unpacks the bundle, runs a module of it
 wire.py        what is said over the stream

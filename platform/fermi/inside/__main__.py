@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from fermi.inside import orders, wire, written
+from fermi.inside import node_runs, output_files, protocol
 from fermi.inside.progress import Following, Output
 
 Answer = dict[str, Any]
@@ -30,19 +30,19 @@ def serve(home: str) -> None:
         "survey": lambda request, _: collect_survey(home, request),
         "install": lambda request, _: install(home, request, output),
         "end-kernel": lambda request, _: end_kernel(request),
-        "begin": lambda request, _: orders.begin(home, with_interpreter(request)),
+        "begin": lambda request, _: node_runs.begin(home, with_interpreter(request)),
         "stand-by": lambda request, _: keep_standby(home, request),
-        "receive": lambda request, data: written.receive(home, request, data),
-        "expect": lambda request, _: written.expect(home, request),
-        "list": lambda request, _: written.list_all(home, request),
-        "read": lambda request, _: written.read(home, request),
-        "digest": lambda request, _: written.digest(home, request),
+        "receive": lambda request, data: output_files.receive(home, request, data),
+        "expect": lambda request, _: output_files.expect(home, request),
+        "list": lambda request, _: output_files.list_all(home, request),
+        "read": lambda request, _: output_files.read(home, request),
+        "digest": lambda request, _: output_files.digest(home, request),
         "follow": lambda request, _: following.follow(request),
         "cancel": lambda request, _: following.cancel(request),
         "forget": lambda request, _: following.forget(request),
     }
-    output.write(wire.READY)
-    while (came := wire.read(source)) is not None:
+    output.write(protocol.READY)
+    while (came := protocol.read(source)) is not None:
         request, data = came
         following.hear()
         if "alive" in request:
@@ -59,7 +59,7 @@ def _say(output: Output, asked: dict[str, Callable[[dict[str, Any], bytes], Answ
     said = {"id": request.get("id"), **found}
     more = said.pop("data", None)
     with contextlib.suppress(BrokenPipeError):  # serve hears of it, too
-        output.write(wire.line(said) if more is None else wire.frame(said, more))
+        output.write(protocol.line(said) if more is None else protocol.frame(said, more))
 
 
 def collect_survey(home: str, request: dict[str, Any]) -> Answer:
@@ -71,7 +71,7 @@ def collect_survey(home: str, request: dict[str, Any]) -> Answer:
 def install(home: str, request: dict[str, Any], output: Output) -> Answer:
     from fermi.inside import installation
 
-    return installation.install(home, request, lambda told: output.write(wire.line(told)))
+    return installation.install(home, request, lambda told: output.write(protocol.line(told)))
 
 
 def end_kernel(request: dict[str, Any]) -> Answer:
@@ -103,9 +103,9 @@ def answer(asked: dict[str, Callable[[dict[str, Any], bytes], Answer]], request:
     ask = asked.get(str(request.get("ask")))
     try:
         if ask is None:
-            raise wire.RefusedError("INSIDE_UNKNOWN_REQUEST", asked=str(request.get("ask"))[:100])
+            raise protocol.RefusedError("INSIDE_UNKNOWN_REQUEST", asked=str(request.get("ask"))[:100])
         return {"ok": True, **ask(request, data)}
-    except wire.RefusedError as refused:
+    except protocol.RefusedError as refused:
         return {"ok": False, "code": refused.code, "params": refused.params}
     except OSError as error:
         params = {"path": str(error.filename or ""), "why": error.strerror or str(error)}
@@ -117,7 +117,7 @@ def answer(asked: dict[str, Callable[[dict[str, Any], bytes], Answer]], request:
 
 def main(home: str) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with contextlib.suppress(wire.WireError, BrokenPipeError):
+    with contextlib.suppress(protocol.WireError, BrokenPipeError):
         serve(home)
     os._exit(0)  # the thread that follows needs no end of its own
 

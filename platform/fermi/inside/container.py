@@ -8,8 +8,8 @@ import os
 from typing import Any
 
 from fermi.runner import interfaces
-from fermi.telemetry.files import Files, Rates
 from fermi.telemetry.node import Group, Node
+from fermi.telemetry.proc_files import Files, Rates
 
 MAX_DEVICES = 64
 CGROUPS = "/sys/fs/cgroup"

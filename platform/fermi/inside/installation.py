@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fermi.inside import interpreters, survey, user_processes, wire
+from fermi.inside import interpreters, protocol, survey, user_processes
 
 MAX_PACKAGES = 50
 MAX_OUTPUT = 1 << 20
@@ -81,7 +81,7 @@ def command_of(python: str) -> list[str]:
     folders = [os.environ.get("PATH", os.defpath), f"{user_processes.prefix_of(python)}/bin", f"{home}/.local/bin"]
     if uv := shutil.which("uv", path=os.pathsep.join(folders)):
         return [uv, "pip", "install", "--no-progress", "--python", python]
-    raise wire.RefusedError("INSIDE_NO_PIP", python=python)
+    raise protocol.RefusedError("INSIDE_NO_PIP", python=python)
 
 
 def wait_for(lock: int, limit: float, tell: Tell) -> None:
@@ -93,7 +93,7 @@ def wait_for(lock: int, limit: float, tell: Tell) -> None:
         except BlockingIOError:
             pass
         if time.monotonic() > limit:
-            raise wire.RefusedError("INSIDE_INSTALL_SLOW", seconds=round(SECONDS))
+            raise protocol.RefusedError("INSIDE_INSTALL_SLOW", seconds=round(SECONDS))
         if time.monotonic() >= told:
             tell({"of": "install", "waiting": True})
             told = time.monotonic() + TELL_SECONDS
@@ -125,7 +125,7 @@ def run(home: str, command: Sequence[str], lock: int, limit: float, tell: Tell) 
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-                raise wire.RefusedError("INSIDE_INSTALL_SLOW", seconds=round(SECONDS))
+                raise protocol.RefusedError("INSIDE_INSTALL_SLOW", seconds=round(SECONDS))
             if time.monotonic() >= silent_at:
                 tell({"of": "install", "output": ""})
                 silent_at = time.monotonic() + TELL_SECONDS

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fermi.inside import user_processes, wire
+from fermi.inside import protocol, user_processes
 from fermi.inside.user_processes import Process
 from fermi.runner import processes
 
@@ -50,14 +50,14 @@ def end(request: Mapping[str, Any]) -> dict[str, Any]:
     own = user_processes.find_own()
     kernel = next((one for one in own if one.pid == identity["pid"] and one.started == identity["start_time"]), None)
     if kernel is None or not user_processes.is_kernel(kernel):
-        raise wire.RefusedError("INSIDE_KERNEL_GONE")
+        raise protocol.RefusedError("INSIDE_KERNEL_GONE")
     number = user_processes.kernel_id(kernel)
     is_asked = number and any(_ask(server, "DELETE", f"kernels/{number}") is not None for server in _servers(own))
     if is_asked and _has_ended(identity):
         return {"by": "jupyter"}
     processes.send_signal(identity, signal.SIGTERM)
     if not _has_ended(identity):
-        raise wire.RefusedError("INSIDE_KERNEL_LIVES", seconds=round(END_SECONDS))
+        raise protocol.RefusedError("INSIDE_KERNEL_LIVES", seconds=round(END_SECONDS))
     return {"by": "signal"}
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fermi.inside import installed, wire
+from fermi.inside import installed, protocol
 
 SECONDS = 20.0
 MAX_ANSWER_BYTES = 2 << 20
@@ -29,7 +29,7 @@ def describe(python: str, imports: Sequence[str]) -> dict[str, Any]:
                 stdin=subprocess.PIPE, stdout=said, stderr=complained, cwd="/", start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            raise wire.RefusedError(
+            raise protocol.RefusedError(
                 "INSIDE_PYTHON_UNUSABLE", python=python, why=error.strerror or str(error)
             ) from error
         try:
@@ -38,13 +38,13 @@ def describe(python: str, imports: Sequence[str]) -> dict[str, Any]:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            raise wire.RefusedError("INSIDE_PYTHON_SLOW", python=python, seconds=round(SECONDS)) from error
+            raise protocol.RefusedError("INSIDE_PYTHON_SLOW", python=python, seconds=round(SECONDS)) from error
         text, why = _end(said), _end(complained).decode(errors="replace").strip()[-500:]
     with contextlib.suppress(ValueError, RecursionError):
         found = json.loads(text.rstrip().rpartition(b"\n")[2])
         if process.returncode == 0 and isinstance(found, dict):
             return {"python": python, **found}
-    raise wire.RefusedError("INSIDE_PYTHON_UNUSABLE", python=python, why=why or f"exit code {process.returncode}")
+    raise protocol.RefusedError("INSIDE_PYTHON_UNUSABLE", python=python, why=why or f"exit code {process.returncode}")
 
 
 def _end(file: Any) -> bytes:

@@ -24,9 +24,9 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fermi.inside import life, orders, wire
-from fermi.inside.written import Written, task_of
-from fermi.runner import ending, files, newest, status
+from fermi.inside import container_life, node_runs, protocol
+from fermi.inside.output_files import Written, task_of
+from fermi.runner import files, log_rotation, status, terminate
 
 LOOK_SECONDS = 0.2
 PIECE = 256 << 10
@@ -54,8 +54,8 @@ class Attempt:
     where that is to be told."""
 
     def __init__(self, home: str, name: str, node: int, ends: dict[int, int], *, lists: bool) -> None:
-        self.folder, self.name, self.node, self.ends = orders.run_folder(home, name), name, node, ends
-        self.spec = orders.spec_path(self.folder, node)
+        self.folder, self.name, self.node, self.ends = node_runs.run_folder(home, name), name, node, ends
+        self.spec = node_runs.spec_path(self.folder, node)
         self.paths = files.Paths(str(self.spec))
         self.stop: tuple[float, float | None] | None = None
         self.stop_at = 0.0
@@ -76,13 +76,13 @@ class Attempt:
         }  # fmt: skip
         if seen.state == "absent" and not seen.left:
             said["forbidden"] = forbidden
-        if seen.state == "lost" and self._begun_in() != life.find_own():
+        if seen.state == "lost" and self._begun_in() != container_life.find_own():
             said["restarted"] = True
         return said
 
     def _begun_in(self) -> str:
         try:
-            return (self.folder / orders.CONTAINER).read_text(encoding="utf-8")
+            return (self.folder / node_runs.CONTAINER).read_text(encoding="utf-8")
         except OSError:
             return ""
 
@@ -141,10 +141,10 @@ class Following:
 
     def cancel(self, request: dict[str, Any]) -> dict[str, Any]:
         """Asks for the end, and again until nothing is left. One that has not begun never will."""
-        folder, still = orders.run_folder(self._home, request["of"]), request.get("still")
-        grace, spec = float(request["grace"]), orders.spec_path(folder, request["node"])
+        folder, still = node_runs.run_folder(self._home, request["of"]), request.get("still")
+        grace, spec = float(request["grace"]), node_runs.spec_path(folder, request["node"])
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        ending.end(folder, [spec] if spec.exists() else [], grace, still)
+        terminate.end(folder, [spec] if spec.exists() else [], grace, still)
         with self._lock:
             if attempt := self._attempts.get(request["of"]):
                 attempt.stop, attempt.stop_at = (grace, still), time.monotonic() + END_AGAIN_SECONDS
@@ -153,7 +153,7 @@ class Following:
 
     def forget(self, request: dict[str, Any]) -> dict[str, Any]:
         """Removes what is kept of it, once nothing of it lives; `gone`: whether that is so."""
-        folder = orders.run_folder(self._home, request["of"])
+        folder = node_runs.run_folder(self._home, request["of"])
         specs = [path for path in folder.glob("node-*.json") if "." not in path.stem]
         if any(status.look(spec).left for spec in specs):
             return {"gone": False}
@@ -168,14 +168,14 @@ class Following:
             while True:
                 with self._lock:
                     attempts = list(self._attempts.values())
-                if time.monotonic() - self._heard_at > wire.FORSAKEN_SECONDS:
+                if time.monotonic() - self._heard_at > protocol.FORSAKEN_SECONDS:
                     os._exit(0)
                 busy = False
                 for attempt in attempts:
                     busy |= self._look(attempt)
                 if time.monotonic() >= alive_at:
-                    self._output.write(wire.line({"alive": time.time()}))
-                    alive_at = time.monotonic() + wire.ALIVE_SECONDS
+                    self._output.write(protocol.line({"alive": time.time()}))
+                    alive_at = time.monotonic() + protocol.ALIVE_SECONDS
                 if not busy:
                     time.sleep(LOOK_SECONDS)
         except (OSError, ValueError):  # nobody listens any more
@@ -186,21 +186,21 @@ class Following:
         if attempt.stop and time.monotonic() >= attempt.stop_at:
             attempt.stop_at = time.monotonic() + END_AGAIN_SECONDS
             with contextlib.suppress(OSError):
-                ending.end(attempt.folder, [attempt.spec] if attempt.spec.exists() else [], *attempt.stop)
+                terminate.end(attempt.folder, [attempt.spec] if attempt.spec.exists() else [], *attempt.stop)
         found = attempt.status()
         more = [self._tell_output(attempt, rank) for rank in list(attempt.ends)]
         over = not found["left"] and found["state"] in ("absent", "exited", "lost")
         if attempt.list(over=over):
-            self._output.write(wire.line({"of": attempt.name, "node": attempt.node, **(attempt.listed or {})}))
+            self._output.write(protocol.line({"of": attempt.name, "node": attempt.node, **(attempt.listed or {})}))
         if over and not any(more) and (found["state"] != "absent" or found.get("forbidden")):
             found["drained"] = True  # its output was read after its end was seen
         if found != attempt.told:
-            self._output.write(wire.line({"of": attempt.name, "node": attempt.node, "status": found}))
+            self._output.write(protocol.line({"of": attempt.name, "node": attempt.node, "status": found}))
             attempt.told = found
         for path, kind in ((attempt.paths.pulse, "pulse"), (attempt.paths.telemetry, "telemetry")):
             if attempt.has_changed(path) and isinstance(said := files.read_json(path), dict):
                 told = {"of": attempt.name, "node": attempt.node, kind: said.get(kind)}
-                self._output.write(wire.line(told))
+                self._output.write(protocol.line(told))
         return any(more)
 
     def _tell_output(self, attempt: Attempt, rank: int) -> bool:
@@ -215,11 +215,11 @@ class Following:
                 size = os.fstat(log).st_size
                 if end >= size:
                     return False
-                at = newest.begin(log, end)
+                at = log_rotation.begin(log, end)
                 data = os.pread(log, PIECE, at)
                 if not data:
                     return False
-                self._output.write(wire.frame({"of": attempt.name, "log": rank, "at": at}, data))
+                self._output.write(protocol.frame({"of": attempt.name, "log": rank, "at": at}, data))
                 attempt.ends[rank] = at + len(data)
             return True
         finally:

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fermi.inside import interpreters, life, survey
+from fermi.inside import container_life, interpreters, survey
 from fermi.runner import channel, processes
 
 START_SECONDS = 20.0
@@ -36,7 +36,7 @@ _BUNDLE = Path(__file__).resolve().parents[2]
 
 def folder_of(home: str, python: str) -> Path:
     """Returns where the one that runs this interpreter, in this life of the container, has its files."""
-    named = "\n".join((life.find_own(), python, _BUNDLE.name, str(os.getuid())))
+    named = "\n".join((container_life.find_own(), python, _BUNDLE.name, str(os.getuid())))
     return Path(home) / "standby" / hashlib.sha256(named.encode()).hexdigest()[:20]
 
 

@@ -15,7 +15,7 @@ import platform
 import sys
 from typing import Any
 
-from fermi.inside import container, holders, interpreters, life, packages, user_processes, wire
+from fermi.inside import container, container_life, interpreters, memory_holders, packages, protocol, user_processes
 
 CHEAP = ("interpreters", "container")
 PARTS = (*CHEAP, "packages", "holders")
@@ -32,13 +32,13 @@ def collect(home: str, request: dict[str, Any]) -> dict[str, Any]:
         "user": os.getuid(),
         "host": platform.node(),
         "cwd": os.getcwd(),
-        "life": life.find_own(),
+        "life": container_life.find_own(),
     }
     own = user_processes.find_own()
     if "container" in parts:
         told["container"] = container.describe(home)
     if "holders" in parts:
-        told["holders"] = holders.find(own)
+        told["holders"] = memory_holders.find(own)
     if "interpreters" not in parts and "packages" not in parts:
         return told
     found = interpreters.find(own=own)
@@ -54,7 +54,7 @@ def find_python(named: str, found: dict[str, Any]) -> str:
     if python := interpreters.resolve(named, found):
         if named and not (python.startswith("/") and os.access(python, os.X_OK)):
             why = "no program is there" if python.startswith("/") else "the path is not absolute"
-            raise wire.RefusedError("INSIDE_PYTHON_UNUSABLE", python=python, why=why)
+            raise protocol.RefusedError("INSIDE_PYTHON_UNUSABLE", python=python, why=why)
         return python
     kernels = [name for one in found["interpreters"] for name in one["kernels"]]
-    raise wire.RefusedError("INSIDE_KERNEL_UNKNOWN", kernel=named, known=", ".join(kernels))
+    raise protocol.RefusedError("INSIDE_KERNEL_UNKNOWN", kernel=named, known=", ".join(kernels))

@@ -16,7 +16,7 @@ MAX_WORDS = 200
 """Of a command line."""
 SYSTEM_FOLDERS = ("/usr/local/share/jupyter", "/usr/share/jupyter")
 NAMED = "FERMI_PYTHON"
-"""The interpreter of an environment that the platform made (`fermi.keeper.service`), or that somebody has named in the
+"""The interpreter of an environment that the platform made (`fermi.envd.service`), or that somebody has named in the
 container's variables."""
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
 _SERVERS = ("jupyter-lab", "jupyter-server", "jupyter-notebook", "jupyterhub-singleuser", "jupyter-labhub")

@@ -1,37 +1,7 @@
-"""Packages, prepared beside the keeper, which has but one thread:
+"""Stands in for `fermi.envd.packages` until the release after 0.1.0: nodes and environments that were started before an
+update still start it by this name."""
 
-    python -m fermi.keeper.packages PYTHON REQUIREMENTS CACHE
-
-prints a line of JSON for each step (`{"say": …}`) and one in the end (`{"folder": …}` or `{"code": …, "params": …}`).
-What is built from source is as much the environment's own as what it runs, and as confined."""
-
-from __future__ import annotations
-
-import json
-import sys
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
-from fermi.runner.prepared import PrepareError, prepare
-
-
-def main(python: str, requirements: str, cache: str) -> int:
-    def say(told: Mapping[str, Any]) -> None:
-        print(json.dumps(told), flush=True)
-
-    try:
-        folder = prepare(python, requirements, "pip", Path(cache), lambda line: say({"say": line}))
-    except PrepareError as error:
-        output = str(error.params.get("output") or error.code)
-        say({"code": "PACKAGES_FAILED", "params": {"output": output[-2000:]}})
-        return 1
-    except OSError as error:
-        say({"code": "PACKAGES_FAILED", "params": {"output": f"{error.filename or cache}: {error.strerror}"}})
-        return 1
-    say({"folder": str(folder)})
-    return 0
-
+import runpy
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:4]))
+    runpy.run_module("fermi.envd.packages", run_name="__main__", alter_sys=True)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from .places import Places
+from fermi.probe.stack_samples import Places
 
 if TYPE_CHECKING:
     from .rank import Pulse

@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from .rank import Pulse
 
 HOOKS = {
-    "torch": "of_torch.steps of_torch.print_by_line later.put_off",
-    "torch.serialization": "of_torch.saves",
-    "torch.distributed.checkpoint.state_dict_saver": "of_torch.saves_distributed",
-    "torch.distributed.distributed_c10d": "of_torch.groups",
-    "torch.distributed.rendezvous": "meeting.soon",
-    "torch._dynamo.callback": "of_torch.compiles",
-    "safetensors.torch": "of_torch.saves_tensors",
-    "deepspeed.runtime.engine": "of_torch.deepspeed",
-    "horovod.torch.mpi_ops": "of_torch.horovod",
-    "jax._src.clusters": "of_jax.joins",
-    "transformers.trainer_callback": "of_transformers.progress",
-    "jax.monitoring": "of_jax.compiles",
+    "torch": "torch_hooks.steps torch_hooks.print_by_line lazy_dynamo.put_off",
+    "torch.serialization": "torch_hooks.saves",
+    "torch.distributed.checkpoint.state_dict_saver": "torch_hooks.saves_distributed",
+    "torch.distributed.distributed_c10d": "torch_hooks.groups",
+    "torch.distributed.rendezvous": "store_connect.soon",
+    "torch._dynamo.callback": "torch_hooks.compiles",
+    "safetensors.torch": "torch_hooks.saves_tensors",
+    "deepspeed.runtime.engine": "torch_hooks.deepspeed",
+    "horovod.torch.mpi_ops": "torch_hooks.horovod",
+    "jax._src.clusters": "jax_hooks.joins",
+    "transformers.trainer_callback": "transformers_hooks.progress",
+    "jax.monitoring": "jax_hooks.compiles",
 }
 """Module -> what is called with the pulse and it, in this order, once it has been imported."""
 

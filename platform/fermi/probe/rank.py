@@ -21,8 +21,8 @@ import sys
 import threading
 import time
 
-from . import answer
-from .page import MAGIC, PHASES, SIZE, VARIABLE, Page
+from fermi.probe import stack_writer
+from fermi.probe.shared_page import MAGIC, PHASES, SIZE, VARIABLE, Page
 
 SIGNAL = 23  # SIGURG
 """Has the stacks written without the interpreter. It is only ever sent to the thread that answers (`answer.py`), so
@@ -84,7 +84,7 @@ class Pulse:
         page.number("pid", os.getpid())
         page.number("magic", MAGIC)
         self.mine = True
-        answer.begin(page, stacks, lambda: self.mine)
+        stack_writer.begin(page, stacks, lambda: self.mine)
 
     def advance(self) -> bool:
         """This process steps, or is about to: whether it may say so."""

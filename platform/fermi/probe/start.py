@@ -6,8 +6,9 @@ import atexit
 import os
 import threading
 
+from fermi.probe.shared_page import VARIABLE
+
 from . import imports
-from .page import VARIABLE
 from .rank import Pulse
 
 

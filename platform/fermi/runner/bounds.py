@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fermi.runner import cgroups, kernel, processes
-from fermi.runner.room import shown
+from fermi.runner.disk_space import shown
 
 PROCESSES, OPEN_FILES, RESERVE_PERCENT = 4096, 1 << 20, 5.0
 """What is ordered where nobody says otherwise."""

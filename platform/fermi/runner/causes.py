@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fermi.runner import ports, processes, room
+from fermi.runner import disk_space, ports, processes
 
 _IN_USE = re.compile(r"EADDRINUSE|[Aa]ddress already in use|\(errno: 98|No address added out of total")
 """How torch's store (torch/csrc/distributed/c10d/TCPStoreLibUvBackend.cpp, socket.cpp), Python and gRPC, which JAX
@@ -81,5 +81,5 @@ def disk_full(spec: dict[str, Any], folders: Iterable[str], rank: int) -> dict[s
     """Of those that a failed rank writes to, and of `folders`."""
     logs = [rank["log"].rpartition("/")[0] for rank in spec["ranks"] if "log" in rank]
     checked = [spec["env"].get("FERMI_CHECKPOINT_DIR", ""), *logs[:1], *folders, spec["cwd"]]
-    found = room.full([folder for folder in checked if folder])
+    found = disk_space.full([folder for folder in checked if folder])
     return {"code": "DISK_FULL", **found, "rank": rank} if found else None

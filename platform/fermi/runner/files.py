@@ -15,8 +15,8 @@ import os
 from collections import deque
 from typing import Any
 
+from fermi.runner.disk_space import Reserve
 from fermi.runner.processes import boot_id
-from fermi.runner.room import Reserve
 
 SECRETS = "secrets.json"
 """Where secrets lie that reach a runner through a folder: a file of its user's alone."""

@@ -24,12 +24,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from fermi.runner import bounds, meet, ports, sandbox, telling
-from fermi.runner.exits import GAVE_UP, GRACE_SECONDS, shown
+from fermi.runner import barrier, bounds, foreground_sandbox, ports, terminal_report
+from fermi.runner.exit_codes import GAVE_UP, GRACE_SECONDS, shown
 from fermi.runner.node import Node
-from fermi.runner.outputs import Pipes, write_all
+from fermi.runner.output_pipes import Pipes, write_all
 from fermi.runner.prepare import Meeting, prepare
-from fermi.runner.stops import Stops
+from fermi.runner.stop_requests import Stops
 
 LONGEST_LINE = 1 << 16
 BAR_SECONDS = 1.0
@@ -86,23 +86,23 @@ def _newest(line: bytes) -> bytes:
 def result(node: Node) -> int:
     """The exit code, and a line that says whose it is."""
     if node.never_ended:
-        say(f"{telling.names(node.never_ended)} hung after all others had ended with 0: killed")
+        say(f"{terminal_report.names(node.never_ended)} hung after all others had ended with 0: killed")
     if asked := node.status["asked"]:
         return shown(-signal.Signals[asked])
     culprit = node.first_to_fail()
     cause = node.status.get("cause")
     if cause and (culprit is None or culprit["asked"]):
         begun = any(entry["pid"] for entry in node.ranks)
-        say(f"{'the ranks were ended' if begun else 'no rank was started'}: {telling.bound(cause)}")
+        say(f"{'the ranks were ended' if begun else 'no rank was started'}: {terminal_report.bound(cause)}")
         return shown(culprit["exit_code"]) if culprit else GAVE_UP
     if culprit is None or (node.never_ended and node.ranks[0]["exit_code"] == 0):
         return 0
     code = culprit["exit_code"]
     how = f"ended with exit code {code}" if code > 0 else f"was ended by {signal.Signals(-code).name}"
-    why = telling.why(culprit)
+    why = terminal_report.why(culprit)
     say(f"rank {culprit['rank']} (pid {culprit['pid']}) {how}{why}; the other ranks of this node were stopped")
     if cause:
-        say(telling.bound(cause))
+        say(terminal_report.bound(cause))
     if confine := node.spec.get("confine"):
         written = ", ".join(path for path, mode in confine["paths"].items() if mode == "rwm")
         say(f"it was confined, and could write to {written} only: --write and --read give it more")
@@ -136,7 +136,7 @@ def run(
     if port is not None and not ports.is_free(port):
         raise PortTaken(port)
     if confine:
-        sandbox.check(confine)
+        foreground_sandbox.check(confine)
     signals = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup
         signals.remove(signal.SIGHUP)
@@ -153,7 +153,7 @@ def run(
     if meeting is not None:
         try:
             prepare(spec, meeting, say, lambda: stops.early() is not None)
-        except meet.GaveUp as error:
+        except barrier.GaveUp as error:
             if error.cause == "MASTER_PORT_TAKEN":  # since it was looked at
                 raise PortTaken(meeting.port) from error
             raise
@@ -161,7 +161,7 @@ def run(
         os.makedirs(logs, exist_ok=True)
     lines = {rank: Lines(rank, mark, logs) for rank, _ in ranks}
     pipes = Pipes({rank: one.take for rank, one in lines.items()}, [one.flush for one in lines.values()])
-    node = TerminalNode(spec, stops, telling.Stalls(say).save, pipes, whole=meeting is None)
+    node = TerminalNode(spec, stops, terminal_report.Stalls(say).save, pipes, whole=meeting is None)
     node.run()
     return result(node)
 
@@ -175,7 +175,7 @@ class TerminalNode(Node):
 
 def places() -> dict[str, str]:
     """Folders of the job that stand in our own environment, and count as its disk."""
-    return {name: os.environ[name] for name in sandbox.WRITTEN if name in os.environ}
+    return {name: os.environ[name] for name in foreground_sandbox.WRITTEN if name in os.environ}
 
 
 def _amount(text: str) -> float:
@@ -199,7 +199,7 @@ def parse(words: list[str]) -> argparse.Namespace:
     add("--nodes", type=int, default=1)
     add("--head", default="127.0.0.1", help="host of rank 0")
     add("--port", type=int, required=True, help="port of rank 0")
-    add("--patience", type=float, default=meet.PATIENCE_SECONDS, help="seconds to wait for the other nodes")
+    add("--patience", type=float, default=barrier.PATIENCE_SECONDS, help="seconds to wait for the other nodes")
     add("--mark", default="[rank {rank}] ", help="prefix of each line")
     add("--logs", default="", help="folder for a log file per rank")
     add("--grace", type=float, default=GRACE_SECONDS, help="seconds that ranks have to exit before they are killed")
@@ -239,13 +239,13 @@ def main(words: list[str]) -> int:
             args.command, ranks, meeting=meeting, port=args.port if args.node_rank == 0 else None,
             mark=args.mark, logs=args.logs, grace_seconds=args.grace, until_eof=args.until_eof,
             pulse=args.pulse, hang_seconds=args.hang_seconds, bounded=bounded,
-            confine=sandbox.order(args.read, args.write, os.environ) if args.confine else None,
+            confine=foreground_sandbox.order(args.read, args.write, os.environ) if args.confine else None,
         )  # fmt: skip
     except PortTaken as error:
         say(f"{error}: end that process, or choose another port")
-    except sandbox.SandboxError as error:
+    except foreground_sandbox.SandboxError as error:
         say(f"--confine: {error.reason}: no rank was started")
-    except meet.GaveUp as error:
+    except barrier.GaveUp as error:
         say(f"gave up: {error.cause}: {error.detail}: are all nodes started, and may they reach the master's port?")
     except KeyboardInterrupt:
         return shown(-signal.SIGINT)

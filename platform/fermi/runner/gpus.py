@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from fermi.telemetry import smi
-from fermi.telemetry.beside import Beside
+from fermi.telemetry import nvidia_smi
+from fermi.telemetry.slow_command import Beside
 
 PERIOD_SECONDS = 30.0
 DEVICES, DEVICE = "/dev/nvidia[0-9]*", re.compile(r"/dev/nvidia(\d+)")
@@ -36,7 +36,7 @@ class Gpus:
         if (text := self._beside.take(now)) is not None:
             self.told = parse(text)
         elif self._beside.is_due(now) and any(indices(pid) for pid in pids):
-            self._beside.ask(smi.command(FIELDS), now)
+            self._beside.ask(nvidia_smi.command(FIELDS), now)
 
     def of(self, pid: int) -> dict[str, Any] | None:
         """The first one that the process has open."""
@@ -46,12 +46,12 @@ class Gpus:
 def parse(text: str) -> dict[int, dict[str, Any]]:
     """By index. A figure that this GPU does not tell is left out."""
     found = {}
-    for row in smi.parse(text, FIELDS):
-        if (index := smi.whole(row, "index")) is None:
+    for row in nvidia_smi.parse(text, FIELDS):
+        if (index := nvidia_smi.whole(row, "index")) is None:
             continue
-        figures = {name: smi.whole(row, field) for field, name in FIGURES.items()}
+        figures = {name: nvidia_smi.whole(row, field) for field, name in FIGURES.items()}
         told: dict[str, Any] = {name: value for name, value in figures.items() if value is not None}
-        why = next((name for name in smi.reasons(row.get(REASONS)) if name != "other"), "")
+        why = next((name for name in nvidia_smi.reasons(row.get(REASONS)) if name != "other"), "")
         found[index] = {**told, "slowed": why} if why else told
     return found
 

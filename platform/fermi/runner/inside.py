@@ -19,9 +19,9 @@ import os
 import sys
 from typing import Any
 
-from fermi.runner import cgroups, meet, node
+from fermi.runner import barrier, cgroups, node
 from fermi.runner.files import Paths, read_json, try_lock
-from fermi.runner.late import Late
+from fermi.runner.late_values import Late
 from fermi.runner.memory_guard import find_limited_group
 from fermi.runner.node import Node
 from fermi.runner.prepare import Meeting, prepare
@@ -49,7 +49,7 @@ def run(spec_path: str, secrets: dict[str, str], standby: bool = False) -> None:
             spec, meeting(spec), write_log, lambda: one.stops.early() is not None,
             {Late.FILES_DIR: os.path.join(spec["folder"], "files")},
         )  # fmt: skip
-    except meet.GaveUp as error:
+    except barrier.GaveUp as error:
         give_up(one, error.cause, error.detail, **error.about)
         return
     except OSError as error:
@@ -65,7 +65,7 @@ def run(spec_path: str, secrets: dict[str, str], standby: bool = False) -> None:
 
 def meeting(spec: dict[str, Any]) -> Meeting:
     at = spec["meeting"]
-    patience = float(at.get("patience") or meet.PATIENCE_SECONDS)
+    patience = float(at.get("patience") or barrier.PATIENCE_SECONDS)
     goes_on = bool(at.get("goes_on"))
     return Meeting(spec["name"], spec["node_rank"], at["nodes"], at["head"], at["port"], patience, goes_on)
 

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 from fermi.runner import kernel, processes
 from fermi.runner.bounds import ranks_of
-from fermi.runner.room import shown
+from fermi.runner.disk_space import shown
 
 NEAR, FULL, CLOSE = 0.97, 0.99, 0.85
 """Shares of the limit; from CLOSE on the ranks' own memory is read at each look."""

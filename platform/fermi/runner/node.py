@@ -52,17 +52,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fermi.runner import blame, causes, drill, kernel, lingering, placeholders, ports, processes, ras
+from fermi.runner import causes, drill, first_failure, kernel, leftover_ranks, placeholders, ports, processes, ras
+from fermi.runner.activity import LAST_SECONDS, NEVER, Stillness
 from fermi.runner.bounds import Bounds
-from fermi.runner.diskuse import DiskUse
-from fermi.runner.exits import CANNOT_START, shown
+from fermi.runner.disk_usage import DiskUse
+from fermi.runner.exit_codes import CANNOT_START, shown
 from fermi.runner.files import Paths, PulseFile, StatusFile, TelemetryFile, first_status, read_json, try_lock
-from fermi.runner.measuring import Measuring, visible
 from fermi.runner.memory_guard import MemoryGuard, find_limited_group
-from fermi.runner.outputs import Pipes
+from fermi.runner.output_pipes import Pipes
 from fermi.runner.rank import BecomeRank, become, begin
-from fermi.runner.stillness import LAST_SECONDS, NEVER, Stillness
-from fermi.runner.stops import Stop, Stops
+from fermi.runner.stop_requests import Stop, Stops
+from fermi.runner.telemetry import Measuring, visible
 from fermi.runner.watch import LogFile, Output, Tell, Watch
 from fermi.telemetry.xids import Xids
 
@@ -157,7 +157,7 @@ class Node:
             if self.memory_guard:
                 self.memory_guard.start()
         self.follow(wake)
-        lingering.note_left(self.ranks, self.spec["command"])
+        leftover_ranks.note_left(self.ranks, self.spec["command"])
         self.sweep()
         if self.disk_use:
             self.disk_use.close()
@@ -210,8 +210,8 @@ class Node:
         """The task's code and packages, where it has some. Whether the ranks may begin."""
         if "code" not in self.spec:
             return True
-        from fermi.runner.bringing import Bringing
-        from fermi.runner.prepared import hold
+        from fermi.runner.code_delivery import Bringing
+        from fermi.runner.package_cache import hold
 
         bringing = Bringing(self.spec)
         try:
@@ -239,7 +239,7 @@ class Node:
 
     def run_with(self, python: str) -> None:
         """In place of the planned interpreter: that of the task's own packages, which nothing here has imported."""
-        from fermi.runner.bringing import in_front, leave_word
+        from fermi.runner.code_delivery import in_front, leave_word
 
         planned = self.spec["code"].get("python") or sys.executable
         self.spec["command"] = [python if word == planned else word for word in self.spec["command"]]
@@ -260,7 +260,7 @@ class Node:
     def confine(self) -> None:
         """Where the spec asks for it; elsewhere the runner travels without that module."""
         if order := self.spec.get("confine"):
-            from fermi.runner.confine import Confinement
+            from fermi.runner.sandbox import Confinement
 
             self.confinement = Confinement(order, self.spec["name"], os.environ)
             self.say_gaps(self.confinement.gaps)
@@ -390,7 +390,7 @@ class Node:
         """Marks a rank that had raised before it was asked to end as not asked: it ended by its exception. A process
         takes seconds to go down (exit handlers, threads, a group that is left), in which a peer's failure may come
         first; the signal that follows explains nothing. The exit code becomes 1, Python's for an uncaught exception."""
-        raised_at = blame.raised_at(entry["error"])
+        raised_at = first_failure.raised_at(entry["error"])
         if entry["asked"] and 0 < raised_at <= self.asked_at.get(entry["rank"], 0.0):
             entry["asked"] = False
             if entry["exit_code"] < 0:
@@ -536,7 +536,7 @@ class Node:
         self.tell_of_use()
         if self.kill_at is None and time.monotonic() >= self.look_at:
             self.look_at = time.monotonic() + self.last_seconds / LOOKS
-            changed = lingering.note(self.ranks, activity.seconds(), moment, self.last_seconds) or changed
+            changed = leftover_ranks.note(self.ranks, activity.seconds(), moment, self.last_seconds) or changed
         elif not changed:
             return
         if changed:
@@ -551,11 +551,13 @@ class Node:
                 self.tell_used(samples)
 
     def end_the_lingering(self, moment: float) -> None:
-        for entry in lingering.failed(self.ranks):
+        for entry in leftover_ranks.failed(self.ranks):
             self.failed.add(entry["pid"])
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(entry["pid"], signal.SIGKILL)
-        left = lingering.left_behind(self.ranks, moment, self.last_seconds) if self.whole and not self.failed else []
+        left = (
+            leftover_ranks.left_behind(self.ranks, moment, self.last_seconds) if self.whole and not self.failed else []
+        )
         if left:
             self.never_ended = [entry["rank"] for entry in left]
             self.ask_to_end(0.0)
@@ -569,7 +571,7 @@ class Node:
 
     def first_to_fail(self) -> dict[str, Any] | None:
         """Of this node's ranks."""
-        end = blame.first_to_fail(blame.ends(self.ranks))
+        end = first_failure.first_to_fail(first_failure.ends(self.ranks))
         return end and next(entry for entry in self.ranks if entry["rank"] == end.rank)
 
     def blame_port(self) -> bool:

@@ -29,12 +29,12 @@ import sys
 import time
 from typing import Any
 
-from fermi.runner import meet, processes
-from fermi.runner.exits import GAVE_UP, shown
+from fermi.runner import barrier, processes
+from fermi.runner.exit_codes import GAVE_UP, shown
 from fermi.runner.node import Node
-from fermi.runner.outputs import Pipes, write_all
+from fermi.runner.output_pipes import Pipes, write_all
 from fermi.runner.prepare import Meeting, prepare
-from fermi.runner.stops import Stops
+from fermi.runner.stop_requests import Stops
 
 PIECE = 8192
 """Bytes of an unfinished line that are sent on; container runtimes split lines at 16 KiB."""
@@ -176,7 +176,7 @@ def main(job_dir: str, run_dir: str) -> int:
     first = next(iter(lines.values()))
     try:
         prepare(spec, _meeting(order, node_rank), first.say, lambda: stops.early() is not None)
-    except meet.GaveUp as error:
+    except barrier.GaveUp as error:
         first.say(f"gave up: {error.cause}: {error.detail}")
         return terminate({"cause": error.cause, "detail": error.detail, "about": error.about}, GAVE_UP)
     takers = {rank: one.take for rank, one in lines.items()}
@@ -189,7 +189,7 @@ def main(job_dir: str, run_dir: str) -> int:
 def _meeting(order: dict[str, Any], node_rank: int) -> Meeting:
     alone = order["nodes"] == 1
     head = os.environ.get("FERMI_POD_IP") or "127.0.0.1" if alone or node_rank == 0 else order["head"]
-    patience = float(os.environ.get("FERMI_PATIENCE_SECONDS") or meet.PATIENCE_SECONDS)
+    patience = float(os.environ.get("FERMI_PATIENCE_SECONDS") or barrier.PATIENCE_SECONDS)
     return Meeting(order["name"], node_rank, order["nodes"], head, order["port"], patience)
 
 

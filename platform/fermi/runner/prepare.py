@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fermi.runner import interfaces, meet
-from fermi.runner.late import Late, decode
+from fermi.runner import barrier, interfaces
+from fermi.runner.late_values import Late, decode
 
 
 @dataclass(frozen=True)
@@ -23,18 +23,22 @@ class Meeting:
     nodes: int
     head: str
     port: int
-    patience: float = meet.PATIENCE_SECONDS
+    patience: float = barrier.PATIENCE_SECONDS
     goes_on: bool = False
 
 
 def prepare(
-    spec: dict[str, Any], meeting: Meeting, say: meet.Say, stopped: meet.Stopped, also: Mapping[Late, str] | None = None
+    spec: dict[str, Any],
+    meeting: Meeting,
+    say: barrier.Say,
+    stopped: barrier.Stopped,
+    also: Mapping[Late, str] | None = None,
 ) -> None:
     """Completes a node's spec; meets nobody any more once `stopped` says so. `also`: late values that the caller knows.
     Raises meet.GaveUp, and OSError where the head cannot listen."""
     try:
         head = _head(meeting, say, stopped)
-    except meet.GaveUp as error:
+    except barrier.GaveUp as error:
         if not meeting.goes_on:
             raise
         say(f"not all nodes have met: {error.cause}: {error.detail}")
@@ -46,12 +50,12 @@ def prepare(
         rank["env"] = _bound(rank["env"], known)
 
 
-def _head(at: Meeting, say: meet.Say, stopped: meet.Stopped) -> str:
+def _head(at: Meeting, say: barrier.Say, stopped: barrier.Stopped) -> str:
     """The address that answered for it."""
     if at.nodes > 1 and at.node_rank != 0:
-        return meet.as_member(at.name, at.node_rank, at.head, at.port, say, stopped, at.patience)
+        return barrier.as_member(at.name, at.node_rank, at.head, at.port, say, stopped, at.patience)
     if at.nodes > 1:
-        meet.as_head(at.name, at.nodes, at.port, say, stopped, at.patience)
+        barrier.as_head(at.name, at.nodes, at.port, say, stopped, at.patience)
     return at.head
 
 

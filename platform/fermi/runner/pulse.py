@@ -10,12 +10,12 @@ import re
 from collections import deque
 from typing import Any, NamedTuple, Protocol
 
-from fermi.probe.give import Given
-from fermi.probe.page import Page
-from fermi.probe.seen import Seen
+from fermi.probe.reader import Seen
+from fermi.probe.setup import Given
+from fermi.probe.shared_page import Page
 from fermi.runner import pressure, processes, stacks
+from fermi.runner.activity import TICKS
 from fermi.runner.pressure import Pressure
-from fermi.runner.stillness import TICKS
 
 WINDOW_SECONDS = 10.0
 MAIN_SHARE, SHARE = 0.02, 0.05

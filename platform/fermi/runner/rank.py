@@ -13,10 +13,10 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fermi.probe.give import Given
-from fermi.probe.page import VARIABLE
+from fermi.probe.setup import Given
+from fermi.probe.shared_page import VARIABLE
 from fermi.runner import processes
-from fermi.runner.exits import CANNOT_START, NOT_FOUND
+from fermi.runner.exit_codes import CANNOT_START, NOT_FOUND
 
 if TYPE_CHECKING:
     from fermi.probe.rank import Pulse

@@ -78,7 +78,7 @@ def is_available() -> bool:
 
 def enter() -> None:
     """Filters this process, which must have no_new_privs, and what it starts, for good. Does nothing where filters are
-    not available (`fermi.launch.isolation` says so). Raises OSError."""
+    not available (`fermi.engines.isolation` says so). Raises OSError."""
     if not is_available():
         return
     machine = MACHINES[platform.machine()]

@@ -18,21 +18,21 @@ import sys
 import time
 from typing import Any
 
-from fermi.runner import meet
-from fermi.runner.bringing import in_front
-from fermi.runner.exits import GAVE_UP, shown
+from fermi.runner import barrier
+from fermi.runner.code_delivery import in_front
+from fermi.runner.exit_codes import GAVE_UP, shown
 from fermi.runner.files import SECRETS, Paths, PulseFile, StatusFile, TelemetryFile, read_json
 from fermi.runner.inside import give_way
-from fermi.runner.late import Late, decode
+from fermi.runner.late_values import Late, decode
 from fermi.runner.node import Node
 from fermi.runner.prepare import Meeting, prepare
-from fermi.runner.stops import Stops
+from fermi.runner.stop_requests import Stops
 
 HEAD_SECONDS = 0.2
 PULSE_SECONDS = 5.0
 """Between two writings of pulses: the folder is shared by all nodes."""
 READY = b"fermi: ready\n"
-"""What `fermi.keeper.wire` says first, too: whoever began this step waits for it."""
+"""What `fermi.envd.protocol` says first, too: whoever began this step waits for it."""
 ENDED_BEFORE = shown(-signal.SIGTERM)
 
 
@@ -62,7 +62,7 @@ def main(run_dir: str, inside: str = "") -> int:
     also = choose_interpreter(spec, run_dir) if inside else {}
     try:
         prepare(spec, meeting, lambda text: say(spec, text), lambda: node.stops.early() is not None, also)
-    except meet.GaveUp as error:
+    except barrier.GaveUp as error:
         return give_up(node, error.cause, error.detail, **error.about)
     except OSError as error:
         return give_up(node, "START_FAILED", f"port {order['port']}: {error}")

@@ -1,5 +1,5 @@
 """Where a rank's threads are in its script: asked for by a moment in its page, answered by a thread of the probe
-(`fermi.probe.answer`). Standard library only, Python 3.9 or later.
+(`fermi.probe.stack_writer`). Standard library only, Python 3.9 or later.
 
 What the script does is not interrupted. Only where nobody has answered since an earlier look, because a thread keeps
 the interpreter in C, is that one thread of the probe sent a signal; never a process that has no handler for it, nor one
@@ -15,8 +15,8 @@ import signal
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from fermi.probe.page import Page
-from fermi.probe.seen import Seen
+from fermi.probe.reader import Seen
+from fermi.probe.shared_page import Page
 from fermi.runner import processes
 
 MOST_BYTES = 1 << 18
@@ -49,7 +49,7 @@ class Frame(NamedTuple):
 
 
 def ask(page: Page, stacks: int, moment: float) -> None:
-    """Asks whoever has the page; the answer stands in the file `stacks` within `fermi.probe.answer.PERIOD`."""
+    """Asks whoever has the page; the answer stands in the file `stacks` within `fermi.probe.stack_writer.PERIOD`."""
     with contextlib.suppress(OSError):
         os.ftruncate(stacks, 0)
         page.moment("asked_at", moment)

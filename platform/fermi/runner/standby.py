@@ -32,7 +32,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, NoReturn
 
-from fermi.runner import channel, inside, node, pages, processes, template
+from fermi.runner import channel, fork_server, huge_pages, inside, node, processes
 from fermi.runner.channel import IMPORTING, PROCESS, STANDING, UNUSABLE
 from fermi.runner.files import Paths, try_lock, write_atomically
 from fermi.runner.processes import boot_id, start_time
@@ -87,18 +87,18 @@ class Standby:
         """Returns why no attempt can be forked from it."""
         os.environ.update({name: "1" for name in ONE_THREAD if name not in os.environ})
         modules = ",".join(self.asked["modules"])
-        template.import_modules(modules)
+        fork_server.import_modules(modules)
         if "torch" not in sys.modules:
             return {"code": "STANDBY_WITHOUT_TORCH", "params": {"python": sys.executable}}
-        template.import_modules(",".join(template.LATER))
-        template.prepare(modules)
+        fork_server.import_modules(",".join(fork_server.LATER))
+        fork_server.prepare(modules)
         self.imported_from = {path: changed_at(path) for path in find_sources()}
         if sys.modules["torch"].cuda.is_initialized():
             return {"code": "STANDBY_HAS_CUDA", "params": {"python": sys.executable}}
         if (threads := len(os.listdir("/proc/self/task"))) != 1:
             return {"code": "STANDBY_HAS_THREADS", "params": {"python": sys.executable, "threads": threads}}
         with contextlib.suppress(Exception):  # orders are carried out without, too
-            pages.gather(lambda: bool(select.select([door], [], [], 0)[0]))
+            huge_pages.gather(lambda: bool(select.select([door], [], [], 0)[0]))
         return None
 
     def keep(self, seconds: float) -> None:
@@ -163,7 +163,7 @@ class Standby:
         """With nothing of this process but what is imported."""
         try:
             processes.set_name(os.path.basename(sys.executable))
-            template.detach(os.open(os.devnull, os.O_RDONLY), Paths(spec_path).log, 0o600)
+            fork_server.detach(os.open(os.devnull, os.O_RDONLY), Paths(spec_path).log, 0o600)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             os.environ.clear()
             os.environ.update(env)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from fermi.runner.code import EXECUTABLE, MADE_BESIDE, PLAIN, File, Wrong
-from fermi.runner.ignoring import Rules
+from fermi.runner.gitignore import Rules
 
 IGNORES = (".gitignore", ".fermiignore")  # the latter has the last word
 LEFT_OUT = (("", Rules([f"{name}/" for name in sorted(MADE_BESIDE)])),)

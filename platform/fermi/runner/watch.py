@@ -16,13 +16,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fermi.probe import give
-from fermi.probe.give import Given
-from fermi.runner import gpus, links, processes, ras, stacks, stalls, stillness, waits
+from fermi.probe import setup
+from fermi.probe.setup import Given
+from fermi.runner import activity as stillness
+from fermi.runner import gpus, links, processes, ras, stacks, stall_evidence, thread_waits
 from fermi.runner.gpus import Gpus
-from fermi.runner.patience import FLOOR, Patience
 from fermi.runner.pulse import STOPPED, LogFile, Output, Pulse, Sample  # noqa: F401 (for others)
-from fermi.runner.stalls import Evidence
+from fermi.runner.stall_evidence import Evidence
+from fermi.runner.stall_threshold import FLOOR, Patience
 
 PERIOD_SECONDS = 1.0
 ANSWER_SECONDS = 0.3
@@ -81,7 +82,7 @@ class Watch:
     def give(self, rank: int) -> Given | None:
         """What it is to tell of itself by."""
         with contextlib.suppress(OSError):
-            self._given[rank] = give.make()
+            self._given[rank] = setup.make()
         return self._given.get(rank)
 
     def descriptors(self, but: int) -> list[int]:
@@ -227,7 +228,7 @@ class Watch:
         if evidence.sample.signs != one.sample.signs:  # it has gone on since it was asked
             stall.asked = False
             return False
-        still = before is not None and stalls.is_still(before, evidence)
+        still = before is not None and stall_evidence.is_still(before, evidence)
         again = AGAIN[min(stall.looks, len(AGAIN) - 1)]
         stall.evidence, stall.asked = evidence, False
         stall.looks, stall.looked_at, stall.next_at = stall.looks + 1, now, now + again
@@ -250,12 +251,12 @@ class Watch:
         main, *others = (stacks.read(one.pulse.given.stacks) if one.pulse.given else None) or [[]]
         connections, channel = links.look(activity.pids), processes.channel(sample.pid, sample.pid)
         of_probe = (sample.page.answers, sample.page.watches) if sample.page else ()
-        said = ras.ask(self.env) if one.stall and one.stall.looks == 1 and stalls.is_in_nccl(sample) else []
+        said = ras.ask(self.env) if one.stall and one.stall.looks == 1 and stall_evidence.is_in_nccl(sample) else []
         kept = one.stall.evidence.ras if one.stall and one.stall.evidence else []
         return Evidence(
             sample, activity, main, connections, channel, stacks.beside(others, self.cwd), said or kept,
-            waits.read_waits(activity.pids, of_probe), stalls.stopped_by(sample, one.entry["pid"]),
-            waits.read_waits(pid for pid in activity.pids if pid != sample.pid).wakes,
+            thread_waits.read_waits(activity.pids, of_probe), stall_evidence.stopped_by(sample, one.entry["pid"]),
+            thread_waits.read_waits(pid for pid in activity.pids if pid != sample.pid).wakes,
         )  # fmt: skip
 
     def _told(self, stall: Stall, now: Evidence, before: Evidence | None, *, still: bool) -> dict[str, Any]:
@@ -265,16 +266,17 @@ class Watch:
         return {
             "since": round(stall.since + unix, 1), "looked_at": round(now.sample.at + unix, 1), "looks": stall.looks,
             "still": still, "phase": page.phase if page else "starting", "step": page.step if page else None,
-            **stalls.waits_in(now.sample),
+            **stall_evidence.waits_in(now.sample),
             "at": stacks.own(now.place, self.cwd), "stack": stacks.short(now.place, self.cwd),
             "threads": now.threads, "ras": now.ras,
             "cpu": round(used / passed, 2) if passed > 0 else None, "state": now.sample.state, "waits": now.channel,
-            "children": before is not None and stalls.children_work(before, now),
-            "moves": before is None or stalls.moves(before, now), "timed": now.waits.timed, "stopped": now.stopped,
+            "children": before is not None and stall_evidence.children_work(before, now),
+            "moves": before is None or stall_evidence.moves(before, now), "timed": now.waits.timed,
+            "stopped": now.stopped,
             "locked": now.waits.locked and before is not None and before.waits == now.waits,
             "links": links.told(now.links, stall.links, now.sample.at),
             "flight": page.trace or None if page and now.sample.waits else None,
-            "gpu": stalls.waits_for_peers(now.sample) and stalls.gpu_computes(now.activity.pids),
+            "gpu": stall_evidence.waits_for_peers(now.sample) and stall_evidence.gpu_computes(now.activity.pids),
         }  # fmt: skip
 
 

@@ -14,10 +14,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from fermi.telemetry import smi
-from fermi.telemetry.beside import Beside
-from fermi.telemetry.files import Rates
+from fermi.telemetry import nvidia_smi
 from fermi.telemetry.metrics import SLOWED
+from fermi.telemetry.proc_files import Rates
+from fermi.telemetry.slow_command import Beside
 
 SMI_PERIOD_SECONDS = 15.0
 SMI_METRICS = {
@@ -39,7 +39,7 @@ class Gpus(Protocol):
 
 
 def slowed(mask: int | str) -> float:
-    return float(sum(SLOWED[name] for name in smi.reasons(mask)))
+    return float(sum(SLOWED[name] for name in nvidia_smi.reasons(mask)))
 
 
 class Nvml:
@@ -51,7 +51,7 @@ class Nvml:
         nvml.nvmlInit()
         handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
         uuids = [_text(nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
-        self._handles = [handles[index] for index in smi.places(visible, uuids)]
+        self._handles = [handles[index] for index in nvidia_smi.places(visible, uuids)]
         self._xids: dict[int, int] = {}
         self._events = self._listen(handles)
         self.memory: dict[int, float] = {}
@@ -173,7 +173,7 @@ class Smi:
     """`nvidia-smi`, now and then and without waiting for it: what it said last counts until it says something else."""
 
     def __init__(self, visible: str | None, command: Sequence[str] | None = None) -> None:
-        self._visible, self._command = visible, command or smi.command(SMI_FIELDS)
+        self._visible, self._command = visible, command or nvidia_smi.command(SMI_FIELDS)
         self._rates = Rates()  # of its own: it does not look each time that others do
         self._beside = Beside(SMI_PERIOD_SECONDS)
         self._found: Found = {}
@@ -188,16 +188,16 @@ class Smi:
         return self._found
 
     def _read(self, text: str, now: float) -> Found:
-        rows = [row for row in smi.parse(text, SMI_FIELDS) if "uuid" in row]
+        rows = [row for row in nvidia_smi.parse(text, SMI_FIELDS) if "uuid" in row]
         found: Found = {}
-        for place, index in enumerate(smi.places(self._visible, [row["uuid"] for row in rows])):
+        for place, index in enumerate(nvidia_smi.places(self._visible, [row["uuid"] for row in rows])):
             row, told = rows[index], found.setdefault(place, {})
             for field, (name, unit) in SMI_METRICS.items():
-                if (value := smi.number(row, field)) is not None:
+                if (value := nvidia_smi.number(row, field)) is not None:
                     told[name] = value * unit
             if row.get(SMI_THROTTLED, "").startswith("0x"):
                 told["throttled"] = slowed(row[SMI_THROTTLED])
-            errors = smi.number(row, SMI_ECC)
+            errors = nvidia_smi.number(row, SMI_ECC)
             gain = None if errors is None else self._rates.gain(f"ecc {place}", errors, now)
             told.update({} if gain is None else {"ecc": gain})
         return found
@@ -211,7 +211,7 @@ class Amd:
         amd.amdsmi_init()
         handles = amd.amdsmi_get_processor_handles()
         uuids = [_text(amd.amdsmi_get_gpu_device_uuid(handle)) for handle in handles]
-        self._handles = [handles[index] for index in smi.places(visible, uuids)]
+        self._handles = [handles[index] for index in nvidia_smi.places(visible, uuids)]
         self._rates = rates
         self.memory: dict[int, float] = {}
 

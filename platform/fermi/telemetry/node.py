@@ -10,7 +10,7 @@ import contextlib
 import os
 from collections.abc import Iterable
 
-from fermi.telemetry.files import Files, Rates
+from fermi.telemetry.proc_files import Files, Rates
 
 TICKS = os.sysconf("SC_CLK_TCK")
 SECTOR = 512

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 
-from fermi.telemetry.files import Files, Rates
 from fermi.telemetry.node import TICKS
+from fermi.telemetry.proc_files import Files, Rates
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MOST = 256

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fermi.telemetry import gpus, metrics
-from fermi.telemetry.files import Files, Rates
 from fermi.telemetry.gpus import Found, Gpus
 from fermi.telemetry.node import Node
+from fermi.telemetry.proc_files import Files, Rates
 from fermi.telemetry.ranks import Ranks
 from fermi.telemetry.xids import Xids
 

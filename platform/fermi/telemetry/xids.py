@@ -19,8 +19,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fermi.telemetry import smi
-from fermi.telemetry.beside import Beside
+from fermi.telemetry import nvidia_smi
+from fermi.telemetry.slow_command import Beside
 
 LOG = "/dev/kmsg"
 DEVICES = "/proc/driver/nvidia/gpus"
@@ -153,7 +153,7 @@ def buses(visible: str | None, devices: str = DEVICES) -> list[Bus]:
                 domain, bus, device = name.split(".")[0].split(":")
                 found.append((int(domain, 16), int(bus, 16), int(device, 16)))
                 uuids.append(_uuid(f"{devices}/{name}/information"))
-    return [found[index] for index in smi.places(visible, uuids)]
+    return [found[index] for index in nvidia_smi.places(visible, uuids)]
 
 
 def _uuid(path: str) -> str:

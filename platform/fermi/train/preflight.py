@@ -4,7 +4,7 @@
 
 Standard library only, Python 3.9 or later; torch and JAX are asked where they are installed, in a child process that
 may hang or crash. Everything is bounded: a node that cannot reach the others says so and ends. It judges nothing: that
-is `fermi.launch.preflight`, which reads these lines of all nodes.
+is `fermi.preflight`, which reads these lines of all nodes.
 
     hello  node  devices  end      of a node: that it is there, what it has, what torch and JAX see, that it is through
     head                           how it found the head (rank 0)

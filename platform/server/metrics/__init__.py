@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from apps.common.clock import now
-from server.metrics import gpus, itself, tasks
+from server.metrics import gpus, platform, tasks
 
 log = logging.getLogger(__name__)
 
@@ -26,12 +26,12 @@ PARTS: dict[str, Part] = {
     "goodput": tasks.goodput,
     "environments": gpus.environments,
     "gpus": gpus.gpus,
-    "reconciler": itself.reconciler,
-    "broker": itself.broker,
-    "streams": itself.streams,
-    "workers": itself.workers,
-    "notices": itself.notices,
-    "traces": itself.traces,
+    "reconciler": platform.reconciler,
+    "broker": platform.broker,
+    "streams": platform.streams,
+    "workers": platform.workers,
+    "notices": platform.notices,
+    "traces": platform.traces,
 }
 
 

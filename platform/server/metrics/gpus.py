@@ -12,7 +12,7 @@ from apps.accounts.models import User
 from apps.clusters.models import DevEnvironment, EnvironmentStatus
 from apps.overview import machines
 from apps.overview.scope import Scope
-from apps.telemetry import reading, subjects
+from apps.telemetry import reader, subjects
 
 MOST = 10_000
 """GPUs whose values are told; `fermi_gpus_left_out` counts the rest."""
@@ -64,7 +64,7 @@ def _values(known: list[machines.Machine]) -> Iterator[Metric]:
     )
     told = left_out = 0
     measured = subjects.environments(machine.id for machine in known)
-    newest, errors = reading.newest(measured), reading.counted(measured, ECC, HOUR)
+    newest, errors = reader.newest(measured), reader.counted(measured, ECC, HOUR)
     for machine in known:
         said = newest.get(subjects.environment(machine.id))
         if said is None:

@@ -13,9 +13,9 @@ from apps.scheduling.models import Usage
 from apps.scheduling.selectors import PART_SUMS, parts_of
 from apps.training.models import Attempt, Task
 from apps.training.states import FINAL, Kind, State
-from fermi.launch.schedule import ledger
-from fermi.launch.schedule.ledger import PARTS
-from fermi.launch.schedule.scene import NUMBERS, priority_of
+from fermi.scheduler import ledger
+from fermi.scheduler.ledger import PARTS
+from fermi.scheduler.snapshot import NUMBERS, priority_of
 
 HOUR, DAY, MONTH = timedelta(hours=1), timedelta(days=1), timedelta(days=30)
 WAITS = (10, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86400, 7 * 86400)

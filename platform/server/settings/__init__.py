@@ -57,10 +57,10 @@ from urllib.parse import urlsplit
 
 from fermi import messages
 from fermi.runner import programs
+from server.celery_settings import *  # noqa: F403
 from server.env import flag, read, words
-from server.jobs import *  # noqa: F403
 from server.logs import LOGGING as LOGGING
-from server.places import ROOT
+from server.paths import ROOT
 from server.settings.operators import UNFOLD as UNFOLD
 from server.settings.storage import *  # noqa: F403
 from server.settings.storage import DATA_DIR, TASK_WRITES
@@ -100,7 +100,7 @@ INSTALLED_APPS = [
     "apps.code",
     "apps.training",
     "apps.workers",
-    "apps.doors",
+    "apps.proxy",
     "apps.overview",
 ]
 

@@ -34,7 +34,7 @@ UNFOLD: dict[str, Any] = {
     "SITE_ICON": lambda request: "/favicon.svg",
     "SHOW_VIEW_ON_SITE": False,
     "COLORS": {"primary": {"500": "oklch(69% .22 303.9)"}},  # links in the dark; the theme's own has 4.3:1
-    "DASHBOARD_CALLBACK": "apps.training.shown.overview.overview",
+    "DASHBOARD_CALLBACK": "apps.training.reports.admin_overview.overview",
     "SIDEBAR": {
         "navigation": [
             {

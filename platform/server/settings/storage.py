@@ -3,7 +3,7 @@
 import os
 
 from server.env import postgres, read
-from server.places import data_dir, private_paths, redis_url
+from server.paths import data_dir, private_paths, redis_url
 
 __all__ = [
     "CACHES",

@@ -3,7 +3,7 @@
 import os
 
 from server.env import flag, read, secret_key
-from server.places import ROOT, data_dir
+from server.paths import ROOT, data_dir
 
 SECRET_KEY = secret_key(data_dir())
 ROOT_URLCONF = "server.urls"
@@ -83,7 +83,7 @@ REST_FRAMEWORK = {
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "apps.common.renderers.AlwaysJSON",
     "DEFAULT_METADATA_CLASS": None,
     "DEFAULT_SCHEMA_CLASS": "apps.common.openapi.Truthful",
-    "EXCEPTION_HANDLER": "apps.common.handler.exception_handler",
+    "EXCEPTION_HANDLER": "apps.common.exception_handler.exception_handler",
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
     "TEST_REQUEST_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
 }
@@ -102,7 +102,7 @@ SPECTACULAR_SETTINGS = {
         "apps.common.openapi.with_structs",
     ],
     "ENUM_NAME_OVERRIDES": {
-        "TaskState": "apps.training.api.serializers.STATES",
+        "TaskState": "apps.training.api.schemas.STATES",
         "EnvironmentStatus": "apps.clusters.models.EnvironmentStatus",
         "EnvironmentKind": "apps.clusters.models.EnvironmentKind",
         "VersionStatus": "apps.catalog.models.VersionStatus",
@@ -112,24 +112,24 @@ SPECTACULAR_SETTINGS = {
         "WorkerProcessState": "apps.workers.api.serializers.PROCESSES",
         "ShownProcessState": "apps.workers.api.serializers.SHOWN_PROCESSES",
         "GroupAction": "apps.workers.api.serializers.ACTIONS",
-        "AllowedActionsEnum": "apps.training.api.serializers.ACTIONS",
+        "AllowedActionsEnum": "apps.training.api.schemas.ACTIONS",
         "CommunicationBackend": "apps.workers.models.CommunicationBackend",
         "FindingLevel": "apps.clusters.api.serializers.LEVELS",
-        "LogLevel": "apps.training.api.serializers.LOG_LEVELS",
-        "CodeChoice": "apps.training.api.serializers.CODE_CHOICES",
-        "DiagnosisLevel": "apps.training.api.serializers.LEVELS",
-        "FindingActionCode": "apps.training.api.serializers.TO_DO",
+        "LogLevel": "apps.training.api.schemas.LOG_LEVELS",
+        "CodeChoice": "apps.training.api.schemas.CODE_CHOICES",
+        "DiagnosisLevel": "apps.training.api.schemas.LEVELS",
+        "FindingActionCode": "apps.training.api.schemas.TO_DO",
         "JudgedLevel": "apps.training.api.preflight_forms.JUDGED_LEVELS",
         "DrillLevel": "apps.training.api.drill_forms.DRILL_LEVELS",
-        "PriorityClass": "apps.training.api.serializers.CLASSES",
+        "PriorityClass": "apps.training.api.schemas.CLASSES",
         "PreflightDetailAllowedActionsEnum": "apps.training.api.preflight_forms.STOPPING",
         "PreflightLevel": "apps.training.api.preflight_forms.TEST_LEVELS",
         "PreflightStatus": "apps.training.api.preflight_forms.PREFLIGHT_STATUSES",
-        "IncidentKind": "apps.notices.api.forms.OF",
-        "NoticeChannelKind": "apps.notices.api.forms.CHANNELS",
-        "AttentionKind": "apps.overview.api.forms.ATTENTION_KINDS",
-        "AttentionSubjectType": "apps.overview.api.forms.ATTENTION_SUBJECTS",
-        "CapacityEventKind": "apps.overview.api.forms.CAPACITY_KINDS",
+        "IncidentKind": "apps.notices.api.serializers.OF",
+        "NoticeChannelKind": "apps.notices.api.serializers.CHANNELS",
+        "AttentionKind": "apps.overview.api.serializers.ATTENTION_KINDS",
+        "AttentionSubjectType": "apps.overview.api.serializers.ATTENTION_SUBJECTS",
+        "CapacityEventKind": "apps.overview.api.serializers.CAPACITY_KINDS",
     },
     "COMPONENT_SPLIT_REQUEST": False,  # what comes in and what goes out are different serializers anyway
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,

@@ -4,17 +4,17 @@ import os
 import sys
 
 from fermi.runner import cgroups, programs
-from server import places
+from server import paths
 from server.up import console
 from server.up.checks import CannotStart
 from server.up.dev import Development
 from server.up.down import down
-from server.up.hosts import Address
+from server.up.listen_address import Address
 from server.up.supervisor import Platform
 
 
 def main(arguments: list[str]) -> int:
-    data = places.data_dir()
+    data = paths.data_dir()
     programs.keep_trusted_path([str(data)])
     try:
         if arguments == ["down"]:

@@ -12,7 +12,7 @@ import shutil
 import socket
 from pathlib import Path
 
-from server import places
+from server import paths
 from server.up.checks import CannotStart
 
 SERVERS = ("valkey-server", "redis-server")
@@ -36,7 +36,7 @@ def program() -> Path:
 
 def set_password(run_dir: Path) -> None:
     """Another at each start; kept in a file of its own, since anybody can read a process's arguments."""
-    path = places.broker_secret(run_dir)
+    path = paths.broker_secret(run_dir)
     path.unlink(missing_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
         file.write(f"requirepass {secrets.token_urlsafe(32)}\n")
@@ -53,7 +53,7 @@ def count_clients() -> int:
 def command(run_dir: Path) -> list[str | Path]:
     return [
         program(),
-        places.broker_secret(run_dir),
+        paths.broker_secret(run_dir),
         *("--port", "0"),
         *("--unixsocket", run_dir / "broker.sock"),
         *("--unixsocketperm", "700"),
@@ -73,7 +73,7 @@ def answers(run_dir: Path) -> bool:
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(1)
             client.connect(str(run_dir / "broker.sock"))
-            client.sendall(f"AUTH {places.broker_password(run_dir)}\r\n".encode())
+            client.sendall(f"AUTH {paths.broker_password(run_dir)}\r\n".encode())
             return client.recv(16).startswith(b"+OK")
     except OSError:
         return False

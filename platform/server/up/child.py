@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from server import liveness, places
+from server import liveness, paths
 from server.up import console
-from server.up.record import Process
+from server.up.pidfile import Process
 
 BACKOFF_S = (0.5, 1, 2, 4, 8, 15, 30)
 LIVED_S = 30  # a process that lived this long begins again with the shortest pause
@@ -63,7 +63,7 @@ class Child:
         self._popen = subprocess.Popen(
             self.command,
             env=env,
-            cwd=places.ROOT,
+            cwd=paths.ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -158,7 +158,7 @@ def how(code: int) -> str:
 
 def environment(**more: str) -> dict[str, str]:
     """What every process of the platform gets."""
-    path = os.pathsep.join([str(places.ROOT), str(places.ROOT / "platform")])
+    path = os.pathsep.join([str(paths.ROOT), str(paths.ROOT / "platform")])
     return {
         **os.environ,
         "PYTHONPATH": path,

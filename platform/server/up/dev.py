@@ -13,18 +13,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from server import places
-from server.up import checks, console, training
+from server import paths
+from server.up import checks, console, running_tasks
 from server.up.down import stop_training
-from server.up.hosts import Address
-from server.up.record import wait_gone
+from server.up.listen_address import Address
+from server.up.pidfile import wait_gone
 from server.up.supervisor import Failed, Platform
 
 FOLDERS = ("apps", "platform")
 SUFFIXES = (".py", ".toml", ".json", ".sh", ".html", ".mo")
 LOOK_S = 0.5
 GRACE_S = 1  # less than an open event stream would hold the web process
-VITE = places.ROOT / "frontend" / "node_modules" / "vite" / "bin" / "vite.js"
+VITE = paths.ROOT / "frontend" / "node_modules" / "vite" / "bin" / "vite.js"
 
 Seen = dict[str, tuple[int, int]]
 
@@ -66,7 +66,7 @@ class Development(Platform):
 
     def _announce(self, first: dict[str, str], seconds: float) -> None:
         where = ["--host", self._vite.host, "--port", str(self._vite.port), "--strictPort"]
-        vite = self._child("vite", [self._node, VITE, places.ROOT / "frontend", *where, "--logLevel", "warn"])
+        vite = self._child("vite", [self._node, VITE, paths.ROOT / "frontend", *where, "--logLevel", "warn"])
         self._until(vite, self._vite_listens)
         super()._announce(first, seconds)
         console.say(f"the API, the admin and the command line: {self.address.url}")
@@ -79,19 +79,19 @@ class Development(Platform):
             return False
 
     def _serve(self) -> None:
-        seen = source(places.ROOT)
+        seen = source(paths.ROOT)
         while not self.ending.wait(LOOK_S):
-            now = source(places.ROOT)
+            now = source(paths.ROOT)
             if files := changed(seen, now):
                 seen = now
                 self._reload(files)
-        if training.running(self.data):
+        if running_tasks.running(self.data):
             console.say("stopping training")
             stop_training(self.data)
 
     def _reload(self, files: list[str]) -> None:
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-        console.say(f"{Path(files[0]).relative_to(places.ROOT)}{more} changed: starting again")
+        console.say(f"{Path(files[0]).relative_to(paths.ROOT)}{more} changed: starting again")
         try:
             self._migrate()
         except Failed as failure:

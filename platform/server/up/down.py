@@ -6,10 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from server import places
-from server.up import console, supervisor, training
+from server import paths
+from server.up import console, running_tasks, supervisor
 from server.up.child import environment
-from server.up.record import Record, wait_gone
+from server.up.pidfile import Record, wait_gone
 
 
 def down(data: Path) -> int:
@@ -29,14 +29,14 @@ def down(data: Path) -> int:
         console.say("platform stopped")
     if left := record.stop_leftovers():
         console.say(f"ended what a killed platform had left running: {', '.join(left)}")
-    stopped |= {*training.stop(data)}
+    stopped |= {*running_tasks.stop(data)}
     console.say(f"training stopped: {', '.join(sorted(stopped))}" if stopped else "no training was running")
     return 0
 
 
 def stop_training(data: Path) -> set[str]:
     """Ids of the tasks that ended. What a cluster runs ends too."""
-    return {*_ask_tasks_to_stop(data), *training.stop(data)}
+    return {*_ask_tasks_to_stop(data), *running_tasks.stop(data)}
 
 
 def _ask_tasks_to_stop(data: Path) -> list[str]:
@@ -44,7 +44,7 @@ def _ask_tasks_to_stop(data: Path) -> list[str]:
     if not (os.environ.get("DATABASE_URL") or (data / "fermi.sqlite3").exists()):
         return []
     done = subprocess.run(
-        [sys.executable, "manage.py", "stop_all"], cwd=places.ROOT, check=False, capture_output=True,
+        [sys.executable, "manage.py", "stop_all"], cwd=paths.ROOT, check=False, capture_output=True,
         encoding="utf-8", errors="replace",
         env=environment(FERMI_DATA=str(data), FERMI_LOG_LEVEL="ERROR"),
     )  # fmt: skip

@@ -5,7 +5,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from server import places
+from server import paths
 
 REMEMBERED = "schema"
 
@@ -28,9 +28,9 @@ def remember(data: Path) -> None:
 
 def _state(data: Path) -> str:
     """The code's migrations (ours by content, the packages' by the pins) and those the database says it has."""
-    digest = hashlib.sha256((places.ROOT / "requirements.txt").read_bytes())
-    for path in sorted((places.ROOT / "apps").glob("*/migrations/*.py")):
-        digest.update(path.relative_to(places.ROOT).as_posix().encode() + path.read_bytes())
+    digest = hashlib.sha256((paths.ROOT / "requirements.txt").read_bytes())
+    for path in sorted((paths.ROOT / "apps").glob("*/migrations/*.py")):
+        digest.update(path.relative_to(paths.ROOT).as_posix().encode() + path.read_bytes())
     try:
         with sqlite3.connect(f"file:{data / 'fermi.sqlite3'}?mode=ro", uri=True) as database:
             digest.update(

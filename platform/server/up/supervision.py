@@ -12,7 +12,7 @@ from fermi import messages
 from fermi.runner import files
 from server.up import console, limits, watchdog
 from server.up.child import Child
-from server.up.record import Process
+from server.up.pidfile import Process
 from server.up.watchdog import STALLED_S, Watchdog
 
 LOOK_S = 5.0

@@ -21,11 +21,11 @@ from types import FrameType
 from typing import Any
 
 from fermi.runner.processes import refuse_tracers
-from server import env, places
-from server.up import broker, checks, console, schema, training, webs
+from server import env, paths
+from server.up import broker, checks, console, running_tasks, schema, web_processes
 from server.up.child import Child, environment, how
-from server.up.hosts import Address
-from server.up.record import Process, Record
+from server.up.listen_address import Address
+from server.up.pidfile import Process, Record
 from server.up.supervision import LOOK_S, Supervision
 
 READY_S = 60  # for a child to answer
@@ -62,7 +62,7 @@ class Platform:
         self._asked_at = 0.0
         self._impatient = False
         self._broker = not os.environ.get("REDIS_URL")
-        self._webs: webs.Count
+        self._webs: web_processes.Count
         self._socket: socket.socket
 
     def run(self) -> int:
@@ -75,8 +75,8 @@ class Platform:
         self.record.acquire()
         if left := self.record.stop_leftovers():
             console.say(f"ended what a killed platform had left running: {', '.join(left)}")
-        self._webs = webs.Count(env.read("FERMI_WEB"))
-        self._socket = webs.listen(self.address)
+        self._webs = web_processes.Count(env.read("FERMI_WEB"))
+        self._socket = web_processes.listen(self.address)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup
                 signal.signal(number, self._on_signal)
@@ -91,7 +91,7 @@ class Platform:
             pass
         finally:
             self._stop()
-        console.say(training.still_running(self.data))
+        console.say(running_tasks.still_running(self.data))
         return 0
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -127,12 +127,12 @@ class Platform:
             child.keep()
 
     def _serve(self) -> None:
-        supervision = Supervision(self._me.pid, places.notes(self.record.dir), self._standing)
+        supervision = Supervision(self._me.pid, paths.notes(self.record.dir), self._standing)
         while not self.ending.wait(LOOK_S):
             supervision.look(self.children)
             serving = [child for child in self.children if child.inherits]
             there = [child.process.pid for child in serving if child.process and child.alive()]
-            if self._webs.wanted(time.monotonic(), {pid: webs.used(pid) for pid in there}) > len(serving):
+            if self._webs.wanted(time.monotonic(), {pid: web_processes.used(pid) for pid in there}) > len(serving):
                 console.say(f"starting web process {len(serving) + 1}: {len(serving)} cannot keep up")
                 self._web(len(serving) + 1).keep()
 
@@ -159,8 +159,8 @@ class Platform:
         """They share the address; metrics are each one's own, on ports that follow each other."""
         name = "web" if number == 1 else f"web-{number}"
         shared = [self._socket.fileno()]
-        more = webs.metrics(number)
-        return self._child(name, webs.command(self._socket), inherits=shared, more=more, is_asked=True)
+        more = web_processes.metrics(number)
+        return self._child(name, web_processes.command(self._socket), inherits=shared, more=more, is_asked=True)
 
     def _child(
         self,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.faults.catalogue.fault import Expected
-from tests.running import Running
+from tests.platform_process import Running
 
 
 @dataclass(frozen=True, slots=True)

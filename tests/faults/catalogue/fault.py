@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tests.running import FINAL
-from tests.waiting import until
+from tests.platform_process import FINAL
+from tests.polling import until
 
 if TYPE_CHECKING:
     from tests.faults.catalogue.ground import Ground

@@ -16,9 +16,9 @@ from tests.e2e.kubernetes_platform import DEV
 from tests.fakes.kubernetes import FakeCluster
 from tests.faults.catalogue.cgroups import Group
 from tests.faults.catalogue.hosts import Site
-from tests.running import WARM, Running, free_port
+from tests.platform_process import WARM, Running, free_port
+from tests.polling import until
 from tests.slurm import Slurm
-from tests.waiting import until
 
 if TYPE_CHECKING:
     from tests.faults.catalogue.fault import Scene

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.agents import Host
 from tests.netlab import Lab
-from tests.running import Running
+from tests.platform_process import Running
 
 CLONE_NEWNET = 0x40000000
 PORT = 8000

@@ -12,7 +12,7 @@ from tests.faults.catalogue import answer
 from tests.faults.catalogue.answer import NOTHING, Said
 from tests.faults.catalogue.fault import Fault, Healthy, Scene
 from tests.faults.catalogue.ground import Ground
-from tests.running import FINAL
+from tests.platform_process import FINAL
 
 LONGEST = 45.0
 """An answer that comes later than so many seconds after it could be known is as good as none."""

@@ -17,8 +17,8 @@ from tests.gpu import answers
 from tests.gpu.check import check
 from tests.gpu.context import Context, Row
 from tests.gpu.platform import FINAL
-from tests.running import free_port
-from tests.waiting import until
+from tests.platform_process import free_port
+from tests.polling import until
 
 DEBUG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,BOOTSTRAP"}
 

@@ -48,14 +48,14 @@ COMMANDS = (
 
 @check("what the platform registered, and makes of the card's names and sizes", limit=60)
 def discovered(context: Context) -> None:
-    from fermi.launch import gpus
-    from fermi.runner import confine, seccomp
-    from server import machine
+    from fermi.jobs import gpus
+    from fermi.runner import sandbox, seccomp
+    from server import host_facts
 
-    print(f"Landlock {confine.landlock_abi()}, seccomp {seccomp.is_available()}, Python {sys.version}")
-    print("what a rank may reach of the system:", json.dumps(confine.system_paths(), indent=1)[:6000])
-    facts = machine.facts()
-    print("server.machine:", json.dumps(facts))
+    print(f"Landlock {sandbox.landlock_abi()}, seccomp {seccomp.is_available()}, Python {sys.version}")
+    print("what a rank may reach of the system:", json.dumps(sandbox.system_paths(), indent=1)[:6000])
+    facts = host_facts.facts()
+    print("server.host_facts:", json.dumps(facts))
     _agent_facts(context)
     mine = context.platform.get(f"/dev-environments/{ENVIRONMENT}")
     print(f"{ENVIRONMENT}:", json.dumps(mine))
@@ -100,7 +100,7 @@ def discovered(context: Context) -> None:
 
 
 def _agent_facts(context: Context) -> None:
-    from fermi.agent import facts
+    from fermi.agent import host_facts
     from fermi.agent.settings import Settings
 
     try:
@@ -109,12 +109,12 @@ def _agent_facts(context: Context) -> None:
         settings: Any = type("Given", (), {
             "emulate": False, "gpus": {}, "node": "node", "gpu_type": "", "zone": "", "address": "",
         })()  # fmt: skip
-        told = facts.gather(settings, "machine", "127.0.0.1", sys.executable, "/tmp", "")
-        chosen = facts.choose_gpus(settings, {})
+        told = host_facts.gather(settings, "machine", "127.0.0.1", sys.executable, "/tmp", "")
+        chosen = host_facts.choose_gpus(settings, {})
     except Exception as error:
-        context.fail(f"fermi.agent.facts: {type(error).__name__}: {error}")
+        context.fail(f"fermi.agent.host_facts: {type(error).__name__}: {error}")
         return
-    print("fermi.agent.facts:", json.dumps(told), chosen)
+    print("fermi.agent.host_facts:", json.dumps(told), chosen)
     context.expect(told["gpuCount"] == context.machine.cards, f"an agent would tell {told['gpuCount']} GPUs")
     if context.machine.cuda:
         context.expect(told["gpuType"] == context.machine.card, f"an agent would tell a {told['gpuType']}")
@@ -145,7 +145,7 @@ PARTS_OFF: dict[str, tuple[dict[str, Any], str]] = {
     "without view": ({"view": False}, ""),
     "without Landlock": ({"landlock": False}, ""),
     "without seccomp": ({}, "from fermi.runner import seccomp; seccomp.enter = lambda: None"),
-    "without capabilities dropped": ({}, "from fermi.runner import confine; confine.drop_capabilities = lambda: None"),
+    "without capabilities dropped": ({}, "from fermi.runner import sandbox; sandbox.drop_capabilities = lambda: None"),
     "as root": ({"user": None}, ""),
     "without view and Landlock": ({"view": False, "landlock": False}, ""),
     "without bounds": ({"bounds": False}, ""),
@@ -297,7 +297,7 @@ COMPARED: dict[str, tuple[str, float, float, float]] = {
 def telemetry_idle_and_load(context: Context) -> None:
     from fermi.runner import gpus as runner_gpus
     from fermi.telemetry import gpus
-    from fermi.telemetry.files import Rates
+    from fermi.telemetry.proc_files import Rates
 
     refused = _ask_fields(context)
     rates = Rates()
@@ -351,7 +351,7 @@ def _turned(nvml: Any, rates: Any) -> dict[str, float]:
 def _ask_fields(context: Context) -> set[str]:
     """Each field alone: one that this nvidia-smi does not know takes the whole answer away. Returns those."""
     from fermi.runner import gpus as runner_gpus
-    from fermi.telemetry import gpus, smi
+    from fermi.telemetry import gpus, nvidia_smi
     from fermi.train import preflight_node
 
     wanted = {"gpu": {*gpus.SMI_FIELDS, *runner_gpus.FIELDS, *preflight_node.SMI_GPUS, "driver_version", "name"},
@@ -359,17 +359,19 @@ def _ask_fields(context: Context) -> set[str]:
     refused: set[str] = set()
     for of, fields in wanted.items():
         for field in sorted(fields):
-            done = subprocess.run(smi.command([field], of), capture_output=True, text=True, timeout=20, check=False)
+            done = subprocess.run(
+                nvidia_smi.command([field], of), capture_output=True, text=True, timeout=20, check=False
+            )
             refused |= {field} if done.returncode else set()
             print(f"--query-{of}={field}: {done.returncode} {(done.stdout + done.stderr).strip()[:200]}", flush=True)
             context.expect(
                 not done.returncode, f"nvidia-smi does not know {field}: {(done.stdout + done.stderr)[:200]}"
             )
     _show("nvidia-smi --help-query-gpu | grep -E '^\"(clocks|ecc|power|utili|pcie|temp)'", 9000)
-    rows = smi.ask(gpus.SMI_FIELDS)
+    rows = nvidia_smi.ask(gpus.SMI_FIELDS)
     context.expect(rows and "uuid" in rows[0], f"nvidia-smi answers all fields together with {rows}")
     print("as read:", rows)
-    holders = smi.ask(preflight_node.SMI_HOLDERS, of="compute-apps")
+    holders = nvidia_smi.ask(preflight_node.SMI_HOLDERS, of="compute-apps")
     context.expect(holders is not None, "nvidia-smi does not tell the processes")
     return refused
 

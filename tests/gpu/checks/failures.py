@@ -21,7 +21,7 @@ from tests.gpu import answers
 from tests.gpu.check import check
 from tests.gpu.context import JOBS, Context
 from tests.gpu.platform import FINAL
-from tests.waiting import until
+from tests.polling import until
 
 BATCH = "batch|smaller"
 ILLEGAL = "illegal memory access"

@@ -15,13 +15,13 @@ from statistics import median
 from typing import Any
 
 from bench import procfs
-from fermi.launch.backends.local.launcher import training_env
-from fermi.launch.backends.local.render import READ_BEFORE_THE_SCRIPT
-from fermi.launch.frameworks.ddp import PRELOAD
+from fermi.engines.fork_rules import READ_BEFORE_THE_SCRIPT
+from fermi.engines.local.launcher import training_env
+from fermi.frameworks.ddp import PRELOAD
 from tests.gpu.check import check
 from tests.gpu.context import Context
-from tests.running import free_port
-from tests.waiting import until
+from tests.platform_process import free_port
+from tests.polling import until
 
 TRAINER = "fermi.train.train_ddp"
 CUDA_LIBRARIES = re.compile(r"/(lib(?:cuda|cudart|nvidia-ml|nccl|cublas|cufile|nvshmem|cupti|cudnn)[\w.-]*\.so[\w.]*)")
@@ -109,7 +109,7 @@ def template(context: Context) -> int | None:
     """Returns the process that stands by for tasks of PyTorch, once that is imported."""
     worker = int(context.platform.processes()["worker"]["pid"])
     for pid in procfs.children(worker):
-        if "fermi.runner.template" in procfs.command(pid) and "torch" in procfs.command(pid):
+        if "fermi.runner.fork_server" in procfs.command(pid) and "torch" in procfs.command(pid):
             return (
                 pid
                 if "libtorch_cpu" in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
@@ -408,7 +408,7 @@ def _wait_for_stand_by(context: Context) -> None:
 def _end_stand_by(context: Context) -> None:
     worker = int(context.platform.processes()["worker"]["pid"])
     for pid in procfs.children(worker):
-        if "fermi.runner.template" in procfs.command(pid):
+        if "fermi.runner.fork_server" in procfs.command(pid):
             os.kill(pid, signal.SIGKILL)
             until(lambda pid=pid: not context.is_alive(pid) or _state(pid) == "Z", what="it has ended")  # type: ignore[misc]
 

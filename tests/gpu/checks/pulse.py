@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import procfs
-from fermi.launch.diagnosis.hangs import CODES
+from fermi.diagnosis.hangs import CODES
 from fermi.runner import stacks
 from tests.gpu.check import check
 from tests.gpu.checks.first_step import own_environment

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from fermi.launch import gpus, memory, recipes
+from fermi.jobs import gpus, memory, recipes
 from tests.gpu.check import check
 from tests.gpu.context import Context, Row
 from tests.gpu.stacks import print_stacks

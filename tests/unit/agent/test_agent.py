@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from fermi.agent.confining import Confining
 from fermi.agent.runs import NO_RANK, Host, Run
+from fermi.agent.sandbox import Confining
 from fermi.agent.worker import Worker
-from fermi.launch import registry
-from fermi.launch.backends.agent import use
-from fermi.launch.backends.local.kept import Disk
-from fermi.launch.spec import Handle, JobSpec, Late, Phase, encode
-from fermi.runner import confine, files, processes
-from tests.alive import alive
+from fermi.engines.agent import use
+from fermi.engines.local.environment_runs import Disk
+from fermi.jobs.spec import Handle, JobSpec, Late, Phase, encode
+from fermi.planning import plugins
+from fermi.runner import files, processes, sandbox
 from tests.contract.conftest import OnWorkers
 from tests.fakes.workers import Platform, agent, serving
-from tests.waiting import until
+from tests.polling import until
+from tests.process_state import alive
 
 
 class Lab(OnWorkers):
@@ -31,7 +31,7 @@ class Lab(OnWorkers):
 
     def __init__(self, platform: Platform, scratch: Path) -> None:
         use(platform.store)
-        super().__init__(registry.backend("agent", {"data_dir": str(scratch / "data")}), scratch, platform.store)
+        super().__init__(plugins.backend("agent", {"data_dir": str(scratch / "data")}), scratch, platform.store)
         self.platform = platform
         self._running = ExitStack()
         self._tasks = itertools.count(1)
@@ -147,7 +147,7 @@ def test_a_host_that_cannot_write_to_the_data_directory_has_a_tree_of_its_own_an
 
 
 def test_a_rank_runs_inside_of_an_environment_of_its_own_project_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(confine, "landlock_abi", lambda: 4)
+    monkeypatch.setattr(sandbox, "landlock_abi", lambda: 4)
     state = tmp_path / "state"
     confining = Confining.of(state, tmp_path / "w", sys.executable, (), wanted=True)
     host = Host(state, tmp_path / "w", sys.executable, confining)

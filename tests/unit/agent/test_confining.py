@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from fermi.agent.confining import Confining
-from fermi.runner import confine
+from fermi.agent.sandbox import Confining
+from fermi.runner import sandbox
 
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(confine, "landlock_abi", lambda: 4)
+    monkeypatch.setattr(sandbox, "landlock_abi", lambda: 4)
     for name in ("checkpoints/task-x", "checkpoints/task-y", "datasets", "workspace"):
         (tmp_path / "fermi" / name).mkdir(parents=True)
     return tmp_path / "fermi"

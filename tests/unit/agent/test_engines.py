@@ -7,10 +7,10 @@ import pytest
 
 from fermi.agent import agent as module
 from fermi.agent import engines as looking
-from fermi.launch.backends.local import engines
+from fermi.engines.local import container_engines
 from tests.fakes.workers import agent, serving
 from tests.podman import Podman
-from tests.waiting import until
+from tests.polling import until
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_one_that_answers_late_keeps_no_heartbeat_waiting_and_is_told_later(
 ) -> None:
     monkeypatch.setattr(looking, "PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.05)
-    monkeypatch.setattr(engines, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(container_engines, "AGAIN_SECONDS", 0.0)
     podman.says(away="unable to connect to Podman")
     with serving(tmp_path / "logs") as platform, agent(platform, tmp_path / "host", ids=("gn6-0",), containers=True):
         assert [facts["containers"] for facts in platform.facts] == [""]

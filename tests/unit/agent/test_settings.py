@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from fermi.agent import facts, usage
+from fermi.agent import host_facts, usage
 from fermi.agent.agent import Agent
 from fermi.agent.errors import AgentError
 from fermi.agent.settings import Settings, load, numbers
 from fermi.agent.state import Folder
-from fermi.telemetry import smi
+from fermi.telemetry import nvidia_smi
 from tests.fakes.workers import serving
-from tests.waiting import until
+from tests.polling import until
 
 
 def refused(code: str, **settings) -> AgentError:
@@ -55,23 +55,23 @@ def test_nonsense_is_refused_with_words(code, settings):
 
 
 def test_a_gpu_that_is_not_there_is_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(smi, "ask", lambda fields: [{"index": "0"}, {"index": "1"}])
+    monkeypatch.setattr(nvidia_smi, "ask", lambda fields: [{"index": "0"}, {"index": "1"}])
     error = refused("WORKER_GPU_MISSING", node="gn6", gpus=(0, 1, 2), state=str(tmp_path))
     assert error.params == {"found": "2", "allowed": "0, 1"}
-    assert facts.choose_gpus(Settings(gpus=(1,)), {"gn6-1": 1}) == {"gn6-1": 1}
-    assert facts.choose_gpus(Settings(), {"gn6-0": 0}) == {"gn6-0": 0}
-    assert facts.choose_gpus(Settings(node="gn6"), {}) == {"gn6-0": 0, "gn6-1": 1}
-    assert facts.choose_gpus(Settings(gpus=(5,), emulate=True), {"gn6-5": 5}) == {"gn6-5": None}
+    assert host_facts.choose_gpus(Settings(gpus=(1,)), {"gn6-1": 1}) == {"gn6-1": 1}
+    assert host_facts.choose_gpus(Settings(), {"gn6-0": 0}) == {"gn6-0": 0}
+    assert host_facts.choose_gpus(Settings(node="gn6"), {}) == {"gn6-0": 0, "gn6-1": 1}
+    assert host_facts.choose_gpus(Settings(gpus=(5,), emulate=True), {"gn6-5": 5}) == {"gn6-5": None}
 
 
 def test_a_host_without_gpus_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr(smi, "ask", lambda fields: None)
+    monkeypatch.setattr(nvidia_smi, "ask", lambda fields: None)
     assert refused("WORKER_GPU_MISSING", node="gn6", gpus=(0,), state=str(tmp_path)).params["allowed"] == "–"
-    assert facts.choose_gpus(Settings(), {"gn6-0": 0}) == {"gn6-0": None}
-    assert facts.choose_gpus(Settings(node="gn6"), {}) == {"gn6-0": None}
+    assert host_facts.choose_gpus(Settings(), {"gn6-0": 0}) == {"gn6-0": None}
+    assert host_facts.choose_gpus(Settings(node="gn6"), {}) == {"gn6-0": None}
     error = refused("WORKER_GPU_MISSING", ids=("gn6-0", "gn6-1"), state=str(tmp_path))
     assert error.params == {"found": "0, 1", "allowed": "–"}
-    assert facts.choose_gpus(Settings(emulate=True), {"gn6-0": 0, "gn6-1": 1}) == {"gn6-0": None, "gn6-1": None}
+    assert host_facts.choose_gpus(Settings(emulate=True), {"gn6-0": 0, "gn6-1": 1}) == {"gn6-0": None, "gn6-1": None}
 
 
 def test_a_worker_is_driven_by_one_agent_of_a_folder_at_a_time(tmp_path):

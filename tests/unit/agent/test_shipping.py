@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fermi.agent.log_shipping import PIECE, ship, ship_all
 from fermi.agent.runs import Run
-from fermi.agent.shipping import PIECE, ship, ship_all
 from fermi.client import FermiError, NotFound, Unreachable
 from fermi.runner import files
 

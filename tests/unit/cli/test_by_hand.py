@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fermi.cli import missing
+from fermi import export
+from fermi.cli import prompts
 from fermi.cli.commands import quickstart
 from fermi.cli.main import run
-from fermi.launch import byhand
-from tests.byhand import ROOT, Started, fake_ssh, lines_of
-from tests.byhand import fermi as command_line
+from tests.exported_scripts import ROOT, Started, fake_ssh, lines_of
+from tests.exported_scripts import fermi as command_line
 from tests.fakes.api import Reply
-from tests.running import free_port
+from tests.platform_process import free_port
 
 SHOW = (
     "import os; print(*(os.environ[name] for name in "
@@ -101,7 +101,7 @@ BARE = ["--mode", "manual", "--rank", "0", "--world-size", "8"]
 
 
 def test_without_a_command_the_whole_line_is_told_and_can_be_typed(command, empty_home, monkeypatch):
-    monkeypatch.setattr(missing, "own_address", lambda: "10.0.0.5")
+    monkeypatch.setattr(prompts, "own_address", lambda: "10.0.0.5")
     slurm = ["--mode", "create_slurm", "--num-nodes", "2"]
     for typed, line in {
         ("launch", *BARE): f"fermi launch --lang en {' '.join(BARE)} --master-addr 10.0.0.5 -- python train.py",
@@ -233,7 +233,7 @@ def test_a_request_file_becomes_a_folder(command, empty_home):
     assert command("render", "-f", "request.yaml", "-o", "job", "--force").code == 0
 
 
-@pytest.mark.parametrize("target", byhand.TARGETS)
+@pytest.mark.parametrize("target", export.TARGETS)
 def test_flags_alone_suffice(command, empty_home, target):
     image = {"nodes": [{"name": "a", "gpuCount": 1, "image": "i"}], "entrypoint": {"script": "train.py"}}
     (empty_home / "request.json").write_text(json.dumps(image))
@@ -317,7 +317,7 @@ def test_without_nodes_it_says_where_they_come_from(command):
 
 @pytest.mark.parametrize("words", [["scripts", "task-1"], ["render", "--task", "task-1"]])
 def test_a_task_s_scripts_are_downloaded_and_unpacked(command, api, empty_home, words):
-    packed = byhand.archive("task-1-1-shell", {"README.md": "# 说明\n", "lib/x.py": "", "start-all.sh": "#!/bin/sh\n"})
+    packed = export.archive("task-1-1-shell", {"README.md": "# 说明\n", "lib/x.py": "", "start-all.sh": "#!/bin/sh\n"})
     api.on("GET", "/training-tasks/task-1/scripts", Reply(packed, headers={"Content-Type": "application/gzip"}))
     done = command(*words, "--target", "shell", "--master-port", "23456")
     assert done.code == 0, done.err

@@ -20,8 +20,8 @@ from fermi.cli.follow import Progress
 from fermi.cli.main import run
 from fermi.cli.registry import COMMANDS
 from fermi.client import config, logs
+from tests.clean_environment import as_in_a_terminal
 from tests.fakes.api import DROP, FakeApi, Reply, Request, data, event, page, refused, stream
-from tests.shell import as_in_a_terminal
 from tests.unit.cli.conftest import Command
 from tests.unit.cli.shapes import CREATED, brief, dataset, environment, model, task, version
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from fermi.cli import missing
+from fermi.cli import prompts
 from fermi.cli.main import group
 from fermi.cli.registry import COMMANDS, WITHIN
 
@@ -67,7 +67,7 @@ def test_the_tables_have_commands_of_each_kind() -> None:
 @pytest.mark.parametrize("arguments", MENTIONED, ids=" ".join)
 def test_an_example_is_understood(arguments: list[str]) -> None:
     above = click.Context(group())
-    name, *rest = missing.keep(above, arguments)
+    name, *rest = prompts.keep(above, arguments)
     command = group().get_command(above, name)
     assert command is not None
     understood(command, name, rest)

@@ -19,8 +19,8 @@ import pytest
 
 from fermi.client import config
 from fermi.client.config import Config
+from tests.clean_environment import as_in_a_terminal
 from tests.fakes.channels import FakeChannels, channels
-from tests.shell import as_in_a_terminal
 
 PLATFORM = Path(config.__file__).parents[2]
 ENV = "/dev-environments/env-001"

@@ -7,8 +7,8 @@ from typing import Any
 import click
 import pytest
 
-from fermi.cli import fields, reading
-from fermi.cli.names import Names
+from fermi.cli import fields, input_files
+from fermi.cli.name_resolution import Names
 from fermi.cli.request import Flags, build
 from fermi.client import Fermi
 from tests.fakes.api import FakeApi, page
@@ -234,19 +234,19 @@ def test_a_script_takes_what_stands_after_the_dashes(names: Names) -> None:
 
 def test_values_are_json_where_they_can_be() -> None:
     pairs = ["a=8", "b=1e-4", "c=true", "d=auto", "e=", "f=x=y", "g=[1, 2]", "h=NaN", "i=null"]
-    assert reading.values(pairs, "--hp") == {
+    assert input_files.values(pairs, "--hp") == {
         "a": 8, "b": 0.0001, "c": True, "d": "auto", "e": "", "f": "x=y", "g": [1, 2], "h": "NaN", "i": None,
     }  # fmt: skip
-    assert reading.settings(["A=8"], "--set-env") == {"A": "8"}
+    assert input_files.settings(["A=8"], "--set-env") == {"A": "8"}
     for wrong in ("a", "=1"):
         with pytest.raises(click.BadParameter):
-            reading.settings([wrong], "--set-env")
+            input_files.settings([wrong], "--set-env")
 
 
 def test_yaml_means_what_json_means(tmp_path: Path) -> None:
     file = tmp_path / "task.yaml"
     file.write_text("a: 1e-4\nb: on\nc: 2026-01-01\nd: true\ne: null\nf: 012\ng: -3\nh: 0.5\ni: ~\nj: 1:30\n")
-    assert reading.request(str(file)) == {
+    assert input_files.request(str(file)) == {
         "a": 0.0001, "b": "on", "c": "2026-01-01", "d": True, "e": None, "f": "012", "g": -3, "h": 0.5, "i": None,
         "j": "1:30",
     }  # fmt: skip
@@ -257,9 +257,9 @@ def test_a_file_that_holds_no_request_is_refused(tmp_path: Path, text: str) -> N
     file = tmp_path / "task.yaml"
     file.write_text(text)
     with pytest.raises(click.UsageError, match=r"task\.yaml"):
-        reading.request(str(file))
+        input_files.request(str(file))
     with pytest.raises(click.UsageError, match="nowhere"):
-        reading.request(str(tmp_path / "nowhere"))
+        input_files.request(str(tmp_path / "nowhere"))
 
 
 def test_a_script_that_reads_neither_dataset_nor_model_gets_none(names: Names) -> None:

@@ -12,7 +12,7 @@ from fermi.cli.commands import quickstart
 from fermi.cli.registry import COMMANDS, WITHIN, summary
 from fermi.client import config
 from fermi.client.config import Config
-from fermi.launch.byhand.request import HandRequest
+from fermi.export.request import HandRequest
 
 CLI = Path(texts.__file__).parent
 ENGLISH = tomllib.loads((messages.FOLDER / "en" / "cli.toml").read_text("utf-8"))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fermi.cli.commands import why
-from fermi.launch.diagnosis.actions import ACTIONS, Do
+from fermi.diagnosis.actions import ACTIONS, Do
 from tests.fakes.api import FakeApi, data
 from tests.unit.cli.conftest import Command
 from tests.unit.cli.shapes import task

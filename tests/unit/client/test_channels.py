@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from fermi.client import Conflict, Fermi, NotAuthenticated, NotFound, ServerError, Unreachable, channels, transport
-from fermi.keeper import wire
+from fermi.envd import protocol
 from tests.fakes.channels import FakeChannels
 from tests.fakes.channels import channels as serving
 
@@ -112,7 +112,7 @@ def test_signals_and_sizes_reach_the_command(fermi: Fermi) -> None:
         way = fermi.environments.channel("env-001")
         async with await channels.command(way, ["sh", "-c", script]) as running:
             async for channel, data in running.output():
-                assert channel == wire.OUT
+                assert channel == protocol.OUT
                 said += data
                 if data.endswith(b"ready\n"):
                     await running.signal("INT")

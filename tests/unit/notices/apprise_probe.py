@@ -16,8 +16,8 @@ from unittest import mock
 import requests
 from apprise.manager_plugins import NotificationManager
 
-from apps.notices.sending import addresses
-from apps.notices.sending.unsent import Unsent
+from apps.notices.sender import addresses
+from apps.notices.sender.errors import Unsent
 
 SAMPLES = {
     "slack": "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#ops",

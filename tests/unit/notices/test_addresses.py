@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from apps.notices.sending import addresses
+from apps.notices.sender import addresses
 
 
 @pytest.fixture(scope="module")

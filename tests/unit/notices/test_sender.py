@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from apps.notices.sending import process
-from apps.notices.sending.process import Sender, SendersBusyError
-from apps.notices.sending.sandbox import SENDER_UID
-from apps.notices.sending.unsent import Unsent
-from fermi.runner.confine import landlock_abi
-from tests.waiting import until
+from apps.notices.sender import process
+from apps.notices.sender.errors import Unsent
+from apps.notices.sender.process import Sender, SendersBusyError
+from apps.notices.sender.sandbox import SENDER_UID
+from fermi.runner.sandbox import landlock_abi
+from tests.polling import until
 
 CHECK = {"do": "check", "address": "json://hooks.example.org/"}
 EVALUATES = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from apps.notices.sending import child
+from apps.notices.sender import child
 def is_open(fd):
     try:
         return bool(os.fstat(fd))

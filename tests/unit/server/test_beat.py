@@ -3,7 +3,7 @@
 import pytest
 import redis
 
-from server import beat, jobs
+from server import beat, celery_settings
 from server.celery import app as worker
 
 SCHEDULE = {
@@ -39,10 +39,12 @@ def test_what_was_missed_is_not_made_up_for() -> None:
 
 def test_every_scheduled_message_names_a_task_that_the_worker_has() -> None:
     worker.loader.import_default_modules()
-    assert [entry["task"] for entry in jobs.CELERY_BEAT_SCHEDULE.values() if entry["task"] not in worker.tasks] == []
+    assert [
+        entry["task"] for entry in celery_settings.CELERY_BEAT_SCHEDULE.values() if entry["task"] not in worker.tasks
+    ] == []
 
 
 def test_a_broker_that_is_away_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     away = redis.Redis(unix_socket_path="/nowhere/broker.sock", retry=None)
-    beat.send(away, [jobs.CELERY_BEAT_SCHEDULE["training"], jobs.CELERY_BEAT_SCHEDULE["workers"]])
+    beat.send(away, [celery_settings.CELERY_BEAT_SCHEDULE["training"], celery_settings.CELERY_BEAT_SCHEDULE["workers"]])
     assert "training.sweep, workers.sweep was not sent" in caplog.text

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from server.up import broker, limits
-from tests.waiting import until
+from tests.polling import until
 
 START = """
 import os, sys

@@ -8,7 +8,7 @@ import pytest
 
 from server.up import checks
 from server.up.checks import CannotStart
-from tests.running import free_port
+from tests.platform_process import free_port
 
 
 def test_a_data_directory_is_made_for_its_owner_only(tmp_path: Path) -> None:

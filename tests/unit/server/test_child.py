@@ -8,7 +8,7 @@ import pytest
 
 from server.up import child as module
 from server.up.child import Child, environment, how
-from tests.waiting import until
+from tests.polling import until
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 

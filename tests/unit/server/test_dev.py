@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from server import places
+from server import paths
 from server.up import schema
 from server.up.checks import CannotStart
 from server.up.child import Child, environment
 from server.up.dev import Development, changed, source
-from server.up.hosts import Address
-from tests.waiting import until
+from server.up.listen_address import Address
+from tests.polling import until
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 
@@ -26,7 +26,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (root / folder).mkdir(parents=True)
     (root / "apps/training/models.py").write_text("a = 1\n")
     (root / "requirements.txt").write_text("")
-    monkeypatch.setattr(places, "ROOT", root)
+    monkeypatch.setattr(paths, "ROOT", root)
     monkeypatch.delenv("DATABASE_URL", raising=False)
     schema.remember(tmp_path)
     return root

@@ -2,7 +2,7 @@ import socket
 
 import pytest
 
-from server.up.hosts import Address
+from server.up.listen_address import Address
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.8.8.8"])

@@ -9,7 +9,7 @@ from django.contrib import admin
 from django.core import checks
 
 from server.up.child import environment
-from tests.running import ROOT
+from tests.platform_process import ROOT
 
 PROCESSES = {
     "worker": "from server.celery import app; app.loader.import_default_modules()",
@@ -28,7 +28,7 @@ PAGES = (
 )
 
 
-LIGHT = {"apps.common", "apps.common.messages", "apps.common.request_id"}
+LIGHT = {"apps.common", "apps.common.celery_messages", "apps.common.request_id"}
 
 
 @pytest.mark.parametrize("process", PROCESSES)

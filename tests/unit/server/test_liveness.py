@@ -12,7 +12,7 @@ from celery.concurrency.thread import TaskPool
 
 from server import celery, liveness
 from server.asgi import THREAD_NAMES, THREADS, Handler
-from tests.waiting import until
+from tests.polling import until
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from server.up.child import environment
-from tests.running import ROOT
+from tests.platform_process import ROOT
 
 SAY = """
 import django, logging; django.setup()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from server.up.checks import CannotStart
-from server.up.record import Process, Record
+from server.up.pidfile import Process, Record
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from server import env
-from tests.running import ROOT
+from tests.platform_process import ROOT
 
 
 def test_the_secret_key_is_made_once_and_only_its_owner_reads_it(

@@ -14,11 +14,11 @@ import pytest
 from django.test import Client
 
 from fermi.runner import processes
-from server import places
+from server import paths
 from server.up import limits, supervision, watchdog
 from server.up.child import Child, environment
 from server.up.supervision import Supervision
-from tests.waiting import until
+from tests.polling import until
 
 PART = """
 import signal, sys, threading, time
@@ -183,7 +183,7 @@ def test_a_process_of_ours_is_as_we_are() -> None:
 
 def test_readyz_shows_the_notes(client: Client, settings: Any, tmp_path: Path, db: None) -> None:
     settings.DATA_DIR = tmp_path
-    notes = places.notes(places.run_dir(tmp_path))
+    notes = paths.notes(paths.run_dir(tmp_path))
     notes.parent.mkdir()
     note = {"code": "PROCESS_STOPPED", "params": {"process": "web", "pid": 7, "seconds": 0}, "at": 1}
     notes.write_text(json.dumps([note]))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.telemetry.grains import GRAINS, most_blocks
+from apps.telemetry.resolutions import GRAINS, most_blocks
 from fermi.telemetry.metrics import METRICS
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"

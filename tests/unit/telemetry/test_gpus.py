@@ -11,8 +11,8 @@ from typing import Any
 import pynvml
 import pytest
 
-from fermi.telemetry.files import Rates
 from fermi.telemetry.gpus import Amd, Nvml, Smi, slowed
+from fermi.telemetry.proc_files import Rates
 from fermi.telemetry.sampler import Sampler
 
 REAL = vars(pynvml)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from fermi.telemetry import metrics
-from fermi.telemetry.files import Files, Rates
-from fermi.telemetry.folded import Folding, folded
+from fermi.telemetry.aggregation import Folding, folded
 from fermi.telemetry.node import Node
+from fermi.telemetry.proc_files import Files, Rates
 from fermi.telemetry.ranks import Ranks
 from fermi.telemetry.sampler import Sampler
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fermi.telemetry import beside, smi
-from fermi.telemetry.beside import Beside
-from tests.waiting import until
+from fermi.telemetry import nvidia_smi, slow_command
+from fermi.telemetry.slow_command import Beside
+from tests.polling import until
 
 
 @pytest.fixture
@@ -28,24 +28,24 @@ echo "nonsense"
 """,
         encoding="utf-8",
     )
-    rows = smi.ask(("index", "power.draw", "name"))
+    rows = nvidia_smi.ask(("index", "power.draw", "name"))
     assert rows == [
         {"index": "0", "power.draw": "250.50", "name": "NVIDIA H200"},
         {"index": "1", "name": "Odd, with commas"},
     ]
-    assert (smi.number(rows[0], "power.draw"), smi.number(rows[1], "power.draw")) == (250.5, None)
-    assert (smi.whole(rows[1], "index"), smi.whole(rows[0], "power.draw")) == (1, None)
+    assert (nvidia_smi.number(rows[0], "power.draw"), nvidia_smi.number(rows[1], "power.draw")) == (250.5, None)
+    assert (nvidia_smi.whole(rows[1], "index"), nvidia_smi.whole(rows[0], "power.draw")) == (1, None)
 
 
 @pytest.mark.parametrize("script", ["#!/bin/sh\necho '0, 1'; exit 9", "#!/bin/sh\nexec sleep 60", "#!/nowhere"])
 def test_a_tool_that_fails_or_hangs_or_cannot_run_says_nothing(tool: Path, script: str) -> None:
     tool.write_text(script, encoding="utf-8")
-    assert smi.ask(("index", "name"), seconds=0.2) is None
+    assert nvidia_smi.ask(("index", "name"), seconds=0.2) is None
 
 
 def test_a_machine_without_the_tool_has_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert smi.ask(("index", "name")) is None
+    assert nvidia_smi.ask(("index", "name")) is None
 
 
 @pytest.mark.parametrize(("mask", "told"), [
@@ -53,14 +53,14 @@ def test_a_machine_without_the_tool_has_no_answer(monkeypatch: pytest.MonkeyPatc
     ("Not Active", []), (None, []),
 ])  # fmt: skip
 def test_a_mask_names_why_a_gpu_is_slowed(mask: str | int | None, told: list[str]) -> None:
-    assert smi.reasons(mask) == told
+    assert nvidia_smi.reasons(mask) == told
 
 
 @pytest.mark.parametrize(("visible", "expected"), [
     (None, [0, 1, 2]), ("", []), ("2,0", [2, 0]), ("GPU-b", [1]), ("1,7,0", [1]), ("0,0", [0]), ("nonsense", []),
 ])  # fmt: skip
 def test_visible_devices_are_read_as_cuda_reads_them(visible: str | None, expected: list[int]) -> None:
-    assert smi.places(visible, ["GPU-aaa", "GPU-bbb", "GPU-ccc"]) == expected
+    assert nvidia_smi.places(visible, ["GPU-aaa", "GPU-bbb", "GPU-ccc"]) == expected
 
 
 def answer(asked: Beside, now: float) -> str:
@@ -86,7 +86,7 @@ def test_beside_asks_once_in_a_period_and_a_failure_is_an_empty_answer() -> None
 def test_beside_kills_what_takes_too_long() -> None:
     asked = Beside(15.0)
     asked.ask(["sleep", "600"], 0.0)
-    assert asked.take(beside.PATIENCE_SECONDS) is None
-    assert asked.take(beside.PATIENCE_SECONDS + 1) == ""
-    until(lambda: asked.take(beside.PATIENCE_SECONDS + 1) is None, what="its end")
-    assert asked.is_due(beside.PATIENCE_SECONDS + 2)
+    assert asked.take(slow_command.PATIENCE_SECONDS) is None
+    assert asked.take(slow_command.PATIENCE_SECONDS + 1) == ""
+    until(lambda: asked.take(slow_command.PATIENCE_SECONDS + 1) is None, what="its end")
+    assert asked.is_due(slow_command.PATIENCE_SECONDS + 2)

@@ -11,7 +11,7 @@ from fermi.telemetry import xids
 from fermi.telemetry.gpus import Found
 from fermi.telemetry.sampler import Sampler
 from fermi.telemetry.xids import Xids, parse
-from tests.waiting import until
+from tests.polling import until
 
 LOST = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 DOUBLE_BIT = "NVRM: Xid (PCI:0000:af:00): 48, pid=4711, name=python, DBE (double bit error) ECC Error: FBPA 7"

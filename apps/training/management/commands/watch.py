@@ -1,4 +1,4 @@
-"""`manage.py watch`: the watcher process (see `apps.training.output.watching`)."""
+"""`manage.py watch`: the watcher process (see `apps.training.logs.watcher`)."""
 
 import gc
 import signal
@@ -13,11 +13,11 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
 from apps.clusters import discovery
-from apps.telemetry import writing
-from apps.training.ground import hints
-from apps.training.output import shares, using
-from apps.training.output.watching import Watcher
-from apps.training.reconcile import engines
+from apps.telemetry import writer as writing
+from apps.training.core import wakeups
+from apps.training.logs import sharding, telemetry
+from apps.training.logs.watcher import Watcher
+from apps.training.reconcile import engine_watch
 
 ENDINGS = (signal.SIGTERM, signal.SIGINT)
 
@@ -60,9 +60,9 @@ class Command(BaseCommand):
                 signal.signal(number, _end)
             gc.freeze()  # what is imported stays: looking through it would only make the end slow
             writer = writing.Writer()
-            here = using.this_machine(writer, [str(settings.DATA_DIR)])
+            here = telemetry.this_machine(writer, [str(settings.DATA_DIR)])
             threading.Thread(target=share.run, args=(ending,)).start()
-            for followed in (discovery.following(hints.poke_waiting), engines.following(), here):
+            for followed in (discovery.following(wakeups.poke_waiting), engine_watch.following(), here):
                 threading.Thread(target=followed.run, args=(ending, share.has)).start()
             threading.Thread(target=writing.keep, args=(writer, ending)).start()
             Watcher(writer, share).run()
@@ -73,9 +73,9 @@ class Command(BaseCommand):
             share.hurry()
 
 
-def _share() -> shares.Shares:
+def _share() -> sharding.Shares:
     """SQLite is used on one machine, by one watcher."""
     if connection.vendor == "sqlite":
-        return shares.Alone()
+        return sharding.Alone()
     connection_created.connect(_let_go_when_paused)
-    return shares.Shared()
+    return sharding.Shared()

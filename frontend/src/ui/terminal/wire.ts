@@ -1,4 +1,4 @@
-/** What a shell's WebSocket carries, as platform/fermi/keeper/wire.py says it: a line of JSON from each side, then frames
+/** What a shell's WebSocket carries, as platform/fermi/envd/protocol.py says it: a line of JSON from each side, then frames
  * of one byte of channel and a payload. */
 
 const IN = 0;

@@ -38,7 +38,7 @@ def login(session: Session, address: str | None, token: str | None, username: st
 def _by_password(url: str, username: str) -> str:
     import platform
 
-    from fermi.client.signin import issue_token
+    from fermi.client.login import issue_token
 
     if sys.stdin.isatty():
         password = click.prompt(_("PASSWORD"), hide_input=True, err=True)

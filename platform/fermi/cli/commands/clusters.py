@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from fermi.cli import output
-from fermi.cli.names import Names
+from fermi.cli.name_resolution import Names
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.client.types import ClusterItem, ClusterReport

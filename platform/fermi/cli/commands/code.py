@@ -14,7 +14,7 @@ from fermi.cli import output
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.cli.times import ago
-from fermi.launch import snapshot
+from fermi.jobs import snapshot
 
 ACTIONS = click.Choice(["list", "show", "diff", "send"])
 _SNAPSHOT = re.compile(r"[0-9a-f]{8,64}")

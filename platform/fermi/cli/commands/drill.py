@@ -6,8 +6,8 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from fermi.cli import output, reading
-from fermi.cli.failures import TRAINING_FAILED
+from fermi.cli import input_files, output
+from fermi.cli.error_handler import TRAINING_FAILED
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.client.types import Drill
@@ -23,7 +23,7 @@ def drill(session: Session, task: str | None, file: str | None, minutes: float |
     if (task is None) == (file is None):
         raise click.UsageError(_("DRILL_ONE_OF"))
     drills = session.fermi.drills
-    created = drills.create(task, request=reading.request(file) if file else None, minutes=minutes)
+    created = drills.create(task, request=input_files.request(file) if file else None, minutes=minutes)
     output.say(_("DRILLING", id=created["id"]))
     try:
         found = drills.wait(created["id"])

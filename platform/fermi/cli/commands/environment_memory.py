@@ -6,15 +6,15 @@ from typing import Any
 import click
 from rich.console import RenderableType
 
-from fermi.cli import completing, output
+from fermi.cli import completion, output
 from fermi.cli.memory import holders
-from fermi.cli.names import Names
+from fermi.cli.name_resolution import Names
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 
 
 @command("environments memory", _("MORE_ENVIRONMENTS_MEMORY"))
-@click.argument("name", metavar="ENV", shell_complete=completing.environments)
+@click.argument("name", metavar="ENV", shell_complete=completion.environments)
 @click.option("--end", "kernel", metavar="KERNEL", help=_("OPTION_MEMORY_END"))
 @click.option("--ask", is_flag=True, help=_("OPTION_MEMORY_ASK"))
 def memory(session: Session, name: str, kernel: str | None, ask: bool) -> None:

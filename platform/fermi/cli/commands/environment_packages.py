@@ -6,8 +6,8 @@ from typing import Any
 import click
 from rich.console import RenderableType
 
-from fermi.cli import completing, output
-from fermi.cli.names import Names
+from fermi.cli import completion, output
+from fermi.cli.name_resolution import Names
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.cli.times import ago
@@ -16,7 +16,7 @@ FEW = 20
 """Differences of packages that are shown without --all."""
 FAILED = 1
 names_argument = click.argument("names", metavar="ENV...", nargs=-1, required=True,
-                                shell_complete=completing.environments)  # fmt: skip
+                                shell_complete=completion.environments)  # fmt: skip
 python_option = click.option("--python", default="", metavar="PATH|KERNEL", help=_("OPTION_PACKAGES_PYTHON"))
 
 

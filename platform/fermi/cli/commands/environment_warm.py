@@ -4,8 +4,8 @@ from typing import Any
 
 import click
 
-from fermi.cli import completing, output
-from fermi.cli.names import Names
+from fermi.cli import completion, output
+from fermi.cli.name_resolution import Names
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.cli.times import clock
@@ -15,8 +15,8 @@ MODES: dict[str, bool | None] = {"on": True, "off": False, "default": None}
 
 @command("environments warm", _("MORE_ENVIRONMENTS_WARM"))
 @click.argument("words", metavar="[ENV...] on|off|default", nargs=-1, required=True,
-                shell_complete=completing.environments)  # fmt: skip
-@click.option("--project", help=_("OPTION_WARM_PROJECT"), shell_complete=completing.projects)
+                shell_complete=completion.environments)  # fmt: skip
+@click.option("--project", help=_("OPTION_WARM_PROJECT"), shell_complete=completion.projects)
 def warm(session: Session, words: tuple[str, ...], project: str | None) -> None:
     *names, mode = words
     if mode not in MODES or bool(names) == bool(project) or (project and mode == "default"):

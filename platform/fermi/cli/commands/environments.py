@@ -8,14 +8,14 @@ import click
 from rich.console import RenderableType
 
 from fermi.carriage_returns import newest_state
-from fermi.cli import completing, output, reading
+from fermi.cli import completion, input_files, output
 from fermi.cli.commands.environment_memory import memory
 from fermi.cli.commands.environment_packages import level, packages
 from fermi.cli.commands.environment_warm import warm, warm_text
 from fermi.cli.commands.inventory import environments_table, envs
-from fermi.cli.hosted import hosted_parts, life_parts, waited
+from fermi.cli.environment_detail import hosted_parts, life_parts, waited
 from fermi.cli.log_lines import log_lines
-from fermi.cli.names import Names
+from fermi.cli.name_resolution import Names
 from fermi.cli.options import Session, command, group
 from fermi.cli.texts import _
 from fermi.cli.times import clock
@@ -34,9 +34,9 @@ def environments(ctx: click.Context, session: Session) -> None:
 
 
 environments.add_command(envs, "list")
-name_argument = click.argument("name", metavar="ENV", shell_complete=completing.environments)
+name_argument = click.argument("name", metavar="ENV", shell_complete=completion.environments)
 names_argument = click.argument("names", metavar="ENV...", nargs=-1, required=True,
-                                shell_complete=completing.environments)  # fmt: skip
+                                shell_complete=completion.environments)  # fmt: skip
 wait_option = click.option("--wait", is_flag=True, help=_("OPTION_ENVIRONMENTS_WAIT"))
 
 
@@ -98,9 +98,9 @@ def _detail(found: Any, life: Any) -> Iterator[RenderableType]:
 
 
 @command("environments make", _("MORE_ENVIRONMENTS_MAKE"))
-@click.argument("template", shell_complete=completing.templates)
+@click.argument("template", shell_complete=completion.templates)
 @click.option("--name", help=_("OPTION_MAKE_NAME"))
-@click.option("--project", help=_("OPTION_MAKE_PROJECT"), shell_complete=completing.projects)
+@click.option("--project", help=_("OPTION_MAKE_PROJECT"), shell_complete=completion.projects)
 @click.option("--gpu-type")
 @size_options
 @click.option("--cluster", help=_("OPTION_MAKE_CLUSTER"))
@@ -139,9 +139,9 @@ def _differing(given: dict[str, Any], template: Any) -> dict[str, Any]:
     if given["packages"]:
         found["packages"] = [*template["packages"], *given["packages"]]
     if given["variables"]:
-        found["env"] = {**template["env"], **reading.settings(given["variables"], "--env")}
+        found["env"] = {**template["env"], **input_files.settings(given["variables"], "--env")}
     if given["secret_env"]:
-        found["secretEnv"] = {**template["secretEnv"], **reading.settings(given["secret_env"], "--secret-env")}
+        found["secretEnv"] = {**template["secretEnv"], **input_files.settings(given["secret_env"], "--secret-env")}
     if given["ports"]:
         found["ports"] = [*template["ports"], *_ports(given["ports"])]
     if given["idle_stop"] is not None:
@@ -150,7 +150,7 @@ def _differing(given: dict[str, Any], template: Any) -> dict[str, Any]:
 
 
 def _ports(given: tuple[str, ...]) -> list[dict[str, Any]]:
-    found = reading.settings(given, "--port")
+    found = input_files.settings(given, "--port")
     if wrong := next((text for text in found.values() if not text.isdecimal()), None):
         raise click.BadParameter(_("PORT_NOT_A_NUMBER", given=wrong), param_hint="--port")
     return [{"name": name, "port": int(text)} for name, text in found.items()]
@@ -254,9 +254,9 @@ def _log_line(line: bytes, *, is_open: bool = False) -> LogLine:
 
 @command("environments templates", _("MORE_ENVIRONMENTS_TEMPLATES"))
 @click.argument("action", type=click.Choice(["list", "show", "create", "change", "delete"]), default="list")
-@click.argument("name", required=False, shell_complete=completing.templates)
+@click.argument("name", required=False, shell_complete=completion.templates)
 @click.option("-f", "--file", metavar="FILE", help=_("OPTION_ENVIRONMENT_TEMPLATES_FILE"))
-@click.option("--project", help=_("OPTION_ENVIRONMENT_TEMPLATES_PROJECT"), shell_complete=completing.projects)
+@click.option("--project", help=_("OPTION_ENVIRONMENT_TEMPLATES_PROJECT"), shell_complete=completion.projects)
 def templates(session: Session, action: str, name: str | None, file: str | None, project: str | None) -> None:
     api, names = session.fermi.environment_templates, Names(session.fermi)
     whose = names.project(project) if project else None
@@ -272,7 +272,7 @@ def templates(session: Session, action: str, name: str | None, file: str | None,
         api.delete(names.template(name or ""))
         output.say(_("DELETED", id=name))
         return
-    asked: Any = reading.request(file) if file else {}
+    asked: Any = input_files.request(file) if file else {}
     if name:
         asked.setdefault("name", name) if action == "create" else None
     if whose and action == "create":

@@ -13,7 +13,7 @@ from rich.console import RenderableType
 
 from fermi.characters import escape_name
 from fermi.cli import output
-from fermi.cli.names import Names
+from fermi.cli.name_resolution import Names
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.cli.times import clock

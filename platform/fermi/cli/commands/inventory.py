@@ -11,7 +11,7 @@ from fermi.cli import output
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.cli.times import short
-from fermi.client.listing import Listing
+from fermi.client.pagination import Listing
 
 STATUSES = ["creating", "starting", "running", "stopping", "stopped", "failed", "unhealthy", "deleted"]
 

@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 import click
 
 from fermi import messages
-from fermi.cli import missing, output, texts
-from fermi.cli.failures import REFUSED
+from fermi.cli import output, prompts, texts
+from fermi.cli.error_handler import REFUSED
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
-from fermi.launch.byhand import placement, sbatch
-from fermi.launch.environment import rank_env
-from fermi.launch.errors import LaunchError
-from fermi.runner import bounds, foreground, meet, ports, sandbox
-from fermi.runner.exits import GRACE_SECONDS
+from fermi.export import placement, sbatch
+from fermi.jobs.errors import LaunchError
+from fermi.jobs.rank_env import rank_env
+from fermi.runner import barrier, bounds, foreground, foreground_sandbox, ports
+from fermi.runner.exit_codes import GRACE_SECONDS
 from fermi.runner.prepare import Meeting
 
 BOUNDS = ("processes", "open_files", "memory_gb", "disk_gb", "reserve_percent")
@@ -74,7 +74,7 @@ def place_options(function: Function) -> Function:
 @click.option("--grace", type=float, default=GRACE_SECONDS, help=_("OPTION_GRACE"))
 @click.option("--hang-seconds", type=click.FloatRange(min=0, min_open=True), help=_("OPTION_LAUNCH_HANG_SECONDS"))
 @click.option("--no-pulse", is_flag=True, help=_("OPTION_LAUNCH_NO_PULSE"))
-@click.option("--patience", type=float, default=meet.PATIENCE_SECONDS, help=_("OPTION_LAUNCH_PATIENCE"))
+@click.option("--patience", type=float, default=barrier.PATIENCE_SECONDS, help=_("OPTION_LAUNCH_PATIENCE"))
 @click.option("--no-wait", is_flag=True, help=_("OPTION_NO_WAIT"))
 @click.option("--processes", type=COUNT, default=bounds.PROCESSES, help=_("OPTION_LAUNCH_PROCESSES"))
 @click.option("--open-files", type=COUNT, default=bounds.OPEN_FILES, help=_("OPTION_LAUNCH_OPEN_FILES"))
@@ -98,7 +98,7 @@ def place_options(function: Function) -> Function:
 def launch(session: Session, mode: str, words: tuple[str, ...], file: str, **given: Any) -> int:
     try:
         if mode == "create_slurm":
-            return _create(Path(file), missing.complete(words, master=False, is_head=True)[0], given)
+            return _create(Path(file), prompts.complete(words, master=False, is_head=True)[0], given)
         return _launch(mode, [*words], given)
     except LaunchError as error:
         refuse(error)
@@ -139,14 +139,14 @@ def _launch(mode: str, words: list[str], given: dict[str, Any]) -> int:
             pulse=not given["no_pulse"],
             hang_seconds=given["hang_seconds"],
             bounded=bounds.order(**{name: given[name] for name in BOUNDS}),
-            confine=sandbox.order(given["read"], given["write"], os.environ) if given["confine"] else None,
+            confine=foreground_sandbox.order(given["read"], given["write"], os.environ) if given["confine"] else None,
         )
-    except sandbox.SandboxError as error:
+    except foreground_sandbox.SandboxError as error:
         raise LaunchError("LAUNCH_NOT_CONFINED", why=error.reason) from error
     except foreground.PortTaken as taken:
         who = taken.holder or _("ANOTHER_USERS_PROCESS")
         raise LaunchError("LAUNCH_PORT_TAKEN", port=port, holder=who, nearest=_some_port()) from taken
-    except meet.GaveUp as gave_up:
+    except barrier.GaveUp as gave_up:
         raise LaunchError(f"LAUNCH_{gave_up.cause}", evidence=gave_up.detail) from gave_up
 
 
@@ -160,7 +160,7 @@ def _told(asked: placement.Asked, words: list[str], gpus: int) -> tuple[placemen
         place, alone = None, error
     if place and words:
         return place, words
-    words, address = missing.complete(words, master=place is None, is_head=0 in (asked.rank, asked.node_rank))
+    words, address = prompts.complete(words, master=place is None, is_head=0 in (asked.rank, asked.node_rank))
     if alone and not address:
         raise alone
     return place or placement.find(replace(asked, master_addr=address), os.environ, gpus), words

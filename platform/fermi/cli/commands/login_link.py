@@ -5,7 +5,7 @@ import os
 import click
 
 from fermi.cli import output
-from fermi.cli.failures import NOT_FOUND
+from fermi.cli.error_handler import NOT_FOUND
 from fermi.cli.manage import ask_platform, platform_folder
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _

@@ -12,8 +12,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from fermi.cli import output, texts
-from fermi.cli.failures import TRAINING_FAILED
-from fermi.cli.names import Names
+from fermi.cli.error_handler import TRAINING_FAILED
+from fermi.cli.name_resolution import Names
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.runner.ports import MASTER_PORT
@@ -65,7 +65,8 @@ def _on_platform(session: Session, environments: tuple[str, ...], full: bool, gi
 
 def _by_hand(session: Session, full: bool, given: dict[str, Any]) -> int:
     """Node 0 collects what all nodes say and judges; the others say whether they found it."""
-    from fermi.launch.preflight import judge, words
+    from fermi.preflight import report as words
+    from fermi.preflight import verdict as judge
     from fermi.train import preflight as test
     from fermi.train.preflight_net import Order
 

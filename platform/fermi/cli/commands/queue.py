@@ -7,7 +7,7 @@ import click
 from rich.console import RenderableType
 
 from fermi.cli import output
-from fermi.cli.names import Names
+from fermi.cli.name_resolution import Names
 from fermi.cli.options import Session, command
 from fermi.cli.resume_point import say_resume_point
 from fermi.cli.texts import _

@@ -8,8 +8,8 @@ import click
 from rich.text import Text
 
 from fermi import messages
-from fermi.cli import checks, output, texts
-from fermi.cli.failures import TRAINING_FAILED
+from fermi.cli import host_checks, output, texts
+from fermi.cli.error_handler import TRAINING_FAILED
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.runner.ports import MASTER_PORT
@@ -99,7 +99,7 @@ def _show(entry: Entry, values: dict[str, Any], check: bool) -> int:
 
 
 def _check(entry: Entry, values: dict[str, Any]) -> int:
-    looks = checks.run([*entry.checks], checks.Where(values["host"], values["port"]))
+    looks = host_checks.run([*entry.checks], host_checks.Where(values["host"], values["port"]))
     out = output.console()
     out.print("")
     for look in looks:

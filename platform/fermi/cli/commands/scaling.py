@@ -10,8 +10,8 @@ import click
 from rich.console import RenderableType
 
 from fermi.cli import output
-from fermi.cli.failures import TRAINING_FAILED
-from fermi.cli.names import Names
+from fermi.cli.error_handler import TRAINING_FAILED
+from fermi.cli.name_resolution import Names
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.client.client import Fermi

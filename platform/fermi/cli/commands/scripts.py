@@ -9,19 +9,18 @@ from typing import Any
 
 import click
 
-from fermi import messages
-from fermi.cli import fields, output, reading, texts
-from fermi.cli.failures import REFUSED
+from fermi import export, messages
+from fermi.cli import fields, input_files, output, texts
+from fermi.cli.error_handler import REFUSED
 from fermi.cli.options import Session, command
 from fermi.cli.request import make_entrypoint
 from fermi.cli.texts import _
 from fermi.client import Problem as Told
-from fermi.launch import byhand
-from fermi.launch.byhand import request as requests
-from fermi.launch.byhand.request import HandRequest
-from fermi.launch.spec import Entrypoint, Problem
+from fermi.export import request as requests
+from fermi.export.request import HandRequest
+from fermi.jobs.spec import Entrypoint, Problem
 
-TARGETS = click.Choice(list(byhand.TARGETS))
+TARGETS = click.Choice(list(export.TARGETS))
 FIRST = {"slurm": "submit.sh", "kubernetes": "apply.sh", "compose": "docker-compose.yml"}
 _NODE = re.compile(r"(?:(?P<name>[^=]+)=)?(?P<address>\[[^\]]+\]|[^:=]+)(?::(?P<gpus>\d+))?")
 
@@ -63,15 +62,15 @@ def render(
             raise click.UsageError(_("TASK_HAS_EVERYTHING"))
         _download(session, task_id, target, folder, given["masterPort"], force)
         return 0
-    request = _request(reading.request(file) if file else {}, **given)
+    request = _request(input_files.request(file) if file else {}, **given)
     job, wrong = requests.job(request)
     if wrong or job is None:
         return _refuse(wrong)
-    if wrong := byhand.problems(job, target):
+    if wrong := export.problems(job, target):
         return _refuse(wrong)
     place = Path(folder or f"{job.name}-{target}")
     connection = {"folder": str(place.absolute()), **(request.get("connection") or {})}
-    files = byhand.render(job, target, texts.language(), connection) | _script(job.entrypoint, target)
+    files = export.render(job, target, texts.language(), connection) | _script(job.entrypoint, target)
     _write(place, files, target, force)
     return 0
 

@@ -5,7 +5,7 @@ import sys
 import click
 
 from fermi.cli import output
-from fermi.cli.names import Names
+from fermi.cli.name_resolution import Names
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.cli.times import clock

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import click
 
-from fermi.cli import completing, output
-from fermi.cli.names import Names, is_reachable
+from fermi.cli import completion, output
+from fermi.cli.name_resolution import Names, is_reachable
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.client import NotFound, config
 
 
 @command("proxy", _("MORE_PROXY"), output=False)
-@click.argument("name", metavar="ENV", shell_complete=completing.environments)
+@click.argument("name", metavar="ENV", shell_complete=completion.environments)
 def proxy(session: Session, name: str) -> None:
     _have_asyncssh()
     from fermi.cli.ssh_keys import Host

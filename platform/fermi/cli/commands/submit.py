@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 import click
 from rich.console import RenderableType
 
-from fermi.cli import fields, output, reading, scaling
-from fermi.cli.detail import places, step_of
-from fermi.cli.failures import REFUSED
+from fermi.cli import fields, input_files, output, scaling
+from fermi.cli.error_handler import REFUSED
 from fermi.cli.memory import holders
-from fermi.cli.names import Names
+from fermi.cli.name_resolution import Names
 from fermi.cli.options import Session, command, follow_options
 from fermi.cli.request import Flags, build
+from fermi.cli.task_detail import places, step_of
 from fermi.cli.texts import _
 from fermi.client import Problem
 from fermi.client.types import TaskCreated, TaskPreview
@@ -61,7 +61,7 @@ def _request(session: Session, file: str | None, given: dict[str, Any]) -> Any:
     code = {name: given.pop(name) for name in CODE}
     template, small = given.pop("template"), given.pop("small")
     flags = Flags(**own, fields=given)
-    asked = reading.request(file) if file else {}
+    asked = input_files.request(file) if file else {}
     if template:
         asked = {**_template(session, template, small, own["environments"]), **asked}
     elif small:

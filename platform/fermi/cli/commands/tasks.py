@@ -9,10 +9,10 @@ from typing import Any
 import click
 from rich.console import RenderableType
 
-from fermi.cli import output, pulse
-from fermi.cli.detail import detail, loss_of, standing
+from fermi.cli import output, rank_progress
 from fermi.cli.options import Session, command, follow_options
 from fermi.cli.resume_point import say_resume_point
+from fermi.cli.task_detail import detail, loss_of, standing
 from fermi.cli.texts import _
 from fermi.cli.times import ago
 from fermi.client import NotFound
@@ -82,7 +82,7 @@ def get(session: Session, task: str, wait: bool, follow: bool) -> int:
     shown: Any = found
     if pulses:
         shown = {**found, "ranks": [{**rank, "pulse": pulses.get(rank["rank"])} for rank in found["ranks"]]}
-    output.show(shown, session.form, lambda: [*detail(found, place), *pulse.table(pulses.values())])
+    output.show(shown, session.form, lambda: [*detail(found, place), *rank_progress.table(pulses.values())])
     return 0
 
 

@@ -8,14 +8,14 @@ import click
 from rich.console import RenderableType
 
 from fermi.cli import output
-from fermi.cli.names import Names
+from fermi.cli.name_resolution import Names
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.cli.times import clock, moment, short
 from fermi.client import NotFound
 from fermi.client.client import Fermi
 from fermi.client.types import TelemetrySeries
-from fermi.launch import figures
+from fermi.schema import humanize
 from fermi.telemetry.metrics import METRICS
 
 WIDTH = 40
@@ -100,5 +100,5 @@ def _figure(value: float | None, unit: str) -> str | None:
     if value is None:
         return None
     if unit.startswith("B"):
-        return figures.size(max(0, round(value))) + unit[1:]
+        return humanize.size(max(0, round(value))) + unit[1:]
     return f"{value:.4g} {unit}".rstrip()

@@ -9,8 +9,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from fermi.cli import output
-from fermi.cli.failures import TRAINING_FAILED
-from fermi.cli.names import Names
+from fermi.cli.error_handler import TRAINING_FAILED
+from fermi.cli.name_resolution import Names
 from fermi.cli.options import Session, command
 from fermi.cli.resume_point import say_resume_point
 from fermi.cli.texts import _

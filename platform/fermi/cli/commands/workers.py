@@ -7,8 +7,8 @@ import click
 from rich.console import RenderableType
 
 from fermi.cli import output
+from fermi.cli.input_files import settings as key_values
 from fermi.cli.options import Session, command
-from fermi.cli.reading import settings as key_values
 from fermi.cli.texts import _
 from fermi.cli.times import short
 from fermi.client.types import GroupItem, WorkerItem

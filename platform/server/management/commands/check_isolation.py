@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand
 
 from apps.clusters.models import Cluster
 from apps.clusters.selectors import connection
-from fermi.launch.backends.local import check
+from fermi.engines.local import check
 
 
 class Command(BaseCommand):

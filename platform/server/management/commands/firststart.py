@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from server import first_start
+from server import bootstrap
 
 
 class Command(BaseCommand):
@@ -19,4 +19,4 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, demo: bool, **options: Any) -> None:
         settings.DATA_DIR.mkdir(parents=True, exist_ok=True)
-        self.stdout.write(json.dumps(first_start.run(settings.DATA_DIR, with_demo=demo)))
+        self.stdout.write(json.dumps(bootstrap.run(settings.DATA_DIR, with_demo=demo)))

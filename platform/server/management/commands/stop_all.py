@@ -7,11 +7,11 @@ from django.core.management.base import BaseCommand
 
 from apps.accounts.models import User
 from apps.clusters.models import Cluster
-from apps.training.ground.launching import backend_for
+from apps.training.core.engine_access import backend_for
 from apps.training.models import Task
 from apps.training.services import actions
 from apps.training.states import ACTIVE
-from fermi.launch import registry
+from fermi.planning import plugins
 
 
 class Command(BaseCommand):
@@ -19,7 +19,7 @@ class Command(BaseCommand):
     requires_system_checks = ()  # they import all views
 
     def handle(self, *args: Any, **options: Any) -> None:
-        known = Cluster.objects.filter(backend__in=registry.BACKENDS)
+        known = Cluster.objects.filter(backend__in=plugins.BACKENDS)
         here = [cluster for cluster in known if backend_for(cluster).here]
         tasks = Task.objects.filter(state__in=ACTIVE, stop_requested_at=None, cluster__in=here)
         for task_id in list(tasks.values_list("pk", flat=True)):

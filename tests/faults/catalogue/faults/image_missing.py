@@ -3,7 +3,7 @@
 from tests.fakes.kubernetes import Waits
 from tests.faults.catalogue.fault import Expected, Fault, Scene
 from tests.faults.catalogue.faults.pod_evicted import SCRIPT
-from tests.waiting import until
+from tests.polling import until
 
 
 def refuse(scene: Scene) -> None:

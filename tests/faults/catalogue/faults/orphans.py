@@ -1,7 +1,7 @@
 """A rank fails and leaves a process behind, which holds the GPU: it is named, and nothing of it is left."""
 
-from tests.alive import alive
 from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.process_state import alive
 
 
 def look(scene: Scene) -> None:

@@ -1,0 +1,72 @@
+"""One thread per cluster that has something to be followed."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from django.db import close_old_connections, connection
+
+from apps.clusters.models import Cluster
+from fermi.jobs.errors import BackendError
+
+log = logging.getLogger(__name__)
+
+LOOK = 2.0  # seconds between two looks for clusters that are new or changed
+REST = 10.0  # seconds after a failure
+PATIENCE = 5.0  # seconds for a thread to end
+
+
+class PerCluster:
+    """`follow(cluster, ending)` runs for each cluster that is `wanted` until its event is set, and again after a
+    failure. A cluster that is reached in a new way is followed anew. Of several processes each follows those of which
+    `mine` says so, by id."""
+
+    def __init__(
+        self, name: str, wanted: Callable[[Cluster], bool], follow: Callable[[Cluster, threading.Event], None]
+    ) -> None:
+        self._name, self._wanted, self._follow = name, wanted, follow
+        self._threads: dict[tuple[str, str, str], tuple[threading.Thread, threading.Event]] = {}
+
+    def run(self, stop: threading.Event, mine: Callable[[str], bool] = lambda _: True) -> None:
+        while not stop.is_set():
+            try:
+                self.look(mine)
+            except Exception:
+                log.exception("%s: looking for clusters failed; again in %s s", self._name, LOOK)
+                connection.close_if_unusable_or_obsolete()
+            stop.wait(LOOK)
+        self.close()
+        connection.close()
+
+    def look(self, mine: Callable[[str], bool] = lambda _: True) -> None:
+        """Begins with clusters that are new or reached in a new way, and leaves those that are gone."""
+        clusters = [cluster for cluster in Cluster.objects.all() if mine(cluster.pk) and self._wanted(cluster)]
+        wanted = {(cluster.pk, cluster.backend, repr(cluster.connection)): cluster for cluster in clusters}
+        for key in self._threads.keys() - wanted.keys():
+            self._threads.pop(key)[1].set()
+        for key in wanted.keys() - self._threads.keys():
+            ending = threading.Event()
+            name = f"{self._name} {wanted[key]}"
+            thread = threading.Thread(target=self._keep, args=(wanted[key], ending), name=name, daemon=True)
+            self._threads[key] = thread, ending
+            thread.start()
+
+    def close(self) -> None:
+        for _, ending in self._threads.values():
+            ending.set()
+        for thread, _ in self._threads.values():
+            thread.join(PATIENCE)  # one that waits for an answer ends with the process
+        self._threads = {}
+
+    def _keep(self, cluster: Cluster, ending: threading.Event) -> None:
+        while not ending.is_set():
+            try:
+                close_old_connections()
+                self._follow(cluster, ending)
+            except Exception as error:
+                known = isinstance(error, BackendError)
+                level = logging.WARNING if known else logging.ERROR
+                log.log(level, "%s %s: %s; again in %s s", self._name, cluster, error, REST, exc_info=not known)
+                connection.close_if_unusable_or_obsolete()
+            ending.wait(REST)
+        connection.close()

@@ -1,0 +1,28 @@
+"""What people are told of environments: that one was lost, and that it is back."""
+
+from django.db.models import QuerySet
+
+from apps.clusters.models import DevEnvironment
+from apps.clusters.selectors import STILL_HELD, UNHEALTHY
+from apps.notices.services.incidents import open_keys, over, tell
+
+AT_ONCE = 500
+"""So many are told of in one look; the others in the next one."""
+
+
+def look() -> None:
+    """Two questions, however many environments there are; more only where something changed."""
+    told = open_keys("node_lost")
+    lost = DevEnvironment.objects.filter(UNHEALTHY | STILL_HELD).order_by("pk")
+    found = list(lost.values_list("pk", flat=True))
+    for key in told.difference(found):
+        over(key, "node_lost")
+    if news := [key for key in found if key not in told][:AT_ONCE]:
+        _tell(lost.filter(pk__in=news))
+
+
+def _tell(lost: QuerySet[DevEnvironment]) -> None:
+    for row in lost.values("pk", "name", "host", "project_id", "cluster__name"):
+        params = {"environment": row["name"], "host": row["host"] or row["name"], "cluster": row["cluster__name"]}
+        link = f"/environments/{row['pk']}"
+        tell("node_lost", row["pk"], "NOTICE_NODE_LOST", params, project=row["project_id"], link=link)

@@ -1,0 +1,19 @@
+"""Whether a cluster answers, as whoever asked it last found out."""
+
+from apps.clusters.models import Cluster
+from apps.common.clock import now
+from fermi.jobs.errors import BackendError
+
+
+def lost(cluster: Cluster, error: BackendError) -> None:
+    """It did not answer; a write only where it had."""
+    if cluster.away_since is None:
+        cluster.away_since = now()
+        why = {"code": error.code, "params": dict(error.params)}
+        Cluster.objects.filter(pk=cluster.pk, away_since=None).update(away_since=cluster.away_since, away_why=why)
+
+
+def found(cluster: Cluster) -> None:
+    if cluster.away_since is not None:
+        Cluster.objects.filter(pk=cluster.pk).update(away_since=None, away_why={})
+        cluster.away_since = None

@@ -1,0 +1,112 @@
+"""Code that the platform brings itself.
+
+fetching, due ──claim (compare-and-set on due_at)──▶ fetching, due again in CLAIM ──▶ ready | failed
+
+One that a process died with is due again when its claim is over, and begins anew; it makes the same snapshot.
+"""
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+
+from apps.accounts import audit, secrets
+from apps.accounts.models import Project, User
+from apps.code import from_environment, from_folder, git, hints
+from apps.code.errors import FetchError
+from apps.code.models import Fetch, FetchStatus, Snapshot
+from apps.common import claims
+from apps.common.clock import now
+from apps.common.errors import ApiError
+from apps.common.row_bounds import check_rows
+
+log = logging.getLogger(__name__)
+
+CLAIM = timedelta(seconds=30)
+"""Renewed while a try goes on (`apps.common.claims`)."""
+DEADLINE = timedelta(minutes=30)
+MOST_TRIES = 5
+AGAIN = timedelta(seconds=10)
+
+
+def ask(user: User, project: Project, source: dict[str, Any]) -> Fetch:
+    moment = now()
+    with transaction.atomic():
+        check_rows("code-fetches", Fetch.objects.filter(created_by=user, status=FetchStatus.FETCHING))
+        made = Fetch.objects.create(
+            project=project,
+            created_by=user,
+            source=source,
+            created_at=moment,
+            deadline_at=moment + DEADLINE,
+            due_at=moment,
+        )
+        audit.record(user, "code.fetch", made.pk, project=project, source=_told(source))
+        transaction.on_commit(lambda: hints.fetch(made.pk))
+    return made
+
+
+def due() -> list[str]:
+    return list(Fetch.objects.filter(status=FetchStatus.FETCHING, due_at__lte=now()).values_list("pk", flat=True))
+
+
+def fetch(fetch_id: str) -> bool:
+    """False = somebody else has it, or nothing is to be done."""
+    row = Fetch.objects.select_related("project", "created_by").filter(pk=fetch_id).first()
+    if row is None or row.status != FetchStatus.FETCHING or row.due_at is None or row.due_at > now():
+        return False
+    claim = claims.claim_row(row, CLAIM, tries=row.tries + 1)
+    if claim is None:
+        return False
+    with claim.kept():
+        try:
+            found = _ended(FetchStatus.READY, snapshot=_bring(row))
+        except FetchError as error:
+            failed = {"code": error.code, **error.params}
+            found = _ended(FetchStatus.FAILED, error=failed)
+            if error.retry and row.tries + 1 < MOST_TRIES and now() + AGAIN < row.deadline_at:
+                found = {"due_at": now() + AGAIN * 2**row.tries, "error": failed}
+        except secrets.Unavailable as absent:
+            found = _ended(FetchStatus.FAILED, error={"code": absent.code, **absent.params})
+        except ApiError as error:
+            problem = error.problems[0]
+            found = _ended(FetchStatus.FAILED, error={"code": problem.code, **problem.params})
+        except Exception as error:
+            log.exception("fetch %s", row.pk)
+            why = f"{type(error).__name__}: {error}"
+            found = _ended(FetchStatus.FAILED, error={"code": "CODE_FETCH_BROKE", "why": why})
+        claim.write(**found)
+    return True
+
+
+def _bring(row: Fetch) -> Snapshot:
+    if "environment" in row.source:
+        return from_environment.gather(row.created_by, row.project, row.source)
+    asked = row.source["git"]
+    named = asked.get("secret")
+    secret = secrets.reveal(row.project_id, {"code.git": named})["code.git"] if named else ""
+    with git.fetched(asked["url"], asked["revision"], secret) as found:
+        origin = {
+            "kind": "git",
+            "url": git.shown(asked["url"]),
+            "revision": asked["revision"],
+            "commit": found.commit,
+            "branch": found.branch,
+            "dirty": False,
+        }
+        return from_folder.collect(row.created_by, row.project, found.folder, origin)
+
+
+def _ended(status: FetchStatus, **values: Any) -> dict[str, Any]:
+    return {"error": None, **values, "status": status, "due_at": None}
+
+
+def _told(source: dict[str, Any]) -> dict[str, Any]:
+    asked = source.get("git")
+    return {**source, "git": {**asked, "url": git.shown(asked["url"])}} if asked else source
+
+
+def whence(source: dict[str, Any]) -> str:
+    """As people are told of it."""
+    return git.shown(source["git"]["url"]) if "git" in source else f"{source['name']}:{source['path']}"

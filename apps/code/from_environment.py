@@ -1,0 +1,199 @@
+"""A folder of a running environment as a snapshot of its project: its keeper is asked, and tells what is not here yet.
+
+An environment gives its files to its own project alone, as doors do; to one that it is shared with, it gives its GPUs.
+"""
+
+import io
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import IO, Any, cast
+
+from django.conf import settings
+
+from apps.accounts.models import Project, User
+from apps.clusters.models import DevEnvironment, EnvironmentStatus
+from apps.code import store, uploads
+from apps.code.errors import FetchError
+from apps.code.models import Snapshot
+from apps.common.bounds import max_manifest
+from apps.common.errors import ApiError
+from apps.environments import connection
+from apps.environments.models import Hosted
+from fermi.envd import protocol
+from fermi.jobs import snapshot
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import Problem
+
+SECONDS = 300
+"""Of all that is asked and told."""
+SILENT_SECONDS = 60.0
+CHANGED = 3
+
+
+def problems(project: Project, environment: DevEnvironment, field: str) -> list[Problem]:
+    """What can be told without asking its keeper."""
+    params = {"environment": environment.name}
+    if environment.project_id != project.pk:
+        return [Problem(field, "CODE_ENVIRONMENT_SHARED", params)]
+    if not Hosted.objects.filter(pk=environment.pk).exists():
+        return [Problem(field, "CODE_ENVIRONMENT_UNREACHABLE", params)]
+    if environment.status != EnvironmentStatus.RUNNING:
+        return [Problem(field, "CODE_ENVIRONMENT_STOPPED", {**params, "status": environment.status})]
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """What an environment has told of a folder; `reader` gives the contents that are asked for over `stream`."""
+
+    environment: DevEnvironment
+    origin: Mapping[str, Any]
+    manifest: bytes
+    patch: str
+    stream: socket.socket
+    reader: IO[bytes]
+    told: "_Told"
+
+
+def gather(user: User, project: Project, source: Mapping[str, Any]) -> Snapshot:
+    """Raises FetchError and ApiError."""
+    with _told_folder(project, source, SECONDS) as folder:
+        files = uploads.read(folder.manifest)
+        store.put_manifest(folder.manifest)
+        row = uploads.begin(user, project, snapshot.identity(folder.manifest), files)
+        wanted = uploads.missing(project, files)
+        _want(folder.stream, wanted)
+        try:
+            uploads.take(project, wanted, folder.reader)
+        except ApiError as error:
+            raise _changed(folder.environment) from error
+        if folder.told.code == CHANGED:
+            raise _changed(folder.environment)
+        if uploads.missing(project, files):
+            raise protocol.WireError(f"it ended with {folder.told.code}: {folder.told.said}")
+    name, path = folder.environment.name, source["path"]
+    origin = {**folder.origin, "kind": "environment", "environment": name, "path": path}
+    return uploads.complete(user, row, origin, folder.patch)
+
+
+def identify(project: Project, source: Mapping[str, Any], seconds: float) -> str:
+    """The id that a snapshot of the folder would have now; stores nothing. `seconds`: for what the environment tells.
+    Raises FetchError."""
+    with _told_folder(project, source, seconds) as folder:
+        return snapshot.identity(folder.manifest)
+
+
+@contextmanager
+def _told_folder(project: Project, source: Mapping[str, Any], seconds: float) -> Iterator[_Folder]:
+    environment = DevEnvironment.objects.select_related("cluster").filter(pk=source["environment"]).first()
+    if environment is None:
+        raise FetchError("CODE_ENVIRONMENT_STOPPED", environment=source["name"], status=EnvironmentStatus.DELETED)
+    if wrong := problems(project, environment, "code.environment"):
+        raise FetchError(wrong[0].code, **wrong[0].params)
+    try:
+        with connection.dial(environment) as stream:
+            told = _Told(stream, environment.name, seconds)
+            request = {"open": "code", "path": source["path"], "limits": _limits()}
+            answer = protocol.ask(stream, request, min(seconds, SILENT_SECONDS))
+            if not answer.get("ok"):
+                raise _refused(environment, answer)
+            with io.BufferedReader(told, uploads.MB) as reader:
+                head = protocol.read_line(reader.readline(protocol.LONGEST_LINE))
+                if not head.get("ok"):
+                    raise _refused(environment, head)
+                _check_head(head)
+                manifest = reader.read(head["manifest"])
+                patch = reader.read(min(head["patch"], uploads.MOST_PATCH)).decode(errors="replace")
+                yield _Folder(environment, head["origin"], manifest, patch, stream, cast(IO[bytes], reader), told)
+    except BackendError as error:
+        raise FetchError(error.code, retry=not error.permanent, **error.params) from error
+    except (OSError, protocol.WireError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise FetchError("CODE_ENVIRONMENT_BROKE", retry=True, environment=environment.name, why=why) from error
+
+
+def _want(stream: socket.socket, digests: Mapping[str, int]) -> None:
+    words = "".join(f"{one}\n" for one in digests).encode()
+    for at in range(0, len(words), protocol.LONGEST_FRAME):
+        stream.sendall(protocol.frame(protocol.IN, words[at : at + protocol.LONGEST_FRAME]))
+    stream.sendall(protocol.control({"end": True}))
+
+
+def _limits() -> dict[str, int]:
+    return {
+        "files": settings.CODE_MAX_FILES,
+        "fileMb": settings.CODE_MAX_FILE_MB,
+        "totalMb": settings.CODE_MAX_MB,
+    }
+
+
+def _changed(environment: DevEnvironment) -> FetchError:
+    return FetchError("CODE_ENVIRONMENT_CHANGED", retry=True, environment=environment.name)
+
+
+def _refused(environment: DevEnvironment, answer: Mapping[str, Any]) -> FetchError:
+    """A keeper of an earlier release does not know what it is asked. Raises WireError where this is no refusal."""
+    code, params = answer.get("code"), answer.get("params", {})
+    if not isinstance(code, str) or not isinstance(params, dict) or params.keys() & {"self", "code", "retry"}:
+        raise protocol.WireError("no such refusal")
+    params = {"environment": environment.name, **params}
+    return FetchError("CODE_ENVIRONMENT_OLD" if code == "KEEPER_REQUEST_INVALID" else code, **params)
+
+
+def _check_head(head: Mapping[str, Any]) -> None:
+    """Raises WireError where it is not what `fermi.runner.snapshot_upload` says before a manifest."""
+    sizes = [head.get("manifest"), head.get("patch")]
+    if not all(isinstance(size, int) and size >= 0 for size in sizes) or not isinstance(head.get("origin"), dict):
+        raise protocol.WireError("not the sizes of a manifest and a patch")
+    if head["manifest"] > max_manifest():
+        raise protocol.WireError("too long a manifest")
+
+
+class _Told(io.RawIOBase):
+    """What the command in the environment writes. `code`: how it ended; `said`: what it complained of."""
+
+    def __init__(self, stream: socket.socket, environment: str, seconds: float) -> None:
+        self._stream, self._environment, self._seconds = stream, environment, seconds
+        self._frames, self._rest = protocol.Frames(), bytearray()
+        self._limit = time.monotonic() + seconds
+        self.code: int | None = None
+        self.said = ""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int:
+        while not self._rest and self.code is None:
+            self._hear()
+        size = min(len(into), len(self._rest))
+        into[:size] = self._rest[:size]
+        del self._rest[:size]
+        return size
+
+    def _hear(self) -> None:
+        left = self._limit - time.monotonic()
+        if left <= 0:
+            raise self._slow()
+        self._stream.settimeout(min(left, SILENT_SECONDS))
+        try:
+            data = self._stream.recv(1 << 18)
+        except TimeoutError:
+            if left > SILENT_SECONDS:
+                raise
+            raise self._slow() from None
+        if not data:
+            raise protocol.WireError("the environment hung up")
+        for channel, payload in self._frames.feed(data):
+            if channel == protocol.OUT:
+                self._rest += payload
+            elif channel == protocol.ERR:
+                self.said = (self.said + payload.decode(errors="replace"))[-500:]
+            elif channel == protocol.CONTROL:
+                with suppress(ValueError, KeyError, TypeError, OverflowError):
+                    self.code = int(protocol.read_line(payload)["exit"])
+
+    def _slow(self) -> FetchError:
+        return FetchError("CODE_ENVIRONMENT_SLOW", environment=self._environment, seconds=round(self._seconds))

@@ -1,0 +1,122 @@
+"""Every exception becomes the same envelope:
+
+{"code": 409, "message": …, "error": "TASK_NOT_FINAL",
+ "errors": [{"field": "", "error": "TASK_NOT_FINAL", "message": …, "hint": …}], "requestId": …}
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation, ValidationError
+from django.db import DatabaseError, DataError, IntegrityError, InterfaceError
+from django.http import Http404, UnreadablePostError
+from rest_framework import exceptions
+from rest_framework.response import Response
+
+from apps.common import databases, request_id
+from apps.common.bounds import MAX_BODY
+from apps.common.errors import ApiError, cut
+from apps.common.texts import text
+from fermi.jobs.errors import LaunchError
+from fermi.jobs.spec import Problem
+
+log = logging.getLogger(__name__)
+
+BY_STATUS = {403: "FORBIDDEN", 404: "NO_SUCH_ADDRESS"}
+"""Codes of answers that nobody gave one; other faults of a request are BAD_REQUEST."""
+
+RETRY_AFTER = {"DATABASE_UNAVAILABLE": "1"}
+"""Seconds after which it may be otherwise."""
+
+
+def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
+    known = translate(error)
+    if isinstance(error, databases.DatabaseAwayError):
+        log.warning("request refused: %s", error)  # how it went away was said once, with all that is known
+    elif known.status >= 500 or isinstance(error, IntegrityError | DataError):
+        log.exception("request failed", exc_info=error)
+    response = Response(envelope(known), status=known.status, headers=headers(known))
+    if header := getattr(error, "auth_header", None):
+        response["WWW-Authenticate"] = header
+    if wait := getattr(error, "wait", None):
+        response["Retry-After"] = f"{wait:.0f}"
+    return response
+
+
+def headers(error: ApiError) -> dict[str, str]:
+    """Returns those that an answer has because of its code."""
+    return {"Retry-After": RETRY_AFTER[error.code]} if error.code in RETRY_AFTER else {}
+
+
+def envelope(error: ApiError, lang: str | None = None) -> dict[str, Any]:
+    """In the language of the request, where there is one."""
+    errors = []
+    for problem in cut(error.problems):
+        message, hint = _said(problem.code, problem.params, lang)
+        errors.append({"field": problem.field, "error": problem.code, "message": message, "hint": hint})
+    return {
+        "code": error.status,
+        "message": errors[0]["message"]
+        if len(errors) == 1
+        else _said("INVALID_REQUEST", {"count": len(error.problems)}, lang)[0],
+        "error": error.code,
+        "errors": errors,
+        "requestId": request_id.current(),
+    }
+
+
+def _said(code: str, params: Mapping[str, Any], lang: str | None) -> tuple[str, str]:
+    """A fault in a text must not take away the code."""
+    try:
+        return text(code, params, lang)
+    except Exception:
+        log.exception("the text of %s cannot be made", code)
+        return code, ""
+
+
+def by_status(status: int, **params: Any) -> ApiError:
+    """For an answer of which only the status is known."""
+    if status >= 500:
+        return ApiError(status, "INTERNAL_ERROR", request_id=request_id.current())
+    return ApiError(status, BY_STATUS.get(status, "BAD_REQUEST"), **params)
+
+
+def translate(error: BaseException) -> ApiError:
+    """Every exception as what is answered."""
+    match error:
+        case ApiError():
+            return error
+        case exceptions.NotAuthenticated():
+            return ApiError(401, "NOT_AUTHENTICATED")
+        case exceptions.AuthenticationFailed():
+            return ApiError(401, "TOKEN_INVALID")
+        case exceptions.PermissionDenied() | PermissionDenied():
+            return ApiError(403, "FORBIDDEN")
+        case exceptions.NotFound() | Http404():
+            return ApiError(404, "NOT_FOUND")
+        case exceptions.MethodNotAllowed():
+            return ApiError(405, "METHOD_NOT_ALLOWED", detail=error.detail)
+        case exceptions.UnsupportedMediaType():
+            return ApiError(415, "UNSUPPORTED_MEDIA_TYPE")
+        case exceptions.Throttled():
+            return ApiError(429, "THROTTLED", seconds=int(getattr(error, "wait", None) or 1))
+        case exceptions.ParseError():
+            return ApiError(400, "PARSE_ERROR", detail=error.detail)
+        case RequestDataTooBig():
+            return ApiError(413, "BODY_TOO_LARGE", limit=MAX_BODY)
+        case SuspiciousOperation() | BadRequest() | UnreadablePostError() | ValidationError():
+            return by_status(400)
+        case exceptions.APIException():
+            return by_status(error.status_code)
+        case DatabaseError() | InterfaceError() if code := databases.code(error):
+            return ApiError(503, code)
+        case IntegrityError():  # somebody else was faster; what is known to collide has an answer of its own
+            return ApiError(409, "CHANGED_MEANWHILE")
+        case DataError():  # a number or text beyond what a column holds
+            return ApiError(400, "VALUE_NOT_STORABLE")
+        case LaunchError():
+            refused = ApiError(503, error.code)
+            refused.problems = [Problem("", error.code, error.params)]
+            return refused
+    return by_status(500)

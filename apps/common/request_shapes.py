@@ -1,0 +1,269 @@
+"""What clients send. An unknown name and a value of another JSON type are refused, never ignored or coerced; only where
+programs of another version may know more (`TAKES_MORE = True` in the serializer) a name that is not known is left out.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import chain, islice
+from typing import Any, TypeVar
+
+from django.http import QueryDict
+from rest_framework import serializers
+from rest_framework.fields import empty
+
+from apps.common.bounds import MAX_DEPTH, MAX_ENTRIES, MAX_ITEMS, MAX_NAMES, MAX_PROBLEMS
+from apps.common.errors import ProblemsError
+from apps.common.pages import OrderingField
+from fermi.jobs import json_shape
+from fermi.jobs.spec import Problem
+from fermi.messages import Words
+from fermi.schema import values
+
+Kind = TypeVar("Kind")
+
+_CODES = {
+    "required": "FIELD_REQUIRED",
+    "null": "FIELD_NULL",
+    "blank": "FIELD_BLANK",
+    "empty": "FIELD_BLANK",
+    "min_length": "FIELD_LENGTH",
+    "max_length": "FIELD_LENGTH",
+    "min_value": "FIELD_RANGE",
+    "max_value": "FIELD_RANGE",
+    "invalid_choice": "FIELD_CHOICE",
+}
+_WORDS = (serializers.BooleanField, "true|false"), (serializers.IntegerField, "-?[0-9]{1,20}")
+
+
+def parse(serializer: type[serializers.Serializer], data: Any, *, partial: bool = False) -> dict[str, Any]:
+    """The validated body; raises ProblemsError with everything that is wrong with its shape, but for what is too long:
+    that is not looked into. With `partial`, names of the body may be left out, and none of what they hold."""
+    if not isinstance(data, Mapping):
+        raise ProblemsError([Problem("", "BODY_NOT_OBJECT")])
+    form = serializer(data=data)
+    for field in form.fields.values() if partial else ():
+        field.required, field.default = False, empty
+    problems = list(islice(chain(_shape(form, data, ""), _unstorable(data)), 2 * MAX_PROBLEMS))
+    if len(problems) > MAX_PROBLEMS:
+        raise ProblemsError(problems)
+    return _validated(form, problems)
+
+
+def refuse_body(data: Any) -> None:
+    """Raises ProblemsError where a request has fields whose operation takes none."""
+    if data:
+        parse(NoFields, data)
+
+
+def read(kind: type[Kind], data: Any) -> tuple[Kind, list[Problem]]:
+    """The body as `kind`, without what is wrong with its shape, and that: whoever knows the rules can then say all that
+    is wrong at once. Raises ProblemsError for a body that nothing can be read from."""
+    if not isinstance(data, Mapping):
+        raise ProblemsError([Problem("", "BODY_NOT_OBJECT")])
+    nul = list(_unstorable(data))
+    for problem in nul:
+        data = _without(data, problem.field)
+    asked, wrong = json_shape.read(kind, data)
+    return asked, [*nul, *wrong]
+
+
+def parse_most(
+    serializer: type[serializers.Serializer], data: Any, *, partial: bool = False
+) -> tuple[dict[str, Any], list[Problem]]:
+    """The validated body without what is wrong with its shape, and that: whoever knows the rules can then say all that
+    is wrong at once. Raises ProblemsError where nothing can be left out."""
+    try:
+        return parse(serializer, data, partial=partial), []
+    except ProblemsError as error:
+        reduced = data
+        for problem in error.problems:
+            reduced = _without(reduced, problem.field)
+        try:
+            return parse(serializer, reduced, partial=partial), error.problems
+        except ProblemsError:
+            raise error from None
+
+
+class NoFields(serializers.Serializer):
+    """Of an operation that takes none."""
+
+
+class Strict(serializers.Serializer):
+    """Of an operation with a body that filters nothing."""
+
+    strict = serializers.BooleanField(required=False, help_text="unknown fields are refused with it and without it")
+
+
+_NOTHING: Any = object()
+
+
+def _without(value: Any, path: str) -> Any:
+    """`value` without what `path` leads to. A list goes as a whole: the places of what is left would be others."""
+    if not isinstance(value, Mapping):
+        return _NOTHING
+    name = max((key for key in value if path == key or path.startswith(f"{key}.")), key=len, default=None)
+    if name is None:
+        return value
+    inner = _without(value[name], path[len(name) + 1 :]) if path != name else _NOTHING
+    return {key: inner if key == name else held for key, held in value.items() if key != name or inner is not _NOTHING}
+
+
+def parse_query(serializer: type[serializers.Serializer], params: QueryDict) -> dict[str, Any]:
+    """The validated query string; an empty text filters nothing, `ordering` becomes what `order_by` takes."""
+    return dict(_query(serializer, params.urlencode()))
+
+
+@lru_cache(512)
+def _query(serializer: type[serializers.Serializer], encoded: str) -> dict[str, Any]:
+    """Nothing but these two goes into it, and pages ask for the same again and again."""
+    params = QueryDict(encoded)
+    form = serializer(data={})
+    lists = {name for name, field in form.fields.items() if isinstance(field, serializers.ListField)}
+    given = {name: params.getlist(name) if name in lists else params[name] for name in params}
+    form.initial_data = given
+    query = _validated(form, [*_unknown(form, given, ""), *_words(form, given)])
+    for name, field in form.fields.items():
+        if name in lists and name in query:
+            query[name] = [value for value in query[name] if value != ""]
+        if isinstance(field, OrderingField):
+            query[name] = field.columns(query[name])
+    return query
+
+
+def _validated(form: serializers.Serializer, problems: list[Problem]) -> dict[str, Any]:
+    if not form.is_valid():
+        known = {problem.field for problem in problems}
+        problems += [problem for problem in _problems(form, form.errors, "") if problem.field not in known]
+    if problems:
+        fields = list(_paths(form, ""))
+        raise ProblemsError(json_shape.suggest(problem, fields) for problem in problems)
+    return dict(form.validated_data)
+
+
+def _shape(field: Any, value: Any, path: str) -> Iterator[Problem]:
+    """Unknown names and wrong JSON types, at any depth. Raises ProblemsError for a list or an object that is too long,
+    before anybody looks at what is in it."""
+    if value is None:
+        return
+    _refuse_too_long(field, value, path)
+    if isinstance(field, serializers.Serializer):
+        if isinstance(value, Mapping):
+            yield from _unknown(field, value, path)
+            for name, inner in field.fields.items():
+                yield from _shape(inner, value.get(name), _join(path, name))
+    elif isinstance(field, serializers.ListField | serializers.ListSerializer):
+        if isinstance(value, list):
+            for index, item in enumerate(value):
+                yield from _shape(field.child, item, _join(path, index))
+    elif isinstance(field, serializers.DictField):
+        if isinstance(value, Mapping):
+            for name, item in value.items():
+                yield from _shape(field.child, item, _join(path, name))
+    elif expected := _other_type(field, value):
+        bounds = {"minimum": getattr(field, "min_value", None), "maximum": getattr(field, "max_value", None)}
+        found = "…" if field.write_only else json_shape.shown(value)
+        yield Problem(path, "WRONG_TYPE", {"expected": values.kind(expected, **bounds), "found": found})
+    elif isinstance(value, str) and len(value) > (most := getattr(field, "max_length", None) or len(value)):
+        yield Problem(path, "FIELD_LENGTH", {"detail": field.error_messages["max_length"].format(max_length=most)})
+
+
+def _refuse_too_long(field: Any, value: Any, path: str) -> None:
+    if isinstance(field, serializers.ListField | serializers.ListSerializer) and isinstance(value, list):
+        most = getattr(field, "max_length", None) or MAX_ITEMS
+    elif isinstance(field, serializers.DictField) and isinstance(value, Mapping):
+        most = MAX_ENTRIES
+    elif isinstance(field, serializers.Serializer) and isinstance(value, Mapping):
+        most = MAX_NAMES
+    else:
+        return
+    if len(value) > most:
+        raise ProblemsError([too_long(path, most)])
+
+
+def too_long(path: str, most: int) -> Problem:
+    return Problem(path, "FIELD_LENGTH", {"detail": Words("ITEMS_AT_MOST", {"high": most})})
+
+
+def _words(form: serializers.Serializer, given: Mapping[str, Any]) -> Iterator[Problem]:
+    """Numbers and truth values of a query string, as JSON would write them: REST framework takes `1_000` and `on`."""
+    for name in given.keys() & form.fields.keys():
+        field = form.fields[name]
+        for kind, pattern in _WORDS:
+            if isinstance(field, kind) and not re.fullmatch(pattern, given[name]):
+                yield Problem(name, "FIELD_INVALID", {"detail": field.error_messages["invalid"]})
+
+
+def _other_type(field: Any, value: Any) -> str | None:
+    """The JSON type that was expected, if it was another one."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    match field:
+        case serializers.BooleanField():
+            return None if isinstance(value, bool) else "boolean"
+        case serializers.IntegerField():
+            return None if is_number and float(value).is_integer() else "integer"
+        case serializers.FloatField():
+            return None if is_number else "number"
+        case serializers.CharField():
+            return None if isinstance(value, str) else "string"
+    return None
+
+
+def _unstorable(data: Any) -> Iterator[Problem]:
+    """U+0000, which PostgreSQL holds neither as text nor within JSON. A loop: a body may be nested very deep, and one
+    that is raises at once, since whatever looks at it next would follow it down; so does one with a list that is longer
+    than any may be."""
+    left = [("", data, 1)]
+    while left:
+        path, value, depth = left.pop()
+        if depth > MAX_DEPTH and isinstance(value, Mapping | list):
+            raise ProblemsError([Problem("", "BODY_TOO_DEEP", {"high": MAX_DEPTH})])
+        if isinstance(value, Mapping | list) and len(value) > MAX_ITEMS:
+            raise ProblemsError([too_long(path, MAX_ITEMS)])
+        if isinstance(value, Mapping):
+            left += [(path, name, depth) for name in value]
+            left += [(_join(path, name), inner, depth + 1) for name, inner in value.items()]
+        elif isinstance(value, list):
+            left += [(_join(path, index), inner, depth + 1) for index, inner in enumerate(value)]
+        elif isinstance(value, str) and "\0" in value:
+            yield Problem(path, "NUL_CHARACTER")
+
+
+def _unknown(form: serializers.Serializer, data: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    names = list(form.fields)
+    for name in () if getattr(form, "TAKES_MORE", False) else data:
+        if name not in names:
+            allowed = {"allowed": ", ".join(names), **({} if names else {"none": True})}
+            yield Problem(_join(path, name), "UNKNOWN_FIELD", {"name": name, **allowed})
+
+
+def _paths(field: Any, path: str) -> Iterator[str]:
+    """Of all fields of a body; those within lists have no path of their own."""
+    for name, inner in field.fields.items() if isinstance(field, serializers.Serializer) else ():
+        yield _join(path, name)
+        yield from _paths(inner, _join(path, name))
+
+
+def _problems(field: Any, detail: Any, path: str) -> Iterator[Problem]:
+    """Flattens REST framework's nested errors; `field` is followed along to name what is allowed."""
+    if isinstance(detail, Mapping):
+        for name, inner in detail.items():
+            if name == "non_field_errors":
+                yield from _problems(field, inner, path)
+            else:
+                below = field.fields.get(name) if isinstance(field, serializers.Serializer) else field.child
+                yield from _problems(below, inner, _join(path, name))
+    elif isinstance(detail, list):
+        for index, inner in enumerate(detail):
+            if isinstance(inner, Mapping):  # errors of a list of objects, by position; {} = nothing wrong there
+                yield from _problems(getattr(field, "child", field), inner, _join(path, index))
+            else:
+                yield from _problems(field, inner, path)
+    else:
+        code = _CODES.get(detail.code, detail.code if detail.code.isupper() else "FIELD_INVALID")
+        allowed = ", ".join(str(choice) for choice in getattr(field, "choices", ()))
+        yield Problem(path, code, {"detail": str(detail), "allowed": allowed})
+
+
+def _join(path: str, name: object) -> str:
+    return f"{path}.{name}" if path else str(name)

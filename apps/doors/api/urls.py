@@ -1,7 +1,0 @@
-from django.urls import path
-
-from apps.doors.api import views
-
-urlpatterns = [
-    path("dev-environments/<str:environment_id>/doors", views.DoorsView.as_view()),
-]

@@ -1,0 +1,92 @@
+"""GPUs that are given out by their numbers, on engines where nobody else does (`Hosting.gpus`): each to one
+environment. Emulated ones are no GPUs, and anybody's."""
+
+from collections.abc import Sequence
+
+from django.db import transaction
+
+from apps.clusters.models import DevEnvironment
+from apps.environments.models import Gpu, Hosted
+from fermi.engines.environments import HostedSpec, Hosting
+from fermi.jobs.spec import Problem
+
+
+class Taken(Exception):
+    """`problem` says who holds them."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.code)
+        self.problem = problem
+
+
+def there(hosting: Hosting, spec: HostedSpec) -> int | None:
+    """How many its host has that are given out by number; None: they are not, or it needs none. Asks the engine."""
+    return hosting.gpus(spec.host) if spec.gpu_count and not spec.emulated else None
+
+
+def problems(cluster: str, spec: HostedSpec, there: int | None, claimed: int = 0) -> list[Problem]:
+    """Why it would not get them now; `claimed`: by others of the same request."""
+    if there is None:
+        return []
+    holders = _holders(cluster, spec.host, spec.id)
+    return [] if there - len(holders) - claimed >= spec.gpu_count else [_taken(spec, there, holders)]
+
+
+@transaction.atomic
+def hold(hosted: Hosted, cluster: str, spec: HostedSpec, there: int | None) -> list[int]:
+    """Takes them, and notes their numbers in its spec and on the environment. Raises Taken."""
+    numbers = take(hosted, cluster, spec, there)
+    if hosted.spec.get("gpus") != numbers:
+        hosted.spec = {**hosted.spec, "gpus": numbers}
+        Hosted.objects.filter(pk=hosted.pk).update(spec=hosted.spec)
+    environment = DevEnvironment.objects.get(pk=hosted.pk)
+    if environment.engine.get("gpus", []) != numbers:
+        environment.engine = {**environment.engine, "gpus": numbers}
+        environment.save(update_fields=["engine"])
+    return numbers
+
+
+def take(hosted: Hosted, cluster: str, spec: HostedSpec, there: int | None) -> list[int]:
+    """The numbers it holds: as many as it is to have, those it held before where they are enough. Raises Taken."""
+    if there is None:
+        Gpu.objects.filter(hosted=hosted).delete()
+        return list(range(spec.gpu_count)) if spec.emulated else []
+    while True:
+        with transaction.atomic():
+            mine = _mine(hosted, cluster, spec.host)
+            Gpu.objects.filter(hosted=hosted).exclude(cluster=cluster, host=spec.host).delete()
+            if surplus := mine[spec.gpu_count :]:
+                Gpu.objects.filter(hosted=hosted, number__in=surplus).delete()
+                mine = mine[: spec.gpu_count]
+            holders = _holders(cluster, spec.host, hosted.pk)
+            free = [number for number in range(there) if number not in holders and number not in mine]
+            lacking = spec.gpu_count - len(mine)
+            if lacking > len(free):
+                raise Taken(_taken(spec, there, holders))
+            rows = [Gpu(hosted=hosted, cluster_id=cluster, host=spec.host, number=one) for one in free[:lacking]]
+            Gpu.objects.bulk_create(rows, ignore_conflicts=True)
+            mine = _mine(hosted, cluster, spec.host)
+            if len(mine) == spec.gpu_count:
+                return mine
+        # somebody was faster with one of them; those that it got it keeps
+
+
+def free(hosted: Hosted) -> None:
+    Gpu.objects.filter(hosted=hosted).delete()
+
+
+def _mine(hosted: Hosted, cluster: str, host: str) -> list[int]:
+    rows = Gpu.objects.filter(hosted=hosted, cluster=cluster, host=host)
+    return sorted(rows.values_list("number", flat=True))
+
+
+def _holders(cluster: str, host: str, but: str) -> dict[int, str]:
+    rows = Gpu.objects.filter(cluster=cluster, host=host).exclude(hosted=but)
+    return dict(rows.values_list("number", "hosted__environment__name"))
+
+
+def _taken(spec: HostedSpec, there: int, holders: dict[int, str]) -> Problem:
+    named: Sequence[str] = sorted(set(holders.values()))
+    params = {"asked": spec.gpu_count, "free": there - len(holders), "there": there, "host": spec.host or None,
+              "holders": ", ".join(named) or None}  # fmt: skip
+    return Problem("gpuCount", "ENVIRONMENT_GPUS_TAKEN", params)

@@ -1,0 +1,74 @@
+"""Environments that were there before the platform made any: from now on they have a life."""
+
+from django.db import transaction
+
+from apps.clusters.models import DevEnvironment, EnvironmentStatus
+from apps.common.clock import now
+from apps.environments import gpu_allocation, specs, transitions
+from apps.environments.models import Hosted, Run
+from apps.environments.states import State, Wanted
+from fermi.engines.environments import HostedSpec
+
+
+@transaction.atomic
+def adopt(environment: DevEnvironment, there: int | None) -> Hosted | None:
+    """As it is now, sizes and state; where its engine begins runs on demand, nothing is started by this. `there`: GPUs
+    that its host gives out by number. None where it has a life, or others hold its GPUs. Load it with its zone."""
+    if Hosted.objects.filter(pk=environment.pk).exists():
+        return None
+    runs, moment = environment.status == EnvironmentStatus.RUNNING, now()
+    spec = HostedSpec(
+        id=environment.pk,
+        name=environment.name,
+        project=environment.project_id,
+        run=0,
+        kind=environment.kind,
+        image=environment.image,
+        gpu_type=environment.gpu_type,
+        gpu_count=environment.gpu_count,
+        emulated=environment.emulated,
+        cpu_cores=environment.cpu_cores,
+        memory_gb=environment.memory_gb,
+        zone=environment.zone.name,
+    )
+    hosted = Hosted.objects.create(
+        environment=environment,
+        spec=specs.stored(spec),
+        state=State.RUNNING if runs else State.STOPPED,
+        wanted=Wanted.RUNNING if runs else Wanted.STOPPED,
+        state_since=moment,
+        run=1 if runs else 0,
+        due_at=moment,
+        active_at=moment,
+    )
+    if environment.status not in (EnvironmentStatus.RUNNING, EnvironmentStatus.STOPPED):
+        DevEnvironment.objects.filter(pk=environment.pk).update(status=EnvironmentStatus.STOPPED, started_at=None)
+    if runs:
+        try:
+            gpu_allocation.hold(hosted, environment.cluster_id, spec, there)
+        except gpu_allocation.Taken:
+            transaction.set_rollback(True)
+            return None
+        Run.objects.create(
+            environment=environment.pk,
+            number=1,
+            name=environment.name,
+            project_id=environment.project_id,
+            owner_id=environment.owner_id,
+            zone=environment.zone_id,
+            gpu_type=environment.gpu_type,
+            gpu_count=environment.gpu_count,
+            created_at=moment,
+            running_at=moment,
+        )
+    transitions.record(hosted, "ENVIRONMENT_ADOPTED", {})
+    return hosted
+
+
+def follow(environment: DevEnvironment) -> None:
+    """Its next run has the sizes that the machine has now."""
+    hosted = Hosted.objects.filter(pk=environment.pk).first()
+    if hosted is not None:
+        sizes = {name: getattr(environment, name) for name in ("cpu_cores", "memory_gb", "gpu_type", "gpu_count")}
+        if any(hosted.spec[name] != value for name, value in sizes.items()):
+            Hosted.objects.filter(pk=hosted.pk).update(spec={**hosted.spec, **sizes})

@@ -1,0 +1,123 @@
+"""Makes an environment: checked, stored whole in one transaction, and handed to the reconciler by a hint."""
+
+import hashlib
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+from django.db import IntegrityError, transaction
+
+from apps.accounts import access, audit
+from apps.accounts.models import Role, User
+from apps.clusters.models import DevEnvironment, EnvironmentStatus
+from apps.common.clock import now
+from apps.common.errors import ApiError, ProblemsError
+from apps.common.row_bounds import check_rows
+from apps.environments import hints, specs, transitions
+from apps.environments.models import Hosted
+from apps.environments.services import admission, lifecycle
+from apps.environments.states import State
+from apps.environments.states.limits import DEADLINES
+from apps.environments.validation import COLUMNS, Asked, Draft, drafts
+
+
+def make(
+    user: User,
+    asked: Asked,
+    *,
+    key: str | None = None,
+    task: str = "",
+    afterwards: str = "",
+    draft: Draft | None = None,
+) -> DevEnvironment:
+    """`key`: the Idempotency-Key; with the same request it gives the environment that it gave before, with another one
+    it is a conflict. `task`: it is made for this task, and `afterwards` (delete, stop, keep) says what becomes of it
+    then. `draft`: of these very words, where one was made before: then no engine is asked, and this may be part of the
+    caller's transaction. Raises ProblemsError with everything that is wrong."""
+    digest = hashlib.sha256(orjson.dumps(asdict(asked), option=orjson.OPT_SORT_KEYS)).hexdigest()
+    if key and (before := _before(user, key, digest)):
+        return before
+    if draft is None:
+        [draft] = drafts(user, [asked])
+    if draft.problems:
+        raise ProblemsError(draft.problems)
+    assert draft.project
+    access.require(user, draft.project, Role.MEMBER)
+    stored = {"idempotency_key": key or None, "request_hash": digest, "task": task, "afterwards": afterwards}
+    try:
+        with transaction.atomic():
+            return _store(user, draft, stored)
+    except IntegrityError:
+        if key and (before := _before(user, key, digest)):  # the same request came twice at the same time
+            return before
+        raise ApiError(409, "ENVIRONMENT_NAME_TAKEN", "name", name=asked.name) from None
+
+
+def clone(user: User, environment: DevEnvironment, name: str) -> DevEnvironment:
+    """Another one like it, as it would begin next, with an empty disk."""
+    hosted = lifecycle.find(environment)
+    access.require(user, environment.project_id, Role.MEMBER)
+    spec = hosted.spec
+    changes = {column: spec[column] for column in COLUMNS} | {"idle_stop_minutes": hosted.idle_stop_minutes}
+    asked = Asked(
+        template=hosted.template_id or "",
+        project=environment.project_id,
+        name=name,
+        cluster=environment.cluster_id,
+        zone=environment.zone_id,
+        host=spec["host"],
+        changes=changes,
+    )
+    return make(user, asked)
+
+
+def _before(user: User, key: str, digest: str) -> DevEnvironment | None:
+    rows = Hosted.objects.select_related("environment").filter(made_by=user, idempotency_key=key)
+    hosted = rows.first()
+    if hosted is None:
+        return None
+    if hosted.request_hash != digest:
+        raise ApiError(409, "IDEMPOTENCY_CONFLICT", "Idempotency-Key", key=key, made=hosted.pk)
+    return hosted.environment
+
+
+def _store(user: User, draft: Draft, stored: dict[str, Any]) -> DevEnvironment:
+    assert draft.spec
+    assert draft.project
+    assert draft.cluster
+    assert draft.zone
+    spec = draft.spec
+    admission.admit(draft.project, user, 1, spec.gpu_count)
+    check_rows("environments", DevEnvironment.objects.filter(project=draft.project, gone_at=None))
+    moment = now()
+    environment = DevEnvironment.objects.create(
+        pk=spec.id,
+        name=spec.name,
+        project=draft.project,
+        owner=user,
+        cluster=draft.cluster,
+        zone=draft.zone,
+        status=EnvironmentStatus.CREATING,
+        host=spec.host,
+        **specs.facts(spec),
+    )
+    hosted = Hosted.objects.create(
+        environment=environment,
+        template=draft.template,
+        spec=specs.stored(spec),
+        state=State.CREATING,
+        state_since=moment,
+        due_at=moment,
+        deadline_at=moment + DEADLINES[State.CREATING],
+        idle_stop_minutes=draft.idle_stop_minutes,
+        active_at=moment,
+        made_by=user,
+        **stored,
+    )
+    admission.hold(hosted, draft.cluster.pk, spec, draft.gpus)
+    params = {"by": user.username, "template": draft.template.name if draft.template else None}
+    transitions.record(hosted, "ENVIRONMENT_MADE", params)
+    told = {"name": spec.name, **({"task": stored["task"]} if stored["task"] else {})}
+    audit.record(user, "environment.make", environment.pk, project=draft.project, **told)
+    hints.poke(environment.pk)
+    return environment

@@ -1,0 +1,136 @@
+"""Sends what is due, each message by whoever claims it first.
+
+    waiting, due ──claim (compare-and-set on due_at), the try is noted──▶ sent | waiting again, later | failed
+
+A process that dies while it sends leaves a try without an end; after CLAIM the message is sent again, by the same id:
+who receives it can tell. Nothing that is sent here delays anything else: few threads do it, a process of its own sends,
+which is killed when a try takes longer than SEND_SECONDS, and a channel that fails rests.
+"""
+
+import logging
+import random
+import time
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F, Q
+
+from apps.common.clock import now
+from apps.common.row_bounds import MAX_ROWS
+from apps.common.texts import text
+from apps.notices.models import Channel, Delivery, Outcome
+from apps.notices.sender.errors import Unsent
+from apps.notices.sender.process import Sender, SendersBusyError
+from apps.notices.sender.request import send
+
+log = logging.getLogger(__name__)
+
+CLAIM = timedelta(seconds=90)
+"""Longer than any try takes."""
+AT_ONCE, LOOKED_AT = 20, 1000
+AGAIN = [timedelta(seconds=seconds) for seconds in (10, 60, 300, 1200, 3600, 3 * 3600, 6 * 3600, 12 * 3600)]
+"""After so many tries without success, a message is given up; that is a day."""
+RESTS = timedelta(minutes=10)
+"""Most that a channel rests after failures of others of its messages."""
+
+
+def deliver() -> int:
+    """Sends some of what is due, of each channel the oldest message: one that is slow holds up the others by no more.
+    How many were tried; nothing where enough threads of this process are at it."""
+    moment = now()
+    rested = Q(channel__rests_until=None) | Q(channel__rests_until__lte=moment)
+    waiting = Delivery.objects.filter(rested, outcome=Outcome.WAITING, due_at__lte=moment)
+    oldest: dict[str, str] = {}
+    for key, channel in waiting.order_by("due_at").values_list("pk", "channel")[:LOOKED_AT]:
+        oldest.setdefault(channel, key)
+    try:
+        with Sender() as sender:
+            return sum(one(key, sender) for key in [*oldest.values()][:AT_ONCE])
+    except SendersBusyError:
+        return 0
+
+
+def one(key: str, sender: Sender, *, once: bool = False) -> bool:
+    """False: somebody else has it, it is not due, or its channel rests. `once`: it is not tried again."""
+    delivery = Delivery.objects.select_related("channel", "incident").filter(pk=key, outcome=Outcome.WAITING).first()
+    if delivery is None or delivery.due_at is None or delivery.due_at > now():
+        return False
+    if not once and (rests := delivery.channel.rests_until) and rests > now():
+        return False  # another of its messages has just failed
+    if not _claim(delivery):
+        return False
+    if not delivery.channel.enabled:
+        _end(delivery, Outcome.DROPPED)
+        return False
+    began = time.monotonic()
+    try:
+        answer = send(delivery, delivery.channel, sender)
+    except Unsent as error:
+        _failed(delivery, error, began, once=once)
+    except Exception as error:
+        log.exception("message %s could not be sent", key)
+        _failed(delivery, Unsent("CHANNEL_AWAY", why=f"{type(error).__name__}: {error}"), began, once=once)
+    else:
+        _noted(delivery, began, answer=answer)
+        with transaction.atomic():
+            _end(delivery, Outcome.SENT)
+            Channel.objects.filter(pk=delivery.channel_id).exclude(failures=0).update(failures=0, rests_until=None)
+    return True
+
+
+def _claim(delivery: Delivery) -> bool:
+    """The try is known before anything is sent."""
+    moment = now()
+    until = moment + CLAIM + timedelta(microseconds=random.randrange(1_000_000))
+    delivery.tries = [*delivery.tries, {"at": moment.isoformat()}]
+    mine = Delivery.objects.filter(pk=delivery.pk, outcome=Outcome.WAITING, due_at=delivery.due_at)
+    if not mine.update(due_at=until, tries=delivery.tries):
+        return False
+    delivery.due_at = until
+    return True
+
+
+def _noted(delivery: Delivery, began: float, **told: Any) -> None:
+    delivery.tries[-1] |= {"seconds": round(time.monotonic() - began, 3), **told}
+
+
+def _failed(delivery: Delivery, error: Unsent, began: float, *, once: bool) -> None:
+    _noted(delivery, began, error={"code": error.code, "params": error.params}, answer=error.answer)
+    tried = len(delivery.tries)
+    log.warning("message %s by %s: %s", delivery.pk, delivery.channel_id, text(error.code, error.params, "en")[0])
+    if once or error.lasting or tried > len(AGAIN):
+        _end(delivery, Outcome.FAILED)
+    else:
+        pause = AGAIN[tried - 1] * random.uniform(0.8, 1.2)
+        _write(delivery, due_at=now() + pause)
+    if not once:
+        rest = min(RESTS, AGAIN[min(tried, len(AGAIN)) - 1])
+        Channel.objects.filter(pk=delivery.channel_id).update(failures=F("failures") + 1, rests_until=now() + rest)
+
+
+def _end(delivery: Delivery, outcome: Outcome) -> None:
+    _write(delivery, outcome=outcome, due_at=None, ended_at=now())
+
+
+def _write(delivery: Delivery, **values: Any) -> None:
+    """If the claim is still ours."""
+    Delivery.objects.filter(pk=delivery.pk, due_at=delivery.due_at).update(tries=delivery.tries, **values)
+
+
+def test(channel: Channel) -> Delivery:
+    """Sends a message that says that it is a test, now and once. Raises SendersBusyError."""
+    with Sender() as sender:
+        moment = now()
+        tests = Delivery.objects.filter(channel=channel, incident=None).order_by("-created_at")
+        Delivery.objects.filter(pk__in=[*tests.values_list("pk", flat=True)[MAX_ROWS["notice-tests"] - 1 :]]).delete()
+        delivery = Delivery.objects.create(channel=channel, what="test", created_at=moment, due_at=moment)
+        one(delivery.pk, sender, once=True)
+    delivery.refresh_from_db()
+    return delivery
+
+
+def forget(before: datetime, most: int) -> int:
+    """Tests have no incident that would take them along."""
+    old = Delivery.objects.filter(incident=None, created_at__lt=before).values_list("pk", flat=True)
+    return Delivery.objects.filter(pk__in=list(old[:most])).delete()[0]

@@ -1,0 +1,98 @@
+"""Who is to hear of an incident: items in bells, and messages by channels. Done again it changes nothing."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import Q
+
+from apps.accounts.models import Membership, Role, User
+from apps.common.clock import now
+from apps.notices import quiet_hours
+from apps.notices.kinds import KINDS, Kind, at_least
+from apps.notices.models import Delivery, Incident, Item, Level, Rule
+from apps.notices.patience import LONG
+
+AT_ONCE = 100
+
+
+def spread() -> int:
+    """Looks at the incidents that have changed; how many."""
+    moment = now()
+    rows = list(Incident.objects.filter(due_at__lte=moment).order_by("due_at")[:AT_ONCE])
+    for row in rows:
+        with transaction.atomic():
+            if Incident.objects.filter(pk=row.pk, due_at=row.due_at).update(due_at=None):
+                _spread(row, moment)
+    return len(rows)
+
+
+def _spread(incident: Incident, moment: datetime) -> None:
+    kind = KINDS.get(incident.kind) or Kind(Level.INFO)
+    if incident.over_at is None or not kind.passes:
+        _ring(incident, kind, moment)
+        _send(incident, "opened", moment)
+        return
+    unsaid = Delivery.objects.filter(incident=incident, what="opened", outcome="waiting", tries=[])
+    unsaid.update(outcome="dropped", due_at=None, ended_at=moment)
+    _send(incident, "over", moment)
+
+
+def _ring(incident: Incident, kind: Kind, moment: datetime) -> None:
+    if incident.kind == "task_waits" and incident.params.get("seconds", 0) < LONG:
+        return
+    people = Q(pk__in=[])
+    if kind.owner and incident.owner_id:
+        people |= Q(pk=incident.owner_id)
+    if kind.maintainers and incident.project_id:
+        maintainers = Membership.objects.filter(project=incident.project_id, role=Role.MAINTAINER)
+        people |= Q(pk__in=maintainers.values("user"))
+    if kind.operators:
+        people |= Q(is_superuser=True) | Q(is_staff=True)
+    users = User.objects.filter(people, is_active=True).values_list("pk", flat=True)
+    Item.objects.bulk_create(
+        [Item(incident=incident, user_id=user, at=moment) for user in users], ignore_conflicts=True
+    )
+
+
+def _send(incident: Incident, what: str, moment: datetime) -> None:
+    wanted: dict[str, datetime] = {}
+    for rule in _rules(incident):
+        at = moment
+        if not at_least(incident.level, rule.breaks_through):
+            at = quiet_hours.until(moment, rule.quiet_from, rule.quiet_to, rule.timezone)
+        for channel in rule.channels.all():
+            if channel.enabled:
+                wanted[channel.pk] = min(at, wanted.get(channel.pk, at))
+    if what == "over":
+        told = incident.deliveries.filter(what="opened").exclude(outcome="dropped").values_list("channel", flat=True)
+        wanted = {channel: wanted.get(channel, moment) for channel in told}
+    Delivery.objects.bulk_create(
+        [
+            Delivery(incident=incident, channel_id=channel, what=what, created_at=moment, due_at=at)
+            for channel, at in wanted.items()
+        ],
+        ignore_conflicts=True,
+    )
+
+
+def _rules(incident: Incident) -> Iterable[Rule]:
+    """Of whoever owns it, of its project, and of the platform; a person's hold for what is that person's own."""
+    mine = Q(user=None, project=None)
+    if incident.project_id:
+        mine |= Q(project=incident.project_id)
+    if incident.owner_id:
+        mine |= Q(user=incident.owner_id)
+    for rule in Rule.objects.filter(mine, enabled=True).prefetch_related("channels"):
+        if applies(rule, incident):
+            yield rule
+
+
+def applies(rule: Rule, incident: Incident) -> bool:
+    if rule.kinds and incident.kind not in rule.kinds:
+        return False
+    if incident.kind == "task_restarted" and incident.times < (rule.restarts or 1):
+        return False
+    if incident.kind == "task_waits" and incident.params.get("seconds", 0) < (rule.waits_seconds or LONG):
+        return False
+    return at_least(incident.level, rule.level)

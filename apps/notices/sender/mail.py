@@ -1,0 +1,82 @@
+"""Mails. Apprise reads the address; the mail is made here, because Apprise gives each try another Message-ID. By one
+that stays, a mail that is sent again is known to be the same, and "over" stands below what is over."""
+
+import smtplib
+import ssl
+from collections.abc import Mapping
+from email.message import EmailMessage
+from email.utils import formataddr, formatdate
+from typing import Any
+
+from apps.notices.sender.addresses import CONNECT_SECONDS, READ_SECONDS
+from apps.notices.sender.errors import Unsent
+
+
+def made(plugin: Any, order: Mapping[str, Any]) -> EmailMessage:
+    """`order`: `sent_for` is what the mail is about, `answers` the earlier mail's; `created` is in unix seconds."""
+    mail = EmailMessage()
+    mail["Subject"] = " ".join(order["title"].split())
+    mail["From"] = formataddr((plugin.from_addr[0] or "", plugin.from_addr[1]))
+    mail["To"] = ", ".join(formataddr((name or "", address)) for name, address in plugin.targets)
+    for header, addresses in (("Cc", plugin.cc), ("Reply-To", plugin.reply_to)):
+        if addresses:
+            mail[header] = ", ".join(formataddr((plugin.names.get(one) or "", one)) for one in sorted(addresses))
+    mail["Date"] = formatdate(order["created"])
+    mail["Message-ID"] = _id(plugin, order["sent_for"])
+    if order["answers"]:
+        mail["In-Reply-To"] = mail["References"] = _id(plugin, order["answers"])
+    mail["Auto-Submitted"] = "auto-generated"
+    for name, value in plugin.headers.items():
+        if name not in mail:
+            mail[name] = value
+    mail.set_content(order["text"])
+    return mail
+
+
+def _id(plugin: Any, about: str) -> str:
+    return f"<{about}@{plugin.from_addr[1].rpartition('@')[2]}>"
+
+
+def send(plugin: Any, mail: EmailMessage) -> str:
+    """What the server said. Raises Unsent."""
+    to = [*(address for _, address in plugin.targets), *plugin.cc, *plugin.bcc]
+    try:
+        with _connected(plugin) as server:
+            refused = server.send_message(mail, plugin.from_addr[1], to)
+    except smtplib.SMTPRecipientsRefused as error:
+        raise _refused(*next(iter(error.recipients.values()))) from None
+    except smtplib.SMTPResponseException as error:
+        raise _refused(error.smtp_code, error.smtp_error) from None
+    except (smtplib.SMTPException, OSError) as error:
+        raise Unsent("CHANNEL_AWAY", why=str(error) or type(error).__name__) from None
+    for code, said in refused.values():
+        if code < 500:
+            raise _refused(code, said)  # for a while: the others know the mail when it comes again
+    return ", ".join(["250", *(f"{address}: {code} {_text(said)}" for address, (code, said) in refused.items())])
+
+
+def _connected(plugin: Any) -> smtplib.SMTP:
+    context = ssl.create_default_context()
+    if not plugin.verify_certificate:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    where: dict[str, Any] = {"host": plugin.smtp_host, "port": plugin.port, "timeout": CONNECT_SECONDS}
+    server = smtplib.SMTP_SSL(**where, context=context) if plugin.secure_mode == "ssl" else smtplib.SMTP(**where)
+    try:
+        assert server.sock is not None
+        server.sock.settimeout(READ_SECONDS)
+        if plugin.secure_mode == "starttls":
+            server.starttls(context=context)
+        if plugin.user and plugin.password:
+            server.login(plugin.user, plugin.password)
+    except BaseException:
+        server.close()
+        raise
+    return server
+
+
+def _refused(code: int, said: bytes | str) -> Unsent:
+    return Unsent("CHANNEL_REFUSES", answer=f"{code} {_text(said)}", status=code)
+
+
+def _text(said: bytes | str) -> str:
+    return said.decode(errors="replace") if isinstance(said, bytes) else said

@@ -1,0 +1,61 @@
+"""All that needs somebody: counted by kind, and a page of it. What is cut says how much there is."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from django.db.models import QuerySet
+
+from apps.overview import machines as there
+from apps.overview.attention import budgets, machines, tasks
+from apps.overview.attention.entries import Kind, Looked, Rows
+from apps.overview.scope import Scope
+from apps.training.models import Task
+from fermi.engines.check_results import Level
+
+_WORST_FIRST = (Level.FAIL, Level.WARN, Level.PASS)
+KINDS: tuple[Kind, ...] = tuple(
+    sorted((*budgets.KINDS, *tasks.KINDS, *machines.KINDS), key=lambda kind: _WORST_FIRST.index(kind.level))
+)
+LEVELS = {Level.FAIL: "fail", Level.WARN: "warn", Level.PASS: "info"}
+
+
+def listed(scope: Scope, query: Mapping[str, Any], moment: datetime) -> dict[str, Any]:
+    """The worst kind first. As many queries however much there is."""
+    looked = Looked(scope, moment, cache(lambda: there.look(scope, moment)))
+    found = [(kind, kind.find(looked)) for kind in KINDS if kind.concerns(scope)]
+    counts = {kind.name: _count(rows) for kind, rows in found}
+    wanted = [(kind, rows) for kind, rows in found if not query.get("kind") or kind.name in query["kind"]]
+    number, size = query["page"], query["pageSize"]
+    skip, items = (number - 1) * size, list[dict[str, Any]]()
+    for kind, rows in wanted:
+        part = rows[skip : skip + size - len(items)] if skip < counts[kind.name] and len(items) < size else ()
+        items += [{"kind": kind.name, "level": LEVELS[kind.level], **kind.shown(row)} for row in part]
+        skip = max(skip - counts[kind.name], 0)
+    return {
+        "kinds": [
+            {"kind": kind.name, "level": LEVELS[kind.level], "count": counts[kind.name]}
+            for kind, _ in found
+            if counts[kind.name]
+        ],
+        "items": list(_named(scope, items)),
+        "total": sum(counts[kind.name] for kind, _ in wanted),
+        "page": number,
+        "pageSize": size,
+    }
+
+
+def _count(rows: Rows) -> int:
+    return rows.count() if isinstance(rows, QuerySet) else len(rows)
+
+
+def _named(scope: Scope, items: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Who holds what is listed, as far as the reader may know."""
+    items = list(items)
+    held = {item["holder"] for item in items if item["holder"]}
+    names = dict(scope.of_projects(Task.objects.filter(pk__in=held)).values_list("pk", "name")) if held else {}
+    for item in items:
+        holder = item.pop("holder")
+        item["holder"] = {"taskId": holder, "name": names[holder]} if holder in names else None
+        yield item

@@ -1,0 +1,93 @@
+"""Which GPUs are in use, from what their machines say of the last minutes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import numpy as np
+
+from apps.telemetry import reader, subjects
+
+BUSY = 5.0
+"""Per cent: a GPU that is used less does nothing worth a GPU."""
+IDLE_AFTER = timedelta(minutes=10)
+LOOKS, ENOUGH = 10, 0.7
+"""Into so many steps the last minutes are divided, and in this share of them something must be known of a GPU that is
+said to be idle."""
+GPU = "gpu"
+HOUR = 3600.0
+
+
+class Use(NamedTuple):
+    """How many of a machine's GPUs were in use within `IDLE_AFTER`, and how many for sure were not."""
+
+    busy: int = 0
+    idle: int = 0
+
+
+class Disk(NamedTuple):
+    path: str
+    percent: int
+
+
+UNKNOWN = Use()
+
+
+def look(held: Mapping[str, datetime], gpus: Mapping[str, int], moment: datetime) -> Mapping[str, Use]:
+    """Of these environments, with since when a task has each, and how many GPUs each has. Who has one for less than
+    `IDLE_AFTER` is not idle. The series are read of those alone that do nothing at present."""
+    present: dict[str, list[float]] = {}
+    for subject, newest in reader.newest(subjects.environments(held)).items():
+        values = [value for key, value in newest.values.items() if key.startswith(f"{GPU}:")]
+        present[subjects.key_of(subject)] = values[: gpus[subjects.key_of(subject)]]
+    quiet = [
+        key for key, values in present.items()
+        if any(value < BUSY for value in values) and moment - held[key] >= IDLE_AFTER
+    ]  # fmt: skip
+    known = _lately(quiet, moment)
+    found = {}
+    for key, values in present.items():
+        busy, idle = known.get(key, (sum(value >= BUSY for value in values), 0))
+        found[key] = Use(min(busy, gpus[key]), min(idle, gpus[key] - min(busy, gpus[key])))
+    return found
+
+
+def _lately(environments: Sequence[str], moment: datetime) -> dict[str, tuple[int, int]]:
+    """GPUs in use, and idle, of each."""
+    found: dict[str, tuple[int, int]] = {}
+    if not environments:
+        return found
+    ends = moment.timestamp()
+    table = reader.series(subjects.environments(environments), {GPU}, ends - IDLE_AFTER.total_seconds(), ends, LOOKS)
+    for (subject, _), series in table.columns.items():
+        values = series.values if series.most is None else series.most
+        known = values[~np.isnan(values)]
+        busy, idle = found.get(subjects.key_of(subject), (0, 0))
+        if known.size and known.max() >= BUSY:
+            busy += 1
+        elif known.size >= ENOUGH * LOOKS:
+            idle += 1
+        found[subjects.key_of(subject)] = busy, idle
+    return found
+
+
+def hours(environments: Sequence[str], begins: datetime, ends: datetime) -> Mapping[str, tuple[float, float]]:
+    """Of each: GPU-hours that were measured between the two, and how many of these the GPUs were in use."""
+    found: dict[str, tuple[float, float]] = {}
+    points = 6 if ends - begins == timedelta(hours=1) else 60  # a step that has only begun counts whole
+    table = reader.series(subjects.environments(environments), {GPU}, begins.timestamp(), ends.timestamp(), points)
+    for (subject, _), series in table.columns.items():
+        known = series.values[~np.isnan(series.values)]
+        key = subjects.key_of(subject)
+        measured, used = found.get(key, (0.0, 0.0))
+        share = table.step / HOUR
+        found[key] = measured + known.size * share, used + float(known.sum()) / 100 * share
+    return found
+
+
+def full_disks(environments: Sequence[str], nearly: float) -> Iterator[tuple[str, Disk]]:
+    """By environment: those of which more than the share `nearly` is used."""
+    for subject, newest in reader.newest(subjects.environments(environments)).items():
+        for path, used in newest.disks():
+            if used >= nearly:
+                yield subjects.key_of(subject), Disk(path, round(100 * used))

@@ -1,0 +1,116 @@
+"""How much of the machines was held and used, hour by hour: booked as time goes, so that a month reads as fast as a
+day."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from django.db.models import Q, Sum
+
+from apps.accounts import access
+from apps.clusters.models import DevEnvironment
+from apps.overview import gpu_use
+from apps.overview.models import Hour
+from apps.overview.scope import Scope
+from apps.scheduling.models import Usage
+from apps.scheduling.selectors import month_of
+from apps.training.core import releasing
+
+HOUR = timedelta(hours=1)
+KEPT = timedelta(days=35)
+LATE = timedelta(days=2)
+"""As far back as hours are booked that were missed."""
+FIGURES = ("there", "held", "measured", "used")
+
+Key = tuple[str, bool, str, str]
+
+
+class Machine(NamedTuple):
+    id: str
+    project: str
+    shared: bool
+    zone: str
+    gpu_type: str
+    gpus: int
+    created_at: datetime
+
+    @property
+    def key(self) -> Key:
+        return self.project, self.shared, self.zone, self.gpu_type
+
+
+def book(moment: datetime) -> int:
+    """The hours since the last that was booked, that one again, and the one that runs; how many rows that made."""
+    Hour.objects.filter(begins__lt=moment - KEPT).delete()
+    columns = ("id", "project_id", "shared", "zone__name", "gpu_type", "gpu_count", "created_at")
+    machines = [Machine(*row) for row in DevEnvironment.objects.filter(gpu_count__gt=0).values_list(*columns)]
+    running = _hour(moment)
+    newest = Hour.objects.order_by("-begins").values_list("begins", flat=True).first()
+    begins = max(newest or running - LATE, running - LATE)
+    rows: list[Hour] = []
+    while machines and begins <= running:
+        rows += _rows(machines, begins, min(begins + HOUR, moment))
+        begins += HOUR
+    unique = ("begins", "project", "zone", "gpu_type", "shared")
+    Hour.objects.bulk_create(rows, update_conflicts=True, unique_fields=unique, update_fields=FIGURES)
+    return len(rows)
+
+
+def read(scope: Scope, moment: datetime) -> dict[str, Any]:
+    """GPU-hours by hour of the last day, and by day of the last month."""
+    ends = _hour(moment) + HOUR
+    rows = access.visible(Hour.objects.all(), scope.user, or_open=Q(shared=True))
+    rows = rows.filter(Q(project=scope.project) | Q(shared=True)) if scope.project else rows
+    rows = rows.filter(zone=scope.zone) if scope.zone else rows
+    rows = rows.filter(gpu_type=scope.gpu_type) if scope.gpu_type else rows
+    sums = rows.filter(begins__gte=ends - timedelta(days=30)).order_by("begins").values("begins")
+    hours = list(sums.annotate(**{f"sum_{name}": Sum(name) for name in FIGURES}))
+    return {
+        "day": list(_added(hours, ends - timedelta(days=1), HOUR, 24)),
+        "month": list(_added(hours, ends - timedelta(days=30), timedelta(days=1), 30)),
+    }
+
+
+def _added(hours: list[Any], begins: datetime, step: timedelta, count: int) -> Iterator[dict[str, Any]]:
+    sums = [dict.fromkeys(FIGURES, 0.0) for _ in range(count)]
+    for row in hours:
+        if row["begins"] >= begins:
+            slot = sums[(row["begins"] - begins) // step]
+            for name in FIGURES:
+                slot[name] += row[f"sum_{name}"]
+    for number, slot in enumerate(sums):
+        yield {"at": begins + number * step, **slot}
+
+
+def _rows(machines: Iterable[Machine], begins: datetime, ends: datetime) -> Iterator[Hour]:
+    held = _held(begins, ends)
+    used = gpu_use.hours([one.id for one in machines], begins, ends)
+    sums: defaultdict[Key, dict[str, float]] = defaultdict(lambda: dict.fromkeys(FIGURES, 0.0))
+    for one in machines:
+        if one.created_at < ends:
+            slot = sums[one.key]
+            slot["there"] += one.gpus * (ends - max(begins, one.created_at)) / HOUR
+            slot["held"] += one.gpus * held[one.id]
+            measured, busy = used.get(one.id, (0.0, 0.0))
+            slot["measured"] += measured
+            slot["used"] += busy
+    for (project, shared, zone, gpu_type), figures in sums.items():
+        yield Hour(begins=begins, project_id=project, shared=shared, zone=zone, gpu_type=gpu_type, **figures)
+
+
+def _held(begins: datetime, ends: datetime) -> defaultdict[str, float]:
+    """Hours by environment: what the ledger says, and what is held now."""
+    found: defaultdict[str, float] = defaultdict(float)
+    booked = Usage.objects.filter(since__gte=month_of(begins), since__lt=ends, until__gt=begins)
+    for key, since, until in booked.values_list("environment_id", "since", "until"):
+        if key:
+            found[key] += (min(until, ends) - max(since, begins)) / HOUR
+    for stretch in releasing.held_now(ends):
+        if stretch.since < ends:
+            found[stretch.environment.pk] += (ends - max(stretch.since, begins)) / HOUR
+    return found
+
+
+def _hour(moment: datetime) -> datetime:
+    return moment.replace(minute=0, second=0, microsecond=0)

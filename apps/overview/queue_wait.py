@@ -1,0 +1,82 @@
+"""Who waits: how many, for what, and for how long."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Count, Min, Q
+from django.db.models.fields.json import KT
+
+from apps.overview.scope import Scope
+from apps.training.presenters import task_presenter
+from apps.training.states import State
+
+WAITING = (State.INITIALIZING, State.QUEUED)
+AGES = (60, 600, 3600, 6 * 3600, 86400)
+"""Seconds: where the age groups end; the last group has no end."""
+OLDEST = 10
+MOST_REASONS = 30
+
+
+def look(scope: Scope, moment: datetime) -> dict[str, Any]:
+    rows = scope.tasks().filter(state__in=WAITING).order_by()
+    edges = [moment - timedelta(seconds=seconds) for seconds in AGES]
+    groups = {f"age_{number}": Count("pk", filter=_between(edges, number)) for number in range(len(AGES) + 1)}
+    wanted = KT("reason_params__wanted")
+    counts: Any = rows.values("reason", wanted=wanted).annotate(
+        count=Count("pk"), since=Min("state_since"), one=Min("pk"), **groups
+    )
+    found = sorted(counts, key=lambda row: (-row["count"], row["reason"], row["wanted"] or ""))
+    shown = found[:MOST_REASONS]
+    named = rows.filter(pk__in=[row["one"] for row in shown if row["reason"]])
+    examples = dict(named.values_list("pk", "reason_params"))
+    oldest = rows.order_by("state_since", "pk").values(
+        "id", "name", "owner__username", "project_id", "project__name", "state", "state_since", "total_gpus",
+        *task_presenter.WHY,
+    )[:OLDEST]  # fmt: skip
+    return {
+        "total": sum(row["count"] for row in found),
+        "since": min((row["since"] for row in found), default=None),
+        "ages": [
+            {"upTo": upto, "count": sum(row[f"age_{number}"] for row in found)}
+            for number, upto in enumerate((*AGES, None))
+        ],
+        "reasons": [
+            {
+                "code": row["reason"],
+                "cause": ":".join(filter(None, (row["reason"], row["wanted"]))),
+                "message": _said(row, examples.get(row["one"], {})),
+                "count": row["count"],
+                "since": row["since"],
+            }
+            for row in shown
+        ],
+        "reasonsLeftOut": len(found) - len(shown),
+        "oldest": [
+            {
+                "taskId": row["id"],
+                "name": row["name"],
+                "owner": row["owner__username"],
+                "projectId": row["project_id"],
+                "projectName": row["project__name"],
+                "status": row["state"],
+                "gpus": row["total_gpus"],
+                "since": row["state_since"],
+                "reason": task_presenter.why(row),
+            }
+            for row in oldest
+        ],
+    }
+
+
+def _said(row: Mapping[str, Any], params: Mapping[str, Any]) -> str:
+    """What they have in common; all that is known of one alone."""
+    if row["count"] == 1:
+        return (task_presenter.reason(row["reason"], params) or {"message": ""})["message"]
+    wanted = {"wanted": row["wanted"]} if row["wanted"] else {}
+    return task_presenter.alike(row["reason"], params, wanted) if row["reason"] else ""
+
+
+def _between(edges: list[datetime], number: int) -> Q:
+    younger = Q(state_since__gt=edges[number]) if number < len(edges) else Q()
+    return younger & (Q(state_since__lte=edges[number - 1]) if number else Q())

@@ -1,0 +1,50 @@
+"""Who opens a WebSocket of the API: a token in the Authorization header, or the console's session cookie together with
+an Origin that is the console's own, since a browser sends the cookie whoever asks."""
+
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.contrib.sessions.backends.db import SessionStore
+from django.http import HttpRequest
+from django.http.request import split_domain_port, validate_host
+
+from apps.accounts.api.authentication import BearerAuthentication
+from apps.accounts.models import User
+from apps.common.asgi import Scope, header
+from apps.common.errors import ApiError
+from apps.proxy import headers
+from apps.proxy.sessions import Pass
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    user: User
+    session: str = ""
+    token: str = ""
+
+    def held(self, project: str, environment: str) -> Pass:
+        return Pass(self.user.pk, project, environment, session=self.session, token=self.token)
+
+
+def asker(scope: Scope) -> Asker:
+    """Raises what the API answers: 401, or 403 for another page's socket. In a thread."""
+    kind, _, given = header(scope, b"authorization").partition(" ")
+    if kind.lower() == "bearer":
+        known, token = BearerAuthentication().authenticate_credentials(given.strip().encode("latin-1"))
+        return Asker(known, token=token.pk)
+    host = header(scope, b"host")
+    if not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
+        raise ApiError(400, "HOST_NOT_ALLOWED", host=host[:200])
+    key = dict(headers.cookies(scope["headers"])).get(settings.SESSION_COOKIE_NAME.encode(), b"").decode("latin-1")
+    if not key:
+        raise ApiError(401, "NOT_AUTHENTICATED")
+    origin = header(scope, b"origin")
+    if origin.partition("://")[2] != host and origin not in settings.CSRF_TRUSTED_ORIGINS:
+        raise ApiError(403, "CHANNEL_ORIGIN", origin=origin[:200] or "–")
+    request = HttpRequest()
+    request.session = SessionStore(key)
+    user: object = get_user(request)
+    if not isinstance(user, User):
+        raise ApiError(401, "NOT_AUTHENTICATED")
+    return Asker(user, session=key)

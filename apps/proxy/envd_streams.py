@@ -1,0 +1,208 @@
+"""Streams to keepers: dialled in a thread, and from then on the event loop's."""
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from django.db import close_old_connections
+
+from apps.clusters.models import DevEnvironment
+from apps.environments import connection
+from fermi.envd import protocol
+from fermi.jobs.errors import BackendError
+
+DIALS = 16
+MOST = 1 << 20  # bytes that wait for whoever reads; the sender waits then
+_threads = ThreadPoolExecutor(DIALS, "dial")
+
+
+class Refused(Exception):
+    """A keeper said no."""
+
+    def __init__(self, code: str, params: Mapping[str, Any]) -> None:
+        super().__init__(code)
+        self.code = code
+        self.params = params
+
+
+class Stream(asyncio.Protocol):
+    """Bytes as they come, without a copy, for one reader; who writes waits while the other side is slow."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[bytes] = deque()
+        self._held = 0
+        self._ended = False
+        self._lost: Exception | None = None
+        self._reader: asyncio.Future[None] | None = None
+        self._writer: asyncio.Future[None] | None = None
+        self._paused = self._full = False
+        self._transport: asyncio.Transport
+
+    @classmethod
+    async def over(cls, sock: socket.socket) -> "Stream":
+        sock.setblocking(False)
+        loop = asyncio.get_running_loop()
+        return (await loop.create_connection(cls, sock=sock))[1]
+
+    # What its reader and its writer call ------------------------------------------------------------------------------
+
+    async def read(self) -> bytes:
+        """The next piece; empty at the end. Raises OSError when the connection broke."""
+        if not self._pieces:
+            if self._lost:
+                raise self._lost
+            if self._ended:
+                return b""
+            self._reader = asyncio.get_running_loop().create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+            return await self.read()
+        piece = self._pieces.popleft()
+        self._held -= len(piece)
+        if self._full and self._held < MOST // 2:
+            self._full = False
+            self._transport.resume_reading()
+        return piece
+
+    def take_over(self) -> tuple[list[bytes], socket.socket]:
+        """What has come, and the socket for what will: nothing is read here any more. The socket is the caller's.
+        Raises OSError when the connection broke."""
+        if self._lost:
+            raise self._lost
+        self._transport.pause_reading()
+        pieces = list(self._pieces)
+        self._pieces.clear()
+        self._held, self._full = 0, False
+        return pieces, self._transport.get_extra_info("socket").dup()
+
+    def give_back(self) -> None:
+        """It is read again."""
+        self._transport.resume_reading()
+
+    async def write(self, data: bytes) -> None:
+        if self._lost or self._transport.is_closing():
+            raise self._lost or ConnectionResetError("closed")
+        self._transport.write(data)
+        if self._paused:
+            self._writer = self._writer or asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._writer)
+
+    def end_writing(self) -> None:
+        if not self._transport.is_closing() and self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    @property
+    def is_over(self) -> bool:
+        """Of one that nobody reads from: whether there is anything to be told."""
+        return self._ended or bool(self._pieces)
+
+    def close(self) -> None:
+        self._transport.abort()
+
+    # What the event loop calls ----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self._held += len(data)
+        if not self._full and self._held > MOST:
+            self._full = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> bool:
+        self._ended = True
+        self._wake()
+        return True  # the other direction stays open
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._lost = self._lost or error
+        self._ended = True
+        self._wake()
+        self.resume_writing()
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        if self._writer and not self._writer.done():
+            if self._lost:
+                self._writer.set_exception(self._lost)
+                self._writer.exception()
+            else:
+                self._writer.set_result(None)
+        self._writer = None
+
+    def _wake(self) -> None:
+        if self._reader and not self._reader.done():
+            self._reader.set_result(None)
+
+
+async def socket_to(environment: DevEnvironment, request: Mapping[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
+    """After the keeper's yes, which comes with it. Raises BackendError, Refused, OSError and wire.WireError."""
+    return await by(lambda: _dial(environment, request))
+
+
+async def by(dial: Callable[[], tuple[socket.socket, dict[str, Any]]]) -> tuple[socket.socket, dict[str, Any]]:
+    """In a thread, and for no longer than it takes to dial."""
+    dialling = asyncio.get_running_loop().run_in_executor(_threads, dial)
+    try:
+        return await asyncio.shield(dialling)
+    except asyncio.CancelledError:
+        dialling.add_done_callback(_hang_up)
+        raise
+
+
+def _dial(environment: DevEnvironment, request: Mapping[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
+    def can_hand_over() -> bool:
+        return request["open"] == "port" and connection.hands_over(environment)
+
+    return dialled(lambda: connection.dial(environment), request, can_hand_over)
+
+
+def dialled(
+    dial: Callable[[], socket.socket], request: Mapping[str, Any], can_hand_over: Callable[[], bool] = lambda: False
+) -> tuple[socket.socket, dict[str, Any]]:
+    """In a thread that may have used the database before."""
+    close_old_connections()
+    try:
+        hand = can_hand_over()
+        sock = dial()
+    finally:
+        close_old_connections()
+    return asked(sock, request, hand=hand)
+
+
+def asked(
+    sock: socket.socket, request: Mapping[str, Any], *, hand: bool = False
+) -> tuple[socket.socket, dict[str, Any]]:
+    """What leads inside, and the keeper's yes. `hand`: it may be a connection of the keeper's own."""
+    try:
+        inside, answer = protocol.ask_handed(sock, request) if hand else (sock, protocol.ask(sock, request))
+        if not answer.get("ok"):
+            params = answer.get("params")
+            raise Refused(str(answer.get("code", "")), params if isinstance(params, dict) else {})
+        inside.settimeout(None)
+    except BaseException:
+        sock.close()
+        raise
+    return inside, answer
+
+
+def _hang_up(dialled: "asyncio.Future[tuple[socket.socket, dict[str, Any]]]") -> None:
+    """Nobody waits for it any more."""
+    if not dialled.cancelled() and not dialled.exception():
+        dialled.result()[0].close()
+
+
+AWAY = (BackendError, Refused, OSError, protocol.WireError)
+"""What dialling raises."""

@@ -1,0 +1,300 @@
+"""The ASGI application in front of Django for hosts that are doors: who comes in, and what is carried where."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import httpcore
+from django.conf import settings
+from websockets.exceptions import InvalidHandshake, InvalidMessage, InvalidStatus
+
+from apps.common import asgi, request_id
+from apps.common.asgi import App, Receive, Scope, Send
+from apps.common.errors import ApiError
+from apps.proxy import envd_streams, error_pages, headers, hostnames, http_client, targets, tickets, websocket_proxy
+from apps.proxy.access_watch import EVERY_S, Watch, in_thread
+from apps.proxy.tickets import Known, Token
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import Problem
+
+OURS = "/_fermi/"
+COMING = ("DOOR_COMING", "SERVICE_STARTING")
+COMING_S = 3
+MOST_KNOWN = 4096
+MOST_SOCKETS = 512
+"""WebSockets of one entry in this process."""
+
+
+class Doors:
+    def __init__(self, onward: App) -> None:
+        self._onward = onward
+        self._pools = http_client.Pools()
+        self._watch = Watch()
+        self._known: dict[str, tuple[float, asyncio.Future[Known | None]]] = {}
+        self._sockets: dict[str, int] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        name = None
+        if scope["type"] in ("http", "websocket"):
+            name = hostnames.read(asgi.header(scope, b"host"), settings.DOOR_HOST)
+        if name is None:
+            await self._onward(scope, receive, send)
+            return
+        request_id.begin(asgi.header(scope, b"x-request-id"))
+        if scope["type"] == "websocket":
+            await receive()  # its "connect"
+        visit = _Visit(scope, receive, send, name)
+        try:
+            await self._serve(visit)
+        except http_client.ClientGone:
+            pass
+        except ApiError as error:
+            await visit.refuse(error)
+
+    async def _serve(self, visit: "_Visit") -> None:
+        if visit.scope["path"].startswith(OURS):
+            await self._enter(visit)
+            return
+        known = await self._admitted(visit)
+        if known is None:
+            return
+        visit.refuse_cross_site()
+        visit.scope.setdefault("extensions", {})[asgi.UNHURRIED] = True  # how long it takes is the environment's affair
+        inside = targets.asked(known.environment, visit.name.door)
+        if not inside:
+            raise ApiError(404, "DOOR_UNKNOWN", door=visit.name.door, doors=", ".join(targets.doors(known.environment)))
+        if known.state in targets.COMING:
+            raise ApiError(503, "DOOR_COMING", environment=known.environment.name)
+        if known.state in targets.SHUT:
+            raise ApiError(503, "DOOR_SHUT", environment=known.environment.name)
+        more = await self._renewed(visit, known)
+        with self._watch.held(known.held) as over:
+            if visit.scope["type"] == "websocket":
+                await self._relay(visit, known, inside, more, over)
+            else:
+                await self._carry(visit, known, inside, more, over)
+
+    # Coming in --------------------------------------------------------------------------------------------------------
+
+    async def _enter(self, visit: "_Visit") -> None:
+        """Of a ticket, a token. The path that it leads to is the ticket's own; none comes with the address."""
+        scope = visit.scope
+        if scope["type"] != "http" or scope["path"] != f"{OURS}enter" or scope["method"] != "GET":
+            raise ApiError(404, "NO_SUCH_ADDRESS", path=scope["path"])
+        given = dict(pair.partition("=")[::2] for pair in scope["query_string"].decode("latin-1").split("&"))
+        ticket, host = given.get("ticket", ""), visit.host
+        entry = await in_thread(lambda: tickets.redeem(ticket, host))
+        if entry is None:
+            raise ApiError(403, "DOOR_TICKET_SPENT")
+        cookie = headers.token_cookie(tickets.token_for(entry), entry.origin)
+        await visit.redirect(entry.path, [cookie])
+
+    async def _admitted(self, visit: "_Visit") -> Known | None:
+        """None: it has been answered. What a page asks for without a good token says nothing of what there is."""
+        token = visit.token
+        if token is None or token.age > tickets.TOKEN_S:
+            await self._outside(visit, token)
+            return None
+        known = await self._look(token)
+        if known is None or not known.standing or tickets.is_replayed(known, token):
+            if known and tickets.is_replayed(known, token):
+                await in_thread(lambda: tickets.end(token.entry))
+                self._known.pop(token.entry, None)
+            await self._outside(visit, token if known is None or known.standing else None, lost=known is not None)
+            return None
+        return known
+
+    async def _outside(self, visit: "_Visit", token: Token | None, *, lost: bool = False) -> None:
+        console = token.console if token else visit.token.console if visit.token else visit.default_console()
+        if error_pages.is_page(visit.scope) and console:
+            asked = {"path": http_client.target(visit.scope).decode("latin-1")}
+            if visit.name.door:
+                asked["door"] = visit.name.door
+            way = f"{console}/environments/{quote(visit.name.environment, safe='')}/open?{urlencode(asked)}"
+            await visit.redirect(way, [])
+        elif token is not None:
+            raise ApiError(401, "DOOR_CLOSED")
+        else:
+            raise ApiError(404, "NOT_FOUND")
+
+    async def _look(self, token: Token) -> Known | None:
+        """At most EVERY_S old, unless the token is newer; asked once, however many ask."""
+        found = self._known.get(token.entry)
+        if found is not None:
+            at, asked = found
+            fresh = time.monotonic() - at < EVERY_S
+            known = await asyncio.shield(asked) if fresh or not asked.done() else None
+            if fresh and not (known and known.entry.serial < token.serial):
+                return known
+        if len(self._known) > MOST_KNOWN:
+            self._known.clear()
+        asked = asyncio.ensure_future(in_thread(lambda: tickets.look(token.entry)))
+        self._known[token.entry] = time.monotonic(), asked
+        try:
+            return await asyncio.shield(asked)
+        except Exception:
+            self._known.pop(token.entry, None)
+            raise
+
+    async def _renewed(self, visit: "_Visit", known: Known) -> headers.Headers:
+        token = visit.token
+        assert token is not None
+        if token.age < tickets.RENEWED_AFTER_S or token.serial != known.entry.serial:
+            return []
+        made = await in_thread(lambda: tickets.renew(token.entry, token.serial))
+        self._known.pop(token.entry, None)
+        return [headers.token_cookie(made, token.origin)] if made else []
+
+    # Going on ---------------------------------------------------------------------------------------------------------
+
+    async def _carry(
+        self, visit: "_Visit", known: Known, door: str, more: headers.Headers, over: "asyncio.Future[None]"
+    ) -> None:
+        held = self._pools.take(known.environment, known.run, door)
+        passed = headers.inward(visit.scope["headers"], origin=visit.origin, client=visit.client, hidden=visit.hidden)
+        try:
+            await _until(
+                over,
+                http_client.carry(
+                    visit.scope, visit.receive, visit.sending, held, passed, hidden=visit.hidden, more=more
+                ),
+            )
+        except httpcore.PoolTimeout:
+            raise ApiError(503, "DOOR_BUSY", most=http_client.MOST) from None
+        except (httpcore.NetworkError, httpcore.ProtocolError, *envd_streams.AWAY) as error:
+            if visit.begun:
+                raise
+            raise _away(error, known) from error
+        finally:
+            self._pools.give_back(held)
+
+    async def _relay(
+        self, visit: "_Visit", known: Known, door: str, more: headers.Headers, over: "asyncio.Future[None]"
+    ) -> None:
+        count = self._sockets.get(known.entry.pk, 0)
+        if count >= MOST_SOCKETS:
+            raise ApiError(503, "DOOR_BUSY", most=MOST_SOCKETS)
+        self._sockets[known.entry.pk] = count + 1
+        try:
+            await self._relayed(visit, known, door, more, over)
+        finally:
+            self._sockets[known.entry.pk] -= 1
+            if not self._sockets[known.entry.pk]:
+                del self._sockets[known.entry.pk]
+
+    async def _relayed(
+        self, visit: "_Visit", known: Known, door: str, more: headers.Headers, over: "asyncio.Future[None]"
+    ) -> None:
+        scope = visit.scope
+        passed = headers.inward(
+            scope["headers"], origin=visit.origin, client=visit.client, hidden=visit.hidden, socket=True
+        )
+        try:
+            sock, _ = await envd_streams.socket_to(known.environment, {"open": "port", "door": door})
+            inside = await websocket_proxy.open_at(sock, scope, passed, visit.origin)
+        except InvalidStatus as refused:
+            said = refused.response
+            raw = [(key.encode("latin-1"), value.encode("latin-1")) for key, value in said.headers.raw_items()]
+            kept = [one for one in headers.outward(raw, visit.hidden) if one[0] not in (b"content-length",)]
+            await visit.send({"type": "websocket.http.response.start", "status": said.status_code, "headers": kept})
+            await visit.send({"type": "websocket.http.response.body", "body": bytes(said.body or b"")})
+            return
+        except (InvalidHandshake, InvalidMessage, TimeoutError, *envd_streams.AWAY) as error:
+            raise _away(error, known) from error
+        try:
+            relayed = websocket_proxy.relay(visit.receive, visit.send, inside, hidden=visit.hidden, more=more)
+            if await _until(over, relayed):
+                await visit.send({"type": "websocket.close", "code": 1008, "reason": "DOOR_CLOSED"})
+        finally:
+            await inside.close()
+
+
+class _Visit:
+    """One request or WebSocket at a door."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, name: hostnames.Name) -> None:
+        self.scope, self.receive, self.send, self.name = scope, receive, send, name
+        self.host = asgi.header(scope, b"host").lower()
+        self.client = str(scope["client"][0]) if scope.get("client") else ""
+        self.hidden = frozenset(
+            (settings.SESSION_COOKIE_NAME.encode(), settings.CSRF_COOKIE_NAME.encode(),
+             headers.TOKEN, headers.SECURE_TOKEN)
+        )  # fmt: skip
+        self.begun = False
+        self.token = self._token()
+        self.origin = self.token.origin if self.token else ""
+
+    def _token(self) -> Token | None:
+        """Of this very host, and by https only under the name that nobody else can set."""
+        held = dict(headers.cookies(self.scope["headers"]))
+        for name, scheme in ((headers.SECURE_TOKEN, "https"), (headers.TOKEN, "http")):
+            if name in held:
+                token = tickets.read(held[name].decode("latin-1"))
+                if token and token.origin == f"{scheme}://{self.host}":
+                    return token
+        return None
+
+    def refuse_cross_site(self) -> None:
+        """Another page may lead here, and do nothing else: not even one of the same site, as other doors are."""
+        origin = asgi.header(self.scope, b"origin")
+        if self.scope["type"] == "websocket":
+            strange = origin != self.origin
+        else:
+            led = (
+                self.scope["method"] in ("GET", "HEAD")
+                and asgi.header(self.scope, b"sec-fetch-mode") == "navigate"
+                and asgi.header(self.scope, b"sec-fetch-dest") == "document"
+            )
+            site = asgi.header(self.scope, b"sec-fetch-site")
+            strange = not led and (origin not in ("", self.origin) or site in ("cross-site", "same-site"))
+        if strange:
+            raise ApiError(403, "DOOR_CROSS_SITE", origin=origin or "–")
+
+    def default_console(self) -> str:
+        """For somebody who was never here: where the console is, as far as it is known."""
+        if settings.PUBLIC_URL and not self.host.endswith(f".{hostnames.LOCAL}"):
+            return str(settings.PUBLIC_URL)
+        name, port = hostnames.split(self.host)
+        return f"http://127.0.0.1{port}" if name.endswith(f".{hostnames.LOCAL}") else ""
+
+    async def sending(self, message: Mapping[str, Any]) -> None:
+        self.begun = True
+        await self.send(message)
+
+    async def redirect(self, way: str, more: headers.Headers) -> None:
+        said = [(b"location", way.encode("latin-1", "replace")), *error_pages.SAFE, *more]
+        await self.send({"type": "http.response.start", "status": 302, "headers": said})
+        await self.send({"type": "http.response.body", "body": b""})
+
+    async def refuse(self, error: ApiError) -> None:
+        console = self.token.console if self.token else ""
+        where = f"{console}/environments/{quote(self.name.environment, safe='')}" if console else ""
+        again = COMING_S if error.code in COMING else 0
+        await error_pages.refuse(self.scope, self.send, error, console=where, again_s=again)
+
+
+async def _until(over: "asyncio.Future[None]", work: Awaitable[None]) -> bool:
+    """Whether it was ended from outside."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait((task, over), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+            return False
+        return True
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def _away(error: Exception, known: Known) -> ApiError:
+    """Nobody answers behind the door, or not in the language of the web."""
+    match error:
+        case BackendError() | envd_streams.Refused() if error.code:
+            away = ApiError(503 if error.code in COMING else 502, error.code)
+            away.problems = [Problem("", error.code, dict(error.params))]
+            return away
+    return ApiError(502, "DOOR_BROKE", environment=known.environment.name, why=f"{type(error).__name__}"[:200])

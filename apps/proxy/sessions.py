@@ -1,0 +1,75 @@
+"""Who may be inside, still: one look at many, so that a thousand open connections cost a handful of queries."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.sessions.models import Session
+from django.db.models import Q
+from django.utils.crypto import constant_time_compare
+
+from apps.accounts.models import ApiToken, Membership, Role, User
+from apps.clusters.models import DevEnvironment
+from apps.common.clock import now
+from apps.proxy.models import Entry
+
+MAY_ENTER = (Role.MEMBER, Role.MAINTAINER)
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What lets a connection be: somebody, signed in by a session or a token, in the project of an environment.
+    `entry`: the row that must be there, too."""
+
+    user: int
+    project: str
+    environment: str
+    session: str = ""
+    token: str = ""
+    entry: str = ""
+
+
+def good(passes: Collection[Pass]) -> set[Pass]:
+    """Those that still are."""
+    users = {user.pk: user for user in User.objects.filter(pk__in={one.user for one in passes}, is_active=True)}
+    members = set(
+        Membership.objects.filter(user__in=users, role__in=MAY_ENTER).values_list("user_id", "project_id")
+    )  # of few people: their projects are few, too
+    sessions = _sessions(users, {one.session for one in passes if one.session})
+    unexpired = Q(expiry__isnull=True) | Q(expiry__gt=now())
+    tokens = set(
+        ApiToken.objects.filter(unexpired, pk__in={one.token for one in passes if one.token}).values_list(
+            "pk", "user_id"
+        )
+    )
+    there = set(
+        DevEnvironment.objects.filter(pk__in={one.environment for one in passes}, gone_at__isnull=True)
+        .exclude(hosted__wanted="deleted")
+        .values_list("pk", flat=True)
+    )
+    entries = set(Entry.objects.filter(pk__in={one.entry for one in passes if one.entry}).values_list("pk", flat=True))
+
+    def is_good(one: Pass) -> bool:
+        user = users.get(one.user)
+        return (
+            user is not None
+            and (user.is_superuser or (one.user, one.project) in members)
+            and (not one.session or sessions.get(one.session) == one.user)
+            and (not one.token or (one.token, one.user) in tokens)
+            and one.environment in there
+            and (not one.entry or one.entry in entries)
+        )
+
+    return set(filter(is_good, passes))
+
+
+def _sessions(users: dict[int, User], keys: Iterable[str]) -> dict[str, int]:
+    """Whose each session is: one that has run out, was signed out of, or is older than a password is nobody's."""
+    found = {}
+    for row in Session.objects.filter(pk__in=set(keys), expire_date__gt=now()):
+        held: dict[str, Any] = row.get_decoded()
+        user = users.get(int(held.get(SESSION_KEY) or 0))
+        if user and constant_time_compare(held.get(HASH_SESSION_KEY, ""), user.get_session_auth_hash()):
+            found[row.pk] = user.pk
+    return found

@@ -1,0 +1,119 @@
+"""Limits as the API shows them, beside what is used of them now."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db.models import F, OuterRef, QuerySet, Subquery
+
+from apps.accounts.access import Someone
+from apps.accounts.models import Membership, Project
+from apps.scheduling import selectors
+from apps.scheduling.models import Limits, Share, UserLimits
+from apps.scheduling.selectors import Spent
+from fermi.scheduler.limits import Use
+from fermi.scheduler.snapshot import Held, Place
+
+COLUMNS = {
+    "weight": "weight",
+    "guaranteedGpus": "guaranteed_gpus",
+    "mostGpus": "most_gpus",
+    "mostTasks": "most_tasks",
+    "gpuHours": "gpu_hours",
+    "gpuTypes": "gpu_types",
+    "zones": "zones",
+    "priorities": "priorities",
+    "longestRunSeconds": "longest_run_seconds",
+    "userMostGpus": "user_most_gpus",
+    "userMostTasks": "user_most_tasks",
+    "userGpuHours": "user_gpu_hours",
+    "maxEnvironments": "max_environments",
+    "maxEnvironmentGpus": "max_environment_gpus",
+    "userMaxEnvironments": "user_max_environments",
+    "userMaxEnvironmentGpus": "user_max_environment_gpus",
+    "atBudget": "at_budget",
+    "maxFileBytes": "max_file_bytes",
+}
+
+
+@dataclass(slots=True)
+class Now:
+    """What tasks hold at a moment, and what the month has cost so far. `environments`: how many that the platform made
+    there are, and how many GPUs those have that run, by project, and by project and user name."""
+
+    moment: datetime
+    held: InitVar[Iterable[Held]]
+    places: InitVar[Sequence[Place]]
+    environments: Mapping[Any, tuple[int, int]] = field(default_factory=dict)
+    use: Use = field(init=False)
+    spent: dict[str, Spent] = field(init=False)
+
+    def __post_init__(self, held: Iterable[Held], places: Sequence[Place]) -> None:
+        self.use = Use(held, {place.id: place for place in places})
+        self.spent = selectors.spent_by_project(self.moment, held, places)
+
+    def of(self, project: str) -> Spent:
+        return self.spent.get(project, Spent())
+
+    def housed(self, key: Any) -> dict[str, int]:
+        count, gpus = self.environments.get(key, (0, 0))
+        return {"environments": count, "environmentGpus": gpus}
+
+
+def limits(user: Someone, project: Project, now: Now) -> dict[str, Any]:
+    row = Limits.objects.filter(project=project).select_related("updated_by").first() or Limits(project=project)
+    share = Share.objects.filter(project=project).first()
+    spent = now.of(project.pk)
+    return {
+        "projectId": project.pk,
+        **{name: getattr(row, column) for name, column in COLUMNS.items()},
+        "budget": None if row.budget is None else float(row.budget),
+        "currency": settings.CURRENCY,
+        "updatedAt": row.updated_at,
+        "updatedBy": row.updated_by.username if row.updated_by else "",
+        "mayChange": user.is_superuser,
+        "use": {
+            "gpus": now.use.gpus[project.pk],
+            "sharedGpus": now.use.shared[project.pk],
+            "tasks": now.use.tasks[project.pk],
+            "gpuHours": round(sum(spent.hours.values()), 3),
+            "cost": round(spent.cost, 2),
+            "share": round(selectors.used(share, now.moment), 1),
+            **now.housed(project.pk),
+        },
+    }
+
+
+def members(project: Project) -> QuerySet[Membership, Any]:
+    """Rows for `of_members`."""
+    own = UserLimits.objects.filter(project=project, user=OuterRef("user"))
+    columns = {name: Subquery(own.values(column)[:1]) for name, column in USER_COLUMNS.items()}
+    rows = Membership.objects.filter(project=project)
+    return rows.values(username=F("user__username"), own=Subquery(own.values("pk")[:1]), **columns)
+
+
+USER_COLUMNS = {
+    "mostGpus": "most_gpus",
+    "mostTasks": "most_tasks",
+    "gpuHours": "gpu_hours",
+    "maxEnvironments": "max_environments",
+    "maxEnvironmentGpus": "max_environment_gpus",
+}
+
+
+def of_members(project: Project, now: Now) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """What makes the API's shape of a row of `members`."""
+    each = selectors.of_each_user(selectors.limits_of(project))
+    spent = now.of(project.pk)
+
+    def shape(row: dict[str, Any]) -> dict[str, Any]:
+        key = (project.pk, row["username"])
+        of_all = {name: each.get(column) for name, column in USER_COLUMNS.items()}
+        hours = round(spent.hours.get(row["username"], 0.0), 3)
+        use = {"gpus": now.use.gpus[key], "tasks": now.use.tasks[key], "gpuHours": hours, **now.housed(key)}
+        own = row["own"] is not None
+        return {**row, **({} if own else of_all), "own": own, "use": use}
+
+    return shape

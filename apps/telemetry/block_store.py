@@ -1,0 +1,68 @@
+"""Rows of blocks. What is read and written is merged by `version`: of two writers neither loses what the other knew."""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from django.db import IntegrityError, transaction
+
+from apps.common.slices import slices
+from apps.telemetry.block_codec import Values, pack, unpack
+from apps.telemetry.models import Block
+from apps.telemetry.resolutions import Grain
+
+TRIES = 8
+
+
+class Stored(NamedTuple):
+    subject: str
+    begins: int
+    values: Values
+    version: int
+
+
+class Contended(Exception):
+    """Somebody else wrote the block just before, each time."""
+
+
+def load(
+    grain: Grain,
+    subjects: Sequence[str],
+    begins: float,
+    ends: float,
+    metrics: Collection[str] | None = None,
+    **conditions: object,
+) -> Iterator[Stored]:
+    """Blocks that a stretch of time meets. `metrics`: only these are unpacked; None: all."""
+    for some in slices(subjects):
+        rows = Block.objects.filter(
+            subject__in=some, grain=grain.seconds, begins__gt=begins - grain.block, begins__lt=ends, **conditions
+        )
+        for subject, began, data, version in rows.values_list("subject", "begins", "data", "version").iterator():
+            yield Stored(subject, began, unpack(data, metrics), version)
+
+
+def one(grain: Grain, subject: str, begins: int) -> Stored | None:
+    return next(load(grain, [subject], begins, begins + 1), None)
+
+
+def save(grain: Grain, subject: str, begins: int, values: Values, version: int, newest: bytes = b"") -> int:
+    """Writes a block over `version` of it (0: there was none), and returns the version that it has now. Where somebody
+    else has written since, what `values` does not know is filled in first. Raises Contended."""
+    row = {"subject": subject, "grain": grain.seconds, "begins": begins}
+    for _ in range(TRIES):
+        fields = {"data": pack(values), "newest": newest, "version": version + 1}
+        if version:
+            if Block.objects.filter(**row, version=version).update(**fields):
+                return version + 1
+        else:
+            try:
+                with transaction.atomic():
+                    Block.objects.create(**row, **fields)
+                return 1
+            except IntegrityError:
+                pass  # there is one by now
+        there = one(grain, subject, begins)
+        version = there.version if there else 0
+        if there:
+            values.fill(there.values)
+    raise Contended(f"{subject}, {grain.seconds} s, {begins}")

@@ -1,0 +1,127 @@
+"""Series as the API shows them."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from apps.common.clock import now
+from apps.common.errors import ApiError
+from apps.telemetry import reader
+from apps.telemetry.block_codec import Column
+from fermi.telemetry.metrics import GPU, METRICS, RANK, parts
+
+FIRST_LOOK = (
+    *("cpu", "memory", "received", "sent"),
+    *("gpu", "gpu_memory", "power", "temperature"),
+    *("rank_cpu", "rank_memory"),
+)
+LEAST, POINTS, MOST = 10, 300, 2000
+MOST_VALUES = 500_000
+"""In one answer: with more series, each has fewer points."""
+SINCE = timedelta(hours=1)
+
+
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+class Place(NamedTuple):
+    """Where a subject's values belong. `node` None: to no single one. `ranks`: that have the node's GPUs, in order.
+    `only`: of what its values count; without any, of all. `during`: between which moments; None: always."""
+
+    node: int | None
+    ranks: range = range(0)
+    only: Collection[str] = ()
+    during: Sequence[tuple[datetime, datetime]] | None = None
+
+
+class Asked(NamedTuple):
+    begins: datetime
+    ends: datetime
+    metrics: Collection[str]
+    points: int
+
+
+def asked(query: Mapping[str, Any], *, since: datetime | None = None, until: datetime | None = None) -> Asked:
+    """`since`, `until`: the life of what is looked at, beyond which there is nothing. Raises ApiError."""
+    ends = query.get("to") or until or now()
+    begins = query.get("from") or since or ends - SINCE
+    if begins >= ends:
+        raise ApiError(400, "TIMES_BACKWARDS", "to")
+    lived = max(begins, since or begins), min(ends, until or ends)
+    if lived[0] >= lived[1]:
+        return Asked(begins, ends, (), query["points"])
+    return Asked(*lived, query.get("metric") or FIRST_LOOK, query["points"])
+
+
+def shown(
+    asked: Asked,
+    places: Mapping[str, Place],
+    wanted: Callable[[str, int | None, int | None], bool] = lambda *_: True,
+    *,
+    expected: int = 1,
+) -> dict[str, Any]:
+    """`places`: by subject. `wanted`: whether a metric of a node and a rank is. `expected`: how many series there may
+    be of a metric."""
+    points = max(LEAST, min(asked.points, MOST_VALUES // max(1, expected * len(asked.metrics))))
+    table = reader.series(list(places), asked.metrics, asked.begins.timestamp(), asked.ends.timestamp(), points)
+    found: list[dict[str, Any]] = []
+    strange = {subject: _strange(table, place.during) for subject, place in places.items() if place.during is not None}
+    for (subject, key), series in table.columns.items():
+        if subject in strange:
+            _leave_out(series, strange[subject])
+            if np.isnan(series.values).all():
+                continue
+        if (known := parts(key)) is None:
+            continue
+        name, index = known
+        place = places[subject]
+        of = METRICS[name].of
+        rank = _rank(of, index, place)
+        if (not place.only or of in place.only) and wanted(of, place.node, rank):
+            found.append({
+                "metric": name, "unit": METRICS[name].unit, "index": index, "node": place.node, "rank": rank,
+                "values": _numbers(series.values), "most": None if series.most is None else _numbers(series.most),
+            })  # fmt: skip
+    order = {name: at for at, name in enumerate(METRICS)}
+    found.sort(key=lambda one: (order[one["metric"]], one["node"] or 0, one["rank"] or 0, one["index"]))
+    return {
+        "from": _moment(table.begins),
+        "to": _moment(table.begins + table.step * table.count),
+        "stepSeconds": table.step,
+        "emulated": bool(table.emulated),
+        "series": found,
+    }
+
+
+def _strange(table: reader.Table, during: Sequence[tuple[datetime, datetime]]) -> Mask:
+    """The steps in no part of which the values are of interest."""
+    begins = table.begins + table.step * np.arange(table.count)
+    found = np.ones(table.count, bool)
+    for since, until in during:
+        found &= (begins + table.step <= since.timestamp()) | (begins >= until.timestamp())
+    return found
+
+
+def _leave_out(series: reader.Series, steps: Mask) -> None:
+    for column in (series.values, series.most):
+        if column is not None:
+            column[steps] = np.nan
+
+
+def _rank(of: str, index: str, place: Place) -> int | None:
+    if of == RANK:
+        return int(index) if index.isdecimal() else None
+    if of == GPU and index.isdecimal() and int(index) < len(place.ranks):
+        return place.ranks[int(index)]
+    return None
+
+
+def _numbers(column: Column) -> Sequence[float | None]:
+    rounded = np.where(np.abs(column) < 1000, np.round(column.astype(np.float64), 2), np.round(column))
+    return [None if value != value else value for value in rounded.tolist()]
+
+
+def _moment(unix: float) -> datetime:
+    return datetime.fromtimestamp(unix, UTC)

@@ -1,0 +1,178 @@
+"""What is measured, on its way into blocks. Each process that hears of measurements has one `Writer`.
+
+    put ─▶ the samples of the present 15 seconds ─▶ the open block, in memory ─▶ flush: a row, now and then
+
+A process that dies loses what it had not written: of few subjects a quarter of a minute, of a thousand a minute at
+most. Coarser grains are made from these blocks alone (`folding`).
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Protocol
+from zlib import crc32
+
+import orjson
+from django.db import DatabaseError, close_old_connections, connection, transaction
+
+from apps.common.clock import now
+from apps.telemetry import block_store
+from apps.telemetry.block_codec import Values, counted
+from apps.telemetry.resolutions import EARLY, FINE, LATE
+from fermi.telemetry.aggregation import folded_value
+
+log = logging.getLogger(__name__)
+
+WRITES_PER_SECOND = 20
+SOONEST, LATEST = FINE.seconds, 60.0
+"""Seconds between two writings of a subject: so many that all of them together stay below `WRITES_PER_SECOND`."""
+FLUSH_SECONDS, REST_SECONDS = 1.0, 10.0
+AT_ONCE = 100
+"""Blocks that one transaction writes."""
+
+
+class _Open:
+    """One block of one subject. `slot`: the newest 15 seconds, of which `said` has all values by key: what comes is
+    folded with them, and what other nodes of a subject said stays. `version` None: it is not known yet whether there is
+    a row."""
+
+    def __init__(self, subject: str, begins: int) -> None:
+        self.subject, self.begins = subject, begins
+        self.values = Values(FINE.values)
+        self.version: int | None = None
+        self.slot, self.said = -1, dict[str, list[float]]()
+        self.dirty, self.due = False, 0.0
+        self.newest: tuple[float, dict[str, float]] = (0.0, {})
+
+    def put(self, at: float, values: Mapping[str, float], *, emulated: bool) -> None:
+        slot = int(at - self.begins) // FINE.seconds
+        if slot != self.slot:
+            self.slot, self.said = slot, {}
+        newest = self._newest(at)
+        for key, value in values.items():
+            several = self.said.setdefault(key, [])
+            several.append(value)
+            told = value if len(several) == 1 else folded_value(key, several)
+            self.values.column(key)[slot] = told
+            if newest is not None:
+                newest[key] = told
+        self.values.emulated = self.values.emulated or emulated
+        self.dirty = True
+
+    def _newest(self, at: float) -> dict[str, float] | None:
+        """Where a value of this moment is to be told as the present one. What another node of the subject said within
+        15 seconds is so, too."""
+        before, values = self.newest
+        if at < before - FINE.seconds:
+            return None
+        if at - before >= FINE.seconds:
+            values = {}
+        self.newest = max(at, before), values
+        return values
+
+    def copied(self) -> tuple[Values, bytes]:
+        columns = {key: column.copy() for key, column in self.values.columns.items()}
+        at, values = self.newest
+        copy = Values(FINE.values, columns, emulated=self.values.emulated)
+        told = {"at": at, "values": values, "emulated": copy.emulated, "counted": counted(copy)}
+        return copy, orjson.dumps(told)
+
+
+class Writer:
+    """`clock`: unix seconds."""
+
+    def __init__(self, clock: Callable[[], float] = lambda: now().timestamp()) -> None:
+        self._clock = clock
+        self._open: dict[tuple[str, int], _Open] = {}
+        self._guard = threading.Lock()
+
+    def put(self, subject: str, at: float, values: Mapping[str, float], *, emulated: bool = False) -> None:
+        """Remembers what was measured at `at` (unix seconds), by key. A moment that is long past, or not yet, and a
+        value that no float32 holds, are left out."""
+        moment = self._clock()
+        if not moment - LATE <= at <= moment + EARLY or not values:
+            return
+        key = subject, FINE.begin(at)
+        with self._guard:
+            block = self._open.get(key)
+            if block is None:
+                block = self._open[key] = _Open(*key)
+                block.due = moment + SOONEST * (crc32(subject.encode()) % 16) / 16
+            block.put(at, {name: value for name, value in values.items() if abs(value) < 3e38}, emulated=emulated)
+
+    def flush(self, *, all_of_it: bool = False) -> int:
+        """Writes what is due, or all that is not written; how many blocks these were. To be called about once a
+        second, by one thread."""
+        moment = self._clock()
+        with self._guard:
+            due = [block for block in self._open.values() if block.dirty and (all_of_it or moment >= block.due)]
+            due = sorted(due, key=lambda block: (block.subject, block.begins))[: None if all_of_it else AT_ONCE * 4]
+            pause = min(LATEST, max(SOONEST, len(self._open) / WRITES_PER_SECOND))
+        written = 0
+        for at in range(0, len(due), AT_ONCE):
+            written += self._write(due[at : at + AT_ONCE], moment + pause)
+        with self._guard:
+            over = [
+                key for key, block in self._open.items()
+                if not block.dirty and key[1] + FINE.block + LATE < moment
+            ]  # fmt: skip
+            for key in over:
+                del self._open[key]
+        return written
+
+    def _write(self, blocks: list[_Open], due: float) -> int:
+        written = 0
+        try:
+            with transaction.atomic():
+                for block in blocks:
+                    with self._guard:
+                        block.dirty, block.due = False, due
+                        copied, newest = block.copied()
+                    version = self._known(block, copied)
+                    try:
+                        block.version = block_store.save(FINE, block.subject, block.begins, copied, version, newest)
+                    except block_store.Contended as error:
+                        log.warning("telemetry is written by somebody else, too: %s", error)
+                        block.dirty, block.version = True, None
+                        continue
+                    written += 1
+        except DatabaseError:
+            for block in blocks:
+                block.dirty, block.version = True, None  # what was rolled back is not there
+            raise
+        return written
+
+    def _known(self, block: _Open, copied: Values) -> int:
+        """The version to write over; what was written before this process began is taken along."""
+        if block.version is not None:
+            return block.version
+        there = block_store.one(FINE, block.subject, block.begins)
+        if there is None:
+            return 0
+        copied.fill(there.values)
+        with self._guard:
+            block.values.fill(there.values)
+        return there.version
+
+
+class Flushed(Protocol):
+    """A `Writer`, or who has one."""
+
+    def flush(self, *, all_of_it: bool = False) -> int: ...
+
+
+def keep(writer: Flushed, ending: threading.Event) -> None:
+    """A thread of its own: whoever puts values never waits for the database. What is not written at the end is then."""
+    while not ending.wait(FLUSH_SECONDS):
+        try:
+            close_old_connections()
+            writer.flush()
+        except Exception:
+            log.exception("telemetry is not written; again in %s s", REST_SECONDS)
+            connection.close_if_unusable_or_obsolete()
+            ending.wait(REST_SECONDS)
+    try:
+        writer.flush(all_of_it=True)
+    except DatabaseError as error:
+        log.warning("the last of telemetry is not written: %s", error)
+    connection.close()

@@ -1,0 +1,116 @@
+"""What tasks have written: outputs, and checkpoints, as files."""
+
+from apps.accounts.models import Project
+from apps.common.api import APIView, Data, Query, Request, operation, page
+from apps.common.errors import ApiError
+from apps.files import paths, selectors
+from apps.files.api import responses, serializers
+from apps.files.models import Outputs
+from apps.files.services import folders, outputs
+from apps.training.api import output_forms
+from apps.training.logs.outputs import checkpoint
+from apps.training.models import Task
+from apps.training.services import actions
+from fermi.engines.safe_tree import Tree
+
+FILE, PART = "application/octet-stream", ("Range", "If-None-Match")
+
+
+def _found(request: Request, task_id: str) -> tuple[Task, Project, bool]:
+    """With whether its outputs are in object storage."""
+    task = actions.find(request.user, task_id)
+    return task, task.project, outputs.stored(task.project, task.pk)
+
+
+class TaskOutputsView(APIView):
+    @operation("listTaskOutputs", query=serializers.FileQuery, page=serializers.FileItem)
+    def get(self, request: Request, task_id: str, query: Query) -> Data:
+        """What the task has written in a folder, of its FERMI_OUTPUT_DIR and beside its script; with `search` all below
+        it."""
+        task, project, stored = _found(request, task_id)
+        if not stored:
+            return selectors.tree_page(outputs.tree(task.pk), query["path"].strip("/"), query)
+        rows = selectors.rows(project, paths.clean(query["path"], root=True), query["search"], task.pk)
+        return page(rows, {**query, "ordering": ["-folder", *query["ordering"]]}, selectors.file_shown)
+
+
+class TaskOutputsSummaryView(APIView):
+    @operation("getTaskOutputs", data=output_forms.TaskOutputs)
+    def get(self, request: Request, task_id: str) -> Data:
+        """How much the task has written."""
+        task = actions.find(request.user, task_id)
+        row = Outputs.objects.filter(pk=task.pk).first() or Outputs(task=task.pk)
+        return {
+            "sizeBytes": row.size,
+            "count": row.count,
+            "countedAt": row.counted_at,
+            "stored": row.stored,
+            "error": row.error,
+        }
+
+
+class TaskOutputContentView(APIView):
+    @operation(
+        "downloadTaskOutput",
+        query=output_forms.OutputKey,
+        media="application/octet-stream",
+        headers=["Range", "If-None-Match"],
+    )
+    def get(self, request: Request, task_id: str, query: Query) -> Data:
+        """A file that the task has written. Takes one range."""
+        task, project, stored = _found(request, task_id)
+        if not stored:
+            return _content(request, outputs.tree(task.pk), query["path"])
+        file = folders.find(project, paths.clean(query["path"]), task=task.pk)
+        if file.folder:
+            raise ApiError(409, "FILE_IS_FOLDER", "path", path=file.path)
+        opened = selectors.opened(file)
+        return responses.content(request._request, opened, name=file.name, size=file.size, tag=file.sha256)
+
+
+class TaskOutputArchiveView(APIView):
+    @operation(
+        "downloadTaskOutputs", query=output_forms.OutputArchiveQuery, media="application/zip", also="application/x-tar"
+    )
+    def get(self, request: Request, task_id: str, query: Query) -> Data:
+        """All that the task has written, or a folder of it, as one archive (zip or tar)."""
+        task, project, stored = _found(request, task_id)
+        name = query["path"].rstrip("/").rpartition("/")[2] or task.pk
+        if stored:
+            path = paths.clean(query["path"], root=True)
+            return responses.archive(query["format"], name, selectors.members(project, path, task.pk))
+        path = query["path"].strip("/")
+        return responses.archive(query["format"], name, selectors.tree_members(outputs.tree(task.pk), path))
+
+
+class TaskCheckpointContentView(APIView):
+    @operation(
+        "downloadTaskCheckpoint",
+        query=output_forms.OutputKey,
+        media="application/octet-stream",
+        also="application/x-tar",
+        headers=["Range", "If-None-Match"],
+    )
+    def get(self, request: Request, task_id: str, query: Query) -> Data:
+        """A checkpoint, by its `path` in the list: a file as it is, a folder as a tar."""
+        tree, path = checkpoint(actions.find(request.user, task_id), query["path"])
+        try:
+            folder = tree.look(path).folder
+        except OSError as error:
+            raise ApiError(404, "CHECKPOINT_NOT_FOUND", "path", path=query["path"]) from error
+        if folder:
+            return responses.archive("tar", path.rpartition("/")[2], selectors.tree_members(tree, path))
+        return _content(request, tree, path)
+
+
+def _content(request: Request, tree: Tree, path: str) -> Data:
+    """Its tag is when it was changed, and how large it is: what is still written has no hash."""
+    try:
+        entry = tree.look(path)
+        if entry.folder:
+            raise ApiError(409, "FILE_IS_FOLDER", "path", path=path)
+        file = tree.open(path)
+    except (OSError, ValueError) as error:
+        raise ApiError(404, "FILE_NOT_FOUND", "path", path=path) from error
+    tag = f"{entry.size:x}-{int(entry.at * 1e6):x}"
+    return responses.content(request._request, file, name=entry.name, size=entry.size, tag=tag)

@@ -1,0 +1,132 @@
+"""Where a task's processes run, as it is stored; and the spare environments that take the places of lost ones.
+
+an environment lost ─▶ its attempt ended ─▶ queued ─┬─▶ it is back                  ─▶ the next attempt, as before
+                                                    ├─▶ spares for all that is lost ─▶ the next attempt, elsewhere
+                                                    └─▶ neither                     ─▶ it waits
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from django.db.models import Q
+
+from apps.clusters import leases, selectors
+from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease
+from apps.training.core import releasing, transitions
+from apps.training.core.engine_access import backend_for, settled
+from apps.training.core.task_store import columns, store_nodes
+from apps.training.models import Task
+from fermi.jobs import ranks
+from fermi.jobs.spec import JobSpec, Node
+from fermi.planning import validate
+
+LEFT_OUT = "leftOut"
+
+
+def unusable(nodes: Iterable[Node], left_out: Iterable[str] = ()) -> dict[str, str]:
+    """Why each that cannot train now cannot, by its id. `left_out`: those that the task is to do without."""
+    wanted = [node.id for node in nodes]
+    found = DevEnvironment.objects.in_bulk(wanted)
+    why = {}
+    for key in wanted:
+        environment = found.get(key)
+        if environment is None:
+            why[key] = "deleted"
+        elif environment.status != EnvironmentStatus.RUNNING:
+            why[key] = environment.status
+        elif environment.cordoned:
+            why[key] = "cordoned"
+    return why | dict.fromkeys(set(left_out) & set(wanted), LEFT_OUT)
+
+
+def first_unusable(job: JobSpec) -> dict[str, str]:
+    """What the text of ENVIRONMENT_UNAVAILABLE takes; empty where all can train."""
+    lost = unusable(job.nodes, job.left_out)
+    first = next((node for node in job.nodes if node.id in lost), None)
+    return {"environment": first.name, "status": lost[first.id]} if first else {}
+
+
+def replace_lost(task: Task) -> bool:
+    """Gives the places of all unusable environments to spares, in one transaction; False: not all can be given, so
+    nothing is changed. Only between attempts: before the first one the task runs where its user said."""
+    before = JobSpec.from_json(task.spec)
+    if not task.attempt or not before.spares:
+        return False
+    lost = unusable(before.nodes, before.left_out)
+    if not lost:
+        return False
+    taken = spared(task, before, lost)
+    if taken is None:
+        return False
+    nodes = tuple(taken.get(node.id, node) for node in before.nodes)
+    after = replace(before, nodes=nodes, master=taken[before.master].id if before.master in taken else before.master)
+    checked = replace(after, resume_from="")  # where it goes on from has nothing to do with where it runs
+    checked, impossible = settled(task.cluster, checked)
+    if impossible or validate.problems(checked) or backend_for(task.cluster).problems(checked):
+        return False
+    if asked := after.elastic:
+        everywhere = tuple(taken.get(node.id, node) for node in asked.nodes)
+        first = taken[asked.master].id if asked.master in taken else asked.master
+        after = replace(after, elastic=replace(asked, nodes=everywhere, master=first))
+    return settle(
+        task,
+        after,
+        [
+            ("ENVIRONMENT_REPLACED", {"environment": node.name, "status": lost[node.id], "by": taken[node.id].name})
+            for node in before.nodes
+            if node.id in taken
+        ],
+    )
+
+
+def spared(task: Task, job: JobSpec, lost: Iterable[str]) -> dict[str, Node] | None:
+    """The spare that could take the place of each of these nodes now, by the node's id; None where some get none."""
+    wanted = set(lost)
+    return _match([node for node in job.nodes if node.id in wanted], _spares(task, job))
+
+
+def settle(task: Task, after: JobSpec, events: Iterable[tuple[str, Mapping[str, Any]]]) -> bool:
+    """Has the task run on the nodes of `after` from its next attempt on, in one transaction; False: somebody else has
+    one of them. Raises Stale where the task is not as it was loaded."""
+    wanted, had = ({node.id for node in job.nodes} for job in (after, JobSpec.from_json(task.spec)))
+    with transitions.owned(task):
+        if Task.objects.get(pk=task.pk).spec != task.spec:
+            raise transitions.Stale(task.pk)
+        if leases.held(task.pk):  # one that waits for its turn holds nothing
+            if leases.take(wanted - had, task.pk):
+                return False
+            releasing.give_back(task, had - wanted)
+        Task.objects.filter(pk=task.pk).update(**columns(after))
+        task.nodes.all().delete()
+        store_nodes(task, after)
+        for code, params in events:
+            transitions.record(task.pk, task.attempt, "attempt", code, params)
+    return True
+
+
+def _spares(task: Task, job: JobSpec) -> list[Node]:
+    """Those that could train now and that nobody has, as they are now, in the order in which they were named."""
+    rows = DevEnvironment.objects.filter(
+        pk__in=job.spares,
+        cluster=task.cluster_id,
+        status=EnvironmentStatus.RUNNING,
+        cordoned=False,
+    )
+    rows = rows.filter(Q(project=task.project_id) | Q(shared=True))
+    rows = rows.exclude(pk__in=[*(node.id for node in job.nodes), *job.left_out])
+    rows = rows.exclude(pk__in=Lease.objects.exclude(holder=task.pk).values("environment"))
+    return sorted(selectors.snapshots(rows.select_related("zone")), key=lambda node: job.spares.index(node.id))
+
+
+def _match(lost: list[Node], spares: list[Node]) -> dict[str, Node] | None:
+    """By the id of each lost node, a spare cut to the same number of processes; None where some get none. The largest
+    is served first: what is large enough for it is so for any other."""
+    taken = {}
+    for node in sorted(lost, key=lambda node: -node.processes):
+        spare = next((spare for spare in spares if spare.processes >= node.processes), None)
+        if spare is None:
+            return None
+        spares.remove(spare)
+        [taken[node.id]] = ranks.first([spare], spare.id, node.processes)
+    return taken

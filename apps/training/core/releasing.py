@@ -1,0 +1,278 @@
+"""Giving environments back: the one place where a lease ends, so that the ledger has all of the time that any was held.
+
+Each holding of an environment becomes rows of the ledger in the transaction that ends it, one for each month (UTC) that
+it lay in. A row has the key of its holding: what is done again after a crash is the same row.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db.models import Max, Min
+
+from apps.clusters.leases import release
+from apps.clusters.models import DevEnvironment, Lease
+from apps.common import clock_jumps
+from apps.common.clock import now
+from apps.environments import standby
+from apps.scheduling import pricing
+from apps.scheduling import selectors as sharing
+from apps.scheduling.models import Share, Usage
+from apps.training.core import wakeups
+from apps.training.core.engine_access import cause, clusters_that_decide, decided_by_engines, engine_decides
+from apps.training.models import Attempt, Event, Finding, MetricPoint, Node, Task
+from apps.training.states import Kind
+from apps.training.states.reasons import Reason
+from fermi.diagnosis import hangs
+from fermi.scheduler import ledger
+from fermi.scheduler.order import decayed
+from fermi.scheduler.snapshot import faded
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """`task` (its id) has, or had, the environment from `since` to `until`."""
+
+    task: str
+    environment: DevEnvironment
+    since: datetime
+    until: datetime
+
+
+def give_back(task: Task, environment_ids: Collection[str] | None = None) -> int:
+    """In the caller's transaction: these, or all it has; how many that were."""
+    leases = _leases(task, environment_ids)
+    _book(task, leases, now())
+    if not leases:
+        return 0
+    release(task.pk, [lease.pk for lease in leases])
+    if task.inside:
+        standby.request(lease.environment for lease in leases)
+    wakeups.poke_waiting()
+    return len(leases)
+
+
+def hand_over(task: Task, to: Task) -> int:
+    """In the caller's transaction: what one had, the other has, and is booked to from here on."""
+    leases, moment = _leases(task), now()
+    _book(task, leases, moment)
+    return Lease.objects.filter(pk__in=[lease.pk for lease in leases], holder=task.pk).update(
+        holder=to.pk, since=moment
+    )
+
+
+def held_now(moment: datetime) -> list[Stretch]:
+    """By anybody."""
+    engines, leases = clusters_that_decide(), Lease.objects.select_related("environment__zone")
+    if engines:
+        leases = leases.exclude(holder__in=decided_by_engines(engines).values("pk"))
+    found = [Stretch(lease.holder, lease.environment, lease.since, moment) for lease in leases]
+    if engines:
+        attempts = Attempt.objects.filter(task__in=decided_by_engines(engines), ended_at=None, running_at__isnull=False)
+        nodes = Node.objects.filter(task__attempts__in=attempts, environment__isnull=False).distinct()
+        since = dict(attempts.values_list("task", "running_at"))
+        rows = nodes.select_related("environment__zone")
+        found += [Stretch(node.task_id, node.environment, since[node.task_id], moment) for node in rows]  # type: ignore[arg-type]
+    return found
+
+
+def of_task(task: Task, moment: datetime) -> list[Usage]:
+    """What the ledger would say, too, if all that it holds ended now."""
+    return _unbooked(task, _stretches(task, _leases(task, lock=False), moment))
+
+
+def spans_of(task: Task, moment: datetime) -> dict[str, list[tuple[datetime, datetime]]]:
+    """When it had each environment, by the environment's id; the last time up to now where it has it still."""
+    found: defaultdict[str, list[tuple[datetime, datetime]]] = defaultdict(list)
+    booked = Usage.objects.filter(task=task.pk, environment__isnull=False)
+    for environment, since, until in booked.values_list("environment", "since", "until"):
+        found[str(environment)].append((since, until))
+    for one in _stretches(task, _leases(task, lock=False), moment):
+        found[one.environment.pk].append((one.since, one.until))
+    return found
+
+
+def _leases(task: Task, environment_ids: Collection[str] | None = None, *, lock: bool = True) -> list[Lease]:
+    """Locked, so that two who give back the same ones at the same time book them once."""
+    held = Lease.objects.filter(holder=task.pk).select_related("environment__zone", "environment__cluster")
+    if environment_ids is not None:
+        held = held.filter(environment__in=environment_ids)
+    return list(held.select_for_update(of=("self",)) if lock else held)
+
+
+def runs(task: Task) -> list[ledger.Run]:
+    """The task's attempts as the ledger asks for them."""
+    attempts = list(task.attempts.defer("plan", "seen").order_by("number"))
+    if not attempts:
+        return []
+    points = MetricPoint.objects.filter(task=task, rank=0).values("attempt")
+    known: Any = points.annotate(first=Min("at"), last=Max("at"), most=Max("step"))
+    steps = {row["attempt"]: row for row in known}
+    endings = Event.objects.filter(task=task, code="ATTEMPT_ENDING").values("attempt").annotate(at=Min("at"))
+    told = dict(endings.values_list("attempt", "at"))
+    hung = _hangs(task, told)
+    saved = dict(task.checkpoints.values("attempt").order_by().annotate(at=Max("at")).values_list("attempt", "at"))
+    found, highest = [], None
+    for one in attempts:
+        mine = steps.get(one.number)
+        ends = cause(task.cluster, one.outcome) if one.outcome else None
+        found.append(
+            ledger.Run(
+                began=one.created_at.timestamp(),
+                running=_seconds(one.running_at),
+                stepped=_seconds(mine["first"]) if mine else None,
+                passed=_passed(task, one, mine, highest),
+                steps_known=mine is not None,
+                signed=_seconds(mine["last"]) if mine else None,
+                ending=_seconds(told.get(one.number) or one.ended_at),
+                ended=_seconds(one.ended_at),
+                failed=ends is not None and not ends.asked and one.outcome != Reason.COMPLETED,
+                saved=_seconds(saved.get(one.number)),
+                hangs=hung.get(one.number, ()),
+            )
+        )
+        if mine:
+            highest = mine["most"] if highest is None else max(highest, mine["most"])
+    return found
+
+
+def _hangs(task: Task, endings: Mapping[int, datetime]) -> Mapping[int, list[tuple[float, float | None]]]:
+    """By attempt: when it did not advance. A doubt that was over was none; one that was not lasted to the end."""
+    found: defaultdict[int, list[tuple[float, float | None]]] = defaultdict(list)
+    rows = Finding.objects.filter(task=task, code__in=hangs.CODES).values_list("attempt", "code", "since", "until")
+    for attempt, code, since, until in rows:
+        lasted = until is None or (attempt in endings and until >= endings[attempt])
+        if code != hangs.SUSPECTED or lasted:
+            found[attempt].append((since.timestamp(), None if lasted else _seconds(until)))
+    return found
+
+
+def parts(task: Task, since: datetime, until: datetime, of: Iterable[ledger.Run] | None = None) -> ledger.Parts:
+    """What the time went into between the two; a test before a task, or a rehearsal, only prepares."""
+    begins, ends = since.timestamp(), until.timestamp()
+    if task.kind != Kind.TRAINING:
+        return ledger.Parts(starting=max(ends - begins, 0.0))
+    return ledger.breakdown(begins, ends, runs(task) if of is None else of)
+
+
+def by_month(since: datetime, until: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """The stretch in pieces, none of which lies in two months (UTC)."""
+    while since < until:
+        following = (since.year + since.month // 12, since.month % 12 + 1)
+        end = min(until, datetime(*following, 1, tzinfo=UTC))
+        yield since, end
+        since = end
+
+
+def rows(task: Task, stretches: Iterable[Stretch]) -> list[Usage]:
+    """What the ledger says of these, or would if they ended now."""
+    stretches = list(stretches)
+    left_out = clock_jumps.gaps(task.created_at)
+    known, found, waits = pricing.prices(), list[Usage](), _Waits(task, stretches, left_out)
+    of = runs(task) if task.kind == Kind.TRAINING else []
+    shares: dict[tuple[datetime, datetime], ledger.Parts] = {}
+    for stretch in stretches:
+        environment = stretch.environment
+        for begins, ends in pieces(stretch.since, stretch.until, left_out):
+            if (begins, ends) not in shares:
+                shares[begins, ends] = parts(task, begins, ends, of)
+            found.append(
+                Usage(
+                    task=task.pk,
+                    task_name=task.name,
+                    kind=task.kind,
+                    project_id=task.project_id,
+                    owner=task.owner.username,
+                    environment=environment,
+                    environment_name=environment.name,
+                    zone=environment.zone.name,
+                    gpu_type=environment.gpu_type,
+                    gpus=environment.gpu_count,
+                    since=begins,
+                    until=ends,
+                    per_gpu_hour=known.of(environment.gpu_type, environment.zone_id, begins),
+                    waited=waits.before(stretch.since) if begins == stretch.since else 0.0,
+                    **ledger.names(shares[begins, ends]),
+                )
+            )
+    return found
+
+
+def pieces(since: datetime, until: datetime, left_out: clock_jumps.Gaps) -> Iterator[tuple[datetime, datetime]]:
+    """By month, without what the clock left out."""
+    for begins, ends in by_month(since, until):
+        yield from clock_jumps.pieces(begins, ends, left_out)
+
+
+class _Waits:
+    """How long the task had held nothing before a moment, from what is booked, and what it holds besides."""
+
+    def __init__(self, task: Task, stretches: Collection[Stretch], left_out: clock_jumps.Gaps) -> None:
+        self._left_out = left_out
+        held: Any = Usage.objects.filter(task=task.pk).values_list("since", "until")
+        leases = Lease.objects.filter(holder=task.pk).values_list("since", flat=True)
+        there = max((stretch.until for stretch in stretches), default=task.created_at)
+        self._held = {*held, *((one.since, one.until) for one in stretches), *((since, there) for since in leases)}
+        self._created = task.created_at
+
+    def before(self, moment: datetime) -> float:
+        earlier = [until for since, until in self._held if since < moment]
+        return clock_jumps.passed(max([self._created, *earlier]), moment, self._left_out).total_seconds()
+
+
+def _stretches(task: Task, leases: Iterable[Lease], until: datetime, *, over: bool = False) -> list[Stretch]:
+    """Of its leases. Where an engine's own queue decides, a lease holds nothing: what counts is when ranks ran; `over`:
+    of attempts that have ended."""
+    if not engine_decides(task):
+        return [Stretch(task.pk, lease.environment, lease.since, until) for lease in leases]
+    ran = task.attempts.filter(running_at__isnull=False, **({"ended_at__isnull": False} if over else {}))
+    nodes = task.nodes.filter(environment__isnull=False).select_related("environment__zone")
+    there = [node.environment for node in nodes if node.environment]
+    return [
+        Stretch(task.pk, environment, since, ended or until)
+        for since, ended in ran.values_list("running_at", "ended_at")
+        for environment in there
+        if since
+    ]
+
+
+def _unbooked(task: Task, stretches: Collection[Stretch]) -> list[Usage]:
+    if not stretches:
+        return []
+    booked = set(Usage.objects.filter(task=task.pk).values_list("environment", "since"))
+    return [row for row in rows(task, stretches) if (row.environment_id, row.since) not in booked]
+
+
+def _book(task: Task, leases: Collection[Lease], until: datetime) -> None:
+    made = _unbooked(task, _stretches(task, leases, until, over=True))
+    Usage.objects.bulk_create(made, ignore_conflicts=True)
+    used = sum(row.gpus * _counting(row, until) for row in made)
+    if used <= 0:
+        return
+    share, _ = Share.objects.get_or_create(project_id=task.project_id, defaults={"used": 0.0, "as_of": until})
+    share = Share.objects.select_for_update().get(pk=share.pk)
+    before = sharing.used(share, until)
+    Share.objects.filter(pk=share.pk).update(used=before + used, as_of=max(until, share.as_of))
+
+
+def _counting(row: Usage, at: datetime) -> float:
+    """Of its seconds, those that still count then: as the order of the queue counts them while they are held."""
+    return faded(decayed((row.until - row.since).total_seconds()), (at - row.until).total_seconds())
+
+
+def _passed(task: Task, attempt: Attempt, mine: Any, highest: int | None) -> float | None:
+    """When it went beyond what had been trained before it."""
+    if mine is None:
+        return None
+    if highest is None:
+        return _seconds(mine["first"])
+    if mine["most"] <= highest:
+        return None
+    points = MetricPoint.objects.filter(task=task, attempt=attempt.number, rank=0, step__gt=highest)
+    return _seconds(points.order_by("pk").values_list("at", flat=True).first())
+
+
+def _seconds(moment: datetime | None) -> float | None:
+    return None if moment is None else moment.timestamp()

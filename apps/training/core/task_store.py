@@ -1,0 +1,118 @@
+"""A task and its nodes as rows."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+
+from apps.accounts.models import User
+from apps.clusters.models import Cluster
+from apps.common.bulk_insert import insert
+from apps.common.clock import now
+from apps.common.row_bounds import check_rows
+from apps.files.services import outputs
+from apps.training import models
+from apps.training.core import code, wakeups
+from apps.training.core.engine_access import engine_decides
+from apps.training.models import Task
+from apps.training.states import ACTIVE, Kind, State
+from apps.training.states.limits import DEADLINES
+from fermi.jobs import ranks
+from fermi.jobs.spec import JobSpec, Node
+from fermi.planning import summary
+from fermi.planning.request import TaskRequest
+from fermi.scheduler.snapshot import Select
+from fermi.schema import serialization
+
+A_DAY = timedelta(days=1)
+FIRST = {Kind.TRAINING: State.INITIALIZING, Kind.PREFLIGHT: State.QUEUED, Kind.DRILL: State.INITIALIZING}
+
+
+@transaction.atomic(savepoint=False)
+def store(job: JobSpec, owner: User, cluster: Cluster, kind: Kind = Kind.TRAINING, **own: Any) -> Task:
+    """A new task with its nodes; once that is committed, it is looked at."""
+    moment, state = now(), FIRST[kind]
+    going_on = Task.objects.filter(owner=owner, kind=kind, created_at__gt=moment - A_DAY, state__in=ACTIVE)
+    check_rows("tasks", going_on)
+    job = code.begin(job, owner)
+    task = Task(
+        id=job.task_id,
+        kind=kind,
+        project_id=job.project,
+        owner=owner,
+        cluster=cluster,
+        framework=job.framework,
+        **columns(job, kind),
+        state=state,
+        state_since=moment,
+        due_at=moment,
+        deadline_at=moment + DEADLINES[state],
+        created_at=moment,
+        **own,
+    )
+    insert(task)
+    if kind is Kind.TRAINING:
+        outputs.begin(task.pk, task.project_id)
+    if task.select is None or engine_decides(task):
+        store_nodes(task, job)  # of what asks for capacity, they are known when its turn comes
+    wakeups.due(task.pk)
+    return task
+
+
+def in_queue(asked: TaskRequest, select: Select | None) -> dict[str, Any]:
+    """What a task's row says of its place in the queue."""
+    return {
+        "priority": asked.priority_number,
+        "preemptible": asked.preemptible,
+        "min_run_seconds": asked.min_run_seconds,
+        "max_run_seconds": asked.max_run_seconds,
+        "select": None if select is None else serialization.dump(select),
+    }
+
+
+def columns(job: JobSpec, kind: Kind = Kind.TRAINING) -> dict[str, Any]:
+    """What a task's row says of its job."""
+    totals = summary.summarise(job.nodes)
+    return {
+        "distributed": len(job.nodes) > 1,
+        "node_count": len(job.nodes),
+        "total_gpus": totals["totalGpus"],
+        "world_size": sum(processes(kind, node) for node in job.nodes),
+        "master": job.master,
+        "max_restarts": job.max_restarts,
+        "inside": runs_inside(job),
+        "spec": job.to_json(),
+        "total_steps": _steps(job.hyperparameters.get("totalSteps")),
+        "summary": {name: totals[name] for name in ("totalCpus", "totalMemoryGb", "gpuTypes", "zones", "crossZone")},
+    }
+
+
+def runs_inside(job: JobSpec) -> bool:
+    """Whether any of its ranks run inside of an environment."""
+    return any(node.inside for node in job.nodes)
+
+
+def _steps(asked: Any) -> int | None:
+    """What a script's own hyperparameters hold may be anything."""
+    return asked if isinstance(asked, int) and 0 <= asked < 2**63 else None
+
+
+def store_nodes(task: Task, job: JobSpec) -> None:
+    nodes = (
+        models.Node(
+            task=task,
+            node_rank=at.node_rank,
+            environment_id=at.node.id,
+            name=at.node.name,
+            zone=at.node.zone,
+            gpu_type=at.node.gpu_type,
+            processes=processes(Kind(task.kind), at.node),
+        )
+        for at in ranks.place(job.nodes, job.master)
+    )
+    insert(*nodes)
+
+
+def processes(kind: Kind, node: Node) -> int:
+    """Ranks on a node: a pre-flight test has one for each node, whatever its GPUs."""
+    return 1 if kind is Kind.PREFLIGHT else node.processes

@@ -1,0 +1,73 @@
+"""Messages that make things happen sooner. None of them is needed: the sweep finds every due task by itself."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from django.db import transaction
+
+from apps.common import pass_claims as schedule
+from apps.common.clock import now
+from apps.common.slices import slices
+from apps.common.wakeups import send as _send
+from apps.common.wakeups import tell as _say
+from apps.training.models import Queue, Task
+from apps.training.states import State
+
+
+def poke(task_id: str) -> None:
+    """Have the task looked at as soon as the current transaction is committed."""
+    moment = now()
+    Task.objects.filter(pk=task_id, due_at__gt=moment).update(due_at=moment)
+    due(task_id)
+
+
+def poke_all(task_ids: Iterable[str]) -> None:
+    """The same for many: what is done for each of them alone costs more than what follows from it."""
+    moment = now()
+    for ids in slices(task_ids):
+        schedule.update(Task.objects.filter(pk__in=ids, due_at__gt=moment), due_at=moment)
+        transaction.on_commit(partial(_send, "training.reconcile", *ids))
+
+
+def due(task_id: str) -> None:
+    """The same for a task that is due as it is."""
+    transaction.on_commit(lambda: _send("training.reconcile", task_id))
+
+
+def again(task_ids: Sequence[str]) -> None:
+    """Of tasks that are due because a hint came during their pass."""
+    hint = ("training.reconcile", task_ids[0]) if len(task_ids) == 1 else ("training.sweep",)
+    transaction.on_commit(lambda: _send(*hint))
+
+
+def poke_waiting() -> None:
+    """Environments became free, or can be used again: have the queue decided, and those looked at that are not in it
+    for a reason of their own."""
+    moment = now()
+    not_in_line = Task.objects.filter(state=State.QUEUED, in_line_at=None, paused_at=None, due_at__gt=moment)
+    if schedule.update(not_in_line, due_at=moment) + queue_is_due(send=False):
+        transaction.on_commit(lambda: _send("training.sweep"))
+
+
+def queue_is_due(*, send: bool = True) -> int:
+    """Something changed that a decision is made from. 1 where anybody waits for one."""
+    waits = Task.objects.filter(state=State.QUEUED, in_line_at__isnull=False).exists()
+    if not waits:
+        return 0
+    moment = now()
+    if not Queue.objects.filter(pk=1).update(due_at=moment):
+        Queue.objects.get_or_create(pk=1, defaults={"due_at": moment})
+    if send:
+        transaction.on_commit(lambda: _send("training.sweep"))
+    return 1
+
+
+def changed(task_id: str, kind: str) -> None:
+    """Tells whoever watches the task (`kind`: status, event, metric, log) once the transaction is committed."""
+    transaction.on_commit(lambda: _tell(task_id, kind))
+
+
+def _tell(task_id: str, kind: str) -> None:
+    _say(f"task:{task_id}", {"kind": kind})
+    if kind == "status":
+        _say("tasks", {"id": task_id})

@@ -1,0 +1,91 @@
+"""Which lines of a log are asked for: by their text, level and time."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from apps.common.errors import ApiError
+from apps.common.texts import text
+from apps.training.logs.levels import LEVELS
+
+LARGEST = 2_000
+"""Steps of an expression as RE2 counts them. One that is larger may take a second for a single line."""
+
+TOO_LARGE = "pattern too large"
+WRONG = {
+    "invalid character class range": "REGEX_WHY_RANGE",
+    "invalid escape sequence": "REGEX_WHY_ESCAPE",
+    "invalid named capture group": "REGEX_WHY_NAME",
+    "invalid perl operator": "REGEX_WHY_GROUP",
+    "invalid repetition size": "REGEX_WHY_COUNT",
+    "bad repetition operator": "REGEX_WHY_REPEATED",
+    "no argument for repetition operator": "REGEX_WHY_NOTHING",
+    "missing )": "REGEX_WHY_OPEN",
+    "missing ]": "REGEX_WHY_OPEN_CLASS",
+    "unexpected )": "REGEX_WHY_CLOSED",
+    "trailing \\": "REGEX_WHY_BACKSLASH",
+}
+"""What RE2 says is wrong, as the code of its text."""
+
+GRAVITY = {level: place for place, level in enumerate(LEVELS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """`level`: this one and graver ones. What is None filters nothing. A line of which the level or the time is not
+    known is left out where it is asked for."""
+
+    matches: Callable[[bytes], object] | None = None
+    level: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def wants(self, raw: bytes) -> bool:
+        """By its text."""
+        return self.matches is None or bool(self.matches(raw))
+
+    def wants_of(self, level: str | None, at: datetime | None) -> bool:
+        if self.level is not None and (level is None or GRAVITY[level] < GRAVITY[self.level]):
+            return False
+        if self.since is not None and (at is None or at < self.since):
+            return False
+        return self.until is None or (at is not None and at <= self.until)
+
+
+EVERYTHING = Filter()
+
+
+def asked_for(query: Mapping[str, Any]) -> Filter:
+    """Of a validated LogQuery."""
+    search = query.get("search")
+    matches = (expression if query.get("regex") else containing)(search) if search else None
+    wanted = Filter(matches, query.get("level"), query.get("since"), query.get("until"))
+    return EVERYTHING if wanted == EVERYTHING else wanted
+
+
+def containing(search: str) -> Callable[[bytes], object]:
+    folded = search.casefold()
+    return lambda raw: folded in raw.decode(errors="replace").casefold()
+
+
+def expression(search: str) -> Callable[[bytes], object]:
+    """RE2 takes time linear in the line, whatever the expression (docs/decisions/0055)."""
+    import re2
+
+    options = re2.Options()
+    options.case_sensitive = False
+    options.log_errors = False
+    try:
+        compiled = re2.compile(search, options)
+    except re2.error as wrong:
+        said = wrong.args[0].decode(errors="replace")
+        why, _, part = said.partition(": ")
+        if why.startswith(TOO_LARGE):
+            raise ApiError(400, "REGEX_TOO_LARGE", "search", high=LARGEST) from None
+        why = text(WRONG[why])[0] if why in WRONG else why
+        raise ApiError(400, "REGEX_INVALID", "search", search=search, why=why, part=part or search) from None
+    if compiled.programsize > LARGEST:
+        raise ApiError(400, "REGEX_TOO_LARGE", "search", high=LARGEST)
+    found: Callable[[bytes], object] = compiled.search
+    return found

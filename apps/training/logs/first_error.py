@@ -1,0 +1,123 @@
+"""Where the first error of an attempt is.
+
+Of each log up to `WINDOW` bytes at both ends are looked through, shared among the ranks: what fails early is at the
+beginning, what ended the attempt at the end. Of a longer log the answer says that something in between was left out.
+"""
+
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from apps.training.logs import levels, pages
+from apps.training.logs.pages import LONGEST, Line, Reader
+from apps.training.models import Task
+from fermi.carriage_returns import newest_state
+
+WINDOW = 32 << 20  # bytes at each end of all logs together
+PIECE = 1 << 20  # bytes read at a time
+
+HINTS = (
+    r"(?i)\b(?:err|crit|critical|fatal|severe)\b|(?:error|exception|interrupt)\b|traceback|terminate called"
+    r"|segmentation fault|aborted|[efc]\d{3,4} \d\d:|\[nemo [ec] |: [efc] "
+)
+"""In each line that says it is an error, and in few others. Only these are looked at more closely."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`said_at`: the time that the line itself says."""
+
+    line: Line
+    said_at: datetime | None
+
+
+def first_error(task: Task, query: dict[str, Any]) -> dict[str, Any]:
+    attempt = query.get("attempt") or max(task.attempt, 1)
+    blamed = _blamed(task, attempt)
+    if query["rank"] == "all":
+        ranks = sorted(range(task.world_size), key=lambda rank: (rank != blamed, rank))
+    else:
+        ranks = [pages.rank_of(task, query["rank"])]
+    reader, window = Reader(task, attempt), max(LONGEST, WINDOW // len(ranks))
+    until = time.monotonic() + pages.PATIENCE
+    errors, complete, unread = [], True, 0
+    for place, rank in enumerate(ranks):
+        if time.monotonic() > until:
+            complete, unread = False, len(ranks) - place
+            break
+        found, whole = _in_rank(reader, rank, window)
+        complete = complete and whole
+        if found:
+            errors.append(found)
+    first = _first(errors, blamed)
+    shown = {"rank": first.rank, **first.shown()} if first else None
+    return {"attempt": attempt, "found": shown, "complete": complete, "windowBytes": window, "ranksUnread": unread}
+
+
+def _blamed(task: Task, attempt: int) -> int | None:
+    """The rank that failed first, as the platform saw it."""
+    params = task.attempts.filter(number=attempt).values_list("outcome_params", flat=True).first() or {}
+    rank = params.get("rank")
+    return rank if isinstance(rank, int) else None
+
+
+def _first(errors: list[Found], blamed: int | None) -> Line | None:
+    """The earliest. Where one of them says no time, that of the rank that is blamed, or else of the lowest."""
+    if not errors:
+        return None
+    if all(error.said_at for error in errors):
+        return min(errors, key=lambda error: (error.said_at, error.line.rank)).line
+    return min((error.line for error in errors), key=lambda line: (line.rank != blamed, line.rank))
+
+
+def _in_rank(reader: Reader, rank: int, window: int) -> tuple[Found | None, bool]:
+    """Its first error, and whether no earlier one can have been left out."""
+    size = reader.chunk(rank, -1).cursor
+    if size <= 2 * window:
+        return _between(reader, rank, 0, size), True
+    if found := _between(reader, rank, 0, window):
+        return found, True
+    return _between(reader, rank, size - window, size), False
+
+
+def _between(reader: Reader, rank: int, begin: int, end: int) -> Found | None:
+    """The first error in the lines that begin there. From the middle of a log on, half a line is none."""
+    skip = begin > 0
+    while begin < end:
+        chunk = reader.chunk(rank, begin, min(PIECE, end - begin + LONGEST))
+        whole = len(chunk.data) if chunk.end else chunk.data.rfind(b"\n") + 1 or len(chunk.data)
+        start = chunk.data.find(b"\n") + 1 if skip else 0
+        if found := _in_piece(reader, rank, begin, chunk.data[:whole], start, end - begin):
+            return found
+        if not whole:
+            return None
+        begin, skip = begin + whole, False
+    return None
+
+
+def _in_piece(reader: Reader, rank: int, begin: int, data: bytes, start: int, stop: int) -> Found | None:
+    """In the lines of `data` from `start` on that begin before `stop`."""
+    hints = _hints()
+    while hint := hints.search(data, start):
+        line = data.rfind(b"\n", start, hint.start()) + 1 or start
+        start = data.find(b"\n", hint.start()) + 1 or len(data)
+        if line >= stop:
+            return None
+        state, shown = newest_state(data[line:start].removesuffix(b"\n"))
+        text = shown[:LONGEST].decode(errors="replace")
+        if (said := levels.read(text, reader.clock)).level == "error":
+            offset = begin + line + state
+            level, at = reader.above(rank, offset).take(offset, text)
+            return Found(Line(rank, offset, text, level, at), said.at)
+    return None
+
+
+@cache
+def _hints() -> Any:
+    import re2
+
+    options = re2.Options()
+    options.never_capture = True
+    return re2.compile(HINTS.encode(), options)

@@ -1,0 +1,381 @@
+"""Reads what ranks print into metrics, events and checkpoints, each exactly once.
+
+How far a log was read (`LogCursor.offset`) moves by compare-and-set in the transaction that stores what was found: a
+crash repeats or loses nothing, and of two who read the same bytes one stores them while the other finds the offset
+moved, drops what it has and looks again. Of several watchers only the one whose the task is now stores at all
+(`shares`).
+
+So that a month on many GPUs stays a small table: of each kind of line (the same metric names) a rank's first points are
+all kept, 10,000 of rank 0 and 500 of each other; from there on every second, later every third, …, and always the
+newest, which goes when the next one comes. That is 100,000 rows for 10 million lines, and it depends on nothing but
+the lines' order. Events: 10,000 per rank and attempt; checkpoints all.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zlib import crc32
+
+from django.db import transaction
+from django.db.models import Q
+
+from apps.clusters.models import Cluster
+from apps.common.clock import now
+from apps.training.core import checkpoints, findings, transitions, wakeups
+from apps.training.core.engine_access import backend_for, handle_for
+from apps.training.logs import lines
+from apps.training.logs.trainer_steps import Trainer
+from apps.training.models import Checkpoint, Event, LogCursor, MetricPoint, Task
+from apps.training.states import Kind
+from fermi.diagnosis import Finding, Level, loss_anomalies
+from fermi.jobs.spec import PulseSeen
+
+log = logging.getLogger(__name__)
+
+CHUNK = 256 << 10
+"""Bytes of a rank's log in one pass."""
+
+LAG = 1 << 20
+"""Bytes of mere log that may be read without writing down how far: reading them again costs nothing."""
+
+DENSE_FIRST, DENSE_OTHERS = 10_000, 500
+KINDS_OF_LINES = 1024  # more than that share their counts
+MOST_EVENTS = 10_000
+HOLD = 15.0
+"""Seconds that a Trainer's first line waits for a pulse at most; pods tell theirs every ten."""
+LONGEST_PATH = 500
+
+KNOWN: dict[str, tuple[str, ...]] = {
+    "started": (),
+    "resumed": ("step", "path"),
+    "checkpoint": ("step", "path"),
+    "checkpoint_skipped": ("path", "why"),
+    "checkpoint_failed": ("step", "why"),
+    "stopped": ("step",),
+    "finished": ("step",),
+    "drilled": ("path",),  # said by the rank's runner
+}
+"""Events with a text of their own, `SCRIPT_<EVENT>`, and what it says; one that lacks it is a `SCRIPT_EVENT`."""
+
+
+def drain(task_id: str, attempt: int, trainer: Trainer | None = None) -> None:
+    """Reads an attempt that has ended to its end; a last line may lack its line feed. `trainer`: where the script's was
+    then."""
+    reading = Reading(Task.objects.select_related("cluster").get(pk=task_id), attempt)
+    reading.trainer = trainer
+    while reading.read(to_the_end=True).more:
+        pass
+
+
+def count_steps(task_id: str, attempt: int, step: int, total: int = 0) -> None:
+    """Stores how far an attempt is by its optimizers or its script's trainer, and of how many steps where that says so
+    (else 0), unless its rank 0 has printed a step."""
+    found: dict[str, Any] = {"step": step, "counted": True, **({"total": total} if total else {})}
+    rows = Task.objects.filter(Q(progress={}) | Q(progress__counted=True), pk=task_id, attempt=attempt)
+    with transaction.atomic():
+        progress = rows.select_for_update().values_list("progress", flat=True).first()
+        if progress is not None and progress != {**progress, **found}:
+            rows.update(progress={**progress, **found})
+            wakeups.changed(task_id, "metric")
+
+
+@dataclass(slots=True)
+class News:
+    """`grown`: ranks that printed something, of whatever kind. `more`: there is more to read at once."""
+
+    grown: set[int] = field(default_factory=set)
+    more: bool = False
+
+
+class _Overtaken(Exception):
+    """Somebody else stored what was read here."""
+
+
+class Reading:
+    """The logs of one attempt. Keeps its place from pass to pass; after an error it asks the database for it.
+
+    `confirm` is called in each transaction that stores what was read, and raises where somebody else is to read."""
+
+    def __init__(self, task: Task, attempt: int, confirm: Callable[[str], None] = lambda _: None) -> None:
+        self._confirm = confirm
+        self._task_id, self._attempt = task.pk, attempt
+        self._handle, self._backend = handle_for(task, attempt), backend_for(task.cluster)
+        self._cluster = task.cluster
+        self._rehearses = task.kind == Kind.DRILL  # which ends as soon as it has shown what it is to show
+        self._tails: dict[int, _Tail] = {}
+        self.trainer: Trainer | None = None
+        self._held_since = math.inf  # the first line came that waits for it
+
+    @property
+    def waits(self) -> bool:
+        """Whether a line is not read before a pulse has said where the script's trainer is."""
+        return any(tail.held for tail in self._tails.values())
+
+    @property
+    def tells_progress(self) -> bool:
+        """Whether rank 0 has printed a step, as far as was read here."""
+        return 0 in self._tails and not self._tails[0].state.get("progress", {"counted": True}).get("counted")
+
+    def hear(self, pulses: Mapping[int, PulseSeen]) -> None:
+        """Takes how far the ranks are: what their probes count is nearer than the newest point without a step."""
+        counts = [pulse.step for pulse in pulses.values() if pulse.step is not None]
+        self.trainer = Trainer.of(pulses[rank].trainer for rank in sorted(pulses)) or self.trainer
+        if counts and not any(pulse.trainer for pulse in pulses.values()):
+            self._held_since = -math.inf  # another program's lines: nobody will say
+        if not counts or self.tells_progress:
+            return
+        step, total = (self.trainer.step, self.trainer.total) if self.trainer else (max(counts), 0)
+        if 0 in self._tails:
+            self._tails[0].state |= {"steps": step, "total": total}
+        count_steps(self._task_id, self._attempt, step, total)
+
+    def read(self, ranks: Iterable[int] | None = None, *, to_the_end: bool = False) -> News:
+        """One pass over the new bytes of `ranks` (all of them without), at most `CHUNK` of each."""
+        try:
+            return self._pass(ranks, to_the_end)
+        except _Overtaken:
+            self._tails = {}
+            return News(more=True)
+        except BaseException:
+            self._tails = {}
+            raise
+
+    def _pass(self, ranks: Iterable[int] | None, to_the_end: bool) -> News:
+        self._tails = self._tails or self._load()
+        news, found = News(), _Found(self._task_id, self._attempt, self._cluster, self.trainer)
+        for rank in self._tails if ranks is None else ranks:
+            tail = self._tails[rank]
+            chunk = self._backend.logs(self._handle, rank, tail.position, CHUNK)
+            last = to_the_end and chunk.end
+            if tail.position + len(chunk.data) > tail.seen:
+                tail.seen = tail.position + len(chunk.data)
+                news.grown.add(rank)
+            elif not (last or tail.held):
+                continue
+            text = tail.take(chunk.data, last=last)
+            rows = found.add(tail, text if to_the_end else self._without_held(tail, text))
+            news.more |= not (chunk.end or tail.held)
+            if rows or tail.position - tail.stored > LAG or (last and tail.position > tail.stored):
+                found.tails.append(tail)
+        if found.tails:
+            self._store(found)
+        return news
+
+    def _without_held(self, tail: "_Tail", text: bytes) -> bytes:
+        """Of whole lines, those before the first one of a Trainer of which is not known yet where it is: the rest is
+        read once a pulse has told, or after `HOLD`."""
+        at, moment = -1, time.monotonic()
+        if not self.trainer and moment - self._held_since < HOLD:
+            at = lines.find_epoch(text)
+        tail.held = at >= 0
+        if not tail.held:
+            return text
+        self._held_since = min(self._held_since, moment)
+        tail.position -= len(text) - at
+        return text[:at]
+
+    def _load(self) -> dict[int, "_Tail"]:
+        cursors = LogCursor.objects.filter(task_id=self._task_id, attempt=self._attempt)
+        tails = {cursor.rank: _Tail(cursor.rank, cursor.offset, cursor.state) for cursor in cursors}
+        absent = {rank: self._known(rank) for rank in range(self._handle.world_size) if rank not in tails}
+        LogCursor.objects.bulk_create(
+            [
+                LogCursor(task_id=self._task_id, attempt=self._attempt, rank=rank, state=state)
+                for rank, state in absent.items()
+            ],
+            ignore_conflicts=True,
+        )
+        return tails | {rank: _Tail(rank, 0, state) for rank, state in absent.items()}
+
+    def _known(self, rank: int) -> dict[str, Any]:
+        """What reading begins with: of the attempt before, the loss with which training began."""
+        if rank or self._attempt < 2:
+            return {}
+        before = LogCursor.objects.filter(task_id=self._task_id, attempt=self._attempt - 1, rank=0).first()
+        known = loss_anomalies.beginnings(before.state.get("losses", {})) if before else {}
+        return {"losses": known} if known else {}
+
+    def _store(self, found: "_Found") -> None:
+        """All or nothing."""
+        with transaction.atomic():
+            transitions.in_order(self._task_id)
+            self._confirm(self._task_id)
+            if found.replaced:
+                MetricPoint.objects.filter(pk__in=found.replaced).delete()
+            MetricPoint.objects.bulk_create([*found.points, *(point for _, point in found.newest.values())])
+            for slot, point in found.newest.values():
+                slot[1] = point.pk
+            Event.objects.bulk_create(found.events)
+            Checkpoint.objects.bulk_create(
+                found.checkpoints.values(),
+                update_conflicts=True,
+                unique_fields=["task", "path"],
+                update_fields=["attempt", "step", "size_bytes", "val_loss", "at"],
+            )
+            for tail in found.tails:
+                cursor = LogCursor.objects.filter(task_id=self._task_id, attempt=self._attempt, rank=tail.rank)
+                if not cursor.filter(offset=tail.stored).update(offset=tail.position, state=tail.state):
+                    raise _Overtaken
+            if found.progress:
+                Task.objects.filter(pk=self._task_id, attempt=self._attempt).update(progress=found.progress)
+            self._note(found.losses)
+            if self._rehearses:
+                wakeups.poke(self._task_id)
+            if found.points or found.newest:
+                wakeups.changed(self._task_id, "metric")
+            if found.events or found.checkpoints:
+                wakeups.changed(self._task_id, "event")
+        for tail in found.tails:
+            tail.stored = tail.position
+
+    def _note(self, found: Iterable[Finding | loss_anomalies.Over]) -> None:
+        """One that is certain may end the attempt."""
+        for one in found:
+            if isinstance(one, loss_anomalies.Over):
+                findings.over(self._task_id, self._attempt, one.code, one.key)
+                continue
+            findings.note(self._task_id, self._attempt, [one])
+            if one.level is Level.FAIL:
+                wakeups.poke(self._task_id)
+
+
+class _Tail:
+    """Where reading a rank's log goes on. `stored` is the offset in the database; between it and `position` is nothing
+    to be stored; `seen` is how long the log was; `held`: the next line waits (`Reading.waits`).
+
+    `state`: `skipping` inside an over-long line; `counted` points without a step; `kinds` of lines: how many, and the
+    key of the point that goes when the next one comes; `events`; `progress`, the newest step and loss, with `counted`
+    where no step was printed for us; `steps` and `total`, what the ranks' probes said last; `logged`, step and epoch
+    of the Trainer's newest line; `losses`, what `fermi.diagnosis.loss_anomalies` remembers.
+    """
+
+    def __init__(self, rank: int, offset: int, state: dict[str, Any]) -> None:
+        self.rank = rank
+        self.stored = self.position = self.seen = offset
+        self.held = False
+        self.state = state
+
+    def take(self, data: bytes, *, last: bool) -> bytes:
+        """The whole lines of `data`, which begins at `position`, each ended by a line feed; moves on behind them. With
+        `last` half a line is a whole one."""
+        text = data.replace(b"\r", b"\n")
+        begin, end = 0, text.rfind(b"\n") + 1
+        if self.state.get("skipping"):
+            begin = text.find(b"\n") + 1
+            if not begin:
+                self.position += len(text)
+                return b""
+            del self.state["skipping"]
+        if last and end < len(text):
+            text, end = text + b"\n", len(text) + 1
+        elif len(text) - end > lines.LONGEST:
+            self.state["skipping"] = True
+            self.position += len(text)
+            return text[begin:end]
+        self.position += min(end, len(data))
+        return text[begin:end]
+
+
+class _Found:
+    """Rows to store of one pass over an attempt."""
+
+    def __init__(self, task_id: str, attempt: int, cluster: Cluster, trainer: Trainer | None) -> None:
+        self._cluster, self._task_id, self._trainer = cluster, task_id, trainer
+        self._of = {"task_id": task_id, "attempt": attempt}
+        self._now = now()
+        self.points: list[MetricPoint] = []
+        self.newest: dict[tuple[int, str], tuple[list[int], MetricPoint]] = {}  # by rank and kind of line
+        self.replaced: list[int] = []
+        self.events: list[Event] = []
+        self.checkpoints: dict[str, Checkpoint] = {}
+        self.progress: dict[str, Any] = {}
+        self.tails: list[_Tail] = []
+        self.losses: list[Finding | loss_anomalies.Over] = []
+
+    def add(self, tail: _Tail, text: bytes) -> bool:
+        """Whether there was something to store."""
+        rows = False
+        for line in lines.candidates(text):
+            match lines.read(line):
+                case lines.Point() as point:
+                    self._add_point(tail, point)
+                    rows = True
+                case lines.Said() as said:
+                    self._add_event(tail, said)
+                    rows = True
+        return rows
+
+    def _add_point(self, tail: _Tail, point: lines.Point) -> None:
+        step = point.step if point.step is not None else self._step_of(tail, point)
+        if tail.rank == 0:
+            self.progress = tail.state.setdefault("progress", {})
+            if point.step is not None and not point.plain:
+                self.progress["step"] = step
+                self.progress.pop("counted", None)
+            elif self.progress.get("counted", "step" not in self.progress):
+                self.progress |= {"step": tail.state.get("steps", step), "counted": True}
+                self.progress |= {"total": total} if (total := tail.state.get("total")) else {}
+            if "loss" in point.values:
+                self.progress["loss"] = point.values["loss"]
+        at = self._at(point.time)
+        if tail.rank == 0:
+            for one in loss_anomalies.read(tail.state.setdefault("losses", {}), step, point.values):
+                self.losses.append(replace(one, since=at.timestamp()) if isinstance(one, Finding) else one)
+        row = MetricPoint(**self._of, rank=tail.rank, step=step, at=at, values=point.values)
+        kind = str(crc32(",".join(point.values).encode()) % KINDS_OF_LINES)
+        slot = tail.state.setdefault("kinds", {}).setdefault(kind, [0, 0])
+        slot[0] += 1
+        if slot[1]:
+            self.replaced.append(slot[1])
+            slot[1] = 0
+        self.newest.pop((tail.rank, kind), None)
+        if slot[0] % (slot[0] // (DENSE_OTHERS if tail.rank else DENSE_FIRST) + 1):
+            self.newest[tail.rank, kind] = slot, row
+        else:
+            self.points.append(row)
+
+    def _step_of(self, tail: _Tail, point: lines.Point) -> int:
+        """Of a line that has none: by its epoch where the script's trainer is known, else its number."""
+        epoch = point.values.get("epoch")
+        if self._trainer is None or epoch is None:
+            tail.state["counted"] = tail.state.get("counted", 0) + 1
+            return int(tail.state["counted"])
+        before, last = tail.state.get("logged", (0, 0.0))
+        before = 0 if epoch < last else before  # another training
+        step = self._trainer.step_of(epoch, before, trains="loss" in point.values)
+        tail.state["logged"] = (step, epoch)
+        return step
+
+    def _add_event(self, tail: _Tail, said: lines.Said) -> None:
+        at = self._at(said.time)
+        known = said.event in KNOWN and all(name in said.params for name in KNOWN[said.event])
+        if known and said.event == "checkpoint":
+            self._add_checkpoint(said, at)
+        count = tail.state["events"] = tail.state.get("events", 0) + 1
+        if count <= MOST_EVENTS:
+            code = f"SCRIPT_{said.event.upper()}" if known else "SCRIPT_EVENT"
+            self.events.append(
+                Event(**self._of, at=at, kind="script", code=code, params={"rank": tail.rank, **said.params})
+            )
+        elif count == MOST_EVENTS + 1:
+            params = {"rank": tail.rank, "limit": MOST_EVENTS}
+            self.events.append(Event(**self._of, at=at, kind="script", code="SCRIPT_EVENTS_LEFT_OUT", params=params))
+
+    def _add_checkpoint(self, said: lines.Said, at: datetime) -> None:
+        step, path = lines.integer(said.params["step"]), said.params["path"]
+        if step is None or not isinstance(path, str) or not path:
+            return
+        path = checkpoints.announced(self._cluster, self._task_id, path)
+        if len(path) <= LONGEST_PATH:
+            size, loss = lines.integer(said.params.get("size_bytes")), lines.number(said.params.get("val_loss"))
+            self.checkpoints[path] = Checkpoint(**self._of, step=step, path=path, size_bytes=size, val_loss=loss, at=at)
+
+    def _at(self, time: float | None) -> datetime:
+        """When the script says it was; when it was read, if it says nothing or nonsense."""
+        if time is None or not 0 < time < (self._now + timedelta(days=1)).timestamp():
+            return self._now
+        return datetime.fromtimestamp(time, UTC)

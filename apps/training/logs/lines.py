@@ -1,0 +1,164 @@
+"""What a rank's output says to the platform; pure. All other lines are log.
+
+    {"step": 10, "loss": 2.31, "time": 1763703000.5}         a point; `time` in unix seconds, may be left out
+    {"event": "checkpoint", "step": 100, "path": "…"}        an event; may have `time`, too
+    {'loss': 1.2, 'learning_rate': 5e-05, 'epoch': 0.5}      the Hugging Face Trainer's: a point without a step
+    iter 10: loss 2.3100, time 250.00ms                      a point; as train.py of karpathy/nanoGPT prints it
+    step 250: train loss 1.2345, val loss 1.3456             the same
+
+A progress bar ends its lines with a carriage return, so that ends a line here as well.
+"""
+
+import ast
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from fermi.schema import sanitize
+
+LONGEST = 64 << 10
+"""Bytes of a line; a longer one is log, whatever is in it."""
+
+DEEPEST = 16
+_BEGINNINGS = (b"\n{", b"\niter ", b"\nstep ")
+_NUMBER = rb"([-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|nan|inf))(?![\w.])"
+_PLAIN = re.compile(rb"(?:iter|step) (\d{1,18}): (?:loss %b|train loss %b(?:, val loss %b)?)" % ((_NUMBER,) * 3))
+_NAMES = ("loss", "train_loss", "val_loss")
+_NOT_LITERAL = re.compile(rb"(?<=: )(?:-?inf|nan)(?=[,}])")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """`step` None: the line has none. Values that were not finite are None. `plain`: read from a line for people, whose
+    numbers may begin at 0: where optimizer steps are counted, these say how far training is."""
+
+    step: int | None
+    values: Mapping[str, float | None]
+    time: float | None
+    plain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """`params` is the whole object."""
+
+    event: str
+    params: Mapping[str, Any]
+    time: float | None
+
+
+def candidates(text: bytes) -> Iterator[bytes]:
+    """The lines of `text` that begin as those do that say something. The search runs in C: another line costs
+    nanoseconds. `text` holds whole lines that end with a line feed."""
+    text = b"\n" + text
+    found = {beginning: text.find(beginning) for beginning in _BEGINNINGS}
+    while there := [(at, beginning) for beginning, at in found.items() if at >= 0]:
+        at, beginning = min(there)
+        end = text.index(b"\n", at + 1)
+        if end - at <= LONGEST:
+            yield text[at + 1 : end]
+        found[beginning] = text.find(beginning, end)
+
+
+def find_epoch(text: bytes) -> int:
+    """Returns where the first line of a Trainer, that tells an epoch and no step, begins in `text`; -1: none."""
+    for line in candidates(text):
+        if line.startswith(b"{'") and isinstance(point := read(line), Point) and point.step is None:
+            return (b"\n" + text).index(b"\n%b\n" % line)
+    return -1
+
+
+def read(line: bytes) -> Point | Said | None:
+    """None: just log. Never raises, whatever the line holds, and gives nothing that a database cannot store."""
+    if not line.startswith(b"{"):
+        return _read_plain(line)
+    printed = line.startswith(b"{'")
+    if not any(word in line for word in ((b"'epoch'", b"'step'") if printed else (b'"step"', b'"event"'))):
+        return None
+    try:
+        found = _printed(line) if printed else _json(line)
+        if not isinstance(found, dict):
+            return None
+        time = number(found.get("time"))
+        event = found.get("event")
+        if event and isinstance(event, str) and not printed:
+            params = _clean(found)
+            return Said(params["event"], params, time)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return None
+    return _point(found, time, printed)
+
+
+def _read_plain(line: bytes) -> Point | None:
+    found = _PLAIN.match(line)
+    if found is None:
+        return None
+    step, *numbers = found.groups()
+    told = {name: number(float(one)) for name, one in zip(_NAMES, numbers, strict=True) if one is not None}
+    return Point(int(step), told, None, plain=True)
+
+
+def integer(value: Any) -> int | None:
+    """A count: a step, a size. None when it is none, or more than a database's integer."""
+    found = number(value)
+    return int(found) if found is not None and 0 <= found < 2**63 else None
+
+
+def number(value: Any) -> float | None:
+    """Finite, and an integer of at most 64 bits; else None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _point(found: Mapping[str, Any], time: float | None, printed: bool) -> Point | None:
+    """`printed` by a Trainer: it has no step but an epoch, and newer ones print their numbers as strings."""
+    step = integer(found.get("step"))
+    if step is None and ("step" in found or "epoch" not in found or not printed):
+        return None
+    values: dict[str, float | None] = {}
+    for name, value in found.items():
+        if name in ("step", "time") or not isinstance(name, str):
+            continue
+        if printed and isinstance(value, str):
+            try:
+                value = float(value)
+            except ValueError:
+                continue
+        if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+            values[sanitize.text(name)] = number(value)
+    return Point(step, values, time) if values else None
+
+
+def _json(line: bytes) -> Any:
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:  # Python's json writes NaN and Infinity, which orjson does not read
+        return json.loads(line.decode(errors="replace"))
+
+
+def _printed(line: bytes) -> Any:
+    return ast.literal_eval(_NOT_LITERAL.sub(b"None", line.strip()).decode(errors="replace"))
+
+
+def _clean(value: Any, depth: int = 0) -> Any:
+    """Raises ValueError when it is nested too deep to be sent on."""
+    if depth > DEEPEST:
+        raise ValueError("nested too deep")
+    match value:
+        case None | bool():
+            return value
+        case str():
+            return sanitize.text(value)
+        case dict():
+            return {sanitize.text(name): _clean(inner, depth + 1) for name, inner in value.items()}
+        case list():
+            return [_clean(inner, depth + 1) for inner in value]
+    return number(value)

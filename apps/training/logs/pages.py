@@ -1,0 +1,298 @@
+"""Rank logs as pages of lines. Positions are byte offsets; a cursor says where to go on reading:
+
+"2@3:1024"          in attempt 2, in the log of rank 3
+"2@3:1024-1081"     there, and up to byte 1081 was already shown, as a line that is not complete yet
+"2@0:1024,3:77"     in the logs of all ranks, by rank (a rank that is not named is read from its beginning)
+
+Of a line that was printed over (a progress bar) the newest state is shown, also while the line is not complete
+(`open`): it is shown again as it grows, and last when it has ended. Its offset is where that state begins, so wherever
+reading began, a line has the same offset.
+"""
+
+import re
+import time
+from collections.abc import Iterator
+from copy import copy
+from datetime import datetime
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from django.conf import settings
+
+from apps.common.clock import now
+from apps.common.errors import ApiError
+from apps.training.core.engine_access import backend_for, handle_for
+from apps.training.logs import filters
+from apps.training.logs.filters import EVERYTHING, Filter
+from apps.training.logs.levels import REACH, Above, Clock
+from apps.training.models import Task
+from fermi.carriage_returns import newest_state, render
+from fermi.jobs.spec import LogChunk
+
+PIECE = 1 << 18  # bytes read at a time
+SCAN = 1 << 23  # bytes looked through for one page; a search that finds little goes on with the next
+PATIENCE = 2.0  # seconds after which a page that filters ends as well, and the next goes on
+LONGEST = 1 << 16  # bytes of a line that are shown
+
+_BEGINS = re.compile(rb"(?<=\n)|\r(?!\n)")
+"""Where a line begins, or another state of one."""
+
+Known = dict[int, tuple[int, Above]]
+"""By rank: what the lines before an offset say of the next one. Who reads a log piece by piece keeps it."""
+
+
+class Spot(NamedTuple):
+    """Where to go on in a log. `shown`: to which byte the line that begins there was already shown while it was open;
+    0: it was not."""
+
+    offset: int = 0
+    shown: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.shown or self.offset
+
+    def __str__(self) -> str:
+        return f"{self.offset}-{self.shown}" if self.shown else str(self.offset)
+
+
+class Line(NamedTuple):
+    """`level` and `at`: its own, or those of the line that it belongs to. `open`: it is not complete yet, and the next
+    line of its rank replaces it."""
+
+    rank: int
+    offset: int
+    text: str
+    level: str | None = None
+    at: datetime | None = None
+    open: bool = False
+
+    def shown(self) -> dict[str, Any]:
+        """Without its rank."""
+        shown: dict[str, Any] = {"offset": self.offset, "text": self.text}
+        if self.level is not None:
+            shown["level"] = self.level
+        if self.at is not None:
+            shown["time"] = self.at
+        if self.open:
+            shown["open"] = True
+        return shown
+
+
+class _Found(NamedTuple):
+    """A line in a piece of a log. `raw`: what is shown of it; None: nothing any more, it was printed over."""
+
+    offset: int
+    raw: bytes | None
+    following: int
+    open: bool = False
+
+
+class Reader:
+    """The logs of one attempt of a task. `known` outlives it where the same logs are read on and on."""
+
+    def __init__(self, task: Task, attempt: int, known: Known | None = None) -> None:
+        self.task = task
+        self.attempt = attempt
+        self._backend = backend_for(task.cluster)
+        self._handle = handle_for(task, attempt)
+        self.clock = Clock(lambda: self._begun, settings.LOG_ZONE)
+        self._known = {} if known is None else known
+
+    def chunk(self, rank: int, cursor: int, limit: int = PIECE) -> LogChunk:
+        return self._backend.logs(self._handle, rank, cursor, limit)
+
+    def everything(self) -> Iterator[bytes]:
+        """One rank's log after the other's, each below a line that names it."""
+        for rank in range(self.task.world_size):
+            yield b"==> rank %d <==\n" % rank
+            yield from self.whole(rank)
+            yield b"\n"
+
+    def whole(self, rank: int) -> Iterator[bytes]:
+        """Everything that is there now, piece by piece."""
+        cursor, end, rest = 0, False, b""
+        while not end:
+            chunk = self.chunk(rank, cursor, PIECE)
+            cursor, end = chunk.cursor, chunk.end
+            lines, feed, rest = (rest + chunk.data).rpartition(b"\n")
+            if feed:
+                yield render(lines) + feed
+            begin, _ = newest_state(rest)
+            rest = rest[begin:]
+            if rest and (end or len(rest) >= LONGEST):
+                yield render(rest)
+                rest = b""
+
+    def page(
+        self,
+        rank: int,
+        begin: Spot,
+        limit: int,
+        wanted: Filter = EVERYTHING,
+        scan: int = SCAN,
+        until: float | None = None,
+        stop: int | None = None,
+    ) -> tuple[list[Line], Spot, bool]:
+        """Up to `limit` lines from `begin` on, within about `scan` bytes; where to go on; whether that is the end for
+        now. A line that is still being written is shown as it is now where it is printed over and over; otherwise once
+        its attempt has ended, or it has become too long to wait for. `until`: when to stop looking, by
+        time.monotonic(); `stop`: where the end for now is, if that is known."""
+        lines: list[Line] = []
+        cursor, above, every = begin.offset, None, wanted is EVERYTHING
+        shown, end = 0, stop is not None and begin.end >= stop
+        if end:
+            return lines, begin, end
+        while not end and cursor - begin.offset < scan:
+            chunk = _up_to(stop, self.chunk(rank, cursor, max(2 * LONGEST, min(PIECE, scan))))
+            end = chunk.end
+            for found in self._lines(cursor, chunk):
+                offset, raw, cursor, is_open = found
+                if is_open:
+                    shown = chunk.cursor
+                if raw is None or (is_open and shown <= begin.shown):
+                    continue
+                above = above or self.above(rank, begin.offset)
+                if every or wanted.wants(raw):
+                    text = raw.decode(errors="replace")
+                    level, at = (copy(above) if is_open else above).take(offset, text)
+                    if every or wanted.wants_of(level, at):
+                        lines.append(Line(rank, offset, text, level, at, is_open))
+                elif not is_open:
+                    above.skip(offset, raw)
+                if not is_open and (
+                    len(lines) == limit or (every and cursor - begin.offset >= scan) or _is_over(until)
+                ):
+                    self._known[rank] = cursor, above
+                    return lines, Spot(cursor), False
+        if above:
+            self._known[rank] = cursor, above
+        return lines, Spot(cursor, shown), end
+
+    def tail(
+        self, rank: int, limit: int, wanted: Filter = EVERYTHING, scan: int = SCAN, until: float | None = None
+    ) -> tuple[list[Line], Spot, bool]:
+        """The last `limit` lines, as far back as one page looks."""
+        end = self.chunk(rank, -1).cursor
+        begin = max(0, end - (min(scan, limit * 2048) if wanted is EVERYTHING else scan))
+        if begin and (whole := _BEGINS.search(self.chunk(rank, begin).data)):
+            begin += whole.start()
+        lines: list[Line] = []
+        spot, at_end = Spot(begin), False
+        while not at_end:
+            found, spot, at_end = self.page(rank, spot, 10_000, wanted, until=until)
+            lines = (lines + found)[-limit:]
+            if _is_over(until):
+                break
+        return lines, spot, at_end
+
+    def above(self, rank: int, cursor: int) -> Above:
+        """What the lines before `cursor` say of the next one."""
+        known, above = self._known.get(rank, (-1, None))
+        if above is not None and known == cursor:
+            return above
+        above = Above(self.clock)
+        begin = max(0, cursor - REACH)
+        data = self.chunk(rank, begin, cursor - begin).data if cursor else b""
+        whole = data.find(b"\n") + 1 if begin else 0
+        for offset, raw, *_ in self._lines(begin + whole, LogChunk(data[whole:], cursor, end=False)):
+            if raw is not None:
+                above.skip(offset, raw)
+        return above
+
+    def _lines(self, cursor: int, chunk: LogChunk) -> Iterator[_Found]:
+        """Each whole line of a chunk, and what there is of the next one."""
+        data, begin = chunk.data, 0
+        while (newline := data.find(b"\n", begin)) >= 0:
+            state, shown = newest_state(data[begin:newline])
+            yield _Found(cursor + begin + state, shown[:LONGEST], cursor + newline + 1)
+            begin = newline + 1
+        rest = data[begin:]
+        if not rest:
+            return
+        state, shown = newest_state(rest)
+        offset, length = cursor + begin + state, len(rest) - state
+        again = offset - 1 if state else offset  # from its carriage return on, by which it is known
+        if length >= LONGEST or (chunk.end and self._has_ended):
+            yield _Found(offset, shown[:LONGEST], offset + min(length, LONGEST))
+        elif chunk.end and b"\r" in rest:
+            yield _Found(offset, shown, again, open=True)
+        elif state:
+            yield _Found(offset, None, again)
+
+    @cached_property
+    def _begun(self) -> datetime:
+        begun = self.task.attempts.filter(number=self.attempt).values_list("created_at", flat=True).first()
+        return begun or now()
+
+    @cached_property
+    def _has_ended(self) -> bool:
+        return self.task.attempts.filter(number=self.attempt, ended_at__isnull=False).exists()
+
+
+def _up_to(stop: int | None, chunk: LogChunk) -> LogChunk:
+    if stop is None or chunk.cursor < stop:
+        return chunk
+    return LogChunk(chunk.data[: len(chunk.data) - (chunk.cursor - stop)], stop, end=True)
+
+
+def _is_over(until: float | None) -> bool:
+    return until is not None and time.monotonic() > until
+
+
+def page(task: Task, query: dict[str, Any]) -> dict[str, Any]:
+    """The API's page of lines. `rank` is a number or `all`; `tail` starts with the newest lines."""
+    wanted = filters.asked_for(query)
+    begun, offsets = _resume(query.get("cursor", ""))
+    attempt = query.get("attempt") or begun or max(task.attempt, 1)
+    if begun != attempt:
+        offsets = {}
+    every = query["rank"] == "all"
+    ranks = range(task.world_size) if every else [rank_of(task, query["rank"])]
+    reader, share, scan, ended = Reader(task, attempt), max(1, query["limit"] // len(ranks)), SCAN // len(ranks), True
+    until = None if wanted is EVERYTHING else time.monotonic() + PATIENCE
+    shown: list[dict[str, Any]] = []
+    for rank in ranks:
+        if query["tail"] and not begun:
+            lines, offsets[rank], end = reader.tail(rank, share, wanted, scan, until)
+        else:
+            lines, offsets[rank], end = reader.page(rank, offsets.get(rank, Spot()), share, wanted, scan, until)
+        shown += [{**({"rank": rank} if every else {}), **line.shown()} for line in lines]
+        ended = ended and end
+    cursor = f"{attempt}@{cursor_of(offsets)}"
+    return {"rank": query["rank"], "attempt": attempt, "lines": shown, "cursor": cursor, "end": ended}
+
+
+def _resume(cursor: str) -> tuple[int, dict[int, Spot]]:
+    """The attempt and the offsets; (0, {}) without a cursor."""
+    attempt, _, offsets = cursor.rpartition("@")
+    try:
+        return (_offset(attempt), offsets_of(offsets)) if cursor else (0, {})
+    except ValueError:
+        raise ApiError(400, "CURSOR_INVALID", "cursor", cursor=cursor) from None
+
+
+def cursor_of(offsets: dict[int, Spot]) -> str:
+    return ",".join(f"{rank}:{spot}" for rank, spot in sorted(offsets.items()))
+
+
+def offsets_of(cursor: str) -> dict[int, Spot]:
+    """Raises ValueError when the text is no cursor."""
+    offsets = {}
+    for pair in filter(None, cursor.split(",")):
+        rank, _, spot = pair.partition(":")
+        offset, dash, shown = spot.partition("-")
+        offsets[_offset(rank)] = Spot(_offset(offset), _offset(shown) if dash else 0)
+    return offsets
+
+
+def _offset(text: str) -> int:
+    if not text.isdecimal() or len(text) > 18:
+        raise ValueError(text)
+    return int(text)
+
+
+def rank_of(task: Task, text: str) -> int:
+    if not text.isdecimal() or len(text) > 9 or int(text) >= task.world_size:
+        raise ApiError(400, "RANK_UNKNOWN", "rank", rank=text, high=task.world_size - 1)
+    return int(text)

@@ -1,0 +1,86 @@
+"""Whether an attempt's ranks hold each other up, have become slower, compile again and again, or do not use their GPUs,
+and which of their files cannot be brought here: asked of the engine now and then while it runs, and stored where
+something changed."""
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from apps.training.core import findings, uncollected_files
+from apps.training.core.engine_access import backend_for
+from apps.training.logs import poll_interval
+from apps.training.models import Task
+from apps.training.states import Kind
+from fermi.diagnosis import recompiles, stragglers, unused_gpus, world_sizes
+from fermi.jobs.ranks import place
+from fermi.jobs.spec import Handle, JobSpec, Observation, Phase, PulseSeen
+
+PERIOD, LONGEST = 4.0, 60.0  # seconds between two looks, at least and at most
+SOON = 1.0  # where somebody waits for it
+SHARE = 0.02
+"""Of its time at most that the watcher spends on one attempt's pulses."""
+
+
+class Pace:
+    """Of one alive attempt. What is remembered of its past is lost with the watcher: then it begins anew. `pulses`: as
+    they were at the newest look; another object after each."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._history, self._compiled, self._unused = stragglers.History(), recompiles.History(), unused_gpus.History()
+        self._due = self._looked = 0.0
+        self.pulses: Mapping[int, PulseSeen] = {}
+        self._compares, self._met = True, False
+        self._places: dict[int, stragglers.Place] | None = None
+        self._with_gpus: dict[int, stragglers.Place] = {}
+
+    def look(self, moment: float, seen: Observation | None, *, soon: bool = False) -> None:
+        """`moment`: monotonic. Costs nothing before its time. `soon`: somebody waits for what pulses say."""
+        due = min(self._due, self._looked + SOON) if soon else self._due
+        if moment < due or seen is None or seen.phase is not Phase.RUNNING:
+            return
+        began = time.monotonic()
+        self._judge()
+        self._looked = moment
+        self._due = moment + max(PERIOD, poll_interval.pause(time.monotonic() - began, SHARE, LONGEST))
+
+    def _judge(self) -> None:
+        if self._places is None:
+            self._places = self._find_places()
+        task = self._task
+        uncollected_files.note(task, self._handle.attempt)
+        if not self._places:
+            return
+        pulses = self.pulses = backend_for(task.cluster).pulses(self._handle)
+        moment = datetime.now(UTC).timestamp()
+        told = [
+            recompiles.judge(self._compiled, pulses, self._places, moment),
+            unused_gpus.judge(self._unused, pulses, self._with_gpus, moment),
+        ]
+        if self._compares:
+            told.append(stragglers.judge(self._history, pulses, self._places, moment))
+        joined = {rank: pulse.joined_as for rank, pulse in pulses.items()}
+        if not self._met and (
+            wrong := world_sizes.judge_numbers(joined, self._places) or world_sizes.judge(pulses, self._places)
+        ):
+            self._met = True
+            told.insert(0, stragglers.News([wrong]))
+        for news in told:
+            if news.found:
+                findings.note(self._handle.task_id, self._handle.attempt, news.found)
+            for code in news.over:
+                findings.over(self._handle.task_id, self._handle.attempt, code)
+
+    def _find_places(self) -> dict[int, stragglers.Place]:
+        """Empty where nothing is to be judged: no pulse. Of a pipeline's stages one is always the slowest, so its ranks
+        are not compared."""
+        self._task = Task.objects.select_related("cluster").get(pk=self._handle.task_id)
+        job = JobSpec.from_json(self._task.spec)
+        piped = int(job.strategy.get("pipelineParallel") or 1) > 1
+        self._compares = not piped
+        if not job.pulse or self._task.kind != Kind.TRAINING:
+            return {}
+        placed = place(job.nodes, job.master)
+        found = {rank: stragglers.Place(at.node_rank, at.node.name) for at in placed for rank in at.ranks}
+        self._with_gpus = {rank: found[rank] for at in placed if at.node.has_cuda for rank in at.ranks}
+        return found

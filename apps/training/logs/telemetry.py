@@ -1,0 +1,90 @@
+"""What running attempts use, from their engines into series: their nodes' values become their environments', their
+ranks' the task's."""
+
+import threading
+import time
+from typing import NamedTuple
+
+from apps.clusters.cluster_threads import PerCluster
+from apps.clusters.models import Cluster
+from apps.telemetry import subjects
+from apps.telemetry.writer import Writer
+from apps.training.core.engine_access import backend_for, handle_for
+from apps.training.logs import poll_interval
+from apps.training.models import Task
+from fermi.jobs.spec import Sample
+from fermi.telemetry.aggregation import TOLD_SECONDS, Folding
+from fermi.telemetry.metrics import GPU, METRICS, PERIOD_SECONDS, RANK
+from fermi.telemetry.sampler import Sampler
+
+LONGEST = 60.0  # seconds between two readings at most
+SHARE = 0.01
+"""Of its time at most that the watcher spends on what one attempt uses. Runners keep what they measured for minutes."""
+
+
+class _Place(NamedTuple):
+    environment: str | None
+    ranks: range
+
+
+class Used:
+    """Of one attempt."""
+
+    def __init__(self, task: Task) -> None:
+        self._task, self._handle = task, handle_for(task, task.attempt)
+        self._due = 0.0
+        self._places: list[_Place] = []
+        first = 0
+        for environment, processes in task.nodes.order_by("node_rank").values_list("environment", "processes"):
+            self._places.append(_Place(environment, range(first, first + processes)))
+            first += processes
+        self._after = [0.0] * len(self._places)  # by node: the newest moment that was read
+
+    def read(self, moment: float, writer: Writer) -> None:
+        """To be called often; asks the engine when the next samples can have come."""
+        if moment < self._due or not self._places:
+            return
+        self._due = moment + TOLD_SECONDS
+        began = time.monotonic()
+        self.read_rest(writer)
+        self._due = moment + max(TOLD_SECONDS, poll_interval.pause(time.monotonic() - began, SHARE, LONGEST))
+
+    def read_rest(self, writer: Writer) -> None:
+        """Reads what is not read yet; at the end of the attempt, too, with which the last samples come: of a short one
+        there are no others."""
+        backend = backend_for(self._task.cluster)
+        for sample in backend.telemetry(self._handle, min(self._after, default=0.0)):
+            if sample.node_rank < len(self._places) and sample.at > self._after[sample.node_rank]:
+                self._after[sample.node_rank] = sample.at
+                self._put(sample, writer, here=backend.here)
+
+    def _put(self, sample: Sample, writer: Writer, *, here: bool) -> None:
+        """On this machine all nodes are one, which is measured once: only their GPUs are their own."""
+        place = self._places[sample.node_rank]
+        own, ranks = dict[str, float](), dict[str, float]()
+        for key, value in sample.values.items():
+            name, _, index = key.partition(":")
+            of = METRICS[name].of
+            if of == RANK:
+                if index.isdecimal() and int(index) in place.ranks:
+                    ranks[key] = value
+            elif of == GPU or not here:
+                own[key] = value
+        writer.put(subjects.task(self._task.pk), sample.at, ranks, emulated=sample.emulated)
+        if place.environment:
+            writer.put(subjects.environment(place.environment), sample.at, own, emulated=sample.emulated)
+
+
+def this_machine(writer: Writer, folders: list[str]) -> PerCluster:
+    """Measures the machine that the platform runs on, for all environments of a cluster that is it."""
+
+    def follow(cluster: Cluster, ending: threading.Event) -> None:
+        sampler, folding = Sampler(folders), Folding()
+        try:
+            while not ending.wait(PERIOD_SECONDS):
+                if told := folding.add(sampler.sample()):
+                    writer.put(subjects.host(cluster.pk), told["at"], told["values"])
+        finally:
+            sampler.close()
+
+    return PerCluster("telemetry", lambda cluster: backend_for(cluster).here, follow)

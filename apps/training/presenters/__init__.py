@@ -1,0 +1,1 @@
+"""Stored rows as the API and the event stream show them."""

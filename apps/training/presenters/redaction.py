@@ -1,0 +1,24 @@
+"""What of a task's own variables its reader is not shown: from viewers, values that look like keys are hidden. Whoever
+may submit to the project may read them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from apps.accounts import access
+from apps.accounts.models import Role, User
+from fermi.jobs import credentials
+
+
+def hidden(request: Mapping[str, Any], project: str, user: User | None) -> dict[str, str]:
+    """Those variables of a task's request, with their values. None: whoever it is, as little as a viewer."""
+    env = request.get("env") or {}
+    found = {name: value for name, value in env.items() if credentials.looks_secret(name, value)}
+    if found and user and access.role_in(user, project) is not Role.VIEWER:
+        return {}
+    return found
+
+
+def request(stored: Mapping[str, Any], project: str, user: User) -> Mapping[str, Any]:
+    """A task's request, as `user` may read it."""
+    found = hidden(stored, project, user)
+    return {**stored, "env": credentials.masked(stored["env"])} if found else stored

@@ -1,0 +1,317 @@
+"""What is read of tasks, straight from `.values()` into the API's shape."""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from operator import itemgetter
+from typing import Any, cast
+from zlib import crc32
+
+from django.db.models import (
+    Aggregate,
+    Case,
+    CharField,
+    F,
+    JSONField,
+    OuterRef,
+    QuerySet,
+    Subquery,
+    TextField,
+    When,
+)
+from django.db.models.fields.json import KeyTextTransform, KeyTransform
+from django.db.models.functions import Cast, JSONObject
+
+from apps.accounts import access
+from apps.accounts.access import Someone
+from apps.accounts.models import User
+from apps.common.compiled_queries import Compiled, keys
+from apps.common.encoding import encode
+from apps.common.errors import ApiError
+from apps.training.core import elastic_size
+from apps.training.models import Attempt, Drill, Event, Finding, MetricPoint, Node, Preflight, Task
+from apps.training.presenters import redaction
+from apps.training.presenters import task_presenter as presenters
+from apps.training.states import FINAL, Action, State, allowed_actions
+from fermi.diagnosis import Level
+from fermi.jobs import credentials
+from fermi.jobs.ranks import place
+from fermi.jobs.spec import JobSpec
+from fermi.scheduler.snapshot import priority_of
+
+BRIEF = {
+    "taskId": "id",
+    "taskName": "name",
+    "status": "state",
+    "framework": "framework",
+    "distributed": "distributed",
+    "nodeCount": "node_count",
+    "totalGpus": "total_gpus",
+    "worldSize": "world_size",
+    "masterNode": "master",
+    "projectId": "project_id",
+    "owner": "owner__username",
+    "attempt": "attempt",
+    "maxRestarts": "max_restarts",
+    "priority": "priority",
+    "preemptible": "preemptible",
+    "borrowed": "borrowed",
+    "createdAt": "created_at",
+    "startedAt": "started_at",
+    "endedAt": "ended_at",
+}
+"""Names in the API and the columns behind them; renamed here, as aliases in the query made a page a sixth slower."""
+_IN_SPEC = KeyTextTransform("totalSteps", KeyTransform("hyperparameters", "spec"))
+_UNTOLD = {"steps_in_spec": Case(When(total_steps=None, then=_IN_SPEC), output_field=TextField())}
+"""Of tasks from before there was a column for it; to look into each spec takes a tenth of a page's time."""
+
+
+def tasks(user: Someone) -> QuerySet[Task, Any]:
+    """Rows for `brief`, of all that `user` may see."""
+    return briefs(access.visible(Task.trainings.all(), user), may_change=access.may_change(user))
+
+
+def briefs(rows: QuerySet[Task, Any], *more: str, **annotated: Any) -> QuerySet[Task, Any]:
+    """As `brief` reads them, once each also has `may_change`."""
+    columns = (*BRIEF.values(), *presenters.WHY, "total_steps", "progress", "paused_at", *more)
+    return rows.values(*columns, **annotated, **_UNTOLD, **_WORST)
+
+
+_GOES_ON = Finding.objects.filter(task=OuterRef("pk"), attempt=OuterRef("attempt"), until=None)
+_WRONG = _GOES_ON.exclude(level=Level.INFO).order_by("level", "-since")  # by the alphabet a failure comes first
+_WORST = {"worst": Subquery(_WRONG.values(said=JSONObject(code="code", level="level", params="params"))[:1])}
+
+
+def brief(row: Mapping[str, Any], lang: str | None = None) -> dict[str, Any]:
+    progress, state, paused = row["progress"], row["state"], row["paused_at"] is not None
+    return {
+        **dict(zip(BRIEF, _TOLD(row), strict=True)),
+        "priorityClass": _class(row["priority"]),
+        "paused": paused,
+        "reason": presenters.why(row, lang),
+        "step": progress.get("step"),
+        "totalSteps": progress.get("total") or _total(row),
+        "loss": progress.get("loss"),
+        "lossNotFinite": "loss" in progress and progress["loss"] is None,
+        "finding": presenters.worst(row["worst"], lang) if state not in FINAL else None,
+        "allowedActions": _actions(state, row["may_change"], paused),
+    }
+
+
+def _total(row: Mapping[str, Any]) -> int | None:
+    told = row["steps_in_spec"]
+    if told is None:
+        return cast("int | None", row["total_steps"])
+    return int(told) if str(told).isdecimal() else None
+
+
+_TOLD = itemgetter(*BRIEF.values())
+
+
+@lru_cache(1000)
+def _class(priority: int) -> str:
+    return priority_of(priority).name.lower()
+
+
+@cache
+def _actions(state: str, may_change: bool, paused: bool) -> tuple[Action, ...]:
+    return tuple(allowed_actions(State(state), changes=may_change, paused=paused))
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """What a task's live stream compares with what its reader knows. `fingerprint` changes with `status` and with what
+    is seen of the ranks; `event` and `metric` are the newest ids, 0 for none. `again`: in how many seconds the same row
+    may say something else."""
+
+    status: dict[str, Any]
+    fingerprint: int
+    event: int
+    metric: int
+    again: float = math.inf
+
+
+def pulses(reader: access.Reader, tasks: Collection[str], lang: str) -> dict[str, Pulse]:
+    """One query, since every open page asks again and again. Left out: what there is not for the reader."""
+    rows = _PULSES.ask(reader.is_superuser, **access.reader(reader), **keys(tasks))
+    return {row["id"]: _pulse(row, lang) for row in rows}
+
+
+def _pulse(row: dict[str, Any], lang: str) -> Pulse:
+    event, metric, seen = (row.pop(name) for name in _NEWEST)
+    status = brief(row, lang)
+    return Pulse(status, crc32(encode([status, seen])), event or 0, metric or 0, presenters.again(row))
+
+
+_NEWEST = {
+    "event_": Subquery(Event.objects.filter(task=OuterRef("pk")).order_by("-pk").values("pk")[:1]),
+    "metric_": Subquery(MetricPoint.objects.filter(task=OuterRef("pk")).order_by("-pk").values("pk")[:1]),
+    "seen_": Subquery(Attempt.objects.filter(task=OuterRef("pk"), number=OuterRef("attempt")).values("seen")[:1]),
+}
+_PULSES = Compiled(
+    lambda is_superuser, /, user=0, **among: (
+        tasks(access.Reader(user, is_superuser)).filter(pk__in=list(among.values())).annotate(**_NEWEST)
+    )
+)
+
+
+_TRAINED = {
+    "datasetId": F("dataset_version__dataset"),
+    "datasetVersionId": F("dataset_version"),
+    "modelId": F("model"),
+    "datasetName": F("dataset_version__dataset__name"),
+    "datasetVersionName": F("dataset_version__name"),
+    "modelName": F("model__name"),
+}
+"""What it trains on, and what, with their names; none where the script reads none of ours."""
+_AROUND = {
+    "projectName": F("project__name"),
+    "minRunSeconds": F("min_run_seconds"),
+    "maxRunSeconds": F("max_run_seconds"),
+    "preflightId": Subquery(Preflight.objects.filter(before=OuterRef("pk")).values("pk")[:1]),
+    "drillId": Subquery(Drill.objects.filter(task=OuterRef("pk")).order_by("-run__created_at").values("pk")[:1]),
+}
+_STORED = ("spec", "request", "summary", "warnings")
+
+
+class _ByRank(Aggregate):
+    """Of a task's nodes, the environments by node rank, as one object."""
+
+    function = "JSONB_OBJECT_AGG"
+    output_field = JSONField()
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        return self.as_sql(compiler, connection, function="JSON_GROUP_OBJECT", **extra)
+
+
+_NODES = Node.objects.filter(task=OuterRef("pk")).order_by().values("task")
+_ENVIRONMENTS = _NODES.annotate(by_rank=_ByRank(Cast("node_rank", CharField()), "environment_id")).values("by_rank")
+
+
+def _whole(task: str, reader: access.Reader) -> QuerySet[Task, Any]:
+    rows = access.visible(Task.trainings.filter(pk=task), reader)
+    stored = briefs(rows, *_STORED, may_change=access.may_change(reader))
+    return stored.annotate(**_TRAINED, **_AROUND, environments_=Subquery(_ENVIRONMENTS))
+
+
+_WHOLE = Compiled(lambda is_superuser, /, task, user=0: _whole(task, access.Reader(user, is_superuser)))
+_ATTEMPTS = Compiled(
+    lambda task: (
+        Attempt.objects.filter(task=task)
+        .order_by("number")
+        .values("number", "master_port", "outcome", "outcome_params", "resume_from", "created_at", "running_at",
+                "ended_at", seen_=Case(When(number=F("task__attempt"), then=F("seen")), default=None))
+    )
+)  # fmt: skip
+
+
+def detail(user: User, task_id: str) -> dict[str, Any]:
+    """As `user` may read it; 404 NOT_FOUND for a stranger. Two queries, the task first: where it has ended, its attempt
+    has."""
+    found = _WHOLE.one(user.is_superuser, task=task_id, **access.reader(user))
+    if found is None:
+        raise ApiError(404, "NOT_FOUND")
+    attempts = _ATTEMPTS.ask(task=task_id)
+    job = JobSpec.from_json(found["spec"])
+    waits = State(found["state"]) in (State.INITIALIZING, State.QUEUED)
+    newest = attempts[-1] if attempts else None
+    culprit = newest["outcome_params"].get("rank") if newest else None
+    environments = found["environments_"] or {}
+    select = (found["request"].get("distributedConfig") or {}).get("select")
+    placements = place(job.nodes, job.master) if environments or select is None else []
+    seen = {rank["rank"]: rank for rank in ((newest["seen_"] or {}).get("ranks", []) if newest else [])}
+    return {
+        **brief(found),
+        **{name: found[name] for name in (*_TRAINED, *_AROUND)},
+        "summary": found["summary"],
+        "warnings": [
+            presenters.warning(warning["code"], warning["params"])
+            for warning in found["warnings"]
+            if waits or warning["code"] not in presenters.OF_THE_QUEUE
+        ],
+        "proposal": presenters.proposal(job),
+        "elastic": elastic_size.shown(Task.objects.select_related("cluster").get(pk=task_id), job)
+        if job.elastic
+        else None,
+        "batch": presenters.batch(job),
+        "select": select,
+        "nodes": [
+            {
+                "nodeRank": at.node_rank,
+                "environmentId": environments.get(str(at.node_rank)),
+                "name": at.node.name,
+                "zone": at.node.zone,
+                "gpuType": at.node.gpu_type,
+                "processes": at.node.processes,
+                "emulated": at.node.emulated,
+                "ranks": list(at.ranks),
+                "runsIn": presenters.runs_in(at.node),
+            }
+            for at in placements
+        ],
+        "ranks": [
+            {
+                "rank": rank,
+                "localRank": local,
+                "nodeRank": at.node_rank,
+                "device": local if at.node.has_cuda else None,
+                "state": seen.get(rank, {}).get("state", "waiting"),
+                "pid": seen.get(rank, {}).get("pid"),
+                "exitCode": seen.get(rank, {}).get("exit_code"),
+                "ending": presenters.ending(seen.get(rank, {}), culprit),
+            }
+            for at in placements
+            for local, rank in enumerate(at.ranks)
+        ],
+        "attempts": [_attempt(attempt) for attempt in attempts],
+        "request": redaction.request(found["request"], found["project_id"], user),
+    }
+
+
+def _attempt(attempt: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "number": attempt["number"],
+        "masterPort": attempt["master_port"],
+        "outcome": presenters.reason(attempt["outcome"], attempt["outcome_params"]),
+        "failedRank": attempt["outcome_params"].get("rank"),
+        "resumeFrom": attempt["resume_from"] or None,
+        "createdAt": attempt["created_at"],
+        "runningAt": attempt["running_at"],
+        "endedAt": attempt["ended_at"],
+    }
+
+
+def plan(task: Task, number: int | None, user: User | None) -> dict[str, Any] | None:
+    """What was rendered for an attempt, as `user` may read it; None when there is no such attempt."""
+    attempts = task.attempts.filter(number=number or task.attempt)
+    attempt = attempts.values("number", "plan").first()
+    if attempt is None:
+        return None
+    files, artifacts = presenters.artifacts(
+        credentials.without(attempt["plan"]["artifacts"], redaction.hidden(task.request, task.project_id, user))
+    )
+    return {"attempt": attempt["number"], "files": files, "artifacts": artifacts}
+
+
+def events(task_id: str, after: int = 0) -> QuerySet[Event, Any]:
+    return Event.objects.filter(task=task_id, pk__gt=after).order_by("pk").values(
+        "id", "attempt", "at", "kind", "code", "params"
+    )  # fmt: skip
+
+
+def metrics(task_id: str, filters: Mapping[str, Any]) -> dict[str, Any]:
+    """Points in the order in which they were stored; `next` is what to pass as `after` to go on, None at the end."""
+    rows = MetricPoint.objects.filter(task=task_id, pk__gt=filters["after"])
+    for name in ("attempt", "rank"):
+        if filters.get(name) is not None:
+            rows = rows.filter(**{name: filters[name]})
+    limit = filters["limit"]
+    points = list(rows.order_by("pk").values("id", "attempt", "rank", "step", "at", "values")[: limit + 1])
+    following = points[limit - 1]["id"] if len(points) > limit else None
+    points = points[:limit]
+    if names := filters.get("names"):
+        for point in points:
+            point["values"] = {name: value for name, value in point["values"].items() if name in names}
+        points = [point for point in points if point["values"]]
+    return {"items": points, "next": following}

@@ -1,0 +1,70 @@
+"""The limits and the budget of a task's project, where an engine's own queue decides everything else. Between the look
+and the mark nobody else of the project begins: its row is locked."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from django.db import connection
+
+from apps.accounts.models import Project
+from apps.common.clock import now
+from apps.scheduling import selectors as sharing
+from apps.scheduling.models import UserLimits
+from apps.training.core.engine_access import clusters_that_decide, decided_by_engines
+from apps.training.models import Attempt, Node, Task
+from apps.training.queue import load
+from fermi.jobs.spec import Problem
+from fermi.scheduler import limits
+from fermi.scheduler.snapshot import Held, Waiting
+
+
+class OverLimit(Exception):
+    """`problem`: the limit that the task would break if it was submitted now."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.code)
+        self.problem = problem
+
+
+def check(task: Task, environments: Sequence[str]) -> None:
+    """In the transaction that begins its attempt. Raises OverLimit."""
+    if sharing.limits_of(task.project) is None and not UserLimits.objects.filter(project=task.project).exists():
+        return
+    if connection.features.has_select_for_update:
+        Project.objects.select_for_update(no_key=True).filter(pk=task.project_id).values_list("pk").first()
+    moment = now()
+    held = list(_held(task, moment))
+    known = {*environments, *(key for one in held for key in one.places)}
+    places = {place.id: place for place in load.places(among=known)}
+    project = sharing.projects(moment, held, places.values()).get(task.project_id)
+    asked = Waiting(
+        task=task.pk,
+        project=task.project_id,
+        user=task.owner.username,
+        cluster=task.cluster_id,
+        since=moment.timestamp(),
+        named=tuple(environments),
+        preemptible=task.preemptible,
+    )
+    chosen = [places[key] for key in environments if key in places]
+    if problem := limits.problem(asked, project, limits.Use(held, places), chosen):
+        raise OverLimit(problem)
+
+
+def _held(task: Task, moment: datetime) -> Iterator[Held]:
+    """By others of the project. In an engine's queue several may have the same environment, of which a lease has only
+    the first; what waits there counts as a task with its GPUs, and has spent nothing yet."""
+    engines = clusters_that_decide()
+    theirs = decided_by_engines(engines).filter(project=task.project_id)
+    live = Attempt.objects.filter(task__in=theirs, ended_at=None)
+    begun = dict(live.exclude(task=task).values_list("task_id", "running_at"))
+    environments: dict[tuple[str, str], list[str]] = {}
+    rows = Node.objects.filter(task__in=begun, environment__isnull=False)
+    for key, user, environment in rows.values_list("task_id", "task__owner__username", "environment_id"):
+        environments.setdefault((key, user), []).append(str(environment))
+    for (key, user), places in environments.items():
+        since = begun[key] or moment
+        yield Held(key, task.project_id, user, tuple(places), since.timestamp())
+    for one in load.held(moment):
+        if one.project == task.project_id and one.task != task.pk and one.task not in begun:
+            yield one

@@ -1,0 +1,62 @@
+"""Asking a task to give way: to another one, or because its environments are reserved or maintained from now on."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from apps.clusters.models import Lease
+from apps.common.clock import now
+from apps.training.core import transitions, wakeups
+from apps.training.core.engine_access import engine_decides
+from apps.training.models import Task
+from apps.training.states import WITH_ATTEMPT, Kind, State
+
+WHY_RESERVED, WHY_MAINTAINED = "RESERVATION", "MAINTENANCE"
+
+
+def ask(task_id: str, params: Mapping[str, Any]) -> bool:
+    """Once; what it runs is ended by its own pass. A pre-flight test and a drill are short, and end by themselves."""
+    with transaction.atomic():
+        active = Task.objects.filter(
+            pk=task_id, kind=Kind.TRAINING, state__in=[State.QUEUED, *WITH_ATTEMPT - {State.STOPPING}],
+            preempted_at=None, paused_at=None, stop_requested_at=None,
+        )  # fmt: skip
+        if not active.update(preempted_at=now(), preempted_for=dict(params)):
+            return False
+        task = Task.objects.get(pk=task_id)
+        transitions.record(task.pk, task.attempt, "state", "PREEMPTION_REQUESTED", params)
+        wakeups.poke(task.pk)
+    return True
+
+
+def empty_windows(moment: datetime) -> list[str]:
+    """Asks whoever is still where a reservation of others, or maintenance, has begun: it saves, and goes on from its
+    checkpoint elsewhere or after it. An engine with a queue of its own would only begin it there again."""
+    inside = Lease.objects.filter(
+        environment__reservations__begins_at__lte=moment, environment__reservations__ends_at__gt=moment
+    ).values_list(
+        "holder", "environment__name", "environment__reservations__project_id",
+        "environment__reservations__ends_at", "environment__reservations__note",
+    )  # fmt: skip
+    found: defaultdict[str, list[Any]] = defaultdict(list)
+    for holder, *window in inside:
+        found[holder].append(window)
+    asked = []
+    for task in Task.objects.filter(pk__in=found).select_related("cluster"):
+        foreign = [window for window in found[task.pk] if window[1] != task.project_id]
+        if not foreign or engine_decides(task):
+            continue
+        maintained = next((window for window in foreign if window[1] is None), None)
+        params = {
+            "why": WHY_MAINTAINED if maintained else WHY_RESERVED,
+            "maintained" if maintained else "reserved": True,  # for whom, only members of that project may know
+            "by": (maintained[3] or "–") if maintained else "",
+            "environment": ", ".join(sorted({window[0] for window in foreign})),
+            "until": max(window[2] for window in foreign).timestamp(),
+        }
+        if ask(task.pk, params):
+            asked.append(task.pk)
+    return asked

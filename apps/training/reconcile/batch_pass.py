@@ -1,0 +1,131 @@
+"""What most of many tasks need: nothing, or that what was seen of them is kept.
+
+A pass loads a task with its specification, asks and writes for it alone. Of those that run and go on running a glance
+tells as much from a few columns, and writes for all of them together. It decides as a pass does (`decide`); whatever
+it cannot tell is left to one.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from django.db.models import Q
+
+from apps.clusters.models import Cluster
+from apps.common import pass_claims
+from apps.common.among import Among
+from apps.common.clock import now
+from apps.common.compiled_queries import Instances
+from apps.training.core import observation_store as seen_last
+from apps.training.core.engine_access import handle_for, observe
+from apps.training.models import Attempt, Finding, Task
+from apps.training.reconcile import actions
+from apps.training.states import WITH_ATTEMPT, Kind, State
+from apps.training.states.decisions import Act, Facts, decide
+from apps.training.states.limits import UNTOLD
+from fermi.diagnosis import Level, hangs, loss_anomalies
+from fermi.jobs.spec import Observation, Phase
+
+log = logging.getLogger(__name__)
+
+COLUMNS = ("id", "state", "kind", "attempt", "world_size", "max_restarts", "reason", "stop_requested_at",
+           "resize_requested_at", "paused_at", "preempted_at", "preempted_for", "deadline_at",
+           "cluster_id")  # fmt: skip
+"""Of a task. Its specification and what was rendered are long."""
+_TASKS, _ATTEMPTS = Instances(Task), Instances(Attempt)
+
+
+@dataclass
+class Glance:
+    """`quiet`: to be looked at again after the time of their state. `settled`: of these, those of which nothing is
+    to come but what somebody tells of. `rest`: needs a pass. `seen`: of all that have an attempt, by task."""
+
+    quiet: dict[State, list[str]] = field(default_factory=lambda: defaultdict(list))
+    settled: list[str] = field(default_factory=list)
+    rest: list[str] = field(default_factory=list)
+    seen: dict[str, Observation] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.rest) + len(self.settled) + sum(map(len, self.quiet.values()))
+
+
+def glance(ids: Sequence[str], claim: pass_claims.Claim, facts_of: Callable[[Task, Attempt | None], Facts]) -> Glance:
+    """Of those of these tasks that were claimed. Keeps what was seen of those that need no more than that."""
+    tasks = _claimed(ids, claim)
+    attempts, told = _going_on(tasks), _told_of(tasks)
+    found = Glance(seen=observed(tasks))
+    news: list[tuple[Attempt, Observation]] = []
+    for task in tasks:
+        attempt = attempts.get(task.pk)
+        try:
+            if attempt is None or task.pk in told or not _is_quiet(task, facts_of(task, attempt), found.seen[task.pk]):
+                found.rest.append(task.pk)
+                continue
+            if actions.is_news(attempt, found.seen[task.pk]):
+                news.append((attempt, found.seen[task.pk]))
+        except Exception:
+            log.exception("task %s cannot be told at a glance", task.pk)
+            found.rest.append(task.pk)
+            continue
+        if _is_settled(task, found.seen[task.pk]):
+            found.settled.append(task.pk)
+        else:
+            found.quiet[State(task.state)].append(task.pk)
+    seen_last.remember(news, claim.at)
+    return found
+
+
+def observed(tasks: Iterable[Task]) -> dict[str, Observation]:
+    """By task id, for those that have an attempt. One observation per cluster serves all."""
+    by_cluster: dict[str, list[Task]] = defaultdict(list)
+    for task in tasks:
+        if task.state in WITH_ATTEMPT:
+            by_cluster[task.cluster_id].append(task)
+    found: dict[str, Observation] = {}
+    for members in by_cluster.values():
+        handles = {task.pk: handle_for(task, task.attempt) for task in members}
+        seen = observe(members[0].cluster, list(handles.values()))
+        found |= {pk: seen[handle.name] for pk, handle in handles.items()}
+    return found
+
+
+def _is_quiet(task: Task, facts: Facts, seen: Observation) -> bool:
+    """Whether a pass would wait, and has said for what."""
+    if any(rank.stalled for rank in seen.ranks):
+        return False
+    decision = decide(facts, seen)
+    return decision.act is Act.WAIT and actions.is_said(task, decision)
+
+
+def _is_settled(task: Task, seen: Observation) -> bool:
+    """Whether all of it runs, and time alone changes nothing soon."""
+    if task.state != State.RUNNING or seen.phase is not Phase.RUNNING or seen.waiting or task.reason:
+        return False
+    if task.deadline_at and task.deadline_at < now() + UNTOLD:
+        return False
+    return all(rank.state == "running" and rank.still_since is None for rank in seen.ranks)
+
+
+def _claimed(ids: Sequence[str], claim: pass_claims.Claim) -> list[Task]:
+    """Few clusters have them all."""
+    tasks = _TASKS.only(Task.objects.filter(Among(ids), claimed_at=claim.at), *COLUMNS)
+    clusters = Cluster.objects.in_bulk({task.cluster_id for task in tasks})
+    for task in tasks:
+        task.cluster = clusters[task.cluster_id]
+    return tasks
+
+
+def _going_on(tasks: Iterable[Task]) -> Mapping[str, Attempt]:
+    """The attempts of which no end is known, by task. A drill asks for more."""
+    numbers = {task.pk: task.attempt for task in tasks if task.state in WITH_ATTEMPT and task.kind != Kind.DRILL}
+    going_on = Attempt.objects.filter(Among(numbers, "task_id"), outcome="", ended_at=None)
+    rows = _ATTEMPTS.only(going_on, "id", "task_id", "number", "outcome", "seen_mark")
+    return {row.task_id: row for row in rows if row.number == numbers.get(row.task_id)}
+
+
+def _told_of(tasks: Iterable[Task]) -> set[str]:
+    """Tasks of whose attempts something was found that may end them, or be over."""
+    bad = Q(code__in=hangs.CODES) | Q(code__in=loss_anomalies.CODES, level=Level.FAIL)
+    rows = Finding.objects.filter(bad, Among((task.pk for task in tasks), "task_id"), until=None)
+    return set(rows.values_list("task", flat=True))

@@ -1,0 +1,220 @@
+"""Why an attempt's ranks failed, from what they and their logs tell; and whether another attempt would fail alike."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from datetime import timedelta
+from functools import partial
+from itertools import takewhile
+from typing import Any
+
+from django.db.models import Max
+
+from apps.common.clock import now
+from apps.training.core import code, diagnosis_rules, findings, outcomes, transitions
+from apps.training.core.engine_access import backend_for, handle_for
+from apps.training.models import Attempt, Finding, Task
+from apps.training.states.reasons import Reason
+from fermi import diagnosis
+from fermi.diagnosis import Level, hangs, root_cause, rules, stragglers, tracebacks, world_sizes
+from fermi.diagnosis.facts import Facts
+from fermi.diagnosis.root_cause import Told
+from fermi.engines import failure_cause
+from fermi.jobs.causes import BY_RANKS, RANK_FAILED, RANK_KILLED
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import JobSpec, RankSeen
+
+log = logging.getLogger(__name__)
+
+WITHOUT_A_STEP = timedelta(minutes=5)
+"""An attempt of which no step is known counts as one that had not begun if it lasted no longer."""
+SAYS = ("exception", "at", "why", "about")
+EXPLAINED = frozenset({RANK_FAILED.code, RANK_KILLED.code})
+"""Ends of which ranks and their logs tell more."""
+CRASHES = frozenset({"SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSYS", "SIGXFSZ", "SIGXCPU"})
+"""Signals that a program brings upon itself. What else kills it was sent by somebody."""
+
+
+def told(task: Task, attempt: Attempt, outcome: str, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Returns the outcome and its `params` with what is known now of why the attempt failed. Never raises: an end that
+    cannot be explained is one too."""
+    if outcome not in EXPLAINED or not isinstance(params.get("rank"), int):
+        return outcome, dict(params)
+    try:
+        ranks, names = _ranks(attempt), _names(task)
+        known = _explained(task, attempt, params["rank"], ranks, names)
+        if known and (wrong := _wrong_numbers(ranks, names)):
+            known = replace(known, why=wrong.code, about=wrong.params, rule=None, follows=False)
+    except Exception:
+        log.exception("the end of %s cannot be explained", attempt.name)
+        return outcome, dict(params)
+    if known is None:
+        return outcome, dict(params)
+    if known.follows and (left := failure_cause.left_early(ranks, known.seen.rank, lambda node_rank: names[node_rank])):
+        _note(task, attempt, known, Level.INFO)  # what a victim tells explains nothing, and is shown below
+        return left.code, dict(left.params)
+    _note(task, attempt, known)
+    kept = {name: value for name, value in params.items() if name not in SAYS}
+    if known.seen.rank != params["rank"] and known.seen.exit_code is not None and known.seen.exit_code > 0:
+        kept |= {"rank": known.seen.rank, "nodeRank": known.seen.node_rank, "node": known.node,
+                 "exitCode": known.seen.exit_code}  # fmt: skip
+    return outcome, {**kept, **known.params()}
+
+
+def corrected(task: Task, attempt: Attempt) -> bool:
+    """Whether everything that was printed tells more than what was known when the attempt's end was: it is stored, and
+    what follows from it is to be decided anew."""
+    outcome, params = told(task, attempt, attempt.outcome, attempt.outcome_params)
+    if (outcome, params) == (attempt.outcome, attempt.outcome_params):
+        return False
+    with transitions.owned(task):
+        same = Attempt.objects.filter(pk=attempt.pk, outcome=attempt.outcome)
+        return bool(same.update(**outcomes.stored(outcome, params)))
+
+
+def loop(task: Task, attempt: Attempt) -> dict[str, Any]:
+    """`times`, and `step` where there was one, if the attempt ended like the one before it, and another would, too."""
+    if attempt.outcome not in BY_RANKS or task.spec.get("on_crash_loop", "stop") == "restart":
+        return {}
+    earlier = sorted((one for one in task.attempts.all() if one.number < attempt.number), key=lambda one: -one.number)
+    if not earlier or earlier[0].outcome != attempt.outcome:
+        return {}
+    reached = last_steps(task, attempt)
+    saved = frozenset(task.checkpoints.values_list("attempt", flat=True))
+    return same_again(attempt, earlier, reached, saved)
+
+
+def same_again(
+    attempt: Attempt, newest_first: Iterable[Attempt], steps: Mapping[int, int], saved: frozenset[int] = frozenset()
+) -> dict[str, Any]:
+    """Pure. `steps`: how far attempts came; `saved`: those that saved a checkpoint."""
+    sign = _sign(attempt, steps, saved)
+    if sign is None:
+        return {}
+    alike = sum(1 for _ in takewhile(lambda one: _sign(one, steps, saved) == sign, newest_first))
+    step = steps.get(attempt.number)
+    return {"times": alike + 1, **({"step": step} if step is not None else {})} if alike else {}
+
+
+def _sign(attempt: Attempt, steps: Mapping[int, int], saved: frozenset[int]) -> tuple[Any, ...] | None:
+    """By what the end is known again. None: it says nothing of the next one, because it came from elsewhere, or nobody
+    knows how far the attempt had come."""
+    said = attempt.outcome_params
+    if attempt.outcome not in BY_RANKS or root_cause.elsewhere(said):
+        return None
+    exception, signal = said.get("exception"), said.get("signal")
+    if attempt.outcome == RANK_KILLED.code and signal not in CRASHES and said.get("why") != root_cause.LIMIT_REACHED:
+        return None
+    step = steps.get(attempt.number)
+    if step is not None:
+        what = (_kind(exception), said.get("at")) if exception else (said.get("rank"), said.get("exitCode"))
+        return (attempt.outcome, signal, *what, step)
+    if not exception or attempt.number in saved or _lasted(attempt) > WITHOUT_A_STEP:
+        return None
+    return (attempt.outcome, signal, exception, said.get("at"), attempt.resume_from)
+
+
+def _kind(exception: str) -> str:
+    """Without the numbers that differ from time to time."""
+    return exception.partition(":")[0]
+
+
+def _lasted(attempt: Attempt) -> timedelta:
+    began = attempt.running_at or attempt.created_at
+    return (attempt.ended_at or now()) - began
+
+
+def last_steps(task: Task, attempt: Attempt) -> dict[int, int]:
+    """How far rank 0 had come in each attempt; only asked for where a rank failed."""
+    if attempt.outcome not in BY_RANKS:
+        return {}
+    found = task.metrics.filter(rank=0).values("attempt").annotate(last=Max("step"))
+    return dict(found.values_list("attempt", "last"))
+
+
+def _ranks(attempt: Attempt) -> list[RankSeen]:
+    """As they were last seen."""
+    known = {one.name for one in fields(RankSeen)}
+    return [
+        RankSeen(**{name: value for name, value in entry.items() if name in known})
+        for entry in attempt.seen.get("ranks", ())
+    ]
+
+
+def _names(task: Task) -> list[str]:
+    """Of its nodes, by node rank."""
+    return [name for _, name in sorted(task.nodes.values_list("node_rank", "name"))]
+
+
+def _explained(
+    task: Task, attempt: Attempt, blamed: int, ranks: Sequence[RankSeen], names: Sequence[str]
+) -> Told | None:
+    backend, handle = backend_for(task.cluster), handle_for(task, attempt.number)
+
+    def tail(rank: int) -> bytes:
+        try:
+            return backend.logs(handle, rank, -tracebacks.MOST_BYTES, tracebacks.MOST_BYTES).data
+        except BackendError:
+            return b""
+
+    job = JobSpec.from_json(task.spec)
+    addresses = {
+        name: node.name for node in job.nodes for name in (node.address, node.hostname, node.ip, node.host) if name
+    }
+    facts = Facts(job, partial(code.sent, job))
+    return root_cause.explain(ranks, blamed, names, tail, diagnosis_rules.of(task.project_id), addresses, facts)
+
+
+def note_left_running(task: Task, attempt: Attempt) -> None:
+    """Stores what is said of programs that the ranks of an attempt that succeeded left running."""
+    if found := root_cause.left_running(_ranks(attempt), _names(task)):
+        findings.note(task.pk, attempt.number, found)
+
+
+def _wrong_numbers(ranks: Sequence[RankSeen], names: Sequence[str]) -> diagnosis.Finding | None:
+    """Of ranks that joined as others: they fail in many ways, none of which tells why."""
+    places = {rank.rank: stragglers.Place(rank.node_rank, names[rank.node_rank]) for rank in ranks}
+    return world_sizes.judge_numbers({rank.rank: rank.joined_as for rank in ranks}, places)
+
+
+def _note(task: Task, attempt: Attempt, known: Told, level: Level | None = None) -> None:
+    finding = known.finding()
+    if finding is None:
+        return
+    finding = replace(finding, level=level or finding.level)
+    codes = [
+        root_cause.UNCAUGHT,
+        root_cause.LIMIT_REACHED,
+        root_cause.HOST_FULL,
+        rules.OWN,
+        *(r.code for r in rules.ours()),
+    ]
+    with transitions.owned(task):
+        Finding.objects.filter(task=task, attempt=attempt.number, code__in=codes).exclude(code=finding.code).delete()
+        findings.note(task.pk, attempt.number, [finding])
+
+
+def reason(task: Task, attempt: Attempt) -> tuple[str, dict[str, Any]] | None:
+    """Of a task that ends because its attempts do all alike."""
+    known = {"cause": attempt.outcome, **attempt.outcome_params}
+    if hung := hangs_again(task, attempt):
+        return Reason.HANG_LOOP, {**known, **hung}
+    found = loop(task, attempt)
+    return (Reason.CRASH_LOOP, {**known, **found}) if found else None
+
+
+def hangs_again(task: Task, attempt: Attempt) -> dict[str, Any]:
+    """`times`, if the attempt ended by the same verdict on the same line of the script as the one before it: then the
+    script is to blame, and no third attempt finds that out once more."""
+    line = _hung_at(attempt)
+    if line is None or task.spec.get("on_crash_loop", "stop") == "restart":
+        return {}
+    earlier = sorted((one for one in task.attempts.all() if one.number < attempt.number), key=lambda one: -one.number)
+    alike = sum(1 for _ in takewhile(lambda one: _hung_at(one) == line, earlier))
+    return {"times": alike + 1} if alike else {}
+
+
+def _hung_at(attempt: Attempt) -> tuple[str, str] | None:
+    """None: it did not hang, or at no line of the script's, as where a connection is dead."""
+    place = attempt.outcome_params.get("place")
+    return (attempt.outcome, place) if attempt.outcome in hangs.ENDING and isinstance(place, str) else None

@@ -1,0 +1,117 @@
+"""What follows from what an attempt printed, and from ranks that do not advance: its end, whether another may come, and
+where that one goes on."""
+
+from itertools import pairwise
+from math import inf
+from typing import Any
+
+from apps.common.clock import now
+from apps.training.core import checkpoint_choice, findings
+from apps.training.core.engine_access import cause
+from apps.training.drills import runs
+from apps.training.models import Attempt, Finding, Task
+from apps.training.reconcile import crash_analysis
+from apps.training.states import Kind
+from apps.training.states.reasons import Reason
+from fermi.diagnosis import Level, hangs, loss_anomalies
+from fermi.jobs.ranks import place
+from fermi.jobs.spec import Cause, JobSpec, Observation, Phase
+
+MOST_ROLLBACKS = 2
+"""To the same place: what goes bad there a third time does so for ever."""
+
+
+def of(task: Task, attempt: Attempt) -> Cause | None:
+    """Why the attempt, which runs, is to end."""
+    if task.kind == Kind.DRILL:
+        return runs.found(task, attempt)
+    then = task.spec.get("on_bad_loss", "report")
+    if then == "report":
+        return None
+    bad = Finding.objects.filter(
+        task=task, attempt=attempt.number, code__in=loss_anomalies.CODES, level=Level.FAIL, until=None
+    )
+    if (row := bad.order_by("pk").first()) is None:
+        return None
+    return cause(task.cluster, Reason.BAD_LOSS, {**row.params, "how": row.code, "then": then})
+
+
+def is_last(task: Task, attempt: Attempt) -> bool:
+    """Whether no attempt may follow, however many are left, as all that it printed shows."""
+    if task.kind == Kind.DRILL:
+        return runs.is_last(task, attempt)
+    if attempt.outcome_params.get("then") == "stop" and attempt.outcome in (Reason.BAD_LOSS, *hangs.ENDING):
+        return True
+    if attempt.outcome == Reason.BAD_LOSS:
+        return _rolled_back_enough(task)
+    return bool(crash_analysis.hangs_again(task, attempt) or crash_analysis.loop(task, attempt))
+
+
+def without_step(task: Task, attempt: Attempt) -> dict[str, Any]:
+    """Returns what to say of an attempt whose ranks all ended well, and of which none made an optimizer step that its
+    probe saw; empty where a script of the user's said that it trained, or steps cannot be seen (JAX)."""
+    ranks = attempt.seen.get("ranks", ())
+    if task.kind != Kind.TRAINING or not task.spec.get("entrypoint") or task.framework == "jax":
+        return {}
+    if not ranks or any(rank.get("last_step") != 0 for rank in ranks):  # None: it has no pulse
+        return {}
+    if task.metrics.filter(attempt=attempt.number).exists() or task.checkpoints.filter(attempt=attempt.number).exists():
+        return {}
+    began = attempt.running_at or attempt.created_at
+    ended = max((rank.get("ended_at") or 0.0 for rank in ranks), default=0.0)
+    return {"seconds": max(1, round(ended - began.timestamp())), "count": len(ranks)}
+
+
+def site(task: Task, seen: Observation) -> hangs.Site:
+    """By what other nodes' connections may name each, and how long what is likely is to last before it is certain: the
+    past is only asked for where that has begun to matter."""
+    job = JobSpec.from_json(task.spec)
+    placed = place(job.nodes, job.master)
+    addresses = {
+        address: at.node_rank
+        for at in placed
+        for address in (at.node.ip, at.node.host, at.node.address, at.node.hostname)
+        if address
+    }
+    since = min((rank.stalled.get("since") or inf for rank in seen.ranks if rank.stalled), default=inf)
+    past = findings.longest_stalls(task) if now().timestamp() - since >= hangs.MIN_PATIENCE else ()
+    names = [at.node.name for at in placed]
+    return hangs.Site(names, addresses, patient=bool(job.hang_seconds), patience=hangs.patience(past))
+
+
+def on_hang(task: Task) -> str:
+    """A pre-flight test bounds what it does by itself."""
+    return "report" if task.kind == Kind.PREFLIGHT else str(task.spec.get("on_hang", "restart"))
+
+
+def may_hang(attempt: Attempt, seen: Observation) -> bool:
+    """Whether a rank does not advance, or did not when it was last looked at; asks nothing."""
+    if attempt.outcome or seen.phase is Phase.UNKNOWN:
+        return False
+    before = attempt.seen.get("ranks", ())
+    return any(rank.stalled for rank in seen.ranks) or any(rank.get("stalled") for rank in before)
+
+
+def note_hang(task: Task, attempt: Attempt, found: hangs.Verdict | None) -> None:
+    """Stores what was found of a gang that does not advance; over is what else was found of it."""
+    code = found.finding.code if found else ""
+    if found:
+        findings.note(task.pk, attempt.number, [found.finding])
+    for other in set(hangs.CODES) - {code}:
+        findings.over(task.pk, attempt.number, other)
+
+
+def _rolled_back_enough(task: Task) -> bool:
+    attempts = sorted(task.attempts.all(), key=lambda one: one.number)
+    back = [after.resume_from for before, after in pairwise(attempts) if before.outcome == Reason.BAD_LOSS]
+    return len(back) >= MOST_ROLLBACKS and back.count(checkpoint_choice.point(task)[0]) >= MOST_ROLLBACKS
+
+
+def stepped_back(task: Task, path: str, skipped: list[str]) -> tuple[str, dict[str, Any]] | None:
+    """The event that says so, where the next attempt goes on from an earlier place than the newest."""
+    gone_bad = checkpoint_choice.went_bad(task)
+    newest = task.attempts.order_by("-number").first()
+    if gone_bad and newest and (skipped or newest.outcome == Reason.BAD_LOSS):
+        params = {"step": gone_bad[-1].step, **({"skipped": ", ".join(skipped)} if skipped else {})}
+        return ("ROLLED_BACK", {"path": path, **params}) if path else ("ROLLED_BACK_TO_START", params)
+    return ("RESUME_STEPPED_BACK", {"path": path, "skipped": ", ".join(skipped)}) if skipped else None

@@ -1,0 +1,81 @@
+"""What failed, by cause (`apps.training.core.outcomes`)."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.db.models import Count, Exists, F, Max, OuterRef, Q, QuerySet
+
+from apps.training.core import outcomes
+from apps.training.models import Attempt, Task
+from apps.training.presenters import task_presenter as presenters
+from apps.training.states import Kind, State
+from apps.training.states.reasons import GOOD_ENDS
+
+MOST = 30
+
+
+class Cause(NamedTuple):
+    """`key`: what the attempts have in common; empty for tasks that failed otherwise, and for attempts that an earlier
+    release stored. `newest`: an attempt, or a task where there are no attempts."""
+
+    code: str
+    key: str
+    attempts: int
+    tasks: int
+    newest: Any
+
+
+def failures(attempts: QuerySet[Attempt], tasks: QuerySet[Task], since: datetime) -> dict[str, Any]:
+    """Returns the most frequent causes of failures since then, of these attempts and tasks, how many more there are,
+    and how many failed by any. A task counts with the attempt that was its last."""
+    ended = attempts.filter(ended_at__gte=since, task__kind=Kind.TRAINING).exclude(outcome__in=("", *GOOD_ENDS))
+    last = Q(task__state=State.FAILED, number=F("task__attempt"))
+    by_attempts: Any = (
+        ended.order_by()
+        .values("outcome", "cause")
+        .annotate(attempts=Count("pk"), tasks=Count("pk", filter=last), newest=Max("pk"))
+    )
+    otherwise = tasks.filter(state=State.FAILED, ended_at__gte=since).exclude(
+        Exists(ended.filter(task=OuterRef("pk"), number=OuterRef("attempt")))
+    )
+    by_tasks: Any = otherwise.order_by().values("reason").annotate(tasks=Count("pk"), newest=Max("pk"))
+    found = [
+        *(Cause(row["outcome"], row["cause"], row["attempts"], row["tasks"], row["newest"]) for row in by_attempts),
+        *(Cause(row["reason"], "", 0, row["tasks"], row["newest"]) for row in by_tasks),
+    ]
+    found.sort(key=lambda one: (-one.attempts - one.tasks, one.code, one.key))
+    return {
+        "attempts": sum(one.attempts for one in found),
+        "tasks": sum(one.tasks for one in found),
+        "causes": _told(found[:MOST]),
+        "causesLeftOut": max(len(found) - MOST, 0),
+    }
+
+
+def _told(causes: list[Cause]) -> list[dict[str, Any]]:
+    attempts = Attempt.objects.filter(pk__in=[one.newest for one in causes if one.attempts])
+    tasks = Task.objects.filter(pk__in=[one.newest for one in causes if not one.attempts])
+    examples: dict[Any, tuple[str, Mapping[str, Any]]] = {
+        newest: (task, params)
+        for newest, task, params in (
+            *attempts.values_list("pk", "task_id", "outcome_params"),
+            *tasks.values_list("pk", "pk", "reason_params"),
+        )
+    }
+    told = []
+    for one in causes:
+        task, params = examples.get(one.newest, (None, {}))
+        alike = params if one.key else {name: value for name, value in params.items() if name not in outcomes.TOLD}
+        told.append(
+            {
+                "cause": one.key or one.code,
+                "code": one.code,
+                "attempts": one.attempts,
+                "tasks": one.tasks,
+                "message": presenters.cause(one.code, alike),
+                "example": (presenters.reason(one.code, params) or {"message": ""})["message"],
+                "taskId": task,
+            }
+        )
+    return told

@@ -1,0 +1,144 @@
+"""What is known of a task, as `fermi.diagnosis.diagnose` asks for it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Max
+
+from apps.accounts import access
+from apps.accounts.models import User
+from apps.clusters.models import Lease
+from apps.common.clock import now
+from apps.training.core.checkpoints import AUTO
+from apps.training.core.engine_access import cause
+from apps.training.models import Attempt, Checkpoint, Task
+from apps.training.presenters import rank_progress
+from apps.training.presenters import task_presenter as presenters
+from apps.training.reports import queue
+from apps.training.states import FINAL, State
+from apps.training.states.reasons import Reason
+from fermi.diagnosis import Action, Evidence, Finding, Level, Where, diagnose
+from fermi.jobs.spec import Cause, RankSeen
+
+MOST_FINDINGS = 50
+
+
+def of(task: Task, user: User) -> diagnose.Facts:
+    """`task` comes with its cluster, and `user` is who asks: what others hold is named as far as they may see it."""
+    state = State(task.state)
+    attempts = list(task.attempts.defer("plan"))
+    newest = attempts[-1] if attempts else None
+    begins = task.due_at if state is State.QUEUED and task.reason == Reason.RESTARTING else None
+    return diagnose.Facts(
+        state=state,
+        since=_seconds(task.state_since),
+        moment=_seconds(now()),
+        nodes=list(task.nodes.values_list("name", flat=True)),
+        world_size=task.world_size,
+        reason=_reason(task),
+        ends_at=_seconds(task.deadline_at) if task.deadline_at else None,
+        begins_at=_seconds(begins) if begins else None,
+        attempt=task.attempt,
+        max_attempts=task.max_restarts + 1,
+        attempts=_attempts(task, attempts),
+        next_step=_saved(task, task.attempt + 1) if state is State.QUEUED and attempts else None,
+        ranks=[_rank(entry) for entry in newest.seen.get("ranks", ())] if newest and state not in FINAL else (),
+        pulses=rank_progress.seen(task) if state is State.RUNNING else {},
+        stored=_stored(task, attempts),
+        holders=_holders(task, user) if state is State.QUEUED and not task.paused_at else (),
+        line=queue.line(task, user) if state is State.QUEUED and task.in_line_at else None,
+        step=task.progress.get("step"),
+        stepped_at=_printed(task) if state is State.RUNNING else None,
+        total_steps=task.progress.get("total") or task.spec.get("hyperparameters", {}).get("totalSteps"),
+    )
+
+
+def _reason(task: Task) -> Cause | None:
+    silent = presenters.silence({"claimed_at": task.claimed_at})
+    code, params = (Reason.PROCESS_SILENT, silent) if silent else (task.reason, task.reason_params)
+    if not code and task.state == State.QUEUED and task.in_line_at:
+        code, params = queue.reason(task)
+    return cause(task.cluster, code, params) if code else None
+
+
+def _attempts(task: Task, attempts: Iterable[Attempt]) -> list[diagnose.Attempt]:
+    """How far each came, and from where: only asked for where there were several, or another follows."""
+    rows = list(attempts)
+    reached: Mapping[int, int | None] = {}
+    if len(rows) > 1 or task.state == State.QUEUED:
+        steps = task.metrics.filter(rank=0).values("attempt").annotate(last=Max("step"))
+        reached = {task.attempt: task.progress.get("step"), **dict(steps.values_list("attempt", "last"))}
+    return [
+        diagnose.Attempt(
+            number=one.number,
+            began=_seconds(one.created_at),
+            outcome=cause(task.cluster, one.outcome, one.outcome_params) if one.outcome else None,
+            ended=_seconds(one.ended_at) if one.ended_at else None,
+            resumed_from=one.resume_from,
+            from_step=_saved(task, one.number, one.resume_from) if one.resume_from else None,
+            last_step=reached.get(one.number),
+        )
+        for one in rows
+    ]
+
+
+def _saved(task: Task, number: int, path: str = AUTO) -> int | None:
+    """The step of that checkpoint, or of the newest one before the attempt `number`."""
+    rows = Checkpoint.objects.filter(task=task, attempt__lt=number)
+    return (rows if path == AUTO else rows.filter(path=path)).values_list("step", flat=True).first()
+
+
+def _printed(task: Task) -> float | None:
+    """When the newest attempt printed its newest figures."""
+    newest = task.metrics.order_by("-pk").values_list("attempt", "at").first()
+    return _seconds(newest[1]) if newest and newest[0] == task.attempt else None
+
+
+def _rank(entry: Mapping[str, Any]) -> RankSeen:
+    """As it was stored, perhaps by another release."""
+    known = {one.name for one in fields(RankSeen)}
+    return RankSeen(**{name: value for name, value in entry.items() if name in known})
+
+
+def _stored(task: Task, attempts: Iterable[Attempt]) -> list[diagnose.Told]:
+    ended = {one.number: one.ended_at for one in attempts if one.number != task.attempt}
+    told = []
+    for row in task.findings.order_by("-since")[:MOST_FINDINGS]:
+        finding = Finding(
+            row.code,
+            Level(row.level),
+            row.params,
+            where=[Where(**where) for where in row.where],
+            since=_seconds(row.since),
+            evidence=[Evidence(**{**one, "where": Where(**(one.get("where") or {}))}) for one in row.evidence],
+            actions=[Action(**one) for one in row.actions],
+            key=row.key,
+        )
+        until = row.until or ended.get(row.attempt)
+        told.append(diagnose.Told(finding, row.attempt, _seconds(until) if until else None))
+    return told
+
+
+def _holders(task: Task, user: User) -> list[diagnose.Holding]:
+    environments = task.nodes.values("environment")
+    leases = list(
+        Lease.objects.filter(environment__in=environments).exclude(holder=task.pk).select_related("environment")
+    )
+    holders = Task.objects.filter(pk__in=[lease.holder for lease in leases]).select_related("owner")
+    known = {other.pk: other for other in access.visible(holders, user)}
+    return [
+        diagnose.Holding(
+            environment=lease.environment.name,
+            task=lease.holder,
+            since=_seconds(lease.since),
+            name=known[lease.holder].name if lease.holder in known else "",
+            owner=known[lease.holder].owner.username if lease.holder in known else "",
+        )
+        for lease in leases
+    ]
+
+
+def _seconds(moment: datetime) -> float:
+    return moment.timestamp()

@@ -1,0 +1,50 @@
+"""How much of what its GPUs can do a task uses for its model: model FLOPs utilisation (Chowdhery et al. 2022,
+arXiv:2204.02311, appendix B)."""
+
+from statistics import mean
+from typing import Any
+
+from apps.training.models import MetricPoint, Task
+from fermi.jobs import gpus
+from fermi.jobs.spec import JobSpec
+
+NEWEST_POINTS = 200
+"""So many are looked at."""
+
+
+def of_task(task: Task) -> dict[str, Any] | None:
+    """Of the newest attempt, where its trainer prints `tflops` (of all ranks, in a second) or `flops_per_step`. Its
+    first point is left out once there are others: kernels are chosen, loaded and compiled in it."""
+    points = MetricPoint.objects.filter(task=task, attempt=task.attempt, rank=0).order_by("-pk")[:NEWEST_POINTS]
+    told = list(points.values_list("step", "at", "values"))
+    speed = _said(told) or _by_steps(told)
+    if speed is None:
+        return None
+    peak = _peak(task)
+    return {"tflops": speed, "peakTflops": peak, "utilisation": speed / peak if peak else None}
+
+
+def _said(told: list[Any]) -> float | None:
+    found = [values["tflops"] for _, _, values in told if values.get("tflops") is not None]  # the newest first
+    warm = found if len(told) == NEWEST_POINTS else found[:-1] or found
+    return mean(warm) if warm else None
+
+
+def _by_steps(told: list[Any]) -> float | None:
+    found = [(step, at, values["flops_per_step"]) for step, at, values in told if values.get("flops_per_step")]
+    if len(found) < 2:
+        return None
+    (last, ended, flops), (first, began, _) = found[0], found[-1]
+    seconds = (ended - began).total_seconds()
+    return flops * (last - first) / seconds / 1e12 if seconds > 0 and last > first else None
+
+
+def _peak(task: Task) -> float | None:
+    """Of all GPUs that ranks run on; None where one is emulated, or of a type that is not known."""
+    found = 0.0
+    for node in JobSpec.from_json(task.spec).nodes:
+        speed = None if node.emulated else gpus.speed(node.gpu_type)
+        if node.gpu_count and speed is None:
+            return None
+        found += (speed or 0.0) * node.gpu_count
+    return found or None

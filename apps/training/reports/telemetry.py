@@ -1,0 +1,140 @@
+"""What a task's nodes and ranks use, and what an environment did."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db.models import Q
+
+from apps.accounts.models import User
+from apps.clusters.models import DevEnvironment, Lease
+from apps.common.clock import now
+from apps.scheduling.models import Usage
+from apps.telemetry import presenters, reader, subjects
+from apps.telemetry.presenters import Place
+from apps.training.core import releasing
+from apps.training.core.engine_access import backend_for
+from apps.training.models import Task
+from apps.training.reports.queue import Eyes
+from apps.training.states.reasons import GOOD_ENDS
+from fermi.jobs.errors import BackendError, UnknownName
+from fermi.telemetry.metrics import RANK
+
+MOST_TASKS = 500
+"""That had an environment: the newest so many are told."""
+_OF_A_GPU = {"gpu": "gpu", "gpuMemory": "gpu_memory", "gpuMemoryTotal": "gpu_memory_total", "power": "power",
+             "temperature": "temperature"}  # fmt: skip
+_OF_A_RANK = {"cpu": "rank_cpu", "memory": "rank_memory"}
+
+
+def of_task(task: Task, query: Mapping[str, Any]) -> dict[str, Any]:
+    """From its first attempt on, and of its environments while it had them: before and between they were somebody
+    else's."""
+    attempts = list(task.attempts.values_list("number", "outcome", "created_at", "ended_at"))
+    begins = attempts[0][2] if attempts else task.created_at
+    asked = presenters.asked(query, since=begins, until=task.ended_at)
+    nodes, ranks = set(query.get("node") or ()), set(query.get("rank") or ())
+
+    def wanted(of: str, node: int | None, rank: int | None) -> bool:
+        if of == RANK and nodes and rank is not None and rank not in of_nodes:
+            return False
+        return (not nodes or node is None or node in nodes) and (not ranks or rank is None or rank in ranks)
+
+    held = releasing.spans_of(task, now())
+    places = {
+        subject: place._replace(during=held.get(subjects.key_of(subject), [])) if place.node is not None else place
+        for subject, place in _places(task).items()
+    }
+    of_nodes = {rank for place in places.values() if place.node in nodes for rank in place.ranks}
+    told = presenters.shown(asked, places, wanted, expected=task.world_size)
+    return {**told, "marks": _marks(attempts, asked.begins, asked.ends)}
+
+
+def now_of(task: Task) -> dict[str, Any]:
+    """The newest values of each rank. Cheap, however many there are. What it does not have is somebody else's."""
+    has = set(subjects.environments(Lease.objects.filter(holder=task.pk).values_list("pk", flat=True)))
+    places = {subject: place for subject, place in _places(task).items() if place.node is None or subject in has}
+    found = reader.newest(list(places))
+    ranks: dict[int, dict[str, Any]] = {}
+    for subject, place in places.items():
+        known = found.get(subject)
+        if known is None:
+            continue
+        for place_of_gpu, rank in enumerate(place.ranks):
+            _take(ranks, rank, known.values, _OF_A_GPU, place_of_gpu)
+        if subject == subjects.task(task.pk):
+            for rank in range(task.world_size):
+                _take(ranks, rank, known.values, _OF_A_RANK, rank)
+    at = max((one.at for one in found.values()), default=None)
+    return {
+        "taskId": task.pk,
+        "at": None if at is None else datetime.fromtimestamp(at, UTC),
+        "emulated": any(one.emulated for one in found.values()),
+        "ranks": [ranks[rank] for rank in sorted(ranks)],
+    }
+
+
+def of_environment(environment: DevEnvironment, user: User, query: Mapping[str, Any]) -> dict[str, Any]:
+    """And who had it meanwhile."""
+    asked = presenters.asked(query)
+    places = {subjects.environment(environment.pk): Place(0), **_host(environment.cluster)}
+    told = presenters.shown(asked, places, expected=max(environment.gpu_count, 4))
+    return {**told, "tasks": holders(environment, user, asked.begins, asked.ends)}
+
+
+def _places(task: Task) -> dict[str, Place]:
+    found: dict[str, Place] = {subjects.task(task.pk): Place(None), **_host(task.cluster)}
+    first = 0
+    for node, environment, processes in task.nodes.values_list("node_rank", "environment", "processes"):
+        if environment:
+            found[subjects.environment(environment)] = Place(node, range(first, first + processes))
+        first += processes
+    return found
+
+
+def _host(cluster: Any) -> dict[str, Place]:
+    """Where all nodes are this machine, its values are told once."""
+    try:
+        return {subjects.host(cluster.pk): Place(None)} if backend_for(cluster).here else {}
+    except (BackendError, UnknownName):
+        return {}
+
+
+def _marks(attempts: list[Any], begins: datetime, ends: datetime) -> list[dict[str, Any]]:
+    found = []
+    for number, outcome, created_at, ended_at in attempts:
+        found.append({"at": created_at, "code": "ATTEMPT_STARTED", "attempt": number, "outcome": "", "failed": False})
+        if ended_at:
+            failed = outcome not in ("", *GOOD_ENDS)
+            found.append(
+                {"at": ended_at, "code": "ATTEMPT_ENDED", "attempt": number, "outcome": outcome, "failed": failed}
+            )
+    return [one for one in found if begins <= one["at"] <= ends]
+
+
+def _take(
+    ranks: dict[int, dict[str, Any]], rank: int, values: Mapping[str, float], names: Mapping[str, str], index: int
+) -> None:
+    told = {name: values[key] for name, metric in names.items() if (key := f"{metric}:{index}") in values}
+    if told:
+        nothing = dict.fromkeys((*_OF_A_GPU, *_OF_A_RANK))
+        ranks.setdefault(rank, {"rank": rank, **nothing}).update(told)
+
+
+def holders(environment: DevEnvironment, user: User, begins: datetime, ends: datetime) -> list[dict[str, Any]]:
+    """Who had it: names only of tasks that the user may see."""
+    eyes = Eyes(user)
+    rows = Usage.objects.filter(Q(environment=environment), since__lt=ends, until__gt=begins).order_by("-since")
+    columns = ("task", "task_name", "project_id", "since", "until")
+    spans = [(*row[:3], row[3], row[4]) for row in rows.values_list(*columns)[:MOST_TASKS]][::-1]
+    lease = Lease.objects.filter(environment=environment, since__lt=ends).first()
+    held = Task.objects.filter(pk=lease.holder).values_list("pk", "name", "project_id").first() if lease else None
+    if lease and held:
+        spans = [one for one in spans if one[0] != held[0] or one[3] < lease.since]
+        spans.append((*held, lease.since, None))
+    known = set(Task.trainings.filter(pk__in={one[0] for one in spans}).values_list("pk", flat=True))
+    return [
+        {"id": task if eyes.sees(project) and task in known else None, "name": name if eyes.sees(project) else "",
+         "from": since, "to": until}
+        for task, name, project, since, until in spans
+    ]  # fmt: skip

@@ -1,0 +1,62 @@
+"""A project's own rules of diagnosis: shown, replaced as a whole, and tried on a log."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.db import transaction
+
+from apps.accounts import access, audit
+from apps.accounts.models import Role, User
+from apps.common.clock import now
+from apps.common.errors import ProblemsError
+from apps.training.core import diagnosis_rules
+from apps.training.models import DiagnosisRules
+from apps.training.presenters import findings
+from fermi.diagnosis import diagnose, root_cause, rules
+from fermi.diagnosis.rules import RuleProblem
+from fermi.jobs.spec import Problem, RankSeen
+
+
+def shown(user: User, project_id: str) -> dict[str, Any]:
+    project = access.project(user, project_id)
+    row = DiagnosisRules.objects.filter(project=project).select_related("updated_by").first()
+    return {
+        "text": row.text if row else "",
+        "updatedAt": row.updated_at if row else None,
+        "updatedBy": row.updated_by.username if row else "",
+    }
+
+
+@transaction.atomic
+def put(user: User, project_id: str, text: str) -> dict[str, Any]:
+    """All of them at once; an empty text removes them."""
+    project = access.project(user, project_id)
+    access.require(user, project, Role.MAINTAINER)
+    _, wrong = rules.parse(text)
+    if wrong:
+        raise ProblemsError(_problems(wrong))
+    values = {"text": text, "updated_at": now(), "updated_by": user}
+    DiagnosisRules.objects.update_or_create(project=project, defaults=values)
+    audit.record(user, "diagnosis-rules.set", project.pk, project=project, bytes=len(text.encode()))
+    return shown(user, project_id)
+
+
+def tried(user: User, project_id: str, log: str, text: str | None = None) -> dict[str, Any]:
+    """What would be said of a rank that failed and had printed `log`: by the rules of the project, or by those in
+    `text`, and by the platform's."""
+    project = access.project(user, project_id)
+    own, wrong = rules.parse(diagnosis_rules.text_of(project.pk) if text is None else text)
+    if wrong:
+        raise ProblemsError(_problems(wrong))
+    told = root_cause.explain([RankSeen(0, 0, "exited", exit_code=1)], 0, ["-"], lambda rank: log.encode(), own)
+    found = told.finding() if told else None
+    return {
+        "exception": told.exception if told else "",
+        "at": told.at if told else "",
+        "rule": (told.about or {}).get("rule", told.why) if told else "",
+        "finding": findings.shown(diagnose.Told(found, 1), []) if found else None,
+    }
+
+
+def _problems(wrong: Iterable[RuleProblem]) -> list[Problem]:
+    return [Problem("text", one.code, {**one.params, "line": one.line}) for one in wrong]

@@ -1,0 +1,56 @@
+"""Pausing and resuming: the road that a preempted task goes, at somebody's word.
+
+asked to pause ─▶ its attempt saves and ends ─▶ it rests in the queue, and holds nothing ─▶ resumed ─▶ in line again
+"""
+
+from typing import Any
+
+from django.db import transaction
+
+from apps.accounts import audit
+from apps.accounts.models import Role, User
+from apps.common.clock import now
+from apps.common.errors import ApiError
+from apps.training.core import transitions, wakeups
+from apps.training.models import Task
+from apps.training.services import actions
+from apps.training.states import ACTIVE, State
+from apps.training.states.limits import DEADLINES
+
+
+def pause(user: User, task_id: str) -> Task:
+    """Asking again changes nothing."""
+    task = actions.find(user, task_id, Role.MEMBER)
+    if State(task.state) not in ACTIVE or task.state == State.STOPPING:
+        raise ApiError(409, "PAUSE_NEEDS_ACTIVE", status=task.state)
+    with transaction.atomic():
+        fresh = Task.objects.filter(
+            pk=task.pk, paused_at=None, stop_requested_at=None, state__in=ACTIVE - {State.STOPPING}
+        )
+        who = {"by": user.username}
+        if fresh.update(paused_at=now(), preempted_at=None, preempted_for=who):
+            _told(user, task, "task.pause", "PAUSE_REQUESTED", who)
+    task.refresh_from_db()
+    return task
+
+
+def resume(user: User, task_id: str) -> Task:
+    """It goes on from its newest checkpoint when its turn comes. Asking again changes nothing."""
+    task = actions.find(user, task_id, Role.MEMBER)
+    if State(task.state) not in ACTIVE:
+        raise ApiError(409, "RESUME_NEEDS_PAUSED", status=task.state)
+    with transaction.atomic():
+        paused = Task.objects.filter(pk=task.pk, paused_at__isnull=False, stop_requested_at=None)
+        if paused.update(paused_at=None, preempted_for={}):
+            rests = Task.objects.filter(pk=task.pk, state=State.QUEUED)
+            rests.update(deadline_at=now() + DEADLINES[State.QUEUED])
+            _told(user, task, "task.resume", "RESUME_REQUESTED", {"by": user.username})
+    task.refresh_from_db()
+    return task
+
+
+def _told(user: User, task: Task, action: str, code: str, params: dict[str, Any]) -> None:
+    transitions.record(task.pk, task.attempt, "state", code, params)
+    audit.record(user, action, task.pk, project=task.project_id)
+    wakeups.changed(task.pk, "status")
+    wakeups.poke(task.pk)

@@ -1,0 +1,99 @@
+"""Environments that a request has made for its task (`launchMode` new): what they would be, and that they are made in
+the transaction that stores the task."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from apps.accounts.models import Project, User
+from apps.clusters.models import DevEnvironment, EnvironmentStatus
+from apps.environments import services as environments
+from apps.environments import specs
+from fermi.jobs.spec import Problem
+from fermi.planning.request import NAME_LENGTH, NewEnvironmentsRequest, TaskRequest
+
+FIELD = "newEnvironments"
+CONFIG = "distributedConfig"
+_FIELDS = {"templateId": f"{FIELD}.template", "clusterId": f"{FIELD}.clusterId", "zone": f"{FIELD}.zone"}
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """`drafts`: one for each of `environments`, which are stored nowhere yet; the first is the master."""
+
+    drafts: Sequence[environments.Draft]
+    environments: list[DevEnvironment]
+    afterwards: str
+
+
+def plan(user: User, asked: TaskRequest, project: Project, task_id: str, problems: list[Problem]) -> Planned | None:
+    """None where too much is wrong to say what they would be; that is added to `problems`."""
+    wanted = asked.new_environments
+    problems += _contradictions(asked)
+    if wanted is None or not wanted.template:
+        problems.append(Problem(FIELD if wanted is None else f"{FIELD}.template", "NEW_ENVIRONMENTS_REQUIRED"))
+        return None
+    drafts = environments.drafts(user, _asked(asked, wanted, project, task_id))
+    for problem in (_told(problem) for draft in drafts for problem in draft.problems):
+        if problem not in problems:
+            problems.append(problem)
+    rows = [_row(user, draft) for draft in drafts]
+    return Planned(drafts, [row for row in rows if row], wanted.afterwards)
+
+
+def make(user: User, planned: Planned, task_id: str) -> None:
+    """In the caller's transaction, before the task's nodes are stored."""
+    for draft in planned.drafts:
+        environments.make(user, draft.asked, draft=draft, task=task_id, afterwards=planned.afterwards)
+
+
+def _contradictions(asked: TaskRequest) -> list[Problem]:
+    """Whatever names environments that are there already."""
+    config, found = asked.distributed, []
+    if named := [*asked.environment_ids, *config.node_ids]:
+        where = "environmentIds" if asked.environment_ids else f"{CONFIG}.nodeIds"
+        found.append(Problem(where, "NEW_WITH_NODES", {"environments": ", ".join(named)}))
+    if config.select is not None:
+        found.append(Problem(f"{CONFIG}.select", "NEW_WITH_NODES", {"environments": "select"}))
+    if config.master_node:
+        found.append(Problem(f"{CONFIG}.masterNode", "NEW_MASTER", {"master": config.master_node}))
+    return found
+
+
+def _asked(
+    asked: TaskRequest, wanted: NewEnvironmentsRequest, project: Project, task_id: str
+) -> list[environments.Asked]:
+    """Named after the task, and never as those of another one of this name."""
+    mark = task_id.rpartition("-")[2][:4]
+    return [
+        environments.Asked(
+            template=wanted.template,
+            project=project.pk,
+            name=f"{asked.task_name[: NAME_LENGTH - 12]}-{mark}-{number}",
+            cluster=wanted.cluster_id or "",
+            zone=wanted.zone or "",
+        )
+        for number in range(1, wanted.count + 1)
+    ]
+
+
+def _told(problem: Problem) -> Problem:
+    """As a field of the task's request; what is said of each of them is said once."""
+    return replace(problem, field=_FIELDS.get(problem.field, FIELD))
+
+
+def _row(user: User, draft: environments.Draft) -> DevEnvironment | None:
+    spec = draft.spec
+    if spec is None:
+        return None
+    return DevEnvironment(
+        pk=spec.id,
+        name=spec.name,
+        project=draft.project,
+        owner=user,
+        cluster=draft.cluster,
+        zone=draft.zone,
+        status=EnvironmentStatus.CREATING,
+        host=spec.host,
+        engine=dict(draft.marks),
+        **specs.facts(spec),
+    )

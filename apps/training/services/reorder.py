@@ -1,0 +1,70 @@
+"""A maintainer puts a task that waits before another one of the same project and class."""
+
+from collections.abc import Sequence
+
+from django.db import transaction
+
+from apps.accounts import audit
+from apps.accounts.models import Role, User
+from apps.common.clock import now
+from apps.common.errors import ApiError
+from apps.training.core import transitions, wakeups
+from apps.training.models import Task
+from apps.training.queue import load, outlook
+from apps.training.services import actions
+from fermi.scheduler.order import aged
+from fermi.scheduler.snapshot import Priority, Waiting
+
+APART = 1e-3
+"""Seconds between places that are given anew."""
+
+
+def move(user: User, task_id: str, before: str | None) -> Task:
+    """`before` None: behind all of them. Whose turn it is between projects and classes stays the queue's to say."""
+    task = actions.find(user, task_id, Role.MAINTAINER)
+    with transaction.atomic():
+        rows = load.in_line().select_for_update().filter(project=task.project_id)
+        peers = [one for one in rows if _class(one) == _class(task)]
+        if task.pk not in {one.pk for one in peers}:
+            raise ApiError(409, "NOT_IN_QUEUE", task=task.name)
+        if before == task.pk:
+            raise ApiError(400, "MOVE_BEFORE_ITSELF", "before")
+        others = sorted((one for one in peers if one.pk != task.pk), key=_key)
+        at = next((number for number, one in enumerate(others) if one.pk == before), None)
+        if at is None and before is not None:
+            raise ApiError(409, "MOVE_TO_OTHERS", "before", task=task.name)
+        _put(task, others, len(others) if at is None else at)
+        params = {"by": user.username, **({"before": others[at].name} if at is not None else {})}
+        transitions.record(task.pk, task.attempt, "state", "MOVED_IN_QUEUE", params)
+        audit.record(user, "task.move", task.pk, project=task.project_id, before=before)
+        wakeups.changed(task.pk, "status")
+        wakeups.queue_is_due()
+    outlook.forget()
+    task.refresh_from_db()
+    return task
+
+
+def _class(task: Task) -> Priority:
+    """That counts now: a task rises with its age."""
+    one = Waiting(task.pk, task.project_id, "", task.cluster_id, task.created_at.timestamp(), priority=task.priority)
+    return aged(one, now().timestamp())
+
+
+def _key(task: Task) -> tuple[float, str]:
+    """As `fermi.scheduler.order` has it."""
+    return (task.created_at.timestamp() if task.place is None else task.place, task.pk)
+
+
+def _put(task: Task, others: Sequence[Task], at: int) -> None:
+    """Between its new neighbours; where these stand too close, all that follow are given places anew."""
+    if not others:
+        return
+    keys = [_key(one)[0] for one in others]
+    low = keys[at - 1] if at else keys[0] - 2.0
+    high = keys[at] if at < len(keys) else keys[-1] + 2.0
+    place = (low + high) / 2
+    if low < place < high:
+        Task.objects.filter(pk=task.pk).update(place=place)
+        return
+    for number, one in enumerate([task, *others[at:]], 1):
+        Task.objects.filter(pk=one.pk).update(place=low + number * APART)

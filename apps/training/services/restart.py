@@ -1,0 +1,121 @@
+"""Going on from the newest checkpoint at somebody's word: as before, without a node, or with a spare in its place.
+
+a task that runs    its attempt saves and ends, and the next one begins; costs no restart
+one that has ended  a new task with the same request, as `retry` makes it, but for these nodes
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from django.db import transaction
+
+from apps.accounts import audit
+from apps.accounts.models import Role, User
+from apps.clusters import leases
+from apps.common.clock import now
+from apps.common.errors import ApiError
+from apps.training.core import elastic_size, placement, transitions, wakeups
+from apps.training.models import Task
+from apps.training.services import actions
+from apps.training.services.code_source import DEFAULT, Choice
+from apps.training.services.create import submit
+from apps.training.states import FINAL, State
+from fermi.jobs.spec import JobSpec
+
+
+def restart(
+    user: User, task_id: str, leave_out: Sequence[str] = (), *, use_spares: bool = False, code: Choice = DEFAULT
+) -> Task:
+    """The task that goes on: this one, or the new one. `leave_out`: environments; with `use_spares` free spares take
+    their places. `code`: of a task that has ended; one that runs keeps its snapshot. Asking a task that runs again
+    changes nothing."""
+    task = actions.find(user, task_id, Role.MEMBER)
+    if State(task.state) in FINAL:
+        return submit(user, _anew(user, task, leave_out, use_spares, code))
+    if task.state != State.RUNNING:
+        raise ApiError(409, "RESTART_NEEDS_RUNNING", status=task.state)
+    job, after, taken = _next(task, leave_out, use_spares)
+    with transaction.atomic():
+        fresh = Task.objects.filter(
+            pk=task.pk, attempt=task.attempt, resize_requested_at=None, stop_requested_at=None, state=State.RUNNING
+        )
+        if fresh.update(resize_requested_at=now(), spec=after.to_json()):
+            if leases.take(taken, task.pk):
+                raise ApiError(409, "NO_SPARE_FREE")
+            names = ", ".join(node.name for node in job.nodes if node.id in leave_out)
+            params = {"by": user.username, **({"without": names} if names else {})}
+            transitions.record(task.pk, task.attempt, "state", "RESTART_REQUESTED", params)
+            audit.record(user, "task.restart", task.pk, project=task.project_id, without=list(leave_out))
+            wakeups.poke(task.pk)
+    task.refresh_from_db()
+    return task
+
+
+def _next(task: Task, leave_out: Sequence[str], use_spares: bool) -> tuple[JobSpec, JobSpec, list[str]]:
+    """The job as it is, as its next attempt is to be, and the spares to be held for it."""
+    job = JobSpec.from_json(task.spec)
+    if not leave_out:
+        return job, job, []
+    _refuse_foreign(leave_out, [node.id for node in job.nodes])
+    after = replace(job, left_out=tuple(dict.fromkeys([*job.left_out, *leave_out])))
+    if use_spares:
+        if (taken := placement.spared(task, after, leave_out)) is None:
+            raise ApiError(409, "NO_SPARE_FREE")
+        return job, after, [node.id for node in taken.values()]
+    if job.elastic is None:
+        raise ApiError(409, "LEAVING_NEEDS_ELASTIC")
+    if elastic_size.without(task, after) is None:
+        raise ApiError(409, "TOO_FEW_LEFT", low=job.elastic.min_nodes)
+    return job, after, []
+
+
+def _anew(user: User, task: Task, leave_out: Sequence[str], use_spares: bool, code: Choice) -> dict[str, Any]:
+    """The request of a task that has ended, with other nodes. Code that was taken from the master stays as it was
+    taken, where another environment becomes the master."""
+    source = (task.spec.get("code") or {}).get("source") or {}
+    without_source = source.get("environment") in leave_out
+    if without_source and code == "current":
+        raise ApiError(409, "CODE_SOURCE_LEFT_OUT", "code", environment=source["name"])
+    request = actions.again(user, task.pk, "snapshot" if without_source else code)
+    if without_source and request["code"].get("snapshot"):
+        request["code"] = {name: request["code"][name] for name in ("snapshot", "requirements")}
+    config = request.get("distributedConfig") or {}
+    chosen = list(config.get("nodeIds") or request.get("environmentIds") or ())
+    spares = [key for key in request.get("spareEnvironmentIds") or () if key not in chosen]
+    _refuse_foreign(leave_out, chosen)
+    if not leave_out:
+        return request
+    instead: dict[str, str] = {}
+    if use_spares:
+        taken = placement.spared(task, JobSpec.from_json(task.spec), leave_out)
+        if taken is None or set(taken) != set(leave_out):
+            raise ApiError(409, "NO_SPARE_FREE")
+        instead = {key: node.id for key, node in taken.items()}
+    nodes = [instead.get(key, key) for key in chosen if key in instead or key not in leave_out]
+    if not nodes:
+        raise ApiError(409, "TOO_FEW_LEFT", low=1)
+    master = str(config.get("masterNode") or nodes[0])
+    master = instead.get(master, nodes[0]) if master in leave_out else master
+    changed = {**request, "environmentIds": nodes, "spareEnvironmentIds": [key for key in spares if key not in nodes]}
+    if config:
+        fewer = {"worldSize": None} if config.get("worldSize") and not use_spares else {}
+        changed["distributedConfig"] = {**config, **fewer, "nodeIds": nodes, "masterNode": master}
+    return changed
+
+
+def _refuse_foreign(leave_out: Sequence[str], chosen: Sequence[str]) -> None:
+    if foreign := [key for key in leave_out if key not in chosen]:
+        raise ApiError(400, "NODE_NOT_OF_TASK", "leaveOut", environment=foreign[0])
+
+
+def can(user: User, task: Task, leave_out: Sequence[str], *, use_spares: bool = False) -> bool:
+    """Whether `restart` could do so now, as far as that can be told without asking whether the request still fits."""
+    try:
+        if State(task.state) in FINAL:
+            _anew(user, task, leave_out, use_spares, "snapshot")  # the one choice that asks no source
+        else:
+            _next(task, leave_out, use_spares)
+    except ApiError:
+        return False
+    return State(task.state) in {*FINAL, State.RUNNING}

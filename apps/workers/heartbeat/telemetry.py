@@ -1,0 +1,88 @@
+"""What agents say that their hosts, GPUs and ranks use, into series.
+
+A worker says what its own GPU and rank use. One worker of a host says what the host does: that is every environment's
+that has workers there.
+"""
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from apps.telemetry import subjects
+from apps.telemetry.writer import Writer
+from apps.workers.heartbeat.schema import Beat
+from apps.workers.models import Worker
+from fermi.jobs.spec import attempt_parts
+from fermi.telemetry.metrics import GPU, METRICS, RANK
+
+FIND_SECONDS = 60.0
+"""Between two looks for which environment a worker belongs to; a worker that is not known is looked for sooner."""
+FIND_LEAST = 5.0
+MOST = 20_000
+"""Beats that wait for a database that is away."""
+
+
+class Used:
+    """`hear` only remembers, and may be called in an event loop; `flush` goes to the database."""
+
+    def __init__(self, writer: Writer | None = None) -> None:
+        self._writer = writer or Writer()
+        self._heard: deque[tuple[Beat, str]] = deque(maxlen=MOST)
+        self._places: dict[str, tuple[str, str, int]] = {}  # by worker: node, environment, place in there
+        self._on_node: dict[str, set[str]] = {}
+        self._find_at = self._found_at = 0.0
+
+    def hear(self, beats: Iterable[tuple[Beat, Mapping[str, Any]]]) -> None:
+        """With how each was answered: of a task tells only who was told to run it."""
+        for beat, answer in beats:
+            if beat.used and not answer["error"]:
+                self._heard.append((beat, (answer["order"] or {}).get("name", "")))
+
+    def flush(self, *, all_of_it: bool = False) -> int:
+        heard = [self._heard.popleft() for _ in range(len(self._heard))]
+        self._find([beat for beat, _ in heard])
+        for beat, order in heard:
+            self._put(beat, order)
+        return self._writer.flush(all_of_it=all_of_it)
+
+    def _find(self, heard: list[Beat]) -> None:
+        moment = time.monotonic()
+        unknown = any(beat.worker not in self._places for beat in heard)
+        if not heard or moment < (self._found_at + FIND_LEAST if unknown else self._find_at):
+            return
+        self._found_at, self._find_at = moment, moment + FIND_SECONDS
+        counts: defaultdict[str, int] = defaultdict(int)
+        on_node: defaultdict[str, set[str]] = defaultdict(set)
+        self._places = {}
+        rows = Worker.objects.exclude(environment=None).order_by("number")
+        for worker, node, environment in rows.values_list("pk", "node", "environment"):
+            self._places[worker] = node, environment, counts[environment]
+            counts[environment] += 1
+            on_node[node].add(environment)
+        self._on_node = on_node
+
+    def _put(self, beat: Beat, order: str) -> None:
+        assert beat.used is not None
+        ranks, gpus, host = dict[str, float](), dict[str, float](), dict[str, float]()
+        own_rank = str((beat.process or {}).get("rank"))
+        for key, value in beat.used.values.items():
+            name, _, index = key.partition(":")
+            of = METRICS[name].of
+            if of == RANK:
+                ranks.update({key: value} if index == own_rank else {})
+            elif of == GPU:
+                gpus[name] = value
+            else:
+                host[key] = value
+        at, emulated = beat.used.at, beat.used.emulated
+        own = {f"{name}:0": value for name, value in gpus.items()}
+        self._writer.put(subjects.worker(beat.worker), at, {**own, **ranks}, emulated=emulated)
+        if order and ranks and beat.process and beat.process["name"] == order:
+            self._writer.put(subjects.task(attempt_parts(order)[0]), at, ranks, emulated=emulated)
+        if beat.worker in self._places:
+            node, environment, place = self._places[beat.worker]
+            told = {f"{name}:{place}": value for name, value in gpus.items()}
+            self._writer.put(subjects.environment(environment), at, told, emulated=emulated)
+            for one in self._on_node.get(node, ()) if host else ():
+                self._writer.put(subjects.environment(one), at, host)

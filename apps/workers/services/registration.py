@@ -1,0 +1,139 @@
+"""How a host's workers come to be known, and how they are forgotten."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+
+from apps.accounts import access, audit
+from apps.accounts.models import Role, User
+from apps.common.clock import now
+from apps.common.errors import ApiError, ProblemsError
+from apps.common.row_bounds import check_rows
+from apps.workers import health, revisions, tokens
+from apps.workers.models import NODE_LENGTH, JoinToken, Order, Report, Worker
+from apps.workers.project_choice import chosen_project
+from apps.workers.services import environments, host_runs
+from fermi.jobs.ranks import split
+from fermi.jobs.spec import Problem
+
+Entries = Sequence[Mapping[str, Any]]
+
+
+def create_join_token(user: User, *, name: str, project_id: str | None, origin: str) -> dict[str, Any]:
+    """The token itself is in the answer and nowhere else. `origin`: where the person reaches the platform."""
+    project = chosen_project(user, project_id)
+    token = tokens.make("join")
+    with transaction.atomic():
+        check_rows("join-tokens", JoinToken.objects.filter(owner=user))
+        made = JoinToken.objects.create(project_id=project, owner=user, name=name, digest=tokens.digest(token))
+        audit.record(user, "join-token.create", made.pk, project=project, name=name)
+    address = settings.PUBLIC_URL or origin
+    command = f"fermi worker --server {address} --token {token} --node $(hostname -s)"
+    return {"id": made.pk, "name": name, "projectId": project, "token": token, "command": command}
+
+
+def revoke_join_token(user: User, token_id: str) -> None:
+    """Workers that joined with it stay."""
+    found = access.get(JoinToken.objects.all(), user, token_id, Role.MEMBER)
+    with transaction.atomic():
+        audit.record(user, "join-token.revoke", found.pk, project=found.project_id, name=found.name)
+        found.delete()
+
+
+def join_token(token: str) -> JoinToken:
+    """Worth as much as who made it: a member of the project, still."""
+    found = JoinToken.objects.filter(digest=tokens.digest(token)).select_related("owner").first()
+    role = access.role_in(found.owner, found.project_id) if found and found.owner.is_active else None
+    if found is None or role not in (Role.MEMBER, Role.MAINTAINER):
+        raise ApiError(401, "JOIN_TOKEN_INVALID")
+    return found
+
+
+def register(token: JoinToken, *, workers: Entries, incarnation: str, facts: dict[str, Any]) -> list[dict[str, str]]:
+    """Each worker with a new token of its own. The same machine may register again at any time; another one only where
+    the worker has not been heard of for long."""
+    machine = str(facts.get("machineId") or facts.get("host") or "")[:100]
+    _check_names(workers)
+    given = {entry["id"]: tokens.make("worker") for entry in workers}
+    with transaction.atomic():
+        revision = revisions.following()
+        known = {
+            worker.pk: worker
+            for worker in Worker.objects.filter(pk__in=given).select_related("report").select_for_update(of=("self",))
+        }
+        _check_owners(token, workers, known, machine)
+        if new := given.keys() - known.keys():
+            check_rows("workers", Worker.objects.filter(project=token.project_id), more=len(new))
+        for entry in workers:
+            node, number = split(entry["id"])
+            before = known.get(entry["id"])
+            same = before is not None and before.machine == machine
+            worker = before or Worker(pk=entry["id"], node=node, number=number, project_id=token.project_id)
+            worker.gpu, worker.facts, worker.machine, worker.incarnation = entry["gpu"], facts, machine, incarnation
+            worker.digest, worker.generation = tokens.digest(given[worker.pk]), revision
+            worker.desired = _still_desired(worker) if same else {}  # what another host was to run is not this one's
+            worker.hosted = host_runs.told(worker)
+            worker.save(force_insert=before is None)
+            Report.objects.update_or_create(
+                worker=worker,
+                defaults={"at": now()} if same else {"at": now(), "process": {}, "usage": {}, "sequence": -1},
+            )
+        environments.settle(token.project_id, {split(key)[0] for key in given})
+        JoinToken.objects.filter(pk=token.pk).update(last_used_at=now())
+        joined = sorted(given.keys() - known.keys())
+        if joined:
+            audit.record(token.owner, "worker.join", joined[0], project=token.project_id, workers=joined)
+    return [{"id": key, "token": secret} for key, secret in given.items()]
+
+
+def remove(user: User, worker_id: str) -> None:
+    """Its agent is told to register again, which takes a join token."""
+    worker = access.get(Worker.objects.all(), user, worker_id, Role.MEMBER)
+    with transaction.atomic():
+        revisions.following()
+        if busy := environments.in_use([worker], "workers"):
+            raise ApiError(409, busy[0].code, **busy[0].params)
+        audit.record(user, "worker.remove", worker.pk, project=worker.project_id)
+        worker.delete()
+        environments.settle(worker.project_id, {worker.node})
+
+
+def _still_desired(worker: Worker) -> dict[str, Any]:
+    """With a word on whether the rank was ever begun: an agent that knows nothing of it must not begin it again."""
+    order = worker.desired.get("order")
+    if order is None:
+        return worker.desired
+    begun = Order.objects.filter(launch=order["name"], worker=worker.pk).exclude(state="ordered").exists()
+    return {**worker.desired, "order": {**order, "begun": begun}}
+
+
+def _check_names(workers: Entries) -> None:
+    problems, seen = [], set()
+    for index, entry in enumerate(workers):
+        key = entry["id"]
+        try:
+            node, _ = split(key)
+        except ValueError:
+            node = ""
+        if not node or len(node) > NODE_LENGTH:
+            problems.append(Problem(f"workers.{index}.id", "WORKER_NAME_INVALID", {"worker": key, "high": NODE_LENGTH}))
+        elif key in seen:
+            problems.append(Problem(f"workers.{index}.id", "WORKER_DUPLICATE", {"worker": key}))
+        seen.add(key)
+    if problems:
+        raise ProblemsError(problems)
+
+
+def _check_owners(token: JoinToken, workers: Entries, known: Mapping[str, Worker], machine: str) -> None:
+    judge = health.judge()
+    for index, entry in enumerate(workers):
+        worker = known.get(entry["id"])
+        if worker is None:
+            continue
+        foreign = worker.project_id != token.project_id
+        alive = judge.status(worker.report.at) in environments.HEARD
+        if foreign or (alive and worker.machine != machine):
+            host = "–" if foreign else worker.facts.get("host") or worker.machine
+            raise ApiError(409, "WORKER_ID_TAKEN", f"workers.{index}.id", worker=worker.pk, host=host)

@@ -1,0 +1,127 @@
+"""The real platform on scratch data, and the same training started by hand."""
+
+import atexit
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from bench import procfs
+from bench.temp_platform import prepare, scratch
+from fermi.client import Fermi
+from fermi.engines.local.launcher import training_env
+from tests.platform_process import Running, free_port
+from tests.polling import until
+
+TRAINER = "fermi.train.train_ddp"
+
+
+class Live(Running):
+    """`choices`: environments by how many processes they make; 14 is the requirement document's example."""
+
+    def settle(self) -> None:
+        """Adds an environment with one GPU."""
+        wish = {"name": "one-gpu", "projectId": "default", "clusterId": "local", "zone": "local", "gpuType": "A100",
+                "gpuCount": 1, "emulated": True}  # fmt: skip
+        made = self.api.post("/dev-environments", json=wish).raise_for_status().json()["data"]
+        self.choices = {1: [made["id"]], 2: ["env-001"], 14: ["env-001", "env-003", "env-005"]}
+
+
+@contextmanager
+def platform(**env: str) -> Iterator[Live]:
+    with scratch() as data:
+        prepare(data)
+        running = Live(data, **{"FERMI_LOG_LEVEL": "WARNING", "FERMI_STAND_BY": "1", **env})
+        try:
+            running.start()
+            running.settle()
+            yield running
+        finally:
+            running.close()
+
+
+_shared = ExitStack()
+atexit.register(_shared.close)
+
+
+@cache
+def shared() -> Live:
+    """The same one for all sections that ask for it, until `close`."""
+    return _shared.enter_context(platform())
+
+
+def close() -> None:
+    shared.cache_clear()
+    _shared.close()
+
+
+def client(running: Live) -> Fermi:
+    return Fermi(running.url, (running.data / "token").read_text().strip())
+
+
+def worker(running: Live) -> int:
+    return int(running.processes()["worker"]["pid"])
+
+
+def wait_for_stand_by(running: Live) -> int:
+    pid = until(lambda: procfs.standing_by(worker(running)), seconds=120, what="a process stands by")
+    assert pid is not None
+    return pid
+
+
+def command_of(running: Live, task_id: str) -> list[str]:
+    """The trainer and its arguments, as they were run on node 0."""
+    words = json.loads((running.data / "runs" / f"{task_id}-1" / "node-0.json").read_text())["command"]
+    return words[words.index(TRAINER) :]
+
+
+def torchrun(words: list[str], processes: int, log: Path) -> "subprocess.Popen[bytes]":
+    """The same trainer with the same arguments and environment, started the way people do by hand. In a session of its
+    own, as the platform's processes are: Linux shares the processor among sessions first."""
+    words = [*words, "--checkpoint_dir", str(log.with_suffix(".checkpoints"))]
+    launcher = ["-m", "torch.distributed.run", f"--nproc_per_node={processes}", f"--master_port={free_port()}", "-m"]
+    env = {**training_env(), "GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": "", "PYTHONUNBUFFERED": "1"}
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            [sys.executable, *launcher, *words], env=env, cwd=log.parent, stdout=output, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+
+
+def first_step(log: Path) -> float | None:
+    """When an attempt's first optimizer step was done, in unix seconds, as rank 0 says in its first line of metrics."""
+    if not log.exists():
+        return None
+    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+        if line.startswith('{"step": ') and line.endswith("}"):
+            return float(json.loads(line)["time"])
+    return None
+
+
+def until_first_step(log: Path, began: float, seconds: float = 180) -> float:
+    """Seconds from `began` to the first step."""
+    size = -1
+
+    def grown() -> float | None:
+        """Reads what has come alone: who asks takes the processor from what is measured, and it says its own time."""
+        nonlocal size
+        before, size = size, log.stat().st_size if log.exists() else -1
+        return first_step(log) if size != before else None
+
+    done = until(grown, seconds=seconds, what=f"the first step in {log}")
+    assert done is not None
+    return done - began
+
+
+def create(running: Live, processes: int, **changes: Any) -> tuple[str, float]:
+    """The task, and when its creation was asked for (unix seconds)."""
+    request = running.request(running.choices[processes], **changes)
+    began = time.time()
+    answer = running.api.post("/training-tasks", json=request)
+    assert answer.status_code == 201, answer.text
+    return answer.json()["data"]["taskId"], began

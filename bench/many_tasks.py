@@ -1,0 +1,238 @@
+"""Very many tasks that run, on an engine of which nothing runs (`bench.replay_engine`). Imported inside Django."""
+
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import orjson
+import redis
+from django.conf import settings
+from django.db import connection
+
+from apps.accounts.models import Project, User
+from apps.clusters.models import Cluster
+from apps.common import pubsub
+from apps.common.clock import now
+from apps.training.core import engine_access, wakeups
+from apps.training.core import observation_store as seen_last
+from apps.training.logs import sharding
+from apps.training.models import Attempt, Node, Task
+from apps.training.reconcile import engine_watch, reconciler
+from apps.training.states import State
+from bench import preview, procfs, series
+from bench.replay_engine import NUMBER, RANKS, Recorded, number_of, seen, task_id
+from bench.temp_platform import ROOT
+from fermi.planning import plugins
+from tests.polling import until
+
+SWEEPS, PAUSE = 9, 0.5
+SECONDS, A_SECOND, AT_ONCE = 8, 1000, 50
+"""Changes are made 20 times a second."""
+
+
+def cost(count: int) -> dict[str, Any]:
+    file = Path(settings.DATA_DIR) / "changes"
+    file.write_bytes(bytes(count * NUMBER.size))
+    cluster = Cluster.objects.create(name="recorded", backend="recorded", connection={"file": str(file)})
+    _make(cluster, count)
+    engine = engine_access.backend_for(cluster)
+    assert isinstance(engine, Recorded)
+    found: dict[str, Any] = {"unwatched": _every(), "more": _statements(1000) - _statements(10)}
+    with _watched():
+        found |= {"every": _every(), **_paced()}
+        with _worker() as pid:
+            return {**found, **_changes(engine, cluster, count, pid)}
+
+
+def _make(cluster: Cluster, count: int) -> None:
+    """One of 64 ranks is made as it would be, and all others are its copies: of its rows, too."""
+    first = task_id(0)
+    job = replace(preview.job(RANKS), task_id=first, attempt=1)
+    plan = plugins.framework(job.framework).plan(job)
+    rendered = plugins.backend("local", preview.CONNECTION).render(job, plan).to_json()
+    moment = now()
+    task = Task.objects.create(
+        id=first, project=Project.objects.get(), owner=User.objects.get(), cluster=cluster, name=first,
+        framework=job.framework, node_count=len(job.nodes), total_gpus=RANKS, world_size=RANKS, master=job.head.id,
+        request={"name": first}, spec=job.to_json(), summary=rendered, state=State.RUNNING, state_since=moment,
+        attempt=1, due_at=moment, created_at=moment, started_at=moment,
+    )  # fmt: skip
+    Attempt.objects.create(
+        task=task, number=1, master_port=29500, plan=rendered, created_at=moment, running_at=moment,
+        submitted_at=moment,
+    )  # fmt: skip
+    seen_last.remember([(task.attempts.get(), seen(0))])
+    for rank, node in enumerate(job.nodes):
+        Node.objects.create(task=task, node_rank=rank, name=node.name, processes=node.processes)
+    copies = {"id": "'task-size-' || lpad(n::text, 5, '0')", "name": "'task-size-' || lpad(n::text, 5, '0')"}
+    _copy(Task, copies, count)
+    for model in (Attempt, Node):
+        _copy(model, {"id": "nextval(pg_get_serial_sequence('%s', 'id'))", "task_id": copies["id"]}, count)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+
+
+def _copy(model: Any, made: dict[str, str], count: int) -> None:
+    table = model._meta.db_table
+    names = [field.column for field in model._meta.concrete_fields]
+    values = ", ".join(made.get(name, f'old."{name}"').replace("%s", table) for name in names)
+    columns = ", ".join(f'"{name}"' for name in names)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO {table} ({columns}) SELECT {values} FROM {table} AS old, generate_series(1, {count - 1}) AS n"
+        )
+
+
+@contextmanager
+def _watched() -> Iterator[None]:
+    """As by a watcher that looks at all of them again and again."""
+    share, ending = sharding.Shared(), threading.Event()
+
+    def look() -> None:
+        while not ending.wait(0.5):
+            share.looked(time.time())
+
+    threads = [threading.Thread(target=share.run, args=(ending,)), threading.Thread(target=look)]
+    for thread in threads:
+        thread.start()
+    try:
+        until(reconciler._watched, seconds=30, what="a watcher looks")
+        yield
+    finally:
+        ending.set()
+        share.hurry()
+        for thread in threads:
+            thread.join()
+
+
+def _every() -> float:
+    """Seconds of a sweep, when all of them are due: 1,000 at a time."""
+    Task.objects.update(due_at=now(), claimed_at=None)
+    took: list[float] = []
+    while True:
+        began = time.monotonic()
+        if not reconciler.sweep():
+            return max(took)
+        took.append(time.monotonic() - began)
+
+
+def _paced() -> dict[str, float]:
+    """They come back after five to ten minutes, in no order; here as many of them between two sweeps, but sooner."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"UPDATE training_task SET due_at = now() + random() * interval '{450 * PAUSE / 2} seconds'")
+    reconciler.sweep()  # of what was due when all rows were written
+    moment, took, looked = time.monotonic(), [], 0
+    for _ in range(SWEEPS):
+        moment += PAUSE
+        time.sleep(max(0.0, moment - time.monotonic()))
+        with counted() as asked:
+            began = time.monotonic()
+            looked += reconciler.sweep()
+            took.append(time.monotonic() - began)
+    return {"sweep": median(took), "worst": max(took), "looked": looked / SWEEPS, "statements": asked[0]}
+
+
+def _statements(due: int) -> int:
+    """Of a sweep that looks at so many, all of them quiet."""
+    keys = list(Task.objects.values_list("pk", flat=True)[:due])
+    Task.objects.filter(pk__in=keys).update(due_at=now(), claimed_at=None)
+    with counted() as asked:
+        reconciler.sweep()
+    return asked[0]
+
+
+@contextmanager
+def counted() -> Iterator[list[int]]:
+    asked = [0]
+
+    def count(execute: Callable[..., Any], *args: Any) -> Any:
+        asked[0] += 1
+        return execute(*args)
+
+    with connection.execute_wrapper(count):
+        yield asked
+
+
+@contextmanager
+def _worker() -> Iterator[int]:
+    """The platform's one worker, as it is started."""
+    command = [sys.executable, "-m", "celery", "--quiet", "-A", "server.celery", "worker", "--pool", "threads",
+               "--without-gossip", "--without-mingle", "--without-heartbeat"]  # fmt: skip
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+        try:
+            pubsub.client().delete(f"{pubsub.PREFIX}kept.sweep")
+            until(_swept, seconds=60, what="the worker sweeps")
+            yield process.pid
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def _swept() -> bool:
+    wakeups._send("training.sweep")
+    return pubsub.kept("sweep") is not None
+
+
+class Ear:
+    """When each task's change was told last to whoever looks at it, which is once it is stored."""
+
+    def __init__(self) -> None:
+        self.at: dict[str, float] = {}
+        self._pubsub = redis.from_url(settings.REDIS_URL).pubsub()
+        self._pubsub.psubscribe(f"{pubsub.PREFIX}task:*")
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    def _listen(self) -> None:
+        for message in self._pubsub.listen():
+            if message["type"] == "pmessage" and orjson.loads(message["data"])["kind"] == "status":
+                self.at[message["channel"].decode().rpartition(":")[2]] = time.monotonic()
+
+
+def _changes(engine: Recorded, cluster: Cluster, count: int, worker: int) -> dict[str, float]:
+    """The engine tells of changes in this process, which hands them on as the watcher does."""
+    ending, ear = threading.Event(), Ear()
+    threading.Thread(
+        target=engine_watch.following().run, args=(ending, lambda key: key == cluster.pk), daemon=True
+    ).start()
+    order = random.Random(1).sample(range(count), count)
+    engine.change(order[:AT_ONCE])
+    until(lambda: len(ear.at) >= AT_ONCE, seconds=60, what="changes are followed")
+    ear.at.clear()
+    before = procfs.cpu_seconds([worker]), series.postgres_seconds()
+    mine, made, began = time.process_time(), dict[str, float](), time.monotonic()
+    for turn in range(SECONDS * A_SECOND // AT_ONCE):
+        chosen = [order[(turn * AT_ONCE + n) % count] for n in range(AT_ONCE)]
+        time.sleep(max(0.0, began + turn * AT_ONCE / A_SECOND - time.monotonic()))
+        moment = time.monotonic()
+        made |= {task_id(number): moment for number in chosen}
+        engine.change(chosen)
+    fed = time.monotonic()
+    until(lambda: len(ear.at) >= len(made), seconds=120, what="all changes are followed")
+    ended = time.monotonic()
+    total = SECONDS * A_SECOND
+    delays = sorted(ear.at[key] - made[key] for key in made)
+    return {
+        "within": 100 * sum(delay <= 1 for delay in delays) / len(delays), "median": median(delays),
+        "last": delays[-1], "made": total / (fed - began), "rate": total / (ended - began),
+        "worker": (procfs.cpu_seconds([worker]) - before[0]) / total,
+        "postgres": (series.postgres_seconds() - before[1]) / total,
+        "watch": (time.process_time() - mine) / total,
+        "stored": _stored(engine),
+    }  # fmt: skip
+
+
+def _stored(engine: Recorded) -> float:
+    """Of how many tasks something else is stored than what the engine says."""
+    said = cache(lambda changes: seen_last.stored(seen(changes)))
+    kept = Attempt.objects.filter(task__cluster__backend="recorded").values_list("task", "seen")
+    return sum(told != said(engine.changes(number_of(task))) for task, told in kept.iterator())

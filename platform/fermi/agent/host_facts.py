@@ -1,0 +1,128 @@
+"""What an agent tells about its host when it registers."""
+
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import metadata
+from typing import Any
+
+from fermi.agent.errors import AgentError
+from fermi.agent.settings import Settings
+from fermi.planning import plugins
+from fermi.runner import interfaces
+from fermi.telemetry import nvidia_smi
+
+EMULATED = "A100"
+"""What CPU processes stand in for unless somebody says another type; the platform marks it as emulated."""
+
+_TELL = """
+import importlib.metadata as m, json, sys
+def version(name):
+    try: return m.version(name)
+    except m.PackageNotFoundError: return None
+found = {"python": sys.version.split()[0], **{name: version(name) for name in sys.argv[1:]},
+         "cuda": version("nvidia-cuda-runtime-cu12") or version("nvidia-cuda-runtime")}
+print(json.dumps(found))
+"""
+
+
+def choose_gpus(settings: Settings, numbers: Mapping[str, int]) -> dict[str, int | None]:
+    """The GPU of each worker, None = a CPU process; where none is named, one worker for each GPU that there is. A host
+    without a GPU has one worker, unless processes are to stand in for GPUs (`emulate`). Raises AgentError for a GPU
+    that the host has not got."""
+    rows = [] if settings.emulate else nvidia_smi.ask(("index", "uuid")) or []
+    there = [index for row in rows if (index := nvidia_smi.whole(row, "index")) is not None]
+    wanted = numbers or {f"{settings.node}-{number}": number for number in there or (0,)}
+    if not there and (settings.emulate or (not settings.gpus and len(wanted) == 1)):
+        return dict.fromkeys(wanted)
+    if missing := sorted(number for number in wanted.values() if number not in there):
+        found, allowed = ", ".join(map(str, missing)), ", ".join(map(str, sorted(there))) or "–"
+        raise AgentError("WORKER_GPU_MISSING", found=found, allowed=allowed)
+    return dict(wanted)
+
+
+def address(settings: Settings, server_host: str, server_port: int) -> str:
+    """Where the other hosts reach this one: as told, else the address by which it reaches the platform."""
+    if settings.address:
+        return settings.address
+    with suppress(OSError):
+        family, kind, _, _, target = socket.getaddrinfo(server_host, server_port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(target)  # of a datagram socket: nothing is sent, a route is chosen
+            return str(probe.getsockname()[0])
+    return socket.gethostname()
+
+
+def gather(
+    settings: Settings, machine: str, where: str, python: str, workspace: str, containers: str
+) -> dict[str, Any]:
+    """`containers`: the engine that runs images here; empty: none."""
+    rows = [] if settings.emulate else nvidia_smi.ask(("driver_version", "name")) or []
+    stack = _versions(python)
+    versions = {
+        **{name: value for name, value in stack.items() if value},
+        "fermi": _own_version(),
+        **({"driver": rows[0].get("driver_version", "")} if rows else {}),
+    }
+    return {
+        "machineId": machine,
+        "host": socket.gethostname(),
+        "address": where,
+        "ip": _ip(where),
+        "network": _network(where),
+        "zone": settings.zone,
+        "gpuType": settings.gpu_type or (rows[0].get("name", "") if rows else EMULATED if settings.emulate else ""),
+        "gpuCount": len(rows),
+        "emulated": settings.emulate,
+        "cpuCores": len(os.sched_getaffinity(0)),
+        "memoryGb": max(1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30),
+        "versions": versions,
+        "lacks": [name for name, value in stack.items() if not value and name != "cuda"] if stack else None,
+        "interfaces": [name for _, name in socket.if_nameindex()],
+        "workspace": workspace,
+        "python": python,
+        "containers": containers,
+    }
+
+
+def _ip(where: str) -> str | None:
+    with suppress(OSError):
+        return str(socket.getaddrinfo(where, 0, type=socket.SOCK_STREAM)[0][4][0])
+    return None
+
+
+def _network(where: str) -> dict[str, Any]:
+    """As `fermi.jobs.network` reads it: what is known, no more."""
+    found: dict[str, Any] = {}
+    if interface := interfaces.interface_to(where):
+        found["interface"] = interface
+    with suppress(OSError):
+        found["infiniband"] = sorted(os.listdir("/sys/class/infiniband"))
+    return found
+
+
+def _own_version() -> str:
+    with suppress(metadata.PackageNotFoundError):
+        return metadata.version("fermi-training")
+    return ""
+
+
+def _versions(python: str) -> dict[str, str | None]:
+    """Of the training stack, None for what is not there; an interpreter that cannot be run tells nothing, and ranks
+    will say why."""
+    try:
+        done = subprocess.run(
+            [python, "-c", _TELL, *plugins.libraries()],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=60,
+            check=True,
+        )
+        found: dict[str, str | None] = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return {}
+    return found

@@ -1,0 +1,72 @@
+"""What the ranks of a host cannot reach: the agent's state, tokens and processes, and, where the host mounts the
+platform's data directory, everything in it that is not their task's.
+
+Landlock alone: another user could not write into a data directory that the agent's user shares with the platform.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fermi import messages
+from fermi.engines import isolation
+from fermi.engines.isolation import Isolation, Place
+from fermi.jobs.rank_env import COMPILED_FOLDER, COMPILED_IN
+from fermi.jobs.user_paths import CHECKPOINTS, FILES, output_folder, task_folder
+
+
+@dataclass(frozen=True, slots=True)
+class Confining:
+    place: Place
+    isolation: Isolation
+
+    @classmethod
+    def of(
+        cls, state: Path, workspace: Path, python: str, private: Sequence[Path], *, wanted: bool,
+        reads: Sequence[str] = (), writes: Sequence[str] = (),
+    ) -> "Confining":  # fmt: skip
+        place = Place(
+            state, workspace, python, private=tuple(path.expanduser().absolute() for path in private),
+            reads=tuple(map(Path, reads)), writes=tuple(map(Path, writes)),
+        )  # fmt: skip
+        return cls(place, isolation.chosen("landlock" if wanted else "off", place))
+
+    def order(
+        self,
+        files: Path,
+        logs: Path,
+        env: Mapping[str, str],
+        code: Sequence[Path] = (),
+        packages: Sequence[Path] = (),
+        *,
+        home: Path,
+    ) -> dict[str, Any] | None:
+        """For the runner of one rank, whose environment is `env`; see `fermi.runner.sandbox`. `code`: the tree that it
+        starts in, where it brings one, and its packages. `home`: HOME, of its project."""
+        place, own, readable = self.place, [*code], [files, *packages]
+        compiled = files / COMPILED_FOLDER
+        own += [compiled] if env.get(COMPILED_IN) == str(compiled) else []
+        checkpoints = Path(env.get("FERMI_CHECKPOINT_DIR", ""))
+        if self.isolation.protects and checkpoints.parent.name == CHECKPOINTS and len(checkpoints.parents) > 2:
+            data = checkpoints.parents[1]
+            place = replace(place, private=(*place.private, data))
+            with suppress(OSError):  # a script may do without
+                checkpoints.mkdir(parents=True, exist_ok=True)
+            own += [checkpoints] if checkpoints.is_dir() else []
+            resume = task_folder(data, env.get("FERMI_RESUME_FROM", ""))
+            if outputs := output_folder(data, env.get("FERMI_OUTPUT_DIR", "")):
+                with suppress(OSError):
+                    outputs.mkdir(parents=True, exist_ok=True)
+                own += [outputs] if outputs.is_dir() else []
+            shared = Path(env.get("FERMI_FILES_DIR", ""))
+            readable += [shared] if shared.parent == data / FILES else []
+            readable += [data / "datasets", data / "workspace", *([resume] if resume else [])]
+        return self.isolation.order(place, own=own, readable=readable, logs=logs, home=home)
+
+    def sentences(self, lang: str) -> str:
+        """What the person who starts the agent is told."""
+        code = "WORKER_CONFINES" if self.isolation.protects else "WORKER_CONFINES_NOTHING"
+        said = [(code, {"state": str(self.place.home)}), *self.isolation.reasons]
+        return " ".join(part for code, params in said for part in messages.text(code, lang, **params) if part)

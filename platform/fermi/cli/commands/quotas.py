@@ -1,0 +1,193 @@
+"""What a project and its members may use, and which environments are set aside."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, cast
+
+import click
+from rich.console import RenderableType
+
+from fermi.cli import output
+from fermi.cli.input_files import settings
+from fermi.cli.name_resolution import Names
+from fermi.cli.options import Session, command
+from fermi.cli.texts import _
+from fermi.cli.times import clock, gpu_hours, typed
+from fermi.client.types import (
+    Limits,
+    LimitsRequest,
+    Reservation,
+    ReservationCreateRequest,
+    UserLimits,
+    UserLimitsRequest,
+)
+
+LISTS = ("gpuTypes", "zones", "priorities")
+SHOWN = ("projectId", "currency", "updatedAt", "updatedBy", "mayChange", "use")
+"""Of limits, what is not theirs to set."""
+
+
+@command("limits", _("MORE_LIMITS"))
+@click.argument("project", required=False)
+@click.option("--set", "changes", metavar="NAME=VALUE", multiple=True, help=_("OPTION_LIMITS_SET"))
+@click.option("--users", is_flag=True, help=_("OPTION_LIMITS_USERS"))
+@click.option("--user", help=_("OPTION_LIMITS_USER"))
+@click.option("--clear", is_flag=True, help=_("OPTION_LIMITS_CLEAR"))
+def limits(
+    session: Session, project: str | None, changes: tuple[str, ...], users: bool, user: str | None, clear: bool
+) -> None:
+    projects = session.fermi.projects
+    where = Names(session.fermi).project(project)
+    values = {name: _value(name, text) for name, text in settings(changes, "--set").items()}
+    if clear and not user:
+        raise click.UsageError(_("CLEAR_OF_WHOM"))
+    if user and clear:
+        projects.remove_user_limits(where, user)
+        output.say(_("DELETED", id=user))
+    elif user or users:
+        if user and values:
+            asked = {**_own(projects.user_limits(where), user), **values}
+            projects.set_user_limits(where, user, cast(UserLimitsRequest, asked))
+        items = [one for one in projects.user_limits(where) if user in (None, one["username"])]
+        output.show({"items": items, "total": len(items)}, session.form, lambda: [_members(items)])
+    else:
+        found = projects.limits(where)
+        if values:
+            kept = {name: value for name, value in found.items() if name not in SHOWN}
+            found = projects.set_limits(where, cast(LimitsRequest, {**kept, **values}))
+        output.show(found, session.form, lambda: _limits(found))
+
+
+@command("reservations", _("MORE_RESERVATIONS"))
+@click.argument("action", type=click.Choice(["list", "add", "remove"]), default="list")
+@click.argument("names", nargs=-1)
+@click.option("--from", "since", type=str, help=_("OPTION_RESERVATIONS_FROM"))
+@click.option("--to", "until", type=str, help=_("OPTION_RESERVATIONS_TO"))
+@click.option("--project", help=_("OPTION_RESERVATIONS_PROJECT"))
+@click.option("--note", default="", help=_("OPTION_RESERVATIONS_NOTE"))
+def reservations(
+    session: Session,
+    action: str,
+    names: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    project: str | None,
+    note: str,
+) -> None:
+    known, there = Names(session.fermi), session.fermi.reservations
+    whose = known.project(project) if project else None
+    begins, ends = _moment("--from", since), _moment("--to", until)
+    if action == "list":
+        items = list(there.list(project=whose, since=begins, until=ends))
+        output.show({"items": items, "total": len(items)}, session.form, lambda: [_reserved(items)])
+    elif action == "add":
+        if not (names and begins and ends):
+            raise click.UsageError(_("SAY_WHAT_TO_RESERVE"))
+        asked: ReservationCreateRequest = {
+            "projectId": whose,
+            "environmentIds": known.environments(names),
+            "beginsAt": begins,
+            "endsAt": ends,
+            "note": note,
+        }
+        made = there.create(asked)
+        output.show(made, session.form, lambda: [_reserved([made])])
+    else:
+        if not names:
+            raise click.UsageError(_("SAY_WHICH_RESERVATION"))
+        for name in names:
+            there.delete(name)
+            output.say(_("DELETED", id=name))
+
+
+def _value(name: str, text: str) -> Any:
+    """Lists have commas; nothing or `none` is no limit."""
+    if name in LISTS:
+        return [part.strip() for part in text.split(",") if part.strip() not in ("", "none")]
+    if text in ("", "none"):
+        return None
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
+
+
+def _own(items: Any, user: str) -> dict[str, Any]:
+    found = next((one for one in items if one["username"] == user and one["own"]), None)
+    return {name: value for name, value in found.items() if name not in ("username", "own", "use")} if found else {}
+
+
+def _moment(option: str, text: str | None) -> str | None:
+    """ISO 8601; local time where no zone is named."""
+    if text is None:
+        return None
+    try:
+        return typed(text)
+    except ValueError:
+        raise click.BadParameter(_("NOT_A_MOMENT", found=text), param_hint=option) from None
+
+
+def _limits(found: Limits) -> Iterator[RenderableType]:
+    use = found["use"]
+    money = found["currency"]
+    rows: list[list[output.Cell]] = [
+        ["mostGpus", found["mostGpus"], use["gpus"]],
+        ["guaranteedGpus", found["guaranteedGpus"], use["sharedGpus"]],
+        ["mostTasks", found["mostTasks"], use["tasks"]],
+        ["gpuHours", found["gpuHours"], gpu_hours(use["gpuHours"])],
+        ["budget", found["budget"], f"{use['cost']:.2f} {money}"],
+        ["atBudget", found["atBudget"], None],
+        ["weight", found["weight"], None],
+        ["gpuTypes", ", ".join(found["gpuTypes"]) or None, None],
+        ["zones", ", ".join(found["zones"]) or None, None],
+        ["priorities", ", ".join(found["priorities"]) or None, None],
+        ["longestRunSeconds", found["longestRunSeconds"], None],
+        ["userMostGpus", found["userMostGpus"], None],
+        ["userMostTasks", found["userMostTasks"], None],
+        ["userGpuHours", found["userGpuHours"], None],
+        ["maxEnvironments", found["maxEnvironments"], use["environments"]],
+        ["maxEnvironmentGpus", found["maxEnvironmentGpus"], use["environmentGpus"]],
+        ["userMaxEnvironments", found["userMaxEnvironments"], None],
+        ["userMaxEnvironmentGpus", found["userMaxEnvironmentGpus"], None],
+    ]
+    shown = [[name, output.plain(limit), output.plain(used)] for name, limit, used in rows]
+    yield output.table([_("LIMIT"), _("AT_MOST"), _("USED_NOW")], shown)
+
+
+def _members(items: list[UserLimits]) -> output.Table:
+    rows: list[list[output.Cell]] = [
+        [
+            one["username"],
+            one["mostGpus"],
+            one["use"]["gpus"],
+            one["mostTasks"],
+            one["use"]["tasks"],
+            one["gpuHours"],
+            gpu_hours(one["use"]["gpuHours"]),
+            one["maxEnvironments"],
+            one["use"]["environments"],
+            one["maxEnvironmentGpus"],
+            one["use"]["environmentGpus"],
+            _("YES") if one["own"] else _("NO"),
+        ]
+        for one in items
+    ]
+    used = _("USED_NOW")
+    names = ("mostGpus", "mostTasks", "gpuHours", "maxEnvironments", "maxEnvironmentGpus")
+    headers = [header for name in names for header in (name, used)]
+    return output.table([_("USER"), *headers, _("LIMITS_OF_THEIR_OWN")], rows)
+
+
+def _reserved(items: list[Reservation]) -> output.Table:
+    rows: list[list[output.Cell]] = [
+        [
+            one["id"],
+            one["projectName"] or (_("MAINTENANCE") if one["kind"] == "maintenance" else _("ANOTHER_PROJECT")),
+            clock(one["beginsAt"]),
+            clock(one["endsAt"]),
+            ", ".join(there["name"] for there in one["environments"]),
+            one["note"] or None,
+        ]
+        for one in items
+    ]
+    return output.table(["ID", _("FOR_WHOM"), _("BEGINS"), _("ENDS"), _("ENVIRONMENTS"), _("NOTE")], rows)

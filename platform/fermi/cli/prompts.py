@@ -1,0 +1,75 @@
+"""What `fermi launch` was not told and cannot do without: in a terminal it asks, elsewhere it says the whole line."""
+
+import shlex
+import socket
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from fermi.cli import global_options
+from fermi.cli.texts import _
+from fermi.jobs.errors import LaunchError
+
+SCRIPTS = ("train.py", "scripts/train.py", "main.py")
+T = TypeVar("T")
+TYPED = f"{__name__}.typed"
+OWN = {"mode", "rank", "world-size", "local-rank", "nnodes", "node-rank", "nproc-per-node", "num-nodes",
+       "master-addr", "master-port"}  # fmt: skip
+"""Options that no other command begins with."""
+
+
+def keep(ctx: click.Context, arguments: Sequence[str]) -> list[str]:
+    """The line as it is meant: `fermi --rank 0 --world-size 8` is `fermi launch --rank 0 --world-size 8`."""
+    rest = iter(arguments)
+    first = next((word for word in rest if not _is_everywhere(word, rest)), "")
+    name = first.removeprefix("--").partition("=")[0].replace("_", "-")
+    line = ["launch", *arguments] if first.startswith("--") and name in OWN else [*arguments]
+    ctx.meta[TYPED] = line
+    return line
+
+
+def _is_everywhere(word: str, rest: Iterator[str]) -> bool:
+    """An option that may stand before any command. Its value is taken from `rest`."""
+    known = {name for option in global_options.options(global_options.before) for name in option.opts}
+    if word in known:
+        next(rest, "")
+    return word.partition("=")[0] in known
+
+
+def complete(words: Sequence[str], master: bool, is_head: bool) -> tuple[list[str], str]:
+    """The command and, where `master` asks for one, the master's address ("" else). Raises LaunchError where there is
+    nobody to ask and the command is missing. `is_head`: rank 0 is on this machine."""
+    script = next((path for path in SCRIPTS if Path(path).is_file()), "")
+    here = own_address() if is_head else ""
+    if sys.stdin.isatty():
+        command = list(words) or _ask(_("ASK_COMMAND"), f"python {script}" if script else "", shlex.split)
+        return command, _ask(_("ASK_MASTER_ADDRESS"), here, str) if master else ""
+    if words:
+        return [*words], ""
+    typed = [word for word in click.get_current_context().meta[TYPED] if word != "--"]
+    address = ["--master-addr", here or "192.168.1.100"] if master else []
+    line = shlex.join(["fermi", *typed, *address, "--", "python", script or SCRIPTS[0]])
+    raise LaunchError("LAUNCH_COMMAND_NEEDED", line=line)
+
+
+def _ask(question: str, default: str, read: Callable[[str], T]) -> T:
+    while True:
+        text = click.prompt(question, default=default or None, err=True)
+        try:
+            if answer := read(text.strip()):
+                return answer
+        except ValueError as error:  # quotes that are not closed
+            click.echo(f"  {error}", err=True)
+
+
+def own_address() -> str:
+    """Where others on the network reach this machine, as far as its routes tell."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # of a datagram socket: nothing is sent, a route is chosen
+        except OSError:
+            return ""
+        return str(probe.getsockname()[0])

@@ -1,0 +1,54 @@
+"""How the ranks of a task get on, as people read it."""
+
+from collections.abc import Collection, Iterator
+
+from rich.console import RenderableType
+
+from fermi.cli import output
+from fermi.cli.texts import _
+from fermi.cli.times import short
+from fermi.client.types import RankPulse
+from fermi.schema import humanize
+
+
+def table(pulses: Collection[RankPulse]) -> Iterator[RenderableType]:
+    if not pulses:
+        return
+    yield output.heading(_("PULSE"))
+    yield output.table(
+        [_("RANK"), _("PHASE"), _("STEP"), _("SINCE_STEP"), _("STEP_SECONDS"), _("IN_COLLECTIVES"), _("GPU_MEMORY"),
+         _("MEMORY")],
+        [
+            [pulse["rank"], _phase(pulse["phase"]), pulse["step"], _since(pulse), _seconds(pulse),
+             _share(pulse), _size(pulse["gpuBytes"]), _size(pulse["rssBytes"])]
+            for pulse in pulses
+        ],
+    )  # fmt: skip
+
+
+def _phase(name: str) -> str:
+    words = {
+        "starting": _("PHASE_STARTING"),
+        "compiling": _("PHASE_COMPILING"),
+        "running": _("PHASE_RUNNING"),
+        "evaluating": _("PHASE_EVALUATING"),
+        "saving": _("PHASE_SAVING"),
+        "ending": _("PHASE_ENDING"),
+    }
+    return words.get(name, name)
+
+
+def _since(pulse: RankPulse) -> str | None:
+    return None if pulse["sinceStep"] is None else short(pulse["sinceStep"])
+
+
+def _seconds(pulse: RankPulse) -> str | None:
+    return None if pulse["stepSeconds"] is None else f"{pulse['stepSeconds']:.3g} s"
+
+
+def _share(pulse: RankPulse) -> str | None:
+    return None if pulse["waitingShare"] is None else f"{pulse['waitingShare']:.0%}"
+
+
+def _size(number: int | None) -> str | None:
+    return None if number is None else humanize.size(number)

@@ -1,0 +1,114 @@
+"""Which collective of which group of ranks does not end, who waits in it, and who is missing. Pure.
+
+What a group is, is told by its members: each rank numbers groups as it joins them, so a number alone says nothing.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from fermi.jobs.spec import RankSeen
+
+MAX_NAMED = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A rank in a collective. `members`: of its group; `root`: the rank that it comes from or goes to, None = not
+    known, or there is none."""
+
+    rank: int
+    op: str
+    seq: int
+    members: tuple[int, ...]
+    name: str = ""
+    root: int | None = None
+
+    @property
+    def key(self) -> tuple[tuple[int, ...], int]:
+        return self.members, self.seq
+
+    def __str__(self) -> str:
+        named = f"group {self.name}" if self.name else "the group"
+        return f"{self.op}, number {self.seq} of {named} of ranks {list_names(self.members)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Incomplete:
+    """A collective that members of its group have not come to."""
+
+    wait: Wait
+    there: tuple[int, ...]
+    missing: tuple[int, ...]
+
+
+def waits(ranks: Iterable[RankSeen]) -> list[Wait]:
+    """Of those that are in a collective of a group whose members are known; not of what one rank sends another."""
+    found = []
+    for rank in ranks:
+        said = rank.stalled or {}
+        op, name = said.get("op") or {}, str(said.get("in") or "")
+        members = tuple(sorted(op.get("ranks") or ()))
+        if name and rank.rank in members and not name.startswith(("send", "recv", "isend", "irecv")):
+            found.append(Wait(rank.rank, name, op.get("seq") or 0, members, op.get("name") or "", op.get("root")))
+    return found
+
+
+def overlapping(ranks: Iterable[RankSeen]) -> frozenset[int]:
+    """Ranks with several collectives under way (`async_op`, NCCL's streams): which of them they are told to be in says
+    nothing of the others."""
+
+    def under_way(rank: RankSeen) -> int:
+        groups = ((rank.stalled or {}).get("flight") or {}).get("groups") or {}
+        return sum(max(0, (one.get("enqueued") or 0) - (one.get("completed") or 0)) for one in groups.values())
+
+    return frozenset(rank.rank for rank in ranks if under_way(rank) > 1)
+
+
+def incomplete(found: Sequence[Wait], unsure: Collection[int] = ()) -> list[Incomplete]:
+    """Those that lack a member, the smallest group first. `unsure`: ranks that may be in it nevertheless."""
+    by_key: dict[tuple[tuple[int, ...], int], list[Wait]] = {}
+    for wait in found:
+        by_key.setdefault(wait.key, []).append(wait)
+    return sorted(
+        (
+            Incomplete(there[0], tuple(sorted(one.rank for one in there)), missing)
+            for there in by_key.values()
+            if (missing := tuple(sorted(set(there[0].members) - {one.rank for one in there})))
+            and not set(missing) & set(unsure)
+        ),
+        key=lambda one: (len(one.wait.members), one.there),
+    )
+
+
+def crossed(found: Sequence[Wait], unsure: Collection[int] = ()) -> tuple[Wait, Wait] | None:
+    """Two ranks that wait for each other, each in another group's collective or in another one of the same group; the
+    one that is missing from the smaller group second. None where there are no such two."""
+    by_rank = {wait.rank: wait for wait in found}
+    for one in incomplete([wait for wait in found if wait.rank not in unsure], unsure):
+        for rank in one.missing:
+            other = by_rank.get(rank)
+            waiter = next((by_rank[r] for r in one.there if other and r in other.members), None)
+            if other and waiter and other.key != waiter.key:
+                return waiter, other
+    return None
+
+
+def roots(found: Sequence[Wait]) -> tuple[list[Wait], list[Wait]] | None:
+    """Ranks in the same collective that comes from (or goes to) different roots: those whose root most have, and the
+    others. None where all agree."""
+    by_key: dict[tuple[tuple[int, ...], int, str], list[Wait]] = {}
+    for wait in found:
+        if wait.root is not None:
+            by_key.setdefault((*wait.key, wait.op), []).append(wait)
+    for there in by_key.values():
+        counts = {root: [wait for wait in there if wait.root == root] for root in {wait.root for wait in there}}
+        if len(counts) > 1:
+            usual = max(counts.values(), key=lambda waits: (len(waits), -waits[0].rank))
+            return usual, [wait for wait in there if wait not in usual]
+    return None
+
+
+def list_names(names: Sequence[int | str]) -> str:
+    """Returns the first `MAX_NAMED` ranks or nodes, and how many more there are."""
+    more = len(names) - MAX_NAMED
+    return ", ".join(map(str, names[:MAX_NAMED])) + (f", … (+{more})" if more > 0 else "")

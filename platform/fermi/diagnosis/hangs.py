@@ -1,0 +1,502 @@
+"""Whether a gang hangs, and because of whom: from what its nodes' runners say of ranks that do not advance. Pure.
+
+    a rank is stopped                               RANK_STOPPED: `kill -CONT` lets it go on
+    every living rank is stalled                    a rank that advances, or begins to, is waited for rightly
+    ├─ data waits on a connection that is dead      NETWORK_CUT, with the two nodes
+    ├─ some are in one collective, some in another  COLLECTIVE_MISMATCH, with those that differ from most
+    ├─ some wait in a collective, some do not       HANG: the others wait for these (`odd`), where they are
+    ├─ all wait in the same collective              HANG, never certain while a GPU computes
+    ├─ none waits in a collective                   HANG: all are odd
+    └─ all others ended with 0                      RANKS_LEFT_BEHIND
+
+A doubt is HANG_SUSPECTED: an odd rank computes, waits for a timer, a disk, a program of its own or a connection, comes
+back from its waits, waits for processes of its own that are at work, or has not begun to step. It is told at once, as
+something to know, as a warning once it lasts `SUSPICIOUS`, and never ends anything.
+
+A HANG is certain, so that it may end the attempt, where two proofs agree: all that the others wait for is still, and
+nobody can ever end it (`_Gang.is_deadlock`). Else it is only likely, and told as a warning, until it has lasted as long
+as the past of its project makes one wait (`patience`). Where all wait in one collective and a GPU of theirs computes,
+it stays likely: a kernel that waits for its peers and one that the collective stands behind look the same from outside.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fermi.diagnosis import Action, Evidence, Finding, Level, Where, collective_groups
+from fermi.diagnosis.actions import Do, take
+from fermi.diagnosis.collective_groups import list_names
+from fermi.jobs.spec import RankSeen
+
+HANG, SUSPECTED, MISMATCH, CUT, LEFT, STOPPED = (
+    "HANG", "HANG_SUSPECTED", "COLLECTIVE_MISMATCH", "NETWORK_CUT", "RANKS_LEFT_BEHIND", "RANK_STOPPED",
+)  # fmt: skip
+CODES = (HANG, SUSPECTED, MISMATCH, CUT, LEFT, STOPPED)
+ENDING = (HANG, MISMATCH, CUT)
+"""Those that end an attempt, where its task asks for that."""
+
+LOOKS = 2
+SUSPICIOUS = 600.0
+"""Seconds after which a doubt is worth a warning: as long as evaluations and checkpoints take."""
+MIN_PATIENCE, TIMES = 600.0, 3.0
+"""Seconds that what is only likely lasts at least before it is certain; how many times the longest one before."""
+KEPT_WAITING = 45.0
+"""Seconds after which it is told for whom ranks wait that does not stall itself."""
+RETRIES, SILENT, MANY_RETRIES = 2, 4.0, 5
+"""Of a connection that is dead: sent again in vain so often, and for so many seconds; or so often that it must have
+been for as long, since each time waits twice as long as the one before."""
+BEHIND = 8.0
+"""Seconds after the last of the others ended well."""
+MOST_NAMED, MOST_GROUPS, DEEPEST = 16, 8, 8
+MEETING = "init_process_group"
+"""Where ranks wait for each other before there is any collective."""
+CHILD = "do_wait"
+_SLEEPS, _CONNECTIONS = ("nanosleep",), ("wait_woken", "sk_stream_wait", "sk_wait_data")
+
+Stalled = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where an attempt runs. `names`: of its nodes, by node rank; `addresses`: their node ranks. `patient`: the task
+    itself says how long is too long. `patience`: else, seconds after which a likely hang is certain."""
+
+    names: Sequence[str] = ()
+    addresses: Mapping[str, int] = field(default_factory=dict)
+    patient: bool = False
+    patience: float = MIN_PATIENCE
+
+    def name(self, node_rank: int) -> str:
+        return self.names[node_rank] if 0 <= node_rank < len(self.names) else str(node_rank)
+
+    def at(self, address: str) -> str:
+        """The node's name before its address; empty for an address that no node is known by."""
+        return f"{self.name(self.addresses[address])} " if address in self.addresses else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`certain`: what the task asks for in this case may be done. `ranks`: those that are named."""
+
+    finding: Finding
+    certain: bool
+    ranks: tuple[int, ...] = ()
+
+
+def patience(past: Iterable[float]) -> float:
+    """Seconds after which a likely hang is certain. `past`: how long ranks of this task and its project have stalled
+    and went on after, in seconds."""
+    return max(MIN_PATIENCE, TIMES * max(past, default=0.0))
+
+
+def judge(ranks: Sequence[RankSeen], site: Site, moment: float) -> Verdict | None:
+    """None: it goes on, as far as anybody can tell. `moment`: unix seconds."""
+    if not any(rank.stalled for rank in ranks):
+        return None
+    living = [rank for rank in ranks if rank.state != "exited"]
+    ended = [rank for rank in ranks if rank.state == "exited"]
+    if not living or any(rank.exit_code != 0 or rank.asked for rank in ended):
+        return None
+    gang = _Gang([rank for rank in living if rank.stalled], living, ended, site, moment)
+    if not gang.stalled:
+        return None
+    if stopped := gang.stopped():
+        return stopped
+    if len(gang.stalled) < len(living):
+        return gang.one_works()
+    return gang.left_behind() or gang.cut() or gang.mismatch() or gang.groups() or gang.hang()
+
+
+class _Gang:
+    def __init__(
+        self,
+        stalled: Sequence[RankSeen],
+        living: Sequence[RankSeen],
+        ended: Sequence[RankSeen],
+        site: Site,
+        moment: float,
+    ) -> None:
+        self.stalled, self.living, self.ended, self.site, self.moment = stalled, living, ended, site, moment
+        self.waiting = [rank for rank in stalled if _of(rank)["in"]]
+        self.odd = [rank for rank in stalled if not _of(rank)["in"]]
+        self.since = max((_of(rank)["since"] for rank in stalled), default=moment)
+
+    # --- the kinds ---
+
+    def stopped(self) -> Verdict | None:
+        """A signal, or a debugger, holds them: whoever waits for them waits rightly."""
+        held = [rank for rank in self.stalled if _of(rank)["stopped"]]
+        if not held:
+            return None
+        by = _of(held[0])["stopped"]
+        pids = [_of(rank)["stopped"]["pid"] or rank.pid for rank in held]
+        more = {"pids": " ".join(str(pid) for pid in pids[:MOST_NAMED] if pid)}
+        more |= {name: by[name] for name in ("signal", "tracer") if by[name]}
+        return self._verdict(STOPPED, held, certain=False, level=Level.FAIL, more=more)
+
+    def one_works(self) -> Verdict | None:
+        """Some wait for ranks that advance: for very long, that is strange."""
+        works = [rank for rank in self.living if not rank.stalled]
+        oldest = min(_of(rank)["since"] for rank in self.stalled)
+        lasts = self.moment - oldest
+        if not self.waiting or lasts < KEPT_WAITING:
+            return None
+        level = Level.WARN if lasts >= 3 * SUSPICIOUS else Level.INFO
+        return self._verdict(SUSPECTED, works, certain=False, level=level, since=oldest, why="works")
+
+    def left_behind(self) -> Verdict | None:
+        """What rank 0 has brought to its end is done."""
+        if not self.ended or any(rank.rank == 0 for rank in self.living):
+            return None
+        over = max(rank.ended_at or 0.0 for rank in self.ended)
+        if not all(_is_still(rank) for rank in self.stalled) or self.moment - max(over, self.since) < BEHIND:
+            return None
+        return self._verdict(LEFT, self.stalled, certain=True, level=Level.WARN)
+
+    def cut(self) -> Verdict | None:
+        """Of several pairs of nodes the one that most dead connections lead between."""
+        dead = [
+            (rank.node_rank, str(link["peer"]), link)
+            for rank in self.stalled
+            for link in _of(rank)["links"]
+            if _is_dead(link["retries"] or 0, link["seconds"] or 0.0)
+        ]
+        if not dead or not all(_is_still(rank) for rank in self.waiting or self.stalled):
+            return None
+        pairs = Counter(
+            frozenset((here, there))
+            for here, peer, _ in dead
+            if (there := self.site.addresses.get(peer)) is not None and there != here
+        )
+        if pairs:
+            (pair, _), *_ = pairs.most_common(1)
+            nodes = sorted(pair)
+        else:
+            nodes = sorted({here for here, _, _ in dead})[:1]
+        peers = sorted({peer for here, peer, _ in dead if here in nodes})
+        unacked = sum(link["unacked"] or 0 for _, _, link in dead)
+        params = {
+            "node": self.site.name(nodes[0]), "nodeRank": nodes[0], "count": len(dead), "bytes": unacked,
+            "other": self.site.name(nodes[1]) if len(nodes) > 1 else ", ".join(peers[:3]),
+            **self._duration(max(link["seconds"] for _, _, link in dead)),
+        }  # fmt: skip
+        lines = [
+            f"{self.site.name(here)} -> {self.site.at(peer)}{peer}:{link['port']}: "
+            f"{link['unacked']} bytes unacknowledged, {link['retries']} retries"
+            for here, peer, link in dead[:MOST_GROUPS]
+        ]
+        finding = Finding(
+            CUT,
+            Level.FAIL,
+            params,
+            where=[Where(node_rank=node, node=self.site.name(node)) for node in nodes],
+            since=self.since,
+            evidence=[Evidence("LINKS_DEAD", lines=lines), *self._groups()],
+            actions=[take(Do.PREFLIGHT), *self._nodes(nodes), take(Do.RESTART_FROM_CHECKPOINT), take(Do.ASK_OPERATOR)],
+        )
+        return Verdict(finding, True, tuple(rank.rank for rank in self.stalled if rank.node_rank in nodes))
+
+    def mismatch(self) -> Verdict | None:
+        """Ranks that are in collectives which can never meet. Only of the group of all: a rank numbers the others as
+        it joins them, so two ranks' second groups need not be one. While a rank is elsewhere, a broadcast's root may be
+        ahead of those that it does not wait for: then only collectives of one number are compared. So it may be, too,
+        of one whose GPU still computes what stands before the broadcast."""
+        if len(self.waiting) < 2 or not all(_is_still(rank) for rank in self.waiting):
+            return None
+        together: dict[tuple[str, int], list[tuple[RankSeen, tuple[Any, ...]]]] = {}
+        ops = [(rank, op) for rank in self.waiting if (op := _of(rank)["op"]) and _is_of_all(op, _of(rank)["in"])]
+        first = min((op["seq"] or 0 for _, op in ops), default=0)
+        for rank, op in ops:
+            seq = op["seq"] or 0
+            number = seq if len(ops) < len(self.stalled) else 0
+            said = _passed(rank, str(op["group"]), first) if seq != first and not number else None
+            if seq != first and said is None and self.a_gpu_computes():
+                number = seq
+            together.setdefault((str(op["group"]), number), []).append(
+                (rank, said or (seq, _of(rank)["in"], _sizes(op["sizes"])))
+            )
+        for members in together.values():
+            kinds = Counter(said for _, said in members)
+            if len(kinds) < 2 or not _differ(list(kinds)):
+                continue
+            usual = max(kinds, key=lambda said: (kinds[said], -min(r.rank for r, one in members if one == said)))
+            others = [(rank, said) for rank, said in members if said != usual]
+            apart = others[0][1]
+            params = {
+                "op": _named(usual), "found": _named(apart), "count": kinds[usual],
+                "at": _place(_of(next(rank for rank, said in members if said == usual))),
+                "place": _place(_of(others[0][0])),
+            }  # fmt: skip
+            if apart[0] != usual[0]:
+                params |= {"seq": apart[0], "usual": usual[0]}
+            return self._verdict(MISMATCH, [rank for rank, _ in others], certain=True, more=params)
+        return None
+
+    def groups(self) -> Verdict | None:
+        """Ranks that wait for each other in collectives of different groups, or in one that comes from different
+        roots."""
+        if len(self.waiting) < 2 or not all(_is_still(rank) for rank in self.waiting):
+            return None
+        found, by_rank = collective_groups.waits(self.waiting), {rank.rank: rank for rank in self.waiting}
+        if differ := collective_groups.roots(found):
+            (usual, *more), others = differ
+            said = [f"{one.op} with root {one.root}" for one in (usual, others[0])]
+            there, apart = [usual, *more], others
+        elif pair := collective_groups.crossed(found, collective_groups.overlapping(self.waiting)):
+            usual, other = pair
+            said = [str(one) for one in pair]
+            there, apart = [one for one in found if one.key == usual.key], [other]
+        else:
+            return None
+        params = {
+            "op": said[0], "found": said[1], "count": len(there), "at": _place(_of(by_rank[usual.rank])),
+            "place": _place(_of(by_rank[apart[0].rank])),
+        }  # fmt: skip
+        return self._verdict(MISMATCH, [by_rank[one.rank] for one in apart], certain=True, more=params)
+
+    def hang(self) -> Verdict | None:
+        odd = self.odd or self.waiting
+        if not all(_is_still(rank) for rank in odd):
+            working = [rank for rank in odd if not _of(rank)["still"]]
+            disk = [rank for rank in working if _of(rank)["state"] == "D"]
+            if not all(_looked(rank) for rank in odd):
+                return None
+            if all(_of(rank)["children"] for rank in working):
+                return self._verdict(SUSPECTED, working, certain=False, level=Level.INFO, why="children")
+            return self._verdict(SUSPECTED, disk or working, certain=False, why="disk" if disk else "computes")
+        meet = all(_of(rank)["in"] == MEETING for rank in self.waiting)
+        begun = self.site.patient or any(_of(rank)["step"] for rank in self.stalled) or not meet
+        if not begun:
+            return self._verdict(SUSPECTED, odd, certain=False, why="starting")
+        lasts = self.moment - self.since
+        whys = [why for rank in self.odd if not self.site.patient and (why := _doubt(rank, lasts, self.site))]
+        if whys:
+            return self._verdict(SUSPECTED, odd, certain=False, why=whys[0])
+        if self.is_deadlock():
+            return self._verdict(HANG, odd, certain=True)
+        if not self.odd and self.a_gpu_computes():
+            return self._verdict(HANG, odd, certain=False, level=Level.WARN)
+        if self.site.patient or lasts >= self.site.patience:
+            return self._verdict(HANG, odd, certain=True)
+        return self._verdict(HANG, odd, certain=False, level=Level.WARN, more={"patience": round(self.site.patience)})
+
+    def is_deadlock(self) -> bool:
+        """Whether the graph of who waits for whom says that nobody can go on, whatever time passes: each rank that the
+        others wait for waits for a lock which only its own threads can release, and all of these wait so, too; or all
+        wait in collectives of all ranks, one of which has ended. Collectives that can never meet: see `mismatch`."""
+        if self.odd:
+            return all(_of(rank)["locked"] and not _of(rank)["moves"] for rank in self.odd)
+        return bool(self.ended) and all(
+            _of(rank)["op"] and _is_of_all(_of(rank)["op"], _of(rank)["in"]) for rank in self.waiting
+        )
+
+    def a_gpu_computes(self) -> bool:
+        """Of a rank that waits: NCCL's own kernel, or one before it in its stream. NVML's utilisation says of both
+        that a kernel was running (NVML's API reference, `nvmlUtilization_t`), and torch's flight recorder calls a
+        collective `scheduled` until it has ended, unless TORCH_NCCL_ENABLE_TIMING is set (torch 2.11,
+        `FlightRecorder`)."""
+        return any(_of(rank)["gpu"] for rank in self.waiting)
+
+    # --- what is said of them ---
+
+    def _verdict(
+        self,
+        code: str,
+        named: Sequence[RankSeen],
+        *,
+        certain: bool,
+        level: Level | None = None,
+        since: float | None = None,
+        why: str = "",
+        more: Mapping[str, Any] | None = None,
+    ) -> Verdict:
+        since = self.since if since is None else since
+        named = sorted(named, key=lambda rank: rank.rank)
+        lasts = self.moment - since
+        if level is None:
+            level = Level.FAIL if certain else Level.WARN if lasts >= SUSPICIOUS else Level.INFO
+        nodes = sorted({rank.node_rank for rank in named})
+        others = [rank for rank in self.waiting if rank not in named]
+        params: dict[str, Any] = {
+            "ranks": list_names([rank.rank for rank in named]),
+            "node": list_names([self.site.name(node) for node in nodes]),
+            **self._duration(lasts),
+            **({"place": place} if (place := _common([_place(_of(rank)) for rank in named if rank.stalled])) else {}),
+            **({"why": why} if why else {}),
+        }  # fmt: skip
+        if len(named) == 1:
+            params |= {"rank": named[0].rank, "nodeRank": named[0].node_rank}
+        if others:
+            params |= {"count": len(others), "op": _common([_of(rank)["in"] for rank in others]) or "a collective"}
+            params |= {"at": at} if (at := _common([_place(_of(rank)) for rank in others])) else {}
+        elif named and all(rank in self.waiting for rank in named):
+            params |= {"op": _common([_of(rank)["in"] for rank in named]) or "a collective", "all": len(named)}
+        finding = Finding(
+            code,
+            level,
+            {**params, **(more or {})},
+            where=[Where(rank.rank, rank.node_rank, self.site.name(rank.node_rank)) for rank in named[:MOST_NAMED]],
+            since=since,
+            evidence=[*self._incomplete(), *self._groups(), *self._ras()],
+            actions=self._actions(code, named, nodes),
+        )
+        return Verdict(finding, certain, tuple(rank.rank for rank in named))
+
+    def _actions(self, code: str, named: Sequence[RankSeen], nodes: Sequence[int]) -> list[Action]:
+        at = next((_place(_of(rank)) for rank in named if rank.stalled), "")
+        logs = [take(Do.SEE_LOG, rank=named[0].rank)] if named else []
+        if code == LEFT:
+            return [take(Do.EDIT_SCRIPT, at=at), *logs]
+        if code == MISMATCH:
+            return [take(Do.EDIT_SCRIPT, at=at), *logs, take(Do.STOP)]
+        if code == STOPPED:
+            pids = [(rank, _of(rank)["stopped"]["pid"] or rank.pid) for rank in named[:MOST_GROUPS]]
+            named_by = [(pid, self.site.name(rank.node_rank)) for rank, pid in pids if pid]
+            return [*(take(Do.CONTINUE_PROCESS, pid=pid, node=node) for pid, node in named_by), *logs]
+        if code == SUSPECTED:
+            return [*logs, take(Do.WAIT), take(Do.RESTART_FROM_CHECKPOINT), take(Do.RAISE_LIMIT, field="hangSeconds")]
+        one_node = self._nodes(nodes) if len(nodes) == 1 and len(self.site.names) > 1 else []
+        return [take(Do.RESTART_FROM_CHECKPOINT), *logs, take(Do.EDIT_SCRIPT, at=at), *one_node,
+                take(Do.RAISE_LIMIT, field="hangSeconds")]  # fmt: skip
+
+    def _nodes(self, nodes: Sequence[int]) -> list[Action]:
+        return [
+            take(code, nodeRank=node, node=self.site.name(node))
+            for node in nodes
+            for code in (Do.USE_SPARE, Do.WITHOUT_NODE, Do.CORDON)
+        ]
+
+    def _groups(self) -> list[Evidence]:
+        """Ranks by the place where they are, the fewest first: who is alone is who is waited for."""
+        groups: dict[tuple[str, ...], list[RankSeen]] = {}
+        for rank in self.stalled:
+            groups.setdefault((_of(rank)["in"], *_of(rank)["stack"][:DEEPEST]), []).append(rank)
+        found = []
+        for members in sorted(groups.values(), key=len)[:MOST_GROUPS]:
+            first = _of(members[0])
+            nodes = list_names([self.site.name(node) for node in sorted({rank.node_rank for rank in members})])
+            params = {"ranks": list_names([rank.rank for rank in members]), "node": nodes, "count": len(members)}
+            params |= {"op": _named_op(first)} if first["in"] else {}
+            where = Where(members[0].rank, members[0].node_rank, self.site.name(members[0].node_rank))
+            found.append(Evidence("STACK_OF_RANKS", params, list(first["stack"]), where))
+            if threads := list(first["threads"]):
+                found.append(Evidence("THREADS_OF_RANKS", params, threads, where))
+        return found
+
+    def _incomplete(self) -> list[Evidence]:
+        """Collectives of groups of some of the ranks, and who is missing from them."""
+        whole = len(self.living) + len(self.ended)
+        unsure = collective_groups.overlapping(self.stalled)
+        lacking = collective_groups.incomplete(collective_groups.waits(self.waiting), unsure)
+        found = [one for one in lacking if len(one.wait.members) < whole]
+        return [
+            Evidence(
+                "COLLECTIVE_LACKS",
+                {"op": str(one.wait), "ranks": list_names(one.there), "missing": list_names(one.missing)},
+            )
+            for one in found[:MOST_GROUPS]
+        ]
+
+    def _ras(self) -> list[Evidence]:
+        """What NCCL itself says of the job; every one of its processes says the same."""
+        told = next((rank for rank in self.stalled if _of(rank)["ras"]), None)
+        if told is None:
+            return []
+        where = Where(told.rank, told.node_rank, self.site.name(told.node_rank))
+        return [Evidence("NCCL_SAYS", lines=list(_of(told)["ras"]), where=where)]
+
+    def _duration(self, seconds: float) -> dict[str, int]:
+        return {"seconds": max(0, round(seconds))}
+
+
+_NOTHING: Mapping[str, Any] = {
+    "in": "", "still": False, "looks": 0, "since": 0.0, "stack": (), "threads": (), "links": (), "at": "",
+    "state": "", "waits": "", "op": None, "step": None, "flight": None, "ras": (), "children": False,
+    "moves": False, "timed": False, "locked": False, "stopped": None, "gpu": False,
+}  # fmt: skip
+
+
+def _of(rank: RankSeen) -> Stalled:
+    """What its runner says of a rank that has stalled; a part that was not believed is as good as not said."""
+    said = rank.stalled or {}
+    found = {name: nothing if said.get(name) is None else said[name] for name, nothing in _NOTHING.items()}
+    if not found["in"] and any(frame.startswith(f"{MEETING} (torch/") for frame in found["stack"]):
+        found["in"] = MEETING
+    return found
+
+
+def _is_dead(retries: int, seconds: float) -> bool:
+    return retries >= RETRIES and (seconds >= SILENT or retries >= MANY_RETRIES)
+
+
+def _looked(rank: RankSeen) -> bool:
+    return bool(_of(rank)["looks"] >= LOOKS)
+
+
+def _is_still(rank: RankSeen) -> bool:
+    return bool(_of(rank)["still"]) and _looked(rank)
+
+
+def _doubt(rank: RankSeen, lasts: float, site: Site) -> str:
+    """Why a rank that is still may go on all the same. Waiting for a timer, and coming back from waits, are progress
+    however long they last. The other end of a connection, and a program of its own, may be at work where nobody sees
+    it: that is a doubt until it has lasted as long as the project's past makes one wait."""
+    said = _of(rank)
+    if any(word in said["waits"] for word in _SLEEPS) or said["timed"]:
+        return "sleeps"
+    if said["moves"]:
+        return "moves"
+    if lasts >= site.patience:
+        return ""
+    if said["waits"] == CHILD:
+        return "child"
+    return "network" if any(word in said["waits"] for word in _CONNECTIONS) else ""
+
+
+def _place(said: Stalled) -> str:
+    """The script's own line; without one, the innermost of all."""
+    return str(said["at"] or next(iter(said["stack"]), ""))
+
+
+def _sizes(sizes: Any) -> tuple[tuple[Any, ...], ...]:
+    return tuple(tuple(one) if isinstance(one, list | tuple) else (one,) for one in sizes or ())
+
+
+def _is_of_all(op: Mapping[str, Any], name: str) -> bool:
+    """Whether all ranks take part: not what one sends another, nor what is of a part of them."""
+    between_two = name.split(" ")[0] in ("send", "recv", "isend", "irecv")
+    return not between_two and str(op["group"]).rpartition(" ")[2] == "0"
+
+
+def _passed(rank: RankSeen, group: str, seq: int) -> tuple[Any, ...] | None:
+    """What a rank that is ahead did in the collective in which others still wait, as its flight recorder says."""
+    for one in (_of(rank)["flight"] or {}).get("last") or ():
+        if one["seq"] == seq and str(one["group"]) == group:
+            return seq, str(one["op"]), _sizes(one["sizes"])
+    return None
+
+
+def _differ(kinds: Sequence[tuple[Any, ...]]) -> bool:
+    """Whether they can never meet. Ranks bring tensors of different sizes to some collectives rightly."""
+    seqs, ops = {seq for seq, _, _ in kinds}, {op for _, op, _ in kinds}
+    if len(ops) > 1 or len(seqs) > 1:
+        return True
+    uneven = any(word in op for op in ops for word in ("gather", "scatter", "all_to_all", "alltoall"))
+    return not uneven and len({sizes for _, _, sizes in kinds}) > 1
+
+
+def _named(said: tuple[Any, ...]) -> str:
+    _, op, sizes = said
+    return f"{op} {', '.join(str(list(one)) for one in sizes[:4])}".strip()
+
+
+def _named_op(said: Stalled) -> str:
+    op = said["op"]
+    return _named((None, said["in"], _sizes(op["sizes"]))) if op else str(said["in"])
+
+
+def _common(texts: Sequence[str]) -> str:
+    """The text that most share."""
+    counted = Counter(text for text in texts if text)
+    return counted.most_common(1)[0][0] if counted else ""

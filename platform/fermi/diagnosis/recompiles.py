@@ -1,0 +1,129 @@
+"""Whether a model is compiled again and again while it trains: from its ranks' pulses, look after look. Pure.
+
+RECOMPILES    In at least half of the steps since an earlier look something was compiled, and in `FEW` of them. A model
+              that is compiled once for each of its shapes, or for an evaluation, does not get there. To know at first,
+              a warning once it was in `MANY` steps, or once the compiler has given a function up.
+              Where steps cannot be seen (JAX), each of `LOOKS` looks in a row at which something new was printed found
+              new compilations; a warning after twice as many.
+
+It is over once `OVER_STEPS` steps, or as many looks, have gone by without a compilation. A function that the compiler
+has given up stays so: it runs uncompiled to the end of the attempt.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fermi.diagnosis import Evidence, Finding, Level, Where
+from fermi.diagnosis.actions import Do, take
+from fermi.diagnosis.stragglers import STALE, News, Place
+from fermi.jobs.spec import PulseSeen
+
+RECOMPILES = "RECOMPILES"
+FEW, MANY = 5, 12
+LOOKS = 12
+OVER_STEPS = 100
+KEPT = 32
+"""Looks that are remembered: two minutes and more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    step: int = 2  # the first steps are compiled rightly
+    recompiled: int = 0
+    compiles: int = 0
+    printed_at: float = 0.0
+
+
+@dataclass(slots=True)
+class History:
+    """What is remembered of one attempt. `in_a_row`: looks at a rank without steps, each with new compilations;
+    `quiet`: those without. `told`: the level, once it is."""
+
+    looks: dict[int, list[_Look]] = field(default_factory=dict)
+    in_a_row: dict[int, int] = field(default_factory=dict)
+    quiet: int = 0
+    since: float | None = None
+    told: str = ""
+
+
+def judge(history: History, pulses: Mapping[int, PulseSeen], places: Mapping[int, Place], moment: float) -> News:
+    """`moment`: unix seconds. `history` is brought up to date. The rank that compiles most is named."""
+    found: list[tuple[int, int, PulseSeen, dict[str, Any]]] = []
+    for rank, pulse in sorted(pulses.items()):
+        if moment - pulse.at >= STALE or not pulse.compiles:
+            continue
+        seen = _of_steps(history, pulse) if pulse.step else _of_looks(history, pulse)
+        if seen:
+            weight, params = seen
+            found.append((weight, -rank, pulse, params))
+    if not found:
+        return _over(history, pulses)
+    history.quiet = 0
+    weight, _, pulse, params = max(found, key=lambda one: one[:2])
+    history.since = moment if history.since is None else history.since
+    many = weight >= (MANY if pulse.step else 2 * LOOKS)
+    level = Level.WARN if many or "gaveUp" in params else Level.INFO
+    if history.told in (level, Level.WARN):
+        return News()
+    history.told = level
+    return News([_finding(pulse, places, level, history.since, params, len(found))])
+
+
+def _of_steps(history: History, pulse: PulseSeen) -> tuple[int, dict[str, Any]] | None:
+    """How many steps compiled something, and what is said of them."""
+    assert pulse.step is not None
+    recompiled, last = pulse.recompiled or 0, pulse.recompiled_at or 0
+    looks = history.looks.setdefault(pulse.rank, [_Look()])
+    gave_up = {"gaveUp": pulse.compiler["gave_up"]} if pulse.compiler and pulse.compiler.get("gave_up") else {}
+    found = None
+    for look in looks:
+        new, steps = recompiled - look.recompiled, last - look.step
+        if new >= FEW and 2 * new >= steps and pulse.step - last < OVER_STEPS:
+            found = new, {"count": new, "steps": max(steps, new)}
+            break
+    if gave_up and found is None:
+        found = recompiled, {"count": recompiled, "steps": max(last - 2, recompiled)}
+    if looks[-1].step != pulse.step:
+        looks.append(_Look(pulse.step, recompiled))
+        del looks[:-KEPT]
+    return (found[0], {**found[1], **gave_up}) if found else None
+
+
+def _of_looks(history: History, pulse: PulseSeen) -> tuple[int, dict[str, Any]] | None:
+    now = _Look(0, 0, pulse.compiles or 0, pulse.printed_at or 0.0)
+    looks = history.looks.setdefault(pulse.rank, [now])
+    before = looks[-1]
+    if now.printed_at > before.printed_at:
+        row = history.in_a_row.get(pulse.rank, 0)
+        if now.compiles > before.compiles:
+            history.in_a_row[pulse.rank] = row + 1
+            if row == 0:
+                looks[:] = [before]
+        else:
+            history.in_a_row[pulse.rank] = 0
+        looks.append(now)
+        del looks[1 : -KEPT + 1]
+    row = history.in_a_row.get(pulse.rank, 0)
+    return (row, {"compiles": now.compiles - looks[0].compiles}) if row >= LOOKS else None
+
+
+def _over(history: History, pulses: Mapping[int, PulseSeen]) -> News:
+    history.quiet += 1
+    stepping = any(pulse.step for pulse in pulses.values())
+    if not history.told or (not stepping and history.quiet < LOOKS):
+        return News()
+    history.told, history.since = "", None
+    return News(over=[RECOMPILES])
+
+
+def _finding(
+    pulse: PulseSeen, places: Mapping[int, Place], level: Level, since: float, params: dict[str, Any], ranks: int
+) -> Finding:
+    at = places.get(pulse.rank, Place(0, "?"))
+    where = Where(pulse.rank, at.node_rank, at.node)
+    said = {"rank": pulse.rank, "node": at.node, "nodeRank": at.node_rank, "ranks": ranks, **params}
+    seconds = f"{pulse.compiling:.0f}" if pulse.compiling else "0"
+    evidence = [Evidence("COMPILED", {"count": pulse.compiles, "seconds": seconds}, where=where)]
+    actions = [take(Do.SEE_LOG, rank=pulse.rank), take(Do.EDIT_SCRIPT, at=params.get("gaveUp"))]
+    return Finding(RECOMPILES, level, said, where=[where], since=since, evidence=evidence, actions=actions)

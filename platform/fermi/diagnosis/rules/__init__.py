@@ -1,0 +1,237 @@
+"""From known lines to cause and action: what is known of errors, in `*.toml` beside this module and in each project's
+own file.
+
+    [PORT_IN_USE]                                   the code
+    lines = ["Address already in use{}port {port:int}"]     known lines, see `holes`; each may bring params. One of ours
+                                                    without any is chosen by what a runner saw (`explain`)
+    details = ["held by {holder}"]                  of ours: more params from a known line; alone they tell of nothing
+    level = "fail"                                  or `warn`
+    actions = ["CHOOSE_OTHERS", {do = "INSTALL", what = "{module}"}]     of `diagnosis.actions`
+    elsewhere = true                                not the script's own doing: the same again is no crash loop
+    follows = true                                  comes of another rank's end: explains only where nothing else does
+    instead = [{where = "emulated", code = "NODE_WITHOUT_GPU"}]   of ours: said by another code where the platform
+                                                    knows this of the job (`diagnosis.facts`)
+
+Texts: `[PORT_IN_USE.en]` and `.zh` with `message` and `hint`, as in `fermi.messages`; in a project's own rules one
+`message` and one `hint`, in the language that its people read. Beside a rule's own holes they may name `rank`, `node`
+and `at`.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from string import Formatter
+from typing import Any
+
+from fermi.diagnosis import Level
+from fermi.diagnosis.actions import ACTIONS, Do
+from fermi.diagnosis.rules.line_patterns import Pattern, Wrong, pattern
+
+FOLDER = Path(__file__).parent
+OWN = "PROJECT_RULE"
+"""The code of what a project's own rule found; `rule`, `message` and `hint` say which and what."""
+KNOWN = frozenset({"rank", "node", "at"})
+MOST_RULES, MOST_LINES, MOST_TEXT, MOST_BYTES = 200, 20, 1000, 64 << 10
+_CODE = re.compile(r"[A-Z][A-Z0-9_]{1,39}$")
+_KEYS = frozenset({"lines", "level", "actions", "elsewhere", "follows", "message", "hint"})
+_WHERE = re.compile(r"\(at line (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`message`, `hint`: of a project's own."""
+
+    code: str
+    lines: Sequence[Pattern]
+    details: Sequence[Pattern] = ()
+    level: Level = Level.FAIL
+    actions: Sequence[Mapping[str, str]] = ()
+    elsewhere: bool = False
+    follows: bool = False
+    instead: Sequence[Mapping[str, str]] = ()
+    message: str = ""
+    hint: str = ""
+
+    @property
+    def own(self) -> bool:
+        return bool(self.message)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """`params`: from the holes. `at`: the index of the line that said most."""
+
+    rule: Rule
+    params: Mapping[str, str]
+    at: int
+    weight: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleProblem:
+    """`line`: from 1 on, in the file."""
+
+    line: int
+    code: str
+    params: Mapping[str, Any]
+
+
+@cache
+def ours() -> tuple[Rule, ...]:
+    found: list[Rule] = []
+    for path in sorted(FOLDER.glob("*.toml")):
+        table = tomllib.loads(path.read_text("utf-8"))
+        found += [_rule(code, entry) for code, entry in table.items()]
+    return tuple(found)
+
+
+def look(rules: Iterable[Rule], lines: Sequence[str], begin: int = 0, crash: tuple[int, int] = (0, 0)) -> Match | None:
+    """What explains the most: a project's own rule before ours, what is said of the `crash` (its lines, from and to)
+    before what is said elsewhere, a cause before what comes of one, the pattern that knows more of the line first.
+    `begin`: before it nothing is looked at."""
+    text = "\n".join(lines[begin:])
+    best: Match | None = None
+    for rule in rules:
+        found = _found(rule, text, lines, begin, crash)
+        if found and (best is None or _rank(found, crash) > _rank(best, crash)):
+            best = found
+    return best
+
+
+def _rank(match: Match, crash: tuple[int, int]) -> tuple[bool, bool, bool, int]:
+    return match.rule.own, not match.rule.follows, crash[0] <= match.at < crash[1], match.weight
+
+
+def _found(rule: Rule, text: str, lines: Sequence[str], begin: int, crash: tuple[int, int]) -> Match | None:
+    params: dict[str, str] = {}
+    best: tuple[bool, int, int] | None = None
+    of_crash = range(max(begin, crash[0]), min(crash[1], len(lines)))
+    known: list[int] = []
+    for one in rule.lines:
+        if one.first not in text:
+            continue
+        for index in (*of_crash, *range(begin, len(lines))):
+            if one.first in lines[index] and (taken := one.match(lines[index])) is not None:
+                params = {**taken, **params}
+                known.append(index)
+                found = (crash[0] <= index < crash[1], one.weight, -index)
+                best = max(best, found) if best else found
+                break
+    for detail in rule.details:
+        params = {**next(filter(None, (detail.match(lines[index]) for index in known)), {}), **params}
+    return Match(rule, params, -best[2], best[1]) if best else None
+
+
+def told_as(rule: Rule, facts: Mapping[str, Any]) -> Rule:
+    """Returns the rule that says it better where `facts` hold, or the rule itself."""
+    code = next((one["code"] for one in rule.instead if one["where"] in facts), rule.code)
+    return next((one for one in ours() if one.code == code), rule) if code != rule.code else rule
+
+
+def parse(text: str) -> tuple[list[Rule], list[RuleProblem]]:
+    """A project's own rules, and everything that is wrong with them."""
+    if len(text.encode()) > MOST_BYTES:
+        return [], [RuleProblem(1, "RULES_TOO_LONG", {"limit": MOST_BYTES})]
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        where = _WHERE.search(str(error))
+        line = int(where[1]) if where else text.count("\n") + 1
+        return [], [RuleProblem(line, "RULES_NOT_TOML", {"detail": str(error)})]
+    except RecursionError:
+        return [], [RuleProblem(1, "RULES_NOT_TOML", {"detail": "nested too deep"})]
+    if len(table) > MOST_RULES:
+        return [], [RuleProblem(1, "RULES_TOO_MANY", {"limit": MOST_RULES})]
+    rules, problems = [], []
+    for code, entry in table.items():
+        wrong = list(_wrong(code, entry))
+        line = _line_of(text, code)
+        problems += [RuleProblem(line, one.code, {"rule": code, **one.params}) for one in wrong]
+        if not wrong:
+            rules.append(_rule(code, entry))
+    return rules, problems
+
+
+def _line_of(text: str, code: str) -> int:
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip().startswith((f"[{code}]", f"[{code}.", f'["{code}"', f"{code} ", f"{code}=", f"{code}.")):
+            return number
+    return 1
+
+
+def _wrong(code: str, entry: Any) -> Iterator[Wrong]:
+    if not _CODE.match(code):
+        yield Wrong("RULE_CODE")
+    if not isinstance(entry, dict):
+        yield Wrong("RULE_IS_NO_TABLE")
+        return
+    for key in entry.keys() - _KEYS:
+        yield Wrong("RULE_KEY", key=key, allowed=", ".join(sorted(_KEYS)))
+    if entry.get("level", "fail") not in ("fail", "warn"):
+        yield Wrong("RULE_VALUE", key="level", allowed="fail, warn")
+    for key in ("elsewhere", "follows"):
+        if not isinstance(entry.get(key, False), bool):
+            yield Wrong("RULE_VALUE", key=key, allowed="true, false")
+    names: set[str] = set()
+    lines = entry.get("lines")
+    if not isinstance(lines, list) or not 0 < len(lines) <= MOST_LINES or not all(isinstance(o, str) for o in lines):
+        yield Wrong("RULE_VALUE", key="lines", allowed=f"1-{MOST_LINES} strings")
+    else:
+        for line in lines:
+            try:
+                names |= pattern(line).names
+            except Wrong as wrong:
+                yield wrong
+    for key in ("message", "hint"):
+        yield from _wrong_text(key, entry.get(key, ""), names | KNOWN, needed=key == "message")
+    yield from _wrong_actions(entry.get("actions", []), names)
+
+
+def _wrong_text(key: str, text: Any, names: set[str], *, needed: bool) -> Iterator[Wrong]:
+    if not isinstance(text, str) or len(text) > MOST_TEXT or (needed and not text.strip()):
+        yield Wrong("RULE_VALUE", key=key, allowed=f"1-{MOST_TEXT} letters")
+        return
+    try:
+        blanks = {name for _, name, _, _ in Formatter().parse(text) if name is not None}
+    except ValueError:
+        yield Wrong("RULE_BRACE", text=text)
+        return
+    for blank in sorted(blanks - names):
+        yield Wrong("RULE_BLANK", key=key, blank=blank, allowed=", ".join(sorted(names)))
+
+
+def _wrong_actions(actions: Any, names: set[str]) -> Iterator[Wrong]:
+    if not isinstance(actions, list) or len(actions) > MOST_LINES:
+        yield Wrong("RULE_VALUE", key="actions", allowed=", ".join(Do))
+        return
+    for action in actions:
+        taken = {"do": action} if isinstance(action, str) else action
+        said = isinstance(taken, dict) and all(isinstance(one, str) for one in taken.values())
+        if not said or taken.get("do") not in ACTIONS:
+            yield Wrong("RULE_VALUE", key="actions", allowed=", ".join(Do))
+        else:
+            takes = ACTIONS[taken["do"]]
+            if odd := taken.keys() - {"do", *takes.needs, *takes.may}:
+                allowed = ", ".join((*takes.needs, *takes.may)) or "–"
+                yield Wrong("RULE_KEY", key=", ".join(sorted(odd)), allowed=allowed)
+            for name, value in taken.items():
+                yield from _wrong_text(name, value, names | KNOWN, needed=True)
+
+
+def _rule(code: str, entry: Mapping[str, Any]) -> Rule:
+    actions = [{"do": one} if isinstance(one, str) else one for one in entry.get("actions", ())]
+    return Rule(
+        code,
+        tuple(pattern(line) for line in entry.get("lines", ())),
+        tuple(pattern(line) for line in entry.get("details", ())),
+        Level(entry.get("level", "fail")),
+        tuple(actions),
+        bool(entry.get("elsewhere") or entry.get("follows")),
+        bool(entry.get("follows")),
+        tuple(entry.get("instead", ())),
+        entry.get("message", ""),
+        entry.get("hint", ""),
+    )

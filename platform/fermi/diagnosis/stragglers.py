@@ -1,0 +1,300 @@
+"""Who holds a gang up, and whether it has become slower: from its ranks' pulses, look after look. Pure.
+
+STRAGGLER            All others wait in collectives for a good part of their time, one rank hardly ever does: it is the
+                     one they wait for. Shares of time need no common clock. It is compared with its peers alone, so it
+                     is found from the first steps on. Why it is slow (`held_up_by`) follows from where it is beside its
+                     collectives, from what it uses, and from what holds its process up.
+SLOWER_THAN_BEFORE   A step takes far longer than it did in this very attempt.
+
+Both are told after `NOTED` seconds as something to know, and become a warning once they have lasted (`LASTING`): what
+else runs on a machine comes and goes. A look at which a rank starts, compiles, evaluates or saves counts for neither.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from fermi.diagnosis import Evidence, Finding, Level, Where
+from fermi.diagnosis.actions import Do, take
+from fermi.jobs.spec import PulseSeen
+
+STRAGGLER, SLOWER = "STRAGGLER", "SLOWER_THAN_BEFORE"
+CODES = (STRAGGLER, SLOWER)
+
+WAITED, OF_OTHERS, APART = 0.2, 0.3, 0.2
+"""Of their time the others wait at least so much; the one waits less than this part of that, and so much less."""
+TIMES = 1.67
+FEWEST_STEPS, MOST_STEPS, LONG = 3, 20, 30.0
+"""Steps for which the same rank has been waited for: the fewest where nearly all time is lost or it takes so many
+seconds, else the most."""
+CLEAR = 0.5
+ONE_PAUSE = 0.5
+"""Where one step took more than this part of the time, it was that step: a rank that waited once for its data is no
+straggler afterwards, though the shares of time still tell of it. The hang's rules look at such a step."""
+NOTED, EARLY = 8.0, 12.0
+"""Seconds until it is told; until then a window of looks may still hold what came before the first steps."""
+LASTING = {STRAGGLER: 16.0, SLOWER: 90.0}
+FIRST_STEPS, WARM_STEPS, WARM_LOOKS = 2, 20, 4
+"""Steps after which ranks can be compared, and after which a run has settled; looks that make its past."""
+STALE = 30.0
+SLOW_CLOCK = 0.9
+ODD, HELD = 0.05, 0.2
+"""Share of the time in which a quota, a host or a lack of memory holds a rank up, that is worth a word, and that
+explains it."""
+THERE = 0.3
+"""Share of its time that a rank is in one place of its script, for which this place is named."""
+MUCH, BUSY = 8 << 20, 0.5
+"""Bytes per second that it moves, and processors that it uses, which tell what it does."""
+_LOADING = re.compile(
+    r"torch/utils/data/|(?:^|[ /(])(?:datasets|webdataset|torchvision|torchaudio|PIL|cv2|streaming|tokenizers)/"
+    r"|\b(?:load|read|fetch|collate|decode|augment|prefetch|tokeni[sz]e|__getitem__|next_batch|get_batch|batch)"
+)
+_WRITING = re.compile(
+    r"torch/serialization|distributed/checkpoint/|(?:^|[ /(])safetensors/|\b(?:save|write|dump|checkpoint|upload|log)"
+)
+"""Places, as `at` and `inside` of a pulse have them, that tell by their names what is done there."""
+GONE = 2
+"""Looks in a row without it, after which it is over."""
+KEPT = 720
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a rank runs."""
+
+    node_rank: int
+    node: str
+
+
+@dataclass(slots=True)
+class _Streak:
+    """Of looks that found the same. `step`, `since`: at the first of them; `newest` and `moved`: the step at the last,
+    and since when it is that; `pause`: the longest time without a step, in seconds."""
+
+    key: int
+    since: float
+    step: int
+    newest: int
+    moved: float
+    pause: float = 0.0
+    absent: int = 0
+    told: str = ""
+
+    def note_step(self, step: int, moment: float) -> None:
+        self.pause = max(self.pause, moment - self.moved)
+        if step > self.newest:
+            self.newest, self.moved = step, moment
+
+
+@dataclass(slots=True)
+class History:
+    """What is remembered of one attempt: seconds per step, the newest last, and what the last looks found."""
+
+    paces: list[float] = field(default_factory=list)
+    streaks: dict[str, _Streak] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Findings that are new or weigh more than they did, and the codes of those that are over."""
+
+    found: Sequence[Finding] = ()
+    over: Sequence[str] = ()
+
+
+def judge(history: History, pulses: Mapping[int, PulseSeen], places: Mapping[int, Place], moment: float) -> News:
+    """`moment`: unix seconds. `history` is brought up to date."""
+    alive = [pulse for pulse in pulses.values() if moment - pulse.at < STALE]
+    if not alive or any(pulse.phase != "running" or (pulse.step or 0) < FIRST_STEPS for pulse in alive):
+        return News()
+    step, warm = max(pulse.step or 0 for pulse in alive), min(pulse.step or 0 for pulse in alive) >= WARM_STEPS
+    paces = [pulse.step_seconds for pulse in alive if pulse.step_seconds]
+    pace = median(paces) if paces and warm else None
+    slowest = _straggler(alive)
+    times = _times_slower(history, pace) if pace else None
+    found, over = [], []
+    for code, key in ((STRAGGLER, slowest.rank if slowest else None), (SLOWER, 0 if times else None)):
+        streak = _streak(history, code, key, step, moment)
+        if streak is None:
+            continue
+        if streak.absent >= GONE:
+            over += [code] if streak.told else []
+            del history.streaks[code]
+        elif streak.key == key and (level := _level(streak, code, alive, slowest, step, moment)):
+            streak.told = level
+            if code == STRAGGLER and slowest:
+                found.append(_held_up(alive, slowest, places, level, streak.since))
+            elif pace:
+                found.append(_slower(history, pace, level, streak.since, moment))
+    if pace and SLOWER not in history.streaks:
+        history.paces.append(pace)
+        del history.paces[:-KEPT]
+    return News(found, over)
+
+
+def _straggler(alive: Sequence[PulseSeen]) -> PulseSeen | None:
+    """The rank that waits least, where that is far less than all others do."""
+    waits = sorted((pulse.waiting, pulse.rank) for pulse in alive if pulse.waiting is not None)
+    if len(waits) < 2 or len(waits) < len(alive):
+        return None
+    (own, rank), (least, _), *_ = waits
+    if least < WAITED or own > OF_OTHERS * least or least - own < APART:
+        return None
+    return next(pulse for pulse in alive if pulse.rank == rank)
+
+
+def _times_slower(history: History, pace: float) -> float | None:
+    if len(history.paces) < WARM_LOOKS:
+        return None
+    times = pace / median(history.paces)
+    return times if times >= TIMES else None
+
+
+def _streak(history: History, code: str, key: int | None, step: int, moment: float) -> _Streak | None:
+    """None: nothing was found, now or before. What was not told yet has to come in every look."""
+    streak = history.streaks.get(code)
+    if streak and streak.key != key:
+        if streak.told:
+            streak.absent += 1
+            return streak
+        del history.streaks[code]
+        streak = None
+    if streak is None and key is not None:
+        streak = history.streaks[code] = _Streak(key, moment, step, step, moment)
+    if streak:
+        streak.absent = 0
+        streak.note_step(step, moment)
+    return streak
+
+
+def _level(
+    streak: _Streak, code: str, alive: Sequence[PulseSeen], slowest: PulseSeen | None, step: int, moment: float
+) -> Level | None:
+    """None: it is not sure enough, or was told so already."""
+    lasts = moment - streak.since
+    clear = code == SLOWER or lasts >= LONG or (slowest is not None and _of_others(alive, slowest) >= CLEAR)
+    early = streak.step < WARM_STEPS
+    if step - streak.step < (FEWEST_STEPS if clear else MOST_STEPS) or lasts < (EARLY if early else NOTED):
+        return None
+    if streak.pause > ONE_PAUSE * lasts:
+        return None
+    level = Level.WARN if lasts >= LASTING[code] else Level.INFO
+    return None if streak.told == level else level
+
+
+def _of_others(alive: Sequence[PulseSeen], slowest: PulseSeen) -> float:
+    return median(pulse.waiting or 0.0 for pulse in alive if pulse.rank != slowest.rank)
+
+
+def _held_up(
+    alive: Sequence[PulseSeen], slowest: PulseSeen, places: Mapping[int, Place], level: Level, since: float
+) -> Finding:
+    at = places.get(slowest.rank, Place(0, "?"))
+    others = _of_others(alive, slowest)
+    params: dict[str, Any] = {
+        "rank": slowest.rank, "node": at.node, "nodeRank": at.node_rank,
+        "own": round(100 * (slowest.waiting or 0.0)), "others": round(100 * others),
+    }  # fmt: skip
+    if others < 0.95:
+        params["slower"] = f"{1 / (1 - others):.1f}"
+    if why := held_up_by(alive, slowest):
+        params["why"] = why
+    if (place := slowest.place) and place.get("at") and (place.get("share") or 0.0) >= THERE:
+        params |= {"at": place["at"], "share": round(100 * place["share"])}
+    where = Where(slowest.rank, at.node_rank, at.node)
+    actions = [take(Do.SEE_LOG, rank=slowest.rank)]
+    if "at" in params and params.get("why") != "starved":
+        actions.insert(0, take(Do.EDIT_SCRIPT, at=params["at"]))
+    if len({place.node_rank for place in places.values()}) > 1:
+        actions += [take(Do.PREFLIGHT)]
+        actions += [
+            take(code, nodeRank=at.node_rank, node=at.node) for code in (Do.USE_SPARE, Do.WITHOUT_NODE, Do.CORDON)
+        ]
+    return Finding(
+        STRAGGLER, level, params, where=[where], since=since, evidence=_odd(alive, slowest, where), actions=actions
+    )
+
+
+def held_up_by(alive: Sequence[PulseSeen], slowest: PulseSeen) -> str:
+    """Returns why a rank is slower than the others: `starved` (of a processor, by a quota, by other programs or by the
+    host of its machine), `memory` (it waits for some), `loading`, `writing`, `computing`, or `waiting` for something
+    else than its peers. Empty where nothing tells."""
+    others = [pulse for pulse in alive if pulse.rank != slowest.rank]
+
+    def share(name: str) -> float:
+        """How much more of its time than of the others'."""
+        return (getattr(slowest, name) or 0.0) - median(getattr(pulse, name) or 0.0 for pulse in others)
+
+    if max(share("starved"), share("throttled"), share("stolen")) >= HELD:
+        return "starved"
+    if share("squeezed") >= HELD:
+        return "memory"
+    place = slowest.place or {}
+    said = f"{place.get('inside') or ''} {place.get('at') or ''}"
+    if _WRITING.search(said) or share("written") >= MUCH:
+        return "writing"
+    if _LOADING.search(said) or share("read") >= MUCH:
+        return "loading"
+    if slowest.cpu is None:
+        return ""
+    return "computing" if slowest.cpu >= BUSY else "waiting"
+
+
+def _odd(alive: Sequence[PulseSeen], slowest: PulseSeen, where: Where) -> list[Evidence]:
+    """What is odd there, beside the others."""
+    found = []
+    others = [pulse for pulse in alive if pulse.rank != slowest.rank]
+    if (place := slowest.place) and place.get("at") and place.get("share"):
+        params = {"at": place["at"], "share": f"{100 * place['share']:.0f}"}
+        elsewhere = Counter(str(one["at"]) for pulse in others if (one := pulse.place) and one.get("at"))
+        params |= {"others": elsewhere.most_common(1)[0][0]} if elsewhere else {}
+        params |= {"inside": place["inside"]} if place.get("inside") else {}
+        found.append(Evidence("STRAGGLER_IS_AT", params, where=where))
+    for name in ("written", "read"):
+        rate, usual = getattr(slowest, name) or 0, median(getattr(pulse, name) or 0 for pulse in others)
+        if rate - usual >= MUCH:
+            params = {"rate": f"{rate / 2**20:.0f}", "others": f"{usual / 2**20:.0f}"}
+            found.append(Evidence("STRAGGLER_WRITES" if name == "written" else "STRAGGLER_READS", params, where=where))
+    cpus = [pulse.cpu for pulse in others if pulse.cpu is not None]
+    if slowest.cpu is not None and cpus:
+        params = {"cpu": f"{slowest.cpu:.2f}", "others": f"{median(cpus):.2f}"}
+        idle = slowest.cpu < 0.5
+        found.append(Evidence("STRAGGLER_IDLES" if idle else "STRAGGLER_COMPUTES", params, where=where))
+    for name in ("starved", "throttled", "stolen", "squeezed"):
+        share = getattr(slowest, name) or 0.0
+        usual = median(getattr(pulse, name) or 0.0 for pulse in others)
+        if share >= ODD and share >= 2 * usual:
+            params = {"share": f"{100 * share:.0f}", "others": f"{100 * usual:.0f}"}
+            found.append(Evidence(f"STRAGGLER_IS_{name.upper()}", params, where=where))
+    found += _gpu(others, slowest, where)
+    sizes = [pulse.rss_bytes for pulse in others if pulse.rss_bytes]
+    if slowest.rss_bytes and sizes and slowest.rss_bytes > 1.5 * median(sizes):
+        params = {"size": f"{slowest.rss_bytes / 2**30:.1f}", "others": f"{median(sizes) / 2**30:.1f}"}
+        found.append(Evidence("STRAGGLER_IS_LARGE", params, where=where))
+    return found
+
+
+def _gpu(others: Sequence[PulseSeen], slowest: PulseSeen, where: Where) -> list[Evidence]:
+    """A clock well below the others', or something that slows this one down and not most of them."""
+    own = slowest.gpu or {}
+    clocks = [one.gpu["clock"] for one in others if one.gpu and one.gpu.get("clock")]
+    slowed = own.get("slowed")
+    alone = slowed and 2 * sum((one.gpu or {}).get("slowed") == slowed for one in others) < len(others)
+    if not own.get("clock") or not clocks or not (alone or own["clock"] < SLOW_CLOCK * median(clocks)):
+        return []
+    params = {"clock": str(own["clock"]), "others": f"{median(clocks):.0f}"}
+    params |= {"temperature": str(own["temperature"])} if own.get("temperature") is not None else {}
+    params |= {"slowed": str(slowed)} if slowed in ("heat", "power", "hardware") else {}
+    return [Evidence("STRAGGLER_GPU_IS_SLOW", params, where=where)]
+
+
+def _slower(history: History, pace: float, level: Level, since: float, moment: float) -> Finding:
+    before = median(history.paces)
+    params = {
+        "now": f"{pace:.3g}", "before": f"{before:.3g}", "times": f"{pace / before:.1f}",
+        "seconds": round(moment - since),
+    }  # fmt: skip
+    return Finding(SLOWER, level, params, since=since, actions=[take(Do.PREFLIGHT), take(Do.SEE_LOG, rank=0)])

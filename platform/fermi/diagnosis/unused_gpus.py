@@ -1,0 +1,64 @@
+"""Whether ranks that hold GPUs train without them: from their pulses, look after look. Pure.
+
+GPU_NOT_USED    A rank on a node with GPUs advances, and none of its processes has a GPU open, at all looks of `LASTING`
+                seconds. It is over once all of these ranks have.
+
+Many scripts go on with the CPU without a word: `torch.device("cuda" if torch.cuda.is_available() else "cpu")`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fermi.diagnosis import Finding, Level, Where
+from fermi.diagnosis.actions import Do, take
+from fermi.diagnosis.collective_groups import MAX_NAMED, list_names
+from fermi.diagnosis.stragglers import STALE, News, Place
+from fermi.jobs.spec import PulseSeen
+
+GPU_NOT_USED = "GPU_NOT_USED"
+LASTING = 12.0
+"""Longer than a runner's time from look to look (`fermi.runner.gpus.OPEN_SECONDS`): two of them found it so."""
+
+
+@dataclass(slots=True)
+class History:
+    """What is remembered of one attempt: by rank, since when it is seen without a GPU. `told`: the ranks named."""
+
+    since: dict[int, float] = field(default_factory=dict)
+    told: tuple[int, ...] = ()
+
+
+def judge(history: History, pulses: Mapping[int, PulseSeen], places: Mapping[int, Place], moment: float) -> News:
+    """Returns a finding with the ranks, where they are others than before. `moment`: unix seconds; `places`: of the
+    ranks on nodes with GPUs. `history` is brought up to date."""
+    found = []
+    for rank in sorted(places):
+        pulse = pulses.get(rank)
+        if pulse is None or moment - pulse.at >= STALE:  # nobody knows how it is now
+            lasts = rank in history.told
+        elif pulse.gpu_open is False:
+            lasts = moment - history.since.setdefault(rank, moment) >= LASTING
+        else:
+            history.since.pop(rank, None)
+            lasts = False
+        if lasts:
+            found.append(rank)
+    without = tuple(found)
+    if without == history.told:
+        return News()
+    before, history.told = history.told, without
+    if not without:
+        return News(over=[GPU_NOT_USED] if before else ())
+    return News([_finding(without, pulses, places, min(history.since[rank] for rank in without))])
+
+
+def _finding(
+    ranks: tuple[int, ...], pulses: Mapping[int, PulseSeen], places: Mapping[int, Place], since: float
+) -> Finding:
+    first, at = ranks[0], places[ranks[0]]
+    params = {"rank": first, "node": at.node, "nodeRank": at.node_rank, "ranks": list_names(ranks)}
+    if any(pulses[rank].cpu_build for rank in ranks if rank in pulses):
+        params["cpuBuild"] = True
+    where = [Where(rank, places[rank].node_rank, places[rank].node) for rank in ranks[:MAX_NAMED]]
+    actions = [take(Do.EDIT_SCRIPT), take(Do.SEE_LOG, rank=first), take(Do.STOP)]
+    return Finding(GPU_NOT_USED, Level.WARN, params, where=where, since=since, actions=actions)

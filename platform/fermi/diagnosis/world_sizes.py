@@ -1,0 +1,57 @@
+"""Whether all ranks make a process group of the same size, each as its own number: from their pulses. Pure.
+
+Ranks that wait for different numbers of others never meet, or make different groups. A script that rightly makes a
+group of its own size (of a node, say) does so on all ranks: only where some have the plan's number and others have
+not, something is wrong. So it is with ranks that join as others: a script may number its ranks anew, but where they
+join by their LOCAL_RANK and the nodes are several, two ranks have one number.
+"""
+
+from collections.abc import Mapping
+
+from fermi.diagnosis import Finding, Level, Where
+from fermi.diagnosis.actions import Do, take
+from fermi.diagnosis.collective_groups import list_names
+from fermi.diagnosis.stragglers import Place
+from fermi.jobs.spec import PulseSeen
+
+DIFFERS, TWICE = "WORLD_SIZE_DIFFERS", "LOCAL_RANK_AS_RANK"
+MAX_NAMED = 16
+
+
+def judge(pulses: Mapping[int, PulseSeen], places: Mapping[int, Place]) -> Finding | None:
+    """Returns a finding that names the ranks whose number is not the plan's; `places`: of all the plan's ranks."""
+    planned, wrong = len(places), []
+    for rank, pulse in sorted(pulses.items()):
+        if pulse.world_size and pulse.world_size != planned:
+            wrong.append((rank, pulse.world_size))
+    if not wrong or not any(pulse.world_size == planned for pulse in pulses.values()):
+        return None
+    (first, found), *_ = wrong
+    at = places.get(first, Place(0, "?"))
+    ranks = ", ".join(str(rank) for rank, _ in wrong[:MAX_NAMED]) + (", …" if len(wrong) > MAX_NAMED else "")
+    params = {"rank": first, "node": at.node, "nodeRank": at.node_rank, "ranks": ranks, "found": found, "plan": planned}
+    where = [Where(rank, place.node_rank, place.node) for rank, _ in wrong[:MAX_NAMED] if (place := places.get(rank))]
+    actions = [take(Do.EDIT_SCRIPT), take(Do.SEE_LOG, rank=first), take(Do.STOP)]
+    return Finding(DIFFERS, Level.FAIL, params, where=where, actions=actions)
+
+
+def judge_numbers(joined: Mapping[int, int | None], places: Mapping[int, Place]) -> Finding | None:
+    """Returns a finding that names the ranks which joined by their LOCAL_RANK, and so as ranks of another node.
+    `joined`: as which rank each joins the group of all, where that is not its own; `places`: of all the plan's
+    ranks."""
+    wrong = {rank: other for rank, other in sorted(joined.items()) if other is not None and rank in places}
+    if not wrong or any(other != _local(rank, places) or other in wrong for rank, other in wrong.items()):
+        return None
+    first = next(iter(wrong))
+    at = places[first]
+    params = {
+        "rank": first, "node": at.node, "nodeRank": at.node_rank,
+        "ranks": list_names(list(wrong)), "found": list_names(sorted(set(wrong.values()))),
+    }  # fmt: skip
+    where = [Where(rank, places[rank].node_rank, places[rank].node) for rank in list(wrong)[:MAX_NAMED]]
+    actions = [take(Do.EDIT_SCRIPT), take(Do.SEE_LOG, rank=first), take(Do.STOP)]
+    return Finding(TWICE, Level.FAIL, params, where=where, actions=actions)
+
+
+def _local(rank: int, places: Mapping[int, Place]) -> int:
+    return sorted(one for one, place in places.items() if place.node_rank == places[rank].node_rank).index(rank)

@@ -1,0 +1,11 @@
+"""What the backend says of an attempt beside what any engine may."""
+
+from fermi.jobs.causes import declared
+from fermi.jobs.spec import Cause
+
+CAUSES = declared(
+    Cause("WORKER_LOST", retry=True, underlying=True, lost=True),
+    # of a dev environment on a host
+    Cause("HOST_LOST", retry=True),
+    Cause("HOST_NOT_TOLD", retry=True),
+)

@@ -1,0 +1,42 @@
+"""Are there workers to train on."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fermi.engines.agent.engine import known_store
+from fermi.engines.check_results import Finding, Level
+from fermi.jobs import bounds
+from fermi.jobs.errors import BackendError
+
+CONNECTION = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "data": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["mountPath"],
+            "properties": {"mountPath": {"type": "string", "pattern": "^/"}},
+        },
+        "bounds": bounds.SCHEMA,
+    },
+}
+_START = "fermi worker --server ADDRESS --token TOKEN --node NAME --gpus 0,1"
+
+
+def findings(connection: Mapping[str, Any]) -> list[Finding]:
+    try:
+        workers = known_store().workers()
+    except BackendError as error:
+        return [Finding(Level.FAIL, error.code, error.params)]
+    if not workers:
+        return [Finding(Level.FAIL, "WORKERS_NONE", {}, _START)]
+    away = sorted(worker for worker, status in workers.items() if status != "online")
+    online = Finding(Level.PASS, "WORKERS_ONLINE", {"count": len(workers) - len(away)})
+    return [online, *([Finding(Level.WARN, "WORKERS_AWAY", {"workers": ", ".join(away)})] if away else [])]
+
+
+def standby(image: str) -> str:
+    """Outside of containers the agent has a process for all."""
+    return "environment" if image else "engine"

@@ -1,0 +1,236 @@
+"""Nodes of an attempt that run inside of environments which are containers of worker hosts. They are entered through
+their keepers, and what is known of them lies in the platform's data directory:
+
+    <data>/inside/<task>-<attempt>.json        its nodes, and the run of the environment in which each is begun
+    <data>/inside/<task>-<attempt>.end.json    it was asked to end: what was not begun never is
+    <data>/logs/<task>/<attempt>/              what was heard (`backends.inside.followers`)
+
+The nodes do not wait for each other: as those of workers, they are told to begin together, and each finds the head by
+its host's address."""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from fermi.engines.agent import environments
+from fermi.engines.carried_logs import Files
+from fermi.engines.environments import HostedPhase
+from fermi.engines.inside import download, managed_environment, observation, start
+from fermi.engines.inside.download import Limits
+from fermi.engines.inside.followers import End, Environment, Followers, Place
+from fermi.engines.inside.render import KIND
+from fermi.engines.inside.session import Session
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import Cause, Handle, Observation, Phase, Rendered
+from fermi.runner import files
+from fermi.schema import serialization
+
+log = logging.getLogger(__name__)
+
+FOLDER, END = "inside", ".end"
+LOOK_SECONDS = 0.5
+OVER = (HostedPhase.ENDED, HostedPhase.ABSENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """A node. `run`: of its environment, in which it is begun; `first`: its first rank."""
+
+    node_rank: int
+    name: str
+    environment: str
+    run: str
+    first: int
+    processes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Of an attempt. `success`: as its plan has it; `begun`: all of its nodes were told to begin."""
+
+    attempt: str
+    nodes: tuple[Inside, ...]
+    success: str = "all"
+    begun: bool = False
+
+
+def orders(rendered: Rendered) -> list[Mapping[str, Any]]:
+    """Returns what each node inside is sent."""
+    return [artifact.content for artifact in rendered.artifacts if artifact.kind == KIND]
+
+
+class Containers:
+    """Those of one platform. Whatever reads or writes a file here may raise OSError."""
+
+    def __init__(self, data_dir: Path, limits: Limits) -> None:
+        self._data_dir, self._folder, self._limits = data_dir, data_dir / FOLDER, limits
+
+    # begin, end
+
+    def begin(self, rendered: Rendered, secrets: Mapping[str, str]) -> None:
+        """What has begun is not begun again, and nothing of what was asked to end. Raises BackendError."""
+        wanted = orders(rendered)
+        if not wanted or self._end(rendered.name):
+            return
+        record = self._record(rendered.name) or self._first(rendered.name, wanted)
+        if record.begun:
+            return
+        collects = download.has_gaps(self._data_dir, rendered.name)
+        for collecting in (True, False) if collects else (False,):
+            for order, node in zip(wanted, record.nodes, strict=True):
+                if self._end(rendered.name):
+                    return
+                try:
+                    if collecting:
+                        args = (rendered.name, node.node_rank, self._data_dir, self._limits)
+                        start.collect(partial(enter, node.run), *args)
+                    else:
+                        start.begin(partial(enter, node.run), order, order["head"], secrets, self._data_dir)
+                except BackendError as error:
+                    error.params.setdefault("environment", node.name)
+                    raise
+        self._write(replace(record, begun=True))
+
+    def _first(self, attempt: str, wanted: Iterable[Mapping[str, Any]]) -> Record:
+        kept = environments.known_hosts().kept([order["environment"] for order in wanted])
+        nodes, success = [], "all"
+        for order in wanted:
+            spec, one, success = order["spec"], kept.get(order["environment"]), order["success"]
+            if one is None:
+                raise BackendError("INSIDE_NOT_RUNNING", environment=spec["node"])
+            ranks = spec["ranks"]
+            place = (order["environment"], one.run, ranks[0]["rank"], len(ranks))
+            nodes.append(Inside(spec["node_rank"], spec["node"], *place))
+        return self._write(Record(attempt, tuple(nodes), success))
+
+    def end(self, handle: Handle, grace_seconds: float, still_seconds: float | None) -> None:
+        """Asks; again with what ends sooner."""
+        kill_at, known = time.time() + grace_seconds, self._end(handle.name)
+        if known is None or kill_at < known.kill_at - 1:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            asked = {"kill_at": kill_at, "still_seconds": still_seconds}
+            files.write_atomically(self._path(handle.name, END), asked, 0o600)
+
+    def forget(self, handle: Handle) -> bool:
+        """Ends and removes what is left of it; whether that could be made sure of. An environment that is away is asked
+        again: the attempt stays among `names`."""
+        record = self._record(handle.name)
+        gone = [self._forget(one, handle.name) for one in record.nodes] if record else []
+        if all(gone):
+            for end in ("", END):
+                Path(self._path(handle.name, end)).unlink(missing_ok=True)
+        return all(gone)
+
+    def _forget(self, one: Inside, attempt: str) -> bool:
+        with suppress(BackendError):
+            if fate(one):
+                return True
+            with enter(one.run) as session:
+                session.ask("cancel", of=attempt, node=one.node_rank, grace=0.0)
+                return session.ask("forget", of=attempt).get("gone") is True
+        return False
+
+    # look
+
+    def observe(self, handle: Handle) -> Observation | None:
+        """Of the nodes inside alone; None where there are none."""
+        record = self._record(handle.name)
+        if record is None:
+            return None
+        heard = Files(self._data_dir, handle.task_id, handle.attempt)
+        reports = {one.node_rank: heard.report(one.node_rank) for one in record.nodes}
+        names = {one.node_rank: one.name for one in record.nodes}
+        ended, head = self._end(handle.name) is not None, record.success == "head" and 0 in names
+        found = observation.observe(reports, names, began=record.begun, ended=ended, head=head)
+        if found.left is False or not any(report.get("silence") for report in reports.values()):
+            return found
+        if host := self._lost(record):
+            left = False if ended else None
+            return replace(found, phase=Phase.FAILED, left=left, cause=Cause("HOST_LOST", {"host": host}))
+        return found
+
+    @staticmethod
+    def _lost(record: Record) -> str:
+        """The host of one of its environments that is not heard any more; empty: none."""
+        known = environments.known_hosts().runs([one.run for one in record.nodes])
+        return next((report.host for report in known.values() if report.status == "lost"), "")
+
+    def node(self, handle: Handle, rank: int) -> Inside | None:
+        """The node whose rank runs inside; None where it does not."""
+        record = self._record(handle.name)
+        for one in record.nodes if record else ():
+            if one.first <= rank < one.first + one.processes:
+                report = Files(self._data_dir, handle.task_id, handle.attempt).report(one.node_rank)
+                states = {entry["rank"]: entry["state"] for entry in report.get("ranks") or ()}
+                return one if states.get(rank) == "running" else None
+        return None
+
+    def names(self) -> list[str]:
+        """Of all attempts that have such nodes."""
+        there = os.listdir(self._folder) if self._folder.is_dir() else []
+        names = [name.removesuffix(".json") for name in there if name.endswith(".json")]
+        return [name for name in names if not name.endswith(END)]
+
+    def follow(self, stop: Event, on_change: Callable[[str], None]) -> None:
+        """Until `stop`: whatever runs inside is followed, here or by another process, and asked to end when it is
+        to."""
+        followers = Followers(self._data_dir, on_change)
+        while not stop.wait(LOOK_SECONDS):
+            try:
+                names = self.names()
+                for record in filter(None, map(self._record, names)):
+                    self._ensure(followers, record)
+                followers.keep(set(names).__contains__)
+            except OSError:
+                log.exception("what runs in containers is not followed now")
+        followers.stop()
+
+    def _ensure(self, followers: Followers, record: Record) -> None:
+        """Once all were told to begin: before, one that has not begun would seem to have gone."""
+        end = self._end(record.attempt)
+        if not record.begun and end is None:
+            return
+        for one in record.nodes:
+            what = (record.attempt, one.node_rank, one.first, one.processes)
+            place = Place(*what, partial(fate, one), end, self._limits)
+            followers.ensure(Environment(one.run, partial(enter, one.run)), place)
+
+    # files
+
+    def _record(self, attempt: str) -> Record | None:
+        said = files.read_json(self._path(attempt))
+        return serialization.load(Record, said) if said else None
+
+    def _write(self, record: Record) -> Record:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.write_atomically(self._path(record.attempt), asdict(record), 0o600)
+        return record
+
+    def _end(self, attempt: str) -> End | None:
+        said = files.read_json(self._path(attempt, END))
+        return End(float(said["kill_at"]), said["still_seconds"]) if said else None
+
+    def _path(self, attempt: str, end: str = "") -> str:
+        return str(self._folder / f"{attempt}{end}.json")
+
+
+def enter(run: str, *module: str) -> Session:
+    """Into an environment's container. Raises BackendError."""
+    return managed_environment.enter(environments.known_hosts().channel(run), "", *module)
+
+
+def fate(one: Inside) -> Mapping[str, Any] | None:
+    """What became of the container in which a node was begun; None: it runs, as far as its host has told. Raises
+    BackendError."""
+    report = environments.known_hosts().runs([one.run]).get(one.run)
+    if report and not report.stopped and not (report.seen and report.seen.phase in OVER):
+        return None
+    evidence = f"{one.run} has ended"
+    return {"code": "CONTAINER_RESTARTED", "params": {"pod": one.name, "evidence": evidence}, "at": time.time()}

@@ -1,0 +1,219 @@
+"""The backend's verbs on worker agents. The store is the only memory, and its workers do the rest."""
+
+import socket
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fermi.engines import runner_reports, telemetry_reports
+from fermi.engines.agent import environments, state
+from fermi.engines.agent.containers import Containers, Inside, enter
+from fermi.engines.agent.hosts import Kept
+from fermi.engines.agent.render import orders, render
+from fermi.engines.agent.store import Attempt, Store
+from fermi.engines.base import Backend, Beside, not_running, out_of_reach
+from fermi.engines.carried_logs import Files
+from fermi.engines.inside import download, upload
+from fermi.engines.inside.download import Limits
+from fermi.engines.inside.observation import together
+from fermi.engines.inside.session import InsideError, Session
+from fermi.jobs.errors import BackendError
+from fermi.jobs.ranks import split
+from fermi.jobs.run_location import Ways
+from fermi.jobs.spec import (
+    NO_SECRETS,
+    Handle,
+    JobSpec,
+    LogChunk,
+    Node,
+    Observation,
+    Plan,
+    Problem,
+    PulseSeen,
+    Rendered,
+    Sample,
+    Way,
+)
+from fermi.jobs.user_paths import absent_below
+
+store: Store | None = None
+
+
+def known_store() -> Store:
+    """Raises BackendError where nobody has handed one over: outside of the platform only rendering works."""
+    if store is None:
+        raise BackendError("WORKER_STORE_MISSING", permanent=True)
+    return store
+
+
+class AgentBackend(Backend):
+    alike = False
+
+    def __init__(self, connection: Mapping[str, Any]) -> None:
+        self.connection = connection
+        self.data_dir = Path(connection.get("data_dir") or "var").resolve()
+        self.mount = str((connection.get("data") or {}).get("mountPath") or "")
+        self._limits = Limits.of(connection)
+        self._containers = Containers(self.data_dir, self._limits)
+
+    def problems(self, job: JobSpec) -> list[Problem]:
+        """The hosts' own folders cannot be looked into from here."""
+        found = []
+        for index, node in enumerate(job.nodes):
+            workers = node.engine.get("workers") or []
+            if len(workers) != node.processes and not (node.inside and node.image):
+                params = {"environment": node.name, "found": len(workers), "expected": node.processes}
+                found.append(Problem(f"environmentIds.{index}", "WORKERS_DIFFER", params))
+        missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
+        absent = absent_below(self.data_dir, job.resume_from, missing)
+        return found + (absent or download.torn(self.data_dir, job.resume_from))
+
+    def ways(self, job: JobSpec) -> Mapping[str, Ways]:
+        """Of environments that hosts keep. One that another project shares gives this one its workers, and neither its
+        files nor its packages."""
+        kept = environments.hosts.kept([node.id for node in job.nodes]) if environments.hosts else {}
+        found = {}
+        for node in job.nodes:
+            if one := kept.get(node.id):
+                held = Way(True, "WAY_INSIDE_GPUS", {"gpus": node.gpu_count})
+                found[node.id] = Ways(
+                    held if node.has_cuda else Way(True, "WAY_INSIDE_RUNS"), inside=self._refusal(job, node, one)
+                )
+        return found
+
+    def _refusal(self, job: JobSpec, node: Node, kept: Kept) -> Way | None:
+        """Why ranks cannot run inside of it; None: they can. A container sees nothing of the platform's data directory,
+        but what is sent."""
+        if kept.project != job.project:
+            return Way(False, "INSIDE_OTHER_PROJECT", {"environment": node.name})
+        lacks = upload.refusal(job, self.data_dir, self._limits, self.mount, str(self.data_dir))
+        if kept.image and lacks:
+            return Way(False, "INSIDE_WITHOUT_DATA", {"environment": node.name, **lacks})
+        return None
+
+    def lacks(self, node: Node, distributions: Sequence[str], job: JobSpec | None = None) -> list[str] | None:
+        """As its agent told of its own interpreter when it joined; an older one told nothing. Of one that the task
+        names nobody knows, and what is missing may have been installed in an environment."""
+        told = node.engine.get("lacks")
+        lack = None if told is None else [name for name in distributions if name in told]
+        return None if (job and job.python) or (lack and node.inside) else lack
+
+    def render(self, job: JobSpec, plan: Plan) -> Rendered:
+        return render(job, plan, self.connection)
+
+    def submit(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
+        """Orders are stored, so secrets are not part of them: workers get those when they fetch an order, and what runs
+        inside of containers by the stream to them."""
+        handle = Handle.of(rendered.name)
+        if of_workers := orders(rendered):
+            known_store().put(handle.name, handle.task_id, handle.attempt, of_workers)
+        with _disk(self.data_dir):
+            self._containers.begin(rendered, secrets)
+
+    def beside(self, rendered: Rendered, handle: Handle, rank: int) -> Beside:
+        """The worker's agent brings the stream, or the environment's keeper."""
+        if one := self._containers.node(handle, rank):
+            return Beside(one.node_rank, partial(_enter, handle, rank, one))
+        attempt = known_store().attempts([handle.name]).get(handle.name)
+        found = next((one for one in attempt.reports if one.rank == rank), None) if attempt else None
+        if found is None or found.state != "running" or found.status == "lost":
+            raise not_running(handle, rank)
+        return Beside(found.node_rank, partial(_dial, handle, rank, found.worker))
+
+    def enter(self, node: Node) -> Session:
+        kept = environments.known_hosts().kept([node.id]).get(node.id)
+        if kept is None:
+            raise BackendError("INSIDE_NOT_HERE", permanent=True, environment=node.name)
+        return enter(kept.run)
+
+    def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
+        handles = list(handles)
+        names = [handle.name for handle in handles]
+        known = known_store().attempts(names)
+        return {handle.name: self._observe(handle, known.get(handle.name)) for handle in handles}
+
+    def _observe(self, handle: Handle, attempt: Attempt | None) -> Observation:
+        """Of both its parts, where it has both."""
+        inner = self._containers.observe(handle)
+        if inner is None:
+            return state.observe(attempt)
+        return together(inner, state.observe(attempt)) if attempt and attempt.reports else inner
+
+    def cancel(self, handle: Handle, grace_seconds: float, still_seconds: float | None = None) -> None:
+        with _disk(self.data_dir):
+            self._containers.end(handle, grace_seconds, still_seconds)
+        known_store().stop(handle.name, handle.task_id, handle.attempt, grace_seconds)
+
+    def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
+        """Workers ship them here while they train; of containers they are fetched."""
+        return Files(self.data_dir, handle.task_id, handle.attempt).chunk(rank, cursor, limit)
+
+    def pulses(self, handle: Handle) -> Mapping[int, PulseSeen]:
+        inner = Files(self.data_dir, handle.task_id, handle.attempt).pulses()
+        return {**runner_reports.pulses(known_store().pulses(handle.name)), **inner}
+
+    def telemetry(self, handle: Handle, after: float) -> Sequence[Sample]:
+        """Of containers: of workers their agents tell."""
+        return telemetry_reports.samples_in(Files(self.data_dir, handle.task_id, handle.attempt).folder, after)
+
+    def left_out(self, handle: Handle) -> list[Problem]:
+        return download.left_out(self.data_dir, handle)
+
+    def port_host(self, job: JobSpec) -> str:
+        """Several groups may have workers of one host."""
+        return job.head.hostname
+
+    def port_is_free(self, port: int) -> bool:
+        """On another host: what its agent said last is in `ports_taken`. Rank 0's runner looks once more before it
+        begins, and the next attempt has another."""
+        return True
+
+    def ports_taken(self, job: JobSpec) -> Mapping[int, str]:
+        worker = next(iter(job.head.engine.get("workers") or ()), "")
+        return store.ports(split(worker)[0]) if store and worker else {}
+
+    def forget(self, handle: Handle) -> None:
+        self._containers.forget(handle)
+        known_store().forget(handle.name)
+
+    def watch(self, stop: threading.Event, on_change: Callable[[str], None]) -> None:
+        following = threading.Thread(
+            target=self._containers.follow, args=(stop, on_change), name="containers", daemon=True
+        )
+        following.start()
+        known_store().watch(stop, on_change)
+        following.join()
+
+    def orphans(self, live: Collection[str]) -> list[Handle]:
+        known = {name: Handle(name, task, number, 0) for name, task, number in known_store().names()}
+        known |= {name: Handle.of(name) for name in self._containers.names()}
+        return [handle for name, handle in known.items() if name not in live]
+
+
+@contextmanager
+def _disk(data_dir: Path) -> Iterator[None]:
+    """Raises BackendError for the platform's own disk."""
+    try:
+        yield
+    except OSError as error:
+        path = error.filename or str(data_dir)
+        raise BackendError("DISK_UNUSABLE", path=path, why=error.strerror) from error
+
+
+def _enter(handle: Handle, rank: int, one: Inside) -> socket.socket:
+    try:
+        return enter(one.run, "fermi.inside.rank_exec", handle.name, str(one.node_rank), str(rank)).release()
+    except InsideError as error:
+        raise out_of_reach(handle, rank, str(error.params.get("why") or error.code)) from error
+
+
+def _dial(handle: Handle, rank: int, worker: str) -> socket.socket:
+    try:
+        return known_store().channel(handle.name, worker)
+    except TimeoutError:
+        raise out_of_reach(handle, rank) from None
+    except LookupError:
+        raise not_running(handle, rank) from None

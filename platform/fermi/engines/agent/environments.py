@@ -1,0 +1,119 @@
+"""Dev environments on the hosts of worker agents. The agent does there what the backend `local` does here; this side
+only tells it so (`hosts`)."""
+
+import json
+import socket
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from fermi.engines import logfiles
+from fermi.engines.agent.hosts import Hosts, RunReport
+from fermi.engines.environments import HostedHandle, HostedPhase, HostedSeen, HostedSpec, Hosting
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import NO_SECRETS, Artifact, Cause, LogChunk, Problem, Rendered
+from fermi.schema import serialization
+
+hosts: Hosts | None = None
+LOGS = "environments"
+"""The folder of the data directory to which agents send what keepers and services print."""
+
+
+def use(known: Hosts) -> None:
+    """For all of this process."""
+    global hosts
+    hosts = known
+
+
+def known_hosts() -> Hosts:
+    """Raises BackendError where nobody has handed them over."""
+    if hosts is None:
+        raise BackendError("WORKER_STORE_MISSING", permanent=True)
+    return hosts
+
+
+def log_path(data_dir: Path, handle: HostedHandle) -> Path:
+    return data_dir / "logs" / LOGS / handle.environment / f"{handle.run}.log"
+
+
+@lru_cache
+def _connect(key: str) -> "AgentHosting":
+    return AgentHosting(json.loads(key))
+
+
+def connect(connection: Mapping[str, Any]) -> "AgentHosting":
+    return _connect(json.dumps(connection, sort_keys=True))
+
+
+class AgentHosting(Hosting):
+    on_demand = True
+
+    def __init__(self, connection: Mapping[str, Any]) -> None:
+        self.data_dir = Path(connection.get("data_dir") or "var").resolve()
+
+    def problems(self, spec: HostedSpec) -> list[Problem]:
+        there = known_hosts().hosts(spec.project)
+        if not there:
+            return [Problem("host", "WORKERS_NONE", {})]
+        if spec.host and spec.host not in there:
+            return [Problem("host", "HOST_UNKNOWN", {"host": spec.host, "allowed": ", ".join(sorted(there))})]
+        chosen = [there[spec.host]] if spec.host else list(there.values())
+        found = []
+        if spec.image and not any(host.containers for host in chosen):
+            found.append(Problem("image", "HOST_WITHOUT_CONTAINERS", {"host": spec.host or ", ".join(sorted(there))}))
+        elif spec.image:
+            chosen = [host for host in chosen if host.containers]
+        most = max(len(host.free) for host in chosen)
+        if spec.gpu_count > most:
+            params = {"host": spec.host or ", ".join(sorted(there)), "found": most, "expected": spec.gpu_count}
+            found.append(Problem("gpuCount", "HOST_TOO_SMALL", params))
+        return found
+
+    def render(self, spec: HostedSpec) -> Rendered:
+        """The run's paths are its host's own; what the agent makes of it there is not known here."""
+        return Rendered(spec.run_name, "agent", (Artifact("run", spec.run_name, serialization.dump(spec)),))
+
+    def start(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
+        """Orders are stored, so secrets are not part of them: the agent gets them when it fetches the run."""
+        body = rendered.artifacts[0].content
+        known_hosts().put(serialization.load(HostedSpec, body), body)
+
+    def observe(self, handles: Iterable[HostedHandle]) -> dict[str, HostedSeen]:
+        names = [handle.name for handle in handles]
+        known = known_hosts().runs(names)
+        return {name: seen(known.get(name)) for name in names}
+
+    def stop(self, handle: HostedHandle, grace_seconds: float) -> None:
+        known_hosts().stop(handle, grace_seconds)
+
+    def delete(self, environment: str) -> bool:
+        if not known_hosts().remove(environment):
+            return False
+        for path in (self.data_dir / "logs" / LOGS / environment).glob("*.log"):
+            path.unlink(missing_ok=True)
+        return True
+
+    def logs(self, handle: HostedHandle, cursor: int, limit: int = 1 << 20) -> LogChunk:
+        return logfiles.chunk(log_path(self.data_dir, handle), cursor, limit)
+
+    def dial(self, handle: HostedHandle) -> socket.socket:
+        return known_hosts().channel(handle.name)
+
+
+def seen(run: RunReport | None) -> HostedSeen:
+    """Pure. A lost host cannot say; once its run is stopped, whatever still runs there is ended by its agent before
+    anything else of the environment begins."""
+    if run is None:
+        return HostedSeen(HostedPhase.ABSENT)
+    said = run.seen
+    if run.status == "lost":
+        if run.stopped:
+            return HostedSeen(HostedPhase.ENDED, False, Cause("HOST_LOST", {"host": run.host}))
+        return HostedSeen(HostedPhase.UNKNOWN, None, waiting=Cause("HOST_LOST", {"host": run.host}))
+    if said is None:
+        if run.stopped:
+            return HostedSeen(HostedPhase.ABSENT, False if not run.host else None)
+        return HostedSeen(HostedPhase.STARTING, True, waiting=Cause("HOST_NOT_TOLD", {"host": run.host}))
+    facts = {**said.facts, **(run.holds or {})}
+    return HostedSeen(said.phase, said.left, said.cause, said.waiting, said.doing, facts, said.activity)

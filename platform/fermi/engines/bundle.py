@@ -1,0 +1,67 @@
+"""Our own modules that a node needs where nothing of ours is installed (a pod, a machine of a Slurm cluster): the node
+runner, what it measures with, the probe that it gives its ranks, and the trainer where the job uses one."""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+import fermi
+
+_ROOT = Path(fermi.__file__).parent
+BESIDE = "fermi.envd.rank_exec"
+POD, SLURM, FOREGROUND = ("fermi.runner.pod", BESIDE), ("fermi.runner.slurm", BESIDE), ("fermi.runner.foreground",)
+INSIDE = ("fermi.inside.__main__", "fermi.inside.rank_exec", "fermi.runner.inside", "fermi.runner.standby", BESIDE)
+KEEPER = ("fermi.envd.__main__", "fermi.envd.packages")
+SLURM_KEEPER = (*KEEPER, "fermi.envd.bridge", "fermi.envd.interpreter")
+"""What is run there; what it imports of ours goes along."""
+
+_IMPORT = re.compile(
+    r"^ *from fermi\.(envd|inside|probe|runner|telemetry|train)(?:\.(\w+))? import ([\w, ]+)", re.MULTILINE
+)
+
+
+def trainers(words: Iterable[object]) -> tuple[str, ...]:
+    """Those of our trainers that a command of these words runs."""
+    return tuple(word for word in words if isinstance(word, str) and word.startswith("fermi.train."))
+
+
+def modules(runner: tuple[str, ...], words: Iterable[object]) -> Mapping[str, str]:
+    """Path -> text, for a command of these words. Packages are empty folders with an `__init__.py`."""
+    return _modules(runner, trainers(words))
+
+
+@lru_cache
+def _modules(runner: tuple[str, ...], trainers: tuple[str, ...]) -> Mapping[str, str]:
+    packages = tuple(f"{name}/__init__.py" for name in ("fermi", "fermi/probe", "fermi/runner", "fermi/telemetry"))
+    wanted, found = [*runner, *trainers], {**dict.fromkeys(packages, ""), **_probe()}
+    if any(name.startswith("fermi.envd.") for name in runner):
+        found["fermi/envd/__init__.py"] = ""
+    if any(name.startswith("fermi.inside.") for name in runner):
+        found["fermi/inside/__init__.py"] = ""
+    if trainers:
+        found["fermi/train/__init__.py"] = ""
+    while wanted:
+        name = wanted.pop()
+        path = name.replace(".", "/") + ".py"
+        if path not in found:
+            found[path] = (_ROOT.parent / path).read_text(encoding="utf-8")
+            wanted += _imported(found[path])
+    return found
+
+
+def _probe() -> dict[str, str]:
+    """All of it: a rank's process imports it, and no module of the runner."""
+    folder = _ROOT / "probe"
+    paths = sorted(path for path in folder.rglob("*.py") if path != folder / "__init__.py")
+    return {path.relative_to(_ROOT.parent).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+
+
+def _imported(text: str) -> list[str]:
+    """The runner's modules and the trainers that a module imports: `from fermi.train import a, b` and `from
+    fermi.train.a import …`."""
+    return [
+        f"fermi.{package}.{name}"
+        for package, module, names in _IMPORT.findall(text)
+        for name in ([module] if module else [part.split()[0] for part in names.split(",") if part.strip()])
+    ]

@@ -1,0 +1,69 @@
+"""Options of a connection that hold for all tasks, or differ by project and by priority class. Pure.
+
+    "queue": "gpus"
+    "queue": {"default": "gpus", "projects": {"nlp": "nlp-gpus"}, "priorities": {"urgent": "express"}}
+
+A class wins over a project, and a project over the default. A project is named by its id or its name. Where none of
+them fits, the option is as good as not there."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fermi.jobs.spec import JobSpec
+from fermi.scheduler.snapshot import NUMBERS
+
+
+def by_class(value: Mapping[str, Any], description: str) -> dict[str, Any]:
+    """JSON Schema of an object with a value for some of the classes."""
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {name: dict(value) for name in NUMBERS},
+        "description": description,
+    }
+
+
+def differing(value: Mapping[str, Any], description: str = "") -> dict[str, Any]:
+    """JSON Schema of a value, or of an object that tells it for each task."""
+    choice = {
+        "type": "object",
+        "additionalProperties": False,
+        "minProperties": 1,
+        "properties": {
+            "default": dict(value),
+            "projects": {"type": "object", "additionalProperties": dict(value)},
+            "priorities": by_class(value, "by priority class"),
+        },
+    }
+    return {"anyOf": [dict(value), choice], **({"description": description} if description else {})}
+
+
+def of(connection: Mapping[str, Any], job: JobSpec, names: Iterable[str]) -> dict[str, Any]:
+    """The connection as it is for this job: each of these options is one text, or is not there."""
+    chosen = {name: _one(connection.get(name), job.priority, job.project, job.project_name) for name in names}
+    return {**connection, **chosen}
+
+
+def of_project(connection: Mapping[str, Any], project: str, names: Iterable[str]) -> dict[str, Any]:
+    """The same for what has no priority."""
+    return {**connection, **{name: _one(connection.get(name), "", project) for name in names}}
+
+
+def values(option: Any) -> list[str]:
+    """All that it may come to, each once."""
+    if not isinstance(option, Mapping):
+        return [str(option)] if option else []
+    differing = [*(option.get("projects") or {}).values(), *(option.get("priorities") or {}).values()]
+    return list(dict.fromkeys(str(value) for value in (option.get("default"), *differing) if value))
+
+
+def _one(option: Any, priority: str, *names: str) -> Any:
+    if not isinstance(option, Mapping):
+        return option
+    projects = option.get("projects") or {}
+    found = (
+        (option.get("priorities") or {}).get(priority),
+        *(projects.get(name) for name in names if name),
+        option.get("default"),
+    )
+    return next((value for value in found if value), None)

@@ -1,0 +1,73 @@
+"""Our modules as one archive, for environments into which nothing of ours was put: `fermi.inside`, the node runner, the
+probe, and the trainers. See `fermi.inside.bootstrap`."""
+
+import gzip
+import hashlib
+import io
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+import fermi
+from fermi.engines import bundle as shipped
+
+DIGITS = 32
+"""Of the hash that names it."""
+INTERPRETERS = ("python3", "python", "/opt/conda/bin/python3", "/usr/local/bin/python3", "/usr/bin/python3")
+"""Where images have one that is not on the PATH of a process that was executed."""
+READS_PROGRAM = "import sys; come = sys.stdin.buffer; exec(come.read(int(come.readline())))"
+PROBE = """for python in "$FERMI_PYTHON" {interpreters}; do
+  if [ -n "$python" ] && command -v "$python" >/dev/null 2>&1; then exec "$python" -u -c "$@"; fi
+done
+echo "fermi: no python"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    digest: str
+    data: bytes
+
+
+@cache
+def bundle() -> Bundle:
+    """Returns it; the same bytes for the same modules."""
+    trainers = sorted(path.stem for path in (Path(fermi.__file__).parent / "train").glob("*.py"))
+    modules = shipped.modules(shipped.INSIDE, (f"fermi.train.{name}" for name in trainers if name != "__init__"))
+    data = gzip.compress(_archive(modules), mtime=0)
+    return Bundle(hashlib.sha256(data).hexdigest()[:DIGITS], data)
+
+
+@cache
+def bootstrap() -> str:
+    """Returns the text of the program that unpacks it."""
+    return (resources.files("fermi.inside") / "bootstrap.py").read_text("utf-8")
+
+
+def opening() -> bytes:
+    """Returns what the stream begins with: the bootstrap program, which stands on no command line."""
+    text = bootstrap().encode()
+    return b"%d\n" % len(text) + text
+
+
+def command(python: str = "", *module: str) -> list[str]:
+    """Returns what is to be executed in an environment: a module with its arguments (by default `fermi.inside`), with
+    this interpreter, or the first that is found there. `opening` is to be sent to it."""
+    rest = [READS_PROGRAM, bundle().digest, *(module or ("fermi.inside",))]
+    if python:
+        return [python, "-u", "-c", *rest]
+    return ["sh", "-c", PROBE.format(interpreters=" ".join(INTERPRETERS)), "fermi", *rest]
+
+
+def _archive(modules: Mapping[str, str]) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for path, text in sorted(modules.items()):
+            content = text.encode()
+            entry = tarfile.TarInfo(path)
+            entry.size, entry.mode = len(content), 0o644
+            archive.addfile(entry, io.BytesIO(content))
+    return made.getvalue()

@@ -1,0 +1,522 @@
+"""What the ranks of a node have written inside of an environment, on its way into the task's folders of the platform.
+
+    checkpoints/<task>/…, trees/<task>/code/…, outputs/<task>/…    each file once it is whole, with its time inside
+    <one of these folders' parents>/.arriving/<task>-<key>         a file on its way
+    logs/<task>/<attempt>/files-<k>.json                           what node k has (`Record`)
+
+The environment lists (`fermi.inside.output_files`), we ask for one piece after the other: what comes is bounded by what
+was asked for, and a line of a log or a status waits for `WINDOW` pieces at most. What is here with the listed size and
+time is not asked for. A file that was cut off goes on where it was. Its SHA-256 is asked for at the end and compared.
+
+The environment belongs to somebody else. Paths lead nowhere but below the three folders (`fermi.engines.safe_tree`),
+their number, depth and length are bounded, and so is what a task may bring here.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fermi.engines.carried_logs import Files
+from fermi.engines.safe_tree import Tree
+from fermi.inside.output_files import KINDS, MAX_DEPTH, MAX_FILES, MAX_PATH, PIECE
+from fermi.jobs.spec import Handle, Problem, attempt_parts
+from fermi.jobs.user_paths import CHECKPOINTS, OUTPUTS, TREE, TREES
+from fermi.runner import files as plain_files
+from fermi.schema import humanize
+
+WINDOW = 4
+"""Pieces that are asked for at once."""
+MAX_NAME = 255
+"""Bytes of a file's name, as Linux has it."""
+MAX_SIZE = 1 << 50
+MAX_TRIES = 3
+"""Of a file that the environment does not give although it has listed it."""
+MAX_LEFT_OUT = 20
+"""That are remembered, and told, for each node."""
+SYNC_BYTES = 16 << 20
+KEPT_FREE_BYTES = 1 << 30
+"""What stays free on the platform's disk."""
+ARRIVING = ".arriving"
+GB = 1 << 30
+FOLDER_BYTES, TASK_BYTES, DATA_BYTES = 20 * GB, 100 * GB, 10 * GB
+Stamp = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """In bytes: what lies in one folder (a checkpoint), what all nodes of a task bring, and what a task reads of the
+    platform's data, which is sent there. As the connection has them (`apps.clusters.selectors`)."""
+
+    folder: int = FOLDER_BYTES
+    task: int = TASK_BYTES
+    data: int = DATA_BYTES
+
+    @classmethod
+    def of(cls, connection: Mapping[str, Any]) -> "Limits":
+        said = connection.get("carried") or {}
+        return cls(**{name: int(said[name]) for name in ("folder", "task", "data") if said.get(name)})
+
+
+@dataclass(slots=True)
+class Record:
+    """What a node has told. `rows`: by path, size, time (ns; size -1: it may still be written) and whether the platform
+    had sent it. `final`: its ranks had ended; `more`: there was more than a list may have. `bytes`: of what is brought;
+    `left_out`: {"code", "path", "size", "limit"} of what is not."""
+
+    rows: dict[str, tuple[int, int, bool]] = field(default_factory=dict)
+    final: bool = False
+    more: bool = False
+    bytes: int = 0
+    left_out: list[dict[str, Any]] = field(default_factory=list)
+
+    def save(self, path: Path) -> None:
+        said = {"rows": self.rows, "final": self.final, "more": self.more, "bytes": self.bytes,
+                "left_out": self.left_out}  # fmt: skip
+        plain_files.replace_atomically(str(path), json.dumps(said).encode(), 0o640)
+
+
+def read_record(path: Path) -> Record:
+    """Returns an empty one where there is none."""
+    said = plain_files.read_json(str(path)) or {}
+    rows = {name: (row[0], row[1], row[2]) for name, row in (said.get("rows") or {}).items()}
+    found = said.get("left_out") or []
+    return Record(rows, bool(said.get("final")), bool(said.get("more")), int(said.get("bytes") or 0), found)
+
+
+def record_path(data_dir: Path, attempt: str, node_rank: int) -> Path:
+    return Files(data_dir, *attempt_parts(attempt)).folder / f"files-{node_rank}.json"
+
+
+def records(data_dir: Path, task_id: str, attempt: int | str = "*") -> Iterator[Record]:
+    """Yields those of a task, the newest attempt first, of each attempt node 0 first."""
+    found = (data_dir / "logs" / task_id).glob(f"{attempt}/files-*.json")
+    for path in sorted(found, key=lambda path: (-_number(path.parent.name), _node_of(path))):
+        yield read_record(path)
+
+
+def _node_of(record: Path) -> int:
+    return _number(record.stem.removeprefix("files-"))
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() else 0
+
+
+def trees(data_dir: Path, task_id: str) -> dict[str, Tree]:
+    """Returns the task's folders here, by kind."""
+    return {
+        "checkpoints": Tree(data_dir / CHECKPOINTS / task_id),
+        "code": Tree(data_dir / TREES / task_id / TREE),
+        "outputs": Tree(data_dir / OUTPUTS / task_id),
+    }
+
+
+def left_out(data_dir: Path, handle: Handle) -> list[Problem]:
+    """Returns what an attempt's nodes have and what is not brought here, with why; the first `MAX_LEFT_OUT`."""
+    found = list[Problem]()
+    for path in sorted(Files(data_dir, handle.task_id, handle.attempt).folder.glob("files-*.json")):
+        for one in read_record(path).left_out:
+            about = {"nodeRank": _node_of(path), "path": one["path"],
+                     "size": humanize.size(one["size"]), "limit": humanize.size(one["limit"])}  # fmt: skip
+            found.append(Problem("", one["code"], {**about, "why": str(one.get("why") or "")}))
+    return found[:MAX_LEFT_OUT]
+
+
+def torn(data_dir: Path, path: str) -> list[Problem]:
+    """What is wrong with a checkpoint of which not everything has arrived."""
+    if not path or is_whole(data_dir, path):
+        return []
+    return [Problem("resumeFrom", "RESUME_INCOMPLETE", {"path": path})]
+
+
+def is_whole(data_dir: Path, path: str) -> bool:
+    """Whether all files of a task's checkpoint have arrived, as far as nodes have told which there are."""
+    for kind, top, below in (("checkpoints", CHECKPOINTS, ""), ("code", TREES, f"{TREE}/")):
+        folder = f"{data_dir / top}/"
+        if not path.startswith(folder):
+            continue
+        task_id, _, rest = path.removeprefix(folder).partition("/")
+        named, own = f"{kind}/{rest.removeprefix(below)}", trees(data_dir, task_id)[kind]
+        known = dict[str, tuple[int, int, bool]]()
+        for record in records(data_dir, task_id):
+            for name, row in record.rows.items():
+                if not row[2] and (name == named or name.startswith(f"{named}/")):
+                    known.setdefault(name, row)
+        return all(_stamp(own, name.partition("/")[2]) == row[:2] for name, row in known.items())
+    return True
+
+
+def has_gaps(data_dir: Path, attempt: str) -> bool:
+    """Whether something that nodes of the attempt before this one have told is not here: they may have it still."""
+    task_id, number = attempt_parts(attempt)
+    own = trees(data_dir, task_id)
+    for record in records(data_dir, task_id, _number(number) - 1):
+        for name, row in record.rows.items():
+            kind, _, rest = name.partition("/")
+            if not row[2] and kind != "outputs" and _stamp(own[kind], rest) != row[:2]:
+                return True
+    return False
+
+
+def _stamp(tree: Tree, path: str) -> Stamp | None:
+    try:
+        found = tree.look(path)
+    except OSError:
+        return None
+    return None if found.folder else (found.size, found.mtime_ns)
+
+
+def _rows(said: Any) -> dict[str, tuple[int, int, bool]]:
+    """Returns those that are as `fermi.inside` writes them; what else is said counts as not said."""
+    found = dict[str, tuple[int, int, bool]]()
+    for row in said[:MAX_FILES] if isinstance(said, list) else ():
+        if isinstance(row, list) and len(row) == 4 and is_path(row[0]):
+            path, size, mtime, given = row
+            if _is_number(size, -1, MAX_SIZE) and _is_number(mtime, 0, 1 << 63):
+                found[path] = (size, mtime, given is True)
+    return found
+
+
+def is_path(path: Any) -> bool:
+    """Whether it is a kind and a way below that kind's folder."""
+    if not isinstance(path, str) or "\0" in path:
+        return False
+    kind, *parts = path.split("/")
+    try:
+        lengths = [len(part.encode()) for part in parts]
+    except UnicodeEncodeError:
+        return False
+    return (
+        kind in KINDS
+        and 0 < len(parts) <= MAX_DEPTH + 1
+        and sum(lengths) + len(parts) <= MAX_PATH + 1
+        and all(0 < length <= MAX_NAME for length in lengths)
+        and not any(part in (".", "..", ARRIVING) for part in parts)
+    )
+
+
+def _is_number(value: Any, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value < high
+
+
+@dataclass(slots=True)
+class _File:
+    """On its way. `part`: an open file, which has the first `have` bytes; `asked`: up to where more was asked for;
+    `hashed`: so much of it went into `sum`; `synced`: so much is on the disk."""
+
+    path: str
+    size: int
+    mtime: int
+    part: int
+    name: Path
+    have: int
+    asked: int
+    hashed: int = 0
+    synced: int = 0
+    sum: Any = field(default_factory=hashlib.sha256)
+    awaits_digest: bool = False
+
+
+class Arrival:
+    """Of one node. Whatever writes here may raise OSError only from `take_list`; a file that cannot be written is left
+    out."""
+
+    def __init__(self, data_dir: Path, attempt: str, node_rank: int, limits: Limits) -> None:
+        self._data_dir, self._limits = data_dir, limits
+        self._attempt, self._node_rank = attempt, node_rank
+        self._task_id, self._number = attempt_parts(attempt)
+        self._trees = trees(data_dir, self._task_id)
+        self._path = record_path(data_dir, attempt, node_rank)
+        self.record = read_record(self._path)
+        self._here = {
+            f"{kind}/{one.path}": one.size
+            for kind, tree in self._trees.items()
+            for one in tree.walk()
+            if not one.folder
+        }
+        """What was here of the task when the stream began: it counts, too."""
+        self._listed = False
+        self._wanted: list[str] = []
+        self._file: _File | None = None
+        self._in_flight: dict[int, tuple[_File, str, int]] = {}
+        self._tries: dict[tuple[str, Stamp], int] = {}
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all that there will be has arrived, or is left out."""
+        return self._listed and self.record.final and not self._wanted and self._file is None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is on its way now."""
+        return not self._wanted and self._file is None
+
+    @property
+    def percent(self) -> int:
+        """How much has arrived of what is to be brought."""
+        left = sum(self.record.rows[path][0] for path in self._wanted)
+        left += self._file.size - self._file.have if self._file else 0
+        return 100 - 100 * left // max(self.record.bytes, left, 1)
+
+    def cut(self) -> None:
+        """The stream has ended: nothing more comes of what was asked for, and the next one begins with a list."""
+        self._in_flight.clear()
+        self._listed = False
+        self._drop()
+
+    def discard(self) -> None:
+        """Nothing more comes: what has not arrived as a whole goes."""
+        self._drop()
+        for top in (CHECKPOINTS, TREES, OUTPUTS):
+            for part in (self._data_dir / top / ARRIVING).glob(f"{self._task_id}-{self._node_rank}-*"):
+                part.unlink(missing_ok=True)
+
+    # what there is
+
+    def take_list(self, said: Mapping[str, Any]) -> bool:
+        """Takes what the node has now; nothing of it is known where the environment lost the attempt. Returns whether
+        what is left out has changed."""
+        before, is_known = self.record, said.get("files") is not None
+        rows = _rows(said["files"]) if is_known else before.rows
+        found = Record(rows, final=said.get("final") is True, more=said.get("more") is True)
+        others = self._others()
+        if is_known:
+            self._remove(rows, others, more=found.more)
+        if self._file and rows.get(self._file.path, (0, 0, True))[:2] != (self._file.size, self._file.mtime):
+            self._drop()
+        self._choose(found, others)
+        if not is_known:
+            self._wanted = []
+        if found != before:
+            found.save(self._path)
+        self.record, self._listed = found, True
+        return found.left_out != before.left_out
+
+    def _others(self) -> dict[int, Record]:
+        """What the attempt's other nodes have told."""
+        found = dict[int, Record]()
+        for path in self._path.parent.glob("files-*.json"):
+            node_rank = _node_of(path)
+            if node_rank != self._node_rank:
+                found[node_rank] = read_record(path)
+        return found
+
+    def _remove(self, rows: Mapping[str, Any], others: Mapping[int, Record], *, more: bool) -> None:
+        """What the ranks have removed goes here, too, if it is what they had. Where nothing at all is left of a kind,
+        somebody has emptied the environment, and here is the only copy."""
+        left = {path.partition("/")[0] for path in rows} - {"outputs"}
+        for path, (size, mtime, _) in self.record.rows.items():
+            kind, _, rest = path.partition("/")
+            if more or path in rows or kind not in left or not _is_free(path, others):
+                continue
+            if _stamp(self._trees[kind], rest) == (size, mtime):
+                self._trees[kind].delete(rest)
+                self._here.pop(path, None)
+
+    def _choose(self, found: Record, others: Mapping[int, Record]) -> None:
+        """What is wanted, the newest folder first. Of what several nodes have, the first one brings it."""
+        folders = dict[str, list[str]]()
+        before = [record.rows for node_rank, record in others.items() if node_rank < self._node_rank]
+        for path, (size, _, given) in found.rows.items():
+            if size >= 0 and not given and not any(path in rows and not rows[path][2] for rows in before):
+                folders.setdefault(_folder(path), []).append(path)
+        listed = [found.rows, *(record.rows for record in others.values())]
+        total = sum(record.bytes for record in others.values()) + sum(
+            size for path, size in self._here.items() if not any(path in rows and not rows[path][2] for rows in listed)
+        )
+        left_out, self._wanted = list[dict[str, Any]](), []
+        for folder, paths in sorted(folders.items(), key=lambda one: -max(found.rows[path][1] for path in one[1])):
+            size = sum(found.rows[path][0] for path in paths)
+            if size > self._limits.folder:
+                left_out.append(_about("INSIDE_FILES_TOO_LARGE", folder, size, self._limits.folder))
+            elif total + size > self._limits.task:
+                left_out.append(_about("INSIDE_FILES_OVER_LIMIT", folder, size, self._limits.task))
+            else:
+                total, found.bytes = total + size, found.bytes + size
+                self._wanted += [path for path in sorted(paths) if self._is_wanted(path, found.rows[path][:2])]
+        if found.more:
+            left_out.append(_about("INSIDE_FILES_TOO_MANY", "", 0, 0))
+        failed = [one for one in self.record.left_out if self._has_failed(one, found)]
+        found.left_out = [*left_out, *failed][:MAX_LEFT_OUT]
+
+    def _has_failed(self, one: Mapping[str, Any], found: Record) -> bool:
+        """Whether a file that could not be taken is still as it was then."""
+        row = found.rows.get(one["path"])
+        if row is None or one["code"] != "INSIDE_FILES_FAILED":
+            return False
+        return self._tries.get((one["path"], row[:2]), 0) >= MAX_TRIES
+
+    def _is_wanted(self, path: str, stamp: Stamp) -> bool:
+        if self._tries.get((path, stamp), 0) >= MAX_TRIES or (self._file and self._file.path == path):
+            return False
+        kind, _, rest = path.partition("/")
+        return _stamp(self._trees[kind], rest) != stamp
+
+    # what comes
+
+    def ask(self, tell: Callable[..., int]) -> None:
+        """Asks for as much as may be on its way. `tell`: sends a request (`Session.tell`), and may raise OSError."""
+        while len(self._in_flight) < WINDOW:
+            if self._file is None and not self._begin():
+                return
+            one = self._file
+            if one is None:
+                continue
+            about = {"of": self._attempt, "path": one.path, "size": one.size, "mtime": one.mtime}
+            if one.asked < one.size or (one.size == 0 and not one.awaits_digest):
+                number = tell("read", **about, at=one.asked, most=PIECE)
+                self._in_flight[number] = one, "read", one.asked
+                one.asked = min(one.size, one.asked + PIECE)
+                one.awaits_digest = one.size == 0
+            elif one.have == one.size > PIECE and not one.awaits_digest:
+                one.awaits_digest = True
+                self._in_flight[tell("digest", **about)] = one, "digest", 0
+                return
+            else:
+                return
+
+    def _begin(self) -> bool:
+        while self._wanted:
+            path = self._wanted.pop(0)
+            size, mtime, _ = self.record.rows[path]
+            try:
+                if shutil.disk_usage(self._data_dir).free < size + KEPT_FREE_BYTES:
+                    raise OSError("the platform's disk has no room for it")
+                self._file = self._open(path, size, mtime)
+            except OSError as error:
+                self._give_up(path, (size, mtime), error.strerror or str(error))
+                continue
+            return True
+        return False
+
+    def _open(self, path: str, size: int, mtime: int) -> _File:
+        kind = path.partition("/")[0]
+        top = self._data_dir / {"checkpoints": CHECKPOINTS, "code": TREES, "outputs": OUTPUTS}[kind] / ARRIVING
+        top.mkdir(mode=0o700, parents=True, exist_ok=True)
+        key = hashlib.sha256(f"{self._node_rank}/{path}/{size}/{mtime}".encode()).hexdigest()[:16]
+        own = f"{self._task_id}-{self._node_rank}-"
+        for other in top.glob(f"{own}*"):
+            if other.name != own + key:
+                other.unlink(missing_ok=True)
+        name = top / (own + key)
+        part = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        have = min(os.fstat(part).st_size, size) if size > PIECE else 0
+        return _File(path, size, mtime, part, name, have, have)
+
+    def answer(self, number: Any, said: Mapping[str, Any], data: bytes) -> bool:
+        """Takes an answer; returns whether what is left out has changed. What nobody asked for is dropped."""
+        asked = self._in_flight.pop(number, None) if isinstance(number, int) else None
+        if asked is None:
+            return False
+        one, what, at = asked
+        if one is not self._file:
+            return False
+        if said.get("code") == "INSIDE_FILE_CHANGED":  # a list that says how it is now comes by itself
+            self._listed = False
+            self._drop()
+            return False
+        if said.get("ok") is not True:
+            return self._failed(one, str(said.get("code"))[:100])
+        try:
+            if what == "digest":
+                self._hash(one, one.size)
+                return self._finish(one) if said.get("sha256") == one.sum.hexdigest() else self._begin_again(one)
+            return self._take(one, at, said, data)
+        except OSError as error:
+            return self._failed(one, error.strerror or str(error), for_good=True)
+
+    def _take(self, one: _File, at: int, said: Mapping[str, Any], data: bytes) -> bool:
+        wanted = min(PIECE, one.size - at)
+        if at != one.have or len(data) != wanted or hashlib.sha256(data).hexdigest() != said.get("sha256"):
+            return self._begin_again(one)
+        written = 0
+        while written < wanted:
+            written += os.pwrite(one.part, data[written:], at + written)
+        one.have = at + wanted
+        self._hash(one, min(one.have, one.hashed + 16 * PIECE))
+        if one.have - one.synced >= SYNC_BYTES:  # not all at its end, where a log's line would wait for it
+            os.fdatasync(one.part)
+            one.synced = one.have
+        return self._finish(one) if one.have == one.size <= PIECE and at == 0 else False
+
+    @staticmethod
+    def _hash(one: _File, end: int) -> None:
+        """What was here before we were is read again, a bit with each piece."""
+        while one.hashed < end:
+            data = os.pread(one.part, min(1 << 20, end - one.hashed), one.hashed)
+            if not data:
+                raise OSError("a file that arrives was cut")
+            one.sum.update(data)
+            one.hashed += len(data)
+
+    def _finish(self, one: _File) -> bool:
+        kind, _, rest = one.path.partition("/")
+        os.ftruncate(one.part, one.size)
+        os.fchmod(one.part, 0o644)
+        os.utime(one.part, ns=(one.mtime, one.mtime))
+        os.fsync(one.part)
+        self._trees[kind].put(one.name, rest)
+        if kind == "code":
+            _mark_ready(f"{self._trees[kind].root}.attempt")
+        self._drop()
+        return False
+
+    def _begin_again(self, one: _File) -> bool:
+        """It is not what was listed: once more from its beginning, a few times."""
+        os.ftruncate(one.part, 0)
+        return self._failed(one, "its content is not what was announced")
+
+    def _failed(self, one: _File, why: str, *, for_good: bool = False) -> bool:
+        stamp = one.size, one.mtime
+        tries = self._tries[one.path, stamp] = self._tries.get((one.path, stamp), 0) + 1
+        self._drop()
+        if tries < MAX_TRIES and not for_good:
+            self._wanted.append(one.path)
+            return False
+        with suppress(OSError):
+            one.name.unlink()
+        return self._give_up(one.path, stamp, why)
+
+    def _give_up(self, path: str, stamp: Stamp, why: str) -> bool:
+        self._tries[path, stamp] = MAX_TRIES
+        known = [one for one in self.record.left_out if one["path"] != path]
+        self.record.left_out = [*known, {**_about("INSIDE_FILES_FAILED", path, stamp[0], 0), "why": why}][:MAX_LEFT_OUT]
+        try:
+            self.record.save(self._path)
+        except OSError:
+            return False  # told when the next list comes
+        return True
+
+    def _drop(self) -> None:
+        if self._file:
+            os.close(self._file.part)
+            self._file = None
+
+
+def _mark_ready(path: str) -> None:
+    """Without this file nothing in a working tree counts as written by its task. Its time is before theirs."""
+    with suppress(FileExistsError):
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        os.utime(file, (0, 0))
+        os.close(file)
+
+
+def _folder(path: str) -> str:
+    """What a limit is for: the folder that a file lies in, or a file that lies in none."""
+    above = path.rpartition("/")[0]
+    return path if above in KINDS else above
+
+
+def _is_free(path: str, others: Mapping[int, Record]) -> bool:
+    """Whether no other node has it as its own."""
+    return not any(path in record.rows and not record.rows[path][2] for record in others.values())
+
+
+def _about(code: str, path: str, size: int, limit: int) -> dict[str, Any]:
+    return {"code": code, "path": path, "size": size, "limit": limit}

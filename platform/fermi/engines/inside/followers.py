@@ -1,0 +1,426 @@
+"""One stream per environment, held by the process that watches the cluster: what attempts inside print and report comes
+by it into the files of `carried`, and requests to end go by it.
+
+    node-<k>.json     what the node's runner said last (`status`), how its ranks get on (`pulse`); `silence`: why
+                      nothing is heard now; `gone`: what became of the container in which it ran
+    files-<k>.json    which files its ranks have written, where these are brought here (`arrival`)
+    node-<k>.lock     held by the process that follows the node: one at a time
+
+The length of a rank's file is where that rank goes on: a stream may be cut, we may be killed, and the file is the same.
+Where nothing changes nothing is asked: the stream stands, and says every ten seconds that it does.
+
+A node counts as over (`drained`) once its files are here, too: they are asked for piece by piece, behind whatever else
+comes.
+"""
+
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fermi.engines import runner_reports
+from fermi.engines.carried_logs import Files, NodeFiles
+from fermi.engines.inside.download import Arrival, Limits
+from fermi.engines.inside.session import Session
+from fermi.inside import protocol
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import attempt_parts
+from fermi.runner.files import PulseFile
+
+log = logging.getLogger(__name__)
+
+SILENT_SECONDS = 3 * protocol.ALIVE_SECONDS
+"""Without a sign of life a stream is given up, and another is opened."""
+PAUSE_SECONDS = (0.2, 30.0)
+"""Between two attempts to open one; the first come soon, for an API server may just restart."""
+SAY_AFTER_SECONDS = 5.0
+FATE_SECONDS = (0.3, 5.0)
+"""How often, and for how long, the engine is asked what became of a container when another life of it answers: a
+kubelet has begun it again about a second before it tells (Kubernetes 1.36)."""
+FILLED, MOST_MISSING = 1 << 20, 1 << 36
+STATES = ("absent", "starting", "running", "exited", "lost")
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What was asked: `kill_at` in unix seconds."""
+
+    kill_at: float
+    still_seconds: float | None = None
+
+    @property
+    def grace(self) -> float:
+        return max(0.0, self.kill_at - time.time())
+
+
+@dataclass(slots=True)
+class Place:
+    """A node of an attempt inside of an environment. `first`: its first rank. `fate`: returns what became of the
+    container in which it was begun, as {"code", "params"}; None: nothing is wrong with it, as far as the engine knows.
+    `brings`: how much of the ranks' files is brought here; None: they are here.
+    It raises BackendError."""
+
+    attempt: str
+    node_rank: int
+    first: int
+    processes: int
+    fate: Callable[[], Mapping[str, Any] | None]
+    end: End | None = None
+    brings: Limits | None = None
+
+    @property
+    def ranks(self) -> range:
+        return range(self.first, self.first + self.processes)
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """`key`: the same for all attempts that run in it. `enter`: opens a session; raises BackendError."""
+
+    key: str
+    enter: Callable[[], Session]
+
+
+class Sink(NodeFiles):
+    """The files of a node, while its lock is held."""
+
+    def __init__(self, data_dir: Path, place: Place, lock: int) -> None:
+        super().__init__(Files(data_dir, *attempt_parts(place.attempt)), place.node_rank)
+        self.place, self._lock = place, lock
+        self._pulse = PulseFile(str(self.files.node(place.node_rank, "pulse.json")))
+        self._told_all = False
+        self.arrival = place.brings and Arrival(data_dir, place.attempt, place.node_rank, place.brings)
+
+    @property
+    def drained(self) -> bool:
+        return bool(self.report.get("drained"))
+
+    def settle(self) -> bool:
+        """Once all is told and all files are here nothing more is to come; whether that is news."""
+        if self.drained or not self._told_all or (self.arrival and not self.arrival.is_done):
+            return False
+        self.save(drained=True)
+        return True
+
+    def cut(self) -> None:
+        """The stream has ended."""
+        self._told_all = False
+        if self.arrival:
+            self.arrival.cut()
+
+    def ends(self) -> dict[int, int]:
+        """By rank, how much of its output is here."""
+        paths = {rank: self.files.rank(rank) for rank in self.place.ranks}
+        return {rank: path.stat().st_size if path.exists() else 0 for rank, path in paths.items()}
+
+    def is_of_another_life(self, said: Any) -> bool:
+        """Whether what an environment tells of the node means that its container is another one now."""
+        if not isinstance(said, dict):
+            return False
+        lost = said.get("state") == "absent" and self.report.get("state") not in (None, "absent")
+        return said.get("restarted") is True or lost
+
+    def take_status(self, said: Any) -> bool:
+        """Whether it is news. What is not as `fermi.inside` writes it counts as not said."""
+        if not isinstance(said, dict) or said.get("state") not in STATES:
+            return False
+        ranks = [one for one in runner_reports.entries(said.get("ranks")) if one["rank"] in self.place.ranks]
+        asked_at = said.get("asked_at")
+        found = {
+            "state": said["state"], "ranks": ranks, "left": said.get("left") is not False,
+            "cause": runner_reports.words(said.get("cause")), "doing": runner_reports.words(said.get("doing")),
+            "asked_at": asked_at if runner_reports.moment(asked_at) else None,
+            "forbidden": said.get("forbidden") is True, "restarted": said.get("restarted") is True,
+        }  # fmt: skip
+        changed = any(self.report.get(name) != value for name, value in found.items())
+        self.save(**found)
+        self._told_all = said.get("drained") is True
+        return changed
+
+    def take_output(self, rank: Any, at: Any, data: bytes) -> None:
+        """Drops what the file has. What is missing before it becomes as many bytes that say so."""
+        if not isinstance(rank, int) or rank not in self.place.ranks or not isinstance(at, int):
+            return
+        path = self.files.rank(rank)
+        end = path.stat().st_size if path.exists() else 0
+        if not 0 <= at <= end + MOST_MISSING:
+            return
+        with open(path, "ab") as file:
+            if at > end:
+                said = f"[fermi: {at - end} bytes are missing here: they were not kept]".encode()
+                file.write(said[: at - end - 1].ljust(min(at - end - 1, FILLED)))
+                file.truncate(at - 1)
+                file.seek(0, os.SEEK_END)
+                file.write(b"\n")
+                end = at
+            file.write(data[end - at :])
+
+    def take_pulse(self, said: Any) -> None:
+        """Into a file of its own: every look at the attempt begins with whether its report has changed."""
+        seen = runner_reports.pulses(said)
+        self._pulse.save([asdict(one) for rank, one in seen.items() if rank in self.place.ranks])
+
+    def close(self) -> None:
+        self.cut()
+        os.close(self._lock)
+
+
+@dataclass(slots=True)
+class _Stream:
+    environment: Environment
+    sinks: dict[str, Sink] = field(default_factory=dict)
+    session: Session | None = None
+    wake: threading.Event = field(default_factory=threading.Event)
+    told: dict[str, End] = field(default_factory=dict)
+    """By attempt: what its environment was asked on this session."""
+    asked: dict[int, str] = field(default_factory=dict)
+    """By the number of a request for a piece of a file: its attempt."""
+
+
+class Followers:
+    """Those of this process. `on_change` is called with the name of an attempt of which something changed."""
+
+    def __init__(self, data_dir: Path, on_change: Callable[[str], None]) -> None:
+        self._data_dir, self._on_change = data_dir, on_change
+        self._lock = threading.Lock()
+        self._streams: dict[str, _Stream] = {}
+        self._stopped = threading.Event()
+        self._greeting: threading.Thread | None = None
+
+    def ensure(self, environment: Environment, place: Place) -> None:
+        """The node is followed, here or by another process, or is over; and it is asked to end where it is to."""
+        with self._lock:
+            stream = self._streams.get(environment.key)
+            known = stream and stream.sinks.get(place.attempt)
+            if not known:
+                if (sink := self._take(place)) is None:
+                    return
+                if stream is None:
+                    stream = self._streams[environment.key] = _Stream(environment)
+                    stream.sinks[place.attempt] = sink
+                    name = f"inside-{environment.key}"
+                    args = (stream, self._stopped)
+                    threading.Thread(target=self._run, args=args, name=name, daemon=True).start()
+                    if self._greeting is None:
+                        self._greeting = threading.Thread(target=self._greet, args=(self._stopped,), daemon=True)
+                        self._greeting.start()
+                    return
+                stream.sinks[place.attempt] = sink
+            else:
+                known.place = place
+            assert stream
+            session = stream.session
+        stream.wake.set()
+        if session:
+            with suppress(OSError):
+                self._ask(stream, session, place.attempt)
+
+    def keep(self, is_known: Callable[[str], bool]) -> None:
+        """Follows no other attempts any more. One that is forgotten may have been taken up once more before that was
+        heard; its environment knows nothing of it, and would never tell its end."""
+        ended: list[Session] = []
+        with self._lock:
+            for stream in self._streams.values():
+                for name in [one for one in stream.sinks if not is_known(one)]:
+                    stream.sinks.pop(name).close()
+                if not stream.sinks and stream.session:
+                    ended.append(stream.session)
+                    stream.wake.set()
+        for session in ended:
+            session.close()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped.set()
+            self._stopped, self._greeting = threading.Event(), None
+            streams = list(self._streams.values())
+            self._streams = {}
+        for stream in streams:
+            stream.wake.set()
+            if session := stream.session:
+                session.close()
+
+    def _greet(self, stopped: threading.Event) -> None:
+        """Says on all streams that we are here."""
+        while not stopped.wait(protocol.ALIVE_SECONDS):
+            with self._lock:
+                sessions = [stream.session for stream in self._streams.values()]
+            for session in sessions:
+                with suppress(OSError):
+                    if session:
+                        session.greet_again()
+
+    def _take(self, place: Place) -> Sink | None:
+        """None: it has been told to its end, or another process follows it."""
+        files = Files(self._data_dir, *attempt_parts(place.attempt))
+        if files.report(place.node_rank).get("drained"):
+            return None
+        files.folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(files.node(place.node_rank, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            return None
+        return Sink(self._data_dir, place, lock)
+
+    def _run(self, stream: _Stream, stopped: threading.Event) -> None:
+        pause, since = PAUSE_SECONDS[0], time.monotonic()
+        try:
+            while not stopped.is_set() and self._settle(stream):
+                stream.wake.clear()
+                began = time.monotonic()
+                try:
+                    self._listen(stream, stopped)
+                    why = "the stream ended"
+                except (BackendError, OSError) as error:
+                    why = str(getattr(error, "params", {}).get("why") or error)
+                    if isinstance(error, BackendError) and error.permanent:
+                        self._give_up_unbegun(stream)
+                except Exception as error:
+                    log.exception("what came from %s could not be stored", stream.environment.key)
+                    why = f"{type(error).__name__}: {error}"
+                stream.session = None
+                stream.told.clear()
+                stream.asked.clear()
+                for sink in list(stream.sinks.values()):
+                    sink.cut()
+                if stopped.is_set():
+                    return
+                if time.monotonic() - began > SILENT_SECONDS:
+                    pause, since = PAUSE_SECONDS[0], time.monotonic()
+                self._look(stream, why if time.monotonic() - since > SAY_AFTER_SECONDS else "")
+                stream.wake.wait(pause)
+                pause = min(pause * 1.5, PAUSE_SECONDS[1])
+        finally:
+            with self._lock:
+                if self._streams.get(stream.environment.key) is stream:
+                    del self._streams[stream.environment.key]
+                for sink in stream.sinks.values():
+                    sink.close()
+
+    def _settle(self, stream: _Stream) -> bool:
+        """Whether anything is left to be followed; what is over is let go."""
+        with self._lock:
+            for name, sink in list(stream.sinks.items()):
+                if sink.drained:
+                    stream.sinks.pop(name).close()
+            if not stream.sinks and self._streams.get(stream.environment.key) is stream:
+                del self._streams[stream.environment.key]
+            return bool(stream.sinks)
+
+    def _give_up_unbegun(self, stream: _Stream) -> None:
+        """Ends attempts that are asked to end, where the environment cannot be entered at all and never told of them:
+        nothing of them was begun there."""
+        for name, sink in list(stream.sinks.items()):
+            if sink.place.end and not sink.report.get("state"):
+                sink.save(forbidden=True, left=False, drained=True, silence="")
+                self._on_change(name)
+
+    def _look(self, stream: _Stream, why: str) -> None:
+        """Why nothing is heard: the engine may know what became of the container."""
+        for name, sink in list(stream.sinks.items()):
+            changed = sink.save_silence(why) if why else False
+            changed |= self._fate(sink)
+            if changed:
+                self._on_change(name)
+
+    @staticmethod
+    def _fate(sink: Sink) -> bool:
+        """Whether its container is known to be gone; then nothing more is to come."""
+        try:
+            fate = sink.place.fate()
+        except BackendError:
+            return False
+        if fate is None:
+            return False
+        sink.save(gone=dict(fate), left=False, drained=True, silence="")
+        if sink.arrival:
+            sink.arrival.discard()
+        return True
+
+    def _await_fate(self, sink: Sink) -> bool:
+        pause, longest = FATE_SECONDS
+        until, stopped = time.monotonic() + longest, self._stopped
+        while not self._fate(sink):
+            if time.monotonic() > until or stopped.wait(pause):
+                return False
+        return True
+
+    def _listen(self, stream: _Stream, stopped: threading.Event) -> None:
+        with stream.environment.enter() as session:
+            if stopped.is_set():
+                return
+            with self._lock:
+                stream.session = session
+                names = list(stream.sinks)
+            for name in names:
+                self._ask(stream, session, name)
+            for said, data in session.messages(SILENT_SECONDS):
+                self._take_in(stream, session, said, data)
+                if not self._settle(stream):
+                    return
+
+    def _ask(self, stream: _Stream, session: Session, name: str) -> None:
+        """To follow it, and to end it where it is to; each once on a session. Raises OSError."""
+        sink = stream.sinks.get(name)
+        if sink is None:
+            return
+        place = sink.place
+        if name not in stream.told:
+            stream.told[name] = End(float("inf"))
+            ends = {str(rank): end for rank, end in sink.ends().items()}
+            session.tell("follow", of=name, node=place.node_rank, ranks=ends, files=bool(sink.arrival))
+        if place.end and place.end.kill_at < stream.told[name].kill_at:
+            stream.told[name] = place.end
+            session.tell("cancel", of=name, node=place.node_rank, grace=place.end.grace, still=place.end.still_seconds)
+
+    def _take_in(self, stream: _Stream, session: Session, said: Mapping[str, Any], data: bytes) -> None:
+        number = said.get("id")
+        name = stream.asked.pop(number, "") if isinstance(number, int) else str(said.get("of"))
+        sink = stream.sinks.get(name)
+        if sink is None:
+            return
+        changed = sink.save_silence("")
+        if sink.arrival and "id" in said:
+            changed |= sink.arrival.answer(number, said, data)
+        elif sink.arrival and "files" in said:
+            changed |= sink.arrival.take_list(said)
+        elif "log" in said:
+            sink.take_output(said["log"], said.get("at"), data)
+        elif "pulse" in said:
+            sink.take_pulse(said["pulse"])
+        elif "telemetry" in said:
+            sink.save_telemetry(said["telemetry"])
+        elif "status" in said:
+            if sink.is_of_another_life(said["status"]):
+                changed |= self._await_fate(sink)
+            if not sink.drained:
+                changed |= sink.take_status(said["status"])
+            if sink.report.get("state") == "absent":
+                changed |= self._fate(sink)
+        if sink.arrival and ("id" in said or "files" in said):
+            self._ask_for_files(stream, session, sink)
+        if sink.settle() or changed:
+            self._on_change(sink.place.attempt)
+
+    @staticmethod
+    def _ask_for_files(stream: _Stream, session: Session, sink: Sink) -> None:
+        """Raises OSError."""
+
+        def tell(what: str, **request: Any) -> int:
+            number = session.tell(what, **request)
+            stream.asked[number] = sink.place.attempt
+            return number
+
+        if sink.arrival:
+            sink.arrival.ask(tell)
+
+
+__all__ = ["End", "Environment", "Followers", "Place"]

@@ -1,0 +1,79 @@
+"""Into an environment that the platform made, through its keeper: `fermi.inside` is a command of it, and reaches what
+the environment's own processes reach. What it begins there belongs to the environment's run, and ends with it."""
+
+import socket
+import threading
+from contextlib import suppress
+
+from fermi.engines.inside import bundle
+from fermi.engines.inside.session import InsideError, Session
+from fermi.envd import protocol
+
+ASK_SECONDS = 15.0
+ANSWER_SECONDS = 45.0
+LAST_SECONDS = 1.0
+AT_ONCE = 1 << 16
+MAX_SAID = 2000
+"""Bytes of what the command complains of."""
+
+
+class Running:
+    """A command of a keeper. `stream`: its standard input and output, without the keeper's frames. Two threads, until
+    either side has gone."""
+
+    def __init__(self, keeper: socket.socket) -> None:
+        self._keeper, self._complaints = keeper, b""
+        self.stream, self._inside = socket.socketpair()
+        keeper.settimeout(None)
+        self._hearing = threading.Thread(target=self._hear, name="keeper, out", daemon=True)
+        self._hearing.start()
+        threading.Thread(target=self._give, name="keeper, in", daemon=True).start()
+
+    def why(self) -> str:
+        """What was said of a command that has ended."""
+        self._hearing.join(LAST_SECONDS)
+        return self._complaints.decode(errors="replace").strip()
+
+    def _hear(self) -> None:
+        frames = protocol.Frames()
+        with suppress(OSError, ValueError, protocol.WireError):
+            while data := self._keeper.recv(AT_ONCE):
+                for channel, payload in frames.feed(data):
+                    if channel == protocol.OUT:
+                        self._inside.sendall(payload)
+                    elif channel == protocol.ERR:
+                        self._complaints = (self._complaints + payload)[-MAX_SAID:]
+        with suppress(OSError):
+            self._inside.shutdown(socket.SHUT_RDWR)  # wakes the other thread
+
+    def _give(self) -> None:
+        with suppress(OSError):
+            while data := self._inside.recv(AT_ONCE):
+                self._keeper.sendall(protocol.frame(protocol.IN, data))
+        with suppress(OSError):
+            self._keeper.shutdown(socket.SHUT_RDWR)
+        self._hearing.join()
+        self._keeper.close()
+        self._inside.close()
+
+
+def enter(keeper: socket.socket, python: str = "", *module: str) -> Session:
+    """`keeper`: a stream that is ready for a request (`Hosting.dial`). `python`, `module`: see `bundle.command`. Raises
+    InsideError."""
+    try:
+        answer = protocol.ask(keeper, {"open": "exec", "command": bundle.command(python, *module)}, ASK_SECONDS)
+    except (OSError, protocol.WireError) as error:
+        keeper.close()
+        raise InsideError("INSIDE_SILENT", why=str(error)) from error
+    if not answer.get("ok"):
+        keeper.close()
+        raise InsideError("INSIDE_SILENT", why=str(answer.get("code")))
+    running = Running(keeper)
+    session = Session(running.stream, ANSWER_SECONDS)
+    try:
+        return session.greet()
+    except InsideError as error:
+        session.close()
+        if error.code == "INSIDE_SILENT" and (why := running.why()):
+            raise InsideError("INSIDE_SILENT", why=why) from error
+        raise

@@ -1,0 +1,117 @@
+"""From what was heard of an attempt's nodes inside of environments to an observation, and the parts of an attempt that
+runs inside as well as beside put together. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fermi.engines.failure_cause import Loss, cause_of_failure, making_ready, rank_seen
+from fermi.jobs.spec import Cause, Observation, Phase, RankSeen
+from fermi.runner import first_failure
+
+GAVE_UP = frozenset({"MASTER_UNREACHABLE", "NODES_MISSING", "START_FAILED"})
+"""What `fermi.runner.inside` itself says before its ranks begin."""
+Report = Mapping[str, Any]
+
+
+def observe(
+    reports: Mapping[int, Report], names: Mapping[int, str], *, began: bool, ended: bool, head: bool
+) -> Observation:
+    """`reports`: of each node inside, by its rank, empty while nothing was heard; `names`: of their environments.
+    `began`: every node was told to begin; `ended`: the attempt is being cancelled; `head`: node 0 alone decides whether
+    it succeeds."""
+    ranks = tuple(
+        rank_seen(entry, node_rank)
+        for node_rank, report in sorted(reports.items())
+        for entry in report.get("ranks", ())
+    )
+    left = _left(reports.values(), ended)
+    if cause := _cause(reports, names, ranks, began and not ended):
+        return Observation(Phase.FAILED, left, ranks, cause)
+    states = [str(report.get("state") or "") for _, report in sorted(reports.items())]
+    deciding = [reports[0]] if head and 0 in reports else list(reports.values())
+    if deciding and all(_has_succeeded(report) for report in deciding):
+        return Observation(Phase.SUCCEEDED, left, ranks)
+    if ended and left is False:
+        return Observation(Phase.FAILED if ranks else Phase.ABSENT, left, ranks)
+    if not any(states) and not began:
+        return Observation(Phase.ABSENT, None)
+    waits = _silence(reports, names)
+    if all(state in ("running", "exited") for state in states):
+        return Observation(Phase.RUNNING, left, ranks, waiting=waits)
+    at = ((names[node_rank], report.get("doing")) for node_rank, report in sorted(reports.items()))
+    return Observation(Phase.STARTING, left, ranks, waiting=waits or (None if ended else making_ready(at)))
+
+
+def _left(reports: Iterable[Report], ended: bool) -> bool | None:
+    """A node counts as gone once all that it printed was told. One that never began counts once it never can."""
+    each: list[bool | None] = []
+    for report in reports:
+        if report.get("drained"):
+            each.append(False)
+        elif report.get("state") or not ended:
+            each.append(True)
+        else:
+            each.append(None)
+    return True if True in each else None if None in each else False
+
+
+def _has_succeeded(report: Report) -> bool:
+    ranks = report.get("ranks") or ()
+    return bool(report.get("state") == "exited" and ranks) and all(one["exit_code"] == 0 for one in ranks)
+
+
+def _cause(
+    reports: Mapping[int, Report], names: Mapping[int, str], ranks: Sequence[RankSeen], counts: bool
+) -> Cause | None:
+    """`counts`: whether a node that is not there any more explains anything."""
+    losses = []
+    for node_rank, report in sorted(reports.items()):
+        about = {"nodeRank": node_rank, "node": names[node_rank]}
+        if (gone := report.get("gone")) and not _is_over(report):
+            losses.append(Loss(Cause(str(gone["code"]), {**(gone.get("params") or {}), **about}), gone.get("at")))
+        elif report.get("restarted") or (counts and report.get("state") == "absent"):
+            losses.append(Loss(Cause("CONTAINER_RESTARTED", about)))
+        elif report.get("state") == "lost":
+            losses.append(Loss(Cause("RUNNER_LOST", about)))
+        elif heard := report.get("asked_at"):
+            losses.append(Loss(Cause("RUNNER_TERMINATED", about), heard + first_failure.TOGETHER_SECONDS))
+        if (words := report.get("cause")) and words.get("code") in GAVE_UP:
+            params = {name: value for name, value in words.items() if name != "code"}
+            params = {"why": words["code"], "detail": words.get("evidence", ""), **params}
+            return Cause(words["code"], {**params, **about})
+    said = ((node_rank, report.get("cause")) for node_rank, report in sorted(reports.items()))
+    return cause_of_failure(ranks, names.__getitem__, losses, said)
+
+
+def _is_over(report: Report) -> bool:
+    """Whether all its ranks had ended before its container did."""
+    ranks = report.get("ranks") or ()
+    return bool(ranks) and all(one["state"] == "exited" for one in ranks)
+
+
+def _silence(reports: Mapping[int, Report], names: Mapping[int, str]) -> Cause | None:
+    for node_rank, report in sorted(reports.items()):
+        if why := report.get("silence"):
+            about = {"nodeRank": node_rank, "node": names[node_rank], "environment": names[node_rank]}
+            return Cause("INSIDE_SILENT", {**about, "why": why})
+    return None
+
+
+def together(one: Observation, other: Observation) -> Observation:
+    """Of the parts of an attempt: what failed first, and else what is behind."""
+    ranks = tuple(sorted((*one.ranks, *other.ranks), key=lambda seen: seen.rank))
+    left = True if True in (one.left, other.left) else None if None in (one.left, other.left) else False
+    failed = [part for part in (one, other) if part.phase is Phase.FAILED]
+    if failed:
+        first = min(failed, key=_ended_at)
+        return replace(first, left=left, ranks=ranks)
+    phase = min((one.phase, other.phase), key=_ORDER.index)
+    return Observation(phase, left, ranks, waiting=one.waiting or other.waiting)
+
+
+def _ended_at(part: Observation) -> float:
+    return min((seen.ended_at for seen in part.ranks if seen.ended_at), default=float("inf"))
+
+
+_ORDER = [Phase.UNKNOWN, Phase.ABSENT, Phase.STARTING, Phase.RUNNING, Phase.SUCCEEDED, Phase.FAILED]

@@ -1,0 +1,70 @@
+"""A node of a plan as an order for `fermi.inside.node_runs`. Pure.
+
+Nothing is known here of the folders inside: paths below the platform's data directory stay as the plan has them
+(`root`), and become those of the environment there (`data`; empty: a folder of its user's home, and then `resume`, what
+the job goes on from, and `reads`, below the data directory, are sent there)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fermi.engines.fork_rules import may_fork
+from fermi.engines.inside.upload import reads
+from fermi.engines.watch_options import watched
+from fermi.jobs import bounds
+from fermi.jobs.code import Place
+from fermi.jobs.spec import PREFLIGHT, Artifact, JobSpec, NodePlan, Plan, encode
+
+KIND = "inside"
+"""Of such an artifact."""
+YIELDS = {"oom": 300, "nice": 5}
+"""How ranks give way to what else runs in the environment: `fermi.runner.inside`."""
+MEETING_SECONDS = 20
+"""Within which nodes meet that are begun together and wait for no image."""
+
+
+def artifact(
+    job: JobSpec, plan: Plan, node: NodePlan, connection: Mapping[str, Any], *, root: str, data: str = "",
+    patience: float | None = None,
+) -> Artifact:  # fmt: skip
+    """`root`: the data directory as the plan's paths have it; `data`: where the environment has it, if it has. Without
+    an interpreter that the job names the environment takes that of its notebook when it begins. `patience`: for how
+    many seconds it waits for the other nodes; None: as long as the runner does by itself."""
+    spec = {
+        "name": job.name,
+        "node_rank": node.node_rank,
+        "node": node.node.name,
+        "command": [encode(word, {}) for word in node.command],
+        "env": {name: encode(value, {}) for name, value in node.env.items() if name not in job.secret_env},
+        "ranks": [
+            {
+                "rank": process.rank,
+                "local_rank": process.local_rank,
+                "env": {name: encode(value, {}) for name, value in process.env.items()},
+            }
+            for process in node.processes
+        ],
+        "stop_signal": plan.stop_signal,
+        "grace_seconds": plan.grace_seconds,
+        "yields": YIELDS,
+        "fork": may_fork(job),
+        **watched(job),
+        **bounds.order(connection, shared=True),
+        **bounds.guard(connection),
+        **Place(root, "", "").order(job, node.node_rank),
+        **({"port": plan.master_port} if node.node_rank == 0 else {}),
+    }
+    meeting: dict[str, Any] = {"nodes": len(plan.nodes), "port": plan.master_port}
+    if job.framework == PREFLIGHT and all(one.node.inside for one in plan.nodes):
+        meeting |= {"patience": MEETING_SECONDS, "goes_on": True}
+    sent = {} if data else {"resume": job.resume_from, "reads": reads(job, root)[0]}
+    content: dict[str, Any] = {
+        "name": job.name,
+        "root": root,
+        "data": data,
+        **sent,
+        "python": job.python,
+        "meeting": meeting | ({"patience": patience} if patience else {}),
+        "files": {name: encode(text, {}) for name, text in plan.files.items()},
+        "spec": spec,
+    }
+    return Artifact(KIND, f"node-{node.node_rank}", content)

@@ -1,0 +1,159 @@
+"""One stream to `fermi.inside` in an environment. What is at the other end belongs to the environment's user: nothing
+of it is believed but in its shape, and none of it may be large."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Self
+
+from fermi.engines.inside.bundle import bundle, opening
+from fermi.inside import protocol
+from fermi.jobs.errors import BackendError
+
+ANSWER_SECONDS = 30.0
+LONGEST_GREETING = 1 << 16
+"""Bytes before the first word: profiles and modules may print."""
+LONGEST_WORDS = 300
+REFUSALS = (
+    "INSIDE_DISK_UNUSABLE",
+    "INSIDE_FILE_BROKEN",
+    "INSIDE_FILE_CHANGED",
+    "INSIDE_INSTALL_SLOW",
+    "INSIDE_KERNEL_GONE",
+    "INSIDE_KERNEL_LIVES",
+    "INSIDE_KERNEL_UNKNOWN",
+    "INSIDE_NO_PIP",
+    "INSIDE_PYTHON_SLOW",
+    "INSIDE_PYTHON_UNUSABLE",
+    "INSIDE_REQUEST_INVALID",
+    "INSIDE_RUNNER_FAILED",
+    "INSIDE_RUNNER_KILLED",
+    "INSIDE_RUNNER_SLOW",
+    "INSIDE_UNKNOWN_REQUEST",
+)
+"""Codes that `fermi.inside` may answer with."""
+MAY_PASS = (
+    "INSIDE_DISK_UNUSABLE",
+    "INSIDE_FILE_BROKEN",
+    "INSIDE_FILE_CHANGED",
+    "INSIDE_INSTALL_SLOW",
+    "INSIDE_PYTHON_SLOW",
+    "INSIDE_RUNNER_KILLED",
+    "INSIDE_RUNNER_SLOW",
+)
+
+
+class InsideError(BackendError):
+    """The environment said no, or nothing that can be understood."""
+
+
+class Session:
+    """Over a stream that an engine has opened to `bootstrap.py`. Closes it at the end."""
+
+    def __init__(self, stream: socket.socket, seconds: float = ANSWER_SECONDS) -> None:
+        self._stream, self._seconds, self._number = stream, seconds, 0
+        self._sending = threading.Lock()
+        stream.settimeout(seconds)
+        self._read = stream.makefile("rb")
+        self.came: Callable[[dict[str, Any], bytes], None] = lambda said, data: None
+        """Takes what is told between a request and its answer."""
+
+    def greet(self) -> Self:
+        """Waits until `fermi.inside` is ready, and gives it the bundle where it has not got it. Raises InsideError."""
+        heard = 0
+        try:
+            self._stream.sendall(opening())
+            while line := self._read.readline(protocol.LONGEST_LINE):
+                if line == protocol.READY:
+                    return self
+                if line == protocol.SEND:
+                    data = bundle().data
+                    self._stream.sendall(b"%d\n" % len(data) + data)
+                elif line.startswith(b"fermi: no room"):
+                    raise InsideError("INSIDE_NO_ROOM", permanent=True)
+                elif line.startswith(b"fermi: old "):
+                    raise InsideError("INSIDE_PYTHON_OLD", permanent=True, found=_words(line[11:]))
+                elif line.startswith(b"fermi: no python"):
+                    raise InsideError("INSIDE_NO_PYTHON", permanent=True)
+                heard += len(line)
+                if heard > LONGEST_GREETING:
+                    break
+        except OSError as error:
+            raise self._silent(error) from error
+        raise InsideError("INSIDE_SILENT", why="it ended, or said something else")
+
+    def ask(self, what: str, data: bytes = b"", **request: Any) -> dict[str, Any]:
+        """Returns the answer. Raises InsideError with what the environment said instead of a yes."""
+        try:
+            number = self.tell(what, data, **request)
+            for answer, more in self.messages():
+                if answer.get("id") == number:
+                    return _answer(answer)
+                self.came(answer, more)
+        except OSError as error:
+            raise self._silent(error) from error
+        raise InsideError("INSIDE_SILENT", why="the stream ended")
+
+    def tell(self, what: str, data: bytes = b"", **request: Any) -> int:
+        """Sends a request and does not wait; returns the number that its answer has. Raises OSError."""
+        with self._sending:
+            self._number += 1
+            said = {"id": self._number, "ask": what, **request}
+            self._stream.sendall(protocol.frame(said, data) if data else protocol.line(said))
+            return self._number
+
+    def greet_again(self) -> None:
+        """Says that somebody is still here. Raises OSError."""
+        with self._sending:
+            self._stream.sendall(protocol.line({"alive": True}))
+
+    def messages(self, seconds: float | None = None) -> Iterator[tuple[dict[str, Any], bytes]]:
+        """What comes, until the stream ends. `seconds`: without a message for so long counts as its end. Raises
+        InsideError where something else comes, and OSError."""
+        self._stream.settimeout(seconds or self._seconds)
+        try:
+            while (came := protocol.read(self._read)) is not None:
+                yield came
+        except protocol.WireError as error:
+            raise InsideError("INSIDE_SILENT", why=str(error)) from error
+
+    def release(self) -> socket.socket:
+        """Returns the stream itself, for a program that says no more until it has heard something."""
+        self._stream.settimeout(None)
+        return self._stream
+
+    def close(self) -> None:
+        """May be called by another thread, and ends the reading."""
+        with suppress(OSError):
+            self._stream.shutdown(socket.SHUT_RDWR)
+        self._stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @staticmethod
+    def _silent(error: OSError) -> InsideError:
+        why = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
+        return InsideError("INSIDE_SILENT", why=why)
+
+
+def _answer(said: Mapping[str, Any]) -> dict[str, Any]:
+    if said.get("ok") is True:
+        return dict(said)
+    code, params = said.get("code"), said.get("params")
+    told = {str(name)[:40]: _plain(value) for name, value in params.items()} if isinstance(params, dict) else {}
+    if not isinstance(code, str) or code not in REFUSALS:
+        code = "INSIDE_REFUSED"
+    raise InsideError(code, permanent=code not in MAY_PASS, **told)
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, int | float | bool) or value is None else str(value)[:2000]
+
+
+def _words(line: bytes) -> str:
+    return line.decode(errors="replace").strip()[:LONGEST_WORDS]

@@ -1,0 +1,135 @@
+"""Begins a node's runner inside of an environment; where the node does not see the platform's data directory, after its
+files were brought there (`shipment`), and before that what it may still have of an older attempt was brought here."""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fermi.engines.inside import upload
+from fermi.engines.inside.download import Arrival, Limits, record_path
+from fermi.engines.inside.session import InsideError, Session
+from fermi.engines.inside.upload import Item
+from fermi.jobs.errors import BackendError
+
+PIECE = 512 << 10
+BUDGET_SECONDS = 10.0
+"""For bringing files, in one call; the next one goes on where it was."""
+Enter = Callable[[], Session]
+
+
+def begin(
+    enter: Enter, order: Mapping[str, Any], head: str, secrets: Mapping[str, str], data_dir: Path,
+    seconds: float = BUDGET_SECONDS,
+) -> None:  # fmt: skip
+    """Raises BackendError, `INSIDE_FILES_COMING` where it takes more than `seconds` (call again). What has begun, or
+    was cancelled, is not begun again."""
+    with enter() as session:
+        if not order["data"]:
+            for path in _code(order, data_dir):
+                _send(session, path, data_dir)
+            _ship(session, order, data_dir, time.monotonic() + seconds)
+        session.ask("begin", order=order, head=head, secrets=dict(secrets))
+
+
+def collect(
+    enter: Enter, attempt: str, node_rank: int, data_dir: Path, limits: Limits, seconds: float = BUDGET_SECONDS
+) -> None:
+    """Brings here what an environment has of older attempts of the task, before this one begins there: their streams
+    may have been cut for good. Raises BackendError, `INSIDE_FILES_COMING` as `begin` does."""
+    limit = time.monotonic() + seconds
+    record_path(data_dir, attempt, node_rank).parent.mkdir(parents=True, exist_ok=True)
+    with enter() as session:
+        listed = session.ask("list", of=attempt)
+        arriving = Arrival(data_dir, attempt, node_rank, limits)
+        try:
+            arriving.take_list({"files": listed.get("rows"), "more": listed.get("more"), "final": True})
+            arriving.ask(session.tell)
+            if arriving.is_idle:
+                return
+            for said, data in session.messages():
+                arriving.answer(said.get("id"), said, data)
+                arriving.ask(session.tell)
+                if arriving.is_done:
+                    return
+                if time.monotonic() > limit:
+                    raise InsideError("INSIDE_FILES_COMING", percent=arriving.percent)
+        except OSError as error:
+            raise InsideError("INSIDE_SILENT", why=error.strerror or str(error)) from error
+        finally:
+            arriving.cut()
+    raise InsideError("INSIDE_SILENT", why="the stream ended")
+
+
+def _code(order: Mapping[str, Any], data_dir: Path) -> Iterator[Path]:
+    """The files that carry the task's snapshot. Raises BackendError where they are not below the data directory."""
+    code = order["spec"].get("code")
+    if not code:
+        return
+    root = order["root"].rstrip("/") + "/"
+    if not code["folder"].startswith(root):
+        raise BackendError("INSIDE_CODE_ELSEWHERE", permanent=True, path=code["folder"])
+    folder = data_dir / code["folder"].removeprefix(root)
+    yield from sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+
+
+def _send(session: Session, path: Path, data_dir: Path) -> None:
+    """From where it was cut off the last time."""
+    size, where = path.stat().st_size, path.relative_to(data_dir).as_posix()
+    have = _have(session.ask("receive", path=where, size=size))
+    with path.open("rb") as file:
+        while have < size or size == 0:
+            file.seek(have)
+            before, have = have, _have(session.ask("receive", file.read(PIECE), path=where, size=size, at=have))
+            if size == 0:
+                return
+            if have <= before:
+                raise InsideError("INSIDE_SILENT", why=f"{where} is not taken")
+
+
+def _ship(session: Session, order: Mapping[str, Any], data_dir: Path, limit: float) -> None:
+    """What the environment lacks of the task's files, until `limit` (monotonic seconds)."""
+    found = upload.items(order, data_dir)
+    rows = [[item.path, item.entry.size, item.entry.mtime_ns] for item in found]
+    said = session.ask("expect", of=order["name"], node=order["spec"]["node_rank"], files=rows)
+    numbers = said.get("missing")
+    known = numbers if isinstance(numbers, list) else []
+    missing = [found[at] for at in known if isinstance(at, int) and 0 <= at < len(found)]
+    whole = upload.total(found)
+    here = whole - upload.total(missing)
+    for item in missing:
+        for there in _pieces(session, item):
+            if time.monotonic() > limit:
+                raise InsideError("INSIDE_FILES_COMING", percent=100 * (here + there) // max(whole, 1))
+        here += item.entry.size
+
+
+def _pieces(session: Session, item: Item) -> Iterator[int]:
+    """Sends a file from where it was cut off, and yields after each piece how much of it is there. Raises BackendError
+    where it has changed meanwhile, or is not taken."""
+    size, mtime = item.entry.size, item.entry.mtime_ns
+    about: dict[str, Any] = {"path": item.path, "size": size, "mtime": mtime}
+    try:
+        file = item.tree.open(item.entry.path)
+    except OSError as error:
+        raise InsideError("INSIDE_SILENT", why=f"{item.path}: {error.strerror or error}") from error
+    with file:
+        have, digest = _have(session.ask("receive", **about)), hashlib.sha256()
+        for at in range(0, have, PIECE):
+            digest.update(file.read(min(PIECE, have - at)))
+        while have < size or size == 0:
+            data = file.read(PIECE)
+            digest.update(data)
+            last: dict[str, Any] = {"sha256": digest.hexdigest()} if have + len(data) >= size else {}
+            before, have = have, _have(session.ask("receive", data, **about, at=have, **last))
+            yield have
+            if size == 0:
+                return
+            if have <= before:
+                raise InsideError("INSIDE_SILENT", why=f"{item.path} is not taken")
+
+
+def _have(answer: Mapping[str, Any]) -> int:
+    have = answer.get("have")
+    return have if isinstance(have, int) and have >= 0 else 0

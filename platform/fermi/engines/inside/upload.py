@@ -1,0 +1,136 @@
+"""What is sent into an environment that does not see the platform's data directory, before its ranks begin: the task's
+code, the data that it reads, what it goes on from, and what its ranks have written on other nodes.
+
+    goes on from a path of its own      what lies there, and the small files at the top of its folder of checkpoints
+                                        (DeepSpeed's `latest`)
+    else                                its folder of checkpoints, and what its ranks have written beside the script
+    goes on from another task's path    what lies there
+    reads                               of `datasets/` and `workspace/`: the folder in there, whole
+
+What is there already, with the same size and time, is not sent again."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fermi.engines.inside.download import Limits
+from fermi.engines.safe_tree import Entry, Tree
+from fermi.inside.output_files import task_of
+from fermi.jobs.spec import JobSpec
+from fermi.jobs.user_paths import CHECKPOINTS, TREE, TREES
+from fermi.schema import humanize
+
+OPEN = ("datasets", "workspace")
+"""Folders of the data directory that every member may use (`apps.catalog.sources`)."""
+SMALL_BYTES = 1 << 20
+MAX_FILES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A file to be sent. `path`: below the data directory, here and there."""
+
+    path: str
+    tree: Tree
+    entry: Entry
+
+
+def reads(job: JobSpec, *roots: str) -> tuple[list[str], str]:
+    """Returns what the job reads of the platform's data, as paths below the data directory (`roots`: how its paths may
+    have that), and a path of it that nobody may read from there (empty: none)."""
+    found, entry = dict[str, None](), job.entrypoint
+    script = entry.script if entry and not job.brings(entry.script) else ""
+    named = [job.train_data, job.valid_data, script, *(entry.args if entry else ()), *map(str, job.env.values())]
+    for path in (one.rpartition("=")[2] for one in named):
+        if (parts := _parts(path, roots)) is None:
+            continue
+        if parts[0] not in OPEN or len(parts) < 2 or any(part in ("", ".", "..") for part in parts):
+            return [], path
+        found["/".join(parts[:2])] = None
+    return list(found), ""
+
+
+def _parts(path: str, roots: Iterable[str]) -> list[str] | None:
+    """The way from the data directory to a path; None where it does not lie there."""
+    for top in (f"{root.rstrip('/')}/" for root in roots if root):
+        if path.startswith(top):
+            return path.removeprefix(top).split("/")
+    return None
+
+
+def refusal(job: JobSpec, data_dir: Path, limits: Limits, *roots: str) -> dict[str, Any] | None:
+    """Returns why what a job reads cannot be sent, as what the text of INSIDE_WITHOUT_DATA takes; None: it can."""
+    wanted, closed = reads(job, *roots)
+    if closed:
+        return {"path": closed}
+    resume = _parts(job.resume_from, roots)
+    own = resume and len(resume) > 2 and resume[0] in (CHECKPOINTS, TREES) and resume[1] != job.task_id
+    for paths, limit in ((wanted, limits.data), (["/".join(resume or ())] if own else [], limits.folder)):
+        size = count = 0
+        for item in (item for path in paths for item in _below(data_dir, path)):
+            size, count = size + item.entry.size, count + 1
+            if size > limit or count > MAX_FILES:
+                about = {"size": humanize.size(size), "limit": humanize.size(limit)} if size > limit else {}
+                return {"path": f"{data_dir}/{item.path}", **about}
+    return None
+
+
+def items(order: Mapping[str, Any], data_dir: Path) -> list[Item]:
+    """Returns the files for an order (`inside.render`), each once, the first `MAX_FILES`."""
+    found = dict[str, Item]()
+    for item in _items(order, data_dir):
+        if not item.entry.folder and not item.entry.name.startswith(".nfs"):
+            found.setdefault(item.path, item)
+        if len(found) >= MAX_FILES:
+            break
+    return list(found.values())
+
+
+def _items(order: Mapping[str, Any], data_dir: Path) -> Iterator[Item]:
+    task, root, resume = task_of(order["name"]), order["root"].rstrip("/"), str(order.get("resume") or "")
+    below = resume.removeprefix(f"{root}/") if root and resume.startswith(f"{root}/") else ""
+    top, tree = f"{CHECKPOINTS}/{task}", f"{TREES}/{task}/{TREE}"
+    if below.startswith((f"{CHECKPOINTS}/", f"{TREES}/")):
+        yield from _below(data_dir, below)
+    if below.startswith((f"{top}/", f"{tree}/")):
+        yield from (item for item in _listed(data_dir, top) if item.entry.size <= SMALL_BYTES)
+    else:
+        yield from _below(data_dir, top)
+        yield from _below(data_dir, tree)
+    for path in order.get("reads") or ():
+        yield from _below(data_dir, path)
+
+
+def _below(data_dir: Path, path: str) -> Iterator[Item]:
+    """A file, or those in a folder. Links lead nowhere; those of a task's folder neither."""
+    first, second, *rest = path.split("/")
+    top, inner = Tree(data_dir / first / second), "/".join(rest)
+    if not rest:  # it may be a file in an open folder
+        try:
+            entry = Tree(data_dir / first).look(second)
+        except OSError:
+            return
+        if not entry.folder:
+            yield Item(path, Tree(data_dir / first), entry)
+            return
+    try:
+        entry = top.look(inner)
+    except OSError:
+        return
+    for one in top.walk(inner) if entry.folder else [entry]:
+        if not one.folder:
+            yield Item(f"{first}/{second}/{one.path}", top, one)
+
+
+def _listed(data_dir: Path, path: str) -> Iterator[Item]:
+    tree = Tree(data_dir / path)
+    try:
+        entries = tree.entries()
+    except OSError:
+        return
+    yield from (Item(f"{path}/{one.path}", tree, one) for one in entries if not one.folder)
+
+
+def total(found: list[Item]) -> int:
+    return sum(item.entry.size for item in found)

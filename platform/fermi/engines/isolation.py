@@ -1,0 +1,304 @@
+"""What keeps tasks on this machine from the platform's own: another user where we are root and that user can work
+here, Landlock where the kernel has it, and a view of the file system that holds what a task was given and nothing else
+where mount namespaces can be made; all together where all can be had.
+
+The choice is made from facts (`choose`), once per process and place; what a rank may reach is then part of the node's
+spec (`fermi.runner.sandbox`), which the runner carries out.
+"""
+
+import grp
+import os
+import pwd
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path, PurePath
+from typing import Any
+
+import fermi
+from fermi import messages
+from fermi.runner import sandbox, seccomp
+from fermi.runner.foreground_sandbox import DATA_FOLDERS
+
+MODES = ("auto", "user", "landlock", "off")
+TASK_UID = 61000
+"""Where the system has no user TASK_USER: a number that nothing else gives out (systemd's table of uid ranges leaves
+60706 to 61183 unused)."""
+TASK_USER = "fermi-tasks"
+DEFAULT_READS = DATA_FOLDERS
+"""FERMI_TASK_READS, and `reads` of a worker's host."""
+DEVICE_GROUPS = ("video", "render", "rdma")
+TOOLKIT = Path(fermi.__file__).resolve().parents[1]
+
+_PROBE = """
+import os, sys, tempfile
+import fermi.runner.sandbox
+*readable, writable = sys.argv[1:]
+for path in readable:
+    if not os.access(path, os.R_OK | (os.X_OK if os.path.isdir(path) else 0)):
+        sys.exit("TASK_USER_CANNOT_READ " + path)
+try:
+    tempfile.TemporaryFile(dir=writable).close()
+except OSError:
+    sys.exit("TASK_USER_CANNOT_WRITE " + writable)
+"""
+
+_VIEW_PROBE = """
+import shutil, sys, tempfile
+from fermi.runner import mounts, sandbox
+folder = tempfile.mkdtemp(prefix="fermi-probe-")
+try:
+    mounts.make_view(sandbox.real(sandbox.system_paths()), (), folder).close()
+except OSError as error:
+    sys.exit(error.strerror or str(error))
+finally:
+    shutil.rmtree(folder, ignore_errors=True)
+"""
+
+Said = tuple[str, Mapping[str, str]]
+"""A code of `fermi.messages` and its parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where ranks run. `private`: what they must not reach, of which `home` (the data directory, the agent's state) is
+    the first. `readable`: data that every task may read, and another user has to. `reads`, `writes`: further folders
+    that the operator gives to all tasks, as far as they are there."""
+
+    home: Path
+    workspace: Path
+    python: str
+    private: tuple[Path, ...] = ()
+    readable: tuple[Path, ...] = ()
+    reads: tuple[Path, ...] = ()
+    writes: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """`view`: tasks see a file system of their own (`fermi.runner.mounts`). `reasons`: why it is not more."""
+
+    landlock: bool
+    user: User | None
+    reasons: tuple[Said, ...] = ()
+    wanted: bool = True
+    view: bool = False
+
+    @property
+    def protects(self) -> bool:
+        return self.landlock or self.user is not None
+
+    @property
+    def code(self) -> str:
+        if not self.wanted:
+            return "ISOLATION_OFF"
+        if self.user:
+            return "ISOLATION_BOTH" if self.landlock else "ISOLATION_USER"
+        return "ISOLATION_LANDLOCK" if self.landlock else "ISOLATION_NONE"
+
+    def said(self) -> list[Said]:
+        """What people are told: what there is, then why it is not more."""
+        return [(self.code, {"user": self.user.name if self.user else ""}), *self.reasons]
+
+    def sentences(self, lang: str) -> str:
+        return " ".join(messages.text(code, lang, **params)[0] for code, params in self.said())
+
+    def order(
+        self, place: Place, *, own: Sequence[Path], readable: Sequence[Path], logs: Path, home: Path
+    ) -> dict[str, Any] | None:
+        """Returns what the runner is told (`fermi.runner.sandbox`); None: ranks are not confined. `own`, `logs` and
+        `home` belong to this attempt, or to its project: beside them, the workspace and what is readable, nothing can
+        be reached that training does not need of any machine."""
+        if not self.landlock and not self.user:
+            return None
+        order: dict[str, Any] = {"own": [str(path) for path in own], "home": str(home)}
+        if self.view:
+            order["view"] = True
+        if self.landlock or self.view:
+            hidden = dict.fromkeys(map(str, (place.home, *place.private)), "")
+            read = dict.fromkeys(map(str, (*place.reads, *place.readable, TOOLKIT, *readable)), "r")
+            written = dict.fromkeys(map(str, (*place.writes, place.workspace, *own, home)), "rwm")
+            order["paths"] = {**hidden, **read, str(logs): "rw", **written}
+            order["landlock"] = self.landlock
+        if self.user:
+            order["user"] = {**asdict(self.user), "groups": [*self.user.groups]}
+        return order
+
+    def reaches(self, place: Place, path: Path) -> bool:
+        """Whether a task may read `path`, of which links are followed, because of what its operator gives to all tasks:
+        neither the platform's own nor any other folder of this machine."""
+        if not self.landlock:
+            return True
+        given = (place.workspace, place.home / "datasets", *place.readable, *place.reads, *place.writes)
+        return is_given(path, map(_real, given), map(_real, (place.home, *place.private)))
+
+
+def is_given(path: PurePath, given: Iterable[PurePath], hidden: Iterable[PurePath]) -> bool:
+    """Returns whether `path` may be read: of the folders that it lies in, the deepest decides, as in
+    `fermi.runner.sandbox`."""
+    found = [_depth(one) for one in given if path.is_relative_to(one)]
+    return bool(found) and max(found) >= max((_depth(one) for one in hidden if path.is_relative_to(one)), default=0)
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _depth(path: PurePath) -> int:
+    return len(path.parts)
+
+
+def chosen(mode: str, place: Place) -> Isolation:
+    """Of this machine, for `mode` (FERMI_ISOLATION). Makes what the ranks' user needs."""
+    return _chosen(mode, place, os.environ.get("FERMI_TASK_USER", ""))
+
+
+@lru_cache
+def _chosen(mode: str, place: Place, name: str) -> Isolation:
+    if mode == "off":
+        return Isolation(False, None, wanted=False)
+    reasons: list[Said] = []
+    landlock, user, view = False, None, False
+    if mode in ("auto", "landlock"):
+        try:
+            landlock = _landlock(place)
+            if not seccomp.is_available():
+                reasons.append(("SECCOMP_MISSING", {}))
+        except UnusableError as error:
+            reasons.append(error.said)
+    if mode in ("auto", "user") and (mode == "user" or os.geteuid() == 0 or not landlock):
+        try:
+            user = _user(place, name)
+        except UnusableError as error:
+            reasons.append(error.said)
+    if landlock or user:
+        try:
+            view = _view()
+        except UnusableError as error:
+            reasons.append(error.said)
+    return Isolation(landlock, user, tuple(reasons), view=view)
+
+
+class UnusableError(Exception):
+    """A protection cannot be had here; `said` is why."""
+
+    def __init__(self, code: str, **params: str) -> None:
+        super().__init__(code)
+        self.said: Said = (code, params)
+
+
+def _landlock(place: Place) -> bool:
+    if not sandbox.landlock_abi():
+        raise UnusableError("LANDLOCK_MISSING")
+    if place.home.resolve().is_relative_to("/dev"):  # where shared memory is: entries must come and go
+        raise UnusableError("LANDLOCK_AMONG_DEVICES", path=str(place.home))
+    return True
+
+
+@lru_cache
+def _view() -> bool:
+    """Raises UnusableError. Tried in a process of its own: where many threads run, no process can be forked safely."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _VIEW_PROBE], check=False, cwd="/", capture_output=True, text=True, timeout=60,
+            env={"PATH": os.environ.get("PATH", ""), "PYTHONPATH": str(TOOLKIT), "HOME": "/"},
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UnusableError("VIEW_MISSING", why=str(error)) from error
+    if done.returncode:
+        raise UnusableError("VIEW_MISSING", why=(done.stderr.strip().splitlines() or [str(done.returncode)])[-1])
+    return True
+
+
+def _user(place: Place, name: str) -> User:
+    if os.geteuid() != 0:
+        raise UnusableError("TASK_USER_TAKES_ROOT")
+    user = _identity(name)
+    _run(place, user, "import fermi.runner.sandbox")  # before anything is changed for its sake
+    place.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    before = place.home.stat()
+    _make_usable(place, user, before)
+    try:
+        there = [path for path in (place.home / "datasets", *place.readable) if path.exists()]
+        _run(place, user, _PROBE, *map(str, (place.python, TOOLKIT, *there, place.workspace)))
+    except UnusableError:
+        os.chown(place.home, -1, before.st_gid)
+        place.home.chmod(before.st_mode & 0o7777)
+        raise
+    return user
+
+
+def _run(place: Place, user: User, program: str, *arguments: str) -> None:
+    """As that user. Raises UnusableError."""
+    try:
+        done = subprocess.run(
+            [place.python, "-c", program, *arguments], check=False,
+            user=user.uid, group=user.gid, extra_groups=list(user.groups), cwd="/",
+            env={"PATH": os.environ.get("PATH", ""), "PYTHONPATH": str(TOOLKIT), "HOME": "/"},
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise UnusableError("TASK_USER_CANNOT_RUN", user=user.name, python=place.python, why=why) from error
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [""])[-1]
+        code, _, path = last.partition(" ")
+        if code in ("TASK_USER_CANNOT_READ", "TASK_USER_CANNOT_WRITE"):
+            raise UnusableError(code, user=user.name, path=path)
+        raise UnusableError("TASK_USER_CANNOT_RUN", user=user.name, python=place.python, why=last)
+
+
+def _identity(name: str) -> User:
+    groups = set()
+    for group in DEVICE_GROUPS:
+        with suppress(KeyError):
+            groups.add(grp.getgrnam(group).gr_gid)
+    try:
+        found = pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name or TASK_USER)
+        uid, gid, login = found.pw_uid, found.pw_gid, found.pw_name
+    except KeyError:
+        if name and not name.isdecimal():
+            raise UnusableError("TASK_USER_UNKNOWN", user=name) from None
+        uid = gid = int(name or TASK_UID)
+        login = TASK_USER
+    if uid == os.geteuid():
+        raise UnusableError("TASK_USER_IS_OURS", user=login)
+    return User(uid, gid, tuple(sorted(groups)), login)
+
+
+def _make_usable(place: Place, user: User, info: os.stat_result) -> None:
+    """The user may pass through `home`, and has folders of its own in it. What is not ours to change stays."""
+    home = place.home
+    if info.st_uid == os.geteuid() and not info.st_mode & 0o001:
+        os.chown(home, -1, user.gid)
+        home.chmod(info.st_mode & 0o700 | 0o010)
+    for secret in home.glob("*.sqlite3*"):
+        secret.chmod(0o600)
+    for folder, mode in (
+        ("datasets", 0o755),
+        ("runs", 0o711),
+        ("checkpoints", 0o711),
+        ("outputs", 0o711),
+        ("trees", 0o711),
+        ("files", 0o711),
+        ("homes", 0o711),
+        ("logs", 0o700),
+    ):
+        path = home / folder
+        path.mkdir(exist_ok=True)
+        if path.stat().st_uid == os.geteuid():
+            path.chmod(mode)
+    place.workspace.mkdir(parents=True, exist_ok=True)
+    if place.workspace.stat().st_uid == os.geteuid() and not any(place.workspace.iterdir()):
+        os.chown(place.workspace, user.uid, user.gid)

@@ -1,0 +1,168 @@
+"""Tries what a task could do to the platform, from inside of what keeps tasks from it: whether it holds is seen here
+and not believed.
+
+    python -m fermi.engines.isolation_check ORDER      in a process of its own, as a task would; prints a line of JSON
+
+Each try is of something that would let a task become the platform, or end it. What a try has made is removed."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from fermi.engines.isolation import TOOLKIT, Place, chosen
+from fermi.runner.sandbox import Confinement
+
+SECONDS = 60.0
+NAME = ".fermi-isolation-check"
+"""Of files that a try makes."""
+
+
+class CheckError(Exception):
+    """It could not be tried; the text says why."""
+
+
+@lru_cache
+def open_paths(mode: str, place: Place) -> tuple[str, ...]:
+    """Returns what a task got at, each as "VERB PATH" ("write /usr/local/bin"); empty: all held. `mode`:
+    FERMI_ISOLATION. Tried once in a process. Raises CheckError."""
+    isolation = chosen(mode, place)
+    (place.home / "runs").mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=NAME, dir=place.home / "runs"))
+    scratch.chmod(0o711)  # its own folder lies in there, and the task may be another user
+    secret = place.home / f"{NAME}-secret"
+    try:
+        secret.write_text("secret", encoding="ascii")
+        secret.chmod(0o600)
+        own = scratch / "own"
+        order = isolation.order(place, own=[own], readable=[], logs=scratch, home=own / "home")
+        told = {"order": order, "own": str(own), "pid": os.getpid(), "secret": str(secret), **_aims(place)}
+        return _asked(json.dumps(told))
+    except OSError as error:
+        raise CheckError(f"{error.filename}: {error.strerror}") from error
+    finally:
+        secret.unlink(missing_ok=True)
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _aims(place: Place) -> dict[str, list[str]]:
+    folders = [*os.environ.get("PATH", "").split(os.pathsep), str(Path.home()), str(Path.home() / ".ssh"), sys.prefix,
+               sys.base_prefix, sysconfig.get_path("purelib"), str(TOOLKIT / "fermi"), "/etc", "/etc/profile.d",
+               "/etc/cron.d", "/usr/lib", "/opt", "/var/spool/cron", str(place.home)]  # fmt: skip
+    uid = os.getuid()
+    sockets = ["/run/docker.sock", "/run/podman/podman.sock", f"/run/user/{uid}/bus",
+               f"/run/user/{uid}/systemd/private", f"/tmp/tmux-{uid}/default"]  # fmt: skip
+    return {"folders": [path for path in dict.fromkeys(folders) if os.path.isdir(path)], "sockets": sockets}
+
+
+def _asked(told: str) -> tuple[str, ...]:
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "fermi.engines.isolation_check"], input=told, capture_output=True, text=True,
+            timeout=SECONDS, check=True, cwd="/", env={**os.environ, "PYTHONPATH": str(TOOLKIT)},
+        )  # fmt: skip
+        found = json.loads(done.stdout.splitlines()[-1])
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
+        said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+        raise CheckError(said[-1] if said else type(error).__name__) from error
+    if found["failed"]:
+        raise CheckError(found["failed"])
+    return tuple(found["open"])
+
+
+# --- inside ---
+
+
+def _tries(told: Mapping[str, Any]) -> Iterator[tuple[str, Callable[[], object]]]:
+    for folder in told["folders"]:
+        yield f"write {folder}", lambda path=f"{folder}/{NAME}": _make(path)  # type: ignore[misc]
+    yield f"read {told['secret']}", lambda: Path(told["secret"]).read_bytes()
+    yield f"change {told['secret']}", lambda: os.chmod(told["secret"], 0o600)
+    for path in told["sockets"]:
+        yield f"connect {path}", lambda path=path: _connect(path)  # type: ignore[misc]
+    yield f"signal {told['pid']}", lambda: os.kill(told["pid"], 0)
+    yield f"read /proc/{told['pid']}/environ", lambda: Path(f"/proc/{told['pid']}/environ").read_bytes()
+    yield f"write /proc/{told['pid']}/oom_score_adj", lambda: _write(f"/proc/{told['pid']}/oom_score_adj")
+
+
+def _make(path: str) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+
+
+def _was_made(name: str) -> bool:
+    """Looked at from outside: in a view of its own a task may make what nobody else sees. Removes it."""
+    verb, _, folder = name.partition(" ")
+    path = os.path.join(folder, NAME)
+    if verb != "write" or not os.path.isdir(folder):
+        return True
+    there = os.path.lexists(path)
+    with suppress(OSError):
+        os.unlink(path)
+    return there
+
+
+def _write(path: str) -> None:
+    os.close(os.open(path, os.O_WRONLY))
+
+
+def _connect(path: str) -> None:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(2)
+        client.connect(path)
+
+
+def _inside(told: Mapping[str, Any]) -> dict[str, Any]:
+    """What is open, and why a task could not do its own work (`failed`)."""
+    found = []
+    for name, attempt in _tries(told):
+        with suppress(OSError):
+            attempt()
+            found.append(name)
+    try:
+        with tempfile.TemporaryFile(dir=told["own"]), tempfile.TemporaryFile():
+            import venv  # noqa: F401 (a module of the interpreter that nothing has imported yet)
+    except (OSError, ImportError) as error:
+        return {"open": found, "failed": f"a task could not work: {error}"}
+    return {"open": found, "failed": ""}
+
+
+def main() -> int:
+    told = json.loads(sys.stdin.read())
+    confinement = Confinement(told["order"], "check", os.environ) if told["order"] else None
+    os.makedirs(told["own"], exist_ok=True)
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            if confinement:
+                confinement.enter(1)
+                os.environ.update(confinement.env)
+                tempfile.tempdir = None
+            os.chdir("/")
+            said = _inside(told)
+        except BaseException as error:
+            said = {"open": [], "failed": f"{type(error).__name__}: {error}"}
+        os.write(write, json.dumps(said).encode())
+        os._exit(0)
+    os.close(write)
+    with open(read, encoding="utf-8") as heard:
+        said = json.loads(heard.read())
+    os.waitpid(pid, 0)
+    said["open"] = [name for name in said["open"] if _was_made(name)]
+    print(json.dumps(said))
+    if confinement:
+        confinement.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,445 @@
+"""Why an attempt waits or failed, from what Kubernetes says about its objects. Pure.
+
+Each cause names the environment (`node`), the `pod` (or job) and the `evidence`: Kubernetes' own words, or the last
+lines of the rank that failed. Texts and advice belong to the code (`texts.toml`), as does what `CAUSES` declares.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fermi.engines import runner_reports
+from fermi.engines.failure_cause import BY_RUNNERS, by_runner, told, was_killed
+from fermi.engines.kubernetes import names
+from fermi.engines.kubernetes.gang import Gang, Object, condition, container, has_finished, phase, terminated
+from fermi.jobs.causes import ALWAYS, declared
+from fermi.jobs.spec import Cause
+from fermi.runner import first_failure
+from fermi.runner.exit_codes import GAVE_UP, as_process
+
+CAUSES = declared(
+    # what keeps a pod from beginning; when the time to start is over, the end of an attempt
+    Cause("GPU_INSUFFICIENT", retry=True),
+    Cause("RESOURCES_INSUFFICIENT", retry=True),
+    Cause("NODE_TAINTED", retry=True),
+    Cause("UNSCHEDULABLE", retry=True),
+    Cause("QUOTA_EXCEEDED", retry=True),
+    Cause("PRIORITY_CLASS_UNKNOWN"),
+    Cause("POD_NOT_CREATED", retry=True),
+    Cause("POD_AWAITED", retry=True),
+    Cause("VOLUME_UNAVAILABLE"),
+    Cause("DEVICES_UNAVAILABLE", retry=True),
+    Cause("POD_NOT_SET_UP", retry=True),
+    Cause("IMAGE_UNAVAILABLE"),
+    Cause("NODE_MISSING"),
+    Cause("NODE_LABELS_MISSING", retry=True),
+    Cause("CONTAINER_INVALID"),
+    Cause("ADMISSION_DENIED"),
+    Cause("WEBHOOK_UNAVAILABLE", retry=True),
+    Cause("INSIDE_NOT_RUNNING", retry=True),
+    # what others did to it
+    Cause("EVICTED", retry=True, asked=True, lost=True),
+    Cause("POD_DELETED", retry=True, asked=True, lost=True),
+    Cause("POD_PREEMPTED", retry=True, asked=True, free=ALWAYS),
+    Cause("JOB_SUSPENDED", retry=True, asked=True, halts=True),
+    Cause("KEEPER_ENDED", retry=True),
+    # while it runs
+    Cause("LOG_UNAVAILABLE"),
+    Cause("NODE_SILENT"),
+)
+NO_CLASS = "WorkloadPriorityClassNotFound"
+"""Kueue makes no Workload for such a job: pkg/controller/jobframework/reconciler.go, ExtractPriority."""
+EVIDENCE = 1000  # characters
+CANNOT_RUN = 128  # the container runtime's, with reason StartError
+_FATAL_PULL = re.compile(
+    r"not found|manifest unknown|does not exist|unauthorized|authentication required|denied|no match for platform"
+    r"|invalid reference|couldn't parse image|InvalidImageName|ErrImageNeverPull",
+    re.IGNORECASE,
+)
+_PULLING = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
+_CONFIG = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PreCreateHookError")
+HOLDING_UP = {
+    **dict.fromkeys(("FailedMount", "FailedAttachVolume", "FailedMapVolume"), "VOLUME_UNAVAILABLE"),
+    "FailedPrepareDynamicResources": "DEVICES_UNAVAILABLE",
+    **dict.fromkeys(("FailedCreatePodSandBox", "FailedCreatePodContainer", "NetworkNotReady"), "POD_NOT_SET_UP"),
+}
+"""Events that say why a machine cannot create a pod's containers; it goes on trying, and the containers' state says no
+more than ContainerCreating (kubernetes/kubernetes, pkg/kubelet/events/event.go; pkg/kubelet/kubelet.go, SyncPod;
+pkg/kubelet/kuberuntime/kuberuntime_manager.go, SyncPod)."""
+_INFRASTRUCTURE = (
+    "OUT_OF_MEMORY", "EVICTED", "POD_PREEMPTED", "NODE_LOST", "POD_DELETED", "CONTAINER_INVALID", "RUN_TIMEOUT",
+)  # fmt: skip
+HOSTNAME = "kubernetes.io/hostname"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_SHORT = re.compile(r"Insufficient ([\w./-]+)")
+
+
+def failure(gang: Gang, successful: bool) -> Cause | None:
+    """What failed first, or cannot come right by waiting. `successful`: nothing of it has to run any more."""
+    if successful:
+        return None
+    if late := _past_its_limit(gang):
+        return late
+    if taken := _interrupted(gang):
+        return taken
+    if failed := _failed_pods(gang):
+        return min(failed, key=_guilt(min(ended for ended, _ in failed)))[1]
+    if gang.cancelled:
+        return None
+    for cause, permanent in _obstacles(gang):
+        if permanent:
+            return cause
+    for job in [*gang.jobs.values(), *gang.of("JobSet")]:
+        if found := condition(job, "Failed"):
+            return _about_job("POD_DELETED", job, found)
+    return None
+
+
+def waiting(gang: Gang) -> Cause | None:
+    """Why it has not begun: Kueue's word first, then what holds up a pod."""
+    for workload in gang.workloads.values():
+        if not condition(workload, "Admitted"):
+            return _queued(workload)
+    job = _suspended(gang)
+    if job and (event := gang.events.get(job["metadata"]["uid"], {}).get(NO_CLASS)):
+        return _about_job("PRIORITY_CLASS_UNKNOWN", job, event)
+    if job and not _queue(job):
+        return _about_job("JOB_SUSPENDED", job, {"message": "spec.suspend is true"})
+    return next((cause for cause, _ in _obstacles(gang)), None)
+
+
+def unheard(gang: Gang, reports: Mapping[int, Mapping[str, Any]]) -> Cause | None:
+    """A pod that runs and whose log its node does not hand out: nothing is known of its ranks meanwhile."""
+    for node_rank, pod in sorted(gang.by_node().items()):
+        if why := reports.get(node_rank, {}).get("silence"):
+            return about_pod("LOG_UNAVAILABLE", pod, why)
+    return None
+
+
+def _guilt(first_end: float) -> Any:
+    """Orders failures by how much they explain: what the machine did to it; then as `fermi.runner.first_failure`
+    does."""
+
+    def key(failed: tuple[float, Cause]) -> tuple[int, float]:
+        ended, cause = failed
+        if not first_failure.together(first_end, ended):
+            return 2, ended
+        if cause.code in _INFRASTRUCTURE or cause.code in BY_RUNNERS:
+            return 0, ended
+        return (1 if was_killed(cause) else 2), ended
+
+    return key
+
+
+def _past_its_limit(gang: Gang) -> Cause | None:
+    """Before what its end did to the pods."""
+    for job in gang.jobs.values():
+        for kind in ("FailureTarget", "Failed"):
+            found = condition(job, kind)
+            if found and found.get("reason") == "DeadlineExceeded":
+                return _about_job("RUN_TIMEOUT", job, found)
+    return None
+
+
+# --- taken back as a whole ---
+
+
+def _interrupted(gang: Gang) -> Cause | None:
+    """What had begun and is not to run now: preempted, or suspended. It would run a second time under the same name
+    once it is admitted again, so it is over, and what Kueue says of the time before counts then too."""
+    if gang.cancelled:
+        return None
+    for workload in gang.workloads.values():
+        conditions = (workload.get("status") or {}).get("conditions") or ()
+        said = {one["type"]: one for one in conditions if one["type"] in ("Evicted", "Preempted")}
+        if said:
+            owners = {owner["uid"] for owner in workload["metadata"].get("ownerReferences") or ()}
+            job = next((job for job in _leaders(gang) if job["metadata"]["uid"] in owners), workload)
+            why = said.get("Preempted") or said["Evicted"]
+            if "MaximumExecutionTimeExceeded" in str(why.get("reason")):
+                return _about_job("RUN_TIMEOUT", job, why)
+            return _about_job("POD_PREEMPTED" if "Preempted" in said else "EVICTED", job, why)
+    if (suspended := _suspended(gang)) and (gang.pods or gang.gone):
+        return _about_job("JOB_SUSPENDED", suspended, {"message": "spec.suspend became true"})
+    return None
+
+
+def _leaders(gang: Gang) -> list[Object]:
+    """What people and queues act upon: a JobSet leads its Jobs."""
+    return gang.of("JobSet") or list(gang.jobs.values())
+
+
+def _suspended(gang: Gang) -> Object | None:
+    found = (job for job in _leaders(gang) if job["spec"].get("suspend") and not has_finished(job))
+    return None if gang.cancelled else next(found, None)
+
+
+def _queue(job: Object) -> str | None:
+    return (job["metadata"].get("labels") or {}).get(names.QUEUE)
+
+
+# --- pods that ended ---
+
+
+def _failed_pods(gang: Gang) -> list[tuple[float, Cause]]:
+    """(when, why). A JobSet deletes the others once one has failed."""
+    found = []
+    for node_rank in gang.places:
+        pod = gang.pod(node_rank)
+        if pod is None:
+            continue
+        if phase(pod) == "Failed":
+            found.append((_ended_at(pod), _end_of(gang, pod)))
+        elif lost := _taken_away(gang, pod):
+            found.append((_ended_at(pod), lost))
+    first = min((ended for ended, cause in found if cause.code != "POD_DELETED"), default=math.inf)
+    return [(ended, cause) for ended, cause in found if cause.code != "POD_DELETED" or not gang.jobset or ended < first]
+
+
+def _end_of(gang: Gang, pod: Object) -> Cause:
+    status = pod["status"]
+    reason = str(status.get("reason") or "")
+    if reason == "DeadlineExceeded":
+        return about_pod("RUN_TIMEOUT", pod, status.get("message") or reason)
+    if reason in ("NodeLost", "NodeShutdown", "Shutdown", "Terminated"):
+        return about_pod("NODE_LOST", pod, status.get("message") or reason)
+    ended = terminated(pod)
+    if ended and ended.get("reason") == "OOMKilled":
+        return about_pod("OUT_OF_MEMORY", pod, _tail(ended) or "OOMKilled")
+    if reason in ("Evicted", "Preempting"):
+        code = "EVICTED" if reason == "Evicted" else "POD_PREEMPTED"
+        return about_pod(code, pod, status.get("message") or reason)
+    if disruption := condition(pod, "DisruptionTarget"):
+        return _disrupted(pod, disruption)
+    if reason.startswith("OutOf") or reason == "UnexpectedAdmissionError":
+        return about_pod("RESOURCES_INSUFFICIENT", pod, status.get("message") or reason)
+    if ended is None:
+        return about_pod("POD_DELETED", pod, status.get("message") or reason or "no container status")
+    if not gang.cancelled and _was_asked(pod, ended):
+        return _deleted(gang, pod)
+    return _exit(gang, pod, ended)
+
+
+def _was_asked(pod: Object, ended: Mapping[str, Any]) -> bool:
+    """Whether its runner was asked from outside to end before any of its ranks had failed. A runner that could not say
+    so was killed at the end of the grace, or never began."""
+    said = report(ended)
+    if not said:
+        return bool(pod["metadata"].get("deletionTimestamp")) and ended.get("exitCode") in (143, 137)
+    culprit = first_failure.first_to_fail(ends(ended))
+    return "terminated" in said and (culprit is None or culprit.asked)
+
+
+def _exit(gang: Gang, pod: Object, ended: Mapping[str, Any]) -> Cause:
+    code, said = int(ended.get("exitCode", 0)), report(ended)
+    text = str(ended.get("message") or "")
+    if ended.get("reason") in ("StartError", "ContainerCannotRun") or (code == CANNOT_RUN and not said):
+        return about_pod("CONTAINER_INVALID", pod, text or str(ended.get("reason")))
+    if code == GAVE_UP and said.get("cause") in ("MASTER_UNREACHABLE", "NODES_MISSING"):
+        return about_pod(said["cause"], pod, str(said.get("detail")))
+    at = {**where(pod), "evidence": str(said.get("detail") or _tail(ended))}
+    if known := by_runner({**(said.get("about") or {}), "code": said.get("cause")}, at):
+        return known
+    rank = said.get("rank", names.ranks(pod).start)
+    own = next((end for end in ends(ended) if end.rank == rank), None) or first_failure.End(rank, as_process(code), 0.0)
+    others = (terminated(gang.pod(node_rank) or {"status": {}}) for node_rank in gang.places)
+    gone = first_failure.left_before(own, [end for one in others for end in ends(one or {})])
+    return told(own, {"rank": rank, **where(pod), "evidence": _tail(ended)}, gone)
+
+
+def _taken_away(gang: Gang, pod: Object) -> Cause | None:
+    """Of a pod that lives and that somebody else deletes, or lived when it was."""
+    if gang.cancelled or phase(pod) == "Succeeded" or not pod["metadata"].get("deletionTimestamp"):
+        return None
+    if disruption := condition(pod, "DisruptionTarget"):
+        return _disrupted(pod, disruption)
+    return None if gang.jobset else _deleted(gang, pod)
+
+
+def _deleted(gang: Gang, pod: Object) -> Cause:
+    job = next((job for job in gang.jobs.values() if names.node_rank(job) == names.node_rank(pod)), None)
+    if job is None or job["metadata"].get("deletionTimestamp"):
+        return about_pod("POD_DELETED", pod, "its job was deleted")
+    if pod["metadata"].get("deletionTimestamp"):
+        return about_pod("POD_DELETED", pod, "the pod was deleted")
+    return about_pod("POD_DELETED", pod, "its runner was asked to end (SIGTERM)")
+
+
+def _disrupted(pod: Object, disruption: Mapping[str, Any]) -> Cause:
+    return about_pod(disruption_code(disruption), pod, f"{disruption.get('reason')}: {disruption.get('message')}")
+
+
+def disruption_code(disruption: Mapping[str, Any]) -> str:
+    """Returns the code of a pod's condition DisruptionTarget."""
+    if disruption.get("reason") in ("DeletionByTaintManager", "DeletionByPodGC"):
+        return "NODE_LOST"
+    return "POD_PREEMPTED" if disruption.get("reason") == "PreemptionByScheduler" else "EVICTED"
+
+
+def vanished(gang: Gang) -> Cause | None:
+    """A node of a submitted attempt of which there is neither a pod nor a job that may still begin: as far as we have
+    heard, so the API server has to be asked."""
+    if gang.cancelled or not gang.submitted or gang.unfinished():
+        return None
+    for node_rank in gang.places:
+        if gang.pod(node_rank) is None:
+            job = names.node_name(gang.name, node_rank)
+            params = {"node": job, "nodeRank": node_rank, "pod": job, "evidence": "neither job nor pod is there"}
+            return Cause("POD_DELETED", params)
+    return None
+
+
+# --- what has not begun ---
+
+
+def _obstacles(gang: Gang) -> Iterator[tuple[Cause, bool]]:
+    """(cause, whether waiting cannot help), by node rank; the permanent ones of all nodes are looked for by callers."""
+    pods = gang.by_node()
+    for _, job in sorted(gang.jobs.items()):
+        event = gang.events.get(job["metadata"]["uid"], {}).get("FailedCreate")
+        if event and names.node_rank(job) not in pods and not has_finished(job):
+            yield not_created(job, event)
+    for _, pod in sorted(pods.items()):
+        if phase(pod) == "Pending" and (found := pending(pod, gang.events.get(pod["metadata"]["uid"], {}))):
+            yield found
+
+
+def not_created(job: Object, event: Object) -> tuple[Cause, bool]:
+    said = str(event.get("message") or "")
+    if "exceeded quota" in said:
+        return _about_job("QUOTA_EXCEEDED", job, event), False
+    if "failed calling webhook" in said or ("forbidden" not in said and "denied" not in said):
+        return _about_job("POD_NOT_CREATED", job, event), False
+    return _about_job("ADMISSION_DENIED", job, event), True
+
+
+def pending(pod: Object, events: Mapping[str, Object]) -> tuple[Cause, bool] | None:
+    """`events`: about it, by reason."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    unscheduled = next((c for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"), None)
+    if unscheduled:
+        return _unschedulable(pod, str(unscheduled.get("message") or unscheduled.get("reason") or ""))
+    waits = container(pod).get("waiting") or {}
+    reason, message = str(waits.get("reason") or ""), str(waits.get("message") or "")
+    if reason in _PULLING:
+        message = " ".join(filter(None, (message, str((events.get("Failed") or {}).get("message") or ""))))
+        return about_pod("IMAGE_UNAVAILABLE", pod, f"{reason}: {message}"), bool(
+            _FATAL_PULL.search(f"{reason} {message}")
+        )
+    if reason in _CONFIG:
+        return about_pod("CONTAINER_INVALID", pod, f"{reason}: {message}"), True
+    found = [event for kind in HOLDING_UP if (event := events.get(kind))]
+    if not found:
+        return None
+    event = max(found, key=lambda one: str(one.get("lastTimestamp") or ""))
+    return about_pod(HOLDING_UP[event["reason"]], pod, f"{event['reason']}: {event.get('message')}"), False
+
+
+def _unschedulable(pod: Object, said: str) -> tuple[Cause, bool]:
+    """The scheduler counts the nodes by what speaks against each. Of a pod that is pinned to one machine the other
+    nodes all say `affinity`, and what else is said is about that machine; of one that asks for labels alone, a node
+    that has them may be added (https://github.com/kubernetes/autoscaler, cluster-autoscaler/FAQ.md)."""
+    main = said.partition(" preemption:")[0]
+    short = _SHORT.findall(main)
+    if any("/" in name for name in short):  # an extended resource, as GPUs are
+        return about_pod("GPU_INSUFFICIENT", pod, main), False
+    if short or "resourceclaim" in main or "Too many pods" in main:
+        return about_pod("RESOURCES_INSUFFICIENT", pod, main), False
+    if "persistentvolumeclaim" in main and "not found" in main:
+        return about_pod("VOLUME_UNAVAILABLE", pod, main), True
+    if "PersistentVolumeClaim" in main or "volume" in main:
+        return about_pod("VOLUME_UNAVAILABLE", pod, main), False
+    if "taint" in main or "unschedulable" in main:
+        return about_pod("NODE_TAINTED", pod, main), False
+    if "affinity" in main.lower():  # or "didn't satisfy plugin(s) [NodeAffinity]"
+        if asked := _labels_asked_for(pod):
+            return about_pod("NODE_LABELS_MISSING", pod, main, labels=asked), False
+        return about_pod("NODE_MISSING", pod, main), True
+    return about_pod("UNSCHEDULABLE", pod, main), False
+
+
+def _labels_asked_for(pod: Object) -> str:
+    """What a node must bear, in words; empty for a pod that is pinned to a machine by its name."""
+    spec = pod.get("spec") or {}
+    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED) or {}
+    terms = required.get("nodeSelectorTerms") or ()
+    wanted = [one for term in terms for one in term.get("matchExpressions") or ()]
+    wanted += [
+        {"key": key, "operator": "In", "values": [value]} for key, value in (spec.get("nodeSelector") or {}).items()
+    ]
+    if any(term.get("matchFields") for term in terms) or any(one["key"] == HOSTNAME for one in wanted):
+        return ""
+    return ", ".join(f"{one['key']} {one['operator']} {' | '.join(one.get('values') or ())}".strip() for one in wanted)
+
+
+def _queued(workload: Object) -> Cause:
+    found = (workload.get("status") or {}).get("conditions") or ()
+    said: Object = next((c for c in found if c["type"] in ("QuotaReserved", "Admitted") and c["status"] == "False"), {})
+    params = {"queue": workload["spec"].get("queueName", ""), "evidence": str(said.get("message") or "")[:EVIDENCE]}
+    return Cause("QUEUE_WAITING", params)
+
+
+# --- words ---
+
+
+def report(ended: Mapping[str, Any]) -> dict[str, Any]:
+    """What the runner wrote at its end; empty when it could not."""
+    return runner_reports.last_words(str(ended.get("message") or ""))
+
+
+def ends(ended: Mapping[str, Any]) -> list[first_failure.End]:
+    """Of the ranks that the runner saw end."""
+    said = report(ended)
+    asked = said.get("asked", ())
+    found = (row for row in said.get("ranks", ()) if row[1] is not None)
+    return [first_failure.End(rank, code, at or 0.0, rank in asked) for rank, code, at in found]
+
+
+def news(ended: Mapping[str, Any], rank: int) -> dict[str, Any]:
+    """What the runner's last words tell of how that rank ended."""
+    said = report(ended)
+    return runner_reports.news(said) if said.get("rank") == rank else {}
+
+
+def _ended_at(pod: Object) -> float:
+    """Unix seconds; the runner's own to the fraction, else Kubernetes' whole ones; 0 when nobody knows."""
+    from datetime import datetime
+
+    ended = terminated(pod)
+    if ended is None:
+        return 0.0
+    failed = first_failure.first_to_fail(ends(ended))
+    if failed and not failed.asked:
+        return failed.ended_at
+    if asked := report(ended).get("terminated"):
+        return float(asked)
+    if failed:
+        return failed.ended_at
+    stamp = ended.get("finishedAt")
+    return datetime.fromisoformat(stamp).timestamp() if stamp else 0.0
+
+
+def _tail(ended: Mapping[str, Any]) -> str:
+    said = report(ended)
+    return str(said.get("tail", "") if said else ended.get("message") or "").strip()[-EVIDENCE:]
+
+
+def where(pod: Object) -> dict[str, Any]:
+    marks = names.annotations(pod)
+    name = pod["metadata"]["name"]
+    found = {"node": marks.get(names.ENVIRONMENT, name), "nodeRank": names.node_rank(pod), "pod": name}
+    if machine := (pod.get("spec") or {}).get("nodeName"):
+        found["machine"] = machine
+    return found
+
+
+def about_pod(code: str, pod: Object, evidence: str, **more: Any) -> Cause:
+    return Cause(code, {**where(pod), "evidence": evidence.strip()[:EVIDENCE], **more})
+
+
+def _about_job(code: str, job: Object, said: Mapping[str, Any]) -> Cause:
+    marks = names.annotations(job["spec"].get("template") or {"metadata": {}})
+    name = job["metadata"]["name"]
+    params = {"node": marks.get(names.ENVIRONMENT, name), "nodeRank": names.node_rank(job), "pod": name}
+    return Cause(code, {**params, "evidence": str(said.get("message") or said.get("reason") or "")[:EVIDENCE]})

@@ -1,0 +1,364 @@
+"""Requests to one API server, as plain JSON: what is rendered is what is sent, and what comes back is not turned into
+thousands of model objects. The client library brings authentication, TLS, proxies and connection pooling."""
+
+import json
+import os
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlencode
+
+import kubernetes.client
+import urllib3.exceptions
+from kubernetes.client.exceptions import ApiException, OpenApiException
+from kubernetes.stream import stream
+from websocket import WebSocket
+
+from fermi.engines.kubernetes import names
+from fermi.engines.kubernetes.credentials import Credentials
+from fermi.jobs.errors import BackendError
+
+PARALLEL = 32
+"""Requests at a time: past it an API server on its default settings takes no more per second."""
+TIMEOUT_SECONDS = 30.0
+SAID_BYTES = 200
+"""Of an answer that is not the API server's own form."""
+TOO_MANY_TRIES = 5
+"""How often a request is sent again that the API server answered with `429 Too Many Requests`."""
+DENIED = ("denied the request", "denied request", "violates podsecurity")
+"""How a webhook, a policy of the API server's own, and Pod Security say no."""
+_BY_PLUG_IN = re.compile(r"is forbidden: (?!user |cannot set |$)")
+"""An admission plug-in of the API server's own says no in the same form as its authorizer, who names the user
+(kubernetes/kubernetes, staging/src/k8s.io/apiserver/pkg/admission/errors.go, NewForbidden;
+endpoints/handlers/responsewriters/errors.go, forbiddenMessage). `cannot set`: an owner's rights are missing
+(plugin/pkg/admission/gc/gc_admission.go). Nothing: the right to create what a WebSocket asks for is
+(pkg/registry/core/pod/rest/authorize.go, from Kubernetes 1.35 on)."""
+_ROLE_NOT_LOADED = re.compile(r"rbac: .*not found")
+"""The authorizer has the binding and not its role: one that has just begun has not read all of them yet
+(kubernetes/kubernetes, plugin/pkg/auth/authorizer/rbac/rbac.go, Authorize)."""
+MERGE_PATCH = "application/merge-patch+json"
+
+PATHS = {
+    "ConfigMap": ("/api/v1", "configmaps"),
+    "Secret": ("/api/v1", "secrets"),
+    "Service": ("/api/v1", "services"),
+    "Pod": ("/api/v1", "pods"),
+    "Event": ("/api/v1", "events"),
+    "PersistentVolumeClaim": ("/api/v1", "persistentvolumeclaims"),
+    "StatefulSet": ("/apis/apps/v1", "statefulsets"),
+    "ResourceClaim": ("/apis/resource.k8s.io/v1", "resourceclaims"),
+    "Job": ("/apis/batch/v1", "jobs"),
+    "JobSet": ("/apis/jobset.x-k8s.io/v1alpha2", "jobsets"),
+    "Workload": ("/apis/kueue.x-k8s.io/v1beta2", "workloads"),
+}
+
+
+class Refused(BackendError):
+    """`status`: HTTP's, 0 when there was no answer; `reason`: Kubernetes' word for it (AlreadyExists, Expired, …)."""
+
+    def __init__(self, code: str, status: int, reason: str, message: str, *, permanent: bool) -> None:
+        super().__init__(code, permanent=permanent, status=status, why=message)
+        self.status, self.reason, self.message = status, reason, message
+
+
+def refusal(status: int, reason: str, message: str) -> Refused:
+    """Which of our codes an answer is."""
+    said = message.lower()
+    if status == 403 and "exceeded quota" in said:
+        return Refused("QUOTA_EXCEEDED", status, reason, message, permanent=False)
+    denied = any(words in said for words in DENIED) or (status == 403 and _BY_PLUG_IN.search(said))
+    if denied and 400 <= status < 500:
+        return Refused("ADMISSION_DENIED", status, reason, message, permanent=True)
+    if status == 401 or (status == 403 and 'user "system:anonymous"' in said):
+        return Refused("ENGINE_UNAUTHORIZED", status, reason, message, permanent=False)
+    if status == 403:
+        return Refused("ENGINE_FORBIDDEN", status, reason, message, permanent=not _ROLE_NOT_LOADED.search(said))
+    if status >= 500 and "failed calling webhook" in said:
+        return Refused("WEBHOOK_UNAVAILABLE", status, reason, message, permanent=False)
+    if status in (0, 408, 409, 410, 429) or status >= 500:
+        return Refused("ENGINE_UNREACHABLE", status, reason, message, permanent=False)
+    return Refused("ENGINE_REJECTED", status, reason, message, permanent=True)
+
+
+def no_answer(error: BaseException | None) -> str:
+    """The system's own word for why there was no answer, at the bottom of what the libraries wrap around it; the same
+    for each request of an outage."""
+    outermost = error
+    while error is not None:
+        if isinstance(error, OSError) and error.strerror:
+            return error.strerror
+        inner = getattr(error, "reason", None)
+        error = inner if isinstance(inner, BaseException) else error.__cause__ or error.__context__
+    return re.sub(r"<[^>]* object at 0x[0-9a-f]+>(: )?", "", f"{type(outermost).__name__}: {outermost}")
+
+
+class Stream:
+    """An answer that comes in pieces. `close` may be called by another thread and ends the reading."""
+
+    def __init__(self, response: urllib3.HTTPResponse) -> None:
+        self._response = response
+
+    def batches(self) -> Iterator[list[bytes]]:
+        """The lines that arrived together; only whole ones. Raises Refused when the connection breaks."""
+        rest = b""
+        try:
+            for piece in self._response.stream(1 << 16):
+                *lines, rest = (rest + piece).split(b"\n")
+                if lines:
+                    yield lines
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise refusal(0, "", no_answer(error)) from error
+        finally:
+            self._response.close()
+
+    def close(self) -> None:
+        with suppress(OSError, ValueError, RuntimeError, AttributeError):
+            self._response.shutdown()
+
+
+def in_time(seconds: float, open_it: Callable[[], Any]) -> Any:
+    """What `open_it` opens; the library sets no limit for how long that may take. Raises TimeoutError; what is open
+    later is closed."""
+    pool = ThreadPoolExecutor(1, "opening")
+    opening = pool.submit(open_it)
+    pool.shutdown(wait=False)
+    try:
+        return opening.result(seconds)
+    except TimeoutError:
+        opening.add_done_callback(lambda late: late.exception() or late.result().close())
+        raise
+
+
+METADATA = "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1,application/json"
+"""Of ConfigMaps mostly the marks matter, not their megabytes; `list`: "List", or "" for one object."""
+
+
+class Client:
+    """Raises Refused. Connections are made when they are needed."""
+
+    def __init__(self, connection: Mapping[str, Any]) -> None:
+        self.namespaces = names.namespaces(connection)
+        self.namespace = self.namespaces[0]
+        self._connection = connection
+        self._credentials = Credentials(connection)
+        self._lock, self._pid = threading.Lock(), os.getpid()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def path(self, kind: str, name: str = "", *, below: str = "", namespace: str = "") -> str:
+        """Of a kind in our namespace (or another one), of one object of it, or of what is below that."""
+        prefix, plural = PATHS[kind]
+        return "/".join(filter(None, (f"{prefix}/namespaces/{namespace or self.namespace}", plural, name, below)))
+
+    def get(self, path: str, **query: Any) -> dict[str, Any]:
+        return self.request("GET", path, query=query)
+
+    def find(self, path: str, accept: str = "application/json") -> dict[str, Any] | None:
+        """None when there is none."""
+        try:
+            return self.request("GET", path, accept=accept)
+        except Refused as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def create(self, kind: str, obj: Mapping[str, Any]) -> dict[str, Any] | None:
+        """None when one of that name is there already."""
+        try:
+            return self.request("POST", self.path(kind), body=obj)
+        except Refused as error:
+            if error.reason == "AlreadyExists":
+                return None
+            error.params |= {"pod": obj["metadata"]["name"], "evidence": error.message}
+            raise
+
+    def annotate(self, kind: str, name: str, **annotations: str) -> dict[str, Any]:
+        marks = {"metadata": {"annotations": {key.replace("__", "/"): value for key, value in annotations.items()}}}
+        return self.request("PATCH", self.path(kind, name), body=marks, content_type=MERGE_PATCH)
+
+    def replace(self, kind: str, name: str, obj: Mapping[str, Any]) -> dict[str, Any]:
+        """With the `resourceVersion` that was read: refused where somebody else wrote meanwhile."""
+        return self.request("PUT", self.path(kind, name), body=obj)
+
+    def text(self, path: str, **query: Any) -> bytes:
+        """What is no JSON, such as a log."""
+        stream = self.stream(path, query=query, timeout=TIMEOUT_SECONDS)
+        return b"".join(line + b"\n" for lines in stream.batches() for line in lines)
+
+    def forward(self, pod: str, port: int) -> WebSocket:
+        """To a port of the pod's own loopback, through the API server; see `port_forward`."""
+        return self._upgraded("connect_get_namespaced_pod_portforward", pod, ports=str(port))
+
+    def execute(self, pod: str, container: str, command: Sequence[str], namespace: str = "") -> WebSocket:
+        """A command in a container that runs; see `executing`. `namespace`: the pod's, where that is not ours."""
+        wanted = dict.fromkeys(("stdin", "stdout", "stderr"), True)
+        return self._upgraded(
+            "connect_get_namespaced_pod_exec", pod, namespace, container=container, command=list(command), tty=False,
+            **wanted,
+        )  # fmt: skip
+
+    def _upgraded(self, call: str, pod: str, namespace: str = "", **query: Any) -> WebSocket:
+        self._own()
+        ask = getattr(kubernetes.client.CoreV1Api(self._credentials.api()), call)
+        try:
+            found = stream(ask, pod, namespace or self.namespace, binary=True, _preload_content=False, **query)
+        except (ApiException, OpenApiException, OSError, ValueError) as error:
+            raise self._judged(_not_opened(error)) from error
+        talk: WebSocket = found.sock
+        return talk
+
+    def delete(
+        self, kind: str, name: str, *, uid: str = "", propagation: str = "Foreground", grace: int | None = None
+    ) -> None:
+        """Nothing happens when it is gone, or when one of that name is another object."""
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        try:
+            self.request("DELETE", self.path(kind, name), body=options)
+        except Refused as error:
+            if error.status not in (404, 409):
+                raise
+
+    def request(
+        self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Any = None,
+        content_type: str = "application/json", timeout: float = TIMEOUT_SECONDS, accept: str = "application/json",
+    ) -> dict[str, Any]:  # fmt: skip
+        for patience in range(TOO_MANY_TRIES, -1, -1):
+            response = self._send(method, path, query, body, content_type, (5.0, timeout), accept)
+            if response.status != 429 or not patience:
+                break
+            response.drain_conn()
+            time.sleep(_seconds(response.headers.get("Retry-After")) * random.uniform(1.0, 1.5))
+        try:
+            answer = json.loads(response.data or b"{}")
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise refusal(0, "", no_answer(error)) from error
+        except ValueError as error:
+            said = response.data[:SAID_BYTES].decode(errors="replace").strip()
+            why = f"no JSON in the answer: {said}" if said else "no JSON in the answer"
+            raise refusal(response.status if response.status >= 400 else 0, "", why) from error
+        if response.status >= 400:
+            refused = refusal(response.status, str(answer.get("reason") or ""), str(answer.get("message") or answer))
+            raise self._judged(refused)
+        found: dict[str, Any] = answer
+        return found
+
+    def stream(
+        self, path: str, *, query: Mapping[str, Any], timeout: float, accept: str = "application/json"
+    ) -> Stream:
+        """`timeout`: seconds without a byte after which the connection counts as broken."""
+        response = self._send("GET", path, query, None, "", (5.0, timeout), accept)
+        if response.status < 400:
+            return Stream(response)
+        try:
+            text = response.data.decode(errors="replace")
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise refusal(0, "", no_answer(error)) from error
+        try:
+            answer = json.loads(text)
+        except ValueError:
+            answer = {"message": text}
+        refused = refusal(response.status, str(answer.get("reason") or ""), str(answer.get("message") or ""))
+        raise self._judged(refused)
+
+    def together(self, action: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        """`action` of each item, PARALLEL at a time; all of them are tried, then the first failure is raised."""
+        self._own()
+        with self._lock:
+            pool = self._pool = self._pool or ThreadPoolExecutor(PARALLEL, thread_name_prefix="kubernetes")
+            futures = [pool.submit(action, item) for item in items]
+        failures = [error for future in futures if (error := future.exception())]
+        if failures:
+            raise next((e for e in failures if isinstance(e, BackendError) and e.permanent), failures[0])
+        return [future.result() for future in futures]
+
+    def close(self) -> None:
+        """What was begun is done all the same, and who still asks begins anew: another thread may be in the middle."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool:
+            pool.shutdown(wait=False)
+
+    def _judged(self, refused: Refused) -> Refused:
+        """What an API server forbids that has just begun, it may allow once it has read who may do what. Until then it
+        forbids everybody everything, `/readyz` too."""
+        if refused.code == "ENGINE_FORBIDDEN" and refused.permanent:
+            try:
+                ready = self._send("GET", "/readyz", None, None, "", (5.0, 5.0), "*/*")
+                ready.drain_conn()
+                refused.permanent = ready.status < 400
+            except Refused:
+                refused.permanent = False
+        return refused
+
+    def _own(self) -> None:
+        """A process forked from one that has asked has its memory, but neither its threads nor a right to its
+        connections."""
+        if self._pid != os.getpid():
+            self._pid, self._pool, self._lock = os.getpid(), None, threading.Lock()
+            self._credentials = Credentials(self._connection)
+
+    def _send(
+        self, method: str, path: str, query: Mapping[str, Any] | None, body: Any, content_type: str,
+        timeout: tuple[float, float], accept: str,
+    ) -> urllib3.HTTPResponse:  # fmt: skip
+        self._own()
+        credentials = self._credentials
+        api = credentials.api()
+        headers = {"Accept": accept, "User-Agent": "fermi", **({"Content-Type": content_type} if body else {})}
+        target = path + (f"?{urlencode(query)}" if query else "")
+        response = _ask(api, method, target, headers, body, timeout)
+        if response.status == 401 and (renewed := credentials.again(api)) is not api:
+            response.drain_conn()
+            response = _ask(renewed, method, target, headers, body, timeout)
+        return response
+
+
+def _ask(
+    api: kubernetes.client.ApiClient, method: str, target: str, headers: Mapping[str, str], body: Any,
+    timeout: tuple[float, float],
+) -> urllib3.HTTPResponse:  # fmt: skip
+    headers = dict(headers)
+    try:
+        api.update_params_for_auth(headers, [], ["BearerToken"], target, method, body)
+        headers = {name: value.strip() for name, value in headers.items()}  # a token's file ends with a newline
+        _check_sendable(headers)
+        url = api.configuration.host + target
+        answer = api.rest_client.request(method, url, headers=headers, body=body, _request_timeout=timeout)
+    except ApiException as error:
+        raise refusal(error.status or 0, "", str(error.reason)) from error
+    except (urllib3.exceptions.HTTPError, OpenApiException, OSError, ValueError) as error:
+        raise refusal(0, "", no_answer(error)) from error
+    response: urllib3.HTTPResponse = answer.response
+    return response
+
+
+def _not_opened(error: BaseException) -> Refused:
+    """Of a WebSocket; what the API server has answered is in the exception that the library has wrapped."""
+    answer = error.__context__
+    status = int(getattr(answer, "status_code", None) or 0)
+    try:
+        said = json.loads(getattr(answer, "resp_body", None) or b"{}")
+    except ValueError:
+        said = {}
+    if not status:
+        return refusal(0, "", no_answer(answer or error))
+    return refusal(status, str(said.get("reason") or ""), str(said.get("message") or answer))
+
+
+def _check_sendable(headers: Mapping[str, str]) -> None:
+    """The HTTP client's own error would show the credentials."""
+    if not all(value.isascii() and value.isprintable() for value in headers.values()):
+        raise BackendError("CREDENTIALS_UNSENDABLE", permanent=True)
+
+
+def _seconds(text: str | None) -> float:
+    """Of a Retry-After."""
+    return min(float(text), 10.0) if text and text.isdecimal() else 1.0

@@ -1,0 +1,179 @@
+"""How the API server is reached and as whom, read again when that changes.
+
+Tokens end: a bound one after a day or two whatever was asked for, a plug-in's or a projected one sooner. Whoever renews
+them replaces a file. So the files are looked at before each request (a few microseconds) and read again when one
+has changed; and once more when the API server says 401, because what a plug-in says stands in no file.
+"""
+
+import os
+import threading
+import time
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import kubernetes.client
+import kubernetes.config
+import yaml
+from kubernetes.config import incluster_config
+from kubernetes.config.config_exception import ConfigException
+from kubernetes.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION, ConfigNode, KubeConfigLoader, KubeConfigMerger
+
+from fermi.engines.certificates import Ending, Kind, endings
+from fermi.jobs.errors import BackendError
+
+CONNECTIONS = 1024  # kept open at most; each pod that is followed holds one
+AGAIN_SECONDS = 2.0
+"""At most so often a 401 makes us read everything again: a plug-in may take seconds, and ask somebody else."""
+
+IN_CLUSTER: Mapping[Kind, str] = {
+    "token": incluster_config.SERVICE_TOKEN_FILENAME, "authority": incluster_config.SERVICE_CERT_FILENAME,
+}  # fmt: skip
+Stamp = tuple[int, int, int]
+
+
+class Credentials:
+    """Raises BackendError (ENGINE_NOT_CONFIGURED) that names what cannot be read."""
+
+    def __init__(self, connection: Mapping[str, Any]) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._api: kubernetes.client.ApiClient | None = None
+        self._stamps: dict[str, Stamp | None] = {}
+        self._again_at = -AGAIN_SECONDS
+
+    def api(self) -> kubernetes.client.ApiClient:
+        """With what the files say now."""
+        with self._lock:
+            if self._api is None or any(_stamp(path) != stamp for path, stamp in self._stamps.items()):
+                return self._load()
+            return self._api
+
+    def again(self, refused: kubernetes.client.ApiClient) -> kubernetes.client.ApiClient:
+        """After a 401; `refused` itself when there is nothing newer, or it was looked for a moment ago."""
+        with self._lock:
+            if self._api is not refused or time.monotonic() - self._again_at < AGAIN_SECONDS:
+                return self._api or refused
+            self._again_at = time.monotonic()
+            return self._load()
+
+    def _load(self) -> kubernetes.client.ApiClient:
+        """Files are looked at before they are read: one that changes in between is read again."""
+        configuration = kubernetes.client.Configuration()
+        files: list[str] = []
+        with _explaining(files):
+            if self._connection.get("in_cluster"):
+                files += IN_CLUSTER.values()
+                stamps = {path: _stamp(path) for path in files}
+                kubernetes.config.load_incluster_config(client_configuration=configuration)
+            else:
+                files += self._kubeconfigs()
+                stamps = {path: _stamp(path) for path in files}
+                told = _Told(files, self._connection.get("context") or None)
+                stamps |= {path: _stamp(path) for path in told.files}
+                told.load(configuration)
+            configuration.connection_pool_maxsize = CONNECTIONS
+            configuration.retries = False
+            api = kubernetes.client.ApiClient(configuration)
+        self._api, self._stamps = api, stamps
+        return api
+
+    def endings(self) -> list[Ending]:
+        """Of what the files have; what a plug-in says is the plug-in's to renew."""
+        files: list[str] = []
+        with _explaining(files):
+            if self._connection.get("in_cluster"):
+                found = [(kind, path, Path(path).read_bytes()) for kind, path in IN_CLUSTER.items()]
+            else:
+                files += self._kubeconfigs()
+                found = list(_Told(files, self._connection.get("context") or None).material())
+            return [ending for one in found for ending in endings(*one)]
+
+    def _kubeconfigs(self) -> list[str]:
+        """Several only where KUBECONFIG names several."""
+        named = self._connection.get("kubeconfig") or KUBE_CONFIG_DEFAULT_LOCATION
+        paths = [os.path.expanduser(path) for path in str(named).split(os.pathsep) if path]
+        if len(paths) == 1:
+            open(paths[0], "rb").close()  # for the error that names it: the library passes over what is not there
+        return paths
+
+
+@contextmanager
+def _explaining(files: list[str]) -> Iterator[None]:
+    """`files`: those that are read, which a message is to name."""
+    try:
+        yield
+    except OSError as error:
+        raise BackendError("ENGINE_NOT_CONFIGURED", why=f"{error.filename}: {error.strerror}") from error
+    except ConfigException as error:
+        raise BackendError("ENGINE_NOT_CONFIGURED", why=f"{', '.join(files)}: {error}") from error
+    except (ValueError, TypeError, AttributeError, LookupError, yaml.YAMLError) as error:  # people write the file
+        why = f"{', '.join(files)} is no kubeconfig: {' '.join(str(error).split())}"
+        raise BackendError("ENGINE_NOT_CONFIGURED", why=why) from error
+
+
+class _Told:
+    """What kubeconfigs say of one context. `files`: what it names, the token's and the certificates'."""
+
+    def __init__(self, paths: list[str], context: str | None) -> None:
+        merged = KubeConfigMerger(os.pathsep.join(paths)).config
+        if merged is None:
+            raise ConfigException("no such file")
+        self._loader = KubeConfigLoader(config_dict=merged, active_context=context, config_base_path=None)
+        about = self._loader.current_context["context"]
+        self._user, self.files = about.get("user"), []
+        self._entries: list[tuple[ConfigNode, str, Mapping[str, str]]] = []
+        for table, kind, keys in (("clusters", "cluster", _CLUSTER), ("users", "user", _USER)):
+            if name := about.get(kind):
+                entry = merged[table].get_with_name(name)
+                self._entries.append((entry, kind, keys))
+                self.files += _files(entry, kind, keys)
+        user = merged["users"].get_with_name(self._user).value if self._user else {}
+        self._plug_in = (user.get("user") or {}).get("exec")
+
+    def load(self, configuration: kubernetes.client.Configuration) -> None:
+        """The library logs that a plug-in failed, and goes on as nobody; this raises."""
+        for path in self.files:
+            open(path, "rb").close()  # for the error that names it
+        self._loader.load_and_set(configuration)
+        if self._plug_in and not (configuration.api_key or configuration.cert_file):
+            command = self._plug_in.get("command")
+            raise ConfigException(f"the exec plug-in {command} of user {self._user} gave no credentials")
+
+    def material(self) -> Iterator[tuple[Kind, str, bytes]]:
+        """What may end: what it is, the file that it is in, and its content."""
+        for entry, kind, keys in self._entries:
+            told = entry.value.get(kind) or {}
+            for key, instead in keys.items():
+                if key not in _ENDS:
+                    continue
+                if value := told.get(instead):
+                    yield _ENDS[key], entry.path, str(value).encode() if key == "tokenFile" else b64decode(value)
+                for path in _files(entry, kind, {key: instead}):
+                    yield _ENDS[key], path, Path(path).read_bytes()
+
+
+_CLUSTER = {"certificate-authority": "certificate-authority-data"}
+_USER = {"tokenFile": "token", "client-certificate": "client-certificate-data", "client-key": "client-key-data"}
+"""What names a file, and what is taken instead of it."""
+_ENDS: Mapping[str, Kind] = {
+    "certificate-authority": "authority", "tokenFile": "token", "client-certificate": "certificate",
+}  # fmt: skip
+
+
+def _files(entry: ConfigNode, kind: str, keys: Mapping[str, str]) -> list[str]:
+    """Relative ones lie beside the kubeconfig that names them."""
+    told = entry.value.get(kind) or {}
+    named = [told[key] for key, instead in keys.items() if told.get(key) and not told.get(instead)]
+    return [str(Path(entry.path).parent / path) for path in named]
+
+
+def _stamp(path: str) -> Stamp | None:
+    """Another one when the file is another one; None when it is not there."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,198 @@
+"""The end of an attempt: asked for, fenced where a node is dead, confirmed, cleared away.
+
+    cancel ─▶ mark the root ─▶ delete jobs (foreground) and living pods (with the grace asked for)
+                                   │  a pod stays Terminating although its time is over
+                                   ▼
+               its node's lease is stale, or the node is gone ─▶ taint the node, or delete the pod by force
+
+A pod that ended by itself is left alone until its log has been read; `forget` and the orphan sweep remove it.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from itertools import chain
+from typing import Any, TypeGuard
+
+from fermi.engines.kubernetes import names
+from fermi.engines.kubernetes.client import MERGE_PATCH, Client, Refused
+from fermi.engines.kubernetes.gang import FINISHED, Gang, Object, has_finished, phase
+from fermi.engines.kubernetes.render import KILL_MARGIN_SECONDS
+
+log = logging.getLogger(__name__)
+
+OVERDUE_SECONDS = 15.0
+FENCE_AGAIN_SECONDS = 5.0
+ASK_AGAIN_SECONDS = 5.0
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+
+
+class Deletion:
+    def __init__(self, client: Client, *, jobset: bool, taint: bool) -> None:
+        self._client, self._jobset, self._taint = client, jobset, taint
+        self._fenced: dict[str, float] = {}
+        self._gone: set[str] = set()
+        self._dropped: set[str] = set()
+        self._sent: dict[str, tuple[float, float]] = {}  # uid -> (grace asked for, when)
+
+    def mark(self, name: str, end: str) -> Object:
+        """The root, marked: from here on a `submit` of that name does nothing. Where there is none, one is made. `end`:
+        for nodes inside of environments, until when they may take (`names.END`)."""
+        marks = {names.CANCELLED: "true", names.END: end}
+        try:
+            return self._client.annotate("ConfigMap", name, **marks)
+        except Refused as error:
+            if error.status != 404:
+                raise
+        made = self._client.create("ConfigMap", _tombstone(name, self._client.namespace, marks))
+        return made or self._client.annotate("ConfigMap", name, **marks)
+
+    def delete(self, gang: Gang, grace_seconds: float, find: Callable[[str], Object | None]) -> None:
+        """Again and again until nothing lives; sends nothing for what is on its way out already: `find` gives a pod as
+        it is at its turn, when Kubernetes may have begun to end it with its job. Pods do not wait for their jobs to be
+        gone: those make no others. A pod that is over keeps its job, and so its log."""
+        over = {names.node_rank(pod) for pod in gang.pods.values()} - {names.node_rank(pod) for pod in gang.alive()}
+        jobs = [job for job in gang.unfinished() if not (_is_going(job) or self._is_asked(job, 0))]
+        jobs = [job for job in jobs if job["kind"] == "JobSet" or names.node_rank(job) not in over]
+        grace = math.ceil(grace_seconds) + KILL_MARGIN_SECONDS
+
+        def end(obj: Object) -> None:
+            if obj["kind"] != "Pod":
+                self._delete(obj, "Foreground")
+            elif self._is_to_end(pod := find(obj["metadata"]["name"]), grace):
+                self._delete(pod, "Background", grace)
+
+        self._client.together(end, [*jobs, *gang.alive()])
+        self.fence(gang)
+
+    def drop_secret(self, name: str) -> None:
+        """Once an attempt is marked as cancelled, no container of it will need the values any more. Its root owns them,
+        and is left until the sweep. Without the right they go with it."""
+        if name in self._dropped:
+            return
+        try:
+            self._client.delete("Secret", name, propagation="Background")
+        except Refused as error:
+            if not error.permanent:
+                raise
+            log.warning("the values of secrets of %s stay until its objects are swept: %s", name, error.message)
+        self._dropped.add(name)
+
+    def _is_to_end(self, pod: Object | None, grace: float) -> TypeGuard[Object]:
+        if pod is None or phase(pod) in FINISHED:
+            return False
+        return not (_is_going(pod, grace) or self._is_asked(pod, grace))
+
+    def _is_asked(self, obj: Object, grace: float) -> bool:
+        """Whether we have asked for no less a moment ago: the watch is to tell what came of it."""
+        asked, at = self._sent.get(obj["metadata"]["uid"], (math.inf, 0.0))
+        return asked <= grace and time.monotonic() - at < ASK_AGAIN_SECONDS
+
+    def confirmed_gone(self, name: str) -> bool:
+        """Whether nothing of an attempt that is marked as cancelled runs or can begin, by the API server's own word.
+        Once true, always."""
+        if name not in self._gone and self.is_lifeless(name):
+            self._gone.add(name)
+        return name in self._gone
+
+    def is_lifeless(self, name: str) -> bool:
+        """Whether the API server has no pod of it that lives and no job that may begin one."""
+        query = {"labelSelector": names.selector(name)}
+        kinds = ("Job", "Pod", *(("JobSet",) if self._jobset else ()))
+        jobs, pods, *sets = (self._client.get(self._client.path(kind), **query)["items"] for kind in kinds)
+        return all(map(has_finished, [*jobs, *chain(*sets)])) and all(phase(pod) in FINISHED for pod in pods)
+
+    def forget(self, name: str) -> None:
+        """Removes what is left of an ended attempt. In the foreground: the root goes last."""
+        for kind in (*(("JobSet",) if self._jobset else ()), "Job", "Service"):
+            query = {"labelSelector": names.selector(name)}
+            found = self._client.get(self._client.path(kind), **query)["items"]
+            self._client.together(partial(self._forget, kind), found)
+        self._client.delete("ConfigMap", name)
+        self._gone.discard(name)
+        self._dropped.discard(name)
+
+    def _forget(self, kind: str, obj: Object) -> None:
+        self._client.delete(kind, obj["metadata"]["name"], uid=obj["metadata"]["uid"])
+
+    def fence(self, gang: Gang) -> None:
+        """Pods whose time is over and whose kubelet does not say so. Without the right to look at nodes nothing is
+        done: a process that may still run keeps its environment."""
+        for pod in gang.alive():
+            uid, machine = pod["metadata"]["uid"], (pod.get("spec") or {}).get("nodeName")
+            if not machine or not _is_overdue(pod):
+                continue
+            if time.monotonic() - self._fenced.get(uid, -FENCE_AGAIN_SECONDS) < FENCE_AGAIN_SECONDS:
+                continue
+            self._fenced[uid] = time.monotonic()
+            try:
+                if self._is_dead(machine):
+                    self._remove(pod, machine)
+            except Refused as error:
+                log.warning("pod %s cannot be fenced: %s", pod["metadata"]["name"], error)
+
+    def _is_dead(self, machine: str) -> bool:
+        """The node is not there any more, or its kubelet has not renewed its lease for longer than that lasts."""
+        if self._client.find(f"/api/v1/nodes/{machine}") is None:
+            return True
+        lease = self._client.find(f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{machine}")
+        if lease is None:
+            return False
+        spec = lease["spec"]
+        age = (datetime.now(UTC) - datetime.fromisoformat(spec["renewTime"])).total_seconds()
+        return age > float(spec.get("leaseDurationSeconds") or 40)
+
+    def _remove(self, pod: Object, machine: str) -> None:
+        if self._taint and self._out_of_service(machine):
+            return
+        log.warning("pod %s is deleted by force: node %s is dead", pod["metadata"]["name"], machine)
+        self._delete(pod, "Background", 0)
+
+    def _out_of_service(self, machine: str) -> bool:
+        """Kubernetes then removes the node's pods and detaches their volumes. False where we may not say so."""
+        path = f"/api/v1/nodes/{machine}"
+        try:
+            node = self._client.get(path)
+            taints = (node.get("spec") or {}).get("taints") or []
+            if any(taint["key"] == OUT_OF_SERVICE for taint in taints):
+                return True
+            taints = [*taints, {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}]
+            patch = {
+                "metadata": {"resourceVersion": node["metadata"]["resourceVersion"]},
+                "spec": {"taints": taints},
+            }
+            self._client.request("PATCH", path, body=patch, content_type=MERGE_PATCH)
+        except Refused as error:
+            log.warning("node %s cannot be tainted: %s", machine, error)
+            return error.status == 409
+        return True
+
+    def _delete(self, obj: Object, propagation: str, grace: int | None = None) -> None:
+        meta = obj["metadata"]
+        kind = obj.get("kind") or "Pod"
+        self._client.delete(kind, meta["name"], uid=meta["uid"], propagation=propagation, grace=grace)
+        if len(self._sent) > 20_000:
+            self._sent.clear()
+        self._sent[meta["uid"]] = (grace or 0, time.monotonic())
+
+
+def _tombstone(name: str, namespace: str, marks: dict[str, str]) -> dict[str, Any]:
+    labels = {names.MANAGED_BY: "fermi", **names.of_attempt(name)}
+    meta = {"name": name, "namespace": namespace, "labels": labels, "annotations": marks}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
+
+
+def _is_going(obj: Object, grace: float | None = None) -> bool:
+    meta = obj["metadata"]
+    if not meta.get("deletionTimestamp"):
+        return False
+    return grace is None or float(meta.get("deletionGracePeriodSeconds") or 0) <= grace
+
+
+def _is_overdue(pod: Object) -> bool:
+    """`deletionTimestamp` is when the grace is over."""
+    end = pod["metadata"].get("deletionTimestamp")
+    return bool(end) and (datetime.now(UTC) - datetime.fromisoformat(end)).total_seconds() > OVERDUE_SECONDS

@@ -1,0 +1,124 @@
+"""Dev environments of a Kubernetes cluster: pods and StatefulSets with the connection's label, in the namespaces that
+the connection names, and their nodes."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from fermi.engines.discovery import Found
+from fermi.engines.kubernetes import names, pods
+from fermi.engines.kubernetes.client import Client
+from fermi.engines.kubernetes.inside import Environments
+from fermi.engines.kubernetes.mirror import Mirror
+from fermi.engines.kubernetes.survey import Surveys
+from fermi.jobs.errors import BackendError
+
+Object = Mapping[str, Any]
+
+PROJECT = "default"
+SETTLE = 0.1  # seconds in which changes are gathered
+LOOK = 0.5  # seconds between two looks at whether to stop
+FIRST_SECONDS = 10.0
+"""How long the first picture waits until all environments were looked into. Till then what is stored stands: after a
+restart of the platform nothing must count as not looked into."""
+
+
+def follow(connection: Mapping[str, Any], stop: threading.Event) -> Iterator[list[Found]]:
+    """See `fermi.engines.base.Discovery`."""
+    client, changed = Client(connection), threading.Event()
+    selector = connection.get("selector") or names.DEV_ENVIRONMENTS
+
+    def mirror(kind: str, namespace: str, labels: str, *, optional: bool) -> Mirror:
+        path = client.path(kind, namespace=namespace)
+        return Mirror(client, path, changed.set, selector=labels, optional=optional)
+
+    own = client.namespace
+    shown = [mirror("Pod", one, selector, optional=one != own) for one in client.namespaces]
+    sets = [mirror("StatefulSet", one, selector, optional=True) for one in client.namespaces]
+    made = mirror("Pod", own, names.HOSTED, optional=False)
+    nodes = Mirror(client, "/api/v1/nodes", changed.set, optional=True)
+    mirrors = [*shown, *sets, made, nodes]
+    devices, project = _Devices(client), connection.get("project") or PROJECT
+    surveys = Surveys(Environments(client), changed.set)
+    python = str(connection.get("python") or "")
+    last: list[Found] | None = None
+    until = 0.0
+    try:
+        while not stop.is_set():
+            if not changed.wait(LOOK) and not until and not surveys.due:
+                continue
+            stop.wait(SETTLE)
+            changed.clear()
+            if all(one.listed for one in mirrors):
+                there = _items(*shown)
+                seen = _picture(there, _items(*sets), _items(made), _items(nodes), devices, project)
+                seen = [_looked_into(one, there.get(one.key), surveys, python) for one in seen]
+                surveys.keep({str(pod["metadata"]["uid"]) for pod in there.values()})
+                if last is None and surveys.busy:
+                    until = until or time.monotonic() + FIRST_SECONDS
+                    if time.monotonic() < until:
+                        continue
+                until = 0.0
+                if seen != last:
+                    last = seen
+                    yield seen
+            elif error := next((m.error for m in mirrors if m.error and not m.listed), None):
+                raise error
+    finally:
+        for one in mirrors:
+            one.close()
+        surveys.close()
+        client.close()
+
+
+def _items(*mirrors: Mirror) -> dict[str, Object]:
+    return {key: item for one in mirrors for key, item in dict(one.items).items()}
+
+
+def _looked_into(one: Found, pod: Object | None, surveys: Surveys, python: str) -> Found:
+    """With what was found inside of it."""
+    wanted = str(one.engine.get("python") or python)
+    facts = surveys.of(dict(pod), str(one.engine["container"]), wanted) if pod else None
+    return replace(one, engine={**one.engine, "inside": dict(facts)}) if facts else one
+
+
+def _picture(
+    there: Mapping[str, Object], sets: Mapping[str, Object], made: Mapping[str, Object], nodes: Mapping[str, Object],
+    devices: "_Devices", project: str,
+) -> list[Found]:  # fmt: skip
+    """By key. A pod says more than the StatefulSet that it belongs to. `made`: pods of environments that the platform
+    makes: it knows them by itself, but they hold GPUs, too."""
+    of_sets = (pod for one in sets.values() for pod in pods.of_set(one))
+    known = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in of_sets} | dict(there)
+    own = {key for key, pod in known.items() if names.HOSTED in (pod["metadata"].get("labels") or {})}
+    held = pods.held({**known, **made}.values())
+    found = (pods.found(known[key], nodes, devices, project) for key in sorted(known.keys() - own))
+    return [replace(one, engine=pods.with_gpus(one.engine, nodes.get(f"/{one.host}") or {}, held)) for one in found]
+
+
+class _Devices:
+    """How many devices a ResourceClaim has been given; that does not change while a pod has it, so one asks once."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._version = ""
+        self._known: dict[tuple[str, str], int] = {}
+
+    def __call__(self, namespace: str, name: str) -> int:
+        """0 while the claim has none or cannot be read."""
+        key = namespace, name
+        if not self._known.get(key):
+            try:
+                self._known[key] = self._ask(namespace, name)
+            except BackendError:
+                return 0
+        return self._known[key]
+
+    def _ask(self, namespace: str, name: str) -> int:
+        if not self._version:
+            self._version = self._client.get("/apis/resource.k8s.io")["preferredVersion"]["version"]
+        path = f"/apis/resource.k8s.io/{self._version}/namespaces/{namespace}/resourceclaims/{name}"
+        allocation = self._client.get(path).get("status", {}).get("allocation") or {}
+        return len(allocation.get("devices", {}).get("results") or [])

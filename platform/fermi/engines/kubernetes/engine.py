@@ -1,0 +1,521 @@
+"""The backend's verbs on Kubernetes. The cluster is the only memory; any process of the platform can ask."""
+
+import json
+import logging
+import os
+import socket
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+from fermi.engines import connection_options, telemetry_reports
+from fermi.engines.base import Backend, Beside, not_running, out_of_reach
+from fermi.engines.carried_logs import Files, Reports
+from fermi.engines.inside import download, followers, start, upload
+from fermi.engines.inside import observation as in_environments
+from fermi.engines.inside.download import Limits
+from fermi.engines.inside.render import KIND
+from fermi.engines.inside.session import InsideError, Session
+from fermi.engines.kubernetes import causes, inside, module_configmap, names, rank_exec, run_location, state, volumes
+from fermi.engines.kubernetes.client import Client, Refused
+from fermi.engines.kubernetes.dcgm import Exporters
+from fermi.engines.kubernetes.deletion import Deletion
+from fermi.engines.kubernetes.gang import Gang, Object
+from fermi.engines.kubernetes.logs import Followers
+from fermi.engines.kubernetes.node_leases import Leases
+from fermi.engines.kubernetes.positions import Positions
+from fermi.engines.kubernetes.render import render
+from fermi.engines.kubernetes.watch import Memory, Watch
+from fermi.jobs.causes import READYING
+from fermi.jobs.errors import BackendError
+from fermi.jobs.run_location import Ways
+from fermi.jobs.spec import (
+    NO_SECRETS,
+    Handle,
+    JobSpec,
+    LogChunk,
+    Node,
+    Observation,
+    Phase,
+    Plan,
+    Problem,
+    PulseSeen,
+    Rendered,
+    Sample,
+)
+from fermi.jobs.user_paths import absent_below
+
+log = logging.getLogger(__name__)
+
+ABSENT_SECONDS = 1.0
+"""How long the API server's word that an attempt is not there is believed."""
+FIND_SECONDS = 5.0
+AWAY_SECONDS = 1.0
+ECHO_SECONDS = 0.3
+SETTLE_SECONDS = 2.0
+"""How long nothing must have been heard of an attempt before a pod that is not there counts as deleted: its job's
+failure may be heard of before its own."""
+SETTLING = ("POD_DELETED", "JOB_SUSPENDED")
+"""Of these the true reason may be on its way: a queue's word comes by another watch than the pods'."""
+LONGEST_NAME = 63 - len("-node-9999")  # of a DNS label, and pods' names get six more characters that may be cut
+
+
+class KubernetesBackend(Backend):
+    def __init__(self, connection: Mapping[str, Any]) -> None:
+        self.connection = connection
+        self.data_dir = Path(connection.get("data_dir") or "var").resolve()
+        self.mount = volumes.root(connection)
+        self.queues = bool(connection.get("queue"))
+        self.client = Client(connection)
+        self._watch = Watch(self.client, jobset=bool(connection.get("jobset")), queue=bool(connection.get("queue")))
+        self._deletion = Deletion(
+            self.client, jobset=bool(connection.get("jobset")), taint=bool(connection.get("out_of_service_taint"))
+        )
+        self._limits = Limits.of(connection)
+        self._environments = inside.Environments(self.client, self._limits)
+        self._positions = Positions(self.client)
+        self._leases = Leases(self.client)
+        self._exporters = Exporters(connection["dcgmUrl"]) if connection.get("dcgmUrl") else None
+        self._reports = Reports(self.data_dir)
+        self._followers = Followers(self.client, self.data_dir, self._pod)
+        self._absent: dict[str, float] = {}
+        self._busy: dict[tuple[int, str, str], object] = {}
+        self._made: dict[str, set[tuple[str, str]]] = {}  # uid of a root -> kinds and names of the children it has got
+        self._known: dict[str, tuple[int, tuple[int, ...], tuple[int, ...], Observation]] = {}
+
+    def problems(self, job: JobSpec) -> list[Problem]:
+        """Of what runs inside of environments little can be wrong: nothing is made for it."""
+        found, beside = [], [node for node in job.nodes if not node.inside]
+        for index, node in enumerate(job.nodes):
+            if node.inside:
+                continue
+            namespace = node.engine.get("namespace") or self.client.namespace
+            params = {"environment": node.name, "found": namespace, "namespace": self.client.namespace}
+            if namespace != self.client.namespace:
+                found.append(Problem(f"environmentIds.{index}", "NAMESPACE_FOREIGN", params))
+            if not node.image:
+                found.append(Problem(f"environmentIds.{index}", "IMAGE_MISSING", params))
+        queue = connection_options.of(self.connection, job, names.CHOSEN)["queue"]
+        if queue and not self.connection.get("jobset") and len(beside) > 1:
+            found.append(Problem("environmentIds", "QUEUE_NEEDS_JOBSET", {"queue": queue}))
+        if job.code and beside and not self.connection.get("data"):
+            found.append(Problem("code", "CODE_NEEDS_DATA"))
+        for field, path in volumes.hidden(job, self.connection) if beside else ():
+            shared = ", ".join(f"{volumes.root(self.connection)}/{folder}" for folder in volumes.OPEN)
+            found.append(Problem(field, "PATH_NOT_SHARED", {"path": path, "allowed": shared}))
+        missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
+        absent = absent_below(self.data_dir, job.resume_from, missing)
+        return found + (absent or download.torn(self.data_dir, job.resume_from))
+
+    def ways(self, job: JobSpec) -> Mapping[str, Ways]:
+        lacks = upload.refusal(job, self.data_dir, self._limits, self.mount, str(self.data_dir))
+        return run_location.of_job(job, self.connection, self.client.namespace, lacks)
+
+    def shares_data(self, node: Node) -> bool:
+        return bool(volumes.inside(node, self.connection))
+
+    def enter(self, node: Node) -> Session:
+        where = inside.whereabouts(node, self.client.namespace)
+        if not where[1]:
+            raise BackendError("INSIDE_NOT_HERE", permanent=True, environment=node.name)
+        return self._environments.enter(*where, inside.interpreter(node))
+
+    def render(self, job: JobSpec, plan: Plan) -> Rendered:
+        return render(job, plan, {"data_dir": str(self.data_dir), **self.connection})
+
+    def submit(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
+        """The root first, then the Secret and the Service (whoever asks for a name too early is told for a while that
+        there is none), then the jobs, then a mark on the root that all of them are there. A crash in between leaves no
+        such mark, and the next call creates what is missing. A root that bears a mark gets no children."""
+        memory = self._watch.ready()
+        gang = memory.gang(rendered.name)
+        if gang.cancelled or gang.submitted:
+            return
+        with self._alone("submit", rendered.name) as alone:
+            if alone:
+                self._create(rendered, secrets, memory, gang)
+
+    def _create(self, rendered: Rendered, secrets: Mapping[str, str], memory: Memory, gang: Gang) -> None:
+        """What is there is not created again: what the watch has told, what this process has made before, and, where
+        another process is at it this moment, what that one has made meanwhile; so the second one begins at the end."""
+        root, *others = [artifact.content for artifact in rendered.artifacts if artifact.kind != KIND]
+        orders = inside.orders(rendered)
+        lives = self._lives(root, orders)
+        if lives.get(0):
+            root = _with_head(root, lives[0]["ip"])
+        children = [obj for obj in others if not module_configmap.is_modules(obj)]
+        for pod in _pods(children):
+            volumes.prepare(self.data_dir, pod)
+        path = self.client.path("ConfigMap", rendered.name)
+        found = self.client.find(path) if gang.root else None
+        made = None if found else self.client.create("ConfigMap", root)
+        created = found or made or self.client.get(path)
+        memory.wrote("ConfigMap", created)
+        if names.annotations(created).keys() & {names.CANCELLED, names.SUBMITTED}:
+            return
+        self._absent.pop(rendered.name, None)
+        owner = {
+            "apiVersion": "v1", "kind": "ConfigMap", "name": rendered.name, "uid": created["metadata"]["uid"],
+            "controller": False,
+        }  # fmt: skip
+        done = self._made.setdefault(owner["uid"], set())
+        for obj in others:
+            if module_configmap.is_modules(obj):
+                module_configmap.ensure(self.client, obj)
+
+        def create(obj: Mapping[str, Any]) -> None:
+            key = obj["kind"], obj["metadata"]["name"]
+            if key not in done and not memory.find(rendered.name, *key):
+                self.client.create(obj["kind"], _owned(obj, owner))
+                done.add(key)
+
+        if secrets and children and ("Secret", rendered.name) not in done:
+            self._keep(_owned(_secret(root, secrets), owner), secrets)
+            done.add(("Secret", rendered.name))
+        services = [obj for obj in children if obj["kind"] == "Service"]
+        jobs = [obj for obj in children if obj["kind"] != "Service"]
+        for together in (services, jobs if made else jobs[::-1]):
+            self.client.together(create, together)
+        if orders:
+            self._begin(root, orders, lives, secrets)
+        marks = {names.SUBMITTED: "true"} | ({names.SECRETS: "true"} if secrets and children else {})
+        if orders:
+            marks[names.BEGUN] = json.dumps(lives, sort_keys=True)
+        marked = self.client.annotate("ConfigMap", rendered.name, **marks)
+        memory.wrote("ConfigMap", marked)
+        if names.CANCELLED in names.annotations(marked):  # meanwhile: whoever cancelled may not have seen these
+            self.client.together(lambda obj: self.client.delete(obj["kind"], obj["metadata"]["name"]), jobs)
+            self._deletion.drop_secret(rendered.name)
+        self._made.pop(owner["uid"], None)
+
+    def _lives(self, root: Object, orders: Mapping[int, Any]) -> dict[int, dict[str, str]]:
+        """In which container each node inside is to begin. Raises BackendError where one does not run."""
+        if not orders:
+            return {}
+        listed = inside.listed_in(names.annotations(root))
+
+        def look(one: inside.Inside) -> tuple[int, dict[str, str]]:
+            pod = self._environments.pod(one)
+            if pod is None:
+                raise BackendError("INSIDE_NOT_RUNNING", environment=one.environment, why="its pod is not there")
+            return one.node_rank, inside.begun_in(pod, one.container)
+
+        return dict(self.client.together(look, listed))
+
+    def _begin(
+        self, root: Object, orders: Mapping[int, Any], lives: Mapping[int, Mapping[str, str]],
+        secrets: Mapping[str, str],
+    ) -> None:  # fmt: skip
+        head, name = lives[0]["ip"] if 0 in lives else names.head(root), root["metadata"]["name"]
+        nodes = inside.listed_in(names.annotations(root))
+
+        def one(where: inside.Inside, collects: bool = False) -> None:
+            enter = partial(self._environments.enter, where.namespace, where.pod, where.container, where.python)
+            try:
+                if collects:
+                    start.collect(enter, name, where.node_rank, self.data_dir, self._limits)
+                else:
+                    start.begin(enter, orders[where.node_rank], head, secrets, self.data_dir)
+            except BackendError as error:
+                error.params.setdefault("environment", where.environment)
+                raise
+
+        if download.has_gaps(self.data_dir, name):
+            self.client.together(partial(one, collects=True), [where for where in nodes if where.brings])
+        self.client.together(one, nodes)
+
+    def _keep(self, secret: Mapping[str, Any], values: Mapping[str, str]) -> None:
+        """One that is there already was made by this attempt's own submission, which was cut short. What a webhook that
+        refuses it says is passed on without the values."""
+        try:
+            self.client.create("Secret", secret)
+        except BackendError as error:
+            said = {name: _without(text, values) for name, text in error.params.items()}
+            raise BackendError(error.code, permanent=error.permanent, **said) from None
+
+    def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
+        """From memory, with no request; unless something is not there, which only the API server may say, or waits in a
+        queue, whose order nobody can watch."""
+        memory, silent = self._watch.ready(), self._leases.silent()
+        found = {handle.name: self._in_line(memory, handle, self._observe(memory, handle)) for handle in handles}
+        return {name: _on_silent(memory.gang(name), seen, silent) for name, seen in found.items()} if silent else found
+
+    def cancel(self, handle: Handle, grace_seconds: float, still_seconds: float | None = None) -> None:
+        memory = self._watch.ready()
+        gang = memory.gang(handle.name)
+        end, kill_at = inside.end_of(gang), time.time() + grace_seconds
+        if end is None or (names.INSIDE in gang.marks and kill_at < end.kill_at - 1):
+            told = json.dumps({"kill_at": kill_at, "still": still_seconds})
+            memory.wrote("ConfigMap", self._deletion.mark(handle.name, told))
+        self._followers.ensure(gang)
+        with self._alone("cancel", handle.name) as alone:
+            if alone:
+                self._deletion.delete(gang, grace_seconds, partial(memory.find, handle.name, "Pod"))
+                if names.SECRETS in gang.marks:
+                    self._deletion.drop_secret(handle.name)
+
+    def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
+        return Files(self.data_dir, handle.task_id, handle.attempt).chunk(rank, cursor, limit)
+
+    def pulses(self, handle: Handle) -> Mapping[int, PulseSeen]:
+        return Files(self.data_dir, handle.task_id, handle.attempt).pulses()
+
+    def telemetry(self, handle: Handle, after: float) -> Sequence[Sample]:
+        samples = telemetry_reports.samples_in(Files(self.data_dir, handle.task_id, handle.attempt).folder, after)
+        if self._exporters and samples:
+            with suppress(BackendError):
+                return self._exporters.instead(samples, self._watch.ready().gang(handle.name).pods.values())
+        return samples
+
+    def beside(self, rendered: Rendered, handle: Handle, rank: int) -> Beside:
+        for order in inside.orders(rendered).values():
+            if any(one["rank"] == rank for one in order["spec"]["ranks"]):
+                return self._beside_inside(rendered, order, handle, rank)
+        return rank_exec.beside(self.client, rendered, handle, rank)
+
+    def _beside_inside(self, rendered: Rendered, order: Mapping[str, Any], handle: Handle, rank: int) -> Beside:
+        node_rank = order["spec"]["node_rank"]
+        root = next(one.content for one in rendered.artifacts if one.kind == "ConfigMap")
+        where = next(one for one in inside.listed_in(names.annotations(root)) if one.node_rank == node_rank)
+        ranks = Files(self.data_dir, handle.task_id, handle.attempt).report(node_rank).get("ranks") or ()
+        if not any(one["rank"] == rank and one["state"] == "running" for one in ranks):
+            raise not_running(handle, rank)
+        python = order["python"] if order["python"].startswith("/") else where.python
+
+        def dial() -> socket.socket:
+            module = ("fermi.inside.rank_exec", handle.name, str(node_rank), str(rank))
+            try:
+                found = self._environments.enter(where.namespace, where.pod, where.container, python, *module)
+            except InsideError as error:
+                raise out_of_reach(handle, rank, str(error.params.get("why") or error.code)) from error
+            return found.release()
+
+        return Beside(node_rank, dial)
+
+    def left_out(self, handle: Handle) -> list[Problem]:
+        return download.left_out(self.data_dir, handle)
+
+    def port_host(self, job: JobSpec) -> str | None:
+        """Each pod has an address of its own, unless the administrator puts pods into the hosts' network."""
+        hosts = (self.connection.get("pod") or {}).get("hostNetwork")
+        return str(job.head.engine.get("node") or "") if hosts else None
+
+    def forget(self, handle: Handle) -> None:
+        root = self.client.find(self.client.path("ConfigMap", handle.name))
+        for one in inside.listed_in(names.annotations(root)) if root else ():
+            with suppress(BackendError):  # what stays there is removed by what begins there next
+                self._environments.forget(one, handle.name)
+        self._deletion.forget(handle.name)
+        module_configmap.clear(self.client)
+
+    def watch(self, stop: threading.Event, on_change: Callable[[str], None]) -> None:
+        """Until `stop`: follows the logs of all pods, and calls `on_change` with the name of each attempt of which an
+        object changed; once at once, and once a moment later for a process whose own watch was behind this one."""
+        news, inner = self._watch.listen(), followers.Followers(self.data_dir, on_change)
+        try:
+            self._follow(news, stop, on_change, inner)
+        finally:
+            inner.stop()
+            self._watch.leave(news)
+            self.close()  # the cluster was deleted, or is reached in a new way; if not, the next use begins anew
+
+    def _follow(
+        self, news: Any, stop: threading.Event, on_change: Callable[[str], None], inner: followers.Followers
+    ) -> None:
+        again: dict[str, float] = {}
+        find, silent = 0.0, frozenset[str]()
+        while not stop.is_set():
+            try:
+                memory = self._watch.ready()
+            except BackendError:  # the watch has said so
+                stop.wait(AWAY_SECONDS)
+                continue
+            changed = _drain(news, 0.1 if again else 0.5)
+            moment = time.monotonic()
+            for name in changed:
+                self._ensure(memory.gang(name), inner)
+                on_change(name)
+                again[name] = moment + ECHO_SECONDS
+            inner.keep(memory.has)
+            for name in [name for name, due in again.items() if due <= moment]:
+                del again[name]
+                on_change(name)
+            if moment >= find:
+                find = moment + FIND_SECONDS
+                before, silent = silent, self._leases.silent()
+                for name in memory.names():
+                    gang = memory.gang(name)
+                    self._ensure(gang, inner)
+                    if _machines(gang) & (silent | before):  # no object tells of it
+                        on_change(name)
+
+    def _ensure(self, gang: Gang, inner: followers.Followers) -> None:
+        """All of it is followed: the logs of its pods, and its nodes inside once they were to begin."""
+        self._followers.ensure(gang)
+        if gang.submitted or gang.cancelled:
+            for one in inside.nodes(gang):
+                inner.ensure(*self._environments.followed(gang, one))
+
+    def orphans(self, live: Collection[str]) -> list[Handle]:
+        """Attempts that have objects in the cluster and are not among `live` (names): to be passed to `forget`."""
+        memory = self._watch.ready()
+        found = [name for name in memory.names() if name not in live and not memory.gang(name).is_empty()]
+        return [Handle.of(name) for name in sorted(found)]
+
+    def close(self) -> None:
+        """Ends the threads of this process, until something is asked again; nothing in the cluster."""
+        self._watch.stop()
+        self._leases.stop()
+        self._followers.stop()
+        self.client.close()
+
+    @contextmanager
+    def _alone(self, verb: str, name: str) -> Iterator[bool]:
+        """Whether no other thread of this process is at the same, which need not be done twice."""
+        key, mine = (os.getpid(), verb, name), object()
+        alone = self._busy.setdefault(key, mine) is mine
+        try:
+            yield alone
+        finally:
+            if alone:
+                del self._busy[key]
+
+    def _observe(self, memory: Memory, handle: Handle) -> Observation:
+        """What is alive and has not changed is not judged again: a thousand idle tasks are looked at all the time."""
+        version = memory.version(handle.name)
+        if known := self._known.get(handle.name):
+            if known[:3] == (version, known[1], self._reports.stamps(handle.task_id, handle.attempt, known[1])):
+                return known[3]
+            self._known.pop(handle.name, None)  # another thread may have found the same
+        gang = memory.gang(handle.name)
+        places = (*gang.places, *(one.node_rank for one in inside.nodes(gang)))
+        stamps = self._reports.stamps(handle.task_id, handle.attempt, places)
+        seen = self._judge(gang, handle)
+        if seen.waiting and seen.waiting.code in READYING:  # only the pods' logs tell when that is over
+            self._followers.ensure(gang)
+        elif seen.left and seen.phase is not Phase.UNKNOWN and len(gang.alive()) == len(gang.pods):
+            self._known[handle.name] = (version, places, stamps, seen)
+        return seen
+
+    def _in_line(self, memory: Memory, handle: Handle, seen: Observation) -> Observation:
+        """With its place in Kueue's line, where Kueue tells."""
+        waits = seen.waiting
+        if waits is None or "queue" not in waits.params:
+            return seen
+        place = self._positions.of(waits.params["queue"], memory.gang(handle.name).workloads)
+        if place is None:
+            return seen
+        return replace(seen, waiting=replace(waits, params={**waits.params, "position": place}))
+
+    def _judge(self, gang: Gang, handle: Handle) -> Observation:
+        """Of both its parts, where it has both."""
+        inner = inside.nodes(gang)
+        if not inner:
+            return self._judge_pods(gang, handle)
+        reports = self._reports.of(handle.task_id, handle.attempt, [one.node_rank for one in inner])
+        known = {one.node_rank: one.environment for one in inner}
+        head = gang.marks.get(names.SUCCESS) == "head" and 0 in known
+        seen = in_environments.observe(reports, known, began=gang.submitted, ended=gang.cancelled, head=head)
+        if gang.cancelled and not gang.submitted and not any(reports.values()):
+            seen = replace(seen, left=True)  # whoever follows it makes sure
+        return in_environments.together(seen, self._judge_pods(gang, handle)) if gang.places else seen
+
+    def _judge_pods(self, gang: Gang, handle: Handle) -> Observation:
+        reports = self._reports.of(handle.task_id, handle.attempt, gang.places)
+        seen = state.observe(gang, handle, reports)
+        if gang.is_empty():
+            return seen if self._is_absent(handle.name) else Observation(Phase.UNKNOWN)
+        if len(gang.alive()) < len(gang.pods):
+            self._followers.ensure(gang)
+        if seen.left is False and names.SECRETS in gang.marks:
+            with suppress(BackendError):  # the sweep does it, too
+                self._deletion.drop_secret(handle.name)
+        if seen.cause and seen.cause.code in SETTLING and gang.idle_seconds() < SETTLE_SECONDS:
+            return Observation(Phase.UNKNOWN, seen.left, seen.ranks)
+        if seen.phase is Phase.UNKNOWN and seen.cause and self._deletion.is_lifeless(handle.name):
+            return Observation(Phase.FAILED, seen.left, seen.ranks, seen.cause)
+        if seen.left is None and gang.cancelled and self._deletion.confirmed_gone(handle.name):
+            return Observation(seen.phase, False, seen.ranks, seen.cause)
+        return seen
+
+    def _is_absent(self, name: str) -> bool:
+        """The API server's own word: our memory may not have heard of the attempt yet."""
+        if time.monotonic() - self._absent.get(name, -ABSENT_SECONDS) < ABSENT_SECONDS:
+            return True
+        if self.client.find(self.client.path("ConfigMap", name)) is not None:
+            return False
+        self._absent = {known: at for known, at in self._absent.items() if time.monotonic() - at < ABSENT_SECONDS}
+        self._absent[name] = time.monotonic()
+        return True
+
+    def _pod(self, attempt: str, name: str) -> Object | None:
+        return self._watch.ready().gang(attempt).pods.get(name)
+
+
+def _machines(gang: Gang) -> set[str]:
+    """Of pods that live."""
+    return {str((pod.get("spec") or {}).get("nodeName") or "") for pod in gang.alive()}
+
+
+def _on_silent(gang: Gang, seen: Observation, silent: Collection[str]) -> Observation:
+    """With the first machine of it that says nothing, which is why its logs do not come either. Whether its ranks still
+    run nobody knows: Kubernetes decides when it is given up (`NODE_LOST`)."""
+    if seen.phase is not Phase.RUNNING or not _machines(gang) & set(silent):
+        return seen
+    pod = next(pod for _, pod in sorted(gang.by_node().items()) if (pod.get("spec") or {}).get("nodeName") in silent)
+    why = "its kubelet does not renew its lease in kube-node-lease"
+    return replace(seen, waiting=causes.about_pod("NODE_SILENT", pod, why))
+
+
+def _pods(objects: Iterable[Object]) -> Iterator[Object]:
+    """The pods that Jobs and JobSets are to make."""
+    for obj in objects:
+        jobs = [one["template"]["spec"] for one in obj["spec"].get("replicatedJobs") or ()]
+        for job in [obj["spec"]] if obj["kind"] == "Job" else jobs:
+            yield job["template"]["spec"]
+
+
+def _with_head(root: Object, address: str) -> Object:
+    """For pods of an attempt whose head is inside of an environment: where that is."""
+    data = dict(root["data"])
+    data["job.json"] = json.dumps({**json.loads(data["job.json"]), "head": address}, sort_keys=True) + "\n"
+    return {**root, "data": data}
+
+
+def _owned(obj: Mapping[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:
+    return {**obj, "metadata": {**obj["metadata"], "ownerReferences": [owner]}}
+
+
+def _secret(root: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
+    meta = {key: root["metadata"][key] for key in ("name", "namespace", "labels")}
+    kind = {"apiVersion": "v1", "kind": "Secret", "metadata": meta}
+    return {**kind, "type": "Opaque", "immutable": True, "stringData": {**values}}
+
+
+def _without(said: Any, values: Mapping[str, str]) -> Any:
+    if isinstance(said, str):
+        for value in values.values():
+            for form in (value, b64encode(value.encode()).decode()):
+                said = said.replace(form, "***")
+    return said
+
+
+def _drain(news: Any, seconds: float) -> list[str]:
+    """What is in the queue, each name once; waits up to `seconds` for the first."""
+    found: dict[str, None] = {}
+    try:
+        found[news.get(timeout=seconds)] = None
+        while True:
+            found[news.get_nowait()] = None
+    except Empty:
+        return list(found)
+
+
+__all__ = ["KubernetesBackend", "Refused"]

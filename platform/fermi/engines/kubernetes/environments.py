@@ -1,0 +1,583 @@
+"""Dev environments on Kubernetes: made of `hosted`'s objects. The cluster is the only memory.
+
+    start   ConfigMap of the run ─▶ modules, Secret, disk, claim, Service ─▶ StatefulSet (made, or given the run's
+            template) ─▶ former runs' ConfigMaps and Secrets go ─▶ the ConfigMap is marked as submitted
+    stop    the ConfigMap is marked as cancelled (made so where there is none), and keeps the end of the log
+            ─▶ no replicas, and the pod is deleted ─▶ a ConfigMap that holds the mark and that end alone takes its
+            place, and its Secret goes
+    delete  StatefulSet, Service, ConfigMaps, claim, disk; gone when the API server says so of all of them
+
+A run whose pod was taken away goes on in the pod that its StatefulSet makes next. A keeper that ended is the run's end.
+Tasks train inside of its pod as in a discovered one: it is looked into once its service is up, and counts as running
+then.
+"""
+
+import json
+import logging
+import math
+import secrets as tokens
+import socket
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any
+
+from fermi.engines import runner_reports
+from fermi.engines.environments import (
+    Activity,
+    Holder,
+    HostedHandle,
+    HostedPhase,
+    HostedSeen,
+    HostedSpec,
+    Hosting,
+    Kernel,
+)
+from fermi.engines.kubernetes import causes, module_configmap, names, pods
+from fermi.engines.kubernetes.client import MERGE_PATCH, METADATA, Client, Refused, in_time
+from fermi.engines.kubernetes.environment_objects import DISK, PORT, SPARE_SECONDS, disk_size, render
+from fermi.engines.kubernetes.gang import FINISHED, condition, container, phase
+from fermi.engines.kubernetes.inside import Environments
+from fermi.engines.kubernetes.names import CANCELLED, HOSTED, RUN, SUBMITTED
+from fermi.engines.kubernetes.port_forward import Forwarding
+from fermi.engines.kubernetes.survey import Surveys
+from fermi.envd import protocol
+from fermi.jobs.causes import BY_KEEPERS
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import NO_SECRETS, Cause, LogChunk, Problem, Rendered
+
+log = logging.getLogger(__name__)
+
+ASK_SECONDS = 5.0
+"""How long a keeper's word is believed."""
+DIAL_SECONDS = 10.0
+LOOK_SECONDS = 10.0
+"""How long a service that is up waits until its pod has been looked into."""
+NODE_SECONDS, HELD_SECONDS = 60.0, 15.0
+"""How long what a node has is believed, and who else holds its GPUs."""
+MADE = ("StatefulSet", "Service", "ConfigMap", "ResourceClaim", "PersistentVolumeClaim")
+LOG = "log"
+KEPT_LOG_LINES, KEPT_LOG_BYTES = 500, 64 << 10
+"""Of a run that is being ended, in its record: a ConfigMap has room for 1 MiB."""
+LISTED = f"{names.SELECTOR},{HOSTED}"
+Object = dict[str, Any]
+
+
+def connect(connection: Mapping[str, Any]) -> "KubernetesHosting":
+    return _connect(json.dumps(connection, sort_keys=True))
+
+
+@lru_cache
+def _connect(key: str) -> "KubernetesHosting":
+    return KubernetesHosting(json.loads(key))
+
+
+class KubernetesHosting(Hosting):
+    def __init__(self, connection: Mapping[str, Any]) -> None:
+        self.connection = connection
+        self.client = Client(connection)
+        self.claims = bool((connection.get("environments") or {}).get("deviceClass"))
+        self._told: dict[str, tuple[float, Mapping[str, Any] | None]] = {}
+        self._nodes: dict[str, tuple[float, Object]] = {}
+        self._others: tuple[float, list[Object]] = (-math.inf, [])
+        self._surveys = Surveys(Environments(self.client), lambda: None)
+        self._up: dict[str, float] = {}  # since when the service of a container is up that is being looked into
+        self._lock = threading.Lock()
+
+    def problems(self, spec: HostedSpec) -> list[Problem]:
+        found = []
+        if not spec.image:
+            found.append(Problem("image", "IMAGE_NEEDED", {}))
+        if any(port.port == PORT for port in spec.ports):
+            found.append(Problem("ports", "PORT_IS_KEEPERS", {"port": PORT}))
+        return found
+
+    def resize_problems(self, spec: HostedSpec) -> list[Problem]:
+        """Whether its disk may have that size. The API server says so, which is asked to change the claim in a dry run:
+        its class may not grow (`allowVolumeExpansion`), a quota may be used up. One that is not there yet is made in
+        its new size."""
+        there = self.client.find(self.client.path("PersistentVolumeClaim", spec.id))
+        if there is None:
+            return []
+        wanted, found = disk_size(spec), there["spec"]["resources"]["requests"]["storage"]
+        params = {"wanted": wanted, "found": found, "storageClass": there["spec"].get("storageClassName") or "–"}
+        if pods.quantity(wanted) < pods.quantity(found):
+            return [Problem("diskGb", "DISK_CANNOT_SHRINK", params)]
+        try:
+            self._set_size(spec.id, wanted, dryRun="All")
+        except Refused as refused:
+            if refused.code in ("ADMISSION_DENIED", "ENGINE_REJECTED"):
+                return [Problem("diskGb", "DISK_CANNOT_GROW", {**params, "why": refused.message})]
+            return [Problem("diskGb", refused.code, refused.params)]
+        return []
+
+    def zones(self) -> set[str] | None:
+        """As the nodes' labels have them; None where nodes may not be looked at, or the API server does not answer."""
+        try:
+            nodes = self.client.get("/api/v1/nodes")["items"]
+        except BackendError:
+            return None
+        return {zone for node in nodes if (zone := (node["metadata"].get("labels") or {}).get(pods.ZONE))}
+
+    def render(self, spec: HostedSpec) -> Rendered:
+        return render(spec, self.connection)
+
+    # start
+
+    def start(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
+        config, *others = [artifact.content for artifact in rendered.artifacts]
+        made = self.client.create("ConfigMap", config)
+        there = made or self.client.get(self.client.path("ConfigMap", rendered.name))
+        if names.annotations(there).keys() & {CANCELLED, SUBMITTED}:
+            return
+        if secrets:
+            self._keep(_secret(there, secrets), secrets)
+        for obj in others:
+            if obj["kind"] == "StatefulSet":
+                self._stand(obj)
+            elif module_configmap.is_modules(obj):
+                module_configmap.ensure(self.client, obj)
+            elif self.client.create(obj["kind"], obj) is None and obj["kind"] == "PersistentVolumeClaim":
+                self._grow(obj)
+        self._forget_before(config["metadata"]["labels"])
+        marked = self.client.annotate("ConfigMap", rendered.name, **{SUBMITTED: "true"})
+        if CANCELLED in names.annotations(marked):  # meanwhile: whoever stopped it may not have seen the set
+            self._scale_down(config["metadata"]["labels"])
+
+    def _forget_before(self, labels: Mapping[str, str]) -> None:
+        """What is left of former runs: their Secrets, with values that may have changed since, go with the records that
+        own them. None of them can begin any more, because the set has a later run."""
+        for record in self._records(labels[HOSTED]):
+            if _run(record) < int(labels[RUN]):
+                self._remove_record(record["metadata"]["name"])
+
+    def _remove_record(self, name: str) -> None:
+        """At once: the garbage collector takes what it owns."""
+        self.client.delete("ConfigMap", name, propagation="Background")
+
+    def _stand(self, obj: Object) -> None:
+        """The set, with the run's template and a token that only callers of its keeper are to know. Kubernetes lets a
+        set's template and replicas change, and neither selector nor Service (pkg/apis/apps/validation,
+        ValidateStatefulSetUpdate)."""
+        token = tokens.token_urlsafe(24)
+        template = obj["spec"]["template"]
+        meta = {**template["metadata"], "annotations": {**template["metadata"]["annotations"], names.KEEPER: token}}
+        wanted = {
+            **obj,
+            "metadata": {**obj["metadata"], "annotations": {names.KEEPER: token}},
+            "spec": {**obj["spec"], "template": {**template, "metadata": meta}},
+        }
+        if self.client.create("StatefulSet", wanted) is not None:
+            return
+        name = obj["metadata"]["name"]
+        there = self.client.get(self.client.path("StatefulSet", name))
+        if _run(there) >= _run(obj):
+            return
+        given = wanted["spec"]
+        wanted["metadata"] = {**wanted["metadata"], "resourceVersion": there["metadata"]["resourceVersion"]}
+        wanted["spec"] = {**there["spec"], "replicas": given["replicas"], "template": given["template"]}
+        self.client.replace("StatefulSet", name, wanted)
+
+    def _grow(self, obj: Object) -> None:
+        """A disk only grows, and where its class lets it; one that cannot is used as it is. Raises what may pass."""
+        name = obj["metadata"]["name"]
+        there = self.client.get(self.client.path("PersistentVolumeClaim", name))
+        wanted = obj["spec"]["resources"]["requests"]["storage"]
+        if pods.quantity(wanted) > pods.quantity(there["spec"]["resources"]["requests"]["storage"]):
+            try:
+                self._set_size(name, wanted)
+            except Refused as refused:
+                if not refused.permanent:
+                    raise
+                log.warning("the disk of %s stays as it is: %s", name, refused.message)
+
+    def _set_size(self, name: str, wanted: str, **query: str) -> None:
+        body = {"spec": {"resources": {"requests": {"storage": wanted}}}}
+        path = self.client.path("PersistentVolumeClaim", name)
+        self.client.request("PATCH", path, query=query, body=body, content_type=MERGE_PATCH)
+
+    def _keep(self, secret: Object, values: Mapping[str, str]) -> None:
+        """What a webhook that refuses it says is passed on without the values."""
+        try:
+            self.client.create("Secret", secret)
+        except BackendError as error:
+            said = {name: _without(text, values) for name, text in error.params.items()}
+            raise BackendError(error.code, permanent=error.permanent, **said) from None
+
+    # stop, delete
+
+    def stop(self, handle: HostedHandle, grace_seconds: float) -> None:
+        labels = {names.MANAGED_BY: "fermi", HOSTED: handle.environment, RUN: str(handle.run)}
+        record = self._cancel(handle.name, labels, self._log_end(handle))
+        self._scale_down(labels, grace_seconds)
+        data = record.get("data") or {}
+        if data.keys() - {LOG}:  # the run's Secret goes with it; what stays says that the run is over
+            self._remove_record(handle.name)
+            self._cancel(handle.name, labels, {name: text for name, text in data.items() if name == LOG})
+
+    def _cancel(self, name: str, labels: Mapping[str, str], data: Mapping[str, str]) -> Object:
+        """Returns the run's record, marked as cancelled and with `data` beside its own; made so where there is none."""
+        marked: Object = {"metadata": {"annotations": {CANCELLED: "true"}}, **({"data": {**data}} if data else {})}
+        path = self.client.path("ConfigMap", name)
+        try:
+            return self._patch(path, marked)
+        except Refused as error:
+            if error.status != 404:
+                raise
+        meta = {"name": name, "namespace": self.client.namespace, "labels": labels, **marked["metadata"]}
+        made = self.client.create("ConfigMap", {"apiVersion": "v1", "kind": "ConfigMap", **marked, "metadata": meta})
+        return made or self._patch(path, marked)
+
+    def _patch(self, path: str, changes: Object) -> Object:
+        made: Object = self.client.request("PATCH", path, body=changes, content_type=MERGE_PATCH)
+        return made
+
+    def _log_end(self, handle: HostedHandle) -> dict[str, str]:
+        """Returns the end of the log, which goes with the pod, as data of the run's record."""
+        pod = self.client.find(self.client.path("Pod", _pod_name(handle.environment)))
+        if pod and _run(pod) == handle.run:
+            with suppress(BackendError):
+                if text := self._text(pod, tailLines=str(KEPT_LOG_LINES)).decode(errors="replace"):
+                    return {LOG: text.encode()[-KEPT_LOG_BYTES:].decode(errors="ignore")}
+        return {}
+
+    def _scale_down(self, labels: Mapping[str, str], grace_seconds: float | None = None) -> None:
+        environment, run = labels[HOSTED], int(labels[RUN])
+        path = self.client.path("StatefulSet", environment)
+        there = self.client.find(path)
+        if there is None or _run(there) != run:
+            return
+        if there["spec"].get("replicas", 1):
+            version = {"resourceVersion": there["metadata"]["resourceVersion"]}
+            body = {"metadata": version, "spec": {"replicas": 0}}
+            self.client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+        pod = self.client.find(self.client.path("Pod", _pod_name(environment)))
+        if pod and _run(pod) == run and grace_seconds is not None:
+            grace = math.ceil(grace_seconds) + SPARE_SECONDS
+            given = pod["metadata"].get("deletionGracePeriodSeconds")
+            if given is None or given > grace:
+                self.client.delete("Pod", _pod_name(environment), uid=pod["metadata"]["uid"], grace=grace)
+
+    def delete(self, environment: str) -> bool:
+        """The disk last: a pod that still uses it keeps it (the finalizer kubernetes.io/pvc-protection)."""
+        left = False
+        for kind in MADE:
+            if kind == "ResourceClaim" and not self.claims:
+                continue
+            for name in self._names(kind, environment):
+                left = True
+                self.client.delete(kind, name)
+            if left and kind == "StatefulSet":
+                return False
+        if left or self.client.find(self.client.path("Pod", _pod_name(environment))) is not None:
+            return False
+        module_configmap.clear(self.client)
+        return True
+
+    def _names(self, kind: str, environment: str) -> list[str]:
+        if kind != "ConfigMap":
+            return [environment] if self.client.find(self.client.path(kind, environment)) else []
+        return [record["metadata"]["name"] for record in self._records(environment)]
+
+    def _records(self, environment: str) -> list[Object]:
+        """The ConfigMaps of its runs, without their data."""
+        query = {"labelSelector": f"{names.SELECTOR},{HOSTED}={environment}"}
+        path, accept = self.client.path("ConfigMap"), METADATA.format(list="List")
+        found: list[Object] = self.client.request("GET", path, query=query, accept=accept)["items"] or []
+        return found
+
+    # observe
+
+    def observe(self, handles: Iterable[HostedHandle]) -> dict[str, HostedSeen]:
+        handles = list(handles)
+        if not handles:
+            return {}
+        query = {"labelSelector": LISTED}
+        sets, running = (
+            {
+                item["metadata"]["labels"][HOSTED]: item
+                for item in self.client.get(self.client.path(kind), **query)["items"]
+            }
+            for kind in ("StatefulSet", "Pod")
+        )
+        self._surveys.keep({pod["metadata"]["uid"] for pod in running.values()})
+        held = self._held(running.values())
+
+        def look(one: HostedHandle) -> tuple[str, HostedSeen]:
+            seen = self._seen(one, sets.get(one.environment), running.get(one.environment))
+            if not (engine := seen.facts.get("engine")):
+                return one.name, seen
+            node = self._node(str(engine.get("node") or ""))
+            return one.name, replace(seen, facts={**seen.facts, "engine": pods.with_gpus(engine, node, held)})
+
+        return dict(self.client.together(look, handles))
+
+    def _seen(self, handle: HostedHandle, made: Object | None, pod: Object | None) -> HostedSeen:
+        pod = pod if pod and _run(pod) == handle.run else None
+        if made is None or _run(made) != handle.run:
+            if pod:
+                return HostedSeen(HostedPhase.ENDED, True, facts=self._facts(pod))
+            return HostedSeen(HostedPhase.ABSENT, self._may_begin(handle, made))
+        wanted = made["spec"].get("replicas", 1) > 0
+        if pod is None:
+            if not wanted:
+                return HostedSeen(HostedPhase.ENDED, False)
+            return HostedSeen(HostedPhase.STARTING, True, waiting=self._not_made(made) or _awaited(made))
+        facts = self._facts(pod)
+        if not wanted:
+            return HostedSeen(HostedPhase.ENDED, True, facts=facts)
+        if pod["metadata"].get("deletionTimestamp"):
+            return HostedSeen(HostedPhase.STARTING, True, waiting=_awaited(made, pod), facts=facts)
+        if ended := _ended(pod):
+            return HostedSeen(HostedPhase.ENDED, True, ended, facts=facts)
+        if phase(pod) != "Running" or "running" not in container(pod):
+            return self._begins(pod, facts)
+        return self._answers(handle, made, pod, facts)
+
+    def _facts(self, pod: Object) -> dict[str, Any]:
+        """Also the zone that its node bears."""
+        facts, node = _facts(pod), self._node(str((pod.get("spec") or {}).get("nodeName") or ""))
+        zone = ((node.get("metadata") or {}).get("labels") or {}).get(pods.ZONE)
+        return {**facts, "zone": zone} if zone else facts
+
+    def _node(self, name: str) -> Object:
+        """Empty where nodes may not be looked at, or it is not there."""
+        at, found = self._nodes.get(name, (-math.inf, {}))
+        if name and time.monotonic() - at > NODE_SECONDS:
+            try:
+                found = self.client.get(f"/api/v1/nodes/{name}")
+            except Refused as error:
+                if error.status not in (403, 404):
+                    return found
+                found = {}
+            self._nodes[name] = time.monotonic(), found
+        return found
+
+    def _held(self, made: Iterable[Object]) -> pods.Held:
+        """How many GPUs dev environments hold: these, and those that are not of our making."""
+        mine = {pod["metadata"]["uid"]: pod for pod in made}
+        if not any(pods.held(mine.values()).values()):
+            return {}
+        at, others = self._others
+        if time.monotonic() - at > HELD_SECONDS:
+            others = [pod for namespace in self.client.namespaces for pod in self._discovered(namespace)]
+            self._others = time.monotonic(), others
+        return pods.held(({pod["metadata"]["uid"]: pod for pod in others} | mine).values())
+
+    def _discovered(self, namespace: str) -> list[Object]:
+        query = {"labelSelector": self.connection.get("selector") or names.DEV_ENVIRONMENTS}
+        try:
+            found: list[Object] = self.client.get(self.client.path("Pod", namespace=namespace), **query)["items"]
+        except Refused as error:
+            if error.status == 403:
+                return []
+            raise
+        return found
+
+    def _may_begin(self, handle: HostedHandle, made: Object | None) -> bool | None:
+        """Whether a run of which nothing is there still can: none that is marked or that a later one has replaced."""
+        if made is not None and _run(made) > handle.run:
+            return False
+        record = self.client.find(self.client.path("ConfigMap", handle.name))
+        return False if record and CANCELLED in names.annotations(record) else None
+
+    def _begins(self, pod: Object, facts: Mapping[str, Any]) -> HostedSeen:
+        found = causes.pending(pod, self._events(pod))
+        if found is None:
+            waits = str((container(pod).get("waiting") or {}).get("reason") or phase(pod))
+            return HostedSeen(
+                HostedPhase.STARTING, True, waiting=causes.about_pod("POD_AWAITED", pod, waits), facts=facts
+            )
+        cause, permanent = found
+        if permanent:
+            return HostedSeen(HostedPhase.ENDED, True, cause, facts=facts)
+        return HostedSeen(HostedPhase.STARTING, True, waiting=cause, facts=facts)
+
+    def _not_made(self, made: Object) -> Cause | None:
+        event = self._events(made).get("FailedCreate")
+        return causes.not_created(made, event)[0] if event else None
+
+    def _events(self, obj: Object) -> Mapping[str, Object]:
+        """About it, by reason; the newest of each."""
+        query = {"fieldSelector": f"involvedObject.uid={obj['metadata']['uid']}"}
+        items = self.client.get(self.client.path("Event"), **query)["items"]
+        return {str(item.get("reason")): item for item in items}
+
+    def _answers(self, handle: HostedHandle, made: Object, pod: Object, facts: Mapping[str, Any]) -> HostedSeen:
+        told = self._ask(handle, made)
+        if told is None:
+            return HostedSeen(HostedPhase.STARTING, True, facts=facts)
+        state = (told.get("service") or {}).get("state")
+        inside = self._inside(pod) if state == "up" else None
+        return HostedSeen(
+            HostedPhase.STARTING if inside is None else HostedPhase.RUNNING,
+            True,
+            _cause(told.get("cause")) if state == "failed" else None,
+            doing=_cause(told.get("doing")),
+            facts=facts if inside is None else {**facts, "engine": {**facts["engine"], "inside": inside}},
+            activity=_activity(told.get("activity") or {}),
+        )
+
+    def _inside(self, pod: Object) -> dict[str, Any] | None:
+        """What was found in its container; None while it is being looked into, empty where that takes too long."""
+        life, moment = str(_status(pod).get("containerID") or ""), time.monotonic()
+        facts = self._surveys.of(pod, names.CONTAINER, str(self.connection.get("python") or ""))
+        with self._lock:
+            if facts:
+                self._up.pop(life, None)
+                return dict(facts)
+            return {} if moment - self._up.setdefault(life, moment) > LOOK_SECONDS else None
+
+    def _ask(self, handle: HostedHandle, made: Object) -> Mapping[str, Any] | None:
+        """What its keeper says; None where it does not answer. Asked at most once in ASK_SECONDS."""
+        at, told = self._told.get(handle.name, (-math.inf, None))
+        if time.monotonic() - at < ASK_SECONDS and told is not None:
+            return told
+        answer: Mapping[str, Any] | None = None
+        with suppress(BackendError, OSError, protocol.WireError), self._stream(handle.environment, made) as stream:
+            said = protocol.ask(stream, {"open": "status"})
+            answer = said if said.get("ok") else None
+        with self._lock:
+            self._told = {name: one for name, one in self._told.items() if time.monotonic() - one[0] < 60.0}
+            self._told[handle.name] = time.monotonic(), answer
+        return answer
+
+    # in
+
+    def dial(self, handle: HostedHandle) -> socket.socket:
+        made = self.client.find(self.client.path("StatefulSet", handle.environment))
+        pod = self.client.find(self.client.path("Pod", _pod_name(handle.environment)))
+        there = made and pod and _run(made) == _run(pod) == handle.run and "running" in container(pod)
+        if not (made and there):
+            raise BackendError("ENVIRONMENT_AWAY", environment=handle.environment)
+        return self._stream(handle.environment, made)
+
+    def _stream(self, environment: str, made: Object) -> socket.socket:
+        try:
+            talk = in_time(DIAL_SECONDS, partial(self.client.forward, _pod_name(environment), PORT))
+        except TimeoutError:
+            raise BackendError("ENVIRONMENT_AWAY", environment=environment) from None
+        stream = Forwarding(talk).stream
+        stream.sendall(protocol.greeting(names.annotations(made).get(names.KEEPER, "")))
+        return stream
+
+    def logs(self, handle: HostedHandle, cursor: int, limit: int = 1 << 20) -> LogChunk:
+        """Of its pod, and of a run whose pod is gone what was kept. Kubernetes reads a log from its beginning alone,
+        and knows no offset."""
+        pod = self.client.find(self.client.path("Pod", _pod_name(handle.environment)))
+        if pod is None or _run(pod) != handle.run:
+            record = self.client.find(self.client.path("ConfigMap", handle.name)) or {}
+            text = str((record.get("data") or {}).get(LOG, "")).encode()
+        else:
+            most = {} if cursor < 0 else {"limitBytes": str(cursor + limit)}
+            try:
+                text = self._text(pod, **most)
+            except Refused as error:
+                if error.status == 400:  # its container has not begun
+                    return LogChunk(b"", max(cursor, 0), end=True)
+                raise
+        begin = max(0, len(text) + cursor) if cursor < 0 else cursor
+        data = text[begin : begin + limit]
+        return LogChunk(data, begin + len(data), end=len(data) < limit)
+
+    def _text(self, pod: Object, **query: str) -> bytes:
+        """Of the container in which the run was: one that was begun again after its end has nothing to say."""
+        if (_status(pod).get("lastState") or {}).get("terminated"):
+            query["previous"] = "true"
+        path = self.client.path("Pod", pod["metadata"]["name"], below="log")
+        return self.client.text(path, container=names.CONTAINER, **query)
+
+
+def _pod_name(environment: str) -> str:
+    return f"{environment}-0"
+
+
+def _run(obj: Object) -> int:
+    return int((obj["metadata"].get("labels") or {}).get(RUN) or 0)
+
+
+def _ended(pod: Object) -> Cause | None:
+    """A keeper that began once and is not there any more: the kubelet starts it again, and it does nothing."""
+    one = _status(pod)
+    ended = (one.get("state") or {}).get("terminated") or (one.get("lastState") or {}).get("terminated")
+    if ended is None and phase(pod) not in FINISHED:
+        return None
+    why = ended or {}
+    said = str(why.get("message") or pod["status"].get("message") or why.get("reason") or "")
+    if why.get("reason") == "OOMKilled":
+        return causes.about_pod("OUT_OF_MEMORY", pod, said)
+    if pod["status"].get("reason") == "Evicted":
+        return causes.about_pod("EVICTED", pod, said)
+    if why.get("exitCode") == causes.CANNOT_RUN or why.get("reason") in ("StartError", "ContainerCannotRun"):
+        return causes.about_pod("CONTAINER_INVALID", pod, said)
+    if known := _told_at_its_end(said):
+        return known
+    return causes.about_pod("KEEPER_ENDED", pod, f"{why.get('exitCode', '–')}: {said}")
+
+
+def _awaited(made: Object, pod: Object | None = None) -> Cause:
+    """`pod`: the one that goes before another takes its place; without it there is none."""
+    if pod is None:
+        name = made["metadata"]["name"]
+        marks = names.annotations(made["spec"]["template"])
+        params = {"node": marks.get(names.ENVIRONMENT, name), "pod": _pod_name(name), "evidence": "it is not there"}
+        return Cause("POD_AWAITED", params)
+    why = condition(pod, "DisruptionTarget") or {}
+    return causes.about_pod("POD_AWAITED", pod, str(why.get("message") or "it is being deleted"))
+
+
+def _status(pod: Object) -> Object:
+    """Of the keeper's container."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    found: Object = next((one for one in statuses if one["name"] == names.CONTAINER), {})
+    return found
+
+
+def _told_at_its_end(message: str) -> Cause | None:
+    """What a keeper wrote last of its service; programs of the environment could have written there, too."""
+    told = (runner_reports.parse(message) or {}).get("cause")
+    known = isinstance(told, dict) and told.get("code") in BY_KEEPERS and isinstance(told.get("params"), dict)
+    return _cause(told) if known else None
+
+
+def _facts(pod: Object) -> dict[str, Any]:
+    """As a discovered pod's, so that training pods land beside it; of its mounts the disk alone is theirs, too."""
+    seen = pods.found(pod, {}, lambda *_: 0, "")
+    engine = dict(seen.engine)
+    for name in ("volumes", "volumeMounts"):
+        engine[name] = [one for one in engine.get(name) or [] if one["name"] == DISK]
+    return {"host": seen.host, "ip": seen.ip or None, "engine": engine}
+
+
+def _cause(said: Any) -> Cause | None:
+    return Cause(str(said["code"]), said.get("params") or {}) if isinstance(said, dict) and said.get("code") else None
+
+
+def _activity(said: Mapping[str, Any]) -> Activity:
+    def known(kind: Any, rows: Any) -> tuple[Any, ...]:
+        names_of = kind.__dataclass_fields__
+        return tuple(kind(**{name: value for name, value in row.items() if name in names_of}) for row in rows or ())
+
+    return Activity(
+        said.get("at"), int(said.get("connections") or 0), known(Kernel, said.get("kernels")),
+        known(Holder, said.get("holders")),
+    )  # fmt: skip
+
+
+def _secret(owner: Object, values: Mapping[str, str]) -> Object:
+    meta = owner["metadata"]
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": meta["name"], "uid": meta["uid"], "controller": False}
+    about = {name: meta[name] for name in ("name", "namespace", "labels")}
+    kind = {"apiVersion": "v1", "kind": "Secret", "metadata": {**about, "ownerReferences": [reference]}}
+    return {**kind, "type": "Opaque", "immutable": True, "stringData": {**values}}
+
+
+def _without(said: Any, values: Mapping[str, str]) -> Any:
+    for value in values.values() if isinstance(said, str) else ():
+        for form in (value, b64encode(value.encode()).decode()):
+            said = said.replace(form, "***")
+    return said

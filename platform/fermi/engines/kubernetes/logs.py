@@ -1,0 +1,246 @@
+"""Pods' logs into files, one per rank: <data>/logs/<task>/<attempt>/<rank>.log, and beside them
+
+    node-<k>.json   what its runner reported of its ranks, what it is at before they begin (`doing`), and how they get
+                    on (`pulse`); `since`: from where to ask again; `drained`: read to the end; `silence`: why it
+                    cannot be read now
+    node-<k>.telemetry.json   what it and its ranks used, the newest samples
+    node-<k>.lock   held by the process that follows that pod: one at a time
+    node-<k>.log    what is no rank's: an interpreter that could not start the runner
+
+Every line says which rank printed it and at which byte of its output (see `fermi.runner.pod`), so the length of a file
+is where that rank goes on: a stream may break, we may be killed, lines may come twice, and the file is the same.
+Timestamps only say from where to ask.
+"""
+
+import fcntl
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fermi.engines import runner_reports
+from fermi.engines.carried_logs import Files, NodeFiles
+from fermi.engines.kubernetes import names
+from fermi.engines.kubernetes.client import Client, Refused
+from fermi.engines.kubernetes.gang import FINISHED, Gang, Object, container, phase
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import PulseSeen, attempt_parts
+
+log = logging.getLogger(__name__)
+
+SILENCE_SECONDS = 4 * 3600.0  # as long as a kubelet keeps a quiet stream open
+PAUSE_SECONDS = (0.2, 5.0)
+LONGEST_SILENCE_SECONDS = 300.0
+"""Between two questions to a node that does not answer for its pods; the first ones come soon, it may just restart.
+News of a pod ends the pause: its kubelet, which reports them, is back."""
+SAY_AFTER = 5  # such answers in a row, which are two or three seconds
+GIVE_UP_SECONDS = 60.0
+"""How long after a pod's end its log is asked for while the node does not answer."""
+SAVE_SECONDS = 5.0
+_LINE = re.compile(rb"(\d{1,7})([:+])(\d{1,15}):(.*)", re.DOTALL)
+FILLED, MOST_MISSING = 1 << 20, 1 << 36
+"""Bytes that are missing are written as blanks, more than these as a hole; nobody is believed to have lost more."""
+
+
+class Sink(NodeFiles):
+    """Takes one pod's lines and writes them to the files of its ranks. A line that its runner cannot have written is
+    no rank's."""
+
+    def __init__(self, files: Files, node_rank: int, ranks: range) -> None:
+        super().__init__(files, node_rank)
+        self._ranks = ranks
+        self._ends: dict[int, int] = {}
+        self._saved = time.monotonic()
+
+    def take(self, lines: Iterable[bytes]) -> None:
+        """Lines as the API sends them: `2026-11-21T08:00:00.123456789Z text`."""
+        pending: dict[int, list[bytes | int]] = {}
+        said = False
+        for line in lines:
+            stamp, _, text = line.partition(b" ")
+            if not stamp:
+                continue
+            if (found := _LINE.fullmatch(text)) and self._is_next(rank := int(found[1]), begin := int(found[3])):
+                self._add(pending, rank, begin, found[4] + (b"\n" if found[2] == b":" else b""))
+            elif text.startswith(b"@{"):
+                told = runner_reports.parse(text[1:]) or {}
+                if "pulse" in told:
+                    self._hear(runner_reports.pulses(told["pulse"]))
+                elif "telemetry" in told:
+                    self.save_telemetry(told["telemetry"])
+                else:
+                    self.report["ranks"], said = runner_reports.entries(told.get("ranks")), True
+                    self.report["doing"] = runner_reports.words(told.get("doing"))
+            elif stamp.decode(errors="replace") > self.report.get("plain", ""):
+                with open(self.files.node(self.node_rank, "log"), "ab") as file:
+                    file.write(text + b"\n")
+                self.report["plain"] = stamp.decode(errors="replace")
+            self.report["since"] = stamp.decode(errors="replace")
+        for rank, pieces in pending.items():
+            with open(self.files.rank(rank), "ab") as file:
+                for piece in pieces:
+                    file.write(piece) if isinstance(piece, bytes) else file.truncate(piece)
+        if said or time.monotonic() - self._saved > SAVE_SECONDS:
+            self.save()
+
+    def save(self, **more: Any) -> None:
+        super().save(**more)
+        self._saved = time.monotonic()
+
+    def _hear(self, pulses: Mapping[int, PulseSeen]) -> None:
+        """Kept with what is saved now and then: nobody waits for it."""
+        self.report["pulse"] = [asdict(seen) for rank, seen in pulses.items() if rank in self._ranks]
+
+    def _is_next(self, rank: int, begin: int) -> bool:
+        """Whether a rank of this node may have got as far as there."""
+        if rank in self._ranks and rank not in self._ends:
+            path = self.files.rank(rank)
+            self._ends[rank] = path.stat().st_size if path.exists() else 0
+        return rank in self._ranks and begin - self._ends[rank] <= MOST_MISSING
+
+    def _add(self, pending: dict[int, list[bytes | int]], rank: int, begin: int, data: bytes) -> None:
+        """Drops what the file has. A gap (the node rotated a log that nobody read in time) becomes as many bytes, the
+        first of which say so: positions stay true. `pending`: what comes next, or where it begins."""
+        end, pieces = self._ends[rank], pending.setdefault(rank, [])
+        if begin > end:
+            notice = f"[fermi: {begin - end} bytes are missing here: the node rotated its log]".encode()
+            space = begin - end - 1
+            pieces += [notice[:space].ljust(min(space, FILLED)), begin - 1, b"\n"]
+            end = begin
+        if begin + len(data) > end:
+            pieces.append(data[end - begin :])
+            end = begin + len(data)
+        self._ends[rank] = end
+
+
+def whole_seconds(stamp: str) -> str:
+    """A node writes nanoseconds, and its own time zone."""
+    at = datetime.fromisoformat(re.sub(r"\.\d+", "", stamp))
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Heard:
+    """What the watch has told of a pod since its follower last asked."""
+
+    def __init__(self, pod: Object) -> None:
+        self.news, self._version = threading.Event(), pod["metadata"]["resourceVersion"]
+
+    def of(self, pod: Object) -> None:
+        if pod["metadata"]["resourceVersion"] != self._version:
+            self._version = pod["metadata"]["resourceVersion"]
+            self.news.set()
+
+
+class Followers:
+    """Those of this process. `look` gives a pod as it is now, None when it is gone."""
+
+    def __init__(self, client: Client, data_dir: Path, look: Callable[[str, str], Object | None]) -> None:
+        self._client, self._data_dir, self._look = client, data_dir, look
+        self._lock = threading.Lock()
+        self._active: dict[str, Heard] = {}
+        self._streams: dict[str, Any] = {}
+        self._stopped = threading.Event()
+
+    def ensure(self, gang: Gang) -> None:
+        """Every pod of it that has begun is followed, here or by another process, or has been read to its end."""
+        for pod in gang.pods.values():
+            if phase(pod) in ("Running", *FINISHED) or container(pod).get("terminated"):
+                self._follow(gang.name, pod)
+
+    def stop(self) -> None:
+        """Those there are; who is asked for again is followed anew."""
+        with self._lock:
+            self._stopped.set()
+            self._stopped = threading.Event()
+            for heard in self._active.values():
+                heard.news.set()
+        for stream in list(self._streams.values()):
+            stream.close()
+
+    def _follow(self, attempt: str, pod: Object) -> None:
+        uid = pod["metadata"]["uid"]
+        files, node_rank = Files(self._data_dir, *attempt_parts(attempt)), names.node_rank(pod)
+        with self._lock:
+            stopped = self._stopped
+            if uid in self._active:
+                self._active[uid].of(pod)
+                return
+            if files.report(node_rank).get("drained"):
+                return
+            files.folder.mkdir(parents=True, exist_ok=True)
+            lock = os.open(files.node(node_rank, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(lock)
+                return
+            heard = self._active[uid] = Heard(pod)
+        name = pod["metadata"]["name"]
+        threading.Thread(
+            target=self._run,
+            args=(attempt, name, uid, Sink(files, node_rank, names.ranks(pod)), lock, stopped, heard.news),
+            name=f"log-{name}",
+            daemon=True,
+        ).start()
+
+    def _run(
+        self, attempt: str, name: str, uid: str, sink: Sink, lock: int, stopped: threading.Event, news: threading.Event
+    ) -> None:  # fmt: skip
+        pause, over_since, silent = PAUSE_SECONDS[0], None, 0
+        try:
+            while not stopped.is_set():
+                news.clear()
+                pod = self._look(attempt, name)
+                over = pod is None or phase(pod) in FINISHED
+                over_since = (over_since or time.monotonic()) if over else None
+                before = sink.report.get("since")
+                try:
+                    self._read(name, uid, sink, stopped, follow=not over)
+                    answered, silent = True, 0
+                except Refused as error:
+                    answered = error.status in (400, 404)  # gone, or its container never began
+                    silent = 0 if answered else silent + 1
+                    if silent == SAY_AFTER:
+                        sink.save_silence(error.message)
+                if over and (answered or time.monotonic() - (over_since or 0) > GIVE_UP_SECONDS):
+                    sink.save(drained=True)
+                    return
+                longest = LONGEST_SILENCE_SECONDS if silent else PAUSE_SECONDS[1]
+                pause = PAUSE_SECONDS[0] if sink.report.get("since") != before else min(pause * 1.5, longest)
+                if news.wait(PAUSE_SECONDS[1] if over and silent else PAUSE_SECONDS[0] if over else pause):
+                    pause = PAUSE_SECONDS[0]
+        except Exception:  # the next look at the pod begins again
+            log.exception("the log of %s could not be stored", name)
+        finally:
+            with self._lock:
+                self._active.pop(uid, None)
+                self._streams.pop(uid, None)
+                os.close(lock)
+
+    def _read(self, name: str, uid: str, sink: Sink, stopped: threading.Event, *, follow: bool) -> None:
+        query: dict[str, Any] = {"container": names.CONTAINER, "timestamps": "true"}
+        if follow:
+            query["follow"] = "true"
+        if since := sink.report.get("since"):
+            query["sinceTime"] = whole_seconds(since)  # what comes twice is dropped by its offset
+        stream = self._client.stream(
+            self._client.path("Pod", name, below="log"), query=query, timeout=SILENCE_SECONDS, accept="*/*"
+        )
+        sink.save_silence("")
+        self._streams[uid] = stream
+        if stopped.is_set():
+            stream.close()
+        try:
+            for lines in stream.batches():
+                sink.take(lines)
+        except BackendError:
+            if not stopped.is_set():
+                raise
+        finally:
+            sink.save()

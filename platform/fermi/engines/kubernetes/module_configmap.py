@@ -1,0 +1,92 @@
+"""Our own modules that pods need, as one immutable ConfigMap for each content: shared by attempts and runs, named by a
+hash, made when it is missing, removed when nothing needs it any more.
+
+The kubelet does not watch an immutable ConfigMap, and the API server refuses to change its data
+(https://kubernetes.io/docs/concepts/configuration/configmap/#configmap-immutable); labels may
+change, and it may be deleted.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from fermi.engines.kubernetes import names
+from fermi.engines.kubernetes.client import METADATA, Client
+
+KEPT_SECONDS = 86_400.0
+"""How old one is at least that is removed: those of the release that runs are soon needed again."""
+NAME = "fermi-modules-"
+Object = dict[str, Any]
+
+
+def config_map(modules: Mapping[str, str], namespace: str) -> Object:
+    """Of these modules, path -> text. Pure."""
+    data = {key(path): text for path, text in modules.items()}
+    content = hashlib.sha256(repr(sorted(data.items())).encode()).hexdigest()[:16]
+    labels = {names.MANAGED_BY: "fermi", names.MODULES: content}
+    meta = {"name": f"{NAME}{content}", "namespace": namespace, "labels": labels}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "immutable": True, "data": data}
+
+
+def needed(made: Object) -> dict[str, str]:
+    """The label of whatever needs it: while an object bears it, it stays."""
+    return {names.MODULES: made["metadata"]["labels"][names.MODULES]}
+
+
+def volume(name: str, own: str, paths: Iterable[str], made: Object, modules: Iterable[str]) -> Object:
+    """A pod's volume of both: these paths of the ConfigMap `own`, and the modules."""
+    sources = [_source(own, paths), _source(made["metadata"]["name"], modules)]
+    return {"name": name, "projected": {"sources": sources}}
+
+
+def key(path: str) -> str:
+    """Keys of ConfigMaps know no folders, so the volume's items map them to paths."""
+    return path.replace("/", "__")
+
+
+def is_modules(obj: Mapping[str, Any]) -> bool:
+    return obj["kind"] == "ConfigMap" and obj.get("immutable") is True
+
+
+def ensure(client: Client, made: Object) -> None:
+    """Makes it where it is missing. What needs it is there already, so that nobody removes it meanwhile."""
+    path = client.path("ConfigMap", made["metadata"]["name"])
+    if client.find(path, accept=METADATA.format(list="")) is None:
+        client.create("ConfigMap", made)
+
+
+def clear(client: Client) -> None:
+    """Removes those that nothing needs and that are old: of former releases. One that somebody came to need in that
+    moment is made again."""
+    oldest = datetime.now(UTC).timestamp() - KEPT_SECONDS
+    made, needed = _look(client)
+    for content, created in made.items():
+        if content in needed or created > oldest:
+            continue
+        name = f"{NAME}{content}"
+        there = client.find(client.path("ConfigMap", name))
+        client.delete("ConfigMap", name, propagation="Background")
+        if there is not None and content in _look(client)[1]:
+            meta = {field: there["metadata"][field] for field in ("name", "namespace", "labels")}
+            client.create("ConfigMap", {**there, "metadata": meta})
+
+
+def _look(client: Client) -> tuple[dict[str, float], set[str]]:
+    """Which contents there are, and when they were made, in unix seconds; and which of them something needs."""
+    query = {"labelSelector": f"{names.SELECTOR},{names.MODULES}"}
+    found = (
+        client.request("GET", client.path("ConfigMap"), query=query, accept=METADATA.format(list="List"))["items"] or ()
+    )
+    made, needed = dict[str, float](), set[str]()
+    for meta in (item["metadata"] for item in found):
+        content = meta["labels"][names.MODULES]
+        if meta["name"] == f"{NAME}{content}":
+            made[content] = datetime.fromisoformat(meta["creationTimestamp"]).timestamp()
+        else:
+            needed.add(content)
+    return made, needed
+
+
+def _source(name: str, paths: Iterable[str]) -> Object:
+    return {"configMap": {"name": name, "items": [{"key": key(path), "path": path} for path in paths]}}

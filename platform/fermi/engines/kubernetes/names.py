@@ -1,0 +1,97 @@
+"""How our objects are called and marked."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from fermi.jobs.spec import attempt_name, attempt_parts
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+TASK, ATTEMPT, NODE_RANK, PROJECT = "fermi.io/task", "fermi.io/attempt", "fermi.io/node-rank", "fermi.io/project"
+SELECTOR = f"{MANAGED_BY}=fermi"
+
+# annotations of the root
+NODES, SUCCESS, CODE, SECRETS, CANCELLED, SUBMITTED = (
+    "fermi.io/nodes",
+    "fermi.io/success",
+    "fermi.io/code",  # the snapshot that its nodes make ready before their ranks begin
+    "fermi.io/secrets",  # there is a Secret of its name
+    "fermi.io/cancelled",
+    "fermi.io/submitted",
+)
+PLACES, INSIDE, BEGUN, END = (
+    "fermi.io/node-ranks",  # those of its nodes that have pods of their own, where others run inside of environments
+    "fermi.io/inside",  # those that run inside of environments: see `inside.Inside`
+    "fermi.io/inside-begun",  # in which container each of these was begun
+    "fermi.io/end",  # until when they may take to end: {"kill_at": unix seconds, "still": seconds or null}
+)
+# annotations of a pod
+ENVIRONMENT, FIRST_RANK, PROCESSES = "fermi.io/environment", "fermi.io/first-rank", "fermi.io/processes"
+NOT_TAKEN_OVER = "fermi.io/not-taken-over"  # mounts of the environment
+
+QUEUE, PRIORITY, MAX_RUN = (
+    f"kueue.x-k8s.io/{name}" for name in ("queue-name", "priority-class", "max-exec-time-seconds")
+)
+CHOSEN = ("queue",)
+"""Options of a connection that may differ by project and by priority class."""
+CONTAINER = "node"
+HOSTED, RUN = "fermi.io/hosted", "fermi.io/run"
+"""Labels of what makes up a dev environment of ours: its id, and the number of the run."""
+MODULES = "fermi.io/modules"
+"""Label of our modules' ConfigMap, and of all that needs it: the hash of its content."""
+KEEPER = "fermi.io/keeper"
+"""Annotation of its StatefulSet: what a caller of its keeper must know."""
+DEV_ENVIRONMENTS = "fermi.io/dev-environment=true"
+"""The selector of dev environments where a connection names none."""
+
+
+def namespaces(connection: Mapping[str, Any]) -> list[str]:
+    """Returns those that the platform looks at: the one in which tasks run first, then those that only have
+    environments."""
+    found = [connection.get("namespace") or "default", *(connection.get("environmentNamespaces") or ())]
+    return list(dict.fromkeys(found))
+
+
+def attempt_of(obj: Mapping[str, Any]) -> str | None:
+    """The attempt's name that an object of ours belongs to."""
+    labels = obj["metadata"].get("labels") or {}
+    return attempt_name(labels[TASK], labels[ATTEMPT]) if TASK in labels and ATTEMPT in labels else None
+
+
+def node_rank(obj: Mapping[str, Any]) -> int:
+    return int((obj["metadata"].get("labels") or {}).get(NODE_RANK, 0))
+
+
+def ranks(pod: Mapping[str, Any]) -> range:
+    """Those that run in it."""
+    marks = annotations(pod)
+    first = int(marks.get(FIRST_RANK, 0))
+    return range(first, first + int(marks.get(PROCESSES, 1)))
+
+
+def node_name(attempt: str, node_rank: int) -> str:
+    return f"{attempt}-node-{node_rank}"
+
+
+def head(root: Mapping[str, Any]) -> str:
+    """The name of an attempt's head node where that is a pod of its own, as its ConfigMap tells."""
+    return str(json.loads(root["data"]["job.json"])["head"])
+
+
+def annotations(obj: Mapping[str, Any]) -> dict[str, str]:
+    return obj["metadata"].get("annotations") or {}
+
+
+def selector(attempt: str) -> str:
+    return ",".join([SELECTOR, *(f"{label}={value}" for label, value in of_attempt(attempt).items())])
+
+
+def of_attempt(name: str) -> dict[str, str]:
+    """The labels by which its objects are known."""
+    return dict(zip((TASK, ATTEMPT), attempt_parts(name), strict=True))
+
+
+def attempt_of_name(name: str) -> str:
+    """Of a Job's or JobSet's name: `task-x-1-node-3` is of `task-x-1`."""
+    head, sep, tail = name.rpartition("-node-")
+    return head if sep and tail.isdecimal() else name

@@ -1,0 +1,92 @@
+"""Which machines say nothing: their kubelets renew a lease each, four times while it lasts
+(https://kubernetes.io/docs/concepts/architecture/nodes/#heartbeats). Kubernetes itself calls a node unreachable after
+50 s and asks its pods to go after as long as they tolerate that; until then nothing of a dead node changes.
+
+Judged by our own clock: what counts is how long a lease has been seen unchanged. Who was not seen in between, or is not
+the only one, tells of the API server and not of machines.
+"""
+
+import logging
+import os
+import threading
+import time
+from typing import Any
+
+from fermi.engines.kubernetes.client import Client, Refused
+from fermi.jobs.errors import BackendError
+
+log = logging.getLogger(__name__)
+
+PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+LOOK_SECONDS = 5.0
+MAX_GAP_SECONDS = 15.0
+"""Between two looks; after a longer one nothing is known of the time in between."""
+FORBIDDEN_SECONDS = 300.0
+MISSED = 0.75
+"""Of a lease's duration: three renewals of four."""
+USUAL_SECONDS = 40.0
+MAX_SHARE = 0.55
+"""Of the machines that may be silent at once (kubernetes/kubernetes, pkg/controller/nodelifecycle,
+unhealthy-zone-threshold)."""
+IDLE_SECONDS = 300.0
+
+
+class Leases:
+    """`silent`: the machines, by name. Looked at by a thread of its own, as long as somebody asks."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._seen: dict[str, tuple[Any, float]] = {}  # by machine: its lease's last renewal, and when that was new
+        self._looked_at = 0.0
+        self._silent: frozenset[str] = frozenset()
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._pid = 0
+        self._asked_at = 0.0
+
+    def silent(self) -> frozenset[str]:
+        with self._lock:
+            self._asked_at = time.monotonic()
+            if self._pid != os.getpid():
+                self._pid, self._stopped = os.getpid(), threading.Event()
+                threading.Thread(target=self._run, args=(self._stopped,), name="leases", daemon=True).start()
+        return self._silent
+
+    def stop(self) -> None:
+        """Until somebody asks again."""
+        with self._lock:
+            self._stopped.set()
+            self._pid, self._silent = 0, frozenset()
+
+    def look(self, moment: float) -> None:
+        """`moment`: monotonic seconds. Raises BackendError."""
+        if moment - self._looked_at > MAX_GAP_SECONDS:
+            self._seen = {}
+        found = self._client.request("GET", PATH, query={"resourceVersion": "0"}, timeout=LOOK_SECONDS)["items"]
+        self._looked_at = moment
+        before, self._seen, silent = self._seen, {}, set()
+        for lease in found:
+            name, spec = lease["metadata"]["name"], lease.get("spec") or {}
+            renewed, since = before.get(name, (None, moment))
+            since = since if renewed == spec.get("renewTime") else moment
+            self._seen[name] = spec.get("renewTime"), since
+            if moment - since > MISSED * float(spec.get("leaseDurationSeconds") or USUAL_SECONDS):
+                silent.add(name)
+        everywhere = len(silent) > MAX_SHARE * len(found)
+        self._silent = frozenset() if everywhere else frozenset(silent)
+
+    def _run(self, stopped: threading.Event) -> None:
+        while not stopped.is_set():
+            pause = LOOK_SECONDS
+            try:
+                self.look(time.monotonic())
+            except BackendError as error:
+                self._silent = frozenset()
+                if isinstance(error, Refused) and error.status == 403 and error.permanent:
+                    pause = FORBIDDEN_SECONDS
+            except Exception:
+                log.exception("the leases of machines cannot be understood")
+                self._silent = frozenset()
+            if time.monotonic() - self._asked_at > IDLE_SECONDS:
+                self.stop()
+            stopped.wait(pause)

@@ -1,0 +1,44 @@
+"""A program in a container as a stream: the API server's `pods/exec` over a WebSocket.
+
+Channel 0 is standard input, 1 output, 2 errors, 3 how it ended, a Status
+(kubernetes, staging/src/k8s.io/apimachinery/pkg/util/remotecommand/constants.go). A program whose stream was cut reads
+the end of its input; Kubernetes does not end it.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from websocket import WebSocket
+
+from fermi.engines.kubernetes.channels import LAST_SECONDS, Channels
+
+SAID = 2000  # bytes of what it complains of
+OUT, ERR, STATUS = 1, 2, 3
+
+
+class Executing(Channels):
+    """`stream`: what it writes, and what it is to read."""
+
+    what = "exec"
+
+    def __init__(self, talk: WebSocket) -> None:
+        self._complaints = b""
+        self._status: Mapping[str, Any] = {}
+        super().__init__(talk)
+
+    def why(self) -> str:
+        """What was said of a program that has ended, or could not begin."""
+        self._hearing.join(LAST_SECONDS)
+        said = self._complaints.decode(errors="replace").strip()
+        return said or str(self._status.get("message") or "")
+
+    def _take(self, channel: int, data: bytes) -> None:
+        if channel == OUT:
+            self._inside.sendall(data)
+        elif channel == ERR:
+            self._complaints = (self._complaints + data)[-SAID:]
+        elif channel == STATUS:
+            with suppress(ValueError):
+                self._status = dict(json.loads(data))

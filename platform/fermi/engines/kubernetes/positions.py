@@ -1,0 +1,65 @@
+"""Who waits before an attempt in its LocalQueue, as Kueue's visibility API tells it: `pendingworkloads`, which Kueue
+serves by itself from 0.9 on (kubernetes-sigs/kueue: pkg/visibility/storage/pending_workloads_lq.go). It cannot be
+watched, so a LocalQueue is asked about now and then, for all of its attempts at once."""
+
+import time
+from collections.abc import Iterable, Iterator
+
+from fermi.engines.kubernetes.client import Client, Refused
+from fermi.jobs.errors import BackendError
+
+GROUP = "visibility.kueue.x-k8s.io"
+VERSIONS = ("v1beta2", "v1beta1")
+"""Kueue 0.15 serves both; those before it only the older one."""
+FRESH_SECONDS = 15.0
+ABSENT_SECONDS = 300.0
+"""For so long a cluster that does not serve it, or does not let us read it, is not asked again."""
+TIMEOUT_SECONDS = 5.0
+PAGE = 1000
+"""Kueue's own default; who comes later than MOST has no number."""
+MOST = 4000
+
+
+class Positions:
+    """From 1, by the name of a Workload."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: dict[str, tuple[float, dict[str, int]]] = {}  # LocalQueue -> (valid until, positions)
+        self._version = ""
+
+    def of(self, queue: str, workloads: Iterable[str]) -> int | None:
+        """None: not known. Never raises: a place in the line is no reason for not seeing an attempt."""
+        until, found = self._known.get(queue, (0.0, {}))
+        if time.monotonic() >= until:
+            self._known[queue] = (time.monotonic() + FRESH_SECONDS, found)  # other threads do with what there is
+            seconds, found = self._ask(queue)
+            self._known[queue] = (time.monotonic() + seconds, found)
+        return min((found[name] for name in workloads if name in found), default=None)
+
+    def _ask(self, queue: str) -> tuple[float, dict[str, int]]:
+        """And for how long that is believed."""
+        for version in [self._version] if self._version else VERSIONS:
+            try:
+                found = dict(self._read(queue, version))
+            except Refused as refused:
+                if refused.status == 404:  # another version, or no such queue
+                    continue
+                return ABSENT_SECONDS if refused.status == 403 else FRESH_SECONDS, {}
+            except BackendError:
+                return FRESH_SECONDS, {}
+            self._version = version
+            return FRESH_SECONDS, found
+        self._version = ""
+        return ABSENT_SECONDS, {}
+
+    def _read(self, queue: str, version: str) -> Iterator[tuple[str, int]]:
+        """Kueue counts from 0."""
+        path = f"/apis/{GROUP}/{version}/namespaces/{self._client.namespace}/localqueues/{queue}/pendingworkloads"
+        for offset in range(0, MOST, PAGE):
+            query = {"limit": PAGE, "offset": offset}
+            items = self._client.request("GET", path, query=query, timeout=TIMEOUT_SECONDS).get("items") or []
+            for item in items:
+                yield item["metadata"]["name"], int(item.get("positionInLocalQueue") or 0) + 1
+            if len(items) < PAGE:
+                return

@@ -1,0 +1,185 @@
+"""Whether training pods can use the data volume: one small pod, as a task's would be, reads what the platform wrote
+there and writes what the platform then looks for."""
+
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from fermi.engines import runner_reports
+from fermi.engines.check_results import Finding, Level
+from fermi.engines.kubernetes import names, render, volumes
+from fermi.engines.kubernetes.client import Client, Refused
+from fermi.engines.kubernetes.gang import Object, container, terminated
+
+PATIENCE_SECONDS = 20.0
+"""Whoever asked waits for the answer; an image that has to be pulled may take longer."""
+LOOK_SECONDS = 0.25
+SCRIPT = """
+import json, sys
+asked, answer, word, log = sys.argv[1:]
+said = {}
+try:
+    with open(asked) as file:
+        said["read"] = "" if file.read() == word else "other content"
+except OSError as error:
+    said["read"], said["absent"] = str(error), isinstance(error, FileNotFoundError)
+try:
+    with open(answer, "w") as file:
+        file.write(word)
+    said["written"] = ""
+except OSError as error:
+    said["written"] = str(error)
+with open(log, "w") as file:
+    json.dump(said, file)
+"""
+
+
+def findings(client: Client, connection: Mapping[str, Any]) -> Iterator[Finding]:
+    """Nothing where the connection names no volume."""
+    if not connection.get("data") or not connection.get("data_dir"):
+        return
+    data_dir = Path(connection["data_dir"])
+    if private := [path for path in map(Path, connection.get("private") or ()) if path.exists()]:
+        inside = sorted(path.name for path in private if path.is_relative_to(data_dir))
+        if inside:
+            yield Finding(Level.WARN, "VOLUME_HOLDS_SECRETS", {"files": ", ".join(inside[:5]), "path": str(data_dir)})
+    dev = _environment(client, connection)
+    if dev is None:
+        yield Finding(Level.WARN, "VOLUME_UNTESTED", {"why": "there is no dev environment whose image could be used"})
+        return
+    yield _probe(client, connection, data_dir, dev)
+
+
+def _environment(client: Client, connection: Mapping[str, Any]) -> Object | None:
+    """Any: its image and its node are as good as a task's."""
+    query = {"labelSelector": connection.get("selector") or names.DEV_ENVIRONMENTS}
+    with suppress(Refused):
+        running = [pod for pod in client.get(client.path("Pod"), **query)["items"] if pod["spec"].get("nodeName")]
+        return running[0] if running else None
+    return None
+
+
+def _probe(client: Client, connection: Mapping[str, Any], data_dir: Path, dev: Object) -> Finding:
+    name, word = f"fermi-probe-{secrets.token_hex(4)}", secrets.token_hex(8)
+    read, write = f"workspace/{name}", f"{volumes.CHECKPOINTS}/{name}"
+    pod = _pod(connection, dev, read, write, word)
+    try:
+        (data_dir / read).mkdir(parents=True)
+        (data_dir / read / "asked").write_text(word, encoding="utf-8")
+        volumes.prepare(data_dir, pod)
+        client.create("Job", _job(name, client.namespace, pod))
+        found = _wait(client, name)
+        params = {"user": (pod.get("securityContext") or {}).get("runAsUser"), "path": str(data_dir)}
+        return _judged(client, found, params, data_dir / write / "answer", word)
+    except OSError as error:
+        return Finding(
+            Level.FAIL, "VOLUME_UNWRITABLE", {"user": os.geteuid(), "path": str(data_dir), "why": str(error)}
+        )
+    except Refused as refused:
+        return Finding(Level.WARN, "VOLUME_UNTESTED", {"why": refused.message})
+    finally:
+        with suppress(Refused):
+            client.delete("Job", name, propagation="Background")
+        for folder in (read, write):
+            shutil.rmtree(data_dir / folder, ignore_errors=True)
+
+
+def _pod(connection: Mapping[str, Any], dev: Object, read: str, write: str, word: str) -> Object:
+    top, user, main = volumes.root(connection).rstrip("/"), volumes.user(connection), dev["spec"]["containers"][0]
+    python = connection.get("python") or "python3"
+    words = [f"{top}/{read}/asked", f"{top}/{write}/answer", word, render.TERMINATION_LOG]
+    amount = {"cpu": "100m", "memory": "128Mi"}
+    spec: Object = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "securityContext": render.security_of(user),
+        "containers": [
+            {
+                "name": names.CONTAINER,
+                "image": main["image"],
+                "command": [str(python), "-c", SCRIPT, *words],
+                "resources": {"requests": amount, "limits": amount},
+                "securityContext": render.SECURITY,
+                "volumeMounts": [
+                    {"name": volumes.DATA, "mountPath": f"{top}/{read}", "subPath": read, "readOnly": True},
+                    {"name": volumes.DATA, "mountPath": f"{top}/{write}", "subPath": write},
+                ],
+            }
+        ],
+        "volumes": [{**connection["data"]["volume"], "name": volumes.DATA}],
+        "tolerations": dev["spec"].get("tolerations") or [],
+    }
+    if secret := dev["spec"].get("imagePullSecrets"):
+        spec["imagePullSecrets"] = secret
+    patched: Object = render.merge(spec, connection["pod"]) if connection.get("pod") else spec
+    return patched
+
+
+def _job(name: str, namespace: str, pod: Object) -> Object:
+    """It ends and goes by itself, should nobody be left to end it."""
+    labels = {"fermi.io/probe": "true"}  # no attempt's, so no watch of those sees it
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": 300,
+            "ttlSecondsAfterFinished": 60,
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+def _wait(client: Client, name: str) -> Object | None:
+    """The pod once it has ended, or as it is when patience is over; None where there is none."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        pods = client.get(client.path("Pod"), labelSelector=f"batch.kubernetes.io/job-name={name}")["items"]
+        if (pods and terminated(pods[0])) or time.monotonic() > end:
+            return pods[0] if pods else None
+        time.sleep(LOOK_SECONDS)
+
+
+def _judged(client: Client, pod: Object | None, params: dict[str, Any], answer: Path, word: str) -> Finding:
+    said = _said(pod)
+    if said is None:
+        return Finding(Level.WARN, "VOLUME_UNTESTED", {"why": _why(client, pod)})
+    if said.get("absent") or said["read"] == "other content":
+        return Finding(Level.FAIL, "VOLUME_OTHER", params)
+    if said["read"]:
+        return Finding(Level.FAIL, "VOLUME_UNREADABLE", {**params, "why": said["read"]})
+    if said["written"]:
+        return Finding(Level.FAIL, "VOLUME_UNWRITABLE", {**params, "why": said["written"]})
+    try:
+        seen = answer.read_text(encoding="utf-8")
+    except OSError as error:
+        return Finding(Level.FAIL, "VOLUME_UNREADABLE", {**params, "user": os.geteuid(), "why": str(error)})
+    return Finding(Level.PASS, "VOLUME_USABLE", params) if seen == word else Finding(Level.FAIL, "VOLUME_OTHER", params)
+
+
+def _said(pod: Object | None) -> dict[str, Any] | None:
+    found = runner_reports.parse((terminated(pod or {}) or {}).get("message") or "")
+    return found if found and {"read", "written"} <= found.keys() else None
+
+
+def _why(client: Client, pod: Object | None) -> str:
+    """What holds the pod up, in Kubernetes' words."""
+    if pod is None:
+        return "no pod was made for it"
+    if ended := terminated(pod):
+        return str(ended.get("message") or ended.get("reason") or f"exit code {ended.get('exitCode')}")
+    waits = container(pod).get("waiting") or {}
+    query = {"fieldSelector": f"involvedObject.name={pod['metadata']['name']}"}
+    events: list[Object] = []
+    with suppress(Refused):
+        events = [one for one in client.get(client.path("Event"), **query)["items"] if one.get("type") == "Warning"]
+    said = [str(one.get("message")) for one in events[-1:]]
+    return (
+        " ".join([*said, *(str(waits[key]) for key in ("reason", "message") if waits.get(key))]) or "it has not begun"
+    )

@@ -1,0 +1,58 @@
+"""Whether a node's ranks can run inside of its environment's pod, and in a pod beside it. Pure: from what discovery has
+seen (`Node.engine`).
+
+`engine["inside"]`: what was found there, `{"python": "/usr/bin/python3", "version": "3.11.9", …}`, or why it cannot be
+entered, `{"why": "INSIDE_NO_PYTHON", "params": {…}}`. `engine["gpus"]`: of its node, `{"there": 8, "held": 8}`: how
+many a device plugin offers, and how many running dev environments hold."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fermi.engines.kubernetes import names, volumes
+from fermi.jobs.run_location import Ways
+from fermi.jobs.spec import JobSpec, Node, Way
+
+
+def of_job(
+    job: JobSpec, connection: Mapping[str, Any], namespace: str, lacks: Mapping[str, Any] | None
+) -> dict[str, Ways]:
+    """By node id. Nodes that were registered by hand, without a pod, can only be trained beside. `lacks`: why what the
+    job reads cannot be sent to environments that do not see it (`inside.shipment.refusal`)."""
+    return {
+        node.id: Ways(_preferred(node), _inside(node, connection, lacks), _beside(node, namespace))
+        for node in job.nodes
+        if node.engine.get("pod")
+    }
+
+
+def _preferred(node: Node) -> Way:
+    if node.engine.get("resourceClaims"):
+        return Way(False, "WAY_BESIDE_CLAIM")
+    if node.has_cuda:
+        return Way(True, "WAY_INSIDE_GPUS", {"gpus": node.gpu_count})
+    return Way(True, "WAY_INSIDE_RUNS")
+
+
+def _inside(node: Node, connection: Mapping[str, Any], lacks: Mapping[str, Any] | None) -> Way | None:
+    if (namespace := str(node.engine.get("namespace") or "")) and namespace not in names.namespaces(connection):
+        return Way(False, "INSIDE_OTHER_NAMESPACE", {"found": namespace})
+    found = node.engine.get("inside")
+    if not found:
+        return Way(False, "INSIDE_NOT_LOOKED_AT")
+    if why := found.get("why"):
+        return Way(False, str(why), found.get("params") or {})
+    if not volumes.inside(node, connection) and lacks:
+        return Way(False, "INSIDE_WITHOUT_DATA", lacks)
+    return None
+
+
+def _beside(node: Node, namespace: str) -> Way | None:
+    if (found := str(node.engine.get("namespace") or namespace)) != namespace:
+        return Way(True, "BESIDE_OTHER_NAMESPACE", {"found": found, "namespace": namespace})
+    gpus = node.engine.get("gpus") or {}
+    if node.has_cuda and not node.engine.get("resourceClaims") and gpus:
+        free = int(gpus["there"]) - int(gpus["held"])
+        if free < node.gpu_count:
+            params = {"gpus": node.gpu_count, "there": gpus["there"], "free": max(free, 0), "host": node.host}
+            return Way(True, "BESIDE_GPUS_HELD", params)
+    return None

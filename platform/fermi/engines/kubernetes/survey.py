@@ -1,0 +1,137 @@
+"""Looks into dev environments' pods, in each life of their container: with which interpreter they can be entered, or
+why not. That is looked at again, for an interpreter may be installed, or room made. What is found becomes
+`Node.engine["inside"]`."""
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from fermi.engines.kubernetes.client import Refused
+from fermi.engines.kubernetes.gang import Object
+from fermi.engines.kubernetes.inside import Environments, container_status, why_not_running
+from fermi.jobs.errors import BackendError
+
+log = logging.getLogger(__name__)
+
+PARALLEL = 8
+AGAIN_SECONDS, MAX_AGAIN_SECONDS = 60.0, 1800.0
+"""After which one that could not be entered is looked into again. Where the reason does not pass by itself, the time
+doubles with each look."""
+SILENT_AGAIN_SECONDS = 5.0
+"""After which one is looked into again that did not answer when it was looked into first: that shows nothing yet."""
+MOST_TEXT, MOST_DEVICES = 300, 64
+_DEVICE = re.compile(r"[A-Za-z0-9_]{1,40}")
+Facts = Mapping[str, Any]
+Life = tuple[str, str]
+"""The pod's uid and the container's id."""
+
+
+class Surveys:
+    """Those of a cluster. `on_news` is called, from a thread of ours, whenever something was found."""
+
+    def __init__(self, environments: Environments, on_news: Callable[[], None]) -> None:
+        self._environments, self._on_news = environments, on_news
+        self._known: dict[Life, tuple[float, Facts | None]] = {}  # until when it is believed
+        self._pauses: dict[Life, float] = {}
+        self._asked: set[Life] = set()
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(PARALLEL, thread_name_prefix="survey")
+
+    def of(self, pod: Object, container: str, python: str = "") -> Facts | None:
+        """Returns what is known; None where it has not been looked into yet, which is begun."""
+        uid = pod["metadata"]["uid"]
+        if why := why_not_running(pod, container):
+            with self._lock:
+                self._forget(lambda life: life[0] == uid)
+            return _why("INSIDE_NOT_RUNNING", {"why": why})
+        found = container_status(pod, container) or {}
+        life = uid, str(found.get("containerID") or "")
+        with self._lock:
+            until, facts = self._known.get(life, (0.0, None))
+            if until <= time.monotonic() and life not in self._asked:
+                self._forget(lambda other: other[0] == uid and other != life)
+                self._asked.add(life)
+                where = pod["metadata"]["namespace"], pod["metadata"]["name"], str(found["name"])
+                self._pool.submit(self._look, life, where, python)
+            return facts
+
+    @property
+    def busy(self) -> bool:
+        """Whether some are being looked into."""
+        with self._lock:
+            return bool(self._asked)
+
+    @property
+    def due(self) -> bool:
+        """Whether one is to be looked into again."""
+        with self._lock:
+            now = time.monotonic()
+            return any(until <= now and life not in self._asked for life, (until, _facts) in self._known.items())
+
+    def keep(self, lives: set[str]) -> None:
+        """Forgets those of other pods than these, by uid."""
+        with self._lock:
+            self._forget(lambda life: life[0] not in lives)
+
+    def _forget(self, is_over: Callable[[Life], bool]) -> None:
+        for life in [one for one in self._known if is_over(one)]:
+            del self._known[life]
+            self._pauses.pop(life, None)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _look(self, life: Life, where: tuple[str, str, str], python: str) -> None:
+        try:
+            passes, facts = self._ask(where, python)
+        except Exception as error:
+            log.exception("the survey of %s failed", "/".join(where))
+            passes, facts = True, _why("INSIDE_SILENT", {"why": f"{type(error).__name__}: {error}"})
+        with self._lock:
+            known: Facts | None = facts
+            pause = AGAIN_SECONDS if passes else min(2 * self._pauses.get(life, AGAIN_SECONDS / 2), MAX_AGAIN_SECONDS)
+            if facts.get("why") == "INSIDE_SILENT" and life not in self._pauses:
+                pause, known = SILENT_AGAIN_SECONDS, None
+            self._pauses[life] = pause
+            self._known[life] = (time.monotonic() + pause if "why" in facts else float("inf"), known)
+            self._asked.discard(life)
+        self._on_news()
+
+    def _ask(self, where: tuple[str, str, str], python: str) -> tuple[bool, Facts]:
+        """And whether a reason why not may pass by itself."""
+        try:
+            with self._environments.enter(*where, python) as session:
+                return True, _believed(session.ask("survey", parts=["interpreters", "container"]))
+        except Refused as refused:
+            code = "INSIDE_FORBIDDEN" if refused.status == 403 and refused.permanent else "INSIDE_SILENT"
+            return True, _why(code, {"why": refused.message})
+        except BackendError as error:
+            return not error.permanent, _why(error.code, error.params)
+
+
+def _believed(said: Mapping[str, Any]) -> Facts:
+    found: dict[str, Any] = {}
+    for name in ("python", "version", "interpreter", "home", "life"):
+        if isinstance(value := said.get(name), str) and value:
+            found[name] = value[:MOST_TEXT]
+    if isinstance(user := said.get("user"), int) and not isinstance(user, bool):
+        found["user"] = user
+    container = said.get("container")
+    if isinstance(container, Mapping) and isinstance(devices := container.get("rdma"), list):
+        found["rdma"] = [one["device"] for one in devices[:MOST_DEVICES] if _carries(one)]
+    return found if "python" in found else _why("INSIDE_SILENT", {"why": "the survey told no interpreter"})
+
+
+def _carries(one: Any) -> bool:
+    """Whether it is an RDMA device that the container can open, with an active port."""
+    if not isinstance(one, Mapping) or one.get("usable") is not True or one.get("state") != "ACTIVE":
+        return False
+    return isinstance(device := one.get("device"), str) and bool(_DEVICE.fullmatch(device))
+
+
+def _why(code: str, params: Mapping[str, Any]) -> Facts:
+    return {"why": code, "params": {name: str(value)[:MOST_TEXT] for name, value in params.items() if value}}

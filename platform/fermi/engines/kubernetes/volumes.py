@@ -1,0 +1,189 @@
+"""The files that a training pod sees: ours, of the data volume what the task needs and no more, and its environment's.
+
+data volume          in the pod
+  datasets/…         the task's own, and what its script or arguments name; read-only
+  workspace/…        the folder of its script; read-only
+code/archives/<id> of its own code; read-only
+  checkpoints/<task> read and written; of the task that it resumes from, read-only
+  outputs/<task>     read and written
+  trees/<task>       of a task that brings code; read and written
+  files/<project>    of its own project; read-only
+  the rest           never: there are the platform's keys and database, logs, other projects' files
+"""
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from posixpath import normpath
+from typing import Any
+
+from fermi.jobs.spec import JobSpec, Node
+from fermi.jobs.user_paths import CHECKPOINTS, FILES, OUTPUTS, TREES, task_folder
+
+log = logging.getLogger(__name__)
+
+JOB_DIR, RUN_DIR = "/fermi/job", "/fermi/run"
+"""The ConfigMap, read-only; and an empty folder of the pod's own, into which the runner copies the plan's files."""
+JOB, RUN, SHM, DATA = "fermi-job", "fermi-run", "shm", "fermi-data"
+OPEN = ("datasets", "workspace")
+"""Folders of the data directory that every member may use (see `apps.catalog.sources`)."""
+USER = 1000
+
+Volumes = list[dict[str, Any]]
+
+
+def root(connection: Mapping[str, Any]) -> str:
+    """Where pods see the data volume, had they the whole of it."""
+    data = connection.get("data") or {}
+    return str(data.get("mountPath") or connection.get("data_dir") or "")
+
+
+def user(connection: Mapping[str, Any]) -> int:
+    """Whom pods run as: whom the operator names; else whom the platform runs as, because it makes their folders; 1000
+    where that is root."""
+    return int(connection.get("run_as_user") or connection.get("platform_user") or USER)
+
+
+def hidden(job: JobSpec, connection: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(field, path) of what a task names in the data volume that no pod gets to see."""
+    if not connection.get("data") or not job.entrypoint or job.brings(job.entrypoint.script):
+        return []
+    script = job.entrypoint.script
+    parts = _below(script, root(connection))
+    return [("entrypoint.script", script)] if parts is not None and not _is_open(parts) else []
+
+
+def of_task(job: JobSpec, connection: Mapping[str, Any]) -> Volumes:
+    """Mounts of the data volume. A folder inside another one that is mounted needs no mount of its own."""
+    if not connection.get("data"):
+        return []
+    top = root(connection)
+    wanted = dict.fromkeys(_needed(job, top), True)
+    own = _below(job.checkpoint_dir, top)
+    if own and len(own) > 1 and own[0] == CHECKPOINTS:
+        wanted[own] = False
+    written = _below(job.output_dir, top)
+    if written and len(written) == 2 and written[0] == OUTPUTS:
+        wanted[written] = False
+    if job.code:
+        wanted[TREES, job.task_id] = False
+    mounts: Volumes = []
+    for parts, read_only in sorted(wanted.items()):
+        if any(parts[:length] in wanted for length in range(1, len(parts))):
+            continue
+        path = "/".join(parts)
+        mount = {"name": DATA, "mountPath": f"{top.rstrip('/')}/{path}", "subPath": path}
+        mounts.append(mount | ({"readOnly": True} if read_only else {}))
+    return mounts
+
+
+def _needed(job: JobSpec, top: str) -> Iterator[tuple[str, ...]]:
+    """What is read. A dataset that the platform made is a folder of its own; what lies directly in an open folder is
+    mounted alone, except that a script may import what lies beside it."""
+    entry = job.entrypoint
+    named = [job.train_data, job.valid_data, *(entry.args if entry else ()), *map(str, job.env.values())]
+    for path in named:
+        parts = _below(path.rpartition("=")[2], top)
+        if parts and _is_open(parts):
+            yield parts[:2]
+    if entry and (parts := _below(entry.script, top)) and _is_open(parts):
+        yield parts[:2] if len(parts) > 2 else parts[:1]
+    if job.code and (parts := _below(job.code.folder, top)):
+        yield parts
+    if (parts := _below(job.files_dir, top)) and len(parts) == 2 and parts[0] == FILES:
+        yield parts
+    if (parts := _below(job.resume_from, top)) and _is_open(parts):
+        yield parts
+    if top and (folder := task_folder(Path(top), job.resume_from)):
+        yield folder.parts[-2:]
+
+
+def _below(path: str, top: str) -> tuple[str, ...] | None:
+    """The way from `top` to `path`; None if it is not inside."""
+    clean, start = normpath(path) if path else "", normpath(top) if top else ""
+    if not start or not clean.startswith(f"{start.rstrip('/')}/"):
+        return None
+    return tuple(clean[len(start.rstrip("/")) + 1 :].split("/"))
+
+
+def _is_open(parts: tuple[str, ...]) -> bool:
+    return len(parts) > 1 and parts[0] in OPEN
+
+
+def beside(node: Node, volumes: Volumes, mounts: Volumes, connection: Mapping[str, Any]) -> list[str]:
+    """Adds the environment's own volumes to ours, in place. What is ours stays as it is: of theirs a name that we have
+    gets another, and a mount gives way where we mount something, and where it is the whole data volume again. Returns
+    those that gave way, in words."""
+    data = connection.get("data") or {}
+    theirs = {volume["name"]: volume for volume in node.engine.get("volumes") or ()}
+    taken = {normpath(mount["mountPath"]) for mount in mounts}
+    taken |= {normpath(root(connection))} if data else set()
+    names = {volume["name"] for volume in volumes}
+    renamed: dict[str, str] = {}
+    left_out = []
+    for mount in node.engine.get("volumeMounts") or ():
+        source, path = theirs.get(mount["name"]), normpath(mount["mountPath"])
+        whole = source is not None and not (mount.get("subPath") or mount.get("subPathExpr"))
+        if source is None or path in taken or (whole and _same_source(source, data.get("volume") or {})):
+            left_out.append(f"{mount['mountPath']} ({mount['name']})")
+            continue
+        taken.add(path)
+        if mount["name"] not in renamed:
+            name = renamed[mount["name"]] = _free(mount["name"], names | theirs.keys() - {mount["name"]})
+            names.add(name)
+            volumes.append({**source, "name": name})
+        mounts.append({**mount, "name": renamed[mount["name"]]})
+    return left_out
+
+
+def inside(node: Node, connection: Mapping[str, Any]) -> str:
+    """Returns where an environment's own container has the whole data volume to write to; empty: nowhere."""
+    data = (connection.get("data") or {}).get("volume") or {}
+    theirs = {volume["name"]: volume for volume in node.engine.get("volumes") or ()}
+    for mount in node.engine.get("volumeMounts") or ():
+        whole = not (mount.get("subPath") or mount.get("subPathExpr") or mount.get("readOnly"))
+        if whole and _same_source(theirs.get(mount["name"]) or {}, data):
+            return normpath(mount["mountPath"])
+    return ""
+
+
+def _free(name: str, taken: Iterable[str]) -> str:
+    """A volume's name is a DNS label of at most 63 characters."""
+    taken = set(taken)
+    tries = (name, *(f"dev{number or ''}-{name}"[:63].rstrip("-") for number in range(len(taken) + 1)))
+    return next(one for one in tries if one not in taken)
+
+
+def _same_source(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two volumes are the same storage, whatever they are called and however they are mounted."""
+
+    def plain(volume: Mapping[str, Any]) -> dict[str, Any]:
+        sources = {kind: value for kind, value in volume.items() if kind != "name"}
+        return {
+            kind: {k: v for k, v in value.items() if k != "readOnly"} if isinstance(value, Mapping) else value
+            for kind, value in sources.items()
+        }
+
+    return bool(other) and plain(one) == plain(other)
+
+
+def prepare(data_dir: Path, pod: Mapping[str, Any]) -> None:
+    """Makes the folders that a pod writes to, and hands them to its user. The kubelet would make them too, as root's.
+    They are writable for everybody only where nothing better is allowed to us, and what is above them is not."""
+    ids = pod.get("securityContext") or {}
+    uid, gid = ids.get("runAsUser"), ids.get("fsGroup") or ids.get("runAsGroup") or -1
+    for mount in (mount for one in pod["containers"] for mount in one.get("volumeMounts") or ()):
+        if mount["name"] == DATA and str(mount.get("subPath")).startswith(f"{FILES}/"):
+            (data_dir / mount["subPath"]).mkdir(parents=True, exist_ok=True)  # as root's, we could not write to it
+        if mount["name"] != DATA or mount.get("readOnly") or not mount.get("subPath"):
+            continue
+        folder = data_dir / mount["subPath"]
+        folder.mkdir(parents=True, exist_ok=True)
+        if uid is None or folder.stat().st_uid == uid:
+            continue
+        try:
+            os.chown(folder, uid, gid)
+            folder.chmod(0o770)
+        except PermissionError:
+            folder.chmod(0o777)

@@ -1,0 +1,89 @@
+"""Is this machine fit to train on: somewhere to write, and an interpreter with the training stack."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fermi.engines import isolation_check
+from fermi.engines.check_results import Finding, Level
+from fermi.engines.local.engine import LocalBackend
+from fermi.engines.local.launcher import default_python
+from fermi.jobs import bounds
+
+MAX_PATHS_SHOWN = 8
+_PATH = {"type": "string", "minLength": 1}
+CONNECTION = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "python": _PATH,
+        "workspace": _PATH,
+        "script_roots": {"type": "array", "items": _PATH},
+        "warm": {"type": "boolean"},
+        "bounds": bounds.SCHEMA,
+    },
+}
+TELL = (
+    "import sys, importlib.metadata as m\n"
+    "try: torch = m.version('torch')\n"
+    "except m.PackageNotFoundError: torch = ''\n"
+    "print(sys.version.split()[0], torch)"
+)
+
+
+def findings(connection: Mapping[str, Any]) -> list[Finding]:
+    data = Path(connection["data_dir"])
+    workspace = Path(connection.get("workspace") or data / "workspace")
+    python = _python(connection.get("python") or default_python())
+    return [_folder(data), _folder(workspace), python, *notices(connection), *isolation_tried(connection)]
+
+
+def notices(connection: Mapping[str, Any]) -> list[Finding]:
+    """What keeps ranks from the platform's own, and why it is not more."""
+    found = LocalBackend({**connection, "warm": False}).isolation
+    level = Level.PASS if found.protects else Level.WARN
+    return [Finding(level, code, params) for code, params in found.said()]
+
+
+def isolation_tried(connection: Mapping[str, Any]) -> list[Finding]:
+    """Returns whether it holds, as it was tried from inside; nothing where nothing protects."""
+    backend = LocalBackend({**connection, "warm": False})
+    if not backend.isolation.protects:
+        return []
+    try:
+        found = isolation_check.open_paths(backend.isolation_mode, backend.place)
+    except isolation_check.CheckError as error:
+        return [Finding(Level.WARN, "ISOLATION_UNTRIED", {"why": str(error)})]
+    if found:
+        return [Finding(Level.FAIL, "ISOLATION_OPEN", {"paths": ", ".join(found[:MAX_PATHS_SHOWN])})]
+    return [Finding(Level.PASS, "ISOLATION_HOLDS", {})]
+
+
+def _folder(path: Path) -> Finding:
+    """Writable, or to be made: the first attempt makes what is missing."""
+    there = next(folder for folder in (path, *path.parents) if folder.exists())
+    if os.access(there, os.W_OK | os.X_OK):
+        return Finding(Level.PASS, "FOLDER_USABLE", {"path": str(path)})
+    return Finding(Level.FAIL, "FOLDER_UNUSABLE", {"path": str(path)}, f"chmod u+rwx {there}")
+
+
+def _python(python: str) -> Finding:
+    try:
+        done = subprocess.run(
+            [python, "-c", TELL], capture_output=True, encoding="utf-8", errors="replace", timeout=60, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return Finding(Level.FAIL, "PYTHON_UNUSABLE", {"python": python, "why": str(error)})
+    version, _, torch = done.stdout.strip().partition(" ")
+    params = {"python": python, "version": version, "torch": torch}
+    if not torch:
+        return Finding(Level.WARN, "PYTHON_WITHOUT_TORCH", params, f"{python} -m pip install torch")
+    return Finding(Level.PASS, "PYTHON_USABLE", params)
+
+
+def standby(image: str) -> str:
+    """One process for all: ranks go on as an environment's interpreter (`fermi.runner.venv`)."""
+    return "engine"

@@ -1,0 +1,186 @@
+"""The container engine of this host: which there is, whether it runs anything, and how it is asked.
+
+An engine that answers may still be unable to run a container: a runtime that does not know the host's control groups, a
+limit that may not be raised. So Podman is made to run one before it counts: of an empty folder, with a command that is
+not there. The engine must come as far as to say that (exit code 127, see podman-run(1)); an image is not needed. Docker
+cannot run a folder; its daemon, which answers, runs as root most of the time."""
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fermi.jobs.errors import BackendError
+
+NAMES = ("podman", "docker")
+"""In the order in which they are chosen."""
+ASK_SECONDS, RUN_SECONDS = 20.0, 120.0
+PROBE_SECONDS = 60.0
+AGAIN_SECONDS = 300.0
+NOT_FOUND = 127
+MOST_FILES = 1 << 20
+LAST_BYTES = 1000
+_looking = threading.Lock()
+_found: "dict[Path, tuple[float, Engine | None]]" = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def why(self) -> str:
+        """The last that was said of it."""
+        return last_line(self.err) or last_line(self.out) or str(self.code)
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """`own_ids`: user 0 of its containers is the user who asks it. `remaps`: its users are others unless it is told.
+    `limits`: what it can hold a container to, of "cpu", "memory" and "pids"."""
+
+    name: str
+    program: str
+    version: str
+    own_ids: bool = False
+    remaps: bool = False
+    limits: frozenset[str] = frozenset()
+
+    @property
+    def words(self) -> str:
+        return f"{self.name} {self.version}"
+
+    def ask(self, *words: str, seconds: float = ASK_SECONDS) -> Done:
+        """Raises BackendError where nobody answers."""
+        try:
+            done = subprocess.run(
+                [self.program, *words], stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",
+                errors="replace", timeout=seconds, check=False, cwd="/", env=surroundings(), start_new_session=True,
+            )  # fmt: skip
+        except (OSError, subprocess.SubprocessError) as error:
+            raise BackendError("CONTAINERS_AWAY", engine=self.name, why=str(error)) from error
+        said = Done(done.returncode, done.stdout, done.stderr)
+        if done.returncode and is_away(said.err):
+            raise BackendError("CONTAINERS_AWAY", engine=self.name, why=said.why)
+        return said
+
+    def remove(self, name: str) -> None:
+        """At once, whatever it does. Raises BackendError where nobody answers."""
+        self.ask("rm", "--force", *(["--time=0"] if self.name == "podman" else []), name, seconds=RUN_SECONDS)
+
+    def user(self) -> str:
+        """Who writes to the disk as the agent does: files of an environment are then its agent's to read and remove."""
+        return "0:0" if self.own_ids else f"{os.geteuid()}:{os.getegid()}"
+
+
+def surroundings() -> dict[str, str]:
+    """What an engine may need of ours (its own settings, proxies), and none of the platform's variables."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("FERMI_")}
+
+
+def is_away(said: str) -> bool:
+    """As docker(1), and podman(1) of another machine's service, say it."""
+    return any(words in said for words in ("Cannot connect to the Docker daemon", "Is the docker daemon running",
+                                           "unable to connect to Podman", "Cannot connect to Podman"))  # fmt: skip
+
+
+def last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][-LAST_BYTES:] if lines else ""
+
+
+def held_to() -> list[str]:
+    """This process's own limits, as arguments of Podman: by itself it asks for more, and may not have it. It holds
+    itself to as many processes as the kernel has numbers for. What Docker starts has its daemon's limits."""
+    found = []
+    each = (("nofile", resource.RLIMIT_NOFILE, MOST_FILES), ("nproc", resource.RLIMIT_NPROC, _most_pids()))
+    for name, number, high in each:
+        hard = resource.getrlimit(number)[1]
+        most = high if hard == resource.RLIM_INFINITY else min(hard, high)
+        found.append(f"--ulimit={name}={most}:{most}")
+    return found
+
+
+def _most_pids() -> int:
+    with open("/proc/sys/kernel/pid_max", encoding="ascii") as file:
+        return int(file.read())
+
+
+def find(folder: Path) -> Engine | None:
+    """Looked for once in a process; where there was none, again after a while. `folder`: where an empty folder may be
+    made that nothing else writes to."""
+    with _looking:
+        at, found = _found.get(folder, (0.0, None))
+        if found is None and (not at or time.monotonic() - at > AGAIN_SECONDS):
+            found = _look(folder)
+            _found[folder] = time.monotonic(), found
+        return found
+
+
+def _look(folder: Path) -> Engine | None:
+    """Where it cannot hold anything to limits (control groups that are not handed down to its user), without them."""
+    for name in NAMES:
+        if (program := shutil.which(name)) and (engine := _asked(name, program)):
+            for candidate in dict.fromkeys((engine, replace(engine, limits=frozenset()))):
+                if _runs(candidate, folder / "empty"):
+                    return candidate
+    return None
+
+
+def _asked(name: str, program: str) -> Engine | None:
+    try:
+        done = Engine(name, program, "").ask("info", "--format", "{{json .}}", seconds=PROBE_SECONDS)
+        info = json.loads(done.out) if done.code == 0 else None
+        if not isinstance(info, dict):
+            return None
+        return _podman(program, info) if name == "podman" else _docker(program, info)
+    except (BackendError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def _podman(program: str, info: Mapping[str, Any]) -> Engine:
+    host = info.get("host") or {}
+    rootless = bool((host.get("security") or {}).get("rootless"))
+    version = str((info.get("version") or {}).get("Version") or "")
+    limits = frozenset(host.get("cgroupControllers") or ()) & {"cpu", "memory", "pids"}
+    return Engine("podman", program, version, rootless, limits=limits)
+
+
+def _docker(program: str, info: Mapping[str, Any]) -> Engine | None:
+    """Its client answers without its daemon, too, and then says what is wrong."""
+    version = str(info.get("ServerVersion") or "")
+    if info.get("ServerErrors") or not version:
+        return None
+    known = {"cpu": "CpuCfsQuota", "memory": "MemoryLimit", "pids": "PidsLimit"}
+    options = {str(option).partition(",")[0] for option in info.get("SecurityOptions") or ()}
+    return Engine(
+        "docker", program, version, "name=rootless" in options, "name=userns" in options,
+        frozenset(name for name, field in known.items() if info.get(field)),
+    )  # fmt: skip
+
+
+def _runs(engine: Engine, folder: Path) -> bool:
+    if engine.name != "podman":
+        return True
+    words = ["--network=host", *held_to(), *least(engine), "--rootfs", str(folder), "/nothing"]
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        done = engine.ask("run", "--rm", *words, seconds=PROBE_SECONDS)
+    except (BackendError, OSError):
+        return False
+    return done.code == NOT_FOUND
+
+
+def least(engine: Engine) -> list[str]:
+    """Limits that harm nothing, to see whether there are such here."""
+    each = {"cpu": "--cpus=1", "memory": "--memory=64m", "pids": "--pids-limit=64"}
+    return [each[name] for name in sorted(engine.limits)]

@@ -1,0 +1,334 @@
+"""Lives of containers, one for each run. The files of a run and the engine are the only memory:
+
+    no ended.json, no container      it has not begun: `begin` pulls the image, then runs the container
+    its lock is held                 its keeper lives, and its status file says how it is; no engine is asked
+    its lock is free                 the engine says what the container is, by its name
+    ended.json                       it is over, and nothing is left of it: written once, when that was seen
+
+Beginning takes as long as an image takes to arrive, so a thread does it. Should its process die, the next one finds no
+container under the run's name and begins again, or finds one, and has nothing to do."""
+
+import fcntl
+import json
+import logging
+import os
+import socket
+import stat
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fermi.engines import logfiles
+from fermi.engines.environments import Activity, HostedPhase, HostedSeen
+from fermi.engines.local import container_engines, containers, images
+from fermi.engines.local.container_engines import Engine
+from fermi.engines.local.containers import Box
+from fermi.engines.local.environment_runs import Disk, Run
+from fermi.envd import protocol
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import Cause
+from fermi.runner import files, terminate
+from fermi.schema import sanitize, serialization
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 15.0
+SETTLE_SECONDS = 2.0
+POLL_SECONDS = 0.2
+PRINTED_LINES = 5
+MOST_TOLD = 1 << 20
+LONGEST_TOKEN = 200
+ENDED = "ended.json"
+NOBODY = Cause("CONTAINERS_AWAY", {"engine": "podman, docker", "why": "–"})
+
+
+@dataclass(slots=True)
+class Beginning:
+    """`pulls`: the newest line of a pull that goes on. `waits`: why it is tried again in a while."""
+
+    thread: threading.Thread | None = None
+    pulls: str | None = None
+    waits: Cause | None = None
+
+
+@dataclass(slots=True)
+class Containers:
+    """Of one data directory, in one process."""
+
+    data_dir: Path
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _beginnings: dict[str, Beginning] = field(default_factory=dict)
+    _over: dict[str, Cause | None] = field(default_factory=dict)
+
+    def engine(self) -> Engine | None:
+        return container_engines.find(self.data_dir / "containers")
+
+    def box(self, disk: Disk, run: Run) -> Box:
+        return Box(run.name, disk.folder.name, self.data_dir, run.folder, disk.workspace, disk.home)
+
+    # begin
+
+    def begin(self, box: Box, content: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
+        """Returns at once. Raises BackendError where there is no engine."""
+        engine = self.engine()
+        if engine is None:
+            raise BackendError("HOST_WITHOUT_CONTAINERS", host=socket.gethostname())
+        with self._lock:
+            if self._lives(box) or self._ended(box):
+                return
+            beginning = self._beginnings[box.name] = Beginning()
+            beginning.thread = threading.Thread(
+                target=self._live, args=(engine, box, content, secrets, beginning), daemon=True, name=box.name
+            )
+            beginning.thread.start()
+
+    def _lives(self, box: Box) -> Beginning | None:
+        beginning = self._beginnings.get(box.name)
+        return beginning if beginning and beginning.thread and beginning.thread.is_alive() else None
+
+    def _live(
+        self, engine: Engine, box: Box, content: Mapping[str, Any], secrets: Mapping[str, str], beginning: Beginning
+    ) -> None:
+        while not _is_stopped(box):
+            try:
+                self._once(engine, box, content, secrets, beginning)
+                return
+            except BackendError as error:
+                beginning.waits = Cause(error.code, error.params)
+                if error.permanent:
+                    self._close(box, beginning.waits)
+                    return
+            except OSError as error:
+                why = {"path": error.filename or str(box.folder), "why": error.strerror or str(error)}
+                beginning.waits = Cause("DISK_UNUSABLE", why)
+            except Exception as error:
+                log.exception("%s does not begin", box.name)
+                self._close(box, Cause("KEEPER_UNSTARTABLE", {"why": str(error)}))
+                return
+            limit = time.monotonic() + RETRY_SECONDS
+            while time.monotonic() < limit and not _is_stopped(box):
+                time.sleep(POLL_SECONDS)
+
+    def _once(
+        self, engine: Engine, box: Box, content: Mapping[str, Any], secrets: Mapping[str, str], beginning: Beginning
+    ) -> None:
+        """Raises BackendError and OSError."""
+        there, wanted = self._ask(engine, box), content["container"]
+        if there and not there.ours:
+            raise BackendError("CONTAINER_NAME_TAKEN", permanent=True, name=box.name, engine=engine.name)
+        if there and not there.begun:  # of an agent that died: what it started may be at it still
+            time.sleep(SETTLE_SECONDS)
+            there = self._ask(engine, box)
+        if there and there.begun:
+            return
+        if there:
+            engine.remove(box.name)
+        if not images.is_there(engine, wanted["image"]):
+            beginning.pulls = ""
+            try:
+                if not images.pull(
+                    engine, wanted["image"], lambda line: _say(beginning, line), lambda: _is_stopped(box)
+                ):
+                    return
+            finally:
+                beginning.pulls = None
+        beginning.waits = None
+        _make_inside(box, content["keeper"], secrets)
+        if _is_stopped(box):
+            return
+        done = engine.ask(*containers.command(engine, box, wanted), seconds=container_engines.RUN_SECONDS)
+        if done.code:
+            refusal = containers.refused(engine, box, wanted["image"], done)
+            if refusal.code != "CONTAINER_NAME_TAKEN" and (there := self._ask(engine, box)) and there.ours:
+                engine.remove(box.name)
+            raise refusal
+
+    # look
+
+    def seen(self, box: Box, content: Mapping[str, Any]) -> HostedSeen:
+        """Writes down, once, that a container is over, and removes it."""
+        if over := self._ended(box):
+            return HostedSeen(HostedPhase.ENDED, False, over[0])
+        if beginning := self._lives(box):
+            return _beginning(beginning, content["container"]["image"])
+        told, stopped = _told(box), _is_stopped(box)
+        if _is_held(box):
+            return _living(told)
+        engine = self.engine()
+        if engine is None:
+            return HostedSeen(HostedPhase.UNKNOWN, waiting=NOBODY)
+        try:
+            there = self._ask(engine, box)
+            if there and there.ours and there.runs:
+                return HostedSeen(HostedPhase.STARTING, True)
+            began = bool(told) or bool(there and there.ours and there.begun)
+            if not began and not stopped:
+                return HostedSeen(HostedPhase.ABSENT, True)
+            cause = self._cause(engine, box, content, told, there)
+            if there and there.ours:
+                engine.remove(box.name)
+        except BackendError as error:
+            return HostedSeen(HostedPhase.UNKNOWN, waiting=Cause(error.code, error.params))
+        cause = None if stopped else cause
+        self._close(box, cause)
+        return HostedSeen(HostedPhase.ENDED if began else HostedPhase.ABSENT, False, cause)
+
+    def _cause(
+        self, engine: Engine, box: Box, content: Mapping[str, Any], told: Mapping[str, Any],
+        there: containers.State | None,
+    ) -> Cause | None:  # fmt: skip
+        if told.get("state") == "exited":
+            return _said(told.get("cause"))
+        if there is None or not there.ours:
+            return Cause("KEEPER_LOST", {})
+        done = engine.ask("logs", f"--tail={PRINTED_LINES}", box.name)
+        printed = [line for line in (done.out + done.err).splitlines() if line.strip()]
+        return containers.cause_of(there, content["container"], printed, told=bool(told))
+
+    @staticmethod
+    def _ask(engine: Engine, box: Box) -> containers.State | None:
+        """None: there is no container of that name. Raises BackendError."""
+        done = engine.ask("container", "inspect", "--format", containers.SHOWN, box.name)
+        if done.code:
+            if "no such container" in done.err.lower():
+                return None
+            raise BackendError("CONTAINERS_AWAY", engine=engine.name, why=done.why)
+        try:
+            return containers.state(done.out, box)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise BackendError("CONTAINERS_AWAY", engine=engine.name, why=str(error)) from error
+
+    def _ended(self, box: Box) -> tuple[Cause | None] | None:
+        if box.name in self._over:
+            return (self._over[box.name],)
+        written = files.read_json(str(box.folder / ENDED))
+        return (_said(written.get("cause")),) if written else None
+
+    def _close(self, box: Box, cause: Cause | None) -> None:
+        """A disk that takes nothing takes it from the next process; this one knows."""
+        self._over[box.name] = cause
+        for secret in (box.inside / files.SECRETS, box.folder / f"{files.SECRETS}.new"):
+            with suppress(OSError):
+                secret.unlink(missing_ok=True)
+        with suppress(OSError):
+            about = {"over": True, "cause": cause and cause.to_json()}
+            files.write_atomically(str(box.folder / ENDED), about, 0o600)
+
+    # end
+
+    def end(self, box: Box, grace_seconds: float) -> None:
+        """The keeper reads the request to end. One that is late is ended with all its processes. Raises OSError and
+        BackendError."""
+        box.folder.mkdir(parents=True, exist_ok=True)
+        terminate.end(box.folder, [], grace_seconds)
+        stop = files.read_json(str(box.folder / "stop.json")) or {}
+        if self._ended(box) or time.time() < float(stop.get("kill_at") or 0) + terminate.RUNNER_OVERDUE_SECONDS:
+            return
+        if (engine := self.engine()) and (there := self._ask(engine, box)) and there.ours:
+            engine.remove(box.name)
+
+    def remove_all(self, environment: str) -> None:
+        """What bears our labels, whichever process made it. Raises BackendError."""
+        if engine := self.engine():
+            ours = {containers.ENVIRONMENT: environment, containers.DATA: str(self.data_dir)}
+            filters = [f"--filter=label={name}={value}" for name, value in ours.items()]
+            for one in engine.ask("ps", "--all", "--quiet", "--no-trunc", *filters).out.split():
+                engine.remove(one)
+        for known in (self._over, self._beginnings):
+            for name in [name for name in known if name.rpartition("-")[0] == environment]:
+                del known[name]
+
+    # in
+
+    def reach(self, box: Box) -> socket.socket | None:
+        """None where nobody answers. The keeper's socket is opened before it is connected to: a link in its place would
+        lead to one of the host's own."""
+        stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with logfiles.plain(box.inside / "keeper.token") as file:
+                token = file.read(LONGEST_TOKEN).decode("ascii")
+            there = os.open(box.inside / "keeper.sock", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                if not stat.S_ISSOCK(os.fstat(there).st_mode):
+                    raise OSError("no socket")
+                stream.connect(f"/proc/self/fd/{there}")
+            finally:
+                os.close(there)
+            stream.sendall(protocol.greeting(token))
+        except (OSError, ValueError):
+            stream.close()
+            return None
+        return stream
+
+
+def _make_inside(box: Box, keeper: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
+    """Written where nothing of the container reaches, then moved: a link that lies there is replaced, not followed."""
+    for folder in (box.inside, box.workspace, box.home):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    for name, what in (("keeper.json", keeper), (files.SECRETS, secrets)):
+        if what:
+            made = box.folder / f"{name}.new"
+            files.write_atomically(str(made), dict(what), 0o600)
+            made.replace(box.inside / name)
+
+
+def _say(beginning: Beginning, line: str) -> None:
+    beginning.pulls = line
+
+
+def _is_stopped(box: Box) -> bool:
+    return (box.folder / "stop.json").exists()
+
+
+def _is_held(box: Box) -> bool:
+    """Whether the keeper's lock is: it holds it to its last moment, and the kernel frees it then."""
+    try:
+        lock = os.open(box.inside / "keeper.lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def _told(box: Box) -> Mapping[str, Any]:
+    """What was written in the container; empty where that is no status."""
+    try:
+        with logfiles.plain(box.inside / "keeper.status.json") as file:
+            found = sanitize.params(json.loads(file.read(MOST_TOLD)))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _said(about: Any) -> Cause | None:
+    if isinstance(about, dict) and isinstance(code := about.get("code"), str) and code:
+        params = about.get("params")
+        return Cause(code[:40], params if isinstance(params, dict) else {})
+    return None
+
+
+def _beginning(beginning: Beginning, image: str) -> HostedSeen:
+    if beginning.pulls is None:
+        return HostedSeen(HostedPhase.STARTING, True, waiting=beginning.waits)
+    doing = Cause("IMAGE_PULLING", {"image": image, "line": beginning.pulls})
+    return HostedSeen(HostedPhase.STARTING, True, waiting=beginning.waits or doing, doing=doing)
+
+
+def _living(told: Mapping[str, Any]) -> HostedSeen:
+    activity = told.get("activity")
+    return HostedSeen(
+        HostedPhase.RUNNING if told.get("state") == "running" else HostedPhase.STARTING,
+        left=True,
+        doing=_said(told.get("doing")),
+        facts={"host": socket.gethostname()[:200], "ip": "127.0.0.1"},
+        activity=serialization.load(Activity, activity) if isinstance(activity, dict) else Activity(),
+    )

@@ -1,0 +1,47 @@
+"""Into an environment of this machine without its keeper: one that nobody has opened uses no memory, and goes on so."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from fermi.engines.inside import bundle
+from fermi.engines.inside.session import Session
+from fermi.engines.local.environment_runs import Disk, Run
+from fermi.engines.local.launcher import training_env
+from fermi.runner import files
+
+MAKE = '"$0" -m fermi.envd.interpreter "$1" "$2" >/dev/null 2>&1; shift 2; exec "$@"'
+"""The environment's own interpreter may not be there yet."""
+
+
+def enter(disk: Disk, run: Run) -> Session:
+    """`fermi.inside` as a process of its own, with what the environment's processes may reach; it ends with its stream.
+    Raises InsideError and OSError."""
+    spec: Mapping[str, Any] = files.read_json(str(run.spec)) or {}
+    own, base = str(disk.own), str(spec.get("python") or sys.executable)
+    env = {**training_env(), **spec.get("env", {}), "HOME": str(disk.home), "VIRTUAL_ENV": own}
+    env["PATH"] = os.pathsep.join([f"{own}/bin", os.path.dirname(base), env.get("PATH", os.defpath)])
+    order = {
+        "command": ["sh", "-c", MAKE, sys.executable, base, own, *bundle.command()],
+        "env": {**env, "FERMI_PYTHON": f"{own}/bin/python"}, "name": run.name, "confine": spec.get("confine"),
+    }  # fmt: skip
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fermi.runner.sandboxed_program"], stdin=theirs.fileno(), stdout=theirs.fileno(),
+            stderr=subprocess.DEVNULL,
+            cwd="/", env=training_env(), start_new_session=True,
+        )  # fmt: skip
+    threading.Thread(target=process.wait, name="inside", daemon=True).start()
+    ours.sendall(json.dumps(order).encode() + b"\n")
+    session = Session(ours)
+    try:
+        return session.greet()
+    except BaseException:
+        session.close()
+        raise

@@ -1,0 +1,409 @@
+"""The backend's verbs on this machine. Files are the only memory; any process of the platform can ask."""
+
+import errno
+import os
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fermi.engines import interpreter, isolation, logfiles, runner_reports, subprocess_stream, telemetry_reports
+from fermi.engines.base import Backend, Beside, not_running, out_of_reach
+from fermi.engines.failure_cause import Loss, cause_of_failure, making_ready, rank_seen
+from fermi.engines.inside.session import Session
+from fermi.engines.isolation import Isolation
+from fermi.engines.local import direct_entry, environment_runs, inside, rank_exec
+from fermi.engines.local.launcher import Launcher, default_python
+from fermi.engines.local.render import Setting, render
+from fermi.jobs import bounds, code
+from fermi.jobs.errors import BackendError
+from fermi.jobs.rank_env import COMPILED_FOLDER, compiles
+from fermi.jobs.run_location import Ways
+from fermi.jobs.spec import (
+    NO_SECRETS,
+    Cause,
+    Handle,
+    JobSpec,
+    LogChunk,
+    Node,
+    NodePlan,
+    Observation,
+    Phase,
+    Plan,
+    Problem,
+    PulseSeen,
+    RankSeen,
+    Rendered,
+    Sample,
+)
+from fermi.jobs.user_paths import HOMES, OUTPUTS, absent, output_folder, task_folder
+from fermi.runner import files, first_failure, ports, status, terminate
+
+LOOKS = 8
+"""At interpreters that a task names, at a time."""
+
+
+class LocalBackend(Backend):
+    here = True
+
+    def __init__(self, connection: Mapping[str, Any]) -> None:
+        self.named = Path(connection["data_dir"]).absolute()
+        self.data_dir = self.named.resolve()
+        self.workspace = Path(connection.get("workspace") or self.data_dir / "workspace").resolve()
+        self.script_roots = [Path(root).resolve() for root in connection.get("script_roots", ())]
+        self.python = connection.get("python") or default_python()
+        self.launcher = Launcher(self.python, warm=bool(connection.get("warm", True)))
+        self.bounds = bounds.order(connection, shared=True)
+        self.isolation_mode = str(connection.get("isolation", "off"))
+        self.place = isolation.Place(
+            self.data_dir, self.workspace, self.python,
+            private=(*_paths(connection, "private"), *([self.named] if self.named != self.data_dir else ())),
+            readable=_paths(connection, "data_roots"),
+            reads=(*self.script_roots, *_paths(connection, "task_reads")), writes=_paths(connection, "task_writes"),
+        )  # fmt: skip
+
+    @property
+    def isolation(self) -> Isolation:
+        """What keeps ranks from what is not theirs; looked at once per process."""
+        return isolation.chosen(self.isolation_mode, self.place)
+
+    def problems(self, job: JobSpec) -> list[Problem]:
+        """What is wrong with the job on this machine."""
+        found: list[Problem] = []
+        if job.resume_from not in ("", "auto"):
+            missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
+            there = Path(os.path.realpath(job.resume_from))
+            found += absent(Path(job.resume_from), missing)
+            if not (found or self._task_folder(job.resume_from) or self.isolation.reaches(self.place, there)):
+                found.append(Problem("resumeFrom", "PATH_NOT_GIVEN", {"path": str(there)}))
+        if job.entrypoint and job.entrypoint.paths and not job.brings(job.entrypoint.script):
+            found += self._script_problems(job)
+        return found + (self._python_problems(job) if job.python else [])
+
+    def ways(self, job: JobSpec) -> Mapping[str, Ways]:
+        return inside.ways(self.data_dir, job)
+
+    def lacks(self, node: Node, distributions: Sequence[str], job: JobSpec | None = None) -> list[str] | None:
+        if job and job.python:
+            chosen = self._chosen(job, node)
+            there = chosen.packages
+            return [one for one in distributions if interpreter.canonical(one) not in there] if chosen.version else None
+        lack = interpreter.absent(self.python, distributions)
+        if lack and (disk := self._entered(node)):
+            own = inside.distributions_of(disk)
+            lack = [name for name in lack if interpreter.canonical(name) not in own]
+        return lack
+
+    def _python_problems(self, job: JobSpec) -> list[Problem]:
+        """What is wrong with the interpreter that the job names, once for all nodes of which the same is."""
+        wrong: dict[interpreter.Chosen, list[str]] = {}
+        with ThreadPoolExecutor(LOOKS) as pool:
+            for node, chosen in zip(job.nodes, pool.map(partial(self._chosen, job), job.nodes), strict=True):
+                wrong.setdefault(replace(chosen, packages=frozenset()), []).append(node.name)
+        found = (chosen.problem(job.python, ", ".join(names)) for chosen, names in wrong.items())
+        return [problem for problem in found if problem]
+
+    def _chosen(self, job: JobSpec, node: Node) -> interpreter.Chosen:
+        """What the job's `python` means to the ranks of a node."""
+        disk = self._entered(node)
+        return inside.chosen(job.python, self.isolation, self.place, disk, self._home(job))
+
+    def _home(self, job: JobSpec) -> Path:
+        return self.data_dir / HOMES / (job.project or "default")
+
+    def _entered(self, node: Node) -> environment_runs.Disk | None:
+        """Of the environment that the node's ranks run inside of."""
+        return inside.disk_of(self.data_dir, node) if node.inside else None
+
+    def _script_problems(self, job: JobSpec) -> list[Problem]:
+        """What is wrong with where the job's own script or module lies; a module may be an installed one, unless its
+        package lies in the workspace."""
+        assert job.entrypoint
+        named, workspace, script = job.entrypoint, self._workspace(job), self._script(job)
+        package = workspace / named.module.partition(".")[0]
+        if named.module and not os.path.isfile(script) and not os.path.exists(package):
+            return []
+        params = {"script": named.script or named.paths[0], "workspace": str(workspace)}
+        if self.script_roots and not any(script.is_relative_to(root) for root in (workspace, *self.script_roots)):
+            return [Problem(named.field, "ENTRYPOINT_OUTSIDE", params)]
+        found = absent(script, Problem(named.field, "ENTRYPOINT_NOT_FOUND", params), file=True)
+        if not (found or script.is_relative_to(workspace) or self.isolation.reaches(self.place, script)):
+            return [Problem(named.field, "PATH_NOT_GIVEN", {"path": str(script)})]
+        return found
+
+    def _script(self, job: JobSpec) -> Path:
+        """Where the job's own script or module lies, or would lie."""
+        assert job.entrypoint
+        workspace = self._workspace(job)
+        places = [os.path.realpath(workspace / path) for path in job.entrypoint.paths]
+        return Path(next(filter(os.path.isfile, places), places[0]))
+
+    def entry_text(self, job: JobSpec, most: int) -> bytes:
+        named = job.entrypoint
+        if named and named.paths and not job.brings(named.script) and not self._script_problems(job):
+            with suppress(OSError), logfiles.plain(self._script(job)) as file:
+                return file.read(most)
+        return b""
+
+    def _workspace(self, job: JobSpec) -> Path:
+        """Where a job's ranks start: where its script was written (`kept.workspace_of`), or else in ours."""
+        own = (
+            None
+            if job.entrypoint and job.brings(job.entrypoint.script)
+            else environment_runs.workspace_of(self.data_dir, job)
+        )
+        return own or self.workspace
+
+    def render(self, job: JobSpec, plan: Plan) -> Rendered:
+        return render(
+            job, plan, run_dir=self._run_dir(job.name), cwd=self._workspace(job), python=self.python,
+            log_dir=self._log_dir(job.task_id, job.attempt), setting=partial(self._setting, job, plan),
+            bounds=self.bounds, code=partial(self._code, job),
+        )  # fmt: skip
+
+    def _setting(self, job: JobSpec, plan: Plan, planned: NodePlan) -> Setting:
+        """An interpreter that is named and cannot be found is still the one: its ranks say so."""
+        disk = self._entered(planned.node)
+        named = (
+            job.python if "/" in job.python or not job.python else self._chosen(job, planned.node).path or job.python
+        )
+        if disk is None:
+            return Setting(named or self.python, confine=self._confine(job, plan))
+        python = named or inside.python_of(disk, self.python)
+        venv = str(disk.own) if python.startswith(f"{disk.own}/") else ""
+        return Setting(python, venv, inside.variables(disk, python), self._confine(job, plan, disk))
+
+    def _confine(self, job: JobSpec, plan: Plan, disk: environment_runs.Disk | None = None) -> dict[str, Any] | None:
+        """Of other tasks' folders only the one that this one resumes from can be read; of environments, the `disk` of
+        the one that ranks run inside of."""
+        own, resume = self._task_folder(job.checkpoint_dir), self._task_folder(job.resume_from)
+        packages = [self._packages(job)] if job.code or disk else []
+        workspace = [] if (start := self._workspace(job)) == self.workspace else [start]
+        shared = [Path(job.files_dir)] if job.files_dir else []
+        outputs, plans = self._output_folder(job.output_dir), self._run_dir(job.name) / "files"
+        compiled = [plans / COMPILED_FOLDER] if any(map(compiles, plan.nodes)) else []
+        return self.isolation.order(
+            self.place,
+            own=[
+                *own, *outputs, *compiled, *workspace, *([disk.workspace, disk.home] if disk else []),
+                *([Path(self._code(job).tree(job))] if job.code else []),
+            ],
+            readable=[self.data_dir / "datasets", plans, *resume, *packages, *shared],
+            logs=self._log_dir(job.task_id, job.attempt),
+            home=disk.home if disk else self._home(job),
+        )  # fmt: skip
+
+    def _output_folder(self, path: str) -> list[Path]:
+        found = output_folder(self.data_dir, path) or output_folder(self.named, path)
+        return [self.data_dir / OUTPUTS / found.name] if found else []
+
+    def _code(self, job: JobSpec, python: str = "") -> code.Place:
+        """`python`: what the node's ranks run with."""
+        return code.Place(str(self.data_dir), str(self._packages(job)), str(self._run_dir(job.name)), python)
+
+    def _packages(self, job: JobSpec) -> Path:
+        return inside.packages(self.data_dir, job.project)
+
+    def _task_folder(self, path: str) -> list[Path]:
+        """Jobs name the data directory as the platform was given it, which may be by a link."""
+        found = task_folder(self.data_dir, path) or task_folder(self.named, path)
+        return [self.data_dir / found.parent.name / found.name] if found else []
+
+    def submit(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
+        """Secrets go to the runners through the launcher's standard input: they are never in a file."""
+        run_dir = self._run_dir(rendered.name)
+        if (run_dir / "stop.json").exists():
+            return
+        launch, *rest = rendered.artifacts
+        nodes = [artifact for artifact in rest if artifact.kind == "node"]
+        specs = [run_dir / f"{artifact.name}.json" for artifact in nodes]
+        try:
+            (run_dir / "files").mkdir(parents=True, exist_ok=True)
+            self.workspace.mkdir(parents=True, exist_ok=True)
+            for artifact in rest:
+                if artifact.kind == "file":
+                    _put(run_dir / "files" / artifact.name, artifact.content)
+            for artifact, spec in zip(nodes, specs, strict=True):
+                Path(artifact.content["ranks"][0]["log"]).parent.mkdir(parents=True, exist_ok=True)
+                if not spec.exists():
+                    files.write_atomically(str(spec), artifact.content, 0o600)
+            files.write_atomically(str(run_dir / "launch.json"), launch.content)
+        except OSError as error:
+            raise BackendError("DISK_UNUSABLE", path=error.filename or str(run_dir), why=error.strerror) from error
+        if absent := [spec for spec in specs if status.look(spec).state == "absent"]:
+            self.launcher.launch(
+                rendered.name, absent, launch.content["preload"], run_dir / "launch.log", secrets,
+                launch.content.get("preload_later", ()),
+            )  # fmt: skip
+
+    def beside(self, rendered: Rendered, handle: Handle, rank: int) -> Beside:
+        for node in (artifact.content for artifact in rendered.artifacts if artifact.kind == "node"):
+            if order := rank_exec.order(node, rank):
+                spec = self._run_dir(handle.name) / f"node-{node['node_rank']}.json"
+                if rank_exec.runs(spec, rank):
+                    return Beside(node["node_rank"], partial(_dial, spec, order, handle, rank))
+        raise not_running(handle, rank)
+
+    def enter(self, node: Node) -> Session:
+        disk = inside.disk_of(self.data_dir, node)
+        if disk is None:
+            raise BackendError("INSIDE_NOT_HERE", permanent=True, environment=node.name)
+        newest = max((run for run in disk.runs() if not run.is_stopped), key=lambda run: run.number, default=None)
+        if newest is None:
+            raise BackendError("INSIDE_NOT_RUNNING", environment=node.name)
+        return direct_entry.enter(disk, newest)
+
+    def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
+        return {handle.name: self._observe(handle) for handle in handles}
+
+    def cancel(self, handle: Handle, grace_seconds: float, still_seconds: float | None = None) -> None:
+        run_dir = self._run_dir(handle.name)
+        run_dir.mkdir(parents=True, exist_ok=True)
+        try:
+            terminate.end(run_dir, self._specs(run_dir), grace_seconds, still_seconds)
+        except OSError as error:
+            raise BackendError("DISK_UNUSABLE", path=error.filename or str(run_dir), why=error.strerror) from error
+
+    def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
+        return logfiles.chunk(self._log_dir(handle.task_id, handle.attempt) / f"{rank}.log", cursor, limit)
+
+    def pulses(self, handle: Handle) -> dict[int, PulseSeen]:
+        return runner_reports.pulses_in(self._run_dir(handle.name))
+
+    def telemetry(self, handle: Handle, after: float) -> Sequence[Sample]:
+        return telemetry_reports.samples_in(self._run_dir(handle.name), after)
+
+    def port_is_free(self, port: int) -> bool:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("", port))
+            except OSError as error:
+                if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                    return False
+                raise
+        return True
+
+    def port_holder(self, job: JobSpec, port: int) -> str:
+        return ports.holder(port)
+
+    def stand_by(self, preload: Sequence[str]) -> None:
+        self.launcher.stand_by(preload)
+
+    def forget(self, handle: Handle) -> None:
+        shutil.rmtree(self._run_dir(handle.name), ignore_errors=True)
+
+    def _run_dir(self, name: str) -> Path:
+        return self.data_dir / "runs" / name
+
+    def _log_dir(self, task_id: str, attempt: int) -> Path:
+        return self.data_dir / "logs" / task_id / str(attempt)
+
+    @staticmethod
+    def _specs(run_dir: Path) -> list[Path]:
+        specs = [path for path in run_dir.glob("node-*.json") if "." not in path.stem]
+        return sorted(specs, key=lambda path: int(path.stem.removeprefix("node-")))
+
+    def _observe(self, handle: Handle) -> Observation:
+        run_dir = self._run_dir(handle.name)
+        specs = self._specs(run_dir)
+        nodes = [status.look(spec) for spec in specs]
+        if not nodes:  # submitted by somebody a moment from now, unless `cancel` has forbidden it
+            return Observation(Phase.ABSENT, False if (run_dir / "stop.json").exists() else None)
+        if all(seen.state == "absent" for seen in nodes):
+            return Observation(Phase.STARTING if any(seen.left for seen in nodes) else Phase.ABSENT, left=True)
+        left = any(seen.left or seen.state == "absent" for seen in nodes)  # an absent one may still begin
+        ranks = tuple(
+            rank_seen(entry, node_rank)
+            for node_rank, seen in enumerate(nodes)
+            for entry in runner_reports.entries(seen.ranks)
+        )
+        if cause := _cause(nodes, ranks, specs):
+            return Observation(Phase.FAILED, left, ranks, cause)
+        phase = _phase(nodes, ranks, handle.world_size)
+        at = ((_node_name(spec), runner_reports.words(seen.doing)) for spec, seen in zip(specs, nodes, strict=True))
+        waiting = making_ready(at) if phase is Phase.STARTING else None
+        return Observation(phase, left, ranks, waiting=waiting)
+
+
+def _dial(spec: Path, order: Mapping[str, Any], handle: Handle, rank: int) -> socket.socket:
+    if not rank_exec.runs(spec, rank):
+        raise not_running(handle, rank)
+    try:
+        return rank_exec.dial(order)
+    except subprocess_stream.Silent as silent:
+        raise out_of_reach(handle, rank, silent.said) from silent
+
+
+def _paths(connection: Mapping[str, Any], name: str) -> tuple[Path, ...]:
+    return tuple(Path(path).absolute() for path in connection.get(name, ()))
+
+
+def _put(path: Path, text: str) -> None:
+    """All at once: when an attempt is submitted again, its ranks may be reading the file."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
+        file.write(text)
+        os.fchmod(file.fileno(), 0o644)
+    os.replace(file.name, path)
+
+
+def stop_everything(data_dir: str | Path, grace_seconds: float = 10.0) -> list[str]:
+    """Ends all training of a data directory and all environments there, and returns the attempts' names once nothing is
+    left. Environments begin again when the platform does."""
+    backend = LocalBackend({"data_dir": str(data_dir), "warm": False})
+    running = running_attempts(data_dir)
+    handles = [Handle.of(name) for name in running]
+    environments = environment_runs.living(backend.data_dir)
+    limit = time.monotonic() + grace_seconds
+    while handles or environments:
+        for handle in handles:
+            backend.cancel(handle, grace_seconds)
+        for run in environments:
+            run.rest(kill=time.monotonic() >= limit)
+        handles = [handle for handle in handles if backend.observe([handle])[handle.name].left]
+        environments = environment_runs.living(backend.data_dir)
+        time.sleep(0.05)
+    return running
+
+
+def running_attempts(data_dir: str | Path) -> list[str]:
+    """Names of the attempts of which something lives on this machine."""
+    runs = Path(data_dir) / "runs"
+    folders = sorted(runs.iterdir()) if runs.is_dir() else []
+    return [run.name for run in folders if any(status.look(spec).left for spec in LocalBackend._specs(run))]
+
+
+def _phase(nodes: Sequence[status.NodeState], ranks: Sequence[RankSeen], world_size: int) -> Phase:
+    if len(ranks) < world_size or any(rank.state == "waiting" for rank in ranks):
+        ended = all(seen.state == "exited" for seen in nodes)
+        return Phase.FAILED if ended else Phase.STARTING
+    if all(seen.state == "exited" for seen in nodes):
+        return Phase.SUCCEEDED
+    return Phase.RUNNING
+
+
+def _cause(nodes: Sequence[status.NodeState], ranks: Sequence[RankSeen], specs: Sequence[Path]) -> Cause | None:
+    def name(node_rank: int) -> str:
+        return _node_name(specs[node_rank])
+
+    losses = []
+    for node_rank, seen in enumerate(nodes):
+        about = {"nodeRank": node_rank, "node": name(node_rank)}
+        if seen.asked_at:
+            heard_at = seen.asked_at + first_failure.TOGETHER_SECONDS  # one machine has one clock
+            losses.append(Loss(Cause("RUNNER_TERMINATED", about), heard_at))
+        elif seen.state == "lost":
+            losses.append(Loss(Cause("RUNNER_LOST", about)))
+    return cause_of_failure(ranks, name, losses, enumerate(runner_reports.words(seen.cause) for seen in nodes))
+
+
+def _node_name(spec: Path) -> str:
+    content = files.read_json(str(spec))
+    return content["node"] if content else spec.stem

@@ -1,0 +1,186 @@
+"""Dev environments on this machine, as files and processes:
+
+<data>/environments/<id>/        disk.json: whose it is
+    workspace/  home/            the disk
+    runs/<number>/               keeper.json (spec), .lock, .status.json, .log, .sock, .token; stop.json;
+                                 service/ (written by what runs there)
+"""
+
+import os
+import shutil
+import signal
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fermi.envd import children, interpreter
+from fermi.jobs.spec import JobSpec
+from fermi.runner import files, processes, status, terminate
+
+FOLDER = "environments"
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Of one environment."""
+
+    folder: Path
+
+    @classmethod
+    def of(cls, data_dir: Path, environment: str) -> "Disk":
+        if "/" in environment or environment in ("", ".", ".."):
+            raise ValueError(environment)
+        return cls(data_dir / FOLDER / environment)
+
+    @property
+    def workspace(self) -> Path:
+        return self.folder / "workspace"
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    @property
+    def own(self) -> Path:
+        """The folder of its own interpreter (`fermi.envd.interpreter`), which its members may write to."""
+        return self.home / interpreter.FOLDER
+
+    @property
+    def project(self) -> str:
+        """Empty: there is no such disk."""
+        said = files.read_json(str(self.folder / "disk.json"))
+        return str(said["project"]) if said else ""
+
+    def has_one_of(self, paths: Iterable[str]) -> bool:
+        """Whether one of these files lies in its workspace, and no link leads out of it."""
+        top = os.path.realpath(self.workspace)
+        places = [Path(os.path.realpath(os.path.join(top, path))) for path in paths]
+        return any(there.is_relative_to(top) and there.is_file() for there in places)
+
+    def run(self, number: int) -> "Run":
+        return Run(self.folder / "runs" / str(number), f"{self.folder.name}-{number}")
+
+    def runs(self) -> list["Run"]:
+        there = self.folder / "runs"
+        return [self.run(int(path.name)) for path in there.iterdir() if path.name.isdecimal()] if there.is_dir() else []
+
+    def make(self, project: str) -> None:
+        """Other users may pass, and find nothing that they are not given. Raises OSError."""
+        for folder in (self.folder.parent, self.folder, self.folder / "runs"):
+            folder.mkdir(parents=True, exist_ok=True)
+            if folder.stat().st_uid == os.geteuid():
+                folder.chmod(0o711)
+        if not self.project:
+            files.write_atomically(str(self.folder / "disk.json"), {"project": project}, 0o600)
+
+    def remove(self) -> bool:
+        """Whether all of it is gone. Folders may have been made unwritable by whoever worked there."""
+        for folder, folders, _ in os.walk(self.folder):
+            for name in folders:
+                path = os.path.join(folder, name)
+                if not os.path.islink(path) and os.stat(path).st_uid == os.geteuid():
+                    os.chmod(path, 0o700)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return not self.folder.exists()
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run's folder, with which its processes are marked. `name`: as engines know it."""
+
+    folder: Path
+    name: str
+
+    @property
+    def number(self) -> int:
+        return int(self.folder.name)
+
+    @property
+    def spec(self) -> Path:
+        return self.folder / "keeper.json"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "keeper.log"
+
+    @property
+    def is_stopped(self) -> bool:
+        return (self.folder / "stop.json").exists()
+
+    def told(self) -> dict[str, Any]:
+        """What its keeper wrote last; empty before it began."""
+        return files.read_json(files.Paths(str(self.spec)).status) or {}
+
+    def look(self) -> status.NodeState:
+        return status.look(self.spec)
+
+    def strays(self) -> list[dict[str, Any]]:
+        """What a keeper that was killed has left behind; may be asked of a run whose keeper lives not."""
+        return children.strays(str(self.folder))
+
+    def end(self, grace_seconds: float) -> None:
+        """Asks and returns; to be called until nothing is left. Raises OSError."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        there = self.spec.exists()
+        terminate.end(self.folder, [self.spec] if there else [], grace_seconds)
+        if there and self.look().state == "lost":
+            self.clear()
+            self._close()
+
+    def rest(self, *, kill: bool) -> None:
+        """Asks its processes to go, and forbids nothing: it begins again when it is dialled, or counts as lost."""
+        if (runner := self.told().get("runner")) and processes.send_signal(
+            runner, signal.SIGKILL if kill else signal.SIGTERM
+        ):
+            return
+        self.clear()
+
+    def clear(self) -> None:
+        """Kills what a dead keeper has left behind."""
+        for stray in self.strays():
+            processes.send_signal(stray, signal.SIGKILL)
+
+    def _close(self) -> None:
+        """A dead keeper's status, under its lock, once nothing is left: as it would have ended it."""
+        lock = files.try_lock(files.Paths(str(self.spec)).lock)
+        if lock is None:
+            return
+        try:
+            if self.look().state == "lost" and not self.strays():
+                files.write_atomically(files.Paths(str(self.spec)).status, {**self.told(), "state": "exited"}, 0o600)
+        finally:
+            os.close(lock)
+
+
+def disks(data_dir: Path) -> Iterator[Disk]:
+    there = data_dir / FOLDER
+    for folder in sorted(there.iterdir()) if there.is_dir() else []:
+        yield Disk(folder)
+
+
+def living(data_dir: Path) -> list[Run]:
+    """Runs of which processes live."""
+    return [run for disk in disks(data_dir) for run in disk.runs() if run.look().left or _left_behind(run)]
+
+
+def _left_behind(run: Run) -> bool:
+    return run.look().state == "lost" and bool(run.strays())
+
+
+def workspace_of(data_dir: Path, job: JobSpec) -> Path | None:
+    """In which of the environments of a job its script or module was written: the master's, or else the first of the
+    others that has it. None: in none. An environment that another project shares gives this one its GPUs, and not its
+    files."""
+    paths = job.entrypoint.paths if job.entrypoint else ()
+    if not paths or os.path.isabs(paths[0]):
+        return None
+    others = [node.id for node in job.nodes if node.id != job.master]
+    for environment in (job.master, *others):
+        try:
+            disk = Disk.of(data_dir, environment)
+            if disk.project and disk.project == job.project and disk.has_one_of(paths):
+                return disk.workspace
+        except (OSError, ValueError):
+            continue
+    return None

@@ -1,0 +1,316 @@
+"""Dev environments on this machine: what `fermi.engines.environments` asks of an engine. Files are the only memory.
+
+A run that needs nothing made ready (JupyterLab as it is installed here) begins when somebody dials it: an environment
+that nobody has opened costs no memory. What has packages, a script, secrets or an editor begins at once, so that
+whoever started it sees whether that goes well.
+
+Where the connection says `containers`, a run with an image is a container (see `contained`). It begins at once."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from fermi.engines import interpreter, local, logfiles
+from fermi.engines.environments import (
+    Activity,
+    Holder,
+    HostedHandle,
+    HostedPhase,
+    HostedSeen,
+    HostedSpec,
+    Hosting,
+    Kernel,
+)
+from fermi.engines.local import containers
+from fermi.engines.local.container_runs import Containers
+from fermi.engines.local.environment_runs import Disk, Run
+from fermi.engines.local.launcher import default_python, training_env
+from fermi.envd import editor, protocol
+from fermi.jobs import bounds
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import NO_SECRETS, Artifact, Cause, LogChunk, Problem, Rendered
+from fermi.runner import files
+from fermi.telemetry import nvidia_smi
+
+DIAL_SECONDS = 8.0
+BEGIN_SECONDS = 30.0
+POLL_SECONDS = 0.05
+GRACE_SECONDS = 10.0
+SOCKET, TOKEN = "keeper.sock", "keeper.token"
+
+
+def connect(connection: Mapping[str, Any]) -> "LocalHosting":
+    backend = local.connect({**connection, "warm": False})
+    return LocalHosting(backend, with_containers=connection.get("containers"))
+
+
+class LocalHosting(Hosting):
+    on_demand = True
+    hands_over = True
+
+    def __init__(self, backend: local.LocalBackend, *, with_containers: bool | None = None) -> None:
+        """`with_containers`: False where an image is refused; None where environments are processes, whatever their
+        image."""
+        self.backend = backend
+        self.data_dir = backend.data_dir
+        self.with_containers = with_containers
+        self.containers = Containers(self.data_dir)
+
+    def problems(self, spec: HostedSpec) -> list[Problem]:
+        if spec.kind == "jupyter" and interpreter.absent(default_python(), ["jupyterlab"]):
+            return [Problem("kind", "JUPYTERLAB_MISSING", {"python": default_python()})]
+        if spec.kind == "vscode" and not editor.on_path(None) and not editor.installed(str(self._tools)):
+            try:
+                editor.wanted()
+            except editor.Missing as missing:
+                return [Problem("kind", "VSCODE_MISSING", {"why": missing.why})]
+        return []
+
+    def gpus(self, host: str) -> int | None:
+        return len([row for row in nvidia_smi.ask(("uuid",)) or [] if "uuid" in row])
+
+    def render(self, spec: HostedSpec) -> Rendered:
+        disk = self._disk(spec.id)
+        run = disk.run(spec.run)
+        if spec.image and self.with_containers is False:
+            raise BackendError("HOST_WITHOUT_CONTAINERS", permanent=True, host=socket.gethostname())
+        if spec.image and self.with_containers:
+            made = containers.content(spec, _sizes(spec), GRACE_SECONDS, self.backend.bounds)
+            return Rendered(spec.run_name, "local", (Artifact("keeper", "keeper", made),))
+        cache = self.data_dir / "packages" / spec.project
+        content = {
+            "name": spec.run_name, "node_rank": 0, "project": spec.project, "kind": spec.kind,
+            "workspace": str(disk.workspace), "home": str(disk.home), "service": str(run.folder / "service"),
+            "cache": str(cache), "tools": str(self._tools), "python": self.backend.python, "lab": default_python(),
+            "own": str(disk.own),
+            "packages": list(spec.packages), "env": self._env(spec, disk), "start_script": spec.start_script,
+            "ports": [{"name": port.name, "port": port.port} for port in spec.ports],
+            "lazy": not (spec.packages or spec.start_script or spec.secret_env or spec.kind == "vscode"),
+            "grace_seconds": GRACE_SECONDS, **bounds.of_environment(self.backend.bounds, spec.disk_gb),
+            **self._confined(disk, run, cache),
+        }  # fmt: skip
+        return Rendered(spec.run_name, "local", (Artifact("keeper", "keeper", content),))
+
+    def _env(self, spec: HostedSpec, disk: Disk) -> dict[str, str]:
+        """Sizes are words here but for threads and GPUs: without a control group of its own, nobody is held to more."""
+        gpus = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, spec.gpus))} if spec.gpus or not self._all_gpus(spec) else {}
+        return {"HOME": str(disk.home), **gpus, **_sizes(spec)}
+
+    @staticmethod
+    def _all_gpus(spec: HostedSpec) -> bool:
+        """Whoever has asked for GPUs and was given no numbers has those of the machine."""
+        return bool(spec.gpu_count) and not spec.emulated
+
+    def _confined(self, disk: Disk, run: Run, cache: Path) -> dict[str, Any]:
+        """Its own disk and run, and nothing else of the platform's; packages are its project's, and read only."""
+        isolation = self.backend.isolation
+        place = replace(self.backend.place, workspace=disk.workspace)
+        own, service = [disk.workspace, disk.home], run.folder / "service"
+        readable = [self.data_dir / "datasets"]
+        orders = {
+            "confine": isolation.order(
+                place, own=[*own, service], readable=[*readable, cache, self._tools], logs=service, home=disk.home
+            ),
+            "preparing": isolation.order(
+                place, own=[*own, service, cache], readable=readable, logs=service, home=disk.home
+            ),
+        }
+        return {name: order for name, order in orders.items() if order}
+
+    def start(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
+        """Secrets go to the keeper through its standard input: they are never in a file."""
+        content = rendered.artifacts[0].content
+        environment, _, number = rendered.name.rpartition("-")
+        disk = self._disk(environment)
+        run = disk.run(int(number))
+        if run.is_stopped:
+            return
+        try:
+            disk.make(content["project"])
+            (self.data_dir / "datasets").mkdir(exist_ok=True)  # what is not there cannot be allowed
+            run.folder.mkdir(exist_ok=True)
+            run.folder.chmod(0o711)
+            if not run.spec.exists():
+                files.write_atomically(str(run.spec), content, 0o600)
+        except OSError as error:
+            raise BackendError("DISK_UNUSABLE", path=error.filename or str(run.folder), why=error.strerror) from error
+        if "container" in content:
+            self.containers.begin(self.containers.box(disk, run), content, secrets)
+        elif not content["lazy"] and run.look().state == "absent":
+            self._begin(run, secrets)
+
+    def _begin(self, run: Run, secrets: Mapping[str, str] = NO_SECRETS) -> None:
+        """Returns when it listens, or another does."""
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "fermi.envd", str(run.spec), "-"], input=json.dumps(dict(secrets)),
+                env=training_env(), cwd="/", start_new_session=True, capture_output=True, text=True,
+                timeout=BEGIN_SECONDS, check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.SubprocessError) as error:
+            raise BackendError("KEEPER_UNSTARTABLE", why=str(error)) from error
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or [str(done.returncode)])[-1]
+            raise BackendError("KEEPER_UNSTARTABLE", why=last)
+
+    def observe(self, handles: Iterable[HostedHandle]) -> dict[str, HostedSeen]:
+        return {handle.name: self._observe(self._run(handle)) for handle in handles}
+
+    def _observe(self, run: Run) -> HostedSeen:
+        spec = files.read_json(str(run.spec))
+        if spec is None:
+            return HostedSeen(HostedPhase.ABSENT, left=False if run.is_stopped else None)
+        if "container" in spec:
+            return self.containers.seen(self._box(run), spec)
+        seen, told = run.look(), run.told()
+        if seen.state == "exited":
+            return HostedSeen(HostedPhase.ENDED, left=False, cause=_cause(told.get("cause")))
+        may_begin = spec["lazy"] and not run.is_stopped
+        if seen.state == "lost":
+            strays = bool(run.strays())
+            if may_begin:
+                return HostedSeen(HostedPhase.RUNNING, left=True, facts=_facts(self.backend.python))
+            return HostedSeen(HostedPhase.ENDED, left=strays, cause=Cause("KEEPER_LOST"))
+        facts = _facts(self.backend.python)
+        if seen.state == "absent":
+            if seen.left:
+                return HostedSeen(HostedPhase.STARTING, left=True)
+            return HostedSeen(HostedPhase.RUNNING if may_begin else HostedPhase.ABSENT, left=True, facts=facts)
+        phase = HostedPhase.RUNNING if seen.state == "running" else HostedPhase.STARTING
+        return HostedSeen(
+            phase,
+            left=True,
+            doing=_cause(told.get("doing")),
+            facts=facts,
+            activity=_activity(told.get("activity") or {}),
+        )
+
+    def stop(self, handle: HostedHandle, grace_seconds: float) -> None:
+        run = self._run(handle)
+        try:
+            if _has_container(run):
+                self.containers.end(self._box(run), grace_seconds)
+            else:
+                run.end(grace_seconds)
+        except OSError as error:
+            raise BackendError("DISK_UNUSABLE", path=error.filename or str(run.folder), why=error.strerror) from error
+
+    def delete(self, environment: str) -> bool:
+        disk = self._disk(environment)
+        boxed = [run for run in disk.runs() if _has_container(run)]
+        if any(self._observe(run).left is not False for run in boxed):
+            return False
+        for run in disk.runs():
+            if run not in boxed and ((seen := run.look()).left or (seen.state == "lost" and run.strays())):
+                return False
+        if boxed:
+            self.containers.remove_all(environment)
+        return disk.remove()
+
+    def logs(self, handle: HostedHandle, cursor: int, limit: int = 1 << 20) -> LogChunk:
+        run = self._run(handle)
+        return logfiles.chunk(self._box(run).inside / "keeper.log" if _has_container(run) else run.log, cursor, limit)
+
+    def dial(self, handle: HostedHandle) -> socket.socket:
+        """Begins what begins on demand; of several who dial at once, one does. A run that was not started here yet,
+        because the platform itself has just begun, is waited for; run 0 is nobody's."""
+        run = self._run(handle)
+        limit = time.monotonic() + DIAL_SECONDS
+        while (spec := files.read_json(str(run.spec))) is None and handle.run and not run.is_stopped:
+            if time.monotonic() > limit:
+                break
+            time.sleep(POLL_SECONDS)
+        begun = False
+        boxed = self._box(run) if spec and "container" in spec else None
+        while spec is not None:
+            if stream := self.containers.reach(boxed) if boxed else _reached(run):
+                return stream
+            if not begun and spec["lazy"] and not run.is_stopped:
+                if run.look().state == "lost":
+                    run.clear()
+                self._begin(run)
+                begun = True
+            if not boxed and (said := run.told()).get("state") == "exited":
+                if cause := _cause(said.get("cause")):
+                    raise BackendError(cause.code, **cause.params)
+                break
+            if time.monotonic() > limit or run.is_stopped:
+                break
+            time.sleep(POLL_SECONDS)
+        raise BackendError("ENVIRONMENT_AWAY", environment=handle.environment)
+
+    @property
+    def _tools(self) -> Path:
+        return self.data_dir / "tools"
+
+    def _disk(self, environment: str) -> Disk:
+        return Disk.of(self.data_dir, environment)
+
+    def _run(self, handle: HostedHandle) -> Run:
+        return self._disk(handle.environment).run(handle.run)
+
+    def _box(self, run: Run) -> containers.Box:
+        return self.containers.box(Disk(run.folder.parents[1]), run)
+
+
+def _has_container(run: Run) -> bool:
+    return "container" in (files.read_json(str(run.spec)) or {})
+
+
+def _sizes(spec: HostedSpec) -> dict[str, str]:
+    """What any of its processes is told, in a container or not."""
+    threads = str(spec.cpu_cores)
+    own = {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads, "FERMI_ENVIRONMENT": spec.id}
+    return {**own, **spec.env}
+
+
+def _reached(run: Run) -> socket.socket | None:
+    """A path may be longer than a socket's name can be; the folder's descriptor is short."""
+    stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        token = (run.folder / TOKEN).read_text("ascii")
+        folder = os.open(run.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            stream.connect(f"/proc/self/fd/{folder}/{SOCKET}")
+        finally:
+            os.close(folder)
+        stream.sendall(protocol.greeting(token))
+    except OSError:
+        stream.close()
+        return None
+    return stream
+
+
+def _cause(said: Mapping[str, Any] | None) -> Cause | None:
+    return Cause(said["code"], said["params"]) if said else None
+
+
+def _activity(said: Mapping[str, Any]) -> Activity:
+    return Activity(
+        said.get("at"),
+        said.get("connections", 0),
+        tuple(Kernel(**one) for one in said.get("kernels", ())),
+        tuple(Holder(**one) for one in said.get("holders", ())),
+    )
+
+
+@cache
+def _facts(python: str) -> dict[str, Any]:
+    """Of this machine. Versions are looked up where the platform's interpreter is the training stack's, too."""
+    versions: dict[str, str] = {}
+    if python == sys.executable:
+        versions["python"] = sys.version.split()[0]
+        with suppress(metadata.PackageNotFoundError):
+            versions["torch"] = metadata.version("torch")
+    found: dict[str, Any] = {"host": socket.gethostname()[:200], "ip": "127.0.0.1"}
+    return {**found, **({"versions": versions} if versions else {})}

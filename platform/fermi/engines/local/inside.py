@@ -1,0 +1,107 @@
+"""What training inside of an environment takes of it, where the platform keeps the environment on this machine: its
+interpreter with what was installed there, its home and its workspace.
+
+The interpreter is the environment's own (`fermi.envd.interpreter`), and its members may write to it: nobody but ranks
+runs it, once they are confined. Where nothing was installed it has what the platform's has. Else ranks go on as it, or
+are executed (`fermi.runner.venv`)."""
+
+import os
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+
+from fermi.engines import interpreter
+from fermi.engines.interpreter import Chosen
+from fermi.engines.isolation import Isolation, Place
+from fermi.engines.local.environment_runs import Disk
+from fermi.engines.local.launcher import training_env
+from fermi.jobs.run_location import Ways
+from fermi.jobs.spec import JobSpec, Node, Way
+from fermi.runner import files
+from fermi.runner.venv import BASE
+
+MAX_FOLDERS, MAX_PACKAGES = 20, 20_000
+
+
+def disk_of(data_dir: Path, node: Node) -> Disk | None:
+    """Returns None where the platform keeps no such environment here."""
+    try:
+        disk = Disk.of(data_dir, node.id)
+        return disk if disk.project else None
+    except (OSError, ValueError):
+        return None
+
+
+def ways(data_dir: Path, job: JobSpec) -> Mapping[str, Ways]:
+    """Of environments that the platform keeps here; any other has the platform's interpreter and no files of its own.
+    One that another project shares gives this one its GPUs, and neither its files nor its packages."""
+    found = {}
+    for node in job.nodes:
+        if disk := disk_of(data_dir, node):
+            foreign = Way(False, "INSIDE_OTHER_PROJECT", {"environment": node.name})
+            held = Way(True, "WAY_INSIDE_GPUS", {"gpus": node.gpu_count})
+            prefers = held if node.has_cuda else Way(True, "WAY_INSIDE_RUNS")
+            found[node.id] = Ways(prefers, inside=None if disk.project == job.project else foreign)
+    return found
+
+
+def python_of(disk: Disk, default: str) -> str:
+    """Returns what ranks inside of it run with; `default`, where that has the same packages."""
+    return str(disk.own / "bin" / "python") if _has_packages(disk) else default
+
+
+def chosen(named: str, isolation: Isolation, place: Place, disk: Disk | None, home: Path) -> Chosen:
+    """Returns what an interpreter that a task names means to ranks inside of `disk`, or outside; asked as such a rank
+    would ask. `home`: of ranks outside."""
+    home = disk.home if disk else home
+    readable = [place.home / "datasets", *([packages(place.home, disk.project)] if disk else [])]
+    confine = isolation.order(
+        place, own=[disk.workspace, disk.home] if disk else [], readable=readable, logs=home, home=home
+    )
+    own = {"VIRTUAL_ENV": str(disk.own), "FERMI_PYTHON": str(disk.own / "bin" / "python")} if disk else {}
+    return interpreter.find_chosen(named, {**training_env(), "HOME": str(home), **own}, confine)
+
+
+def packages(data_dir: Path, project: str) -> Path:
+    """Returns where a project's prepared packages lie: what is built from source is built by its members."""
+    return data_dir / "packages" / project
+
+
+def variables(disk: Disk, python: str) -> dict[str, str]:
+    """Returns those of ranks inside of it that run with this interpreter."""
+    own = {"VIRTUAL_ENV": str(disk.own)} if python.startswith(f"{disk.own}/") else {}
+    return {"HOME": str(disk.home), **own}
+
+
+def distributions_of(disk: Disk) -> set[str]:
+    """Returns the names of what was installed into its own interpreter, as `interpreter.canonical` spells them. They
+    are read from names of files: nothing of it runs here."""
+    return {
+        interpreter.canonical(name.partition("-")[0])
+        for folder in _package_folders(disk)
+        for name in _names_in(folder, MAX_PACKAGES)
+        if name.endswith(".dist-info")
+    }
+
+
+def _has_packages(disk: Disk) -> bool:
+    """Whether it has what the platform's interpreter has not: of its template, or because somebody has installed it."""
+    newest = max(disk.runs(), key=lambda run: run.number, default=None)
+    if newest and (files.read_json(str(newest.spec)) or {}).get("packages"):
+        return True
+    return any({*_names_in(folder, 3)} - {BASE, "__pycache__"} for folder in _package_folders(disk))
+
+
+def _package_folders(disk: Disk) -> list[Path]:
+    library = disk.own / "lib"
+    names = [name for name in _names_in(library, MAX_FOLDERS) if name.startswith("python")]
+    return [library / name / "site-packages" for name in names]
+
+
+def _names_in(folder: Path, most: int) -> list[str]:
+    """Returns names in a folder that members may fill, or replace."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in islice(entries, most)]
+    except OSError:
+        return []

@@ -1,0 +1,183 @@
+"""Starts node runners: through a process that already stands by with the training stack imported, or a fresh one."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import fermi
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import NO_SECRETS
+
+_INHERITED = {
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "TZ",
+    "TMPDIR",
+    "VIRTUAL_ENV",
+    "LD_LIBRARY_PATH",
+}
+_INHERITED_PREFIXES = ("LC_", "XDG_", "CUDA_", "NVIDIA_", "NCCL_", "SSL_CERT_")
+
+
+def training_env() -> dict[str, str]:
+    """What training processes inherit of our environment: never the platform's own settings and secrets."""
+    inherited = {
+        name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith(_INHERITED_PREFIXES)
+    }
+    toolkit = str(Path(fermi.__file__).parents[1])
+    return {**inherited, "PYTHONPATH": toolkit, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+class Launcher:
+    """At most one process stands by: the one of the last launch, which stays. It ends by itself when this process does,
+    because it then reads the end of its standard input."""
+
+    def __init__(self, python: str, *, warm: bool) -> None:
+        self._python = python
+        self._warm = warm
+        self._lock = threading.Lock()
+        self._standing_by: _Template | None = None
+        self._leaving: list[_Template] = []
+        self._orders: dict[str, _Order] = {}
+
+    def launch(
+        self, name: str, specs: Sequence[Path], preload: Sequence[str], log: Path,
+        secrets: Mapping[str, str] = NO_SECRETS, later: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """Returns as soon as the order is given; a second call while the first is still at it does nothing. `later`:
+        modules that these ranks do without, so that they need not wait for them, and the next ones may need. Raises
+        BackendError when the first could not do it."""
+        with self._lock:
+            if order := self._orders.get(name):
+                code = order.outcome()
+                if code is None:
+                    return
+                del self._orders[name]
+                if code != 0:
+                    raise BackendError("LAUNCHER_FAILED", permanent=True, exitCode=code, output=_tail(log))
+            self._orders = {other: order for other, order in self._orders.items() if order.outcome() != 0}
+            template = self._ready((*preload, *later)) or _Template(self._python, tuple(preload), tuple(later), log)
+            self._orders[name] = template.order(specs, log, secrets)
+            if template is self._standing_by:
+                return
+            if self._warm and preload:
+                self._dismiss()
+                self._standing_by = template
+            else:
+                self._leave(template)
+
+    def is_busy(self, name: str) -> bool:
+        """Whether it is still at what `launch` was told."""
+        with self._lock:
+            order = self._orders.get(name)
+            return order is not None and order.outcome() is None
+
+    def stand_by(self, preload: Sequence[str]) -> None:
+        """Makes the next launch that imports `preload` a warm one. What stood by for something else, or died, goes."""
+        with self._lock:
+            if self._warm and not self._ready(tuple(preload)):
+                self._dismiss()
+                self._standing_by = _Template(self._python, tuple(preload), (), None)
+
+    def close(self) -> None:
+        with self._lock:
+            self._dismiss()
+
+    def _ready(self, modules: tuple[str, ...]) -> "_Template | None":
+        """The one standing by, if it lives and has imported what is wanted (or is about to)."""
+        standing_by = self._standing_by
+        return standing_by if standing_by and standing_by.modules == modules and standing_by.lives() else None
+
+    def _dismiss(self) -> None:
+        if self._standing_by:
+            self._leave(self._standing_by)
+            self._standing_by = None
+
+    def _leave(self, template: "_Template") -> None:
+        template.end()
+        self._leaving = [one for one in (*self._leaving, template) if one.lives()]
+
+
+class _Template:
+    """A process of `fermi.runner.fork_server` that has imported `preload`, or is about to, and then `later`."""
+
+    def __init__(self, python: str, preload: tuple[str, ...], later: tuple[str, ...], log: Path | None) -> None:
+        self.modules = (*preload, *later)
+        words = ["--preload", ",".join(preload), "--later", ",".join(later)]
+        with open(log or os.devnull, "ab") as errors:
+            self._process = subprocess.Popen(
+                [python, "-u", "-m", "fermi.runner.fork_server", *words],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+                env=training_env(), cwd="/", start_new_session=True,
+            )  # fmt: skip
+        assert self._process.stdin
+        assert self._process.stdout
+        self._orders, self._answers = self._process.stdin, self._process.stdout
+        os.set_blocking(self._answers.fileno(), False)
+        self._given = 0
+        self._said = b""
+
+    def order(self, specs: Sequence[Path], log: Path, secrets: Mapping[str, str]) -> "_Order":
+        said = {"specs": [str(path) for path in specs], "log": str(log), "secrets": {**secrets}}
+        with suppress(BrokenPipeError):  # the outcome tells
+            self._orders.write(json.dumps(said).encode() + b"\n")
+            self._orders.flush()
+        self._given += 1
+        return _Order(self, self._given - 1)
+
+    def outcome(self, order: int) -> int | None:
+        """Exit code of what carried out its first order, or second, or …; None as long as that goes on."""
+        ended = self._process.poll()  # looked at first: what it said, it said before
+        self._listen()
+        codes = self._said.splitlines()
+        if order < len(codes):
+            return int(codes[order])
+        return None if ended is None else ended or 1
+
+    def _listen(self) -> None:
+        if not self._answers.closed:
+            with suppress(BlockingIOError):
+                while said := os.read(self._answers.fileno(), 1 << 12):
+                    self._said += said
+                self._answers.close()
+
+    def lives(self) -> bool:
+        return self._process.poll() is None
+
+    def end(self) -> None:
+        """It does what it was told and then ends; one that was told nothing ends at once."""
+        if not self._given:
+            self._process.kill()
+            self._process.wait()
+        with suppress(BrokenPipeError):
+            self._orders.close()
+
+
+@dataclass(frozen=True)
+class _Order:
+    template: _Template
+    number: int
+
+    def outcome(self) -> int | None:
+        return self.template.outcome(self.number)
+
+
+def default_python() -> str:
+    return sys.executable
+
+
+def _tail(log: Path, size: int = 2000) -> str:
+    try:
+        return log.read_bytes()[-size:].decode(errors="replace").strip()
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,48 @@
+"""Ranks' logs as files of the platform: <data>/logs/<task>/<attempt>/<rank>.log, whoever writes them."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from fermi.jobs.spec import LogChunk
+from fermi.runner import log_rotation
+
+
+def chunk(path: Path, cursor: int, limit: int) -> LogChunk:
+    """See `Backend.logs`."""
+    try:
+        with plain(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if cursor > size:  # a file system refuses to seek to places beyond what it could ever hold
+                return LogChunk(b"", cursor, end=True)
+            cursor = log_rotation.begin(file.fileno(), cursor if cursor >= 0 else max(0, size + cursor))
+            file.seek(cursor)
+            data = file.read(limit)
+            return LogChunk(data, cursor + len(data), end=len(data) < limit)
+    except FileNotFoundError:
+        return LogChunk(b"", max(cursor, 0), end=True)
+
+
+def trim(file: BinaryIO) -> None:
+    """Keeps its newest part; what is older is a hole, over which `chunk` goes."""
+    log_rotation.trim(file.fileno())
+
+
+def plain(path: str | Path) -> BinaryIO:
+    """A file to read, where the one who writes it may be a script: a pipe would let nobody go on, and a link or device
+    leads elsewhere. Raises FileNotFoundError for these, and IsADirectoryError for a folder."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise FileNotFoundError(error.errno, error.strerror, str(path)) from error
+        raise
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return open(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "a folder", str(path))
+    raise FileNotFoundError(errno.ENOENT, "no regular file", str(path))

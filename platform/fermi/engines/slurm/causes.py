@@ -1,0 +1,110 @@
+"""Slurm's states and reasons, and what they mean here. What is not in the tables means nothing: UNKNOWN.
+
+PENDING                          waits; `waiting` says for what
+CONFIGURING RUNNING SUSPENDED    lives
+COMPLETED FAILED                 the script came to its end; how it went, the folder says
+CANCELLED TIMEOUT PREEMPTED …    Slurm, or somebody through it, ended it: the causes below
+COMPLETING (beside a state)      something of it is still being ended
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fermi.engines.slurm.driver import Job
+from fermi.engines.slurm.pending_queue import Line
+from fermi.jobs.causes import ALWAYS, declared
+from fermi.jobs.spec import Cause
+
+CAUSES = declared(
+    # what a pending job waits for
+    Cause("JOB_HELD", patient=True),
+    Cause("NODE_UNAVAILABLE", retry=True),
+    Cause("JOB_IMPOSSIBLE"),
+    # ends
+    Cause("JOB_CANCELLED", asked=True),
+    Cause("JOB_FAILED", retry=True),
+    Cause("JOB_LOST", retry=True),
+    Cause("TIME_LIMIT", retry=True, asked=True),
+    Cause("PREEMPTED", retry=True, asked=True, free=ALWAYS),
+    # ends of what ran inside of an environment's allocation
+    Cause("ALLOCATION_ENDED", retry=True, asked=True, lost=True),
+    Cause("STEP_CANCELLED", asked=True),
+    # refusals
+    Cause("SLURM_PARTITION_INVALID"),
+    Cause("SLURM_ACCOUNT_INVALID"),
+    Cause("SLURM_QOS_INVALID"),
+    Cause("SLURM_NODE_INVALID"),
+    # as earlier releases stored what is a general cause now
+    Cause("SLURM_NODE_LOST", retry=True),
+    Cause("SLURM_OUT_OF_MEMORY", retry=True),
+    Cause("SLURM_HEAD_UNREACHABLE", retry=True),
+    Cause("SLURM_NODES_MISSING", retry=True),
+)
+
+WAITS = frozenset({"PENDING"})
+LIVES = frozenset({"RUNNING", "SUSPENDED"})
+BY_ITSELF = frozenset({"COMPLETED", "FAILED"})
+ENDED_BY_SLURM = {
+    "CANCELLED": "JOB_CANCELLED",
+    "TIMEOUT": "TIME_LIMIT",
+    "DEADLINE": "TIME_LIMIT",
+    "PREEMPTED": "PREEMPTED",
+    "NODE_FAIL": "NODE_LOST",
+    "BOOT_FAIL": "NODE_LOST",
+    "OUT_OF_MEMORY": "OUT_OF_MEMORY",
+}
+OVER = BY_ITSELF | ENDED_BY_SLURM.keys()
+
+NODES = ("ReqNodeNotAvail", "Nodes_required_for_job_are_DOWN", "NodeDown", "BadConstraints")
+"""The machine that the environment is cannot take it: another attempt may find it well."""
+LIMITS = ("PartitionConfig", "PartitionTimeLimit", "PartitionNodeLimit", "InvalidAccount", "InvalidQOS",
+          "AccountNotAllowed", "QOSNotAllowed", "PartitionInactive", "PartitionDown")  # fmt: skip
+"""It does not begin before somebody changes the cluster or the connection."""
+HELD = ("JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "launch_failed_requeued_held")
+
+
+def waiting(job: Job, line: Line, now: float) -> Cause:
+    """Why a pending job waits. Its turn in the queue, unless Slurm says something else: then also its place there, and
+    when Slurm's backfill expects it to begin."""
+    detail = job.detail or job.reason
+    why = detail.replace("_", " ")
+    params = {"job": job.leader, "why": why}
+    told = f"{job.reason} {job.detail}"
+    if any(reason in told for reason in HELD):
+        return Cause("JOB_HELD", params)
+    if any(reason in told for reason in NODES) and not _is_behind_others(job, now):
+        return Cause("NODE_UNAVAILABLE", params)
+    if any(reason in told for reason in LIMITS):
+        return Cause("JOB_IMPOSSIBLE", params)
+    begins = {"begins": math.floor(job.start / 60) * 60} if job.start > now + 60 else {}
+    place = line.place(job)
+    position = {} if place is None else {"position": place}
+    return Cause("QUEUE_WAITING", {"job": job.leader, "evidence": why, **position, **begins})
+
+
+def _is_behind_others(job: Job, now: float) -> bool:
+    """Going down the queue, Slurm takes the nodes of earlier jobs for unavailable: one that asks for these very nodes
+    then waits for `ReqNodeNotAvail`, and older versions name nodes that are up (SchedMD/slurm: src/slurmctld/
+    node_scheduler.c, select_nodes). For a node that is down, the backfill expects no beginning."""
+    return "May_be_reserved" in job.detail.replace(" ", "_") or ("ReqNodeNotAvail" in job.reason and job.start > now)
+
+
+def allocation_ended(job: Job, about: Mapping[str, Any]) -> Cause:
+    """Of an environment's allocation that ended while ranks ran inside, or waits in the queue again. `about`: which
+    environment it is."""
+    cause = ended(job)
+    if cause and cause.code in ("PREEMPTED", "NODE_LOST", "OUT_OF_MEMORY"):
+        return Cause(cause.code, {**cause.params, **about})
+    return Cause("ALLOCATION_ENDED", {**about, "why": "REQUEUED" if job.state in WAITS else job.state})
+
+
+def ended(job: Job) -> Cause | None:
+    """None where the script itself came to its end."""
+    if (code := ENDED_BY_SLURM.get(job.state)) is None:
+        return None
+    why = job.detail or (job.reason if job.reason not in ("", "None") else job.state)
+    why = why.replace("_", " ")
+    if code in CAUSES:
+        return Cause(code, {"job": job.leader, "nodes": job.nodes, "why": why})
+    return Cause(code, {"job": job.leader, "node": job.nodes, "evidence": why})

@@ -1,0 +1,191 @@
+"""Is a Slurm cluster fit to train on: reachable, new enough, its partition up, GPUs on its nodes, and the data
+directory one that can be written to."""
+
+import getpass
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fermi.engines import certificates as launch_endings
+from fermi.engines import connection_options
+from fermi.engines.certificates import Ending, Kind
+from fermi.engines.check_results import Finding, Level
+from fermi.engines.slurm import sandbox
+from fermi.engines.slurm.access import driver, user_of
+from fermi.engines.slurm.commands import Commands
+from fermi.engines.slurm.driver import Driver, Machine
+from fermi.engines.slurm.render import folder_of
+from fermi.jobs import bounds
+from fermi.jobs.errors import BackendError
+
+LEAST = (21, 8)
+BAD = frozenset({"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "NOT_RESPONDING", "ERROR"})
+_GRES = re.compile(r"([a-z_]+):(?:([\w.-]+):)?(\d+)", re.IGNORECASE)
+
+_TEXT = {"type": "string", "pattern": r"^[^\r\n]+$"}
+_PATH = {"type": "string", "pattern": r"^/[^\r\n]*$"}
+_WORDS = {"type": "array", "items": _TEXT}
+_PATHS = {"type": "array", "items": _PATH}
+CONNECTION = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "url": {"type": "string", "pattern": r"^(https?://[^/\s]+|unix:/\S+)$", "description": "slurmrestd"},
+        "user": {**_TEXT, "description": "whose jobs they are"},
+        "token_file": {**_PATH, "description": "a file with a JWT on the platform's hosts"},
+        "key_file": {**_PATH, "description": "Slurm's jwt_hs256.key on the platform's hosts"},
+        "ca_file": _PATH,
+        "bin": {**_PATH, "description": "folder of sbatch, squeue and scancel, where there is no slurmrestd"},
+        "conf": {**_PATH, "description": "slurm.conf for these"},
+        "folder": {**_PATH, "description": "the platform's data directory as the nodes see it"},
+        "workspace": {**_PATH, "description": "folder of relative scripts, as the nodes see it"},
+        "python": {**_TEXT, "description": "interpreter on the nodes"},
+        "partition": connection_options.differing(_TEXT),
+        "account": connection_options.differing(_TEXT),
+        "qos": connection_options.differing(_TEXT),
+        "nice": connection_options.by_class(
+            {"type": "integer", "minimum": -2147483645, "maximum": 2147483645},
+            "what is taken off a job's priority in Slurm; below 0 only for Slurm's operators",
+        ),
+        "reservation": _TEXT,
+        "constraint": _TEXT,
+        "time_limit": {"type": "string", "pattern": r"^(\d+-)?\d+(:\d+){0,2}$", "description": "as in sbatch"},
+        "mem": {"type": "string", "pattern": r"^\d+[KMGT]?$", "description": "per node; 0 = all of it"},
+        "gres": {**_TEXT, "description": "what a GPU is called; default `gpu`"},
+        "options": {
+            "type": "object",
+            "additionalProperties": {"type": ["string", "integer", "boolean"]},
+            "propertyNames": {"pattern": "^[a-z][a-z-]+$"},
+            "description": "other long options of sbatch",
+        },
+        "modules": {**_WORDS, "description": "`module load` on the nodes"},
+        "conda": {**_TEXT, "description": "`conda activate` on the nodes"},
+        "setup": {"type": "array", "items": {"type": "string"}, "description": "lines of shell before the job"},
+        "container": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["runtime"],
+            "properties": {"runtime": {"enum": ["pyxis", "apptainer"]}, "image": _TEXT, "mounts": _WORDS},
+        },
+        "bounds": bounds.SCHEMA,
+        "discover": {"type": "boolean", "description": "true: allocations that users offer are environments"},
+        "confine": {"type": "boolean", "description": "false: nodes keep ranks from nothing"},
+        "reads": {**_PATHS, "description": "further folders of the nodes that every task may read"},
+        "writes": {**_PATHS, "description": "further folders of the nodes that every task may write to"},
+    },
+    "dependentSchemas": {
+        "url": {"anyOf": [{"required": ["token_file"]}, {"required": ["key_file"]}, {
+            "properties": {"url": {"pattern": "^unix:"}}}]},
+    },
+}  # fmt: skip
+"""A Unix socket may know its user by itself (`rest_auth/local`)."""
+
+
+def findings(connection: Mapping[str, Any]) -> list[Finding]:
+    asked = driver(connection)
+    where = str(connection.get("url") or "scontrol")
+    try:
+        version = asked.version()
+        found = [Finding(Level.PASS, "SLURM_REACHABLE", {"where": where}), _version(version)]
+        found += [*_partitions(asked, connection), *_machines(asked.machines(), connection)]
+    except BackendError as error:
+        return [Finding(Level.FAIL, error.code, error.params), _folder(connection)]
+    return [*found, *_entering(connection), _folder(connection), whose_ranks(connection)]
+
+
+def _entering(connection: Mapping[str, Any]) -> list[Finding]:
+    """Allocations are found in any case, and can be trained in only by steps."""
+    if connection.get("discover"):
+        try:
+            Commands(connection).program("srun")
+        except BackendError as error:
+            return [Finding(Level.WARN, error.code, error.params)]
+    return []
+
+
+def whose_ranks(connection: Mapping[str, Any]) -> Finding:
+    """What keeps ranks from what is not theirs: the nodes, unless the connection says otherwise, and Slurm's user."""
+    ours, theirs = getpass.getuser(), user_of(connection)
+    params = {"user": theirs, "path": str(Path(connection.get("data_dir") or "var").resolve())}
+    confined = sandbox.is_confined(connection)
+    if theirs in (ours, "root"):
+        code = "SLURM_RANKS_CONFINED_AS_PLATFORM" if confined else "SLURM_RANKS_UNCONFINED"
+        return Finding(Level.WARN, code, params)
+    return Finding(Level.PASS, "SLURM_RANKS_CONFINED" if confined else "SLURM_RANKS_OF_ANOTHER_USER", params)
+
+
+def endings(connection: Mapping[str, Any]) -> list[Ending]:
+    """Tokens that are made from a key are new each time."""
+    named: tuple[tuple[Kind, str], ...] = (("token", "token_file"), ("authority", "ca_file"))
+    found: list[Ending] = []
+    try:
+        for kind, name in named:
+            if path := connection.get(name):
+                content = Path(path).read_bytes().removeprefix(b"SLURM_JWT=")
+                found += launch_endings.endings(kind, path, content)
+    except OSError as error:
+        raise BackendError("SLURM_TOKEN_UNREADABLE", path=str(error.filename), why=str(error.strerror)) from error
+    return found
+
+
+def _version(version: str) -> Finding:
+    number = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    params = {"version": version, "least": ".".join(f"{part:02}" for part in LEAST)}
+    return Finding(Level.PASS, "SLURM_VERSION", params) if number >= LEAST else Finding(
+        Level.FAIL, "SLURM_TOO_OLD", params
+    )  # fmt: skip
+
+
+def _wanted(connection: Mapping[str, Any]) -> list[str]:
+    """Partitions that tasks may be sent to."""
+    names = [name for value in connection_options.values(connection.get("partition")) for name in value.split(",")]
+    return list(dict.fromkeys(name for name in names if name))
+
+
+def _partitions(asked: Driver, connection: Mapping[str, Any]) -> Iterator[Finding]:
+    known = asked.partitions()
+    wanted = _wanted(connection)
+    params = {"partitions": ", ".join(sorted(known)) or "-"}
+    for name in wanted or known:
+        if name not in known:
+            yield Finding(Level.FAIL, "PARTITION_MISSING", {**params, "partition": name})
+        elif not known[name]:
+            remedy = f"scontrol update PartitionName={name} State=UP"
+            yield Finding(Level.WARN, "PARTITION_DOWN", {**params, "partition": name}, remedy)
+        elif wanted:
+            yield Finding(Level.PASS, "PARTITION_UP", {**params, "partition": name})
+    if not wanted:
+        yield Finding(Level.PASS, "PARTITIONS_FOUND", params)
+
+
+def _machines(machines: list[Machine], connection: Mapping[str, Any]) -> Iterator[Finding]:
+    wanted = set(_wanted(connection))
+    ours = [one for one in machines if not wanted or wanted & set(one.partitions)]
+    bad = [one for one in ours if one.states & BAD]
+    if bad:
+        text = ", ".join(f"{one.name} ({one.reason or '+'.join(sorted(one.states))})" for one in bad)
+        remedy = f"scontrol update NodeName={','.join(one.name for one in bad)} State=RESUME"
+        yield Finding(Level.WARN, "NODES_NOT_READY", {"nodes": text, "ready": len(ours) - len(bad)}, remedy)
+    counts: Counter[str] = Counter()
+    for one in ours:
+        for name, kind, count in _GRES.findall(one.gres):
+            counts[f"{name}:{kind}" if kind else name] += int(count)
+    if counts:
+        text = ", ".join(f"{name} × {count}" for name, count in sorted(counts.items()))
+        yield Finding(Level.PASS, "GPUS_FOUND", {"gpus": text, "nodes": len(ours)})
+    else:
+        yield Finding(Level.WARN, "SLURM_GPUS_NOT_FOUND", {"nodes": len(ours)})
+
+
+def _folder(connection: Mapping[str, Any]) -> Finding:
+    """Written to from here; whether the nodes have it at that place, a first task shows."""
+    here = Path(connection.get("data_dir") or "var").resolve()
+    there = next(folder for folder in (here, *here.parents) if folder.exists())
+    params = {"path": str(here), "folder": folder_of({"data_dir": str(here), **connection})}
+    if os.access(there, os.W_OK | os.X_OK):
+        return Finding(Level.PASS, "SHARED_FOLDER_USABLE", params)
+    return Finding(Level.FAIL, "FOLDER_UNUSABLE", params, f"chmod u+rwx {there}")

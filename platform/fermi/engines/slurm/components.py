@@ -1,0 +1,156 @@
+"""What is asked of Slurm: the components of a job, one for each run of equal nodes (a job of several is a heterogeneous
+one), as options of sbatch. Pure; the drivers put them in their own words."""
+
+import math
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from fermi.jobs.spec import JobSpec, Node, NodePlan, Plan
+
+WARNING_SECONDS = 30
+"""Beyond the ranks' grace: how long before the time limit they are asked to end."""
+WARNING = int(signal.SIGURG)
+"""Slurm sends it to every process of a node. Ranks do not mind it; the runner asks them to end, once."""
+SPARE_SECONDS = 60
+"""Beyond a task's own limit: the platform ends it, and Slurm only where the platform cannot."""
+CHOSEN = ("partition", "account", "qos")
+"""Options of a connection that may differ by project and by priority class."""
+SITE = ("partition", "account", "qos", "reservation", "constraint", "mem")
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """Consecutive nodes of the plan that are the same to Slurm. `hosts`: the Slurm nodes in the plan's order; empty =
+    any that fit. `options`: of sbatch, by their long names; True = a flag."""
+
+    nodes: tuple[NodePlan, ...]
+    hosts: tuple[str, ...]
+    cpus: int
+    python: str
+    image: str
+    options: Mapping[str, str | int | bool]
+
+
+def name(attempt: str) -> str:
+    """The comment by which Slurm knows an attempt."""
+    return f"fermi:{attempt}"
+
+
+def attempt(comment: str) -> str:
+    """The name in a comment of ours; empty for anybody else's."""
+    return comment.removeprefix("fermi:") if comment.startswith("fermi:") else ""
+
+
+def step_name(attempt: str, node_rank: int) -> str:
+    """By which Slurm knows a node inside of an environment."""
+    return f"{name(attempt)}/{node_rank}"
+
+
+def steps_of(steps: Mapping[str, Sequence[str]]) -> dict[str, dict[int, list[str]]]:
+    """Returns the numbers of steps that are nodes inside of environments, by attempt and node rank. `steps`: of all, by
+    name."""
+    found: dict[str, dict[int, list[str]]] = {}
+    for step, numbers in steps.items():
+        of, _, node_rank = attempt(step).rpartition("/")
+        if of and node_rank.isdigit():
+            found.setdefault(of, {})[int(node_rank)] = [*numbers]
+    return found
+
+
+def components(job: JobSpec, plan: Plan, connection: Mapping[str, Any], output: str) -> list[Component]:
+    shared = _shared(job, plan, connection, output)
+    return [
+        _component(list(members), shared, connection)
+        for _, members in groupby(plan.nodes, lambda node: _shape(node.node, connection))
+    ]
+
+
+def _shared(job: JobSpec, plan: Plan, connection: Mapping[str, Any], output: str) -> dict[str, str | int | bool]:
+    warning = math.ceil(plan.grace_seconds) + WARNING_SECONDS
+    options: dict[str, str | int | bool] = {
+        "job-name": job.name,
+        "comment": name(job.name),
+        "output": output,
+        "no-requeue": True,  # an attempt that fails is followed by another one, under another name
+    }
+    if limit := _time(job, connection, warning):
+        options["time"] = limit
+        warning = min(warning, minutes(limit) * 30)  # at most half of it
+    if (nice := (connection.get("nice") or {}).get(job.priority)) is not None:
+        options["nice"] = int(nice)
+    options["signal"] = f"{WARNING}@{warning}"
+    return options | {key: value for key, value in (connection.get("options") or {}).items() if value is not False}
+
+
+def _time(job: JobSpec, connection: Mapping[str, Any], warning: int) -> str:
+    """The connection's limit, or less where the task says that it takes less: Slurm fills gaps with what surely ends in
+    time. Slurm's warning must not come before the platform's own end."""
+    limit = str(connection.get("time_limit") or "")
+    if job.max_run is None:
+        return limit
+    own = math.ceil((job.max_run + warning + SPARE_SECONDS) / 60)
+    return limit if 0 < minutes(limit or "0") <= own else str(own)
+
+
+def _shape(node: Node, connection: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Nodes of equal shape can be asked for together."""
+    cpus = int(node.engine.get("cpus") or max(node.cpu_cores, node.processes))
+    asked = tuple((key, str(value)) for key, value in _site(node, connection))
+    python = str(node.engine.get("python") or connection.get("python") or "python3")
+    return bool(node.engine.get("node")), cpus, _gres(node, connection), asked, python, _image(node, connection)
+
+
+def _component(
+    members: list[NodePlan], shared: Mapping[str, str | int | bool], connection: Mapping[str, Any]
+) -> Component:
+    pinned, cpus, gres, asked, python, image = _shape(members[0].node, connection)
+    hosts = tuple(str(member.node.engine["node"]) for member in members) if pinned else ()
+    options: dict[str, str | int | bool] = {**shared, **dict(asked)}
+    options |= {"nodes": len(members), "ntasks": len(members), "ntasks-per-node": 1, "cpus-per-task": cpus}
+    if hosts:
+        options["nodelist"] = ",".join(hosts)
+    if gres:
+        options["gres"] = gres
+    return Component(tuple(members), hosts, cpus, python, image, options)
+
+
+def _site(node: Node, connection: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    for key in SITE:
+        value = node.engine.get(key) or connection.get(key)
+        if key == "mem" and not value and node.memory_gb > 1:  # 1 = nobody has said how much there is
+            value = f"{node.memory_gb}G"
+        if value:
+            yield key, value
+
+
+def _gres(node: Node, connection: Mapping[str, Any]) -> str:
+    """Nothing for GPUs that are emulated, unless somebody says what they are called."""
+    if own := node.engine.get("gres"):
+        return str(own)
+    kind = connection.get("gres") or ("gpu" if node.has_cuda else "")
+    return f"{kind}:{node.gpu_count}" if kind and node.gpu_count else ""
+
+
+def _image(node: Node, connection: Mapping[str, Any]) -> str:
+    container = connection.get("container")
+    return str(node.engine.get("image") or container.get("image") or node.image) if container else ""
+
+
+def minutes(limit: str) -> int:
+    """Of a time limit as sbatch takes it: `90`, `mm:ss`, `hh:mm:ss`, `d-hh`, `d-hh:mm` or `d-hh:mm:ss`."""
+    days, dash, rest = limit.rpartition("-")
+    parts = [int(part) for part in rest.split(":")]
+    if dash:
+        hours, mins, secs = [*parts, 0, 0][:3]
+    else:
+        hours, mins, secs = {1: (0, *parts, 0), 2: (0, *parts), 3: tuple(parts)}[len(parts)]
+    return int(days or 0) * 1440 + hours * 60 + mins + math.ceil(secs / 60)
+
+
+def megabytes(mem: str) -> int:
+    """Of a size as sbatch takes it; plain numbers are megabytes."""
+    unit = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}.get(mem[-1:].upper())
+    return math.ceil(float(mem[:-1]) * unit) if unit else int(mem)

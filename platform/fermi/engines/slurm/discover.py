@@ -1,0 +1,85 @@
+"""Dev environments of a Slurm cluster: running allocations that their users offer, by a comment whose first word is
+`fermi` (`salloc --comment="fermi project=nlp name=notes"`; `scontrol update jobid=7 comment=fermi` for one that runs).
+Each of its nodes is an environment, for as long as the job runs. Nothing is looked for unless the connection says
+`discover`."""
+
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fermi.engines.discovery import Found
+from fermi.engines.slurm.access import driver
+from fermi.engines.slurm.allocations import JOB, NODE, USER, marks
+from fermi.engines.slurm.driver import Job
+
+PROJECT = "default"
+LOOK_SECONDS = 5.0
+MAX_NODES = 1024
+"""Of one allocation."""
+MAX_NAME = 100
+_PART = re.compile(r"([^\[\],]+)(?:\[([\d,-]+)\])?([^\[\],]*)(?:,|$)")
+_GRES = re.compile(r"gpu:(?:([\w.-]+):)?(\d+)", re.IGNORECASE)
+
+
+def follow(connection: Mapping[str, Any], stop: threading.Event) -> Iterator[list[Found]]:
+    """See `fermi.engines.base.Discovery`."""
+    if not connection.get("discover"):
+        yield []
+        stop.wait()
+        return
+    asked, last = driver(connection), None
+    while not stop.is_set():
+        seen = found(asked.jobs())
+        if seen != last:
+            last = seen
+            yield seen
+        stop.wait(LOOK_SECONDS)
+
+
+def found(jobs: Sequence[Job]) -> list[Found]:
+    """Returns the environments among these jobs, in the order of their keys. Pure."""
+    seen = [one for job in jobs if job.state in ("RUNNING", "SUSPENDED") for one in _of(job)]
+    return sorted(seen, key=lambda one: one.key)
+
+
+def _of(job: Job) -> Iterator[Found]:
+    said, hosts = marks(job.comment), expand(job.nodes)
+    if said is None or "COMPLETING" in job.flags:
+        return
+    name = (said.get("name") or f"{job.user or 'job'}-{job.id}")[:MAX_NAME]
+    for index, host in enumerate(hosts):
+        kind, count = _gpus(job.gres[index] if index < len(job.gres) else "")
+        yield Found(
+            f"{job.id}/{host}", name if len(hosts) == 1 else f"{name}-{host}"[:MAX_NAME],
+            said.get("project") or PROJECT, job.state == "RUNNING", owner=job.user, zone=job.partition,
+            gpu_type=kind, gpu_count=count, cpu_cores=max(1, job.cpus // len(hosts)),
+            memory_gb=max(1, job.memory_mb // len(hosts) // 1024), host=host, started_at=job.start or None,
+            engine={JOB: job.id, NODE: host, USER: job.user},
+        )  # fmt: skip
+
+
+def _gpus(gres: str) -> tuple[str, int]:
+    """What they are and how many, of `gpu:a100:2(IDX:0-1)`; without a type Slurm knows none."""
+    parts = _GRES.findall(gres)
+    kind = next((kind for kind, _ in parts if kind), "gpu" if parts else "")
+    return kind.upper(), sum(int(count) for _, count in parts)
+
+
+def expand(nodes: str) -> list[str]:
+    """Returns the names of a list as Slurm writes it, `n[1-2,07],gpu3`, in its order; of what is none, nothing."""
+    names: list[str] = []
+    for before, ranges, after in _PART.findall(nodes):
+        for one in ranges.split(",") if ranges else [""]:
+            first, _, last = one.partition("-")
+            if not first:
+                names.append(f"{before}{after}")
+            elif int(last or first) - int(first) < MAX_NODES:
+                numbers = range(int(first), int(last or first) + 1)
+                names += (f"{before}{str(number).zfill(len(first))}{after}" for number in numbers)
+        if len(names) > MAX_NODES:
+            return []
+    return names
+
+
+__all__ = ["follow"]

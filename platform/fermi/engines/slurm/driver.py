@@ -1,0 +1,147 @@
+"""What the backend asks of Slurm, whichever way it is reached; and a job as either way tells it."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One component of a job (most have one). `state` without flags; empty = not told. `leader`: the id under which all
+    components were submitted. `flags`: COMPLETING, … `start`: of a pending one, when Slurm expects it to begin, unix
+    seconds; 0 = not told; of others, when it began. It and `priority` change all the time, which is no news. `gres`:
+    what it has on each of its nodes, as `gpu:a100:2(IDX:0-1)`. `cpus`, `memory_mb`: on all of them together."""
+
+    id: int
+    leader: int
+    comment: str
+    state: str
+    flags: frozenset[str] = frozenset()
+    reason: str = ""
+    detail: str = ""
+    nodes: str = ""
+    exit_code: int = 0
+    end: float = 0.0
+    partition: str = ""
+    priority: int = field(default=0, compare=False)
+    start: float = field(default=0.0, compare=False)
+    name: str = ""
+    user: str = ""
+    gres: tuple[str, ...] = ()
+    cpus: int = 0
+    memory_mb: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A node of the cluster."""
+
+    name: str
+    states: frozenset[str]
+    partitions: tuple[str, ...] = ()
+    gres: str = ""
+    cpus: int = 1
+    memory_mb: int = 0
+    address: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A job to be: its script, the folder that it runs in, and per component the options of sbatch."""
+
+    script: str
+    folder: str
+    components: Sequence[Mapping[str, str | int | bool]]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class Driver(Protocol):
+    """All methods raise `fermi.jobs.errors.BackendError` when Slurm cannot be asked or refuses."""
+
+    few: int
+    """Up to so many jobs are sooner asked for by their numbers than listed with everybody's."""
+
+    def version(self) -> str:
+        """Slurm's own."""
+
+    def jobs(self) -> list[Job]:
+        """One listing of everything that Slurm remembers and we may see."""
+
+    def job(self, job_id: int) -> list[Job]:
+        """The components of one; empty when Slurm does not know it."""
+
+    def submit(self, submission: Submission) -> int:
+        """Its id."""
+
+    def cancel(self, job_id: int) -> None:
+        """Of a job that is over or unknown: nothing."""
+
+    def partitions(self) -> dict[str, bool]:
+        """Whether each is up."""
+
+    def machines(self) -> list[Machine]:
+        """All nodes."""
+
+
+_MEMORY = re.compile(r"(?:^|,)mem=([\d.]+)([KMGT]?)")
+FLAGS = frozenset(
+    {"COMPLETING", "CONFIGURING", "RESIZING", "POWER_UP_NODE", "STAGE_OUT", "SIGNALING", "STOPPED", "SPECIAL_EXIT",
+     "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "REVOKED", "UPDATE_DB", "LAUNCH_FAILED",
+     "RECONFIG_FAIL", "EXPEDITING"}
+)  # fmt: skip
+"""What stands beside, or in older versions instead of, a state."""
+
+
+def split(states: str | Iterable[str]) -> tuple[str, frozenset[str]]:
+    """State and flags of `RUNNING`, `COMPLETING`, `CANCELLED by 0` or `["CANCELLED", "COMPLETING"]`."""
+    words = [states] if isinstance(states, str) else list(states)
+    names = [word.split()[0].upper().rstrip("+") for word in words if word]
+    return next((name for name in names if name not in FLAGS), ""), frozenset(names) & FLAGS
+
+
+def job(row: Mapping[str, Any]) -> Job:
+    """Of the JSON that slurmrestd and `squeue --json` speak alike, in any of its versions."""
+    state, flags = split(row.get("job_state") or "")
+    leader = number(row.get("het_job_id")) or int(row["job_id"])
+    return Job(
+        int(row["job_id"]), leader, str(row.get("comment") or ""), state, flags, str(row.get("state_reason") or ""),
+        str(row.get("state_description") or ""), str(row.get("nodes") or ""), exit_code(row.get("exit_code")),
+        float(number(row.get("end_time"))), str(row.get("partition") or ""), number(row.get("priority")),
+        float(number(row.get("start_time"))), str(row.get("name") or ""), str(row.get("user_name") or ""),
+        tuple(map(str, row.get("gres_detail") or ())), number(row.get("cpus")),
+        _memory(str(row.get("tres_alloc_str") or "")),
+    )  # fmt: skip
+
+
+def machine(row: Mapping[str, Any]) -> Machine:
+    states = row.get("state") or ()
+    if isinstance(states, str):
+        states = [states, *(row.get("state_flags") or ())]
+    return Machine(
+        str(row["name"]), frozenset(str(one).upper() for one in states if one), tuple(row.get("partitions") or ()),
+        str(row.get("gres") or ""), int(row.get("cpus") or 1), int(row.get("real_memory") or 0),
+        str(row.get("address") or ""), str(row.get("reason") or ""),
+    )  # fmt: skip
+
+
+def _memory(tres: str) -> int:
+    """Megabytes of `cpu=4,mem=62.50G,node=1`."""
+    found = _MEMORY.search(tres)
+    return int(float(found[1]) * {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}[found[2]]) if found else 0
+
+
+def number(value: Any) -> int:
+    """0 for what is not set; newer versions say `{"set": true, "infinite": false, "number": 5}`."""
+    if isinstance(value, Mapping):
+        return int(value.get("number") or 0) if value.get("set") else 0
+    return int(value or 0)
+
+
+def exit_code(value: Any) -> int:
+    """Old versions give wait()'s status; newer ones an object."""
+    if isinstance(value, Mapping):
+        return number(value.get("return_code")) or 128 * bool((value.get("signal") or {}).get("id"))
+    status = number(value)
+    return status >> 8 or (128 + (status & 127) if status & 127 else 0)

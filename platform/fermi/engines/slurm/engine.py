@@ -1,0 +1,372 @@
+"""The backend's verbs on Slurm. Its jobs and the shared folder are the memory; any process of the platform can ask."""
+
+import getpass
+import logging
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from fermi.engines import logfiles, runner_reports, telemetry_reports
+from fermi.engines.base import Backend, Beside
+from fermi.engines.environments import HostedHandle
+from fermi.engines.inside import managed_environment
+from fermi.engines.inside.observation import together
+from fermi.engines.inside.session import Session
+from fermi.engines.slurm import allocations, causes, components, inside, rank_exec, run_location, sandbox, state
+from fermi.engines.slurm.access import driver, user_of
+from fermi.engines.slurm.commands import Commands
+from fermi.engines.slurm.driver import Job, Machine, Submission
+from fermi.engines.slurm.environments import SlurmHosting
+from fermi.engines.slurm.pending_queue import Line
+from fermi.engines.slurm.render import files, folder_of, needs_login, render, setup, variables, workspace_of
+from fermi.engines.slurm.rundir import Place, RunDir, Seen, make
+from fermi.jobs.errors import BackendError
+from fermi.jobs.run_location import Ways
+from fermi.jobs.spec import (
+    NO_SECRETS,
+    Handle,
+    JobSpec,
+    LogChunk,
+    Node,
+    Observation,
+    Phase,
+    Plan,
+    Problem,
+    PulseSeen,
+    Rendered,
+    Sample,
+)
+from fermi.jobs.user_paths import HOMES, TREES, absent_below
+
+log = logging.getLogger(__name__)
+
+OVERDUE_SECONDS = 5.0
+"""A job whose runners are this late in ending their ranks after their grace is cancelled in Slurm."""
+WATCH_SECONDS = 1.0
+AT_ONCE = 8
+"""So many steps are begun at the same time."""
+LINE_SECONDS = 15.0
+"""So old may be what is told of a job's place among all that wait."""
+
+
+class SlurmBackend(Backend):
+    queues = True
+
+    def __init__(self, connection: Mapping[str, Any]) -> None:
+        self.connection = connection
+        self.data_dir = Path(connection.get("data_dir") or "var").resolve()
+        self.mount = folder_of(connection)
+        self.driver = driver(connection)
+        self._commands = Commands(connection)
+        self._line = -LINE_SECONDS, state.NOBODY
+        self._known_machines: tuple[float, Mapping[str, Machine]] = (-LINE_SECONDS, {})
+        self._missing: dict[tuple[str, int], float] = {}
+
+    def problems(self, job: JobSpec) -> list[Problem]:
+        found: list[Problem] = []
+        taken: dict[str, str] = {}
+        for index, node in enumerate(job.nodes):
+            if node.inside:  # several allocations may share a machine
+                continue
+            machine = str(node.engine.get("node") or (node.host if allocations.is_environment(node) else ""))
+            if machine and machine in taken:
+                params = {"environment": node.name, "other": taken[machine], "machine": machine}
+                found.append(Problem(f"environmentIds.{index}", "SLURM_NODE_TWICE", params))
+            taken[machine] = node.name
+        missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
+        return [*found, *absent_below(self.data_dir, job.resume_from, missing), *self._out_of_reach(job)]
+
+    def _out_of_reach(self, job: JobSpec) -> list[Problem]:
+        """A script that its ranks could not read."""
+        script = job.entrypoint.script if job.entrypoint else ""
+        if not script or job.brings(script):
+            return []
+        connection = {"data_dir": str(self.data_dir), **self.connection}
+        workspace = workspace_of(connection)
+        path = os.path.normpath(os.path.join(workspace, script))
+        inner = [allocations.disk_of(node, self.mount) for node in job.nodes if node.inside]
+        if len(inner) == len(job.nodes) and all(inner):  # in the first environment's workspace, or home
+            path = os.path.normpath(os.path.join(inner[0], "workspace", script))
+            if path.startswith((f"{inner[0]}/workspace/", f"{inner[0]}/home/")):
+                return []
+        if sandbox.can_read(connection, self.mount, workspace, path):
+            return []
+        return [Problem("entrypoint.script", "SLURM_PATH_NOT_GIVEN", {"path": path})]
+
+    def ways(self, job: JobSpec) -> Mapping[str, Ways]:
+        return run_location.of_job(job, self.connection, self._enters, self._machines)
+
+    def _machines(self) -> Mapping[str, Machine]:
+        """Those of the cluster, by name, as they were a moment ago; empty where Slurm cannot be asked now."""
+        at, found = self._known_machines
+        if time.monotonic() - at > LINE_SECONDS:
+            with suppress(BackendError):
+                found = {one.name: one for one in self.driver.machines()}
+            self._known_machines = time.monotonic(), found
+        return found
+
+    def render(self, job: JobSpec, plan: Plan) -> Rendered:
+        return render(job, plan, {"data_dir": str(self.data_dir), **self.connection})
+
+    def submit(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
+        """Who was cancelled is never submitted: `cancel` leaves its word in the folder first and looks for jobs then,
+        this does so the other way round, and the job itself looks once more. A job that was taken by Slurm while we
+        were killed is found by its comment. Nodes inside of environments begin last: what they find is there."""
+        run, order = self._run(rendered.name), _order(rendered)
+        if run.is_stopped() or _is_submitted(run, order):
+            return
+        places = run.places() or self._places(order)
+        run.write(files(rendered))
+        for name in (HOMES, TREES):  # in them, jobs make those of projects and of tasks; without, they say so
+            with suppress(OSError):
+                make(self.data_dir / name)
+        with run.alone():
+            if run.is_stopped() or _is_submitted(run, order):
+                return
+            if secrets:
+                run.keep_secrets(secrets, 0o600 if self._user() == getpass.getuser() else 0o640)
+            if places and not run.places():
+                run.remember_places(places, inside.address_of(places[0], self.driver) if 0 in places else "")
+            if _has_job(order) and not run.submitted():
+                known = [job.leader for job in self._jobs().get(rendered.name, ())]
+                run.remember(min(known) if known else self.driver.submit(self._submission(rendered)))
+            self._begin_inside(run, rendered.name, order)
+        if run.is_stopped():
+            run.drop_secrets()
+            self._cancel(self._jobs().get(rendered.name, ()))
+
+    def _places(self, order: Mapping[str, Any]) -> dict[int, Place]:
+        """Where nodes inside are to begin. Raises BackendError where an environment does not run."""
+        found = inside.Allocations(self.data_dir, self.mount, self.driver)
+        return {int(rank): found.place(known) for rank, known in order.get("inside", {}).items()}
+
+    def _begin_inside(self, run: RunDir, name: str, order: Mapping[str, Any]) -> None:
+        places, known = run.places(), order.get("inside", {})
+        if not known:
+            return
+
+        def begin(rank: int) -> None:
+            inside.begin(self._commands, run, name, rank, places[rank], known[str(rank)])
+
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="inside") as pool:
+            for begun in [pool.submit(begin, int(rank)) for rank in known]:
+                begun.result()
+
+    def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
+        """One listing for all; of those that it lacks, Slurm is asked again by id. A few are only asked for by id: the
+        listing is everybody's, and may be long."""
+        seen = {handle: self._run(handle.name).look() for handle in handles}
+        own = {handle: look for handle, look in seen.items() if state.has_own_job(look)}
+        few = len(own) <= self.driver.few and all(look.submitted for look in own.values())
+        listed = {} if few or not own else self._jobs()
+        inner = self._observe_inside({handle: look for handle, look in seen.items() if look.inside})
+        found = {}
+        for handle, look in seen.items():
+            if handle in own:
+                jobs = listed.get(handle.name) or self._by_id(handle.name, {look.begun, look.submitted})
+                rest, part = state.without_inside(look, handle)
+                found[handle.name] = state.observe(rest, jobs, part, time.time(), self._line_of(jobs))
+            if handle in inner:
+                beside = found.get(handle.name)
+                found[handle.name] = together(inner[handle], beside) if beside else inner[handle]
+            if found[handle.name].phase in (Phase.FAILED, Phase.SUCCEEDED):
+                self._run(handle.name).drop_secrets()
+        return found
+
+    def _observe_inside(self, looks: Mapping[Handle, Seen]) -> dict[Handle, Observation]:
+        """Slurm lists a step for as long as anything of it lives. First the steps, then the folders again, then the
+        jobs: a runner writes how it ended before its step ends, and a job's state is known before its steps are
+        signalled."""
+        if not looks:
+            return {}
+        steps = components.steps_of(self._commands.steps())
+        statuses = {handle: self._run(handle.name).look().statuses for handle in looks}
+        numbers = {place.job for look in looks.values() for place in look.places.values()}
+        if len(numbers) <= self.driver.few:
+            jobs = {job.id: job for number in sorted(numbers) for job in self.driver.job(number)}
+        else:
+            jobs = {job.id: job for job in self._listed() if job.id in numbers}
+        found, now = {}, time.time()
+        for handle, look in looks.items():
+            listed = steps.get(handle.name, {})
+            gone = [rank for rank in look.begun_inside if rank not in listed]
+            missing = {rank: self._missing.setdefault((handle.name, rank), now) for rank in gone}
+            look = replace(look, statuses={**look.statuses, **statuses[handle]})
+            found[handle] = state.observe_inside(look, jobs, listed, missing, now)
+            if found[handle].left is False:
+                self._forget_missing(handle.name)
+        return found
+
+    def _forget_missing(self, name: str) -> None:
+        for key in [key for key in list(self._missing) if key[0] == name]:
+            self._missing.pop(key, None)
+
+    def cancel(self, handle: Handle, grace_seconds: float, still_seconds: float | None = None) -> None:
+        """Runners end their ranks when they see the word in the folder; Slurm ends what has none yet, or is late."""
+        run = self._run(handle.name)
+        stop = run.stop(grace_seconds, still_seconds)
+        run.drop_secrets()
+        overdue, look = time.time() > stop["kill_at"] + OVERDUE_SECONDS, run.look()
+        if state.has_own_job(look):
+            jobs = self._jobs().get(handle.name, ())
+            self._cancel(job for job in jobs if overdue or job.state not in causes.LIVES)
+        if look.inside and overdue:
+            self._cancel_steps(handle.name)
+
+    def _cancel_steps(self, name: str) -> None:
+        """Of nodes inside; the environments' allocations go on."""
+        for numbers in components.steps_of(self._commands.steps()).get(name, {}).values():
+            for number in numbers:
+                self._commands.cancel_step(number)
+
+    def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
+        path = self.data_dir / "logs" / handle.task_id / str(handle.attempt) / f"{rank}.log"
+        return logfiles.chunk(path, cursor, limit)
+
+    def pulses(self, handle: Handle) -> Mapping[int, PulseSeen]:
+        return runner_reports.pulses_in(self._run(handle.name).path)
+
+    def telemetry(self, handle: Handle, after: float) -> Sequence[Sample]:
+        return telemetry_reports.samples_in(self._run(handle.name).path, after)
+
+    def beside(self, rendered: Rendered, handle: Handle, rank: int) -> Beside:
+        connection = {**self.connection, "data_dir": str(self.data_dir)}
+        return rank_exec.beside(connection, self._run(handle.name), rendered, handle, rank)
+
+    def enter(self, node: Node) -> Session:
+        """Through the keeper, where the platform made the environment: as confined as what else runs there."""
+        if not allocations.is_environment(node):
+            raise BackendError("INSIDE_NOT_HERE", permanent=True, environment=node.name)
+        if allocations.ALLOCATION in node.engine:
+            made = inside.Made.of(self.data_dir, node.id)
+            if made is None:
+                raise BackendError("INSIDE_NOT_RUNNING", environment=node.name)
+            hosting = SlurmHosting({**self.connection, "data_dir": str(self.data_dir)})
+            return managed_environment.enter(hosting.dial(HostedHandle(node.id, made.number)))
+        place = inside.Allocations(self.data_dir, self.mount, self.driver).place(allocations.order(node, "", ()))
+        shell = ["bash", *(["-l"] if needs_login(self.connection) else [])]
+        python = allocations.interpreter(node) or str(self.connection.get("python") or "")
+        return inside.enter(self._commands, place, shell, setup(self.connection), python, node.name)
+
+    def port_host(self, job: JobSpec) -> str:
+        """Slurm may put jobs of several users side by side; where the choice of the node is left to it, any two."""
+        head = job.head
+        return str(head.engine.get("node") or (head.host if allocations.is_environment(head) else ""))
+
+    def forget(self, handle: Handle) -> None:
+        self._cancel(self._jobs().get(handle.name, ()))
+        if self._enters():
+            self._cancel_steps(handle.name)
+        self._forget_missing(handle.name)
+        self._run(handle.name).remove()
+
+    def watch(self, stop: Event, on_change: Callable[[str], None]) -> None:
+        """Ranks write their logs where we read them; what changes in Slurm is seen by asking every second. Steps are
+        asked for while there are allocations that something can train inside of."""
+        known: dict[str, Any] = {}
+        while not stop.wait(WATCH_SECONDS):
+            try:
+                listed = self._listed()
+                seen: dict[str, Any] = {**_by_attempt(listed)}
+                if self._enters() and any(_is_offered(job) for job in listed):
+                    seen |= {f"{name}/": one for name, one in components.steps_of(self._commands.steps()).items()}
+            except BackendError as error:
+                log.warning("Slurm cannot be asked: %s", error)
+                continue
+            changed = {name.rstrip("/") for name in known.keys() | seen.keys() if known.get(name) != seen.get(name)}
+            for name in sorted(changed):
+                on_change(name)
+            known = seen
+
+    def orphans(self, live: Collection[str]) -> list[Handle]:
+        """Attempts with a job that is not over, or a step, and not among `live` (names): to be passed to `forget`."""
+        listed = self._listed()
+        left = {name for name, jobs in _by_attempt(listed).items() if not all(map(state.is_over, jobs))}
+        if self._enters() and any(_is_offered(job) for job in listed):
+            left |= components.steps_of(self._commands.steps()).keys()
+        return [Handle.of(name) for name in sorted(left - set(live))]
+
+    def _enters(self) -> bool:
+        """Whether steps can be begun and listed from here."""
+        try:
+            self._commands.program("srun")
+        except BackendError:
+            return False
+        return True
+
+    def _run(self, name: str) -> RunDir:
+        return RunDir(self.data_dir / "runs" / name)
+
+    def _jobs(self) -> dict[str, list[Job]]:
+        """All of ours, by the attempt's name in their comment: an id may be somebody else's by now."""
+        return _by_attempt(self._listed())
+
+    def _listed(self) -> list[Job]:
+        listed = self.driver.jobs()
+        self._line = time.monotonic(), Line(listed)
+        return listed
+
+    def _line_of(self, jobs: Sequence[Job]) -> Line:
+        """Who waits, where one of these does; as it was a moment ago. The listing is everybody's, and may be long."""
+        if not any(job.state in causes.WAITS for job in jobs):
+            return state.NOBODY
+        if time.monotonic() - self._line[0] > LINE_SECONDS:
+            self._jobs()
+        return self._line[1]
+
+    def _by_id(self, name: str, numbers: Iterable[int]) -> list[Job]:
+        """Under these numbers, if they are still the attempt's. A listing may leave out what not everybody may see."""
+        jobs = [job for number in sorted(numbers) if number for job in self.driver.job(number)]
+        return [job for job in jobs if components.attempt(job.comment) == name]
+
+    def _cancel(self, jobs: Iterable[Job]) -> None:
+        for leader in sorted({job.leader for job in jobs if not state.is_over(job)}):
+            self.driver.cancel(leader)
+
+    def _user(self) -> str:
+        return user_of(self.connection)
+
+    def _submission(self, rendered: Rendered) -> Submission:
+        by_kind = {artifact.kind: artifact.content for artifact in rendered.artifacts}
+        user = self._user()
+        folder = f"{folder_of({'data_dir': str(self.data_dir), **self.connection})}/runs/{rendered.name}"
+        return Submission(by_kind["script"], folder, by_kind["submission"]["components"], variables(user))
+
+
+def _by_attempt(jobs: Iterable[Job]) -> dict[str, list[Job]]:
+    found: defaultdict[str, list[Job]] = defaultdict(list)
+    for job in jobs:
+        if name := components.attempt(job.comment):
+            found[name].append(job)
+    return dict(found)
+
+
+def _is_offered(job: Job) -> bool:
+    """Whether it is an allocation that something can train inside of."""
+    ours = job.comment.startswith(allocations.COMMENT) or allocations.marks(job.comment) is not None
+    return ours and job.state == "RUNNING"
+
+
+def _order(rendered: Rendered) -> dict[str, Any]:
+    found: dict[str, Any] = next(artifact.content for artifact in rendered.artifacts if artifact.kind == "order")
+    return found
+
+
+def _has_job(order: Mapping[str, Any]) -> bool:
+    """Whether any node is not inside of an environment."""
+    return len(order.get("inside", {})) < order["nodes"]
+
+
+def _is_submitted(run: RunDir, order: Mapping[str, Any]) -> bool:
+    inner = [int(rank) for rank in order.get("inside", {})]
+    return (not _has_job(order) or bool(run.submitted())) and all(map(run.has_begun, inner))
+
+
+__all__ = ["SlurmBackend"]

@@ -1,0 +1,209 @@
+"""Dev environments on Slurm: an allocation held by a job, whose batch script is the keeper (`hosted`).
+
+    <data>/slurm-environments/<id>/      on the folder that the platform and all nodes share
+        workspace/  home/                the disk
+        runs/<number>/                   job.sh  keeper.json  modules/  submitted.json  begun  stop.json  slurm.log;
+                                         keeper.{status.json,log,sock,token,lock}  service/
+
+Slurm knows a run by the comment `fermi-environment:<id>-<number>`. The way in is a step of the job's own,
+`srun --jobid=… --overlap`, which joins its input and output to the keeper's socket on the node; nothing listens on the
+network for it. `--overlap` lets steps share what the job has, the batch step's too; `--unbuffered` passes bytes on as
+they come and not by lines (https://slurm.schedmd.com/srun.html). Slurm lets only a job's own user into it, so the
+platform has to be that user."""
+
+import getpass
+import json
+import os
+import socket
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from fermi.engines import bundle, logfiles, runner_reports, subprocess_stream
+from fermi.engines.environments import HostedHandle, HostedSeen, HostedSpec, Hosting
+from fermi.engines.local.environment_runs import Disk
+from fermi.engines.slurm import environment_job
+from fermi.engines.slurm.access import driver, user_of
+from fermi.engines.slurm.commands import Commands
+from fermi.engines.slurm.driver import Job, Submission
+from fermi.engines.slurm.pending_queue import Line
+from fermi.engines.slurm.render import folder_of, variables
+from fermi.engines.slurm.rundir import RunDir
+from fermi.engines.slurm.state import is_over
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import NO_SECRETS, LogChunk, Problem, Rendered
+
+DIAL_SECONDS = 10.0
+
+
+def connect(connection: Mapping[str, Any]) -> "SlurmHosting":
+    return _connect(json.dumps(connection, sort_keys=True))
+
+
+@lru_cache
+def _connect(key: str) -> "SlurmHosting":
+    return SlurmHosting(json.loads(key))
+
+
+class SlurmHosting(Hosting):
+    marks = MappingProxyType({environment_job.ALLOCATION: 0})
+
+    def __init__(self, connection: Mapping[str, Any]) -> None:
+        self.data_dir = Path(connection.get("data_dir") or "var").resolve()
+        self.connection = {**connection, "data_dir": str(self.data_dir)}
+        self.driver = driver(connection)
+        self.commands = Commands(connection)
+
+    def problems(self, spec: HostedSpec) -> list[Problem]:
+        found = []
+        if spec.image:
+            found.append(Problem("image", "SLURM_ENVIRONMENT_IMAGE", {"image": spec.image}))
+        user, own = user_of(self.connection), getpass.getuser()
+        if user != own:
+            found.append(Problem("clusterId", "SLURM_ENVIRONMENT_USER", {"user": user, "expected": own}))
+        try:
+            self.commands.program("srun")
+        except BackendError as missing:
+            found.append(Problem("clusterId", missing.code, missing.params))
+        return found
+
+    def render(self, spec: HostedSpec) -> Rendered:
+        return environment_job.render(spec, self.connection)
+
+    def start(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
+        """As an attempt is submitted (`SlurmBackend.submit`): once, and never after it was stopped."""
+        content = {artifact.kind: artifact.content for artifact in rendered.artifacts}
+        environment, _, number = rendered.name.rpartition("-")
+        disk, run = self._disk(environment), self._run(HostedHandle(environment, int(number)))
+        if run.is_stopped() or run.submitted():
+            return
+        try:
+            disk.make(content["keeper"]["project"])
+            run.path.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise BackendError("DISK_UNUSABLE", path=error.filename or str(run.path), why=error.strerror) from error
+        modules = bundle.modules(bundle.SLURM_KEEPER, ())
+        placed = {f"{environment_job.MODULES}/{path}": text for path, text in modules.items()}
+        run.write({**placed, "job.sh": content["script"], "keeper.json": content["keeper"]})
+        with run.alone():
+            if run.is_stopped() or run.submitted():
+                return
+            known = [job.id for job in self._jobs()[0].get(rendered.name, ())]
+            if secrets and not known:
+                run.keep_secrets(secrets, 0o600)
+            run.remember(min(known) if known else self.driver.submit(self._submission(content)))
+        if run.is_stopped():
+            run.drop_secrets()
+            self._cancel(rendered.name)
+
+    def _submission(self, content: Mapping[str, Any]) -> Submission:
+        user = user_of(self.connection)
+        asked = content["submission"]
+        return Submission(content["script"], asked["folder"], asked["components"], variables(user))
+
+    def observe(self, handles: Iterable[HostedHandle]) -> dict[str, HostedSeen]:
+        """The folders before Slurm: what is missing here and there is then missing indeed."""
+        looks = {handle.name: _look(self._run(handle)) for handle in handles}
+        listed, line = self._jobs() if looks else ({}, Line())
+        found = {}
+        for name, look in looks.items():
+            jobs = listed.get(name) or self._by_id(name, {look.submitted, look.begun})
+            found[name] = environment_job.seen(look, jobs, time.time(), line)
+        return found
+
+    def stop(self, handle: HostedHandle, grace_seconds: float) -> None:
+        """The word in the folder first: a run that waits in the queue never begins. Slurm then asks the keeper, which
+        may not see that word soon on a file system of the network."""
+        run = self._run(handle)
+        try:
+            run.path.parent.parent.mkdir(parents=True, exist_ok=True)
+            run.stop(grace_seconds)
+        except OSError as error:
+            raise BackendError("DISK_UNUSABLE", path=error.filename or str(run.path), why=error.strerror) from error
+        run.drop_secrets()
+        self._cancel(handle.name)
+
+    def delete(self, environment: str) -> bool:
+        listed, _ = self._jobs()
+        alive = [name for name, jobs in listed.items() if not all(map(is_over, jobs))]
+        if any(name.rpartition("-")[0] == environment for name in alive):
+            return False
+        return self._disk(environment).remove()
+
+    def logs(self, handle: HostedHandle, cursor: int, limit: int = 1 << 20) -> LogChunk:
+        return logfiles.chunk(self._run(handle).path / "keeper.log", cursor, limit)
+
+    def dial(self, handle: HostedHandle) -> socket.socket:
+        run = self._run(handle)
+        job, told = _begun(run), runner_reports.read(run.path / "keeper.status.json") or {}
+        if not job or run.is_stopped() or told.get("state") == "exited":
+            raise BackendError("ENVIRONMENT_AWAY", environment=handle.environment)
+        try:
+            return subprocess_stream.begin(self._srun(handle, job), self.commands.variables(), DIAL_SECONDS)
+        except subprocess_stream.Silent:
+            raise BackendError("ENVIRONMENT_AWAY", environment=handle.environment) from None
+
+    def _srun(self, handle: HostedHandle, job: int) -> list[str]:
+        run = f"{folder_of(self.connection)}/{environment_job.FOLDER}/{handle.environment}/runs/{handle.run}"
+        spec = runner_reports.read(self._run(handle).path / "keeper.json") or {}
+        python = str(spec.get("python") or "python3")
+        modules = f"PYTHONPATH={run}/{environment_job.MODULES}:{run}"  # where those of runs of earlier releases are
+        return [*self.commands.step(job), "env", modules, python, "-m", "fermi.envd.bridge", f"{run}/keeper.json"]
+
+    def _disk(self, environment: str) -> Disk:
+        if "/" in environment or environment in ("", ".", ".."):
+            raise ValueError(environment)
+        return Disk(self.data_dir / environment_job.FOLDER / environment)
+
+    def _run(self, handle: HostedHandle) -> RunDir:
+        return RunDir(self._disk(handle.environment).run(handle.run).folder)
+
+    def _jobs(self) -> tuple[dict[str, list[Job]], Line]:
+        """All of ours, by the run's name in their comment; and who waits."""
+        found: defaultdict[str, list[Job]] = defaultdict(list)
+        listed = self.driver.jobs()
+        for job in listed:
+            if job.comment.startswith(environment_job.COMMENT):
+                found[job.comment.removeprefix(environment_job.COMMENT)].append(job)
+        return dict(found), Line(listed)
+
+    def _by_id(self, name: str, numbers: Iterable[int]) -> list[Job]:
+        """A listing may leave out what not everybody may see."""
+        jobs = [job for number in sorted(numbers) if number for job in self.driver.job(number)]
+        return [job for job in jobs if job.comment == environment_job.COMMENT + name]
+
+    def _cancel(self, name: str) -> None:
+        for job in self._jobs()[0].get(name, ()):
+            if not is_over(job):
+                self.driver.cancel(job.id)
+
+
+def _begun(run: RunDir) -> int:
+    try:
+        return int(os.readlink(run.path / "begun"))
+    except (OSError, ValueError):
+        return 0
+
+
+def _look(run: RunDir) -> environment_job.Look:
+    stop = runner_reports.read(run.path / "stop.json")
+    return environment_job.Look(
+        (run.path / "keeper.json").exists(),
+        run.submitted(),
+        _begun(run),
+        runner_reports.read(run.path / "keeper.status.json") or {},
+        stop if stop and runner_reports.moment(stop.get("kill_at")) else None,
+        _tail(run.path),
+    )
+
+
+def _tail(folder: Path) -> str:
+    said = b"".join(logfiles.chunk(folder / name, -1000, 1000).data for name in ("slurm.log", "keeper.log"))
+    return "\n".join(said.decode(errors="replace").strip().splitlines()[-6:])
+
+
+__all__ = ["SlurmHosting", "connect"]

@@ -1,0 +1,196 @@
+"""Nodes of an attempt inside of environments: each is a step of the allocation that its environment has.
+
+Nobody holds such a step. `srun` starts it and is killed once the node runner says that it has begun, together with the
+process by which it would end the step (`_shepherd_spawn` in SchedMD/slurm, src/srun/srun_job.c). The step lasts as long
+as the runner does; Slurm knows it by its name, `fermi:<attempt>/<node>` (decision 98)."""
+
+import getpass
+import os
+import re
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from fermi.engines import runner_reports, subprocess_stream
+from fermi.engines.inside import bundle
+from fermi.engines.inside.session import InsideError, Session
+from fermi.engines.slurm import components
+from fermi.engines.slurm.allocations import COMMENT, FOLDER, OWN_PYTHON, marks, options
+from fermi.engines.slurm.commands import Commands
+from fermi.engines.slurm.driver import Driver, Job
+from fermi.engines.slurm.rejections import ENDED
+from fermi.engines.slurm.render import variables
+from fermi.engines.slurm.rundir import Place, RunDir
+from fermi.jobs.errors import BackendError
+
+BEGIN_SECONDS = 30.0
+"""How long Slurm may take to begin a step, and Python to begin there."""
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_LIVES = "RUNNING"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The newest run of an environment that the platform made, where it is not being stopped."""
+
+    environment: str
+    number: int
+    job: int
+    disk: Path
+    run: Path
+
+    @property
+    def comment(self) -> str:
+        return f"{COMMENT}{self.environment}-{self.number}"
+
+    @classmethod
+    def of(cls, data_dir: Path, environment: str) -> Self | None:
+        """None: it does not run."""
+        if "/" in environment or environment in ("", ".", ".."):
+            raise ValueError(environment)
+        disk = data_dir / FOLDER / environment
+        try:
+            number = max(int(path.name) for path in (disk / "runs").iterdir() if path.name.isdigit())
+            run = disk / "runs" / str(number)
+            job = int(os.readlink(run / "begun"))
+        except (OSError, ValueError):
+            return None
+        told = runner_reports.read(run / "keeper.status.json") or {}
+        if (run / "stop.json").exists() or told.get("state") != "running":
+            return None
+        return cls(environment, number, job, disk, run)
+
+    def interpreter(self, data_dir: Path, folder: str) -> str:
+        """Returns that of its notebooks and terminals, as its node sees it (`folder`: the platform's data directory
+        there); empty: the cluster's. Only ranks may run it: members of the project can write to it."""
+        own = self.disk / "home" / OWN_PYTHON
+        if (own / "made.json").exists():
+            return f"{folder}/{(own / 'bin' / 'python').relative_to(data_dir)}"
+        return _of_kernel(self.run / "service" / "share" / "kernels" / "python3")
+
+    def kernel(self, name: str) -> str:
+        """The interpreter of a kernel that its user has installed; empty: there is none."""
+        kernels = self.disk / "home" / ".local" / "share" / "jupyter" / "kernels"
+        return _of_kernel(kernels / name) if name not in (".", "..") else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Allocations:
+    """Those of a cluster. `folder`: the platform's data directory, as the nodes see it."""
+
+    data_dir: Path
+    folder: str
+    driver: Driver
+
+    def place(self, known: Mapping[str, Any]) -> Place:
+        """Returns where a node is to begin; `known`: see `allocations.order`. Raises BackendError."""
+        about = {"environment": known["environment"]}
+        made = Made.of(self.data_dir, known["made"]) if "made" in known else None
+        job = self._job(made.job if made else int(known.get("job", 0)), made.comment if made else "")
+        host = str(known.get("host") or job.nodes) if job else ""
+        if job is None or not _HOST.fullmatch(host):
+            raise BackendError("INSIDE_NOT_RUNNING", **about)
+        if job.user and job.user != getpass.getuser():
+            params = {**about, "user": job.user, "expected": getpass.getuser()}
+            raise BackendError("SLURM_ALLOCATION_USER", permanent=True, **params)
+        return Place(job.id, host, self._interpreter(str(known["python"]), made, about["environment"]))
+
+    def _job(self, number: int, comment: str) -> Job | None:
+        """Where that number is still this allocation's: of a run of ours, or of one that somebody offers."""
+        for job in self.driver.job(number) if number else ():
+            is_it = job.comment == comment if comment else marks(job.comment) is not None
+            if job.id == number and job.state == _LIVES and is_it:
+                return job
+        return None
+
+    def _interpreter(self, named: str, made: Made | None, environment: str) -> str:
+        """`named`: by the task, its path or a kernel. Raises BackendError."""
+        if "/" in named:
+            return named
+        if not named:
+            return made.interpreter(self.data_dir, self.folder) if made else ""
+        if not (found := made.kernel(named) if made else ""):
+            why = "there is no kernel of this name"
+            about = {"environment": environment, "python": named, "why": why}
+            raise BackendError("INSIDE_PYTHON_UNUSABLE", permanent=True, **about)
+        return found
+
+
+def _of_kernel(folder: Path) -> str:
+    """The interpreter that a kernelspec names (jupyter_client, `KernelSpec.argv`)."""
+    argv = (runner_reports.read(folder / "kernel.json") or {}).get("argv")
+    first = argv[0] if isinstance(argv, list) and argv else ""
+    return first if isinstance(first, str) and first.startswith("/") else ""
+
+
+def address_of(place: Place, driver: Driver) -> str:
+    """Returns where other nodes reach it."""
+    found = (machine.address for machine in driver.machines() if machine.name == place.host)
+    return next(found, "") or place.host
+
+
+def begin(
+    commands: Commands, run: RunDir, attempt: str, node_rank: int, place: Place, known: Mapping[str, Any]
+) -> None:
+    """Begins a node, unless it has begun or never may. Raises BackendError."""
+    words = [
+        *commands.step(place.job),
+        *options(place.host),
+        f"--job-name={components.step_name(attempt, node_rank)}",
+        *known["shell"],
+    ]
+    if run.has_begun(node_rank) or run.is_stopped():
+        return
+    try:
+        stream, process, complaints = subprocess_stream.start(words, commands.variables(variables(getpass.getuser())))
+    except subprocess_stream.Silent as silent:
+        raise _refused(silent.said, known, False) from silent
+    with stream:
+        ready = subprocess_stream.answers(stream, BEGIN_SECONDS)
+        late = not ready and process.poll() is None
+    if ready and process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    elif late:
+        process.terminate()
+    if not ready and not run.has_begun(node_rank) and not run.is_stopped():
+        raise _refused(complaints.said(), known, late)
+
+
+def enter(commands: Commands, place: Place, shell: list[str], lines: list[str], python: str, name: str) -> Session:
+    """Returns a session with `fermi.inside` as a step of the allocation; it ends with the session. `lines`: of the
+    shell, before it begins. Raises BackendError."""
+    script = "\n".join([*lines, 'exec "$@"'])
+    words = [*commands.step(place.job), *options(place.host), *shell, "-c", script, "fermi", *bundle.command(python)]
+    try:
+        stream, process, complaints = subprocess_stream.start(words, commands.variables(variables(getpass.getuser())))
+    except subprocess_stream.Silent as silent:
+        raise InsideError("INSIDE_SILENT", environment=name, why=silent.said) from silent
+    session = Session(stream)
+    try:
+        return session.greet()
+    except InsideError as error:
+        session.close()
+        process.terminate()
+        said = complaints.said()
+        if error.code == "INSIDE_SILENT" and said:
+            raise _refused(said, {"environment": name}, True) from error
+        error.params.setdefault("environment", name)
+        raise
+
+
+def _refused(said: str, known: Mapping[str, Any], late: bool) -> BackendError:
+    """What srun says, or what it started."""
+    about = {"environment": known["environment"]}
+    if ENDED.search(said):
+        return BackendError("INSIDE_NOT_RUNNING", **about)
+    by_slurm = all(line.startswith(("srun:", "slurmstepd")) for line in said.splitlines())
+    if late or by_slurm:
+        return BackendError("INSIDE_SILENT", **about, why=said or "Slurm did not begin the step in time")
+    return BackendError("INSIDE_RUNNER_FAILED", permanent=True, **about, python="the nodes' interpreter", why=said)
+
+
+__all__ = ["Allocations", "address_of", "begin", "enter"]

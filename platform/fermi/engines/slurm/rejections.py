@@ -1,0 +1,32 @@
+"""What Slurm says no to, by its own error numbers."""
+
+import re
+
+from fermi.jobs.errors import BackendError
+
+UNKNOWN_JOB = (2017, 2021)  # ESLURM_INVALID_JOB_ID, ESLURM_ALREADY_DONE
+CODES = {2000: "SLURM_PARTITION_INVALID", 2045: "SLURM_ACCOUNT_INVALID", 2066: "SLURM_QOS_INVALID",
+            2018: "SLURM_NODE_INVALID"}  # fmt: skip
+TEXTS = {
+    "invalid partition": 2000, "invalid account": 2045, "invalid qos": 2066, "invalid node name": 2018,
+    "invalid job id": 2017, "already completing or completed": 2021, "already finished": 2021,
+}  # fmt: skip
+"""What the commands say instead of a number."""
+ENDED = re.compile(r"(?i)already completed|completing|invalid job id|expired|revoked")
+"""What srun says of a job that is over."""
+
+
+class Refused(BackendError):
+    """`number`: Slurm's own error."""
+
+    number = 0
+
+
+def refusal(number: int, why: str) -> Refused:
+    """Asking for the same again does not help, unless Slurm is only busy."""
+    if not number:
+        number = next((known for text, known in TEXTS.items() if text in why.lower()), 0)
+    busy = any(word in why.lower() for word in ("temporarily", "try again", "resource limit", "submission limit"))
+    refused = Refused(CODES.get(number, "ENGINE_REJECTED"), permanent=not busy, why=why)
+    refused.number = number
+    return refused

@@ -1,0 +1,252 @@
+"""slurmrestd. Over TCP, TLS or a Unix socket, with a JWT; which version of its API there is, it is asked once.
+
+Errors come as `errors[]` in the body, with any status: what is refused as 500, what was accepted with a remark as 200.
+"""
+
+import base64
+import getpass
+import hashlib
+import hmac
+import http.client
+import json
+import re
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from fermi.engines.certificates import claims
+from fermi.engines.slurm import driver
+from fermi.engines.slurm.components import megabytes, minutes
+from fermi.engines.slurm.driver import Job, Machine, Submission
+from fermi.engines.slurm.rejections import UNKNOWN_JOB, Refused, refusal
+from fermi.jobs.errors import BackendError
+
+TIMEOUT_SECONDS = 30.0
+TOKEN_SECONDS = 600
+NEW = 39
+"""From this version on requests are typed as Slurm's own structures; before, they were sbatch's options."""
+AUTHENTICATION = frozenset({1007, *range(6000, 6100)})
+UNREACHABLE = frozenset({-1, *range(1000, 1007), *range(1800, 1900), *range(5000, 5100)})
+"""Of Slurm's error numbers: about not reaching its controller, not about what was asked. Some versions say no more than
+-1, also when the controller does not take the token."""
+
+
+class Rest:
+    few = 4
+
+    def __init__(self, connection: Mapping[str, Any]) -> None:
+        self.url = str(connection["url"])
+        self.user = str(connection.get("user") or getpass.getuser())
+        self._token_file, self._key_file = connection.get("token_file"), connection.get("key_file")
+        self._ca_file = connection.get("ca_file")
+        self._number = 0
+
+    # The driver's verbs ----------------------------------------------------------------------------------------
+
+    def version(self) -> str:
+        answer = self._ask("GET", "ping")
+        meta = answer.get("meta") or {}
+        about = meta.get("Slurm") or meta.get("slurm") or {}
+        if not any(ping.get("ping") == "UP" or ping.get("responding") for ping in answer.get("pings") or ()):
+            raise BackendError("SLURM_UNREACHABLE", why="slurmctld does not answer slurmrestd", where=self.url)
+        return str(about.get("release") or "")
+
+    def jobs(self) -> list[Job]:
+        return [driver.job(row) for row in self._ask("GET", "jobs")["jobs"]]
+
+    def job(self, job_id: int) -> list[Job]:
+        try:
+            return [driver.job(row) for row in self._ask("GET", f"job/{job_id}").get("jobs") or ()]
+        except Refused as refused:
+            if refused.number in UNKNOWN_JOB:
+                return []
+            raise
+
+    def submit(self, submission: Submission) -> int:
+        version = self._version()
+        describe = _typed if version >= NEW else _as_options
+        parts = [describe(options, submission) for options in submission.components]
+        one = {"job": parts[0]} if len(parts) == 1 else {"jobs": parts}
+        answer = self._ask("POST", "job/submit", {"script": submission.script, **one})
+        return int(answer.get("job_id") or 0)
+
+    def cancel(self, job_id: int) -> None:
+        try:
+            self._ask("DELETE", f"job/{job_id}")
+        except Refused as refused:
+            if refused.number not in UNKNOWN_JOB:
+                raise
+
+    def partitions(self) -> dict[str, bool]:
+        return {str(row["name"]): _is_up(row) for row in self._ask("GET", "partitions")["partitions"]}
+
+    def machines(self) -> list[Machine]:
+        return [driver.machine(row) for row in self._ask("GET", "nodes")["nodes"]]
+
+    # Requests --------------------------------------------------------------------------------------------------
+
+    def _version(self) -> int:
+        """The newest that is served: 38 of v0.0.38."""
+        if not self._number:
+            paths = self._request("GET", "/openapi/v3")[1].get("paths") or {}
+            found = {int(match[1]) for path in paths if (match := re.match(r"/slurm/v0\.0\.(\d+)/job/submit", path))}
+            if not found:
+                raise BackendError("SLURM_API_UNKNOWN", permanent=True, where=self.url)
+            self._number = max(found)
+        return self._number
+
+    def _ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        """Raises Refused for what Slurm says no to."""
+        status, answer = self._request(method, f"/slurm/v0.0.{self._version()}/{path}", body)
+        errors = [error for error in answer.get("errors") or () if isinstance(error, dict)]
+        if status == 404 and not errors:
+            self._number = 0  # it was replaced by another version: ask again next time
+        if status >= 400 or (errors and not answer.get("job_id") and method == "POST"):
+            failure = _failure(status, errors, self.url)
+            if failure.code in ("SLURM_UNREACHABLE", "SLURM_UNAUTHORIZED") and _has_expired(self._token()):
+                failure = BackendError("SLURM_UNAUTHORIZED", user=self.user, where=self.url)
+            raise failure
+        return answer
+
+    def _request(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
+        headers = {"X-SLURM-USER-NAME": self.user, "X-SLURM-USER-TOKEN": self._token(), "Accept": "application/json"}
+        content = None
+        if body is not None:
+            content, headers["Content-Type"] = json.dumps(body).encode(), "application/json"
+        link = self._link()
+        try:
+            link.request(method, path, content, headers)
+            answer = link.getresponse()
+            text = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise BackendError("SLURM_UNREACHABLE", why=str(error) or type(error).__name__, where=self.url) from error
+        finally:
+            link.close()
+        if answer.status == 401 or b"Authentication failure" in text[:200]:
+            raise BackendError("SLURM_UNAUTHORIZED", permanent=False, user=self.user, where=self.url)
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            why = f"HTTP {answer.status}: {text[:200].decode(errors='replace').strip()}"
+            raise BackendError("SLURM_UNREACHABLE", why=why, where=self.url) from error
+        return answer.status, found if isinstance(found, dict) else {}
+
+    def _link(self) -> http.client.HTTPConnection:
+        where = urlsplit(self.url)
+        if where.scheme == "unix":
+            return _Unix(where.path)
+        host, port = where.hostname or "localhost", where.port or 6820
+        if where.scheme == "https":
+            context = ssl.create_default_context(cafile=self._ca_file)
+            return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_SECONDS, context=context)
+        return http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+
+    def _token(self) -> str:
+        """Read at each use, so that it may be renewed beside us."""
+        try:
+            if self._token_file:
+                return Path(self._token_file).read_text(encoding="utf-8").strip().removeprefix("SLURM_JWT=")
+            if self._key_file:
+                return token(Path(self._key_file).read_bytes(), self.user)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise BackendError("SLURM_TOKEN_UNREADABLE", path=str(error.filename), why=why) from error
+        return ""
+
+
+class _Unix(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=TIMEOUT_SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(TIMEOUT_SECONDS)
+        self.sock.connect(self._path)
+
+
+def token(key: bytes, user: str) -> str:
+    """A JWT as `scontrol token` makes it, for ten minutes."""
+    moment = int(time.time())
+    said = {"exp": moment + TOKEN_SECONDS, "iat": moment, "sun": user}
+    text = b".".join(_base64(json.dumps(part).encode()) for part in ({"alg": "HS256", "typ": "JWT"}, said))
+    return b".".join([text, _base64(hmac.new(key, text, hashlib.sha256).digest())]).decode()
+
+
+def _has_expired(text: str) -> bool:
+    """Whether a JWT says so itself."""
+    ends = claims(text).get("exp")
+    return isinstance(ends, (int, float)) and ends < time.time()
+
+
+def _base64(data: bytes) -> bytes:
+    return base64.urlsafe_b64encode(data).rstrip(b"=")
+
+
+def _failure(status: int, errors: list[dict[str, Any]], where: str) -> BackendError:
+    numbers = [int(error.get("error_number") or error.get("error_code") or 0) for error in errors]
+    text = "; ".join(str(error.get("description") or error.get("error") or error) for error in errors)
+    said = " ".join(f"{error.get('error', '')} {error.get('description', '')}" for error in errors).lower()
+    if UNREACHABLE.intersection(numbers) or "unable to contact" in said:
+        return BackendError("SLURM_UNREACHABLE", why=text or f"HTTP {status}", where=where)
+    if AUTHENTICATION.intersection(numbers) or "authentication" in said:
+        return BackendError("SLURM_UNAUTHORIZED", user="", where=where)
+    return refusal(numbers[0] if numbers else 0, text or f"HTTP {status}")
+
+
+def _as_options(options: Mapping[str, str | int | bool], submission: Submission) -> dict[str, Any]:
+    """Up to v0.0.38: sbatch's options under the names of its parser. It takes `nodelist` although it documents none,
+    and `requeue: false` does nothing while `no_requeue` does."""
+    names = {"job-name": "name", "output": "standard_output", "time": "time_limit", "mem": "memory_per_node",
+             "constraint": "constraints", "ntasks": "tasks", "ntasks-per-node": "tasks_per_node"}  # fmt: skip
+    found: dict[str, Any] = {names.get(key, key.replace("-", "_")): value for key, value in options.items()}
+    if "memory_per_node" in found:
+        found["memory_per_node"] = megabytes(str(found["memory_per_node"]))
+    if "nodes" in found:
+        found["nodes"] = [found["nodes"], found["nodes"]]
+    return {
+        **found,
+        "current_working_directory": submission.folder,
+        "environment": dict(submission.environment),
+    }
+
+
+def _typed(options: Mapping[str, str | int | bool], submission: Submission) -> dict[str, Any]:
+    """From v0.0.39 on: fields of Slurm's own job description."""
+    names = {"job-name": "name", "output": "standard_output", "constraint": "constraints", "ntasks": "tasks",
+             "ntasks-per-node": "tasks_per_node"}  # fmt: skip
+    found: dict[str, Any] = {}
+    for key, value in options.items():
+        match key:
+            case "no-requeue":
+                found["requeue"] = False
+            case "nodelist":
+                found["required_nodes"] = str(value).split(",")
+            case "nodes":
+                found["nodes"] = str(value)
+            case "gres":
+                found["tres_per_node"] = ",".join(f"gres/{one}" for one in str(value).split(","))
+            case "time":
+                found["time_limit"] = _set(minutes(str(value)))
+            case "mem":
+                found["memory_per_node"] = _set(megabytes(str(value)))
+            case "signal":
+                signal, _, seconds = str(value).partition("@")
+                found |= {"kill_warning_signal": signal, "kill_warning_delay": _set(int(seconds))}
+            case _:
+                found[names.get(key, key.replace("-", "_"))] = value
+    environment = [f"{name}={value}" for name, value in submission.environment.items()]
+    return {**found, "current_working_directory": submission.folder, "environment": environment}
+
+
+def _set(value: int) -> dict[str, Any]:
+    return {"set": True, "infinite": False, "number": value}
+
+
+def _is_up(row: Mapping[str, Any]) -> bool:
+    state = row.get("state") or (row.get("partition") or {}).get("state") or "UP"
+    return "UP" in ([state] if isinstance(state, str) else state)

@@ -1,0 +1,58 @@
+"""Whether a node's ranks can run inside of its environment's allocation, and in a job beside it."""
+
+import getpass
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fermi.engines.slurm import allocations
+from fermi.engines.slurm.driver import Machine
+from fermi.jobs.run_location import Ways
+from fermi.jobs.spec import JobSpec, Node, Way
+
+_GRES = re.compile(r"([a-z_]+):(?:[\w.-]+:)?(\d+)", re.IGNORECASE)
+
+
+def of_job(
+    job: JobSpec,
+    connection: Mapping[str, Any],
+    enters: Callable[[], bool],
+    machines: Callable[[], Mapping[str, Machine]],
+) -> dict[str, Ways]:
+    """By node id; a node that is a place in the queue has one way alone. `enters`: whether steps can be begun from
+    here; `machines`: the nodes of the cluster, by name."""
+    return {
+        node.id: Ways(_preferred(node), _inside(node, connection, enters), _beside(node, connection, machines))
+        for node in job.nodes
+        if allocations.is_environment(node)
+    }
+
+
+def _preferred(node: Node) -> Way:
+    return Way(True, "WAY_INSIDE_GPUS", {"gpus": node.gpu_count}) if node.has_cuda else Way(True, "WAY_INSIDE_RUNS")
+
+
+def _inside(node: Node, connection: Mapping[str, Any], enters: Callable[[], bool]) -> Way | None:
+    """Slurm begins steps of a job for its own user alone, also when root asks (SchedMD/slurm: src/stepmgr/stepmgr.c,
+    step_create: `step_specs->user_id != job_ptr->user_id`)."""
+    own, user = getpass.getuser(), str(connection.get("user") or "")
+    user = str(node.engine.get(allocations.USER) or user or own)
+    if user != own:
+        return Way(False, "SLURM_ALLOCATION_USER", {"user": user, "expected": own})
+    if not enters():
+        return Way(False, "SLURM_COMMAND_MISSING", {"command": "srun"})
+    return None
+
+
+def _beside(node: Node, connection: Mapping[str, Any], machines: Callable[[], Mapping[str, Machine]]) -> Way | None:
+    """A job for what only the environment's allocation can give would wait for as long as that lasts. What other jobs
+    hold is free some day."""
+    gpus = node.gpu_count if node.has_cuda or connection.get("gres") or node.engine.get("gres") else 0
+    if not gpus or not node.host or (machine := machines().get(node.host)) is None:
+        return None
+    name = str(node.engine.get("gres") or connection.get("gres") or "gpu").partition(":")[0]
+    there = sum(int(count) for kind, count in _GRES.findall(machine.gres) if kind == name)
+    if there - gpus >= gpus:
+        return None
+    params = {"gpus": gpus, "there": there, "free": max(there - gpus, 0), "host": node.host}
+    return Way(True, "BESIDE_GPUS_HELD", params)

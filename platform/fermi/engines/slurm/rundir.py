@@ -1,0 +1,198 @@
+"""The folder of one attempt, which the platform and the nodes share: what was submitted, and what the job wrote.
+
+Of nodes inside of environments lie there besides: `places.json`, where each is to begin, written once; `head`, the
+head's address; `node-<k>.begun`, left by the step that runs the node."""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fermi.engines import logfiles, runner_reports
+from fermi.jobs.errors import BackendError
+from fermi.runner.files import SECRETS, write_atomically
+
+OPEN = 0o2775
+"""Whoever runs the job may not be who runs the platform; they share a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a node inside is: `job`: Slurm's number of the allocation; `host`: the Slurm node; `python`: the
+    interpreter of its ranks, empty: as planned."""
+
+    job: int
+    host: str
+    python: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What lies there. `order`: None = nothing was written yet, or all was removed. `statuses`: by node rank. `places`:
+    of nodes inside, and `begun_inside`: those that have begun, by node rank."""
+
+    order: Mapping[str, Any] | None
+    submitted: int
+    begun: int
+    statuses: Mapping[int, Mapping[str, Any]]
+    stop: Mapping[str, Any] | None
+    end: Mapping[str, Any] | None
+    tail: str = ""
+    places: Mapping[int, Place] = field(default_factory=dict)
+    begun_inside: frozenset[int] = frozenset()
+
+    @property
+    def inside(self) -> frozenset[int]:
+        """Ranks of the nodes that run inside of environments."""
+        return frozenset(map(int, (self.order or {}).get("inside", ())))
+
+    def node_name(self, node_rank: int) -> str:
+        return str(self.order["names"][node_rank]) if self.order else ""
+
+
+class RunDir:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, files: Mapping[str, str | Mapping[str, Any]]) -> None:
+        """Each all at once: when an attempt is submitted again, its ranks may be reading it."""
+        try:
+            for name, content in files.items():
+                text = content if isinstance(content, str) else json.dumps(content, sort_keys=True)
+                path = self.path / name
+                make(path.parent)
+                with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
+                    file.write(text)
+                os.chmod(file.name, 0o664)
+                os.replace(file.name, path)
+        except OSError as error:
+            raise BackendError("DISK_UNUSABLE", path=error.filename or str(self.path), why=error.strerror) from error
+
+    def keep_secrets(self, values: Mapping[str, str], mode: int) -> None:
+        """Until the runners have read them, or the attempt is over without."""
+        try:
+            make(self.path)
+            descriptor, name = tempfile.mkstemp(dir=self.path)  # 0600
+            with open(descriptor, "w", encoding="utf-8") as file:
+                json.dump({**values}, file)
+            os.chmod(name, mode)
+            os.replace(name, self.path / SECRETS)
+        except OSError as error:
+            raise BackendError("DISK_UNUSABLE", path=error.filename or str(self.path), why=error.strerror) from error
+
+    def drop_secrets(self) -> None:
+        with contextlib.suppress(OSError):
+            (self.path / SECRETS).unlink(missing_ok=True)
+
+    def stop(self, grace_seconds: float, still_seconds: float | None = None) -> Mapping[str, Any]:
+        """Asks for the end; a second, shorter grace wins. No job of the attempt begins once this is there."""
+        make(self.path)
+        stop, now = self._stop(), time.time()
+        if stop is None or now + grace_seconds < stop["kill_at"]:
+            stop = {"grace_seconds": grace_seconds, "kill_at": now + grace_seconds, "still_seconds": still_seconds}
+            self.write({"stop.json": stop})
+        return dict(stop)
+
+    def is_stopped(self) -> bool:
+        return (self.path / "stop.json").exists()
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """One process at a time; where the file system has no locks, the job's own look at `begun` still holds."""
+        lock = os.open(self.path / "submit.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o664)
+        try:  # a pipe in its place, opened for both, holds nobody up
+            with contextlib.suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def submitted(self) -> int:
+        """The job's id; 0 = none was taken yet."""
+        job = (runner_reports.read(self.path / "submitted.json") or {}).get("job", 0)
+        return int(job) if runner_reports.whole(0, 1 << 40)(job) else 0
+
+    def remember(self, job_id: int) -> None:
+        write_atomically(str(self.path / "submitted.json"), {"job": job_id})
+
+    def places(self) -> dict[int, Place]:
+        """By node rank; empty: nobody has looked for them yet."""
+        found = {}
+        for rank, one in (runner_reports.read(self.path / "places.json") or {}).items():
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                found[int(rank)] = Place(int(one["job"]), str(one["host"]), str(one["python"]))
+        return found
+
+    def remember_places(self, places: Mapping[int, Place], head: str) -> None:
+        """`head`: the address of the head node; empty: it is not inside, and its job writes that."""
+        texts = {"head": head} if head else {}
+        self.write({**texts, "places.json": {str(rank): asdict(place) for rank, place in places.items()}})
+
+    def has_begun(self, node_rank: int) -> bool:
+        """Of a node inside."""
+        return os.path.lexists(self.path / f"node-{node_rank}.begun")
+
+    def look(self) -> Seen:
+        """To be called before Slurm is asked: what is missing here and there is then missing indeed."""
+        order, stop = runner_reports.read(self.path / "order.json"), self._stop()
+        if order is None or not _is_order(order):
+            return Seen(None, 0, 0, {}, stop, None)
+        submitted = self.submitted()
+        try:
+            begun = int(os.readlink(self.path / "begun"))
+        except (OSError, ValueError):
+            begun = 0
+        read = ((rank, runner_reports.read(self.path / f"node-{rank}.status.json")) for rank in range(order["nodes"]))
+        statuses = {rank: status for rank, found in read if (status := runner_reports.status(found))}
+        end = runner_reports.read(self.path / "end.json")
+        seen = Seen(order, submitted, begun, statuses, stop, end, self._tail() if begun or submitted else "")
+        if not seen.inside:
+            return seen
+        begun_inside = frozenset(rank for rank in seen.inside if self.has_begun(rank))
+        return replace(seen, places=self.places(), begun_inside=begun_inside)
+
+    def _stop(self) -> dict[str, Any] | None:
+        stop = runner_reports.read(self.path / "stop.json")
+        return stop if stop and runner_reports.moment(stop.get("kill_at")) else None
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def _tail(self, size: int = 1000) -> str:
+        try:
+            said = logfiles.chunk(self.path / "slurm.log", -size, size).data
+        except IsADirectoryError:
+            return ""
+        return "\n".join(said.decode(errors="replace").strip().splitlines()[-6:])
+
+
+def _is_order(found: Mapping[str, Any]) -> bool:
+    """As `render.files` writes it; the job's user may write there too."""
+    names = found.get("names")
+    inside = found.get("inside", {})
+    if not isinstance(inside, dict) or not all(rank.isdigit() and _is_inside(one) for rank, one in inside.items()):
+        return False
+    return isinstance(names, list) and bool(names) and found.get("nodes") == len(names)
+
+
+def _is_inside(found: Any) -> bool:
+    return isinstance(found, dict) and runner_reports.whole(1, 1 << 20)(found.get("processes"))
+
+
+def make(folder: Path) -> None:
+    """With all above it; those that are made are open to the group."""
+    missing = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for one in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            one.mkdir()
+            one.chmod(OPEN)

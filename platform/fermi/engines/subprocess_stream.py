@@ -1,0 +1,84 @@
+"""Streams to programs that are somewhere else: a process of this machine brings each (`srun`, or the program itself).
+
+The process is in a session of its own and lives as long as its stream does: whoever holds the other end ends it by
+closing that, or by dying."""
+
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+from fermi.envd import protocol
+
+LONGEST_GREETING = 1 << 16  # bytes before a program says that it is ready: of profiles, modules and the like
+SAID = 2000  # characters of what it complains of
+LAST_SECONDS = 1.0
+
+
+class Silent(Exception):
+    """No program has said that it is ready. `said`: the end of what was complained of."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(said)
+        self.said = said
+
+
+def begin(words: Sequence[str], env: Mapping[str, str], seconds: float) -> socket.socket:
+    """Returns the stream after the program's word that it is ready (`wire.READY`). Raises Silent."""
+    stream, process, complaints = start(words, env)
+    if answers(stream, seconds):
+        return stream
+    stream.close()
+    process.terminate()
+    raise Silent(complaints.said())
+
+
+def start(words: Sequence[str], env: Mapping[str, str]) -> "tuple[socket.socket, subprocess.Popen[bytes], Complaints]":
+    """Returns the stream at once, with the process that brings it. Raises Silent where there is no such program."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        try:
+            process = subprocess.Popen(
+                words, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=subprocess.PIPE, cwd="/", env=dict(env),
+                start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            ours.close()
+            raise Silent(f"{words[0]}: {error.strerror}") from error
+    return ours, process, Complaints(process)
+
+
+def answers(stream: socket.socket, seconds: float) -> bool:
+    """Whether who is at the other end says that it is ready, in time."""
+    limit, heard = time.monotonic() + seconds, b""
+    try:
+        while not heard.endswith(protocol.READY) and len(heard) < LONGEST_GREETING:
+            stream.settimeout(max(0.001, limit - time.monotonic()))
+            if not (more := stream.recv(1 << 12)):
+                return False
+            heard += more
+        stream.settimeout(None)
+    except OSError:
+        return False
+    return heard.endswith(protocol.READY)
+
+
+class Complaints:
+    """What a process writes to its standard error. Waits for the process, too: it would stay as a zombie."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self._process, self._heard = process, b""
+        self._thread = threading.Thread(target=self._hear, daemon=True)
+        self._thread.start()
+
+    def _hear(self) -> None:
+        assert self._process.stderr
+        with self._process.stderr as errors:
+            while more := errors.read1(1 << 12):  # type: ignore[attr-defined]
+                self._heard = (self._heard + more)[-SAID:]
+        self._process.wait()
+
+    def said(self) -> str:
+        self._thread.join(LAST_SECONDS)
+        return self._heard.decode(errors="replace").strip()

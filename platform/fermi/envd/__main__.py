@@ -1,0 +1,167 @@
+"""Keeps one run of an environment:
+
+    python -m fermi.envd SPEC.json [-]         `-`: reads variables that are in no file from standard input (JSON)
+    python -m fermi.envd SPEC.json SECRETS     reads them from a file, and removes it
+
+Ends as soon as the keeper listens, or there is one already; the keeper itself is detached. With `"foreground": true` in
+the spec it stays: as the main process of a container, or of a job. Beside the spec lie `SPEC.lock` (one keeper at a
+time), `.status.json`, `.log`, `.sock`, `.token`; in the same folder `stop.json`.
+
+    {"name": "env-x-1", "kind": "jupyter", "workspace": "/…", "home": "/…", "service": "/…", "cache": "/…",
+     "tools": "/…", "python": "python", "own": "/…", "lab": "python", "packages": [], "env": {},
+     "ports": [{"name": "board", "port": 6006}], "start_script": "",
+     "lazy": true, "grace_seconds": 10, "tcp": null, "bounds": {…}, "confine": {…}, "preparing": {…}}
+
+`service`: a folder of the run that its processes may write to. `cache`: of prepared packages; `tools`: where an editor
+is installed. `lab`: the interpreter that has JupyterLab; `python`: what kernels and commands run in. `own`: the folder
+of the environment's own interpreter, which is made on top of that and takes its place (`interpreter.py`). `lazy`: the
+service begins when its door is first used. `tcp`: a port on loopback to listen on beside the socket (0 = any; the one
+it became stands in `SPEC.port`). `termination_message`: a file into which a keeper in a container writes why its
+service failed; it then ends with 1, and one that is begun again afterwards waits for its end. `stop`: where the request
+to end lies, if not beside the spec. `bounds`: what processes may use of the machine (see `fermi.runner.bounds`), and of
+its disk workspace, home and the run's folder (`fermi.runner.disk_usage`). `confine`: what processes may reach, and
+`preparing`: what the installation of packages may (see `fermi.runner.sandbox`). Each caller's first line bears the
+token: that of FERMI_KEEPER_TOKEN, or the one in `.token`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from fermi.envd import server
+from fermi.envd.port_forward import in_folder
+from fermi.envd.supervisor import Keeper, disk_use
+from fermi.runner import files, processes
+
+SOCKET, TOKEN, PORT = ".sock", ".token", ".port"
+
+
+def main(path: str, variables: Mapping[str, str]) -> int:
+    """Returns the exit code: 1 where its service could not go on and its container is to say why, else 0."""
+    paths = files.Paths(path)
+    with open(paths.spec, encoding="utf-8") as file:
+        spec = json.load(file)
+    paths.stop = spec.get("stop") or paths.stop
+    lock = _lock(paths)
+    if lock is None:
+        return 0
+    if _is_over(paths, spec):
+        if spec.get("termination_message"):
+            _wait_for_the_end()
+        return 0
+    given = os.environ.pop("FERMI_KEEPER_TOKEN", "")
+    token = given or _token(paths)
+    for name in ("workspace", "home", "service", "cache", "tools"):  # what is not there cannot be allowed
+        os.makedirs(spec[name], exist_ok=True)
+    use = disk_use(spec, paths)
+    refusal = use.refusal() if use else None
+    listening = [] if refusal else _listen(paths, spec)
+    if not spec.get("foreground"):
+        _detach(paths)
+    processes.keep_others_out()
+    keeper = Keeper(spec, paths, variables, token)
+    if refusal:
+        keeper.refuse(refusal)
+        return 1 if spec.get("termination_message") else 0
+    asyncio.run(keeper.live([partial(server.serve, keeper, sock) for sock in listening]))
+    return 1 if spec.get("termination_message") and keeper.failed else 0
+
+
+def _wait_for_the_end() -> None:
+    """Kubernetes begins the container of an ended run again and again, and knows no more than the last two of them. One
+    that waits keeps the log and the message of the one that ran
+    (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/, "Container restart policy")."""
+    signals = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    signal.sigwait(signals)
+
+
+def _lock(paths: files.Paths) -> int | None:
+    """Who looks at a run that has not begun holds its lock for a moment, too."""
+    for _ in range(20):
+        if (lock := files.try_lock(paths.lock)) is not None:
+            return lock
+        time.sleep(0.05)
+    return None
+
+
+def _is_over(paths: files.Paths, spec: Mapping[str, Any]) -> bool:
+    """It was asked to end, or has ended; a lazy one that was killed may be started again by who needs it."""
+    if files.read_json(paths.stop) is not None:
+        return True
+    before = files.read_json(paths.status)
+    return before is not None and (not spec["lazy"] or before["state"] == "exited")
+
+
+def _token(paths: files.Paths) -> str:
+    """New each time, before anybody can dial."""
+    token = secrets.token_urlsafe(24)
+    files.replace_atomically(paths.spec.removesuffix(".json") + TOKEN, token.encode(), 0o600)
+    return token
+
+
+def _listen(paths: files.Paths, spec: Mapping[str, Any]) -> list[socket.socket]:
+    """Takes the place of a dead keeper's socket."""
+    stem = paths.spec.removesuffix(".json")
+    name = os.path.basename(stem) + SOCKET
+    folder = os.open(paths.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    own = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+    before = os.umask(0o177)
+    try:
+        own.bind(in_folder(folder, name))
+    finally:
+        os.umask(before)
+        os.close(folder)
+    own.listen(128)
+    found = [own]
+    if spec.get("tcp") is not None:
+        tcp = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        tcp.bind(("127.0.0.1", int(spec["tcp"])))
+        tcp.listen(128)
+        files.replace_atomically(stem + PORT, str(tcp.getsockname()[1]).encode(), 0o600)
+        found.append(tcp)
+    return found
+
+
+def _detach(paths: files.Paths) -> None:
+    """The parent ends here: whoever started it knows that the keeper listens."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    os.close(log)
+    os.close(nothing)
+    os.chdir("/")
+
+
+def _given(words: list[str]) -> Mapping[str, str]:
+    """Before anything else of the environment runs that could read them."""
+    if not words:
+        return {}
+    if words[0] == "-":
+        return dict(json.load(sys.stdin))
+    found = files.read_json(words[0]) or {}
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(words[0])
+    return dict(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], _given(sys.argv[2:])))

@@ -1,0 +1,51 @@
+"""Standard input and output, joined to the keeper of a run on this node:
+
+    python -m fermi.envd.bridge SPEC.json
+
+Prints a line once the keeper has taken the connection and knows its token; what follows is the keeper's. The end of
+the input is passed on; ends when the keeper has no more."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+
+from fermi.envd import protocol
+
+AT_ONCE = 1 << 16
+
+
+def main(path: str) -> int:
+    stem = os.path.abspath(path).removesuffix(".json")
+    with open(stem + ".token", encoding="ascii") as file:
+        token = file.read()
+    keeper = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    folder = os.open(os.path.dirname(stem), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    keeper.connect(f"/proc/self/fd/{folder}/{os.path.basename(stem)}.sock")
+    keeper.sendall(protocol.greeting(token))
+    write(protocol.READY)
+    threading.Thread(target=_give, args=(keeper,), daemon=True).start()
+    with contextlib.suppress(OSError):
+        while data := keeper.recv(AT_ONCE):
+            write(data)
+    return 0
+
+
+def _give(keeper: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := os.read(0, AT_ONCE):
+            keeper.sendall(data)
+        keeper.shutdown(socket.SHUT_WR)
+
+
+def write(data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(1, left) :]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

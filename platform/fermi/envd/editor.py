@@ -1,0 +1,183 @@
+"""VS Code in the browser: `code-server` or `openvscode-server` from PATH, or code-server from npm, installed once.
+
+    python -m fermi.envd.editor TOOLS [NODE …]
+
+prints lines of JSON as `packages.py` does; `{"folder": …}` is where the installed one lies. npm runs none of the
+packages' own scripts: code-server's (postinstall.sh) builds all native parts or fails, and Kerberos, which an editor
+behind the console's sign-in has no use for, needs headers that few machines have. So what it does is done here: its two
+inner folders are installed, and what the editor and its terminal cannot do without is built."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+VERSIONS = {"20": "4.100.3", "22": "4.114.1", "24": "4.139.1"}
+"""By Node's own number: the newest release that runs on it (`engines` of each, on npm)."""
+SOCKET = "editor.sock"
+MARK = "ready.json"
+BUILDS = {"a C++ compiler (g++)": ("c++", "g++", "clang++"), "make": ("make", "gmake"), "Python": ("python3", "python")}
+"""What node-gyp builds with, and by which names it is found."""
+LAST_LINES = 12
+NATIVE = ("@vscode/spdlog", "native-watchdog", "node-pty")
+ENTRY = Path("node_modules/code-server/out/node/entry.js")
+PATIENCE_SECONDS, FETCH_SECONDS = 1800, 60
+
+
+class Missing(Exception):
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+def on_path(path: str | None) -> str | None:
+    return next(
+        (found for name in ("code-server", "openvscode-server") if (found := shutil.which(name, path=path))), None
+    )
+
+
+def command(tools: str, path: str | None, socket: str, workspace: str, home: str) -> list[str] | None:
+    """None: there is none yet. The keeper alone can reach the socket (see `service.py`), so nobody signs in there."""
+    data = os.path.join(home, ".local", "share", "code-server")
+    if (found := on_path(path)) and os.path.basename(found) == "openvscode-server":
+        return [found, "--socket-path", socket, "--without-connection-token", "--telemetry-level", "off",
+                "--server-data-dir", data, "--default-folder", workspace]  # fmt: skip
+    if not found and not (entry := installed(tools)):
+        return None
+    words = [found] if found else [shutil.which("node", path=path) or "node", str(entry)]
+    return [*words, "--socket", socket, "--socket-mode", "600", "--auth", "none", "--disable-telemetry",
+            "--disable-update-check", "--disable-workspace-trust", "--disable-getting-started-override",
+            "--config", os.path.join(home, ".config", "code-server", "config.yaml"), "--user-data-dir", data,
+            "--extensions-dir", os.path.join(data, "extensions"), workspace]  # fmt: skip
+
+
+def installed(tools: str) -> Path | None:
+    """The entry of the one in the tools' folder."""
+    folder = Path(tools) / "code-server"
+    return folder / ENTRY if (folder / MARK).exists() else None
+
+
+def install(tools: Path, say: Any) -> Path:
+    """Once, whoever asks; a folder without its mark is made anew. Raises Missing."""
+    tools.mkdir(parents=True, exist_ok=True)
+    folder = tools / "code-server"
+    with open(tools / "code-server.lock", "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / MARK).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            _install(folder, wanted(), say)
+            (folder / MARK).write_text("{}", encoding="utf-8")
+    return folder
+
+
+def wanted() -> str:
+    """The release that would be installed here. Raises Missing."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if not node or not npm:
+        raise Missing("there is no Node.js with npm on this machine")
+    said = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout.strip()
+    number = said.lstrip("v").partition(".")[0]
+    if number not in VERSIONS:
+        raise Missing(f"there is no release of code-server for Node.js {said} (for {', '.join(VERSIONS)} there are)")
+    absent = [what for what, names in BUILDS.items() if not any(map(shutil.which, names))]
+    if absent:
+        raise Missing(f"its native parts cannot be built without {', '.join(absent)}")
+    return VERSIONS[number]
+
+
+def _install(folder: Path, version: str, say: Any) -> None:
+    folder.mkdir()
+    (folder / "package.json").write_text('{"name": "editor", "private": true}\n', encoding="utf-8")
+    quiet = ["--ignore-scripts", "--omit=dev", "--no-audit", "--no-fund"]
+    say(f"code-server {version}")
+    _run(["npm", "install", *quiet, f"code-server@{version}"], folder)
+    inner = folder / "node_modules" / "code-server" / "lib" / "vscode"
+    for place, words in ((inner, "the editor's own packages"), (inner / "extensions", "its extensions' packages")):
+        say(words)
+        _run(["npm", "install", *quiet], place)
+    for name in NATIVE:
+        say(f"building {name}")
+        _build(inner / "node_modules" / name)
+    _searches(inner / "node_modules" / "@vscode" / "ripgrep", say)
+    say("building argon2")
+    _build(
+        next(
+            path for path in (folder / "node_modules/argon2", inner.parents[1] / "node_modules/argon2") if path.is_dir()
+        )
+    )
+
+
+def _searches(folder: Path, say: Any) -> None:
+    """Search in files runs ripgrep: this machine's, or the one that the package fetches from GitHub. Without either the
+    editor is an editor all the same."""
+    say("ripgrep")
+    if found := shutil.which("rg"):
+        (folder / "bin").mkdir(exist_ok=True)
+        (folder / "bin" / "rg").symlink_to(found)
+        return
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(
+            ["node", "lib/postinstall.js"], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
+            timeout=FETCH_SECONDS, check=False,
+        )  # fmt: skip
+
+
+def _build(folder: Path) -> None:
+    """By node-gyp, which npm has with it. Node's headers are fetched where they are not on the machine."""
+    if list(folder.glob("prebuilds/linux-*")) and folder.name == "argon2":
+        return
+    npm = Path(os.path.realpath(shutil.which("npm") or "npm")).parents[1]
+    gyp = npm / "node_modules/node-gyp/bin/node-gyp.js"
+    if not gyp.exists():
+        raise Missing(f"npm has no node-gyp in {npm}")
+    headers = ["--nodedir=/usr"] if Path("/usr/include/node/node.h").exists() else []
+    more = _argon2(folder) if folder.name == "argon2" else []
+    _run(["node", str(gyp), "rebuild", *headers, *more], folder)
+
+
+def _argon2(folder: Path) -> list[str]:
+    """Its releases before 0.40 are built for node-pre-gyp, which says where the result lies."""
+    told = json.loads((folder / "package.json").read_text("utf-8")).get("binary")
+    if not told:
+        return []
+    number = told["napi_versions"][-1]
+    place = folder / told["module_path"].replace("{napi_build_version}", str(number))
+    return [f"--module={place / 'argon2.node'}", "--module_name=argon2", f"--module_path={place}",
+            f"--napi_version={number}", f"--napi_build_version={number}"]  # fmt: skip
+
+
+def _run(words: Sequence[str], folder: Path) -> None:
+    try:
+        done = subprocess.run(
+            words, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            encoding="utf-8", errors="replace", timeout=PATIENCE_SECONDS, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Missing(str(error)) from error
+    if done.returncode:
+        raise Missing("\n".join(done.stdout.strip().splitlines()[-LAST_LINES:]))
+
+
+def main(tools: str) -> int:
+    def say(told: Mapping[str, Any]) -> None:
+        print(json.dumps(told), flush=True)
+
+    try:
+        folder = install(Path(tools), lambda words: say({"say": words}))
+    except (Missing, OSError, StopIteration) as error:
+        say({"code": "VSCODE_MISSING", "params": {"why": str(error)[-1500:]}})
+        return 1
+    say({"folder": str(folder)})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,215 @@
+"""A command or a terminal for a caller: it lives as long as the connection does, and no longer. Standard library only,
+Python 3.9 or later: it also runs beside ranks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import signal
+import struct
+import termios
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fermi.envd import login_shell
+from fermi.envd import protocol as wire
+from fermi.envd.children import Child, Children
+from fermi.envd.protocol import Refused
+
+HANG_UP_SECONDS = 1.0
+"""What has not gone so long after its caller did, is killed."""
+LAST_SECONDS = 2.0
+"""How long output is read that something beyond the command's session keeps open."""
+AT_ONCE = 1 << 16
+END_OF_INPUT = b"\x04"
+SILENT_SECONDS = 3.0
+"""After so long a login shell that has printed nothing in its terminal says what it waits for."""
+
+
+def check(request: Mapping[str, Any]) -> None:
+    """Of an "exec". Raises WireError."""
+    command = request.get("command")
+    if command is not None and not (isinstance(command, list) and command and all(isinstance(w, str) for w in command)):
+        raise wire.WireError("no command")
+
+
+class Command:
+    """`begin` raises Refused; `serve` ends with it, and with the last frame."""
+
+    def __init__(self, children: Children, request: Mapping[str, Any], cwd: str) -> None:
+        self.tty: Mapping[str, Any] | None = request.get("tty")
+        self.command = request.get("command") or login_shell.login_command()
+        self._starts = bool(self.tty and not request.get("command"))  # a login shell that has printed nothing
+        self._typed = b""
+        self.cwd = os.path.join(cwd, os.path.expanduser(request.get("cwd") or "."))
+        self.env = {**({"TERM": "xterm-256color"} if self.tty else {}), **(request.get("env") or {})}
+        self._children = children
+        self._ours: list[tuple[int, int]] = []  # channel, descriptor
+        self._input = -1
+        self.child: Child | None = None
+
+    def begin(self) -> None:
+        try:
+            self._begin()
+        except (OSError, ValueError) as error:
+            raise Refused("COMMAND_FAILED", why=getattr(error, "strerror", None) or str(error)) from error
+
+    def _begin(self) -> None:
+        if self.tty:
+            ours, theirs = pty.openpty()
+            self._ours, self._input = [(wire.OUT, ours)], os.dup(ours)
+            streams = (theirs, theirs, theirs)
+            self._resize(self.tty)
+        else:
+            (given, self._input), (out, out_there), (err, err_there) = (
+                os.pipe2(os.O_CLOEXEC),
+                os.pipe2(os.O_CLOEXEC),
+                os.pipe2(os.O_CLOEXEC),
+            )
+            self._ours = [(wire.OUT, out), (wire.ERR, err)]
+            streams = (given, out_there, err_there)
+        try:
+            self.child = self._children.begin(self.command, streams, self.cwd, self.env, tty=bool(self.tty))
+        finally:
+            for stream in set(streams):
+                os.close(stream)
+
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passed: Callable[[], None]
+    ) -> None:
+        assert self.child
+        outputs = [asyncio.create_task(self._tell(channel, fd, writer, passed)) for channel, fd in self._ours]
+        heard = asyncio.create_task(self._hear(reader, passed))
+        silence = asyncio.create_task(self._tell_silence(writer))
+        try:
+            waited: list[asyncio.Future[Any]] = [heard, self.child.ended]
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            if self.child.ended.done():
+                self._starts = False
+                self._children.end_session(self.child.pid)
+                await asyncio.wait(outputs, timeout=LAST_SECONDS)
+                with contextlib.suppress(OSError):
+                    writer.write(wire.control({"exit": self.child.ended.result()}))
+                    await writer.drain()
+        finally:
+            await self._hang_up()
+            for task in (heard, silence, *outputs):
+                task.cancel()
+            await asyncio.gather(heard, silence, *outputs, return_exceptions=True)
+            writer.close()
+
+    async def _tell_silence(self, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(SILENT_SECONDS if self._starts else 0)
+        if not self._starts:
+            return
+        assert self.child
+        starting = await _describe_start(self.child.pid)
+        if self._starts:
+            with contextlib.suppress(OSError):
+                writer.write(wire.control({"starting": starting}))
+                await writer.drain()
+
+    def _is_echo(self, data: bytes) -> bool:
+        """Whether a terminal gives what was typed: until a shell edits lines itself, the kernel shows the keys."""
+        keys = data.translate(None, b"\r\n")
+        echoed, self._typed = self._typed.startswith(keys), self._typed[len(keys) :]
+        return echoed
+
+    async def _hang_up(self) -> None:
+        """The caller has gone: so does the whole session, if need be at once."""
+        assert self.child
+        if not self.child.ended.done():
+            self.child.signal_group(signal.SIGHUP)
+            self.child.signal_group(signal.SIGCONT)
+            await asyncio.wait((self.child.ended,), timeout=HANG_UP_SECONDS)
+        self._children.end_session(self.child.pid)
+
+    async def _tell(self, channel: int, fd: int, writer: asyncio.StreamWriter, passed: Callable[[], None]) -> None:
+        """A terminal's end is an error of the kernel's (EIO)."""
+        reader = asyncio.StreamReader(limit=AT_ONCE)
+        source = os.fdopen(fd, "rb", buffering=0)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
+        try:
+            with contextlib.suppress(OSError):
+                while data := await reader.read(AT_ONCE):
+                    passed()
+                    self._starts = self._starts and self._is_echo(data)
+                    writer.write(wire.frame(channel, data))
+                    await writer.drain()
+        finally:
+            transport.close()
+
+    async def _hear(self, reader: asyncio.StreamReader, passed: Callable[[], None]) -> None:
+        """To the end of the connection; what is not said here ends it, too."""
+        loop, frames = asyncio.get_running_loop(), wire.Frames()
+        transport, protocol = await loop.connect_write_pipe(
+            asyncio.streams.FlowControlMixin, os.fdopen(self._input, "wb", buffering=0)
+        )
+        given = asyncio.StreamWriter(transport, protocol, None, loop)
+        try:
+            with contextlib.suppress(OSError, wire.WireError, ValueError, TypeError, KeyError):
+                while data := await reader.read(AT_ONCE):
+                    passed()
+                    for channel, payload in frames.feed(data):
+                        if channel == wire.CONTROL:
+                            self._obey(json.loads(payload), given)
+                        elif channel == wire.IN and not transport.is_closing():
+                            if self._starts:
+                                self._typed += payload.translate(None, b"\r\n")
+                            given.write(payload)
+                            with contextlib.suppress(OSError):  # it reads no more
+                                await given.drain()
+        finally:
+            transport.abort()
+
+    def _obey(self, said: Mapping[str, Any], given: asyncio.StreamWriter) -> None:
+        assert self.child
+        if "resize" in said and self.tty:
+            self._resize(said["resize"])
+        if name := said.get("signal"):
+            number = getattr(signal, f"SIG{str(name).removeprefix('SIG')}", None)
+            if number is not None and not self.child.ended.done():
+                self._signal(int(number))
+        if said.get("end"):
+            given.write(END_OF_INPUT) if self.tty else given.close()
+
+    def _signal(self, number: int) -> None:
+        """To what is in a terminal's foreground, as its keys would."""
+        assert self.child
+        if self.tty:
+            with contextlib.suppress(OSError):
+                group = os.tcgetpgrp(self._ours[0][1])
+                if group > 0:
+                    os.killpg(group, number)
+                    return
+        self.child.signal_group(number)
+
+    def _resize(self, size: Mapping[str, Any]) -> None:
+        rows, columns = (max(1, min(int(size.get(name) or wire.SIZE[name]), 10_000)) for name in ("rows", "columns"))
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(self._ours[0][1], termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+async def _describe_start(pid: int) -> dict[str, Any]:
+    """Return what `login_shell.describe_start` does. It may wait for a server that does not answer: in a thread of its
+    own, which no other caller needs and no end of the process waits for, as it would for one of `asyncio.to_thread`."""
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[dict[str, Any]] = loop.create_future()
+
+    def answer(starting: dict[str, Any]) -> None:
+        if not found.done():
+            found.set_result(starting)
+
+    def describe() -> None:
+        starting = login_shell.describe_start(pid)
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(answer, starting)
+
+    threading.Thread(target=describe, name="describe start", daemon=True).start()
+    return await found

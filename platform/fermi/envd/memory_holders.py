@@ -1,0 +1,77 @@
+"""Which of an environment's processes hold memory that a training job would want: its GPUs', or much of its host's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fermi.envd import children, jupyter
+from fermi.runner import processes
+from fermi.telemetry import gpus
+from fermi.telemetry.proc_files import Rates
+
+MUCH_BYTES = 64 << 20
+"""Of memory, without a GPU: below this nobody is told of it."""
+MOST = 50
+STANDBY = "fermi-standby"
+"""What `fermi.runner.standby` is called."""
+NAME_LETTERS = 80
+
+
+class Held:
+    """`visible`: the GPUs of the environment, as CUDA_VISIBLE_DEVICES names them."""
+
+    def __init__(self, visible: str | None) -> None:
+        self._visible = visible
+        self._rates = Rates()
+        self._gpus = gpus.find(visible, self._rates) if visible != "" else None
+
+    def look(self, pids: Iterable[int], now: float, idle: int | None) -> tuple[list[dict[str, Any]], dict[str, int]]:
+        """As `hosting.Holder` has them, the largest first, and the process of each kernel. `idle`: the session of
+        a service that holds nothing by itself; kernels and terminals have their own."""
+        memory = self._on_gpus(now)
+        ours = set(pids)
+        told = {pid: fields for pid, fields in processes.all_living() if pid in ours}
+        commands = {pid: _command(pid) for pid in told}
+        kernels = {pid: kernel for pid, command in commands.items() if (kernel := jupyter.kernel_of(command))}
+        found: list[dict[str, Any]] = []
+        for pid, fields in told.items():
+            rss, held = int(fields[21]) * os.sysconf("SC_PAGE_SIZE"), int(memory.get(pid, 0))
+            if (rss < MUCH_BYTES and not held) or (int(fields[3]) == idle and not held):
+                continue
+            if processes.name_of(pid) == STANDBY:
+                continue  # it gives its memory back as soon as somebody else needs it
+            found.append({
+                "pid": pid, "name": commands[pid][:NAME_LETTERS], "since": children.since(fields), "rss_bytes": rss,
+                "gpu_bytes": held, "kernel": _kernel(pid, told, kernels),
+            })  # fmt: skip
+        found.sort(key=lambda one: (-one["gpu_bytes"], -one["rss_bytes"]))
+        return found[:MOST], {kernel: pid for pid, kernel in kernels.items()}
+
+    def _on_gpus(self, now: float) -> Mapping[int, float]:
+        if self._gpus is None:
+            return {}
+        with contextlib.suppress(Exception):  # a driver that does not answer holds nobody up
+            self._gpus.look(now)
+        return self._gpus.memory
+
+
+def _kernel(pid: int, told: Mapping[int, list[bytes]], kernels: Mapping[int, str]) -> str:
+    """That which the process is, or was started by."""
+    while pid in told:
+        if pid in kernels:
+            return kernels[pid]
+        pid = int(told[pid][1])
+    return ""
+
+
+def _command(pid: int) -> str:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+        if words := file.read(4096).replace(b"\0", b" ").strip():
+            program, space, rest = words.decode(errors="replace").partition(" ")
+            return os.path.basename(program) + space + rest
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+        return file.read().strip()
+    return ""

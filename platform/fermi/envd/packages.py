@@ -1,0 +1,37 @@
+"""Packages, prepared beside the keeper, which has but one thread:
+
+    python -m fermi.envd.packages PYTHON REQUIREMENTS CACHE
+
+prints a line of JSON for each step (`{"say": …}`) and one in the end (`{"folder": …}` or `{"code": …, "params": …}`).
+What is built from source is as much the environment's own as what it runs, and as confined."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fermi.runner.package_cache import PrepareError, prepare
+
+
+def main(python: str, requirements: str, cache: str) -> int:
+    def say(told: Mapping[str, Any]) -> None:
+        print(json.dumps(told), flush=True)
+
+    try:
+        folder = prepare(python, requirements, "pip", Path(cache), lambda line: say({"say": line}))
+    except PrepareError as error:
+        output = str(error.params.get("output") or error.code)
+        say({"code": "PACKAGES_FAILED", "params": {"output": output[-2000:]}})
+        return 1
+    except OSError as error:
+        say({"code": "PACKAGES_FAILED", "params": {"output": f"{error.filename or cache}: {error.strerror}"}})
+        return 1
+    say({"folder": str(folder)})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:4]))

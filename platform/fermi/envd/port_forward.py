@@ -1,0 +1,84 @@
+"""Bytes between a caller and something that listens inside, until both sides have no more."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Callable
+from typing import TypeAlias
+
+from fermi.envd.socket_splice import pour
+
+LOOPBACK = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
+
+Target: TypeAlias = int | str
+"""A port on loopback, or a Unix socket's path (see `in_folder`)."""
+
+
+async def reach(target: Target) -> socket.socket:
+    """Raises OSError when nobody listens."""
+    if isinstance(target, str):
+        return await _connected(socket.AF_UNIX, target)
+    for family, host in LOOPBACK[:-1]:
+        with contextlib.suppress(OSError):
+            return await _connected(family, (host, target))
+    family, host = LOOPBACK[-1]
+    return await _connected(family, (host, target))
+
+
+async def _connected(family: int, address: str | tuple[str, int]) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setblocking(False)
+    try:
+        if family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as asyncio's own connections have it
+        await asyncio.get_running_loop().sock_connect(sock, address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def in_folder(folder: int, name: str) -> str:
+    """A socket's path by its folder's descriptor: whatever the folder's own path is, this one is not too long."""
+    return f"/proc/{os.getpid()}/fd/{folder}/{name}"
+
+
+async def join(
+    caller: tuple[asyncio.StreamReader, asyncio.StreamWriter], inside: socket.socket, passed: Callable[[], None]
+) -> None:
+    """Both are closed in the end. The end of one side's is passed on; a broken side ends both."""
+    reader, writer = caller
+    outside: socket.socket = writer.get_extra_info("socket").dup()
+    try:
+        reader.feed_eof()  # what has come already is read without waiting for more
+        early = await reader.read()
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        if early:
+            await asyncio.get_running_loop().sock_sendall(inside, early)
+        await _both(outside, inside, passed)
+    finally:
+        inside.close()
+        outside.close()
+        writer.close()
+
+
+async def _both(outside: socket.socket, inside: socket.socket, passed: Callable[[], None]) -> None:
+    flows = [
+        asyncio.create_task(_flow(source, target, passed)) for source, target in ((outside, inside), (inside, outside))
+    ]
+    try:
+        await asyncio.wait(flows, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for flow in flows:
+            flow.cancel()
+        await asyncio.gather(*flows, return_exceptions=True)
+
+
+async def _flow(source: socket.socket, target: socket.socket, passed: Callable[[], None]) -> None:
+    """Raises OSError where a side has broken off."""
+    await pour(source, target, passed=passed)
+    with contextlib.suppress(OSError):
+        target.shutdown(socket.SHUT_WR)

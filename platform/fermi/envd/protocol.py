@@ -1,0 +1,176 @@
+"""What is said to a keeper. One connection serves one request:
+
+    ──▶ a line of JSON     {"open": "port", "door": "jupyter"}        what is declared under this name
+                           {"open": "port", "port": 6006}             on its loopback
+                           {"open": "exec", "command": […], "cwd": "", "env": {}, "tty": {"columns": 80, "rows": 24}}
+                           {"open": "code", "path": ".", "limits": {…}}             see `fermi.runner.snapshot_upload`
+                           {"open": "status"}
+                           {"open": "end-kernel", "kernel": "…"}
+    ◀── a line of JSON     {"ok": true, …}   or   {"ok": false, "code": "PORT_CLOSED", "params": {…}}
+
+Of "exec", a `command` that is null is a login shell, and a `tty` that is null means pipes.
+
+A keeper also wants its token: in the first line (`"token": "…"`), or in a line of its own before it, which it does not
+answer (`greeting`): so `Hosting.dial` gives a stream that is ready for a request.
+
+With "port", a caller on the keeper's own machine may say `"hand": true`: the keeper then hands over its connection to
+what is inside with the first byte of its yes (`ask_handed`), and the one between the two stays open for as long as that
+is used. A keeper of before answers as ever, with no descriptor.
+
+After "port" the bytes of both sides follow as they are, and the end of one side's is passed on. After "exec" and "code"
+frames follow, in both directions: one byte of channel, four of length (big-endian), and so many bytes.
+
+    IN         to the keeper     what the command reads
+    OUT, ERR   from the keeper   what it writes; with a terminal, all of it on OUT
+    CONTROL    to the keeper     JSON: {"resize": {"columns": …, "rows": …}}, {"signal": "INT"}, {"end": true} = no more
+    CONTROL    from the keeper   JSON, and the last frame: {"exit": code}; of a command that was killed 128 + signal
+                                 Before, of a login shell that has printed nothing in its terminal for three seconds,
+                                 once: {"starting": {"files": ["~/.bashrc"], "command": "…"}}, what it reads and runs
+
+A WebSocket of the platform carries the same: the two lines as text messages; then of "port" the bytes as binary
+messages, and `{"end": true}` as a text message where a side has no more; of "exec" one frame a binary message, without
+its length, and from the client `{"flow": false}` as a text message where nothing more may come until `{"flow": true}`.
+"""
+
+import json
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+IN, OUT, ERR, CONTROL = range(4)
+LONGEST_LINE = 1 << 16  # bytes
+LONGEST_FRAME = 1 << 20
+SIZE: Mapping[str, int] = {"columns": 80, "rows": 24}
+"""Of a terminal that says 0, which means that it does not know (TIOCGWINSZ in ioctl_tty(2))."""
+_HEAD = struct.Struct(">BI")
+
+
+READY = b"fermi: ready\n"
+"""What a program says first whose standard input and output are the connection. Until it has heard something it says no
+more; what stands before this line is not its own (a shell's greeting)."""
+
+
+class WireError(Exception):
+    """What came is not what is said here."""
+
+
+class Refused(Exception):
+    """What is answered instead of a yes."""
+
+    def __init__(self, code: str, **params: Any) -> None:
+        super().__init__(code)
+        self.said = {"ok": False, "code": code, "params": params}
+
+
+def line(said: Mapping[str, Any]) -> bytes:
+    return json.dumps(said).encode() + b"\n"
+
+
+def greeting(token: str) -> bytes:
+    return line({"token": token})
+
+
+def read_line(data: bytes) -> dict[str, Any]:
+    """Raises WireError, for what is longer than LONGEST_LINE, too."""
+    if len(data) > LONGEST_LINE:
+        raise WireError("too long")
+    try:
+        said = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise WireError("not JSON") from error
+    if not isinstance(said, dict):
+        raise WireError("not an object")
+    return said
+
+
+def ask(stream: socket.socket, request: Mapping[str, Any], seconds: float = 10.0) -> dict[str, Any]:
+    """Says the first line and gives the answer, which comes within `seconds`; not a byte behind it is taken. Raises
+    OSError and WireError."""
+    stream.settimeout(seconds)
+    stream.sendall(line(request))
+    return _answer(stream, b"", seconds)
+
+
+class Handed(socket.socket):
+    """What a keeper handed over; the connection to the keeper is held for as long, by which it knows of the use."""
+
+    def __init__(self, descriptor: int, keeper: socket.socket) -> None:
+        super().__init__(fileno=descriptor)
+        self._keeper = keeper
+
+    def close(self) -> None:
+        super().close()
+        self._keeper.close()
+
+    def dup(self) -> socket.socket:  # type: ignore[override]
+        made = socket.socket(fileno=os.dup(self.fileno()))
+        made.settimeout(self.gettimeout())
+        return made
+
+
+def ask_handed(
+    stream: socket.socket, request: Mapping[str, Any], seconds: float = 10.0
+) -> tuple[socket.socket, dict[str, Any]]:
+    """As `ask`, on the keeper's own Unix socket; with the socket that leads inside, handed over or `stream` itself."""
+    stream.settimeout(seconds)
+    stream.sendall(line({**request, "hand": True}))
+    first, handed, _, _ = socket.recv_fds(stream, 1, 1, socket.MSG_CMSG_CLOEXEC)
+    try:
+        inside = Handed(handed[0], stream) if handed else stream
+    except OSError:
+        os.close(handed[0])  # no socket
+        raise
+    try:
+        if not first:
+            raise WireError("no answer")
+        return inside, _answer(stream, first, seconds)
+    except BaseException:
+        inside.close()
+        raise
+
+
+def _answer(stream: socket.socket, first: bytes, seconds: float) -> dict[str, Any]:
+    answer, limit = bytearray(first), time.monotonic() + seconds
+    while not answer.endswith(b"\n"):
+        left = limit - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("no whole answer")
+        stream.settimeout(left)
+        byte = stream.recv(1)
+        if not byte or len(answer) > LONGEST_LINE:
+            raise WireError("no answer")
+        answer += byte
+    stream.settimeout(seconds)
+    return read_line(bytes(answer))
+
+
+def frame(channel: int, payload: bytes) -> bytes:
+    return _HEAD.pack(channel, len(payload)) + payload
+
+
+def control(said: Mapping[str, Any]) -> bytes:
+    return frame(CONTROL, json.dumps(said).encode())
+
+
+class Frames:
+    """Bytes in, frames out."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """Raises WireError."""
+        self._rest += data
+        while len(self._rest) >= _HEAD.size:
+            channel, length = _HEAD.unpack_from(self._rest)
+            if channel > CONTROL or length > LONGEST_FRAME:
+                raise WireError("no such frame")
+            end = _HEAD.size + length
+            if len(self._rest) < end:
+                return
+            payload = bytes(self._rest[_HEAD.size : end])
+            del self._rest[:end]
+            yield channel, payload

@@ -1,0 +1,166 @@
+"""A keeper for one caller: a command or a terminal beside a rank, on its node, where no keeper stands.
+
+    python -m fermi.envd.rank_exec
+
+Standard library only, Python 3.9 or later. Standard input and output are the stream, which an engine brings there:
+
+    ──▶ READY                        (`wire.py`)
+    ◀── {"env": {…}, "cwd": "/…", "without": ["…"], "head": "10.0.0.7", "first": true, "name": "task-x-1",
+         "chosen": "/…", "python": "/…", "confine": {…}}
+                                     a line: how it is beside that rank; all of it may be left out
+    ◀── {"open": "exec", …}          and the rest as a keeper has it; nothing else can be opened here
+
+`env`: the rank's variables, of which late values are written as `fermi.runner.late_values` writes them. `cwd`: where it
+works; else where this program was started. `chosen`: where the node keeps which interpreter its ranks run with, if it
+has prepared packages for them; `python`: what they run with else, if not with this interpreter. `without`: variables
+that this program was given and that nobody is to see.
+`head`: where the head is, for late values and for the network interface that reaches it, as the rank's own runner chose
+it; `first`: that is this node. `confine`: what keeps ranks from what is not theirs (`fermi.runner.sandbox`).
+
+It ends with its stream, with its command, or when it is asked to (SIGTERM), and all that it has started ends before it
+does: there is no run for which anything could stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import stat
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from fermi.envd import protocol as wire
+from fermi.envd.children import Children
+from fermi.envd.exec_session import Command, check
+from fermi.runner import code_delivery, interfaces, placeholders, processes
+from fermi.runner.late_values import Late, decode
+from fermi.runner.rank import interpreter_first
+
+SILENT_SECONDS = 20.0
+"""How long a caller may take to say what it wants."""
+LONGEST_ORDER = 1 << 21  # bytes
+STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+class Beside:
+    """For one order."""
+
+    def __init__(self, order: Mapping[str, Any]) -> None:
+        for name in order.get("without", ()):
+            os.environ.pop(name, None)
+        self.cwd = str(order.get("cwd") or os.getcwd())
+        self.env = _variables(order)
+        self.confinements: dict[str, Any] = {}
+        if order.get("confine"):
+            from fermi.runner.sandbox import Confinement
+
+            name = str(order.get("name") or "beside")
+            self.confinements["service"] = Confinement(order["confine"], name, os.environ)
+        self.children = Children(self.confinements, self.env, lambda: None)
+
+    async def run(self, request: Mapping[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.children.listen()
+        given = request.get("env") or {}
+        path = given.get("PATH") or self.env.get("PATH") or os.environ.get("PATH", os.defpath)
+        running = Command(self.children, {**request, "env": {"FERMI_PATH": path, **given}}, self.cwd)
+        running.begin()
+        writer.write(wire.line({"ok": True}))
+        await writer.drain()
+        await running.serve(reader, writer, lambda: None)
+
+    async def end(self) -> None:
+        await self.children.end_all()
+        for confinement in self.confinements.values():
+            confinement.close()
+
+
+def _variables(order: Mapping[str, Any]) -> dict[str, str]:
+    """As the runner has made them (`fermi.runner.prepare`)."""
+    head = order.get("head")
+    known = {Late.PYTHON: sys.executable, **({Late.HEAD_HOST: head} if head else {})}
+    env = interfaces.for_ranks(head, is_here=bool(order.get("first"))) if head else {}
+    env.update({name: decode(value, known) for name, value in (order.get("env") or {}).items()})
+    if order.get("chosen") and (python := code_delivery.word_of(str(order["chosen"]))):
+        env.update(code_delivery.in_front(python, env))
+    else:
+        env.update(interpreter_first(str(order.get("python") or sys.executable), {**os.environ, **env}))
+    filled = placeholders.fill_env({**os.environ, **env})
+    return {name: value for name, value in filled.items() if name in env or value != os.environ.get(name)}
+
+
+async def serve(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, known: Mapping[str, Any] | None = None
+) -> None:
+    """`known`: the order, where the caller does not send it."""
+    beside = None
+    try:
+        writer.write(wire.READY)
+        order = known or await _line(reader)
+        request = await _line(reader)
+        if request.get("open") != "exec":
+            raise wire.WireError("nothing else is opened here")
+        check(request)
+        beside = Beside(order)
+        await beside.run(request, reader, writer)
+    except wire.Refused as refused:
+        await _say(writer, refused.said)
+    except (wire.WireError, ValueError, TypeError, KeyError, AttributeError):
+        await _say(writer, {"ok": False, "code": "KEEPER_REQUEST_INVALID", "params": {}})
+    finally:
+        if beside:
+            await beside.end()
+
+
+async def _line(reader: asyncio.StreamReader) -> dict[str, Any]:
+    coming = asyncio.ensure_future(reader.readline())
+    await asyncio.wait((coming,), timeout=SILENT_SECONDS)
+    if not coming.done():
+        coming.cancel()
+        raise wire.WireError("nothing was said")
+    return wire.read_line(coming.result())
+
+
+async def _say(writer: asyncio.StreamWriter, said: Mapping[str, Any]) -> None:
+    with contextlib.suppress(OSError):
+        writer.write(wire.line(said))
+        await writer.drain()
+
+
+async def _streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Both directions of a socket, or two of what an engine has: pipes, a terminal's other end. What is written has
+    gone when it is drained, for this process ends then."""
+    if stat.S_ISSOCK(os.fstat(0).st_mode):
+        reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=os.dup(0)), limit=LONGEST_ORDER)
+    else:
+        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=LONGEST_ORDER)
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(0), "rb", 0))
+        transport, protocol = await loop.connect_write_pipe(
+            asyncio.streams.FlowControlMixin, os.fdopen(os.dup(1), "wb", 0)
+        )
+        writer = asyncio.StreamWriter(transport, protocol, None, loop)
+    writer.transport.set_write_buffer_limits(0)
+    return reader, writer
+
+
+async def _main(known: Mapping[str, Any] | None) -> None:
+    own = asyncio.current_task()
+    assert own
+    loop = asyncio.get_running_loop()
+    for number in STOPS:
+        loop.add_signal_handler(number, own.cancel)
+    with contextlib.suppress(OSError, asyncio.CancelledError):
+        await serve(*await _streams(), known)
+
+
+def main(known: Mapping[str, Any] | None = None) -> int:
+    processes.keep_others_out()
+    asyncio.run(_main(known))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""Who dials the keeper, and what is answered (see `wire.py`)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from fermi.envd import port_forward, protocol
+from fermi.envd.exec_session import Command, check
+from fermi.envd.protocol import Refused
+from fermi.envd.service import Failed
+from fermi.envd.supervisor import Keeper
+from fermi.runner import snapshot_upload
+
+PATIENCE_SECONDS = 8.0
+"""How long a caller waits for a service that is coming up; who dials again waits again."""
+SILENT_SECONDS = 10.0
+"""How long one may take to say what it wants."""
+OURS = str(Path(snapshot_upload.__file__).parents[2])
+GATHER = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from fermi.runner import snapshot_upload; "
+    "sys.exit(snapshot_upload.main(sys.argv[2:]))"
+)
+
+
+async def serve(keeper: Keeper, sock: socket.socket) -> asyncio.Server:
+    async def come(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            await Caller(keeper, reader, writer).serve()
+        writer.close()
+
+    start = asyncio.start_unix_server if sock.family == socket.AF_UNIX else asyncio.start_server
+    return await start(come, sock=sock, limit=4 * protocol.LONGEST_LINE)
+
+
+class Caller:
+    def __init__(self, keeper: Keeper, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.keeper, self.reader, self.writer = keeper, reader, writer
+
+    async def serve(self) -> None:
+        try:
+            request = await asyncio.wait_for(self._request(), SILENT_SECONDS)
+            await self._open(request)
+        except Refused as refused:
+            await self._say(refused.said)
+        except Failed as failed:
+            await self._say({"ok": False, **failed.cause})
+        except (protocol.WireError, TimeoutError, asyncio.LimitOverrunError, ValueError, TypeError, KeyError):
+            await self._say({"ok": False, "code": "KEEPER_REQUEST_INVALID", "params": {}})
+
+    async def _request(self) -> dict[str, Any]:
+        """Its token stands in the request, or in a line of its own before it."""
+        said = protocol.read_line(await self.reader.readline())
+        known = hmac.compare_digest(str(said.pop("token", "")).encode(), self.keeper.token.encode())
+        if not known:
+            raise Refused("KEEPER_TOKEN_WRONG")
+        return said or protocol.read_line(await self.reader.readline())
+
+    async def _open(self, request: dict[str, Any]) -> None:
+        what = request.get("open")
+        if what == "port":
+            await self._port(request)
+        elif what == "exec":
+            await self._exec(request)
+        elif what == "code":
+            await self._code(request)
+        elif what == "status":
+            await self.keeper.look()
+            told = self.keeper.told()
+            await self._say(
+                {"ok": True, **told, "doors": self.keeper.doors(), "processes": told["activity"]["holders"]}
+            )
+        elif what == "end-kernel":
+            kernel = str(request.get("kernel", ""))
+            if not await self.keeper.end_kernel(kernel):
+                raise Refused("KERNEL_UNKNOWN", kernel=kernel[:80])
+            await self._say({"ok": True})
+        else:
+            raise protocol.WireError(f"nothing is called {what}")
+
+    async def _say(self, said: dict[str, Any]) -> None:
+        self.writer.write(protocol.line(said))
+        await self.writer.drain()
+
+    # --- ports ---
+
+    async def _port(self, request: dict[str, Any]) -> None:
+        """Declared ones alone, by name or by number; the service's own by its kind."""
+        door, number = request.get("door"), request.get("port")
+        ports = {one["name"]: int(one["port"]) for one in self.keeper.spec["ports"]}
+        target: port_forward.Target
+        if door is not None and door == self.keeper.service.kind and door not in ports and door != "custom":
+            await self.keeper.service.come_up(PATIENCE_SECONDS)
+            target = self.keeper.service.target()
+        elif door in ports or number in ports.values():
+            target = ports[door] if door in ports else int(number)  # type: ignore[arg-type]
+            self.keeper.service.want()  # a start script may be what listens there
+        else:
+            raise Refused("PORT_UNKNOWN", port=str(door if door is not None else number)[:80])
+        try:
+            inside = await port_forward.reach(target)
+        except OSError as error:
+            raise Refused("PORT_CLOSED", port=str(door or number)) from error
+        outside = self.writer.get_extra_info("socket")
+        if request.get("hand") is True and outside.family == socket.AF_UNIX:
+            await self._hand_over(inside, outside)
+            return
+        await self._say({"ok": True})
+        with self._connected():
+            await port_forward.join((self.reader, self.writer), inside, self.keeper.used)
+
+    async def _hand_over(self, inside: socket.socket, outside: Any) -> None:
+        """In use until the caller hangs up here."""
+        with inside, outside.dup() as plain:
+            socket.send_fds(plain, [protocol.line({"ok": True})], [inside.fileno()])
+        self.keeper.used()
+        with self._connected():
+            while await self.reader.read(1 << 10):
+                pass
+            self.keeper.used()
+
+    # --- commands ---
+
+    async def _exec(self, request: dict[str, Any]) -> None:
+        check(request)
+        await self._run(request)
+
+    async def _code(self, request: dict[str, Any]) -> None:
+        """By the keeper's own interpreter, which looks for nothing in the folder; confined as all commands are."""
+        folder = os.path.normpath(os.path.join(self.keeper.spec["workspace"], str(request["path"])))
+        if not os.path.isdir(folder):
+            raise Refused("CODE_NO_FOLDER_THERE", path=str(request["path"])[:500])
+        words = [sys.executable, "-I", "-c", GATHER, OURS, folder, json.dumps(dict(request["limits"]))]
+        await self._run({"command": words})
+
+    async def _run(self, request: dict[str, Any]) -> None:
+        running = Command(self.keeper.children, request, self.keeper.spec["workspace"])
+        running.begin()
+        await self._say({"ok": True})
+        self.keeper.used()
+        with self._connected():
+            await running.serve(self.reader, self.writer, self.keeper.used)
+
+    @contextlib.contextmanager
+    def _connected(self) -> Any:
+        self.keeper.connections += 1
+        self.keeper.save()
+        try:
+            yield
+        finally:
+            self.keeper.connections -= 1
+            self.keeper.save()

@@ -1,0 +1,269 @@
+"""One run's life: from its lock to its last process. What is written down of it is read by whoever observes the run
+(`fermi.runner.status` knows the form: the keeper is its runner, the sessions of its processes are its ranks)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from fermi.envd.children import Children, mark_of
+from fermi.envd.memory_holders import Held
+from fermi.envd.service import Service
+from fermi.runner import files, log_rotation, processes
+from fermi.runner.bounds import Bounds
+from fermi.runner.disk_usage import DiskUse
+
+LOOK_SECONDS = 5.0
+BOUNDS_SECONDS = 0.5
+STOP_POLL_SECONDS = 0.5
+MAX_TERMINATION_BYTES = 4096
+SPARE_BYTES = 64 << 20
+"""What an environment may write that holds more than its size already: whoever clears it up opens it, and so writes."""
+OF_DISKS = {
+    "DISK_BOUND_REACHED": "ENVIRONMENT_OVER_ITS_SIZE",
+    "DISK_RESERVE_REACHED": "ENVIRONMENT_FILLED_THE_DISK",
+    "DISK_WITHOUT_ROOM": "ENVIRONMENT_WITHOUT_ROOM",
+}
+"""What is said of a task, and of an environment."""
+STOPS = (signal.SIGTERM, signal.SIGUSR1)
+
+
+class Keeper:
+    """`token`: what each caller must know."""
+
+    def __init__(self, spec: dict[str, Any], paths: files.Paths, variables: Mapping[str, str], token: str) -> None:
+        self.spec, self.paths, self.token = spec, paths, token
+        self.status = files.first_status(spec["name"], 0, "starting")
+        self.status["runner"] = {"pid": os.getpid(), "start_time": processes.start_time(os.getpid())}
+        self.at: float | None = None  # the last sign of somebody's work
+        self.connections = 0
+        self.kernels: list[dict[str, Any]] = []
+        self.holders: list[dict[str, Any]] = []
+        self.ending = asyncio.Event()
+        self._stop: dict[str, Any] | None = None
+        self._log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        self._logged = 0  # since the log was trimmed
+        gpus = spec["env"].get("CUDA_VISIBLE_DEVICES")
+        self.held = Held(gpus)
+        given = {**spec["env"], **variables, **mark_of(paths.folder)}
+        bounds = spec.get("bounds")
+        self.bounds = Bounds(bounds, spec["name"], dict) if bounds else None
+        self.disk_use = disk_use(spec, paths)
+        self.passed: dict[str, Any] | None = None  # why the disk ends the run
+        limit = self.bounds.limit_process if self.bounds else None
+        self.children = Children(_confinements(spec), given, self.save, limit)
+        self.service = Service(spec, self.children, self.log, self.save)
+
+    async def live(self, doors: Iterable[Callable[[], Awaitable[asyncio.Server]]]) -> None:
+        loop = asyncio.get_running_loop()
+        self.children.listen()
+        for number in STOPS:
+            loop.add_signal_handler(number, self.ending.set)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN)
+        self.save()
+        await self.service.take_interpreter(self.spec["python"])  # callers wait: it is theirs, too
+        servers = [await door() for door in doors]
+        if self.disk_use:
+            self.disk_use.start()
+        if not self.spec["lazy"]:
+            self.service.want()
+        tasks = [asyncio.create_task(self._look()), asyncio.create_task(self._keep_bounds())]
+        while not self.ending.is_set() and not self._over():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.ending.wait(), STOP_POLL_SECONDS)
+        for server in servers:
+            server.close()
+        for task in tasks:
+            task.cancel()
+        await self.service.end(self.grace_seconds())
+        await self.children.end_all()
+        self._close()
+
+    def _close(self) -> None:
+        for confinement in self.children.confinements.values():
+            confinement.close()
+        self._leave()
+        self._say_why()
+        if self.disk_use:
+            self.disk_use.close()
+        if self.bounds:
+            self.bounds.close()
+
+    def _leave(self) -> None:
+        """Who was asked to end by a signal alone was not asked by the platform: one that begins on demand will do so
+        again, and another is lost."""
+        asked = self._stop or files.read_json(self.paths.stop)
+        if not asked and self.passed:
+            self.service.cause = self.passed
+            self.save("exited")
+            return
+        if not asked and self.spec["lazy"]:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.paths.status)
+            return
+        if not asked and self.service.cause is None:
+            self.service.cause = {"code": "KEEPER_LOST", "params": {}}
+        elif asked:
+            self.service.cause = None
+        self.save("exited")
+
+    @property
+    def failed(self) -> bool:
+        """Whether the run ended because its service could not go on, or for its disk."""
+        return self.passed is not None or (self.service.state == "failed" and self.service.cause is not None)
+
+    def _say_why(self) -> None:
+        """To whoever looks at its container alone: the cause, as JSON."""
+        path = self.spec.get("termination_message")
+        if path and self.failed:
+            with contextlib.suppress(OSError), open(path, "wb") as file:
+                file.write(last_words(self.service.cause or {}))
+
+    def _over(self) -> bool:
+        """Asked in its file; or its service was given up, and nobody is to try again."""
+        self._stop = files.read_json(self.paths.stop)
+        return self._stop is not None or (self.service.state == "failed" and not self.spec["lazy"])
+
+    def grace_seconds(self) -> float:
+        return float((self._stop or files.read_json(self.paths.stop) or self.spec)["grace_seconds"])
+
+    def used(self) -> None:
+        self.at = time.time()
+
+    def log(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):
+            self._logged += os.write(self._log, data)
+            if self._logged >= log_rotation.STEP:
+                self._logged = 0
+                log_rotation.trim(self._log)
+
+    async def end_kernel(self, kernel: str) -> bool:
+        jupyter = self.service.jupyter
+        if jupyter is None or self.service.state != "up" or not await jupyter.end_kernel(kernel):
+            return False
+        await self.look()
+        return True
+
+    # --- what is told ---
+
+    async def _look(self) -> None:
+        while True:
+            with contextlib.suppress(Exception):  # what cannot be looked at ends nothing
+                await self.look()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _keep_bounds(self) -> None:
+        """Kills what the environment runs where it uses more of the machine than it may; its service begins again. For
+        its disk the run ends: what wrote would write again, and who reads why knows what to remove."""
+        while self.bounds:
+            if self.disk_use and self.disk_use.found and not self.passed:
+                processes.kill_descendants()
+                self.children.reap()
+                self.end_for(self.disk_use.found)
+            with contextlib.suppress(OSError, ValueError, IndexError, KeyError):
+                if found := self.bounds.look():
+                    self.service.note(f"fermi: {found.pop('code')} {found}")
+                    processes.kill_descendants()
+                    self.children.reap()
+            await asyncio.sleep(BOUNDS_SECONDS)
+
+    def end_for(self, found: Mapping[str, Any]) -> None:
+        """What `fermi.runner.disk_usage` found."""
+        params = {name: value for name, value in found.items() if name not in ("code", "task")}
+        self.passed = {"code": OF_DISKS[found["code"]], "params": params}
+        self.service.note(f"fermi: {self.passed['code']} {params}")
+        self.ending.set()
+
+    def refuse(self, found: Mapping[str, Any]) -> None:
+        """In place of `live`."""
+        self.end_for(found)
+        self._close()
+
+    async def look(self) -> None:
+        now = time.time()
+        service = self.service.child if self.service.kind != "custom" else None
+        holders, kernel_pids = self.held.look(self.children.pids(), time.monotonic(), service.pid if service else None)
+        kernels = []
+        if self.service.jupyter and self.service.state == "up":
+            kernels = await self.service.jupyter.kernels()
+        for kernel in kernels:
+            pid = kernel_pids.get(kernel["id"])
+            kernel.update(pid=pid, since=_began(pid, now))
+            moment = now if kernel["busy"] else kernel["busy_at"]
+            if moment and (self.at is None or moment > self.at):
+                self.at = moment
+        self.kernels, self.holders = kernels, holders
+        self.save()
+
+    def activity(self) -> dict[str, Any]:
+        """As `hosting.Activity` has it."""
+        known = ("id", "name", "busy", "since", "busy_at", "pid")
+        kernels = [{name: kernel.get(name) for name in known} for kernel in self.kernels]
+        return {"at": self.at, "connections": self.connections, "kernels": kernels, "holders": self.holders}
+
+    def doors(self) -> list[dict[str, Any]]:
+        own = [] if self.service.kind == "custom" else [{"name": self.service.kind, "port": None}]
+        return own + [dict(port) for port in self.spec["ports"]]
+
+    def told(self) -> dict[str, Any]:
+        service = self.service
+        return {
+            "service": {"state": service.state, "restarts": service.restarts},
+            "doing": service.doing, "cause": service.cause, "activity": self.activity(), "at": time.time(),
+        }  # fmt: skip
+
+    def save(self, state: str | None = None) -> None:
+        """Where a disk takes nothing, the next time does."""
+        ready = self.spec["lazy"] or self.service.state == "up"
+        said = state or ("running" if ready else "starting")
+        self.status.update(state=said, ranks=self.children.leaders(), **self.told())
+        with contextlib.suppress(OSError):
+            files.write_atomically(self.paths.status, self.status, 0o600)
+
+
+def disk_use(spec: Mapping[str, Any], paths: files.Paths) -> DiskUse | None:
+    """Of the environment's disk and the run's folder, where its bounds are ordered."""
+    if not (ordered := spec.get("bounds")):
+        return None
+    return DiskUse({**ordered, "spare": SPARE_BYTES}, spec["name"], [spec["workspace"], spec["home"], paths.folder])
+
+
+def last_words(cause: Mapping[str, Any]) -> bytes:
+    """A cause as JSON, of which Kubernetes keeps so much (kubernetes/kubernetes, pkg/kubelet/container/runtime.go,
+    MaxContainerTerminationMessageLength). What a program printed is cut at its beginning."""
+    params = dict(cause["params"])
+    for allowed in (2000, 1000, 500, 100, 0):
+        short = {name: value[-allowed:] if isinstance(value, str) else value for name, value in params.items()}
+        said = json.dumps({"cause": {**cause, "params": short}}, ensure_ascii=False).encode(errors="replace")
+        if len(said) <= MAX_TERMINATION_BYTES:
+            return said
+    return json.dumps({"cause": {"code": cause["code"], "params": {}}}).encode()
+
+
+def _confinements(spec: Mapping[str, Any]) -> dict[str, Any]:
+    if not spec.get("confine"):
+        return {}
+    from fermi.runner.sandbox import Confinement
+
+    made = {
+        "service": Confinement(spec["confine"], spec["name"], os.environ),
+        "preparing": Confinement(spec["preparing"], spec["name"], os.environ),
+    }
+    for gap in made["service"].gaps:
+        print(f"fermi: this machine cannot keep the environment from all that is not its own: {gap}", file=sys.stderr)
+    return made
+
+
+def _began(pid: int | None, now: float) -> float | None:
+    began = processes.start_time(pid) if pid else None
+    if began is None:
+        return None
+    return now - (time.clock_gettime(time.CLOCK_BOOTTIME) - began / os.sysconf("SC_CLK_TCK"))

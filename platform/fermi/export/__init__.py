@@ -1,0 +1,62 @@
+"""A job as a folder of scripts and files that people start by hand, made from the same plan as everything else.
+
+    JobSpec ──framework.plan──▶ Plan ──target.files──▶ {path: text} ──▶ a folder, or a .tar.gz
+
+A target is one module with `problems(job)` and `files(job, plan, connection)`, and one line in TARGETS. Pure, as a
+backend's `render` is. `scripts.py` has what start scripts share, `quoting.py` how text becomes a word of bash, and
+`readme.py` writes the README of that very job.
+"""
+
+import gzip
+import io
+import tarfile
+from collections.abc import Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from fermi.jobs.errors import UnknownName
+from fermi.jobs.spec import JobSpec, Problem
+from fermi.planning import plugins
+from fermi.schema import suggestions
+
+TARGETS = {
+    "shell": "fermi.export.shell",
+    "slurm": "fermi.export.slurm",
+    "kubernetes": "fermi.export.kubernetes",
+    "torchrun": "fermi.export.torchrun",
+    "compose": "fermi.export.compose",
+}
+
+
+def problems(job: JobSpec, target: str) -> list[Problem]:
+    """Why this target cannot start the job; empty = `render` will succeed. Raises UnknownName (TARGET_UNKNOWN)."""
+    return list(_target(target).problems(job))
+
+
+def render(job: JobSpec, target: str, lang: str, connection: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """Path -> text; scripts end in `.sh`. `connection`: of the cluster, where the target is its backend."""
+    from fermi.export import readme
+
+    plan = plugins.framework(job.framework).plan(job)
+    found: dict[str, str] = _target(target).files(job, plan, connection or {})
+    return {"README.md": readme.text(job, plan, target, lang), **found}
+
+
+def archive(folder: str, files: Mapping[str, str]) -> bytes:
+    """A .tar.gz of `folder`; the same files always give the same bytes."""
+    buffer = io.BytesIO()
+    with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as tar:
+        for path, text in sorted(files.items()):
+            content = text.encode("utf-8", "surrogateescape")
+            entry = tarfile.TarInfo(f"{folder}/{path}")
+            entry.size, entry.mode = len(content), 0o755 if path.endswith(".sh") else 0o644
+            tar.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def _target(name: str) -> ModuleType:
+    if name not in TARGETS:
+        allowed = ", ".join(TARGETS)
+        raise UnknownName("TARGET_UNKNOWN", found=name, allowed=allowed, nearest=suggestions.name(name, TARGETS))
+    return import_module(TARGETS[name])

@@ -1,0 +1,73 @@
+"""docker-compose.yml: one service for each node, all on one host."""
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+import yaml
+
+from fermi.export import scripts, shell
+from fermi.jobs.spec import JobSpec, NodePlan, Plan, Problem
+
+JOB = "/fermi/job"
+IMAGE = "${FERMI_IMAGE:?set FERMI_IMAGE to an image that has the training stack}"
+
+
+def problems(job: JobSpec) -> list[Problem]:
+    return []
+
+
+def files(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> dict[str, str]:
+    composed = {
+        "name": "".join(char if char.isalnum() else "-" for char in job.name.lower()),
+        "services": {service(at): _service(job, plan, at) for at in plan.nodes},
+    }
+    text = yaml.safe_dump(composed, sort_keys=False, allow_unicode=True, width=120)
+    return {**shell.nodes(job, plan, service(plan.nodes[0]), connection), "docker-compose.yml": text}
+
+
+def service(node: NodePlan) -> str:
+    """Also the name by which the others reach it."""
+    return f"node-{node.node_rank}"
+
+
+def _service(job: JobSpec, plan: Plan, node: NodePlan) -> dict[str, Any]:
+    grace = int(plan.grace_seconds) + 10
+    found: dict[str, Any] = {
+        "image": _literal(node.node.image) or IMAGE,
+        "hostname": service(node),
+        "entrypoint": ["bash", f"{JOB}/{scripts.start_name(node.node_rank)}"],
+        "working_dir": JOB,
+        "environment": {"FERMI_PYTHON": "${FERMI_PYTHON:-python3}", "FERMI_WORKDIR": JOB, "FERMI_LOGS": f"{JOB}/logs",
+                        **{name: f"${{{name}:-}}" for name in job.secret_env}},
+        "volumes": ["./:" + JOB, *(f"{_literal(folder)}:{_literal(folder)}" for folder in _folders(job))],
+        "shm_size": f"{max(1, min(2 * len(node.processes), node.node.memory_gb // 2))}gb",
+        "init": True,
+        "restart": "no",
+        "stop_grace_period": f"{grace}s",
+    }  # fmt: skip
+    if node.node.has_cuda:
+        devices = {"driver": "nvidia", "device_ids": _devices(plan, node), "capabilities": ["gpu"]}
+        found["deploy"] = {"resources": {"reservations": {"devices": [devices]}}}
+    return found
+
+
+def _devices(plan: Plan, node: NodePlan) -> list[str]:
+    """All nodes are on one host here, so each gets GPUs of its own, in the order of ranks."""
+    first = sum(
+        len(other.processes) for other in plan.nodes if other.node_rank < node.node_rank and other.node.has_cuda
+    )
+    return [str(first + local) for local in range(len(node.processes))]
+
+
+def _folders(job: JobSpec) -> list[str]:
+    """Where data and checkpoints lie, under the same path inside; a folder within another is there with it."""
+    places = [PurePosixPath(path).parent for path in (job.train_data, job.valid_data) if path]
+    places += [PurePosixPath(path) for path in (job.checkpoint_dir, job.output_dir, job.files_dir) if path]
+    wanted = sorted({str(place) for place in places if place.is_absolute() and str(place) != "/"})
+    return [path for path in wanted if not any(path.startswith(f"{other}/") for other in wanted)]
+
+
+def _literal(text: str) -> str:
+    """Compose would fill in what follows a dollar."""
+    return text.replace("$", "$$")

@@ -1,0 +1,53 @@
+"""Slurm's short form of a list of hosts, written out: `gpu[01-03,7],login` → gpu01 gpu02 gpu03 gpu7 login.
+
+What `scontrol show hostnames` does, where there is no scontrol (in a container, say).
+"""
+
+import re
+from collections.abc import Iterator
+
+from fermi.jobs.errors import LaunchError
+
+_HOSTS = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
+_BRACKETS = re.compile(r"\[([^\[\]]*)\]")
+MOST = 1_000_000
+
+
+def expand(text: str) -> list[str]:
+    """Raises LaunchError (HOSTLIST_INVALID)."""
+    parts = _HOSTS.findall(text)
+    if not parts or ",".join(parts) != text:
+        raise LaunchError("HOSTLIST_INVALID", found=text)
+    return [host for part in parts for host in _expand(part, text)]
+
+
+def _expand(part: str, whole: str) -> Iterator[str]:
+    brackets = _BRACKETS.search(part)
+    if brackets is None:
+        yield part
+        return
+    for number in _numbers(brackets[1], whole):
+        for rest in _expand(part[brackets.end() :], whole):
+            yield part[: brackets.start()] + number + rest
+
+
+def _numbers(ranges: str, whole: str) -> Iterator[str]:
+    """`01-03,7` → 01 02 03 7: as wide as the lower end is written."""
+    for item in ranges.split(","):
+        low, dash, high = item.partition("-")
+        high = high if dash else low
+        if not (low.isdecimal() and high.isdecimal() and 0 <= int(high) - int(low) < MOST):
+            raise LaunchError("HOSTLIST_INVALID", found=whole)
+        for number in range(int(low), int(high) + 1):
+            yield str(number).zfill(len(low))
+
+
+def counts(text: str) -> list[int]:
+    """Slurm's tasks per node, `2(x3),1` → 2 2 2 1. Raises LaunchError (HOSTLIST_INVALID)."""
+    found: list[int] = []
+    for item in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", item)
+        if not match:
+            raise LaunchError("HOSTLIST_INVALID", found=text)
+        found += [int(match[1])] * int(match[2] or 1)
+    return found

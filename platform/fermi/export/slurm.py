@@ -1,0 +1,62 @@
+"""The batch script that the Slurm backend would submit, with all it needs, for sbatch."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fermi.engines.slurm import render as backend
+from fermi.export import scripts
+from fermi.export.quoting import quoted
+from fermi.export.scripts import not_the_platforms
+from fermi.jobs.spec import JobSpec, Plan, Problem
+
+_COMMENT = re.compile(r"^#SBATCH --comment=.*\n", re.MULTILINE)
+"""By which a platform would take the job for one of its own, forgotten, and cancel it."""
+
+
+_ALONE = ("--kill-on-bad-exit=0 --wait=0", "--kill-on-bad-exit=1 --wait=60")
+"""Nobody else looks after the nodes of a job whose rank has failed."""
+
+
+def problems(job: JobSpec) -> list[Problem]:
+    return []
+
+
+def files(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> dict[str, str]:
+    """`connection.folder`: a folder that all nodes see; this one is to be there, or is copied there."""
+    own = not_the_platforms(job)
+    rendered = backend.render(own, plan, connection)
+    folder = backend.folder_of(connection)
+    found = {
+        f"runs/{own.name}/{path}": content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
+        for path, content in backend.files(rendered).items()
+    }
+    script = f"runs/{own.name}/job.sh"
+    found[script] = _COMMENT.sub("", found[script]).replace(*_ALONE)
+    return {**found, "submit.sh": _submit(own, folder)}
+
+
+def _submit(job: JobSpec, folder: str) -> str:
+    """sbatch hands the environment on to the job."""
+    secrets = "".join(f"{line}\n" for line in scripts.secrets(job))
+    return _SUBMIT.replace("@name@", job.name).replace("@folder@", quoted(folder)).replace("@secrets@\n", secrets)
+
+
+_SUBMIT = """#!/usr/bin/env bash
+# @name@: submits runs/@name@/job.sh. SBATCH: another sbatch, or more of its options.
+set -euo pipefail
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+@secrets@
+folder=@folder@  # as all nodes see it; the job's script names it too
+run=$folder/runs/@name@
+read -r -a sbatch <<<"${SBATCH:-sbatch}"
+if [[ -L $run/begun && -n $(squeue --noheader --jobs "$(readlink -- "$run/begun")" 2>/dev/null) ]]; then
+  echo "fermi: job $(readlink -- "$run/begun") is this one, and it still runs: scancel it first" >&2
+  exit 1
+fi
+mkdir -p -- "$folder/runs"
+if [[ ! $here -ef $folder ]]; then cp -R -- "$here/runs/." "$folder/runs/"; fi
+rm -f -- "$run"/begun "$run"/stop.json "$run"/end.json "$run"/*.{status,pulse}.json "$run"/*.lock  # of an earlier start
+exec "${sbatch[@]}" "$run/job.sh"
+"""

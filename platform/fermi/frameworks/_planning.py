@@ -1,0 +1,70 @@
+"""The part of a plan that most frameworks share: one process per GPU, placed by the rank rule."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from fermi.jobs import elastic
+from fermi.jobs import rank_env as environment
+from fermi.jobs.ranks import Placement, place
+from fermi.jobs.spec import JobSpec, NodePlan, Plan, Problem, Process, Proposal, Value
+
+RankEnv = Callable[[Placement, int], Mapping[str, Value]]
+NodeEnv = Callable[[Placement], Mapping[str, Value]]
+
+
+def gang(
+    spec: JobSpec,
+    command: tuple[Value, ...],
+    *,
+    files: Mapping[str, Value],
+    preload: Sequence[str],
+    preload_later: Sequence[str] = (),
+    node_env: NodeEnv = lambda _: {},
+    rank_env: RankEnv = lambda _, __: {},
+) -> Plan:
+    """`node_env(placement)` and `rank_env(placement, local_rank)` add what the framework itself wants; a variable that
+    the user set wins over the former."""
+    shared, divided = environment.job_env(spec), elastic.rank_env(spec)
+    return Plan(
+        world_size=spec.world_size,
+        nodes=tuple(
+            _node(shared, at, command, node_env, _with(divided, rank_env)) for at in place(spec.nodes, spec.master)
+        ),
+        files=files,
+        master_port=spec.master_port,
+        preload=tuple(preload),
+        preload_later=tuple(preload_later),
+        grace_seconds=spec.grace_seconds,
+    )
+
+
+def data_parallel(spec: JobSpec) -> Proposal:
+    """What a framework that splits nothing but the data over all ranks proposes for an empty strategy."""
+    if spec.strategy:
+        return Proposal()
+    reason = Problem("distributedConfig.strategy", "PROPOSED_DATA_PARALLEL", {"worldSize": spec.world_size})
+    return Proposal({"dataParallel": spec.world_size}, {}, (reason,))
+
+
+def _with(divided: Mapping[int, Mapping[str, str]], rank_env: RankEnv) -> RankEnv:
+    """And what a rank is told of its part of the batch, where that can change."""
+    return lambda at, local: {**rank_env(at, local), **divided.get(at.first_rank + local, {})}
+
+
+def _node(
+    shared: Mapping[str, Value], at: Placement, command: tuple[Value, ...], node_env: NodeEnv, rank_env: RankEnv
+) -> NodePlan:
+    return NodePlan(
+        node=at.node,
+        node_rank=at.node_rank,
+        command=command,
+        env={**node_env(at), **environment.node_env(shared, at)},
+        processes=tuple(
+            Process(
+                rank=rank,
+                local_rank=local,
+                device=local if at.node.has_cuda else None,
+                env={**rank_env(at, local), **environment.rank_env(at.first_rank + local, local)},
+            )
+            for local, rank in enumerate(at.ranks)
+        ),
+    )

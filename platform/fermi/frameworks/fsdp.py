@@ -1,0 +1,177 @@
+"""PyTorch FSDP2 (`fully_shard`): parameters, gradients and optimizer state are split over the ranks of a shard group.
+
+full shard      one group of all ranks: least memory, most traffic
+hybrid shard    groups of `shardSize` neighbouring ranks, replicated across groups; between groups there is only the
+                traffic of data parallelism, so a group belongs inside a node or a zone
+
+    ranks   0 1 │ 2 3        shardSize 2: each row of the mesh (replicate 2 × shard 2) holds the model once
+"""
+
+from typing import Any
+
+import yaml
+
+from fermi.frameworks import _rank_groups as groups
+from fermi.frameworks._planning import data_parallel, gang
+from fermi.frameworks.base import Info
+from fermi.jobs import batch_shares, gpus, memory, network, options, rank_env, recipes
+from fermi.jobs.spec import JobSpec, Late, Plan, Problem, Proposal, Value
+from fermi.schema import suggestions
+
+INFO = Info(
+    elastic="uneven",
+    label="PyTorch FSDP",
+    parallelism=("data", "sharded"),
+    model_size=(1_000_000_000, 10_000_000_000),
+)
+
+OPTIONS = options.schema(
+    sharding={"enum": ["auto", "full", "hybrid"], "default": "auto"},
+    shardSize={"type": "integer", "minimum": 1},
+    mixedPrecision={"enum": ["auto", "bfloat16", "float16", "float32"], "default": "auto"},
+    cpuOffload={"type": "boolean", "default": False},
+    activationCheckpointing={"type": "boolean", "default": False},
+    reshardAfterForward={"type": "boolean", "default": True},
+    timeoutSeconds=network.TIMEOUT,
+    batchShare=batch_shares.OPTION,
+)
+
+PRELOAD = (
+    "torch",
+    "numpy",
+    "torch.distributed",
+    "torch.distributed.fsdp",
+    "torch.distributed.checkpoint.state_dict",
+    "torch._dynamo",
+)
+
+_SHARDING, _SHARD_SIZE = "distributedConfig.options.sharding", "distributedConfig.options.shardSize"
+
+
+def problems(spec: JobSpec) -> list[Problem]:
+    found = options.problems(spec, OPTIONS)
+    if found:
+        return found
+    size, world = spec.options.get("shardSize"), spec.world_size
+    if size is not None and spec.options.get("sharding") == "full" and size != world:
+        found.append(
+            Problem(_SHARD_SIZE, "FSDP_FULL_IS_ALL_RANKS", {"found": size, "worldSize": world, "nearest": world})
+        )
+    elif size is not None and world % size:
+        allowed = ", ".join(map(str, suggestions.divisors(world)))
+        params = {"found": size, "worldSize": world, "nearest": suggestions.divisor(size, world), "allowed": allowed}
+        found.append(Problem(_SHARD_SIZE, "FSDP_MESH_MISMATCH", params))
+    option, stated = options.value(spec, OPTIONS, "mixedPrecision"), _stated_dtype(spec)
+    if "auto" not in (option, stated) and option != stated:
+        params = {"option": option, "hyperparameter": stated, "nearest": stated}
+        found.append(Problem("distributedConfig.options.mixedPrecision", "PRECISIONS_DIFFER", params))
+    return found + batch_shares.problems(spec)
+
+
+def warnings(spec: JobSpec) -> list[Problem]:
+    if problems(spec):
+        return []
+    found = batch_shares.warnings(spec)
+    size, better = shard_size(spec), groups.natural(spec)
+    params = {"size": size, "replicas": spec.world_size // size, "better": better}
+    if size < spec.world_size and spec.options.get("sharding", "auto") == "auto" and "shardSize" not in spec.options:
+        found.append(Problem(_SHARDING, "FSDP_HYBRID_CHOSEN", params))
+    if size == 1 < spec.world_size:
+        found.append(Problem(_SHARDING, "FSDP_NOTHING_SHARDED", params))
+    if better > 1 and groups.crosses_zones(spec, size):
+        found.append(Problem(_SHARDING, "FSDP_SHARDS_CROSS_ZONES", params))
+    return found
+
+
+def propose(spec: JobSpec) -> Proposal:
+    """The mesh, the precision, and CPU memory where all GPUs together are too small for the model's state."""
+    if options.problems(spec, OPTIONS):
+        return data_parallel(spec)
+    first = data_parallel(spec)
+    chosen: dict[str, Any] = {}
+    reasons = [*first.reasons, *_mesh(spec, chosen), *_precision(spec, chosen), *_offload(spec, chosen)]
+    return Proposal(first.strategy, chosen, tuple(reasons))
+
+
+def _mesh(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
+    kind = options.value(spec, OPTIONS, "sharding")
+    if "shardSize" in spec.options or kind == "full":
+        return []
+    size, world, natural = shard_size(spec), spec.world_size, groups.natural(spec)
+    params = {"size": size, "replicas": world // size, "worldSize": world, "natural": natural}
+    if kind == "hybrid":
+        chosen["shardSize"] = size
+        return [Problem(_SHARD_SIZE, "PROPOSED_SHARD_SIZE", params)]
+    if size < world:
+        chosen |= {"sharding": "hybrid", "shardSize": size}
+        return [Problem(_SHARDING, "PROPOSED_HYBRID_SHARD", params)]
+    chosen["sharding"] = "full"
+    in_the_way = groups.several_zones(spec) and natural > 1 and not groups.fits(spec, natural)
+    return [Problem(_SHARDING, "PROPOSED_FULL_FOR_MEMORY" if in_the_way else "PROPOSED_FULL_SHARD", params)]
+
+
+def _precision(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
+    if options.value(spec, OPTIONS, "mixedPrecision") != "auto" or _stated_dtype(spec) != "auto":
+        return []
+    chosen["mixedPrecision"] = gpus.precision(spec.nodes)
+    on = " / ".join(dict.fromkeys(node.gpu_type if node.has_cuda else "CPU" for node in spec.nodes))
+    params = {"precision": chosen["mixedPrecision"], "devices": on}
+    return [Problem("distributedConfig.options.mixedPrecision", "PROPOSED_PRECISION", params)]
+
+
+def _offload(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
+    size = chosen.get("shardSize", shard_size(spec))
+    if "cpuOffload" in spec.options or groups.fits(spec, size):
+        return []
+    chosen["cpuOffload"] = True
+    needed = memory.needed(recipes.parameters(spec) or 0, weights=size, gradients=size, optimizer=size)
+    params = {"needed": memory.shown(needed), "usable": memory.shown(memory.usable(spec.nodes)), "ranks": size}
+    return [Problem("distributedConfig.options.cpuOffload", "PROPOSED_OFFLOAD", params)]
+
+
+def shard_size(spec: JobSpec) -> int:
+    """Ranks that hold the model together. `auto`: those inside a zone or node when zones differ and the model fits into
+    so few, else all."""
+    if (chosen := spec.options.get("shardSize")) is not None:
+        return int(chosen)
+    kind = options.value(spec, OPTIONS, "sharding")
+    natural = groups.natural(spec)
+    if kind == "hybrid" or (
+        kind == "auto" and groups.several_zones(spec) and natural > 1 and groups.fits(spec, natural)
+    ):
+        return natural
+    return spec.world_size
+
+
+def _stated_dtype(spec: JobSpec) -> Any:
+    """The recipe's own hyperparameter for what `mixedPrecision` says; in a user's script it may mean anything."""
+    return "auto" if spec.entrypoint else spec.hyperparameters.get("dtype", "auto")
+
+
+def plan(spec: JobSpec) -> Plan:
+    """`fsdp_config.yaml` is for a user's own script: FERMI_FSDP_CONFIG says where it lies."""
+    spec = propose(spec).to(spec)
+    stated, backend = _stated_dtype(spec), rank_env.communication_backend(spec)
+    option = options.value(spec, OPTIONS, "mixedPrecision")
+    size = shard_size(spec)
+    settings = {
+        "dtype": gpus.precision(spec.nodes, option if stated == "auto" else stated),
+        "cpu_offload": options.value(spec, OPTIONS, "cpuOffload"),
+        "activation_checkpointing": options.value(spec, OPTIONS, "activationCheckpointing"),
+        "reshard_after_forward": options.value(spec, OPTIONS, "reshardAfterForward"),
+    }
+    extra = {"backend": backend, "shard_size": size, **settings}
+    extra["no_reshard_after_forward"] = not extra.pop("reshard_after_forward")  # on, unless its opposite is said
+    env: dict[str, Value] = {"FERMI_FSDP_CONFIG": (Late.FILES_DIR, "/fsdp_config.yaml")}
+    env |= network.torch_env(spec, backend)
+    by_rank = batch_shares.rank_env(spec)
+    mesh = {"replicate": spec.world_size // size, "shard": size}
+    config = {"world_size": spec.world_size, "mesh": mesh, **settings}
+    return gang(
+        spec,
+        recipes.command(spec, "fermi.train.train_fsdp", extra),
+        files={"fsdp_config.yaml": yaml.safe_dump(config, sort_keys=False)},
+        preload=PRELOAD,
+        node_env=lambda _: env,
+        rank_env=lambda at, local: by_rank.get(at.first_rank + local, {}),
+    )

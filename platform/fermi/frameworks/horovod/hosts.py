@@ -1,0 +1,91 @@
+"""`host:slots`, as `horovodrun` wants to be told: for people who start by hand."""
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fermi.jobs.ranks import place
+from fermi.jobs.spec import JobSpec, Node, Problem, Value
+
+FIELD = "distributedConfig.options.hosts"
+_HOST = re.compile(r"[\w.-]+")
+_PAIR = re.compile(rf"({_HOST.pattern}):([1-9][0-9]{{0,8}})")
+"""Horovod's own pattern (hosts.py:79), but for a host without slots, which it accepts and cannot use."""
+
+_FLAGS = {
+    "fusionThresholdMb": "--fusion-threshold-mb",
+    "cycleTimeMs": "--cycle-time-ms",
+    "timeoutSeconds": "--gloo-timeout-seconds",
+}
+
+
+def problems(spec: JobSpec) -> list[Problem]:
+    """Horovod's own rules: each part is `host:slots`, and there are at least as many slots as processes."""
+    found = spec.options.get("hosts")
+    if not isinstance(found, str):
+        return []  # nothing said, or no text at all, which the schema refuses
+    near = _joined(_of_nodes(spec))
+    for part in (parts := found.split(",")):
+        if not _PAIR.fullmatch(part):
+            return [Problem(FIELD, "HOROVOD_HOSTS_INVALID", {"found": part, "nearest": near})]
+    host, times = Counter(part.partition(":")[0] for part in parts).most_common(1)[0]
+    if times > 1:
+        return [Problem(FIELD, "HOROVOD_HOST_TWICE", {"found": host, "nearest": near})]
+    if (slots := sum(_parsed(found).values())) < spec.world_size:
+        params = {"slots": slots, "worldSize": spec.world_size, "nearest": near}
+        return [Problem(FIELD, "HOROVOD_TOO_FEW_SLOTS", params)]
+    return []
+
+
+def warnings(spec: JobSpec) -> list[Problem]:
+    """Nodes that have no address that could stand in `host:slots`. By hand only: the platform needs none."""
+    if "hosts" in spec.options:
+        return []
+    nameless = [node.name for node in spec.nodes if _address(node) is None]
+    return [Problem(FIELD, "HOROVOD_HOST_UNUSABLE", {"nodes": ", ".join(nameless)})] if nameless else []
+
+
+def by_hand(spec: JobSpec) -> Mapping[str, int]:
+    """Slots by host: what the user says, else what is known of the nodes."""
+    return _parsed(spec.options["hosts"]) if "hosts" in spec.options else _of_nodes(spec)
+
+
+def hostfile(hosts: Mapping[str, int]) -> str:
+    return "".join(f"{host} slots={slots}\n" for host, slots in hosts.items())
+
+
+def horovodrun(spec: JobSpec, hosts: Mapping[str, int], timeline: Value | None, command: Sequence[Value]) -> Value:
+    """The line that starts the same training without the platform."""
+    flags = [f"{_FLAGS[name]} {spec.options[name]:g}" for name in _FLAGS if name in spec.options]
+    if spec.options.get("autotune"):
+        flags.append("--autotune")
+    if timeline is not None:
+        flags.append(f"--timeline-filename {shlex.quote(str(timeline))}")
+    start = " ".join([f"horovodrun --gloo -np {spec.world_size} -H {_joined(hosts)}", *flags])
+    pieces: list[Any] = [f"{start} \\\n "]
+    for word in command:
+        pieces += [" ", shlex.quote(word) if isinstance(word, str) else word]
+    return (*pieces, "\n")
+
+
+def _address(node: Node) -> str | None:
+    return next((name for name in (node.ip, node.host, node.name) if _HOST.fullmatch(name)), None)
+
+
+def _of_nodes(spec: JobSpec) -> dict[str, int]:
+    """In the order of ranks. Nodes that share an address are one host."""
+    hosts: dict[str, int] = {}
+    for at in place(spec.nodes, spec.master):
+        host = _address(at.node) or f"node-{at.node_rank}"
+        hosts[host] = hosts.get(host, 0) + at.node.processes
+    return hosts
+
+
+def _parsed(hosts: str) -> dict[str, int]:
+    return {host: int(slots) for host, _, slots in (part.partition(":") for part in hosts.split(","))}
+
+
+def _joined(hosts: Mapping[str, int]) -> str:
+    return ",".join(f"{host}:{slots}" for host, slots in hosts.items())

@@ -1,0 +1,90 @@
+"""Megatron-LM: the model itself is split, by tensor inside its layers and by pipeline between them.
+
+request.py    what the job says: sizes, GPUs, what the user settled
+split.py      one complete way to split
+rules.py      which splits Megatron refuses
+memory.py     what a split takes on a GPU            cost.py         how long a step takes
+search.py     the fastest split that fits            arguments.py    what Megatron is launched with
+findings.py   what is said of a job in words  plans.py        what is proposed and planned
+
+The framework `megatron_deepspeed` has all of it but the optimizer in common.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from fermi.frameworks.base import Info
+from fermi.frameworks.megatron import arguments, findings, plans, rules, search
+from fermi.frameworks.megatron.plans import PRELOAD
+from fermi.frameworks.megatron.request import OPTIONS, Request, read
+from fermi.frameworks.parallelism import words
+from fermi.jobs import effective_batch as effective
+from fermi.jobs import options, recipes
+from fermi.jobs.spec import JobSpec, Late, Plan, Problem, Proposal, Value
+
+__all__ = ["INFO", "OPTIONS", "PRELOAD", "effective_batch", "plan", "problems", "propose", "splits", "warnings"]
+
+INFO = Info(
+    label="Megatron-LM",
+    parallelism=("tensor", "pipeline", "data"),
+    model_size=(100_000_000_000, None),
+    packages=("megatron-core",),
+    needs_cuda=True,
+)
+
+
+def problems(spec: JobSpec) -> list[Problem]:
+    """As if the proposal had been given. Where what is given leaves no valid split, its own broken rules are named."""
+    request = read(spec)
+    if isinstance(request, list):
+        return request
+    split = search.settled(request)
+    said = {problem.code for problem in recipes.problems(spec)}  # the recipe knows one of the rules, too
+    broken = rules.problems(request, split, lambda: next(map(words, search.nearest(request, most=1)), "–"))
+    found = [problem for problem in broken if problem.code not in said]
+    found += findings.positions(spec, request) + findings.precision(spec) + findings.connections(spec, split)
+    found += arguments.own_arguments(spec)
+    return found or findings.wants_too_much(request, split)
+
+
+def warnings(spec: JobSpec) -> list[Problem]:
+    request = read(spec)
+    if isinstance(request, list) or problems(spec):
+        return []
+    return findings.warnings(request, search.settled(request))
+
+
+def propose(spec: JobSpec) -> Proposal:
+    request = read(spec)
+    return Proposal() if isinstance(request, list) else plans.proposal(spec, request)
+
+
+def splits(spec: JobSpec) -> list[Mapping[str, int]]:
+    request = read(spec)
+    return [] if isinstance(request, list) else findings.splits(request, problems(spec))
+
+
+def effective_batch(spec: JobSpec) -> effective.Batch | None:
+    request = read(spec)
+    return None if isinstance(request, list) else findings.effective_batch(spec, search.settled(request))
+
+
+def plan(spec: JobSpec) -> Plan:
+    request = read(spec)
+    assert isinstance(request, Request)
+    split = search.settled(request)
+    given = arguments.arguments(spec, request, split)
+    return plans.plan(spec, request, split, _command(spec, given), given, files={}, env={})
+
+
+def _command(spec: JobSpec, given: dict[str, Any]) -> tuple[Value, ...]:
+    """The trainer, with Megatron's names for what they name; or the user's script, with our arguments before its
+    own."""
+    if spec.entrypoint is None:
+        left = {**arguments.NAMES, **dict.fromkeys(arguments.SIZES)}
+        rest = {name: value for name, value in spec.hyperparameters.items() if name not in left}
+        return recipes.command(replace(spec, hyperparameters=rest), "fermi.train.train_megatron", given)
+    own = spec.entrypoint
+    appended = arguments.words(given) if options.value(spec, OPTIONS, "appendArguments") else []
+    return (Late.PYTHON, "-u", *own.words, *appended, *own.args)

@@ -1,0 +1,110 @@
+"""How long an optimizer step takes, in seconds: good for ranking splits of one model on one set of nodes, not for
+promising a speed. What it counts:
+
+* matrices: 24 b s h² (1 + s/6h) floating-point operations per layer forward, twice that backward, once more where a
+  layer is recomputed, and the logits on the last stage (Narayanan et al. 2021, §5.1); a GPU reaches half its peak, less
+  when a matrix is small;
+* tensor parallelism: four all-reduces per layer and micro-batch (six with full recomputation; §2.3);
+* pipeline: a bubble of (p - 1)/v micro-batches (§2.2), and each chunk's activations to the next stage and back;
+* context and expert parallelism: keys and values around the ring, tokens to their experts and back;
+* data parallelism: gradients reduce-scattered and weights gathered once a step; nothing of it overlapped.
+
+Groups inside a node talk at `INSIDE`, across nodes at `NODES`, across zones at `ZONES`: typical figures (NVLink, a
+200 Gbit/s port per GPU, a shared line between sites), since nothing is known of the real ones.
+"""
+
+from fermi.frameworks.megatron import memory
+from fermi.frameworks.megatron.request import Cluster, Request
+from fermi.frameworks.megatron.split import Split
+
+PEAK = {6.0: 19e12, 7.0: 125e12, 7.5: 65e12, 8.0: 312e12, 8.6: 125e12, 8.9: 181e12, 9.0: 989e12, 10.0: 2250e12}
+"""By compute capability: dense operations per second in half precision, NVIDIA's data sheets."""
+
+REACHED = 0.5  # of the peak, by large matrices
+HALF_REACHED = 1 << 19  # elements of a rank's share of activations at which half of that is reached
+INSIDE, NODES, ZONES = 200e9, 20e9, 1e9  # bytes per second and GPU, one way
+LATENCY = 2e-5  # seconds per collective
+
+
+def seconds(request: Request, split: Split) -> float:
+    """Of one optimizer step."""
+    batch = _matrices(request, split) + _inside_a_layer(request, split) + _to_the_next_stage(request, split)
+    bubble = (split.pipeline - 1) / split.virtual
+    return (split.micro_batches + bubble) * batch + _data_parallel(request, split)
+
+
+def bubble_share(split: Split) -> float:
+    """Of a step's time, spent waiting for the pipeline to fill and drain (Narayanan et al. 2021, §2.2)."""
+    waiting = (split.pipeline - 1) / split.virtual
+    return waiting / (split.micro_batches + waiting)
+
+
+def bandwidth(cluster: Cluster, span: int) -> float:
+    """Of groups that lie within `span` neighbouring ranks each, the slowest of them."""
+    if not any(size % span for size in cluster.nodes):
+        return INSIDE
+    return ZONES if len(cluster.zones) > 1 and any(size % span for size in cluster.zones) else NODES
+
+
+def _tokens(request: Request, split: Split) -> float:
+    """Of a micro-batch, on one rank."""
+    return request.model.sequence / split.context * split.micro
+
+
+def _width(request: Request) -> int:
+    """Bytes of an activation."""
+    return 4 if request.cluster.dtype == "float32" else 2
+
+
+def _matrices(request: Request, split: Split) -> float:
+    """A micro-batch, forward and backward, on the last stage, which paces the others."""
+    model, tokens = request.model, _tokens(request, split)
+    h, s, routed = model.hidden, model.sequence, memory.ROUTED if model.experts else 1
+    attention = 4 * tokens * s * h
+    forward = tokens * h * h * (8 + 16 * routed) + attention
+    layer = 3 * forward + {"none": 0, "selective": attention, "full": forward}[split.recompute]
+    work = (layer * model.layers / split.pipeline + 6 * tokens * h * model.vocabulary) / split.tensor
+    share = tokens * h / split.tensor
+    speed = PEAK.get(request.cluster.gpu.capability, PEAK[7.0]) * REACHED * share / (share + HALF_REACHED)
+    return work / speed * (2 if _width(request) == 4 else 1)
+
+
+def _inside_a_layer(request: Request, split: Split) -> float:
+    """Tensor, context and expert parallel traffic of a micro-batch's layers on one stage."""
+    activations = _tokens(request, split) * request.model.hidden * _width(request)
+    layer, t, c, e = 0.0, split.tensor, split.context, split.expert
+    if t > 1:
+        times = 6 if split.recompute == "full" else 4
+        layer += times * (2 * (t - 1) / t * activations / bandwidth(request.cluster, t) + LATENCY)
+    if c > 1:
+        ring = bandwidth(request.cluster, t * c)
+        layer += 3 * (c - 1) * (2 * activations / t / ring + LATENCY)
+    if e > 1:
+        routed = memory.ROUTED * activations / t * (e - 1) / e
+        layer += 4 * (routed / bandwidth(request.cluster, t * e) + LATENCY)
+    return layer * request.model.layers / split.pipeline
+
+
+def _to_the_next_stage(request: Request, split: Split) -> float:
+    if split.pipeline == 1:
+        return 0.0
+    sent = _tokens(request, split) * request.model.hidden * _width(request)
+    sent /= split.tensor if split.sequence_parallel else 1
+    return split.virtual * 2 * (sent / bandwidth(request.cluster, request.cluster.world) + LATENCY)
+
+
+def _data_parallel(request: Request, split: Split) -> float:
+    ranks = split.data * split.context
+    if ranks == 1:
+        return 0.0
+    dense, experts = memory.stage_parameters(request.model, split)
+    gradient = 2 if request.cluster.dtype == "float16" else 4
+    splits = split.distributed_optimizer or bool(split.zero)
+    sent = gradient + _width(request) if splits else 2 * gradient
+    if split.zero == 3:  # weights are gathered for every forward and backward pass (ZeRO, §7.2.2)
+        sent += _width(request) * (2 * split.micro_batches - 1)
+    elif split.zero == 2:  # gradients are reduced after every micro-batch
+        sent += gradient * (split.micro_batches - 1)
+    link = bandwidth(request.cluster, split.tensor * ranks)
+    shared = dense * (ranks - 1) / ranks + experts * max(0, ranks / split.expert - 1) / max(1, ranks / split.expert)
+    return sent * shared / link + 2 * LATENCY

@@ -1,0 +1,56 @@
+"""What Megatron-LM and Megatron-LM + DeepSpeed propose and plan alike."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fermi.frameworks._planning import gang
+from fermi.frameworks.megatron import arguments, findings, search
+from fermi.frameworks.megatron.request import Request
+from fermi.frameworks.megatron.split import Split
+from fermi.jobs import network, rank_env
+from fermi.jobs.ranks import Placement
+from fermi.jobs.spec import JobSpec, Late, Plan, Proposal, Value
+
+PRELOAD = ("torch", "numpy", "torch.distributed", "torch._dynamo")
+"""Neither megatron.core nor deepspeed: importing them may touch CUDA, and a process that is to be forked must not
+have."""
+
+
+def proposal(spec: JobSpec, request: Request) -> Proposal:
+    """The fastest split that fits, as far as the user left it open."""
+    found = search.best(request)
+    if found is None:
+        return Proposal()
+    strategy = {name: value for name, value in found.split.strategy.items() if name not in spec.strategy}
+    chosen = {name: value for name, value in found.split.options.items() if name not in spec.options}
+    return Proposal(strategy, chosen, tuple(findings.reasons(request, found)))
+
+
+def plan(
+    spec: JobSpec,
+    request: Request,
+    split: Split,
+    command: tuple[Value, ...],
+    given: Mapping[str, Any],
+    *,
+    files: Mapping[str, Value],
+    env: Mapping[str, Value],
+) -> Plan:
+    """`given`: what the command is launched with, for people and scripts to read; `files` and `env`: what else there
+    is."""
+    readable: dict[str, Value] = {
+        "megatron_config.yaml": arguments.config_file(request, split, given),
+        "megatron_args.txt": arguments.args_file(given),
+    }
+    shared: dict[str, Value] = {
+        **network.torch_env(spec, rank_env.communication_backend(spec)),
+        "FERMI_MEGATRON_CONFIG": (Late.FILES_DIR, "/megatron_config.yaml"),
+        "FERMI_MEGATRON_ARGS": (Late.FILES_DIR, "/megatron_args.txt"),
+        **env,
+    }
+
+    def node_env(at: Placement) -> dict[str, Value]:
+        one = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if findings.one_connection(split, at.node.gpu_type) else {}
+        return {**shared, **one}
+
+    return gang(spec, command, files={**files, **readable}, preload=PRELOAD, node_env=node_env)

@@ -1,0 +1,38 @@
+"""What may be asked for: Megatron-LM's options without those that DeepSpeed takes over or cannot."""
+
+from dataclasses import replace
+
+from fermi.frameworks.deepspeed import keys
+from fermi.frameworks.megatron import request as megatron
+from fermi.frameworks.megatron.request import Request
+from fermi.jobs import options
+from fermi.jobs.spec import JobSpec, Problem
+
+_KEPT = ("globalBatchSize", "microBatchSize", "recompute", "precision", "maxPositionEmbeddings", "appendArguments")
+
+OPTIONS = options.schema(
+    zeroStage={"type": "integer", "minimum": 0, "maximum": 3},
+    **{name: megatron.OPTIONS["properties"][name] for name in _KEPT},
+    config=keys.CONFIG,
+)
+
+DEGREES = ("dataParallel", "tensorParallel", "pipelineParallel", "contextParallel")
+"""No interleaved pipeline, which DeepSpeed's engine has none of, and no experts, which it builds otherwise."""
+
+
+def read(spec: JobSpec) -> Request | list[Problem]:
+    """The problems that leave nothing to reckon with."""
+    found = megatron.read(spec, OPTIONS, DEGREES, leave_out=("config",))
+    if isinstance(found, list):
+        return found
+    given = replace(
+        found.given,
+        deepspeed=True,
+        zero=spec.options.get("zeroStage"),
+        virtual=1,
+        expert=1,
+        sequence_parallel=False,  # see rules.py
+        distributed_optimizer=False,
+        trainer=False,
+    )
+    return replace(found, given=given)

@@ -1,0 +1,39 @@
+"""The texts of a framework and of its options in the reader's language, by code (see `fermi.messages`).
+
+    ABOUT_PYTORCH_DDP             what the framework `pytorch-ddp` is
+    TITLE_BATCH_SHARE             the option `batchShare`, for people; its hint describes it
+    TITLE_BATCH_SHARE_BY_SPEED    its choice `bySpeed`, where the word itself does not say enough
+
+What a framework's module says itself (`Info.description`; `title` and `description` in `OPTIONS`) goes before.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fermi import messages
+from fermi.frameworks.base import Framework
+
+
+def description(framework: Framework, lang: str) -> str:
+    return framework.info.description or _text("ABOUT", framework.name, lang=lang)[0]
+
+
+def options(framework: Framework, lang: str) -> dict[str, Any]:
+    """The schema with titles. `enumTitles`: choice -> title, of those that have one."""
+    rules = framework.options["properties"]
+    return {**framework.options, "properties": {name: _titled(name, rule, lang) for name, rule in rules.items()}}
+
+
+def _titled(name: str, rule: Mapping[str, Any], lang: str) -> dict[str, Any]:
+    title, hint = _text("TITLE", name, lang=lang)
+    choices = {str(choice): _text("TITLE", name, str(choice), lang=lang)[0] for choice in rule.get("enum", ())}
+    said = {"title": title, "description": hint, "enumTitles": {word: text for word, text in choices.items() if text}}
+    return {**{key: value for key, value in said.items() if value}, **rule}
+
+
+def _text(*parts: str, lang: str) -> tuple[str, str]:
+    """Empty where there is none."""
+    words = (re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]", "_", part).upper() for part in parts)
+    code = "_".join(words)
+    return messages.text(code, lang) if messages.has(code) else ("", "")

@@ -1,0 +1,200 @@
+"""An attempt's node inside of an environment: its folder, and its node runner, which outlives the stream. Standard
+library only, Python 3.9 or later.
+
+    <home>/runs/<attempt>/  node-<k>.json, its status, lock and stop.json (`fermi.runner.files`); <rank>.log; files/
+                            container: which life of the container it was begun in
+    <home>/data/            in place of the platform's data directory, where that is not mounted here
+
+Beginning twice is beginning once: the runner holds a lock and leaves a record. One that was cancelled before it began
+finds `stop.json` and never begins.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from fermi.inside import container_life, protocol
+from fermi.runner import files, status, terminate
+from fermi.runner.late_values import Late, decode
+
+KEPT_SECONDS = 7 * 86_400.0
+BEGIN_SECONDS = 30.0
+"""How long a runner may take to write its first status: many may begin at once on a machine that is busy."""
+FORKED_SECONDS = 2.0
+"""And one that was forked, before another one is begun."""
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,120}")
+CONTAINER = "container"
+
+
+def run_folder(home: str, name: Any) -> Path:
+    """Raises ValueError for what is no attempt's name."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError("no name of an attempt")
+    return Path(home) / "runs" / name
+
+
+def spec_path(folder: Path, node: Any) -> Path:
+    return folder / f"node-{int(node)}.json"
+
+
+def has_begun(folder: Path, node: Any) -> bool:
+    spec = spec_path(folder, node)
+    there = status.look(spec) if spec.exists() else None
+    return bool(there and (there.state != "absent" or there.left))
+
+
+def begin(home: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Begins the node's runner unless it has begun or must not. `order`: as `fermi.launch.inside.render` makes it;
+    `head`: the address of the head node; `secrets`: variables that are in no file."""
+    order = request["order"]
+    folder = run_folder(home, order["name"])
+    if (folder / "stop.json").exists():
+        return {"began": False, "cancelled": True}
+    spec = spec_path(folder, order["spec"]["node_rank"])
+    if has_begun(folder, order["spec"]["node_rank"]):
+        return {"began": False}
+    from fermi.inside import interpreters, standby, survey  # most streams begin nothing
+
+    named = str(order.get("python") or "")
+    if named:
+        python = survey.find_python(named, {} if "/" in named else interpreters.find())
+    else:
+        python = interpreters.find_default(lambda one: standby.lives(home, one))
+    clear(folder)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (folder / CONTAINER).write_text(container_life.find_own(), encoding="utf-8")
+    content = moved(order["spec"], order.get("root", ""), order.get("data") or os.path.join(home, "data"))
+    write_files(folder, order.get("files") or {}, str(request.get("head") or ""))
+    content.update(meeting={**order["meeting"], "head": str(request.get("head") or "")}, folder=str(folder))
+    content.setdefault("cwd", working_folder(home, content))
+    if "code" in content:
+        content["code"].update(cache=os.path.join(home, "packages"), chosen=str(folder / "python"))
+    for rank in content["ranks"]:
+        rank["log"] = str(folder / f"{rank['rank']}.log")
+    files.write_atomically(str(spec), content, 0o600)
+    start(home, spec, python, request.get("secrets") or {})
+    return {"began": True}
+
+
+def clear(folder: Path) -> None:
+    """Ends what is left of older attempts of the same task, and removes what nobody has asked for in a long time: the
+    platform forgets attempts itself, unless the environment was away."""
+    task = folder.name.rpartition("-")[0]
+    for other in folder.parent.glob("*"):
+        if other == folder or not other.is_dir():
+            continue
+        specs = [path for path in other.glob("node-*.json") if "." not in path.stem]
+        lives = any(status.look(spec).left for spec in specs)
+        if lives and other.name.rpartition("-")[0] == task:
+            terminate.end(other, specs, 0.0)
+        elif not lives and other.stat().st_mtime < time.time() - KEPT_SECONDS:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def working_folder(home: str, spec: dict[str, Any]) -> str:
+    """Where ranks of a task without code of its own start: where the environment's user does."""
+    wanted = spec.pop("start_in", "")
+    for folder in (wanted, os.environ.get("HOME", ""), os.getcwd()):
+        if folder and os.path.isdir(folder):
+            return folder
+    return home
+
+
+def moved(value: Any, root: str, data: str) -> Any:
+    """Returns the value with the platform's data directory, as the plan names it, where it lies here."""
+    if not root or root == data:
+        return value
+    if isinstance(value, dict):
+        return {name: moved(one, root, data) for name, one in value.items()}
+    if isinstance(value, list):
+        return [moved(one, root, data) for one in value]
+    if isinstance(value, str) and root in value:
+        return re.sub(rf"(?<![\w./-]){re.escape(root)}(?=/|$)", data.replace("\\", r"\\"), value)
+    return value
+
+
+def write_files(folder: Path, wanted: dict[str, Any], head: str) -> None:
+    """The plan's."""
+    known = {Late.HEAD_HOST: head, Late.FILES_DIR: str(folder / "files"), Late.PYTHON: sys.executable}
+    for name, pieces in wanted.items():
+        path = folder / "files" / name
+        if ".." in path.parts or not str(path).startswith(f"{folder}/files/"):
+            raise ValueError("a file's name leads elsewhere")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.replace_atomically(str(path), decode(pieces, known).encode(), 0o600)
+
+
+def start(home: str, spec: Path, python: str, secrets: dict[str, str]) -> None:
+    """The runner, in a session of its own, which nobody here waits for: by the process that stands by, where one does,
+    or as a new one. Raises RefusedError where it does not begin."""
+    from fermi.inside import standby
+
+    paths = files.Paths(str(spec))
+    limit = time.monotonic() + BEGIN_SECONDS
+    forked = standby.pass_on(home, python, spec, secrets)
+    forked_until = time.monotonic() + FORKED_SECONDS if forked else 0.0
+    process: subprocess.Popen[bytes] | None = None
+    while files.read_json(paths.status) is None:
+        if process is None and time.monotonic() > forked_until:
+            process = execute(paths, python, secrets)
+        code = process.poll() if process else None
+        if code is not None and not (forked and code == 0):  # 0: the forked one has begun
+            if code == -signal.SIGKILL:  # by whoever ends the container, or the kernel: another beginning may be well
+                raise protocol.RefusedError("INSIDE_RUNNER_KILLED")
+            said = Path(paths.log).read_bytes()[-2000:].decode(errors="replace").strip()
+            raise protocol.RefusedError("INSIDE_RUNNER_FAILED", python=python, why=said or f"exit code {code}")
+        if time.monotonic() > limit:
+            if process:
+                process.kill()
+            raise protocol.RefusedError("INSIDE_RUNNER_SLOW", seconds=round(BEGIN_SECONDS))
+        time.sleep(0.002)
+
+
+def execute(paths: files.Paths, python: str, secrets: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Raises RefusedError where there is no such interpreter."""
+    from fermi.inside import standby
+
+    log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        given = _in_memory(json.dumps(secrets))
+        try:
+            return subprocess.Popen(
+                [python, "-u", "-m", "fermi.runner.inside", paths.spec, "-"],
+                stdin=given, stdout=log, stderr=log, cwd="/", env=standby.variables(), start_new_session=True,
+            )  # fmt: skip
+        finally:
+            os.close(given)
+    except OSError as error:
+        raise protocol.RefusedError(
+            "INSIDE_PYTHON_UNUSABLE", python=python, why=error.strerror or str(error)
+        ) from error
+    finally:
+        os.close(log)
+
+
+def _in_memory(text: str) -> int:
+    """A file without a name, at its beginning."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("fermi")
+    else:
+        descriptor, path = _unnamed()
+        os.unlink(path)
+    with open(descriptor, "w", encoding="utf-8", closefd=False) as file:
+        file.write(text)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _unnamed() -> tuple[int, str]:
+    import tempfile
+
+    return tempfile.mkstemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)

@@ -1,0 +1,273 @@
+"""What an attempt's ranks have written in folders that the platform does not see: listed, and read in pieces. And what
+the platform sends into these folders. Standard library only, Python 3.9 or later.
+
+    checkpoints/…   FERMI_CHECKPOINT_DIR: <home>/data/checkpoints/<task>
+    code/…          beside the script: <home>/data/trees/<task>/code, without the snapshot's own files
+    outputs/…       FERMI_OUTPUT_DIR: <home>/data/outputs/<task>; once the ranks have ended
+
+    <home>/given/<task>.json    what came from the platform, {"<path below data>": [size, mtime in ns]}
+
+A row of a list: [path, size in bytes, mtime in ns, whether it came from the platform]. The size is -1 while a file may
+still be written: it has to stay as it is for `SETTLE_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+from fermi.inside import node_runs, protocol
+from fermi.runner import code, files
+
+KINDS = ("checkpoints", "code", "outputs")
+SETTLE_SECONDS = {"checkpoints": 3.0, "code": 30.0, "outputs": 0.0}
+MAX_FILES, MAX_DEPTH, MAX_PATH = 10_000, 32, 1024
+"""Of a list: files, folders above each other, bytes of a path."""
+MAX_NAMES = 100_000
+"""That are looked at for a list."""
+PIECE = 256 << 10
+PART = ".fermi-part"
+"""How files end that have not come as a whole."""
+Stamp = tuple[int, int]
+Row = list[Any]
+
+
+def task_of(attempt: str) -> str:
+    return attempt.rpartition("-")[0]
+
+
+def roots(home: str, task: str) -> dict[str, Path]:
+    """Returns the folder of each kind."""
+    data = Path(home, "data")
+    return {
+        "checkpoints": data / "checkpoints" / task,
+        "code": data / "trees" / task / "code",
+        "outputs": data / "outputs" / task,
+    }
+
+
+def below_data(home: str, kind: str, task: str) -> str:
+    """Returns that folder's path below the data folder."""
+    return roots(home, task)[kind].relative_to(Path(home, "data")).as_posix()
+
+
+class Written:
+    """Of a task. Remembers from one look to the next since when each file is as it is."""
+
+    def __init__(self, home: str, task: str) -> None:
+        self._home, self._task = home, task
+        self._roots = roots(home, task)
+        self._since: dict[str, tuple[Stamp, float]] = {}
+        self._snapshot: tuple[int, frozenset[str]] | None = None
+
+    def look(self, *, over: bool) -> tuple[list[Row], bool]:
+        """Returns the rows, and whether there are more than a list may have. `over`: nothing is written any more."""
+        rows: list[Row] = []
+        left, given, moment = MAX_NAMES, read_given(self._home, self._task), time.monotonic()
+        known, self._since = self._since, {}
+        for kind in KINDS if over else KINDS[:2]:
+            own = self._own(kind)
+            if own is None:
+                continue
+            above = below_data(self._home, kind, self._task)
+            stack = [("", 0)]
+            while stack:
+                folder, depth = stack.pop()
+                for entry in _entries(self._roots[kind] / folder):
+                    left -= 1
+                    path = f"{folder}/{entry.name}" if folder else entry.name
+                    if left < 0 or len(rows) >= MAX_FILES:
+                        return rows, True
+                    if entry.is_dir(follow_symlinks=False):
+                        if depth < MAX_DEPTH and (kind != "code" or entry.name not in code.MADE_BESIDE):
+                            stack.append((path, depth + 1))
+                        continue
+                    stamp = _stamp(entry)
+                    if stamp is None or not is_plain(path) or entry.name.endswith(PART) or own(path, stamp):
+                        continue
+                    named = f"{kind}/{path}"
+                    since = known[named][1] if known.get(named, (None,))[0] == stamp else moment
+                    self._since[named] = stamp, since
+                    came = given.get(f"{above}/{path}") == list(stamp)
+                    settled = over or came or moment - since >= SETTLE_SECONDS[kind]
+                    rows.append([named, *stamp, came] if settled else [named, -1, 0, False])
+        rows.sort()
+        return rows, False
+
+    def _own(self, kind: str) -> Any:
+        """Returns what tells of a file whether it is the snapshot's, as that has it; None where nothing is to be listed
+        yet: the tree is being made ready."""
+        if kind != "code":
+            return lambda path, stamp: False
+        tree = str(self._roots[kind])
+        try:
+            ready = os.stat(f"{tree}.attempt").st_mtime_ns
+            changed = os.stat(f"{tree}.manifest").st_mtime_ns
+            if self._snapshot is None or self._snapshot[0] != changed:
+                paths = frozenset(one.path for one in code.load(Path(f"{tree}.manifest").read_bytes()))
+                self._snapshot = changed, paths
+        except (OSError, code.Wrong):
+            return None
+        names = self._snapshot[1]
+        return lambda path, stamp: path in names and stamp[1] <= ready
+
+
+def _entries(folder: Path) -> list[Any]:
+    try:
+        with os.scandir(folder) as listing:
+            return sorted(listing, key=lambda entry: entry.name)
+    except OSError:
+        return []
+
+
+def _stamp(entry: Any) -> Stamp | None:
+    with contextlib.suppress(OSError):
+        found = entry.stat(follow_symlinks=False)
+        if stat.S_ISREG(found.st_mode):
+            return found.st_size, found.st_mtime_ns
+    return None
+
+
+def is_plain(path: str) -> bool:
+    """Whether it is text, and not too long: bytes that are no UTF-8 cannot be told."""
+    try:
+        return len(path.encode()) <= MAX_PATH
+    except UnicodeEncodeError:
+        return False
+
+
+def _open(home: str, request: dict[str, Any]) -> int:
+    """Raises RefusedError where it is not the file that was listed."""
+    kind, _, path = str(request["path"]).partition("/")
+    root = roots(home, task_of(str(request["of"])))[kind]
+    if ".." in path.split("/") or not path:
+        raise ValueError("a path that leads elsewhere")
+    try:
+        file = os.open(root / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise protocol.RefusedError("INSIDE_FILE_CHANGED", path=path) from error
+    if not _is_still(file, request):
+        os.close(file)
+        raise protocol.RefusedError("INSIDE_FILE_CHANGED", path=path)
+    return file
+
+
+def _is_still(file: int, request: dict[str, Any]) -> bool:
+    found = os.fstat(file)
+    return stat.S_ISREG(found.st_mode) and [found.st_size, found.st_mtime_ns] == [request["size"], request["mtime"]]
+
+
+def read(home: str, request: dict[str, Any]) -> dict[str, Any]:
+    """A piece of a file that was listed: of attempt `of`, `path`, its `size` and `mtime` as listed, from `at` on, at
+    most `most` bytes. `data`: the bytes; `sha256` of these."""
+    file = _open(home, request)
+    try:
+        data = os.pread(file, min(int(request["most"]), PIECE), int(request["at"]))
+        if not _is_still(file, request):
+            raise protocol.RefusedError("INSIDE_FILE_CHANGED", path=str(request["path"]))
+    finally:
+        os.close(file)
+    return {"sha256": hashlib.sha256(data).hexdigest(), "data": data}
+
+
+def digest(home: str, request: dict[str, Any]) -> dict[str, Any]:
+    """The SHA-256 of a file that was listed, named as for `read`. Takes seconds for each gigabyte."""
+    found = hashlib.sha256()
+    with open(_open(home, request), "rb") as file:
+        while data := file.read(1 << 20):
+            found.update(data)
+        if not _is_still(file.fileno(), request):
+            raise protocol.RefusedError("INSIDE_FILE_CHANGED", path=str(request["path"]))
+    return {"sha256": found.hexdigest()}
+
+
+def list_all(home: str, request: dict[str, Any]) -> dict[str, Any]:
+    """All that a task has written here, while none of its attempts runs."""
+    rows, more = Written(home, task_of(str(request["of"]))).look(over=True)
+    return {"rows": rows, "more": more}
+
+
+def read_given(home: str, task: str) -> dict[str, Any]:
+    found = files.read_json(str(_given(home, task)))
+    return found if isinstance(found, dict) else {}
+
+
+def _given(home: str, task: str) -> Path:
+    return Path(home, "given", f"{task}.json")
+
+
+def expect(home: str, request: dict[str, Any]) -> dict[str, Any]:
+    """What the platform is about to send for `node` of attempt `of`: `files`, rows [path below the data folder, size,
+    mtime]. Removes what it sent before and does not have any more, unless that was changed here. `missing`: the numbers
+    of the rows that are not here as they should be; none where the attempt has begun or must not."""
+    folder = node_runs.run_folder(home, request["of"])
+    if (folder / "stop.json").exists() or node_runs.has_begun(folder, request["node"]):
+        return {"missing": []}
+    task, data = task_of(str(request["of"])), Path(home, "data")
+    wanted = {str(path): [int(size), int(mtime)] for path, size, mtime in request["files"]}
+    before = read_given(home, task)
+    for path, known in before.items():
+        if path not in wanted and _found(place(data, path)) == known:
+            with contextlib.suppress(OSError):
+                place(data, path).unlink()
+    missing = [number for number, path in enumerate(wanted) if _found(place(data, path)) != wanted[path]]
+    there = list(wanted)
+    told = {path: wanted[path] for path in before if path in wanted} | {there[at]: wanted[there[at]] for at in missing}
+    _given(home, task).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    files.write_atomically(str(_given(home, task)), told, 0o600)
+    return {"missing": missing}
+
+
+def _found(path: Path) -> list[int] | None:
+    with contextlib.suppress(OSError):
+        found = os.lstat(path)
+        return [found.st_size, found.st_mtime_ns] if stat.S_ISREG(found.st_mode) else None
+    return None
+
+
+def place(data: Path, path: str) -> Path:
+    """Returns a file's place below the data folder. Raises ValueError for one elsewhere."""
+    found = data / path
+    if ".." in found.parts or found == data or data not in found.parents:
+        raise ValueError("a path that leads elsewhere")
+    return found
+
+
+def receive(home: str, request: dict[str, Any], data: bytes) -> dict[str, Any]:
+    """A piece of a file below the data folder, at its offset `at`; without one it is only asked for. With its last byte
+    it takes its name. `mtime` (ns) and `sha256`: it gets that time once its content is this. `have`: how much of it is
+    there, which may be all. Raises RefusedError where the content is another one."""
+    path = place(Path(str(request.get("data") or os.path.join(home, "data"))), str(request["path"]))
+    size, mtime = int(request["size"]), request.get("mtime")
+    there = _found(path)
+    if there and there[0] == size and mtime in (None, there[1]):
+        return {"have": size}
+    key = hashlib.sha256(f"{path.name}/{size}/{mtime}".encode()).hexdigest()[:16]
+    partial = path.with_name(f".{key}{PART}")
+    if "at" not in request:
+        have = partial.stat().st_size if partial.exists() else 0
+        return {"have": have if have < size else 0}
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+b") as file:
+        file.seek(int(request["at"]))
+        file.write(data)
+        file.truncate()
+        have = file.tell()
+    if have == size:
+        if wanted := request.get("sha256"):
+            with open(partial, "rb") as file:
+                found = hashlib.sha256()
+                while piece := file.read(1 << 20):
+                    found.update(piece)
+            if found.hexdigest() != wanted:
+                partial.unlink()
+                raise protocol.RefusedError("INSIDE_FILE_BROKEN", path=str(request["path"]))
+        if mtime is not None:
+            os.utime(partial, ns=(int(mtime), int(mtime)))
+        os.replace(partial, path)
+    return {"have": have}

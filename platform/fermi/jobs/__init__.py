@@ -1,0 +1,1 @@
+"""What a distributed job is: its spec, ranks, environment variables, batches, memory and network. Pure."""

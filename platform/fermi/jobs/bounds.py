@@ -1,0 +1,71 @@
+"""What a task may use of the machines that it runs on: from a cluster's connection to the order of its node runners
+(`fermi.runner.bounds`, `fermi.runner.disk_usage`). Pure.
+
+    bounds   {"processes": 4096, "openFiles": 1048576, "memoryGb": 200, "diskGb": 500, "reservePercent": 5,
+              "controlGroups": true, "memoryGuard": true}
+
+All are of one node, but for `diskGb`: that is of the task's run folder, logs, outputs and checkpoints together.
+`memoryGuard` concerns ranks inside of somebody's environment (`fermi.runner.memory_guard`).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fermi.runner.bounds import OPEN_FILES, PROCESSES, RESERVE_PERCENT
+
+SCHEMA = {
+    "type": "object",
+    "additionalProperties": False,
+    "description": "what a task may use of a machine",
+    "properties": {
+        "processes": {"type": "integer", "minimum": 16, "description": f"of a node; {PROCESSES} by default"},
+        "openFiles": {"type": "integer", "minimum": 64, "description": f"of a node; {OPEN_FILES} by default"},
+        "memoryGb": {"type": "number", "exclusiveMinimum": 0, "description": "of a node; default: docs/training.md"},
+        "diskGb": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "description": "of the task's run folder, logs, outputs and checkpoints together; no bound by default",
+        },
+        "reservePercent": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 50,
+            "description": f"of each disk that tasks leave to the platform; {RESERVE_PERCENT:g} by default",
+        },
+        "controlGroups": {"type": "boolean", "description": "false: the kernel is not asked to hold tasks to these"},
+        "memoryGuard": {
+            "type": "boolean",
+            "description": "false: ranks inside of an environment are not ended before its memory is used up",
+        },
+    },
+}
+
+
+def order(connection: Mapping[str, Any], *, shared: bool) -> dict[str, Any]:
+    """Returns the keys of a node's spec. `shared`: tasks share machines that nobody else divides among them, so runners
+    hold them to a part of the memory, and use control groups where they can. Elsewhere the engine has given each task
+    its part."""
+    asked = connection.get("bounds") or {}
+    memory, disk = asked.get("memoryGb"), asked.get("diskGb")
+    return {
+        "bounds": {
+            "processes": asked.get("processes", PROCESSES),
+            "open_files": asked.get("openFiles", OPEN_FILES),
+            "memory": int(memory * 2**30) if memory else None if shared else False,
+            "disk": int(disk * 2**30) if disk else None,
+            "reserve": asked.get("reservePercent", RESERVE_PERCENT) / 100,
+            "control_group": shared and asked.get("controlGroups", True),
+        }
+    }
+
+
+def guard(connection: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the keys of the spec of a node that is inside of an environment."""
+    return {"memory_guard": (connection.get("bounds") or {}).get("memoryGuard", True)}
+
+
+def of_environment(ordered: Mapping[str, Any], disk_gb: int, *, contained: bool = False) -> dict[str, Any]:
+    """Returns the keys of a keeper's spec, where nobody else holds the environment to `disk_gb` GiB (0 = no bound).
+    `ordered`: the keys of a node's spec there. `contained`: its container engine holds all but the disk."""
+    rest = {"processes": 0, "open_files": 0, "memory": False, "control_group": False} if contained else {}
+    return {"bounds": {**ordered["bounds"], **rest, "disk": disk_gb * 2**30 or None}}

@@ -1,0 +1,106 @@
+"""What follows from each cause that any engine may give. An engine declares causes of its own in the same way: in the
+module `causes` of its package, with their texts in the package's `texts.toml`.
+
+An engine gives a code and what fills its text. What is declared of the code joins it where the platform asks
+(`registry.causes`), for a cause that was just given as for one that was stored by an earlier release.
+"""
+
+from collections.abc import Mapping
+
+from fermi.jobs.spec import Cause
+
+ALWAYS = 1000
+"""So many ends that cost no restart are as good as any number, and yet nothing goes round for ever."""
+MOST_LETTERS = 40
+"""Of a code, as columns of the database have room."""
+
+
+def declared(*causes: Cause) -> Mapping[str, Cause]:
+    """By code. Raises ValueError for a code that cannot be stored."""
+    for cause in causes:
+        if not cause.code or len(cause.code) > MOST_LETTERS:
+            raise ValueError(f"a cause's code has 1 to {MOST_LETTERS} letters: {cause.code!r}")
+    return {str(cause.code): cause for cause in causes}
+
+
+DISK_FULL = Cause("DISK_FULL", retry=True, free=3)
+RANK_FAILED = Cause("RANK_FAILED", retry=True)
+RANK_KILLED = Cause("RANK_KILLED", retry=True)
+RANK_LEFT_EARLY = Cause("RANK_LEFT_EARLY", retry=True)
+
+CODE = ("CODE_ARCHIVE_MISSING", "CODE_ARCHIVE_BROKEN", "CODE_NOT_UNPACKED", "CODE_PACKAGES_FAILED")
+"""What a runner says of a task's code that it could not bring to its node."""
+
+WITHOUT_ROOM = ("DISK_RESERVE_REACHED", "DISK_WITHOUT_ROOM")
+"""What a runner says where a disk has no more room than what is kept for the platform: of the task that wrote, and of
+one that was to begin."""
+BOUNDS = (
+    *WITHOUT_ROOM, "DISK_BOUND_REACHED", "MEMORY_BOUND_REACHED", "OPEN_FILE_BOUND_REACHED", "PROCESS_BOUND_REACHED"
+)  # fmt: skip
+"""What a runner says of a task that used more of its machine than it may, or was to."""
+
+READYING = ("CODE_UNPACKING", "CODE_PACKAGES_PREPARING")
+"""What it is at before; the latter takes longer."""
+
+BY_KEEPERS = ("SERVICE_CRASHED", "PACKAGES_FAILED", "START_SCRIPT_FAILED", "JUPYTERLAB_MISSING", "VSCODE_MISSING")
+"""What keepers report of a service that could not go on."""
+
+CAUSES = declared(
+    # said of ranks, by what they and their runners report (`backends.culprit`)
+    RANK_FAILED,
+    RANK_KILLED,
+    RANK_LEFT_EARLY,
+    DISK_FULL,
+    Cause("DISK_BOUND_REACHED"),
+    Cause("DISK_RESERVE_REACHED", retry=True),
+    Cause("DISK_WITHOUT_ROOM", retry=True, free=3),
+    Cause("MEMORY_BOUND_REACHED", retry=True),
+    Cause("OPEN_FILE_BOUND_REACHED"),
+    Cause("PROCESS_BOUND_REACHED"),
+    Cause("CODE_ARCHIVE_MISSING"),
+    Cause("CODE_ARCHIVE_BROKEN"),
+    Cause("CODE_NOT_UNPACKED", retry=True),
+    Cause("CODE_PACKAGES_FAILED"),
+    Cause("CODE_UNPACKING", patient=True),
+    Cause("CODE_PACKAGES_PREPARING", patient=True),
+    Cause("MASTER_PORT_TAKEN", retry=True, free=5, underlying=True),
+    Cause("RUNNER_LOST", retry=True, lost=True),
+    Cause("RUNNER_TERMINATED", retry=True, asked=True),
+    # said of environments
+    Cause("KEEPER_LOST", retry=True, lost=True),
+    *map(Cause, BY_KEEPERS),
+    Cause("ENVIRONMENT_OVER_ITS_SIZE"),
+    Cause("ENVIRONMENT_FILLED_THE_DISK", retry=True),
+    Cause("ENVIRONMENT_WITHOUT_ROOM", retry=True),
+    # said of environments in containers
+    Cause("IMAGE_PULLING", patient=True),
+    Cause("IMAGE_NOT_FOUND"),
+    Cause("IMAGE_FORBIDDEN"),
+    Cause("IMAGE_NO_ROOM", retry=True),
+    Cause("IMAGE_REGISTRY_AWAY", retry=True),
+    Cause("IMAGE_PULL_FAILED"),
+    Cause("IMAGE_WITHOUT_PYTHON"),
+    Cause("CONTAINERS_AWAY", retry=True),
+    Cause("CONTAINER_GPUS_UNKNOWN"),
+    Cause("CONTAINER_NAME_TAKEN"),
+    Cause("CONTAINER_NOT_STARTED"),
+    Cause("CONTAINER_OUT_OF_MEMORY", retry=True),
+    Cause("KEEPER_UNSTARTABLE"),
+    Cause("DISK_UNUSABLE"),
+    # said by several engines
+    Cause("MASTER_UNREACHABLE", retry=True),
+    Cause("NODES_MISSING", retry=True, lost=True),
+    Cause("NODE_LOST", retry=True, underlying=True, lost=True),
+    Cause("OUT_OF_MEMORY", retry=True),
+    Cause("CONTAINER_RESTARTED", retry=True),
+    Cause("INSIDE_SILENT", retry=True),
+    Cause("QUEUE_WAITING", patient=True),
+    Cause("ENGINE_UNREACHABLE", retry=True),
+    Cause("ENGINE_UNAUTHORIZED", retry=True),
+    Cause("ENGINE_NOT_CONFIGURED", retry=True),
+    Cause("ENGINE_FORBIDDEN"),
+    Cause("ENGINE_REJECTED"),
+)
+
+BY_RANKS = frozenset({RANK_FAILED.code, RANK_KILLED.code, RANK_LEFT_EARLY.code})
+"""What a training script did itself: it may end so again at the same step, or by the same checkpoint."""

@@ -1,0 +1,87 @@
+"""A task's code, as engines bring it to their nodes: see `fermi.runner.code_delivery`."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from fermi.jobs.spec import Entrypoint, JobSpec, Problem
+from fermi.jobs.user_paths import TREE, TREES
+from fermi.runner.code import File
+from fermi.runner.code_delivery import AUTO, KINDS, OFF, requirements_named
+from fermi.schema import suggestions
+
+ARCHIVES = "code/archives"
+"""In the data directory: a folder for each snapshot, of which a task sees its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a node has it. `root`: the platform's data directory as the node sees it. `run`: the attempt's own folder
+    on the node. `python`: the interpreter that is planned, where somebody else than the runner knows it."""
+
+    root: str
+    packages: str
+    run: str
+    python: str = ""
+
+    def tree(self, job: JobSpec) -> str:
+        """The folder that the job's ranks start in: one for all nodes and all attempts (see
+        `fermi.runner.worktree`)."""
+        return f"{self.root.rstrip('/')}/{TREES}/{job.task_id}/{TREE}"
+
+    def chosen(self, node_rank: int) -> str:
+        return f"{self.run}/python-{node_rank}"
+
+    def order(self, job: JobSpec, node_rank: int) -> dict[str, Any]:
+        """What a node's spec says of it; nothing of a job without."""
+        if job.code is None:
+            return {}
+        python = {"python": self.python} if self.python else {}
+        code = job.code
+        asked = {"snapshot": code.snapshot, "folder": code.folder, "requirements": code.requirements}
+        order = {**asked, "cache": self.packages, "chosen": self.chosen(node_rank), **python}
+        return {"cwd": self.tree(job), "code": order}
+
+
+def problems(job: JobSpec, files: Iterable[File]) -> list[Problem]:
+    """What the job names and its snapshot, of these files, does not have. A module may be an installed one, unless its
+    package is in the snapshot."""
+    assert job.code
+    paths = {one.path for one in files}
+    found = []
+    entry = job.entrypoint
+    scripts = entry.paths if entry and job.brings(entry.script) else ()
+    if entry and scripts and paths.isdisjoint(scripts) and not is_installed(entry, paths):
+        near = suggestions.name(scripts[0], paths)
+        params = {"script": scripts[0], "snapshot": job.code.snapshot[:12], "nearest": near}
+        found.append(Problem(entry.field, "ENTRYPOINT_NOT_IN_CODE", params))
+    named = requirements_named(job.code.requirements)
+    if named and named not in paths:
+        params = {"file": named, "snapshot": job.code.snapshot[:12], "nearest": suggestions.name(named, paths)}
+        found.append(Problem("code.requirements", "REQUIREMENTS_NOT_IN_CODE", params))
+    return found
+
+
+def warnings(job: JobSpec, files: Iterable[File]) -> list[Problem]:
+    """A module that every node has to have, because the snapshot does not."""
+    paths = {one.path for one in files}
+    entry = job.entrypoint
+    if not (entry and is_installed(entry, paths)):
+        return []
+    params = {"module": entry.module, "nearest": suggestions.name(entry.paths[0], paths)}
+    return [Problem(entry.field, "ENTRYPOINT_MODULE_NOT_IN_CODE", params)]
+
+
+def has_requirements(asked: str, paths: Collection[str]) -> bool:
+    """Whether every node installs what a file of the code names before its ranks begin
+    (`fermi.runner.code_delivery`)."""
+    return any(name in paths for name in KINDS) if asked == AUTO else asked != OFF
+
+
+def is_installed(entry: Entrypoint, paths: Collection[str]) -> bool:
+    """Whether the entry can only be a module that is installed on the nodes: nothing of its name is in the snapshot."""
+    top = entry.module.partition(".")[0]
+    return bool(top) and not any(path.startswith((f"{top}/", f"{top}.py")) for path in paths)
+
+
+__all__ = ["ARCHIVES", "AUTO", "OFF", "Place", "problems", "warnings"]

@@ -1,0 +1,62 @@
+"""Whether a variable looks like a key, by its name or its value. A guess: it warns, and hides a value from viewers."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from fermi.jobs.spec import Problem
+
+_NAME = re.compile(
+    r"(?:^|_)(?:API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIALS?)(?:_|$)", re.IGNORECASE
+)
+_PUBLIC = re.compile(r"(?:^|_)(?:PATH|FILE|DIR|COMMIT|SHA\d*|HASH|DIGEST|CHECKSUM|REVISION|UUID|ID)$", re.IGNORECASE)
+_SHAPES = re.compile(
+    r"sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_\w{16,}|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}"
+    r"|xox[abprs]-[\w-]{10,}|fermi_[0-9a-f]{32,}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@\S*"
+)
+"""As their makers write them: OpenAI, GitHub, GitLab, Hugging Face, AWS, Google, Slack, our own API tokens, JSON Web
+Tokens, and addresses with a password."""
+_PEM = "-----BEGIN "
+_DENSE = re.compile(r"[A-Za-z0-9+/_=-]{32,}")
+_PLAIN = re.compile(r".{0,3}|[\d.]{0,8}|true|false|yes|no|on|off|none|/.*", re.IGNORECASE | re.DOTALL)
+MIN_ENTROPY = 3.3  # bits a character; random hexadecimal digits have up to 4, words and numbers fewer
+HIDDEN = "••••••"
+
+
+def looks_secret(name: str, value: str) -> bool:
+    if _PUBLIC.search(name) or _PLAIN.fullmatch(value):
+        return False
+    if _NAME.search(name) or _SHAPES.fullmatch(value) or (_PEM in value and "PRIVATE KEY" in value):
+        return True
+    return bool(_DENSE.fullmatch(value)) and any(map(str.isdigit, value)) and _entropy(value) >= MIN_ENTROPY
+
+
+def _entropy(text: str) -> float:
+    return -sum(n / len(text) * math.log2(n / len(text)) for n in Counter(text).values())
+
+
+def warnings(env: Mapping[str, str]) -> list[Problem]:
+    found = [name for name, value in env.items() if looks_secret(name, value)]
+    return [Problem(f"env.{name}", "ENV_LOOKS_SECRET", {"name": name}) for name in found]
+
+
+def masked(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: HIDDEN if looks_secret(name, value) else value for name, value in env.items()}
+
+
+def without(content: Any, env: Mapping[str, str]) -> Any:
+    """What was rendered, with the values of `env` that look like keys hidden wherever they stand."""
+    values = sorted({value for name, value in env.items() if looks_secret(name, value)}, key=len, reverse=True)
+    return _without(content, values) if values else content
+
+
+def _without(content: Any, values: list[str]) -> Any:
+    if isinstance(content, str):
+        for value in values:
+            content = content.replace(value, HIDDEN)
+        return content
+    if isinstance(content, Mapping):
+        return {name: _without(inner, values) for name, inner in content.items()}
+    return [_without(inner, values) for inner in content] if isinstance(content, list) else content

@@ -1,0 +1,159 @@
+"""A drill: the job for a short while, with checkpoints of its own; a rank is killed, and the restart is measured. Pure.
+
+rehearsal  job ─▶ the job of the drill
+victim     who is killed                              (by the rank's runner: `fermi.runner.drill`)
+judge      what was seen ─▶ report: does it resume, at what cost, or why not
+"""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from fermi.jobs import recipes
+from fermi.jobs.ranks import place
+from fermi.jobs.spec import JobSpec
+
+DRILL = "drill"
+PASS, FAIL, UNKNOWN = "pass", "fail", "unknown"
+SAVE_EVERY, MORE_STEPS = 5, 10_000
+GRACE_SECONDS = 5.0
+
+
+def rehearsal(job: JobSpec, key: str, checkpoint_dir: str) -> JobSpec:
+    """One restart, which the drill itself makes necessary. A recipe saves soon and goes on for longer than it needs; a
+    script of the user's own keeps its cadence."""
+    return replace(
+        job, task_id=key, checkpoint_dir=checkpoint_dir, hyperparameters=_short(job), grace_seconds=GRACE_SECONDS,
+        max_restarts=1, spares=(), preflight="off", drill="off", rehearses=True, on_hang="stop", on_bad_loss="report",
+        attempt=0,
+    )  # fmt: skip
+
+
+def _short(job: JobSpec) -> dict[str, Any]:
+    given = dict(job.hyperparameters)
+    known = {} if job.entrypoint else recipes.RECIPES.get(job.recipe, {})
+    if "checkpointEvery" in known:
+        steps = given.get("totalSteps") or 0
+        given |= {"checkpointEvery": SAVE_EVERY, "logEvery": 1, "evalEvery": 0, "totalSteps": max(steps, MORE_STEPS)}
+    return given
+
+
+def victim(job: JobSpec) -> int:
+    """The last rank on the head's node: what rank 0 saves can be seen from there, also where each node has a disk of
+    its own."""
+    return place(job.nodes, job.master)[0].ranks[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    path: str
+    size: int | None = None
+    step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """The first attempt's end, by the drill. `file`: what its runner saw; `announced`: the newest that the script
+    spoke of. `first`, `last`: the steps that it printed. Moments in unix seconds."""
+
+    rank: int
+    node: str
+    at: float
+    file: Saved
+    announced: Saved | None = None
+    first: int | None = None
+    last: int | None = None
+
+    @property
+    def saved(self) -> Saved:
+        return self.announced or self.file
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What its texts take."""
+        return {"rank": self.rank, "node": self.node, "path": self.saved.path}
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """The attempt after it. `said`: the step that its script went on from, as it says; `told`: from where it was to go
+    on. `first`, `last`: the steps that it printed; `stepped_at`: when the first of them beyond the resumed one."""
+
+    began_at: float | None = None
+    said: int | None = None
+    told: str = ""
+    first: int | None = None
+    last: int | None = None
+    count: int = 0
+    stepped_at: float | None = None
+
+    @property
+    def step(self) -> int | None:
+        """Which step it went on from, as it says or as its first step shows."""
+        return self.said if self.said is not None or self.first is None else max(self.first - 1, 0)
+
+    @property
+    def advanced(self) -> bool:
+        """Beyond the resumed step, or, where nothing says which that is, from one step to another."""
+        if self.said is not None:
+            return self.last is not None and self.last > self.said
+        return self.count > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the run ended: its state, and its reason with what fills the text."""
+
+    state: str
+    reason: str = ""
+    params: dict[str, Any] | None = None
+
+
+def judge(killed: Killed | None, resumed: Resumed | None, ending: Ending, minutes: float) -> dict[str, Any]:
+    """JSON, as it is stored."""
+    level, code, params = _verdict(killed, resumed, ending, minutes)
+    step, last = resumed.step if resumed else None, killed.last if killed else None
+    died = killed.at if killed else None
+    return {
+        "verdict": {"level": level, "code": code, "params": params},
+        "rank": killed and killed.rank,
+        "node": killed and killed.node,
+        "checkpoint": asdict(killed.saved) if killed else None,
+        "killedStep": last,
+        "resumedStep": step,
+        "stepsLost": max(last - step, 0) if last is not None and step is not None else None,
+        "restartSeconds": _between(died, resumed.began_at) if resumed else None,
+        "resumedSeconds": _between(died, resumed.stepped_at) if resumed else None,
+    }
+
+
+def _between(start: float | None, end: float | None) -> float | None:
+    return round(max(end - start, 0.0), 1) if start is not None and end is not None else None
+
+
+def _verdict(
+    killed: Killed | None, resumed: Resumed | None, ending: Ending, minutes: float
+) -> tuple[str, str, dict[str, Any]]:
+    why = {**(ending.params or {}), "cause": ending.reason}
+    if ending.state == "stopped":
+        return UNKNOWN, "DRILL_STOPPED", {}
+    if killed is None:
+        if ending.state == "succeeded":
+            return FAIL, "DRILL_ENDED_EARLY", {}
+        if ending.reason == "DRILL_NO_CHECKPOINT":
+            return FAIL, "DRILL_NO_CHECKPOINT", {"minutes": f"{minutes:g}"}
+        return FAIL, "DRILL_CRASHED_BEFORE", why
+    about = killed.about
+    if resumed is None or ending.state != "succeeded":
+        if ending.reason == "DRILL_NO_STEP":
+            return FAIL, "DRILL_NO_STEP", {**about, "minutes": f"{minutes:g}"}
+        return FAIL, "DRILL_CRASHED_AFTER", {**about, **why}
+    step, first = resumed.step, killed.first
+    if step is None:
+        return UNKNOWN, "DRILL_STEPS_UNKNOWN", about
+    if step == 0 or (
+        resumed.said is None and first is not None and resumed.first is not None and resumed.first <= first
+    ):
+        return FAIL, "DRILL_NOT_ANNOUNCED" if killed.announced is None else "DRILL_FROM_START", about
+    lost = max(killed.last - step, 0) if killed.last is not None else None
+    seconds = _between(killed.at, resumed.stepped_at)
+    return PASS, "DRILL_RESUMES", {**about, "killed": killed.last, "step": step, "lost": lost, "seconds": seconds}

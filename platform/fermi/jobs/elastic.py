@@ -1,0 +1,90 @@
+"""How the global batch of a job is divided when it runs with another number of processes than was asked for.
+
+The global batch and the learning rate stay those of the size asked for. What a sample is depends on its place in the
+global batch alone (`fermi.train.train_ddp.Samples`), so a batch that is divided anew has the same samples.
+
+    nodes   ranks   rows of each rank   micro steps      4 nodes of 2 GPUs asked for, batchSize 8
+    4       8       8                   1                64 sequences, whatever the size
+    3       6       6 6 5 5 5 5         2
+    2       4       8                   2
+
+On how many nodes a job may run is said in `fermi.planning.elastic_sizes`.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+from fermi.jobs import recipes
+from fermi.jobs.ranks import place
+from fermi.jobs.spec import JobSpec
+
+MOST_STEPS_TRIED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """Of a global batch: each of so many micro steps has `rows[rank]` sequences for each rank."""
+
+    steps: int
+    rows: tuple[int, ...]
+
+
+def divide(batch: int, ranks: int, most: int, *, even: bool = False) -> Division | None:
+    """With as few micro steps as give no rank more than `most` rows at once; None: it does not come out exactly, or a
+    rank would have none. What is left over goes to the first ranks. `even`: all ranks have equally many."""
+    fewest = math.ceil(batch / (ranks * most))
+    for steps in range(fewest, min(batch // ranks, fewest + MOST_STEPS_TRIED) + 1):
+        if batch % steps == 0 and not (even and batch // steps % ranks):
+            each, left = divmod(batch // steps, ranks)
+            return Division(steps, tuple(each + (rank < left) for rank in range(ranks)))
+    return None
+
+
+def division(spec: JobSpec) -> Division | None:
+    """For the nodes that the job runs on now; None: nobody knows its batch, or it cannot be divided among them."""
+    asked = spec.elastic
+    if asked is None or not asked.batch:
+        return None
+    return divide(asked.batch, spec.world_size, asked.rows, even=asked.even)
+
+
+def resized(spec: JobSpec) -> bool:
+    """Whether it runs with another number of processes than was asked for."""
+    return spec.elastic is not None and spec.elastic.world_size not in (0, spec.world_size)
+
+
+def full(spec: JobSpec) -> JobSpec:
+    """The job at the size asked for: on the first `maxNodes` of all nodes that were chosen, in the order of ranks."""
+    asked = spec.elastic
+    assert asked is not None
+    nodes = [at.node for at in place(asked.nodes, asked.master)]
+    return replace(spec, nodes=tuple(nodes[: asked.max_nodes]), master=asked.master)
+
+
+def rank_env(spec: JobSpec) -> dict[int, dict[str, str]]:
+    """By rank: what a script needs in order to keep the global batch."""
+    asked = spec.elastic
+    if asked is None or not asked.world_size:
+        return {}
+    shared = {"FERMI_FULL_WORLD_SIZE": str(asked.world_size)}
+    if (share := division(spec)) is None:
+        return dict.fromkeys(range(spec.world_size), shared)
+    shared |= {"FERMI_GLOBAL_BATCH_SIZE": str(asked.batch), "FERMI_ACCUMULATION_STEPS": str(share.steps)}
+    return {rank: {**shared, "FERMI_LOCAL_BATCH_SIZE": str(rows)} for rank, rows in enumerate(share.rows)}
+
+
+def recipe(spec: JobSpec, share: Division) -> JobSpec:
+    """The job with what a reference trainer is told of the batch; the learning rate stays that of the size asked for.
+    `FERMI_LOCAL_BATCH_SIZE` goes before `batchSize`, where ranks have different shares."""
+    assert spec.elastic is not None
+    if spec.entrypoint is not None:
+        return spec
+    given = {**spec.hyperparameters, "gradientAccumulationSteps": share.steps, "batchSize": max(share.rows)}
+    scaling = given.get("learningRateScaling", "none")
+    if scaling != "none":
+        rate = given.get("learningRate", recipes.DEFAULT_LEARNING_RATE)
+        given |= {
+            "learningRate": rate * recipes.SCALES[scaling](spec.elastic.world_size),
+            "learningRateScaling": "none",
+        }
+    return replace(spec, hyperparameters=given)

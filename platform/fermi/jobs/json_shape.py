@@ -1,0 +1,237 @@
+"""Whether JSON has the shape that a schema asks for: everything that is wrong at once, and what is left without it.
+
+The schema is what `msgspec` makes of a frozen class, with two words of our own. `x-codes` names the problem of a broken
+rule: `{"maximum": "MAX_RESTARTS_OUT_OF_RANGE"}`; empty, somebody else tells it, and without it the general codes do.
+`x-trim`: white space around a text does not count.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from fermi.jobs.spec import Problem
+from fermi.messages import Words
+from fermi.schema import suggestions, values
+
+LONGEST_SHOWN = 60  # characters of a value that was found
+OURS = ("x-flag", "x-trim")
+SAYS_SOMETHING = r"[^\s\x1c-\x1f\x85]|\ufeff"
+"""What a text that is not blank has, for other readers of the schema: ECMA's white space is not `str.strip`'s."""
+MOST_UNKNOWN = 100
+"""Names that an object does not know, of which each is named; with more of them, the object is too long."""
+NOTHING: Any = object()
+"""What is left of a value that cannot be used at all."""
+
+Kind = TypeVar("Kind")
+
+
+@cache
+def schema(kind: Any) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of a class, without references."""
+    whole = msgspec.json.schema(kind)
+    return dict(_plain(whole, whole.get("$defs", {})))
+
+
+def components(kind: type, prefix: str) -> dict[str, Any]:
+    """The same in parts, by name, that refer to each other as `<prefix><name>`."""
+    _, parts = msgspec.json.schema_components([kind], ref_template=f"{prefix}{{name}}")
+    return {name: _public(_plain(part, {})) for name, part in parts.items()}
+
+
+def _public(rule: Any) -> Any:
+    """Without what only we read."""
+    if isinstance(rule, list):
+        return [_public(one) for one in rule]
+    return {k: _public(v) for k, v in rule.items() if k not in OURS} if isinstance(rule, dict) else rule
+
+
+def _plain(rule: Any, parts: Mapping[str, Any]) -> Any:
+    """Without `title`, with references that `parts` has followed, with `null` as one more type, and closed: a name that
+    an object's schema does not know is a mistake."""
+    if isinstance(rule, list):
+        return [_plain(one, parts) for one in rule]
+    if not isinstance(rule, dict):
+        return rule
+    name = str(rule.get("$ref", "")).rpartition("/")[2]
+    if name in parts:
+        return _plain({**parts[name], **{key: value for key, value in rule.items() if key != "$ref"}}, parts)
+    rule = {key: _plain(value, parts) for key, value in rule.items() if key not in ("title", "$defs")}
+    match rule.get("anyOf"):
+        case [{"type": str(one)} as inner, {"type": "null"}]:
+            rule = {**inner, **{key: value for key, value in rule.items() if key != "anyOf"}, "type": [one, "null"]}
+    if "enum" in rule:
+        rule = {**rule, "type": "string", "enum": rule.pop("x-enum", rule["enum"])}
+    if rule.get("type") == "object" and "properties" not in rule:
+        rule = {"additionalProperties": {}, **rule}
+    if "properties" in rule:
+        rule["additionalProperties"] = False
+    if rule.get("required") == []:
+        del rule["required"]
+    return rule
+
+
+def read(kind: type[Kind], data: Mapping[str, Any]) -> tuple[Kind, list[Problem]]:
+    """`data` as `kind`, and all that is wrong with its shape. What is wrong is left out, so that the rules can be asked
+    about the rest; a list that has something wrong in it is left out whole, because the places of what stays would be
+    others."""
+    found: list[Problem] = []
+    left = _look(schema(kind), data, "", found)  # type: ignore[arg-type]
+    return msgspec.convert(left, kind, strict=False), [suggest(problem, _fields(kind)) for problem in found]  # type: ignore[arg-type]
+
+
+def suggest(problem: Problem, fields: Iterable[str]) -> Problem:
+    """Returns the problem of an unknown name with the `nearest` that is known, in its own object or among `fields`, the
+    paths of the whole body; another problem as it is."""
+    if problem.code != "UNKNOWN_FIELD":
+        return problem
+    within = problem.field.removesuffix(problem.params["name"])
+    own = [f"{within}{name}" for name in problem.params["allowed"].split(", ") if name]
+    near = suggestions.field(problem.field, [*own, *fields])
+    return replace(problem, params={**problem.params, "nearest": near}) if near else problem
+
+
+@cache
+def _fields(kind: Any) -> tuple[str, ...]:
+    return tuple(_paths(schema(kind), ""))
+
+
+def _paths(rule: Mapping[str, Any], path: str) -> Iterator[str]:
+    """Of all fields that a rule names; those within lists have no path of their own."""
+    for name, inner in rule.get("properties", {}).items():
+        yield _join(path, name)
+        yield from _paths(inner, _join(path, name))
+
+
+def _look(rule: Mapping[str, Any], value: Any, path: str, found: list[Problem]) -> Any:
+    """What is left of `value`."""
+    if "anyOf" in rule:
+        rule = next((one for one in rule["anyOf"] if _IS[one["type"]](value)), rule["anyOf"][0])
+    kinds = rule.get("type", [])
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    if value is None and kinds:
+        if "null" not in kinds:
+            found.append(Problem(path, rule.get("x-codes", {}).get("null", "FIELD_NULL")))
+            return NOTHING
+        return None
+    if not kinds:
+        return value
+    kind = kinds[0]
+    if not _IS[kind](value):
+        bounds = {"minimum": rule.get("minimum"), "maximum": rule.get("maximum")}
+        told = {"expected": values.kind(kind, **bounds), "found": shown(value)}
+        inner = Problem(path, "FIELD_INVALID", {"detail": Words("NOT_WITHIN", told)})
+        found.append(inner if kind in ("object", "array") else Problem(path, "WRONG_TYPE", told))
+        return NOTHING
+    if kind == "object":
+        return _object(rule, value, path, found)
+    if kind == "array":
+        return _array(rule, value, path, found)
+    if kind == "string" and rule.get("x-trim"):
+        value = value.strip()
+    if broken := next(_broken(rule, value), None):
+        word, code, params = broken
+        bounds = {"low": rule.get("minimum"), "high": rule.get("maximum", rule.get("maxLength"))}
+        near = suggestions.number(value, bounds["low"], bounds["high"], whole=True) if kind != "string" else None
+        own = {"found": len(value) if word == "maxLength" else value, **bounds, "nearest": near}
+        special = rule.get("x-codes", {}).get(word)
+        if special != "":
+            found.append(Problem(path, special, own) if special else Problem(path, code, params))
+            return NOTHING
+    return int(value) if kind == "integer" else value
+
+
+def _object(rule: Mapping[str, Any], value: Mapping[str, Any], path: str, found: list[Problem]) -> dict[str, Any]:
+    known, others = rule.get("properties", {}), rule.get("additionalProperties", {})
+    left: dict[str, Any] = {}
+    most = len(known) + MOST_UNKNOWN if others is False else rule.get("maxProperties", len(value))
+    if len(value) > most:
+        found.append(_too_long(path, most))
+        return left
+    for key, inner in value.items():
+        name = str(key)  # YAML knows others
+        at = _join(path, name)
+        if name not in known and others is False:
+            found.append(Problem(at, "UNKNOWN_FIELD", {"name": name, "allowed": ", ".join(known)}))
+            continue
+        kept = _look(known.get(name, others), inner, at, found)
+        if kept is not NOTHING:
+            left[name] = kept
+    for name in rule.get("required", ()):
+        if name not in value:
+            code = known[name].get("x-codes", {}).get("required", "FIELD_REQUIRED")
+            found.append(Problem(_join(path, name), code))
+        if name not in left:
+            left[name] = _EMPTY[known[name]["type"]]
+    return left
+
+
+def _array(rule: Mapping[str, Any], value: list[Any], path: str, found: list[Problem]) -> Any:
+    if len(value) > rule.get("maxItems", len(value)):
+        found.append(_too_long(path, rule["maxItems"]))
+        return NOTHING
+    before = len(found)
+    left = [_look(rule["items"], inner, _join(path, index), found) for index, inner in enumerate(value)]
+    if len(value) < rule.get("minItems", 0):
+        code = rule.get("x-codes", {}).get("minItems", "FIELD_BLANK")
+        found.append(Problem(path, code))
+    return left if len(found) == before else NOTHING
+
+
+def _too_long(path: str, most: int) -> Problem:
+    return Problem(path, "FIELD_LENGTH", {"detail": Words("ITEMS_AT_MOST", {"high": most})})
+
+
+def _broken(rule: Mapping[str, Any], value: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """The rules of a single value that it breaks: the schema's word, the general code, and what fills its text."""
+    if isinstance(value, str):
+        if rule.get("minLength") and not value.strip():
+            yield "minLength", "FIELD_BLANK", {}
+        if len(value) > rule.get("maxLength", len(value)):
+            yield "maxLength", "FIELD_LENGTH", {"detail": Words("LENGTH_AT_MOST", {"high": rule["maxLength"]})}
+        if "enum" in rule and value not in rule["enum"]:
+            allowed = ", ".join(rule["enum"])
+            yield (
+                "enum",
+                "FIELD_CHOICE",
+                {"detail": Words("NOT_A_CHOICE", {"found": shown(value)}), "allowed": allowed},
+            )
+        if "pattern" in rule and not re.search(rule["pattern"], value):
+            yield "pattern", "FIELD_INVALID", {"detail": Words("NOT_ALIKE", {"pattern": rule["pattern"]})}
+    elif not isinstance(value, bool):
+        low, high = rule.get("minimum"), rule.get("maximum")
+        if (low is not None and value < low) or (high is not None and value > high):
+            expected = values.kind(str(rule["type"]), minimum=low, maximum=high)
+            word = "minimum" if low is not None and value < low else "maximum"
+            yield word, "FIELD_RANGE", {"detail": Words("NOT_WITHIN", {"found": value, "expected": expected})}
+
+
+def _number(value: Any) -> bool:
+    """NaN is none, as its name says."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+
+
+_IS: dict[str, Callable[[Any], bool]] = {
+    "object": lambda value: isinstance(value, Mapping),
+    "array": lambda value: isinstance(value, list),
+    "string": lambda value: isinstance(value, str),
+    "boolean": lambda value: isinstance(value, bool),
+    "integer": lambda value: _number(value) and (isinstance(value, int) or value.is_integer()),
+    "number": _number,
+}
+
+_EMPTY: dict[str, Any] = {"string": "", "array": [], "object": {}}
+
+
+def shown(value: Any) -> str:
+    """A value that was found, as JSON, and not too much of it."""
+    found = json.dumps(value, ensure_ascii=False, default=str)
+    return found if len(found) <= LONGEST_SHOWN else f"{found[:LONGEST_SHOWN]}…"
+
+
+def _join(path: str, name: object) -> str:
+    return f"{path}.{name}" if path else str(name)

@@ -1,0 +1,79 @@
+"""A framework's options, checked against the JSON Schema that the API and the page get to see."""
+
+import math
+from collections.abc import Container, Mapping
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from fermi.jobs.spec import JobSpec, Problem
+from fermi.messages import Words
+from fermi.schema import suggestions, values
+
+
+def schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of an options object; nothing but `properties` is allowed in it."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": properties,
+    }
+
+
+def problems(spec: JobSpec, options: Mapping[str, Any], leave_out: Container[str] = ()) -> list[Problem]:
+    """What of `spec.options` the schema `options` does not allow; the framework looks into those it leaves out."""
+    known = options["properties"]
+    found = []
+    for name, value in spec.options.items():
+        if name in leave_out:
+            continue
+        field = f"distributedConfig.options.{name}"
+        if name not in known:
+            listed = ", ".join(known) or "–"
+            unknown = {"name": name, "allowed": listed, "nearest": suggestions.name(name, known)}
+            found.append(Problem(field, "OPTION_UNKNOWN", unknown))
+        elif not is_valid(value, known[name]):
+            rule = known[name]
+            params = {"name": name, "found": value, "allowed": allowed(rule), "nearest": near(value, rule)}
+            found.append(Problem(field, "OPTION_INVALID", params))
+    return found
+
+
+def value(spec: JobSpec, options: Mapping[str, Any], name: str) -> Any:
+    """What the user chose, else the schema's default."""
+    return spec.options.get(name, options["properties"][name].get("default"))
+
+
+def allowed(rule: Mapping[str, Any]) -> Words:
+    """What a property may be."""
+    if "enum" in rule:
+        return values.one_of(rule["enum"])
+    return values.kind(
+        rule.get("type", ""),
+        minimum=rule.get("minimum"),
+        maximum=rule.get("maximum"),
+        above=rule.get("exclusiveMinimum"),
+        below=rule.get("exclusiveMaximum"),
+    )
+
+
+def near(value: Any, rule: Mapping[str, Any]) -> Any:
+    """The nearest valid value, else the default; None where there is neither."""
+    default = rule.get("default")
+    if "enum" in rule:
+        return suggestions.name(value, rule["enum"]) or default
+    if rule.get("type") == "boolean":
+        return default if (switch := suggestions.switch(value)) is None else switch
+    low, high = rule.get("minimum"), rule.get("maximum")
+    found = suggestions.number(value, low, high, whole=rule.get("type") == "integer")
+    if found is None or not is_valid(found, rule):
+        return low if default is None else default
+    return found
+
+
+def is_valid(value: Any, rule: Mapping[str, Any]) -> bool:
+    """Infinity and NaN are never valid: JSON has neither."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return False
+    return bool(Draft202012Validator(rule).is_valid(value))

@@ -1,0 +1,103 @@
+"""The variables that every rank gets whatever its framework: those that torchrun sets (`_start_workers` of torch's
+`elastic/agent/server/local_elastic_agent.py`), and the platform's own."""
+
+import json
+import math
+from collections.abc import Collection, Mapping
+
+from fermi.jobs import drill, network
+from fermi.jobs.ranks import Placement
+from fermi.jobs.spec import JobSpec, Late, NodePlan, Problem, Value
+from fermi.runner.drill import VARIABLE
+
+COMPILED_IN, COMPILED_FOLDER = "TORCH_EXTENSIONS_DIR", "torch_extensions"
+COMPILED: Value = (Late.FILES_DIR, f"/{COMPILED_FOLDER}")
+"""Where an attempt compiles kernels, if its plan says so: the one folder among its files that ranks may write to."""
+
+
+def compiles(node: NodePlan) -> bool:
+    """Returns whether the node's ranks compile in the attempt's own folder; a task may name another one."""
+    return node.env.get(COMPILED_IN) == COMPILED
+
+
+def communication_backend(spec: JobSpec) -> str:
+    """NCCL needs CUDA on every node; a mixture or emulated GPUs talk through gloo."""
+    on_cuda = all(node.has_cuda for node in spec.nodes)
+    if spec.backend == "auto" or not on_cuda:
+        return "nccl" if on_cuda else "gloo"
+    return spec.backend
+
+
+def strategy_not_rendered(spec: JobSpec, framework: str, own: Collection[str] = ("dataParallel",)) -> list[Problem]:
+    """The warning of a framework (by its label) that renders the degrees `own` only, over all ranks: any other split is
+    not what will run."""
+    degrees = {k: v for k, v in spec.strategy.items() if isinstance(v, int) and v > 1}
+    ranks, rest = math.prod(degrees.values()), {*own} - spec.strategy.keys()  # what is not given is what is left
+    if degrees.keys() <= {*own} and (
+        ranks == spec.world_size or (rest and spec.world_size % ranks == 0) or not degrees
+    ):
+        return []
+    asked = " × ".join(f"{name}={value}" for name, value in degrees.items())
+    params = {"asked": asked, "framework": framework, "worldSize": spec.world_size}
+    return [Problem("distributedConfig.strategy", "STRATEGY_NOT_RENDERED", params)]
+
+
+def job_env(spec: JobSpec) -> dict[str, Value]:
+    """Shared by all ranks. The user's variables win over those of the network, and lose to those that make a rank."""
+    backend = communication_backend(spec)
+    return {
+        **network.job_env(spec.nodes, backend),
+        **spec.env,
+        "MASTER_ADDR": Late.HEAD_HOST,
+        "MASTER_PORT": str(spec.master_port),
+        "WORLD_SIZE": str(spec.world_size),
+        "GROUP_WORLD_SIZE": str(len(spec.nodes)),
+        **roles(spec.world_size),
+        "FERMI_TASK_ID": spec.task_id,
+        "FERMI_ATTEMPT": str(spec.attempt),
+        "FERMI_BACKEND": backend,
+        "FERMI_TRAIN_DATA": spec.train_data,
+        "FERMI_VALID_DATA": spec.valid_data,
+        "FERMI_CHECKPOINT_DIR": spec.checkpoint_dir,
+        "FERMI_RESUME_FROM": spec.resume_from,
+        **_places(spec),
+        "FERMI_HYPERPARAMETERS": json.dumps(dict(spec.hyperparameters), sort_keys=True),
+        **({VARIABLE: json.dumps({"rank": drill.victim(spec)})} if spec.rehearses else {}),
+    }
+
+
+def roles(world_size: int) -> dict[str, str]:
+    """Returns what torchrun says of roles, where all ranks have the one that it gives them."""
+    return {"ROLE_NAME": "default", "ROLE_WORLD_SIZE": str(world_size)}
+
+
+def _places(spec: JobSpec) -> dict[str, Value]:
+    """Those that the platform gives a task; by hand there are none."""
+    places = {
+        "FERMI_OUTPUT_DIR": spec.output_dir,
+        "FERMI_FILES_DIR": spec.files_dir,
+        "FERMI_FILES_URL": spec.files_url,
+    }
+    return {name: place for name, place in places.items() if place}
+
+
+def node_env(shared: Mapping[str, Value], place: Placement) -> dict[str, Value]:
+    """For the ranks of a node: `job_env`, made once for all nodes, and what differs between them."""
+    node = place.node
+    threads = max(1, node.cpu_cores // node.processes) if node.has_cuda else 1
+    env: dict[str, Value] = {
+        "OMP_NUM_THREADS": str(threads),
+        **network.node_env(node, str(shared["FERMI_BACKEND"]), infiniband=shared.get("NCCL_IB_DISABLE") == "0"),
+        **shared,
+        "LOCAL_WORLD_SIZE": str(node.processes),
+        "NODE_RANK": str(place.node_rank),
+        "GROUP_RANK": str(place.node_rank),
+        "FERMI_NODE": node.name,
+    }
+    if node.emulated:
+        env["CUDA_VISIBLE_DEVICES"] = ""
+    return env
+
+
+def rank_env(rank: int, local_rank: int) -> dict[str, str]:
+    return {"RANK": str(rank), "LOCAL_RANK": str(local_rank), "ROLE_RANK": str(rank)}

@@ -1,0 +1,230 @@
+"""Reference recipes: which hyperparameters the API offers for them, and the trainer arguments these become."""
+
+import math
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fermi.jobs.spec import JobSpec, Late, Problem, Value
+from fermi.messages import Words
+from fermi.schema import suggestions, values
+
+_KINDS: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string"}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """`low`/`high` are inclusive bounds; `choices` for words."""
+
+    flag: str
+    kind: type = int
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+
+    def allowed(self) -> Words:
+        if self.choices:
+            return values.one_of(self.choices)
+        low, high = (
+            int(bound) if bound is not None and bound == int(bound) else bound for bound in (self.low, self.high)
+        )
+        return values.kind(_KINDS[self.kind], minimum=low, maximum=high)
+
+    def nearest(self, value: Any) -> Any:
+        if self.choices:
+            return suggestions.name(value, self.choices) or self.choices[0]
+        if self.kind is bool:
+            return suggestions.switch(value)
+        if self.kind is str:
+            return None
+        found = suggestions.number(value, self.low, self.high, whole=self.kind is int)
+        return self.low if found is None else found
+
+    def accepts(self, value: Any) -> bool:
+        if self.choices:
+            return value in self.choices
+        if self.kind is bool or isinstance(value, bool):
+            return self.kind is bool and isinstance(value, bool)
+        if not isinstance(value, int if self.kind is int else (int, float)):
+            return False
+        if self.kind is float and not abs(value) <= sys.float_info.max:  # Infinity, NaN, and integers beyond
+            return False
+        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+
+
+GPT: dict[str, Parameter] = {
+    "batchSize": Parameter("batch_size", low=1, high=65536),
+    "gradientAccumulationSteps": Parameter("gradient_accumulation_steps", low=1, high=65536),
+    "dtype": Parameter("dtype", str, choices=("auto", "float32", "float16", "bfloat16")),
+    "totalSteps": Parameter("total_steps", low=1),
+    "learningRate": Parameter("learning_rate", float, low=0, high=1e6),
+    "minLearningRate": Parameter("min_lr", float, low=0),
+    "learningRateScaling": Parameter("lr_scaling", str, choices=("none", "linear", "sqrt")),
+    "warmupSteps": Parameter("warmup_steps", low=0),
+    "weightDecay": Parameter("weight_decay", float, low=0),
+    "gradientClipping": Parameter("grad_clip", float, low=0),
+    "seed": Parameter("seed", low=0),
+    "evalEvery": Parameter("eval_every", low=0),
+    "evalBatches": Parameter("eval_batches", low=1),
+    "logEvery": Parameter("log_every", low=1),
+    "checkpointEvery": Parameter("checkpoint_every", low=0),
+    "keepCheckpoints": Parameter("keep_checkpoints", low=1),
+    "stepDelay": Parameter("step_delay", float, low=0, high=60),
+    "layers": Parameter("n_layer", low=1, high=1000),
+    "heads": Parameter("n_head", low=1, high=1000),
+    "hiddenSize": Parameter("n_embd", low=1),
+    "sequenceLength": Parameter("block_size", low=1),
+    "vocabSize": Parameter("vocab_size", low=1, high=65536),
+    "useWandb": Parameter("use_wandb", bool),
+    "wandbProject": Parameter("wandb_project", str),
+    "wandbRunName": Parameter("wandb_run_name", str),
+    "useTensorboard": Parameter("use_tensorboard", bool),
+    "tensorboardDir": Parameter("tensorboard_dir", str),
+    "numWorkers": Parameter("num_workers", low=0, high=64),
+    "preload": Parameter("preload", bool),
+}
+
+SCALES: dict[str, Callable[[int], float]] = {"none": lambda _: 1, "linear": float, "sqrt": math.sqrt}
+"""What the learning rate is multiplied by, for so many processes."""
+
+DEFAULT_LEARNING_RATE = 3e-3
+DEFAULT_BATCH_SIZE = 8  # the trainers', as is what follows
+DEFAULT_SEQUENCE = 64
+_SHAPE = {"layers": 2, "hiddenSize": 64, "sequenceLength": DEFAULT_SEQUENCE, "vocabSize": 256}
+
+_TYPICAL = [  # parameters, layers, hidden size, heads: GPT-3's table 2.1, with OPT's 30B and 66B between
+    (125e6, 12, 768, 12),
+    (350e6, 24, 1024, 16),
+    (760e6, 24, 1536, 16),
+    (1.3e9, 24, 2048, 16),
+    (2.7e9, 32, 2560, 32),
+    (6.7e9, 32, 4096, 32),
+    (13e9, 40, 5120, 40),
+    (30e9, 48, 7168, 56),
+    (66e9, 64, 9216, 72),
+    (175e9, 96, 12288, 96),
+]
+
+MOST_PARAMETERS = 10**18
+"""More are counted as so many: no GPU holds the least part of it."""
+
+RECIPES: dict[str, dict[str, Parameter]] = {"gpt": GPT}
+
+
+def given(spec: JobSpec, name: str, default: Any = None) -> Any:
+    """A hyperparameter's value. A script of the user's own may take anything under these names; what is no such value
+    counts as not given."""
+    value = spec.hyperparameters.get(name)
+    return value if GPT[name].accepts(value) else default
+
+
+def problems(spec: JobSpec) -> list[Problem]:
+    """With the user's own script any name goes: the script reads them from FERMI_HYPERPARAMETERS."""
+    if spec.entrypoint is not None:
+        return []
+    known = RECIPES.get(spec.recipe)
+    params: dict[str, Any]
+    if known is None:
+        return [unknown("modelId", spec.recipe)]
+    found: list[Problem] = []
+    for name, value in spec.hyperparameters.items():
+        field = f"hyperparameters.{name}"
+        if name not in known:
+            params = {"name": name, "allowed": ", ".join(sorted(known)), "nearest": suggestions.name(name, known)}
+            found.append(Problem(field, "HYPERPARAMETER_UNKNOWN", params))
+        elif known[name].kind is str and not known[name].choices:
+            if not isinstance(value, str) or not 0 < len(value) <= 200:
+                params = {"name": name, "found": value, "allowed": Words("VALUE_TEXT", {"high": 200}), "nearest": None}
+                found.append(Problem(field, "HYPERPARAMETER_INVALID", params))
+        elif not known[name].accepts(value):
+            rule = known[name]
+            params = {"name": name, "found": value, "allowed": rule.allowed(), "nearest": rule.nearest(value)}
+            found.append(Problem(field, "HYPERPARAMETER_INVALID", params))
+    hidden, heads = spec.hyperparameters.get("hiddenSize"), spec.hyperparameters.get("heads")
+    if not found and isinstance(hidden, int) and isinstance(heads, int) and hidden % heads:
+        params = {"hidden": hidden, "heads": heads, "nearest": suggestions.multiples(hidden, heads)}
+        found.append(Problem("hyperparameters.hiddenSize", "HIDDEN_NOT_DIVISIBLE_BY_HEADS", params))
+    return found
+
+
+GPT2_TOKENS, GPT2_VOCABULARY = 50_257, 50_304
+"""Of its BPE, which most tokenised files hold; the vocabulary is the next multiple of 64, as is usual."""
+
+
+def vocabulary_problems(spec: JobSpec, largest_token: int | None) -> list[Problem]:
+    """The trainer would refuse to start. `largest_token` of the data, where it is known."""
+    size = given(spec, "vocabSize", _SHAPE["vocabSize"])
+    if spec.entrypoint or largest_token is None or largest_token < size:
+        return []
+    near = GPT2_VOCABULARY if 256 <= largest_token < GPT2_TOKENS else largest_token + 1
+    params = {"found": size, "largest": largest_token, "nearest": near}
+    return [Problem("hyperparameters.vocabSize", "TOKENS_BEYOND_VOCABULARY", params)]
+
+
+def batch(spec: JobSpec) -> tuple[int, int] | None:
+    """Sequences per process and micro step, and micro steps per optimizer step; None: a script of the user's own says
+    nothing of it, or what it says under these names is no such number."""
+    rows, steps = (spec.hyperparameters.get(name) for name in ("batchSize", "gradientAccumulationSteps"))
+    rows = DEFAULT_BATCH_SIZE if rows is None and not spec.entrypoint else rows
+    steps = 1 if steps is None else steps
+    valid = GPT["batchSize"].accepts(rows) and GPT["gradientAccumulationSteps"].accepts(steps)
+    return (int(rows), int(steps)) if rows is not None and valid else None
+
+
+def own_script_only(spec: JobSpec, framework: str) -> list[Problem]:
+    """The rule of a framework (by its label) for which there is no trainer of ours."""
+    return [] if spec.entrypoint else [Problem("entrypoint.script", "RECIPE_NOT_OFFERED", {"framework": framework})]
+
+
+def unknown(field: str, recipe: str) -> Problem:
+    near = suggestions.name(recipe, RECIPES) or next(iter(RECIPES))
+    return Problem(field, "RECIPE_UNKNOWN", {"found": recipe, "allowed": ", ".join(RECIPES), "nearest": near})
+
+
+def parameters(spec: JobSpec) -> int | None:
+    """How many weights the job's model has; None for a script of the user's own of which nobody said."""
+    if spec.model_parameters is not None:
+        return spec.model_parameters
+    return None if spec.entrypoint or spec.recipe != "gpt" else count(spec.hyperparameters)
+
+
+def count(hyperparameters: Mapping[str, Any]) -> int:
+    """Weights of the reference GPT: per layer 12 h² in matrices and 13 h in biases and norms; embeddings, final norm
+    and head come once. What is no valid value counts as left out."""
+
+    def dimension(name: str) -> int:
+        rule, value = GPT.get(name), hyperparameters.get(name)
+        return int(value) if value is not None and rule and rule.accepts(value) else _SHAPE[name]
+
+    layers, hidden, length, words = map(dimension, _SHAPE)
+    return min(layers * (12 * hidden**2 + 13 * hidden) + (2 * words + length + 2) * hidden, MOST_PARAMETERS)
+
+
+def typical(parameters: int) -> dict[str, int]:
+    """Hyperparameters of the published GPT whose size is nearest, for a model of which only the size is known."""
+    distance = [(abs(math.log(size / max(parameters, 1))), row) for size, *row in _TYPICAL]
+    layers, hidden, heads = min(distance)[1]
+    return {"layers": layers, "hiddenSize": hidden, "heads": heads, "sequenceLength": 2048}
+
+
+def command(spec: JobSpec, trainer: str, extra: Mapping[str, Any]) -> tuple[Value, ...]:
+    """The user's script, or the reference `trainer` module with the hyperparameters as its arguments. `extra`: more
+    arguments of the trainer (flag -> value; True = the flag alone)."""
+    if spec.entrypoint is not None:
+        return (Late.PYTHON, "-u", *spec.entrypoint.words, *spec.entrypoint.args)
+    arguments: dict[str, Any] = {
+        "train_data_path": spec.train_data,
+        "valid_data_path": spec.valid_data,
+        "checkpoint_dir": spec.checkpoint_dir,
+        **({"resume_from": spec.resume_from} if spec.resume_from else {}),
+        **{GPT[name].flag: spec.hyperparameters[name] for name in GPT if name in spec.hyperparameters},
+        **extra,
+    }
+    words: list[Value] = [Late.PYTHON, "-u", "-m", trainer]
+    for flag, value in arguments.items():
+        if value is True:
+            words.append(f"--{flag}")
+        elif value is not False:
+            words += [f"--{flag}", f"{value:g}" if isinstance(value, float) else str(value)]
+    return tuple(words)

@@ -1,0 +1,1 @@
+"""From a request for a task to a validated plan: recommendations, templates, sizes, and what they need. Pure."""

@@ -1,0 +1,26 @@
+"""Is a cluster described right, and is it fit to train on? Each backend's `check` module answers for its own engine."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jsonschema import Draft202012Validator, ValidationError
+
+from fermi.jobs.spec import Problem
+from fermi.planning import plugins
+
+
+def problems(backend: str, connection: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with a connection as such. Raises UnknownName for an unknown backend."""
+    check = plugins.check(backend)
+    errors = Draft202012Validator(check.CONNECTION).iter_errors(connection)
+    return [problem for error in errors for problem in _problems(error)] or check.contradictions(connection)
+
+
+def _problems(error: ValidationError) -> Iterator[Problem]:
+    path = ".".join(["connection", *map(str, error.absolute_path)])
+    if error.validator == "additionalProperties" and isinstance(error.schema, Mapping):
+        known = error.schema["properties"]
+        for name in sorted(error.instance.keys() - known.keys()):  # type: ignore[union-attr]  # an object's rule
+            yield Problem(f"{path}.{name}", "CONNECTION_KEY_UNKNOWN", {"name": name, "allowed": ", ".join(known)})
+    else:
+        yield Problem(path, "CONNECTION_INVALID", {"found": error.instance, "why": error.message})

@@ -1,0 +1,121 @@
+"""On how many nodes an elastic job runs, and on which: all that were asked for, or those of them that there are.
+
+4 nodes ─▶ one is lost ─▶ 3 nodes, or 2 where 3 cannot keep the global batch ─▶ it is back ─▶ 4 nodes
+"""
+
+import math
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from typing import Any
+
+from fermi.jobs import elastic
+from fermi.jobs.elastic import division
+from fermi.jobs.ranks import place
+from fermi.jobs.spec import Elastic, JobSpec, Node, Problem
+from fermi.planning import plugins
+from fermi.schema import suggestions
+
+FIELD = "distributedConfig.elastic"
+
+
+def begin(spec: JobSpec) -> JobSpec:
+    """A job as it was asked for, on all nodes that were chosen, at its full size."""
+    asked, framework = spec.elastic, plugins.framework(spec.framework)
+    if asked is None:
+        return spec
+    begun = elastic.full(replace(spec, elastic=replace(asked, nodes=spec.nodes, master=spec.master)))
+    assert begun.elastic is not None
+    rows, steps = framework.batch(begun) or (0, 0)
+    world, even = begun.world_size, framework.info.elastic != "uneven"
+    known = replace(begun.elastic, world_size=world, batch=rows * steps * world, rows=rows, even=even)
+    return replace(begun, elastic=known)
+
+
+def choices(spec: JobSpec, usable: Collection[str]) -> Iterator[JobSpec]:
+    """The job as it may run on those of its nodes that are usable, the largest first. Nodes that it runs on now stay;
+    the master does, too, or becomes the master again, or the first node in the order of ranks takes its place."""
+    asked = spec.elastic
+    assert asked is not None
+    present = {node.id for node in spec.nodes}
+    there = [node for node in asked.nodes if node.id in usable]
+    there.sort(key=lambda node: (node.id != asked.master, node.id not in present, node.name, node.id))
+    for count in range(min(asked.max_nodes, len(there)), asked.min_nodes - 1, -1):
+        if found := _on(spec, there[:count]):
+            yield found
+
+
+def _on(spec: JobSpec, nodes: list[Node]) -> JobSpec | None:
+    asked = spec.elastic
+    assert asked is not None
+    stays = any(node.id == asked.master for node in nodes)
+    master = asked.master if stays else place(nodes, "")[0].node.id
+    found = replace(spec, nodes=tuple(nodes), master=master)
+    if asked.batch and division(found) is None:
+        return None
+    return None if plugins.framework(spec.framework).problems(found) else found
+
+
+def sizes(spec: JobSpec) -> list[int]:
+    """Numbers of nodes on which it can run, fewest first: on the first of those that were chosen."""
+    asked = spec.elastic
+    if asked is None or not asked.world_size:
+        return []
+    return sorted(len(found.nodes) for found in choices(spec, {node.id for node in asked.nodes}))
+
+
+def problems(spec: JobSpec) -> list[Problem]:
+    """Of a job that has begun, and that breaks no other rule of its framework."""
+    asked = spec.elastic
+    if asked is None:
+        return []
+    found, chosen = [], len(asked.nodes)
+    params: dict[str, Any]
+    if asked.max_nodes > chosen:
+        params = {"found": asked.max_nodes, "high": chosen, "nearest": chosen}
+        found.append(Problem(f"{FIELD}.maxNodes", "ELASTIC_MAX_TOO_LARGE", params))
+    elif asked.min_nodes > asked.max_nodes:
+        params = {"found": asked.min_nodes, "high": asked.max_nodes, "nearest": asked.max_nodes}
+        found.append(Problem(f"{FIELD}.minNodes", "ELASTIC_MIN_ABOVE_MAX", params))
+    framework = plugins.framework(spec.framework)
+    if not framework.info.elastic:
+        others = ", ".join(one.info.label for one in plugins.frameworks() if one.info.elastic)
+        params = {"framework": framework.info.label, "allowed": others}
+        found.append(Problem(FIELD, "ELASTIC_NOT_OFFERED", params))
+    split = [f"{name}={size}" for name, size in spec.strategy.items() if name != "dataParallel" and size != 1]
+    if split and framework.info.splits_model:  # the others say that they do not
+        found.append(Problem(FIELD, "ELASTIC_SPLIT", {"found": ", ".join(split)}))
+    if spec.options.get("batchShare") == "bySpeed":
+        found.append(Problem("distributedConfig.options.batchShare", "ELASTIC_SHARES_BY_SPEED", {"nearest": "equal"}))
+    if found or framework.problems(spec):
+        return found
+    if asked.min_nodes < asked.max_nodes and len(sizes(spec)) < 2:
+        params = {"batch": asked.batch, "low": asked.min_nodes, "high": asked.max_nodes, "nearest": _nearest(asked)}
+        found.append(Problem(f"{FIELD}.minNodes", "ELASTIC_BATCH_INDIVISIBLE", params))
+    return found
+
+
+def warnings(spec: JobSpec) -> list[Problem]:
+    """What is worth knowing of a job that breaks no rule: on how many nodes it will not run, and whose the batch is."""
+    asked = spec.elastic
+    if asked is None:
+        return []
+    found, can = [], sizes(spec)
+    if missing := sorted({*range(asked.min_nodes, asked.max_nodes + 1)} - {*can}):
+        params: dict[str, Any] = {
+            "sizes": ", ".join(map(str, can)),
+            "missing": ", ".join(map(str, missing)),
+            "batch": asked.batch,
+            "nearest": _nearest(asked),
+        }
+        found.append(Problem(FIELD, "ELASTIC_SIZES", params))
+    if not asked.batch and spec.entrypoint:
+        found.append(Problem(FIELD, "ELASTIC_BATCH_UNKNOWN", {"worldSize": asked.world_size}))
+    return found
+
+
+def _nearest(asked: Elastic) -> int | None:
+    """The global batch next to the one asked for that comes out evenly at each size."""
+    nodes = [at.node for at in place(asked.nodes, asked.master)]
+    counts = range(asked.min_nodes, asked.max_nodes + 1)
+    worlds = [sum(node.processes for node in nodes[:count]) for count in counts]
+    return suggestions.multiples(asked.batch, math.lcm(*worlds))[0] if asked.batch and worlds else None

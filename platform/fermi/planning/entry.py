@@ -1,0 +1,144 @@
+"""What a task names to run in place of a reference trainer: what is wrong with the name, what is no Python, and what
+starts processes of its own although the platform starts one per GPU. Pure."""
+
+import io
+import re
+import token
+import tokenize
+from collections.abc import Iterator
+
+from fermi.jobs.spec import Entrypoint, JobSpec, Problem
+from fermi.planning import variables
+from fermi.runner.placeholders import VARIABLES
+
+MAX_TEXT = 64 << 10
+"""Bytes of a script that are looked at."""
+
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_SHELLS = (".sh", ".bash", ".zsh", ".ksh", ".csh", ".fish", ".slurm", ".sbatch")
+_NOTEBOOK = ".ipynb"
+_SHELL_LINE = re.compile(rb"#!.*\b(?:(?:ba|da|z|k|c|tc)?sh|fish)\b")
+_PROGRAM = b"\x7fELF"
+
+LAUNCHERS = (
+    "torch.distributed.run", "torch.distributed.launcher", "torch.distributed.launch", "accelerate.commands.launch",
+    "deepspeed.launcher.runner", "horovod.runner",
+)  # fmt: skip
+"""Modules whose work is to start ranks; of two names that begin alike, the longer one first."""
+_COMMANDS = ("torchrun", "accelerate launch", "deepspeed", "horovodrun", "mpirun", "srun")
+"""Programs whose work that is, where a script starts one of them."""
+_FUNCTIONS = ("elastic_launch", "launch_agent", "notebook_launcher", "debug_launcher")
+_SPAWN = ("mp", "multiprocessing", "xmp")
+"""What scripts call the modules whose `spawn` starts a process for each device."""
+_STARTERS = ("subprocess", "Popen", "system", "execv", "execvp", "execvpe", "execl", "execlp", "posix_spawn")
+_SAID = ("description", "help", "epilog", "usage", "print", "info", "warning", "error")
+"""What is given words that people read."""
+_BEGINS = (token.NEWLINE, token.INDENT, token.DEDENT)
+"""Before a text that stands alone: a docstring."""
+_TEXTS = (token.STRING, getattr(token, "FSTRING_MIDDLE", token.STRING))
+_DOLLAR = re.compile(r"\$(?:\{([A-Z_][A-Z0-9_]*)\}|([A-Z_][A-Z0-9_]*))")
+
+
+def problems(entry: Entrypoint | None) -> list[Problem]:
+    """What is wrong with what the request says."""
+    if entry is None:
+        return []
+    if bool(entry.script) == bool(entry.module):
+        found = f"{entry.script}, -m {entry.module}" if entry.script else "–"
+        return [Problem("entrypoint.script", "ENTRYPOINT_ONE", {"found": found})]
+    if entry.module and not _MODULE.fullmatch(entry.module):
+        near = re.sub(r"[^\w.]+", "_", entry.module.removesuffix(".py").strip("./").replace("/", ".")) or "train"
+        return [Problem(entry.field, "ENTRYPOINT_MODULE_NAME", {"found": entry.module, "nearest": near})]
+    if entry.script.lower().endswith(_SHELLS):
+        return [_not_python(entry, "shell")]
+    if entry.script.lower().endswith(_NOTEBOOK):
+        return [_not_python(entry, "notebook")]
+    return []
+
+
+def text_problems(entry: Entrypoint | None, text: bytes) -> list[Problem]:
+    """What is wrong with the file itself. `text`: its beginning; empty where it cannot be read from here."""
+    if entry is None or problems(entry):
+        return []
+    if text.startswith(_PROGRAM):
+        return [_not_python(entry, "program")]
+    return [_not_python(entry, "shell")] if _SHELL_LINE.match(text) else []
+
+
+def _not_python(entry: Entrypoint, kind: str) -> Problem:
+    return Problem(entry.field, "ENTRYPOINT_NOT_PYTHON", {"script": entry.script or entry.paths[0], "kind": kind})
+
+
+def warnings(job: JobSpec, text: bytes) -> list[Problem]:
+    """What is worth knowing of the job's own script, of which `text` is the beginning, and of its arguments."""
+    entry = job.entrypoint
+    found = list(_not_expanded(job))
+    if entry and entry.module.startswith(LAUNCHERS):
+        found.append(
+            Problem(entry.field, "SCRIPT_STARTS_RANKS", {"script": f"-m {entry.module}", "what": entry.module})
+        )
+    elif entry and (starts := start_of_ranks(text)):
+        what, line = starts
+        params = {"script": entry.script or entry.paths[0], "what": what, "line": line}
+        found.append(Problem(entry.field, "SCRIPT_STARTS_RANKS", params))
+    return found
+
+
+def _not_expanded(job: JobSpec) -> Iterator[Problem]:
+    """Arguments and variables that name a variable as a shell would read it: no shell does."""
+    args = job.entrypoint.args if job.entrypoint else ()
+    values = [(f"entrypoint.args.{index}", word) for index, word in enumerate(args)]
+    values += [(f"env.{name}", value) for name, value in job.env.items()]
+    by_variable = {variable: name for name, variable in VARIABLES.items()}
+    for field, text in values:
+        for found in _DOLLAR.finditer(text):
+            name = found[1] or found[2]
+            if name in job.env or variables.is_reserved(name):
+                placeholder = {"placeholder": f"{{{by_variable[name]}}}"} if name in by_variable else {}
+                yield Problem(field, "VALUE_NOT_EXPANDED", {"found": found[0], "name": name, **placeholder})
+                break
+
+
+def start_of_ranks(text: bytes) -> tuple[str, int] | None:
+    """Returns what in a Python script starts processes that are ranks themselves, and its line, from 1 on. Comments,
+    docstrings and messages count for nothing. None where nothing does, or the text cannot be read."""
+    words: list[tokenize.TokenInfo] = []
+    try:
+        for one in tokenize.tokenize(io.BytesIO(text[:MAX_TEXT]).readline):
+            if one.type in (token.NAME, token.OP, *_TEXTS, *_BEGINS):
+                words.append(one)
+    except (tokenize.TokenError, SyntaxError, UnicodeError):
+        pass  # of a text that is cut off, or no Python: what stands before that
+    starts = any(one.type == token.NAME and one.string in _STARTERS for one in words)
+    for index, one in enumerate(words):
+        if found := _launcher(words, index, starts=starts):
+            return found, one.start[0]
+    return None
+
+
+def _launcher(words: list[tokenize.TokenInfo], index: int, *, starts: bool) -> str | None:
+    """What stands at this place, where it starts ranks. `starts`: the script starts programs."""
+    one, before = words[index], words[index - 1] if index else None
+    after = words[index + 1].string if index + 1 < len(words) else ""
+    if one.type == token.NAME and after == "(" and not (before and before.string == "def"):
+        if one.string in _FUNCTIONS:
+            return one.string
+        if one.string == "spawn" and before and before.string == "." and words[index - 2].string in _SPAWN:
+            return f"{words[index - 2].string}.spawn"
+        return None
+    if one.type == token.NAME and before and before.string in ("import", "from"):
+        name = "".join(word.string for word in words[index : index + 6 : 1] if word.string not in ("import", "as"))
+        return next((module for module in LAUNCHERS if name.startswith(module)), None)
+    if one.type not in _TEXTS or not starts or before is None or before.type in _BEGINS or before.string == "}":
+        return None
+    if before.string in ("=", "(") and words[index - 2].string in _SAID:
+        return None
+    said = one.string.lstrip("rRbBuUfF").strip("\"'").strip()
+    if said in LAUNCHERS:
+        return said
+    if said in ("accelerate", "deepspeed") and before.string != "[":
+        return None  # the name of a library, as in a comparison
+    command = f"{said} launch" if said == "accelerate" else said
+    if found := next((name for name in _COMMANDS if f"{command} ".startswith(f"{name} ")), None):
+        return found
+    return next((module for module in LAUNCHERS if re.match(rf"\S*python\S* -m {re.escape(module)}\b", said)), None)

@@ -1,0 +1,163 @@
+"""Which installed modules a task's own code needs: what its script imports, and the modules of the sent code that it
+reaches by that. Pure.
+
+What is imported only perhaps is left out: behind `try … except ImportError`, `if TYPE_CHECKING`, and inside functions
+of other files than the script. So is what begins with a dot, and what a file of the code has."""
+
+import ast
+import sys
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from fermi.jobs.snapshot import File
+from fermi.jobs.spec import Entrypoint
+
+MAX_FILES = 300
+"""Of the sent code that are read."""
+MAX_FILE_BYTES = 512 << 10
+MAX_MODULES = 200
+_ABSENT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
+Read = Callable[[str], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Imports:
+    """`needed`: by the name of a top-level module, where it is imported first (`train.py:3`). `local`: names that the
+    sent code has anywhere, by which it may mean its own."""
+
+    needed: Mapping[str, str]
+    local: Collection[str] = frozenset()
+
+
+NOTHING = Imports({})
+
+
+def of_text(text: bytes, path: str) -> Imports:
+    """Of a script of which no other file is known: each name may mean one of them."""
+    needed = dict(_tops(_read(text), path, whole=True, package=())[0])
+    return Imports(needed, frozenset(needed))
+
+
+def of_code(entry: Entrypoint, files: Mapping[str, File], read: Read) -> Imports:
+    """`files`: of the snapshot, by path; `read`: gives the content with that SHA-256, and raises OSError."""
+    start = next((path for path in entry.paths if path in files), None)
+    if start is None:
+        return NOTHING
+    # `python train.py` looks beside the script first, `python -m` in the folder in which ranks start
+    root = "" if entry.module else _folder(start)
+    own = _tops_below(root, files)
+    needed, seen, waiting = dict[str, str](), {start}, [start]
+    while waiting:
+        path = waiting.pop(0)
+        one = files[path]
+        if not one.sha256 or one.size > MAX_FILE_BYTES:
+            continue
+        try:
+            tree = _read(read(one.sha256))
+        except OSError:
+            continue
+        package = tuple(PurePosixPath(path).parent.parts)
+        tops, modules = _tops(tree, path, whole=path == start, package=package)
+        for name, place in tops:
+            if len(needed) < MAX_MODULES and name not in own:
+                needed.setdefault(name, place)
+        for words, relative in modules:
+            for found in _reached(words, "" if relative else root, files):
+                if found not in seen and len(seen) < MAX_FILES:
+                    seen.add(found)
+                    waiting.append(found)
+    return Imports(needed, frozenset(_names(files)))
+
+
+def _names(files: Mapping[str, File]) -> Iterator[str]:
+    for path in files:
+        if path.endswith(".py"):
+            parts = PurePosixPath(path).parts
+            yield from parts[:-1]
+            yield parts[-1].removesuffix(".py")
+
+
+def _folder(path: str) -> str:
+    folder = str(PurePosixPath(path).parent)
+    return "" if folder == "." else folder
+
+
+def _read(text: bytes) -> ast.Module:
+    """Nothing of what is no Python, or newer than this platform's."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.Module([], [])
+
+
+Named = tuple[str, ...]
+
+
+def _tops(
+    tree: ast.Module, path: str, *, whole: bool, package: Named
+) -> tuple[list[tuple[str, str]], list[tuple[Named, bool]]]:
+    """Top-level modules with their places, and all modules that are named, each with whether it was relative. `whole`:
+    also what is imported inside of functions."""
+    tops, modules = dict[str, str](), list[tuple[Named, bool]]()
+    for node in _imports(tree, whole=whole):
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                words = tuple(one.name.split("."))
+                tops.setdefault(words[0], f"{path}:{node.lineno}")
+                modules.append((words, False))
+        else:
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            words = (*above, *(node.module.split(".") if node.module else ()))
+            if not node.level:
+                tops.setdefault(words[0], f"{path}:{node.lineno}")
+            modules += [((*words, one.name), bool(node.level)) for one in node.names]
+    known = sys.stdlib_module_names
+    return [(name, place) for name, place in tops.items() if name not in known], modules
+
+
+def _imports(tree: ast.AST, *, whole: bool) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Those that are surely carried out, in their order."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop(0)
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and not whole:
+            continue
+        elif isinstance(node, ast.Try) and any(map(_may_be_absent, node.handlers)):
+            waiting += [*node.orelse, *node.finalbody]
+        elif isinstance(node, ast.If) and _is_never(node.test, whole=whole):
+            waiting += node.orelse
+        else:
+            waiting += ast.iter_child_nodes(node)
+
+
+def _may_be_absent(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(isinstance(kind, ast.Name) and kind.id in _ABSENT for kind in kinds)
+
+
+def _is_never(test: ast.expr, *, whole: bool) -> bool:
+    """`TYPE_CHECKING`, another system than Linux, and `__name__ == "__main__"` of a file that is imported."""
+    text = ast.unparse(test)
+    return text.endswith("TYPE_CHECKING") or "win32" in text or "darwin" in text or (not whole and "__main__" in text)
+
+
+def _reached(words: Named, root: str, files: Mapping[str, File]) -> Iterator[str]:
+    """The files of the code that importing `a.b.c` runs: of each package on the way, and of the module."""
+    for length in range(1, len(words) + 1):
+        path = "/".join([*filter(None, [root]), *words[:length]])
+        yield from (one for one in (f"{path}.py", f"{path}/__init__.py") if one in files)
+
+
+def _tops_below(root: str, files: Mapping[str, File]) -> set[str]:
+    """The modules and packages that lie directly in a folder; a package needs no `__init__.py`."""
+    inside = f"{root}/" if root else ""
+    below = (path[len(inside) :] for path in files if path.startswith(inside) and path.endswith(".py"))
+    return {path.partition("/")[0].removesuffix(".py") for path in below}

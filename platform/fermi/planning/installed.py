@@ -1,0 +1,49 @@
+"""Whether what a framework needs is installed where its ranks will run: refused where it is known not to be, said
+where nobody can be asked."""
+
+from collections.abc import Sequence
+
+from fermi.engines.base import Backend
+from fermi.frameworks.base import Info
+from fermi.jobs.spec import JobSpec, Node, Problem
+from fermi.planning import plugins
+
+FIELD = "distributedConfig.framework"
+
+
+def problems(spec: JobSpec, backend: Backend) -> list[Problem]:
+    """A script of the user's own may do without the library that the framework's models are usually written in."""
+    info = plugins.framework(spec.framework).info
+    names = info.packages if spec.entrypoint else [info.stack, *info.packages]
+    by_lack: dict[tuple[str, ...], list[Node]] = {}
+    for node in spec.nodes:
+        could = node.has_cuda or not info.needs_cuda
+        if lack := could and lacking(backend, node, names, spec):
+            by_lack.setdefault(tuple(lack), []).append(node)
+    return [missing(info, lack, ", ".join(node.name for node in nodes)) for lack, nodes in by_lack.items()]
+
+
+def warnings(spec: JobSpec, backend: Backend) -> list[Problem]:
+    info = plugins.framework(spec.framework).info
+    unknown = [
+        node.name for node in spec.nodes if info.packages and lacking(backend, node, info.packages, spec) is None
+    ]
+    if not unknown:
+        return []
+    params = {"framework": info.label, "packages": ", ".join(info.packages), "where": ", ".join(unknown)}
+    return [Problem(FIELD, "FRAMEWORK_NOT_ASKED", {**params, "command": info.install_command})]
+
+
+def lacking(
+    backend: Backend, node: Node, names: Sequence[str], spec: JobSpec | None = None
+) -> list[str] | None:  # fmt: skip
+    """What the environment says of itself counts where its engine cannot be asked, unless a task names an interpreter:
+    that may be another one than the environment means."""
+    lack = backend.lacks(node, names, spec)
+    told = not (spec and spec.python) and all(node.versions.get(name) for name in names)
+    return [] if lack is None and told else lack
+
+
+def missing(info: Info, lack: Sequence[str], where: str) -> Problem:
+    params = {"framework": info.label, "packages": ", ".join(lack), "where": where, "command": info.install_command}
+    return Problem(FIELD, "FRAMEWORK_NOT_INSTALLED", params)

@@ -1,0 +1,83 @@
+"""Which framework for a model on given nodes, as each would run it there, and why not the others.
+
+Each framework says which sizes it suits (the requirement document's table, 004, best practice); memory decides where it
+disagrees with that, and a framework whose rules the nodes or the model break is out.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from fermi.frameworks.base import Info
+from fermi.jobs import memory, recipes
+from fermi.jobs.spec import Entrypoint, JobSpec, Problem
+from fermi.planning import plugins, validate
+from fermi.schema import humanize
+
+USUAL_STACK = "torch"
+"""Nobody can see from a model's size which library it is written in."""
+
+_SCRIPT = Entrypoint("train.py")
+"""What a framework without a recipe is weighed with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """`strategy` and `options`: the framework's own proposal. `reasons` have texts in `fermi.messages`, as problems
+    have."""
+
+    framework: str
+    reasons: Sequence[Problem]
+    strategy: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def recommend(
+    job: JobSpec, obstacles: Callable[[JobSpec], Sequence[Problem]] = lambda _: ()
+) -> tuple[list[Recommendation], list[Recommendation]]:
+    """Those recommended, best first, and those that are not, with the reasons against them. What `job` says of a
+    framework counts for nothing; its model's size must be known.
+    `obstacles`: what else is against a framework."""
+    parameters = recipes.parameters(job)
+    assert parameters is not None
+    needed, usable = memory.needed(parameters, in_buckets=job.world_size > 1), memory.usable(job.nodes)
+    sizes = {"size": humanize.count(parameters), "needed": memory.shown(needed), "usable": memory.shown(usable)}
+    good, bad = [], []
+    for framework in sorted(plugins.frameworks(), key=lambda each: _distance(each.info, parameters)):
+        info, suits = framework.info, framework.info.suits(parameters)
+        mine = replace(job, framework=framework.name, strategy={}, options={}, model_parameters=parameters)
+        if own := not info.recipe and job.entrypoint is None:
+            mine = replace(mine, entrypoint=_SCRIPT)
+        against = []
+        if info.stack != USUAL_STACK:
+            against.append(Problem("", "REJECTED_OTHER_LIBRARY", {"library": info.label}))
+        elif not suits and not (info.splits_state and needed > usable):
+            against.append(Problem("", "REJECTED_BY_SIZE", {**sizes, "suits": _range(*info.model_size)}))
+        if info.replicates and needed > usable:
+            against.append(Problem("", "REJECTED_BY_MEMORY", sizes))
+        if against := against + validate.problems(mine) + [*obstacles(mine)]:
+            bad.append(Recommendation(framework.name, against))
+            continue
+        proposal = framework.propose(mine)
+        script = (Problem("entrypoint.script", "RECOMMENDED_WITH_OWN_SCRIPT"),) if own else ()
+        why = Problem("", "RECOMMENDED_BY_SIZE" if suits else "RECOMMENDED_BY_MEMORY", sizes)
+        good.append(
+            Recommendation(framework.name, (why, *proposal.reasons, *script), proposal.strategy, proposal.options)
+        )
+    return good, bad
+
+
+def _distance(info: Info, parameters: int) -> float:
+    """From the sizes that a framework suits; frameworks that suit the model as well as each other stay in the
+    registry's order."""
+    if info.suits(parameters):
+        return 0
+    low, high = info.model_size
+    return low / parameters if parameters < low else parameters / cast(int, high)
+
+
+def _range(low: int, high: int | None) -> str:
+    """Such as `1B – 10B`."""
+    if not high:
+        return f"≥ {humanize.count(low)}"
+    return f"< {humanize.count(high)}" if not low else f"{humanize.count(low)} – {humanize.count(high)}"

@@ -1,0 +1,243 @@
+"""How well a choice of nodes is expected to scale: speed-up and efficiency, as ranges, with what they rest on. Pure.
+
+A step is the ranks' own work, then what of the communication is not hidden behind it.
+
+* Work: 6 operations per weight and token, forward and backward (Kaplan et al. 2020, §2.1), by GPUs that reach 30 to
+  50 % of their peak (Narayanan et al. 2021, table 1), or 2 to 20 billion operations per second of a CPU process; and
+  the recipe's `stepDelay`. The slowest rank sets the pace.
+* Communication: a ring all-reduce sends 2 (n - 1)/n of the gradients' bytes over each link (Patarasuk & Yuan 2009), and
+  3 (n - 1)/n where weights are split, too (ZeRO, §7.2). The slowest link sets the pace, and each of the 2 (nodes - 1)
+  steps of a ring takes half a round trip.
+* Overlap: gradients travel in buckets of 25 MiB while the rest of the backward pass, two thirds of the work, goes on
+  (Li et al. 2020, §3.2.3). At best only the last bucket is seen; at worst, all are.
+
+Loading of data, noise of other users and a pipeline's bubble are not counted.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fermi.jobs import gpus, recipes
+from fermi.jobs.ranks import place
+from fermi.jobs.spec import JobSpec, Node, Problem
+from fermi.planning import plugins
+from fermi.schema import humanize
+
+Range = tuple[float, float]
+
+REACHED: Range = (0.3, 0.5)
+CPU_FLOPS: Range = (2e9, 20e9)
+UNKNOWN_TFLOPS = 65.0
+"""Of a GPU that is not in the table: a T4's."""
+BACKWARD = 2 / 3
+BUCKET = 25 * 2**20
+
+INSIDE: Range = (10e9, 200e9)
+INSIDE_CPU: Range = (0.5e9, 5e9)
+SAME_ZONE: Range = (1.25e9, 12.5e9)
+INFINIBAND: Range = (12.5e9, 50e9)
+OTHER_ZONE: Range = (0.125e9, 1.25e9)
+"""Bytes per second that are assumed where nothing was measured: PCIe to NVLink; memory; 10 to 100, 100 to 400 and 1 to
+10 Gbit/s."""
+NEAR_MS: Range = (0.05, 0.5)
+FAR_MS: Range = (5.0, 50.0)
+"""Round trips; between zones the requirement document's (004)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Between the nodes: the slowest link. `measured`: the id of the pre-flight test that says so."""
+
+    bandwidth: Range
+    rtt_ms: Range
+    measured: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The first `nodes` of the chosen ones. `theoretical`: speed-up over one node by the number of GPUs."""
+
+    nodes: int
+    ranks: int
+    theoretical: float
+    speedup: Range
+    efficiency: Range
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """`rows`: the last one is the choice. `reasons` have texts in `fermi.messages`."""
+
+    rows: Sequence[Row]
+    step_seconds: Range
+    tokens_per_second: Range
+    network: Network
+    reasons: Sequence[Problem]
+
+
+def expect(job: JobSpec, network: Network | None = None) -> Expectation | None:
+    """`network`: what a pre-flight test of these nodes found. None where size or batch of the model are not known."""
+    framework = plugins.framework(job.framework)
+    job = framework.propose(job).to(job)
+    parameters, tokens = _parameters(job), _tokens(job)
+    if parameters is None or tokens is None:
+        return None
+    nodes = [at.node for at in place(job.nodes, job.master)]
+    network = network or assumed(nodes)
+    data = job.strategy.get("dataParallel") or job.world_size
+    shared = data < job.world_size and framework.info.splits_model
+    model = _Model(job, parameters, tokens / job.world_size, data if shared else job.world_size,
+                   framework.info.splits_state)  # fmt: skip
+    counts = sorted({1, len(nodes), *(2**power for power in range(1, 13) if 2**power < len(nodes))})
+    steps = {count: model.step(nodes[:count], network) for count in (counts if not shared else [len(nodes)])}
+    rows = [_row(nodes, count, steps) for count in steps]
+    last = steps[len(nodes)]
+    speeds = (tokens / last.seconds[1], tokens / last.seconds[0])
+    return Expectation(rows, last.seconds, speeds, network, _reasons(job, nodes, network, last, shared))
+
+
+def measured(report: Mapping[str, Any], nodes: Sequence[Node], preflight: str) -> Network | None:
+    """The slowest link of these nodes, as a pre-flight test's report has it; None where it lacks one of them."""
+    chosen = {node.id for node in nodes}
+    pairs = [pair for pair in report.get("pairs", ()) if {pair["from"], pair["to"]} <= chosen]
+    speeds = [pair["bandwidthMbps"] for pair in pairs if pair.get("bandwidthMbps")]
+    trips = [pair["rttMs"] for pair in pairs if pair.get("rttMs") is not None]
+    if not speeds or not trips or len({pair["from"] for pair in pairs} | {pair["to"] for pair in pairs}) < len(chosen):
+        return None
+    slowest = min(speeds) * 1e6 / 8
+    return Network((slowest, slowest), (max(trips), max(trips)), preflight)
+
+
+def assumed(nodes: Sequence[Node]) -> Network:
+    if len({node.zone for node in nodes}) > 1:
+        return Network(OTHER_ZONE, FAR_MS)
+    fast = all(node.network.get("infiniband") for node in nodes)
+    return Network(INFINIBAND if fast else SAME_ZONE, NEAR_MS)
+
+
+def off_by(found: float, expected: Range) -> float:
+    """How far a measured figure is from a range, as a share of its nearer end; 0 = within."""
+    low, high = expected
+    return found / low - 1 if found < low else found / high - 1 if found > high else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Ranges from fast to slow. `best`, `worst`: (work, seconds) where communication costs the least and the greatest
+    share."""
+
+    seconds: Range
+    work: Range
+    communication: Range
+    bytes: Range
+    best: tuple[float, float]
+    worst: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    job: JobSpec
+    parameters: int
+    tokens: float  # per rank and step
+    data: int
+    splits_state: bool
+
+    def step(self, nodes: Sequence[Node], network: Network) -> _Step:
+        ranks, world = sum(node.processes for node in nodes), self.job.world_size
+        group = self.data if self.data < world else ranks
+        operations = 6 * self.parameters * self.tokens
+        delay = self.job.hyperparameters.get("stepDelay", 0) if self.job.entrypoint is None else 0
+        delay = float(delay) if recipes.GPT["stepDelay"].accepts(delay) else 0.0
+        slow, fast = _speed(nodes)
+        computed = (operations / fast, operations / slow)
+        work = (delay + computed[0], delay + computed[1])
+        width: Range = (4, 4) if gpus.precision(nodes) == "float32" else (2, 4)
+        weights = self.parameters * (self.data / world if self.data < world else 1)
+        bytes_ = (weights * width[0], weights * width[1])
+        sent = (2 * (group - 1) / group, (3 if self.splits_state else 2) * (group - 1) / group)
+        inside = INSIDE if all(node.has_cuda for node in nodes) else INSIDE_CPU
+        bandwidth = network.bandwidth if len(nodes) > 1 else inside
+        hops = 2 * (len(nodes) - 1)
+        trip = (hops * network.rtt_ms[0] / 2e3, hops * network.rtt_ms[1] / 2e3)
+        buckets = max(1, math.ceil(bytes_[1] / BUCKET))
+        least = sent[0] * bytes_[0] / bandwidth[1] + trip[0]
+        most = sent[1] * bytes_[1] / bandwidth[0] + trip[1] * buckets
+        if group == 1:
+            least = most = 0.0
+
+        def hidden(at: float) -> float:
+            return max(least / buckets, least - BACKWARD * at)
+
+        return _Step(
+            seconds=(work[0] + hidden(computed[0]), work[1] + most),
+            work=work,
+            communication=(least, most),
+            bytes=bytes_,
+            best=(work[1], work[1] + hidden(computed[1])),
+            worst=(work[0], work[0] + most),
+        )
+
+
+def _row(nodes: Sequence[Node], count: int, steps: Mapping[int, _Step]) -> Row:
+    """Against one node; where the model is split over all of them, against ranks that need not communicate."""
+    ranks, one = (sum(node.processes for node in nodes[:number]) for number in (count, 1))
+    step, alone = steps[count], steps.get(1)
+    if alone is None:
+        found, theoretical = (step.worst[0] / step.worst[1], step.best[0] / step.best[1]), float(ranks)
+    else:
+        found, theoretical = (alone.worst[1] / step.worst[1], alone.best[1] / step.best[1]), ranks / one
+    low, high = sorted(min(1.0, share) for share in found)
+    return Row(count, ranks, theoretical, (low * theoretical, high * theoretical), (low, high))
+
+
+def _speed(nodes: Sequence[Node]) -> Range:
+    """Operations per second of the slowest rank."""
+    if not all(node.has_cuda for node in nodes):
+        return CPU_FLOPS
+    peak = min(gpus.speed(node.gpu_type) or UNKNOWN_TFLOPS for node in nodes) * 1e12
+    return peak * REACHED[0], peak * REACHED[1]
+
+
+def _parameters(job: JobSpec) -> int | None:
+    """A script that is told layers and hidden size is taken for a GPT of these."""
+    found = recipes.parameters(job)
+    told = {"layers", "hiddenSize"} <= job.hyperparameters.keys()
+    return recipes.count(job.hyperparameters) if found is None and told else found
+
+
+def _tokens(job: JobSpec) -> int | None:
+    """Per optimizer step, of all ranks. A script of the user's own has what it was given and nothing else."""
+    batch = plugins.framework(job.framework).effective_batch(job)
+    length = job.hyperparameters.get("sequenceLength", None if job.entrypoint else recipes.DEFAULT_SEQUENCE)
+    known = length is not None and recipes.GPT["sequenceLength"].accepts(length)
+    return batch.effective * int(length) if batch and known else None
+
+
+def _reasons(job: JobSpec, nodes: Sequence[Node], network: Network, step: _Step, shared: bool) -> list[Problem]:
+    """The requirement document's influences (004): communication, waiting, loading of data, bandwidth."""
+    found = []
+    if len(nodes) > 1:
+        link = {"bandwidth": _span(*(f"{rate * 8 / 1e9:.3g}" for rate in network.bandwidth)),
+                "rtt": _span(*(f"{trip:.3g}" for trip in network.rtt_ms))}  # fmt: skip
+        code = "SCALING_NETWORK_MEASURED" if network.measured else "SCALING_NETWORK_ASSUMED"
+        found.append(Problem("", code, {**link, "preflight": network.measured}))
+    params = {"size": _span(*map(humanize.size, step.bytes)), "seconds": _span(*map(_ms, step.communication))}
+    found.append(Problem("", "SCALING_COMMUNICATION", params))
+    delay = job.hyperparameters.get("stepDelay") if job.entrypoint is None else None
+    code = "SCALING_STEP_GIVEN" if delay else "SCALING_STEP_ASSUMED"
+    found.append(Problem("", code, {"seconds": _span(*map(_ms, step.work)), "delay": delay or 0}))
+    speeds = {gpus.speed(node.gpu_type) for node in nodes if node.has_cuda}
+    found.append(Problem("", "SCALING_WAITING_UNEQUAL" if len(speeds) > 1 else "SCALING_WAITING"))
+    if shared:
+        found.append(Problem("", "SCALING_SPLIT"))
+    return [*found, Problem("", "SCALING_LOADING")]
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+
+
+def _span(low: str, high: str) -> str:
+    return low if low == high else f"{low} – {high}"

@@ -1,0 +1,46 @@
+"""All rules that need only the specification: the general ones here, the framework's own from its plugin."""
+
+from fermi.frameworks.base import Framework
+from fermi.jobs import recipes
+from fermi.jobs.spec import JobSpec, Problem
+from fermi.planning import entry, plugins, variables
+from fermi.planning.request import MASTER_PORTS
+from fermi.schema import suggestions
+
+
+def problems(spec: JobSpec) -> list[Problem]:
+    """All broken rules at once; empty = the framework's `plan` will succeed. The framework's name must be known."""
+    return general(spec) + of_framework(spec)
+
+
+def general(spec: JobSpec) -> list[Problem]:
+    """Those that hold for every framework, and for a job whose nodes are not known yet."""
+    found = variables.problems(spec.env, spec.secret_env)
+    found += master_port(spec.master_port, "distributedConfig.masterPort")
+    if spec.backend not in ("auto", "nccl", "gloo"):
+        near_name = suggestions.name(spec.backend, ("nccl", "gloo")) or "auto"
+        params = {"found": spec.backend, "allowed": "auto, nccl, gloo", "nearest": near_name}
+        found.append(Problem("distributedConfig.backend", "BACKEND_UNKNOWN", params))
+    return found + entry.problems(spec.entrypoint) + recipes.problems(spec)
+
+
+def of_framework(spec: JobSpec) -> list[Problem]:
+    plugin = plugins.framework(spec.framework)
+    return plugin.problems(spec) + _cuda(spec, plugin)
+
+
+def master_port(found: int, field: str) -> list[Problem]:
+    if found in MASTER_PORTS:
+        return []
+    low, high = MASTER_PORTS[0], MASTER_PORTS[-1]
+    params = {"found": found, "low": low, "high": high, "nearest": suggestions.number(found, low, high, whole=True)}
+    return [Problem(field, "PORT_OUT_OF_RANGE", params)]
+
+
+def _cuda(spec: JobSpec, plugin: Framework) -> list[Problem]:
+    """Apart from the framework's own rules, so that a preview shows what real GPUs would be sent."""
+    without = [node.name for node in spec.nodes if not node.has_cuda]
+    if not without or not plugin.info.needs_cuda:
+        return []
+    params = {"framework": plugin.info.label, "environments": ", ".join(without)}
+    return [Problem("distributedConfig.framework", "FRAMEWORK_NEEDS_CUDA", params)]

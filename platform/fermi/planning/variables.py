@@ -1,0 +1,36 @@
+"""Which environment variables a user may give a job. What the platform sets for each rank is refused instead of
+silently overridden (after kubeflow/trainer's practice)."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from fermi.jobs.spec import NO_SECRETS, Problem
+from fermi.planning import plugins
+
+RESERVED = (
+    "RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|NODE_RANK|GROUP_RANK|GROUP_WORLD_SIZE|ROLE_.*",
+    "MASTER_ADDR|MASTER_PORT|FERMI_.*",
+    "PET_.*|TORCHELASTIC_.*",  # torchrun's
+)
+"""Whatever the framework; each framework's own beside them hold for all, because a job may try another one later."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def problems(env: Mapping[str, str], secret_env: Mapping[str, str] = NO_SECRETS) -> list[Problem]:
+    twice = [Problem(f"secretEnv.{name}", "ENV_TWICE", {"name": name}) for name in secret_env if name in env]
+    return [*_names(env, "env"), *_names(secret_env, "secretEnv"), *twice]
+
+
+def _names(env: Mapping[str, str], where: str) -> Iterator[Problem]:
+    for name in env:
+        if not _NAME.fullmatch(name):
+            near = re.sub(r"^(?=\d|$)|[^A-Za-z0-9_]", "_", name)
+            yield Problem(f"{where}.{name}", "ENV_NAME_INVALID", {"name": name, "nearest": near})
+        elif is_reserved(name):
+            yield Problem(f"{where}.{name}", "ENV_RESERVED", {"name": name, "nearest": f"MY_{name}"})
+
+
+def is_reserved(name: str) -> bool:
+    patterns = [*RESERVED, *(pattern for each in plugins.frameworks() for pattern in each.info.reserved)]
+    return any(re.fullmatch(pattern, name) for pattern in patterns)

@@ -1,0 +1,73 @@
+"""What JAX tells, and is told. A step is one call of a compiled function among others, and its collectives run inside:
+neither can be seen."""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fermi.probe.rank import Pulse
+
+_EVENTS = "/jax/core/compile/"
+_LAST = "/backend_compile_duration"
+"""Of the three events of a compilation: jax/_src/dispatch.py, jax 0.10."""
+
+
+_PLACE = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "FERMI_TASK_ID")
+_BY_MPI = "OMPI_COMM_WORLD_RANK"
+"""A script that starts MPI's processes itself: theirs are the numbers that count."""
+
+
+def joins(pulse: Pulse, clusters: ModuleType) -> None:
+    """Has `jax.distributed.initialize()` find its place without arguments, as on clusters that JAX knows: subclasses of
+    its `ClusterEnv` are asked in their order (jax/_src/clusters/cluster.py, jax 0.10). Ours comes first, because
+    Slurm's and Kubernetes' variables are those of a node and not of a rank."""
+
+    class Cluster(clusters.ClusterEnv):  # type: ignore[name-defined]
+        name = "fermi"
+
+        @classmethod
+        def is_env_present(cls) -> bool:
+            return all(name in os.environ for name in _PLACE) and _BY_MPI not in os.environ
+
+        @classmethod
+        def get_coordinator_address(cls, *_: Any, override_coordinator_port: str | None = None, **__: Any) -> str:
+            return f"{os.environ['MASTER_ADDR']}:{override_coordinator_port or os.environ['MASTER_PORT']}"
+
+        @classmethod
+        def get_process_count(cls) -> int:
+            return int(os.environ["WORLD_SIZE"])
+
+        @classmethod
+        def get_process_id(cls) -> int:
+            return int(os.environ["RANK"])
+
+        @classmethod
+        def get_local_process_id(cls) -> int | None:
+            return int(os.environ["LOCAL_RANK"])
+
+    known = clusters.ClusterEnv._cluster_types
+    known.insert(0, known.pop(known.index(Cluster)))
+
+
+def compiles(pulse: Pulse, monitoring: ModuleType) -> None:
+    depth, before = 0, 0
+
+    def begins(event: str, _: object, **about: Any) -> None:
+        nonlocal depth, before
+        if event.startswith(_EVENTS) and pulse.on_main_thread():
+            depth += 1
+            if depth == 1:
+                before = pulse.begins_to_compile()
+
+    def ends(event: str, _: object, **about: Any) -> None:
+        nonlocal depth
+        if event.startswith(_EVENTS) and pulse.on_main_thread() and depth:
+            depth -= 1
+            if depth == 0:
+                pulse.has_compiled(before, whole=event.endswith(_LAST))
+
+    monitoring.register_scalar_listener(begins)
+    monitoring.register_event_duration_secs_listener(ends)

@@ -1,0 +1,75 @@
+"""Where the main thread of a rank is in its script, sampled between its collectives: the thread that reads the
+collectives' counts (`collectives`) looks at its innermost frame five times a second, without a signal and without
+stopping it. Standard library only, Python 3.9 or later.
+
+Statistical profilers look in the same way (`sys._current_frames`, in sentry_sdk/profiler of getsentry/sentry-python).
+Frames are let go within a look, so that nothing of the script lives longer for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, deque
+from functools import lru_cache
+from types import FrameType
+from typing import Any
+
+from fermi.probe import errors
+
+LOOKS = 50
+"""Ten seconds of them: what a runner's window holds."""
+MAX_FRAMES = 40
+MAX_TEXT = 120
+Place = tuple[str, str, int, str]
+"""The file and the function of the script's own innermost frame, its line, and the library's function in which it is
+there (empty: none)."""
+
+
+class Places:
+    """`main`: the identity of the main thread."""
+
+    def __init__(self, main: int) -> None:
+        self.main = main
+        self.looks: deque[Place | None] = deque(maxlen=LOOKS)
+
+    def look(self, *, waits: bool) -> None:
+        """`waits`: the rank is in a collective, so it is nowhere of its own."""
+        self.looks.append(None if waits else _place(sys._current_frames().get(self.main)))
+
+    def most(self) -> dict[str, Any]:
+        """Returns where the rank was most often: `at` (such as `data.py:88 in load_batch`), `inside` (the library's
+        function) and `share` of the looks, 0 to 1. Empty where it only waits."""
+        found = [place for place in self.looks if place]
+        if not found:
+            return {}
+        (file, function), count = Counter(place[:2] for place in found).most_common(1)[0]
+        there = [place[2:] for place in found if place[:2] == (file, function)]
+        (line, inside), _ = Counter(there).most_common(1)[0]
+        where = f" in {function}" if function != "<module>" else ""
+        at = f"{errors.relative(file)}:{line}{where}"
+        return {"at": at[-MAX_TEXT:], "inside": inside[-MAX_TEXT:], "share": round(count / len(self.looks), 2)}
+
+
+def _place(frame: FrameType | None) -> Place | None:
+    inside = ""
+    for _ in range(MAX_FRAMES):
+        if frame is None:
+            return None
+        code = frame.f_code
+        if _is_own(code.co_filename):
+            return code.co_filename, code.co_name, frame.f_lineno or 0, inside
+        inside = inside or f"{code.co_name} ({_short(code.co_filename)})"
+        frame = frame.f_back
+    return None
+
+
+_is_own = lru_cache(1000)(errors.is_own)
+
+
+@lru_cache(1000)
+def _short(file: str) -> str:
+    """Without where packages are installed."""
+    for folder in ("/site-packages/", "/dist-packages/"):
+        if folder in file:
+            return file.rpartition(folder)[2]
+    return "/".join(file.rsplit("/", 2)[-2:])

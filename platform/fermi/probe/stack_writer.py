@@ -1,0 +1,61 @@
+"""A thread of a rank's process that writes down where all its threads are whenever the runner asks. Standard library
+only, Python 3.9 or later.
+
+The runner asks by a moment in the page, and no signal interrupts what the script does: a signal cuts a `write` to a
+pipe short, and ends a `sleep` in C (signal(7), "Interruption of system calls and library functions by signal handlers";
+SA_RESTART changes neither). Nor does anything trace the process: to stop it, as py-spy does by default, cuts a `write`
+short as well.
+
+To answer takes the interpreter. Where a thread keeps it (a loop in C), the runner sends `rank.SIGNAL` to this thread
+alone, and `faulthandler`'s handler writes the stacks without the interpreter (CPython, Modules/faulthandler.c,
+`faulthandler_user`).
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # `signal` is slow to import, and every Python of a rank imports this
+import _thread
+import faulthandler
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fermi.probe.shared_page import Page
+
+PERIOD = 0.1
+"""Seconds between two looks at whether the runner has asked; each takes two microseconds."""
+BEGIN_SECONDS = 1.0
+
+
+def begin(page: Page, stacks: int, is_mine: Callable[[], bool]) -> None:
+    """Starts the thread. It ends with the process, or when another process has the page. Not one of `threading`'s, so
+    that the script does not count it. Returns when the page says which it is, after `BEGIN_SECONDS` at the latest: a
+    script that keeps the interpreter from its first line on would let it say nothing. Whatever goes wrong, the rank
+    goes on, and no stacks are told."""
+    try:
+        begun = _thread.allocate_lock()
+        begun.acquire()
+        _thread.start_new_thread(_answer, (page, stacks, is_mine, begun))
+        begun.acquire(timeout=BEGIN_SECONDS)
+    except Exception:
+        pass
+
+
+def _answer(page: Page, stacks: int, is_mine: Callable[[], bool], begun: _thread.LockType) -> None:
+    try:
+        pid = os.getpid()
+        # the process's signals go to the script's threads, which wait for them
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals() - {_signal.SIGURG})
+        page.number("answers", _thread.get_native_id())
+        begun.release()
+        while is_mine() and page.pid() == pid:
+            asked = page.at("asked_at")
+            if asked != page.at("answered_at"):
+                faulthandler.dump_traceback(stacks, all_threads=True)
+                page.moment("answered_at", asked)
+            time.sleep(PERIOD)
+    except Exception:
+        pass

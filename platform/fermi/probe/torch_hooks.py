@@ -1,0 +1,198 @@
+"""What PyTorch, and what is built on it, tells. Each function is called once its module has been imported.
+
+A function that is replaced here is in the traceback of what fails in it, and that is all that can be seen of it. Those
+that `torch.compile` looks into (collectives, `Module.train`) are not replaced.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import re
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from fermi.probe import errors
+from fermi.probe.collectives import Watch
+
+if TYPE_CHECKING:
+    from fermi.probe.rank import Pulse
+
+COMPILING, SAVING = 1, 4
+MAX_NAME = 120
+_FUNCTION = re.compile(r"'(.+)' \((.+):(\d+)\)$")
+
+_engines: list[object] = []
+"""DeepSpeed's engine that steps right now: the optimizers that it steps for that, however often, are its own."""
+
+
+def steps(pulse: Pulse, torch: ModuleType) -> None:
+    """A step is one of the optimizer that steps most: with several, another one leads once it has stepped twice since
+    the leader did."""
+    compiling: Callable[[], bool] = torch.compiler.is_dynamo_compiling
+    since: dict[int, int] = {}
+    leader = 0
+
+    def stepped(optimizer: object, args: object, kwargs: object) -> None:
+        nonlocal leader
+        if compiling():  # nothing of this belongs into the graph
+            return
+        caller = sys._getframe(2)
+        if _engines or (caller.f_code.co_name == "step" and caller.f_locals.get("self") is optimizer):
+            return  # Horovod's calls the one that it was made of, and both are hooked
+        name = id(optimizer)
+        if name != leader:
+            since[name] = since.get(name, 0) + 1
+            if leader and since[name] < 2:
+                return
+            leader = name
+        since.clear()
+        pulse.step()
+
+    sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(stepped)
+    _replace(torch.nn.Module, "eval", functools.partial(_evaluates, pulse))
+
+
+def print_by_line(pulse: Pulse, torch: ModuleType) -> None:
+    """Makes C's stdout write each line at once. In a file it would write whole blocks: what NCCL says (its
+    `src/debug.cc` prints to stdout, and sets line buffering for files of its own alone) would end in the middle of a
+    line that Python goes on with, come too late, and be lost with a rank that is killed."""
+    import ctypes  # torch has imported it
+
+    libc = ctypes.CDLL(None)
+    line_buffered = 1  # _IOLBF of glibc and musl
+    libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, line_buffered, ctypes.c_size_t(0))
+
+
+def _evaluates(pulse: Pulse, function: Callable[..., Any]) -> Callable[..., Any]:
+    def evaluates(self: Any) -> Any:
+        if not compiling() and pulse.on_main_thread():
+            pulse.evaluates()
+        return function(self)
+
+    compiling: Callable[[], bool] = sys.modules["torch"].compiler.is_dynamo_compiling
+    return evaluates
+
+
+def saves(pulse: Pulse, serialization: ModuleType) -> None:
+    _replace(serialization, "save", functools.partial(_saves, pulse), "torch")
+
+
+def saves_distributed(pulse: Pulse, saver: ModuleType) -> None:
+    _replace(saver, "save", functools.partial(_saves, pulse), "torch.distributed.checkpoint")
+
+
+def saves_tensors(pulse: Pulse, safetensors: ModuleType) -> None:
+    _replace(safetensors, "save_file", functools.partial(_saves, pulse))
+
+
+def _saves(pulse: Pulse, function: Callable[..., Any]) -> Callable[..., Any]:
+    def save(*args: Any, **kwargs: Any) -> Any:
+        if not pulse.on_main_thread():  # beside the training
+            return function(*args, **kwargs)
+        before = pulse.to(SAVING)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            pulse.to(before)
+
+    return save
+
+
+def compiles(pulse: Pulse, callback: ModuleType) -> None:
+    before = 0
+
+    def begins(*_: object) -> None:
+        nonlocal before
+        if pulse.on_main_thread():
+            before = pulse.begins_to_compile()
+
+    def ends(*_: object) -> None:
+        if pulse.on_main_thread() and pulse.phase == COMPILING:
+            pulse.has_compiled(before)
+
+    def gives_up(record: logging.LogRecord) -> bool:
+        """Of the logger's filters: it takes nothing away. After `recompile_limit` versions of a function torch runs it
+        without the compiler, and says so by this warning alone (torch/_dynamo/convert_frame.py, torch 2.13)."""
+        if str(record.msg).startswith("torch._dynamo hit config") and isinstance(record.args, tuple) and pulse.owns():
+            found = next(filter(None, (_FUNCTION.match(str(one)) for one in record.args)), None)
+            what = f"{errors.relative(found[2])}:{found[3]} in {found[1]}" if found else "?"
+            pulse.page.text("compiler", {"gave_up": what[-MAX_NAME:]})
+        return True
+
+    logging.getLogger("torch._dynamo.convert_frame").addFilter(gives_up)
+    callback.callback_handler.register_start_callback(begins)
+    callback.callback_handler.register_end_callback(ends)
+
+
+def groups(pulse: Pulse, module: ModuleType) -> None:
+    """Whoever makes a process group trains."""
+    watch: list[Watch] = []
+
+    def make(function: Callable[..., Any]) -> Callable[..., Any]:
+        def made(*args: Any, **kwargs: Any) -> Any:
+            pulse.meets(kwargs.get("group_size", args[0] if args else None))
+            if pulse.advance() and not (watch and watch[0].is_alive()):  # a fork leaves it behind
+                watch[:] = [Watch(pulse)]
+                watch[0].start()
+            return function(*args, **kwargs)
+
+        return made
+
+    _replace(module, "_new_process_group_helper", make)
+
+
+def deepspeed(pulse: Pulse, engine: ModuleType) -> None:
+    """One step of the engine may be many of its optimizer (ZeRO-3 steps it once for each group of parameters)."""
+
+    def make(function: Callable[..., Any]) -> Callable[..., Any]:
+        def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+            _engines.append(self)
+            try:
+                found = function(self, *args, **kwargs)
+            finally:
+                _engines.pop()
+            if not _engines:
+                pulse.step()
+            return found
+
+        return step
+
+    _replace(engine.DeepSpeedEngine, "_take_model_step", make)
+
+
+def horovod(pulse: Pulse, mpi_ops: ModuleType) -> None:
+    """What it does happens in a thread of its own; a rank waits for it here."""
+    from time import monotonic
+
+    begun, waited = 0, 0.0
+
+    def make(function: Callable[..., Any]) -> Callable[..., Any]:
+        def synchronize(*args: Any, **kwargs: Any) -> Any:
+            nonlocal begun, waited
+            if not pulse.advance():
+                return function(*args, **kwargs)
+            page, began, begun = pulse.page, monotonic(), begun + 1
+            page.number("begun", begun)
+            page.moment("collective_at", began)
+            found = function(*args, **kwargs)
+            waited += monotonic() - began
+            page.number("ended", begun)
+            page.moment("waited", waited)
+            page.moment("collective_at", 0.0)
+            return found
+
+        return synchronize
+
+    _replace(mpi_ops, "synchronize", make)
+
+
+def _replace(place: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]], *also: str) -> None:
+    """`also`: modules that may have it from there already."""
+    function = getattr(place, name)
+    new = functools.wraps(function)(make(function))
+    for one in (place, *(sys.modules.get(other) for other in also)):
+        if getattr(one, name, None) is function:
+            setattr(one, name, new)

@@ -1,0 +1,207 @@
+"""A task's code and its packages, made ready on this node before the ranks begin. Standard library only, Python 3.9 or
+later.
+
+    "code": {"snapshot": "…", "folder": "/…/code/archives/…", "requirements": "auto", "cache": "/…/packages",
+             "python": "/usr/bin/python3", "chosen": "/…/python"}
+
+`folder`: what carries the snapshot; `cwd` of the spec is the tree that is made of it (`worktree.py`). `chosen`: where
+this node keeps which interpreter its ranks run with, where that is not the planned one.
+
+Done by a process of its own, which leads its session: the runner goes on hearing who asks for the end, and can end it
+with whatever it has started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fermi.runner import processes, worktree
+from fermi.runner.code import Broken
+
+OFF, AUTO = "off", "auto"
+KINDS = {"uv.lock": "uv", "requirements.txt": "pip"}
+"""What is looked for in the tree's root, in this order."""
+LONGEST_WORDS = 1500
+TELL_SECONDS = 2.0
+"""Between two tellings of what is said within a step; another step is told at once."""
+
+
+class Bringing:
+    """Of a node's spec. `doing`: {"code": …, …}; `done`: the interpreter that ranks run with (empty: as planned);
+    `failed`: a cause."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.target: str = spec["cwd"]
+        self.doing: dict[str, Any] | None = None
+        self._told: dict[str, Any] | None = None
+        self._told_at = 0.0
+        self.failed: dict[str, Any] | None = None
+        self.done: str | None = None
+        self._rest = b""
+        self._heard, told = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._heard, False)
+        runner = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            _carry_out(spec, told, runner)
+        os.close(told)
+
+    def listen(self, seconds: float, wake: int) -> bool:
+        """Whether what it is at is to be told, after so long at most or a signal."""
+        if self._heard in select.select([self._heard, wake], [], [], seconds)[0]:
+            self._hear()
+        if self.over or self.doing is None or self.doing == self._told:
+            return False
+        step, before = self.doing["code"], self._told and self._told["code"]
+        if step == before and time.monotonic() - self._told_at < TELL_SECONDS:
+            return False
+        self._told, self._told_at = self.doing, time.monotonic()
+        return True
+
+    def _hear(self) -> None:
+        data = b""
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(self._heard, 1 << 16)
+            if not data and not self.over:
+                why = "the process that unpacked it was ended"
+                self.failed = {"code": "CODE_NOT_UNPACKED", "path": self.target, "why": why}
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            for name, value in json.loads(line).items():
+                setattr(self, name, value)
+
+    @property
+    def over(self) -> bool:
+        return self.done is not None or self.failed is not None
+
+    def close(self) -> None:
+        """Ends it with all that it has started."""
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(self.pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
+        os.close(self._heard)
+
+
+def in_front(python: str, env: Mapping[str, str]) -> dict[str, str]:
+    """Variables with which that interpreter's programs are found first."""
+    folder, path = os.path.dirname(python), env.get("PATH") or os.environ.get("PATH", os.defpath)
+    return {"PATH": f"{folder}{os.pathsep}{path}", "VIRTUAL_ENV": os.path.dirname(folder)}
+
+
+def leave_word(chosen: str, python: str) -> None:
+    """For who comes beside the ranks of a node later: what they run with."""
+    with contextlib.suppress(OSError), open(chosen, "w", encoding="utf-8") as file:
+        file.write(python)
+
+
+def word_of(chosen: str) -> str:
+    """Empty: they run with what was planned."""
+    with contextlib.suppress(OSError), open(chosen, encoding="utf-8") as file:
+        return file.read()
+    return ""
+
+
+def _carry_out(spec: dict[str, Any], told: int, runner: int) -> None:
+    """Never returns."""
+
+    def tell(**said: Any) -> None:
+        os.write(told, json.dumps(said).encode() + b"\n")
+
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGURG, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        processes.die_with_parent()
+        if os.getppid() != runner:
+            os._exit(1)
+        tell(done=bring(spec, tell))
+    except Broken as error:
+        tell(failed={"code": error.code, **error.params})
+    except BaseException as error:
+        tell(failed={"code": "CODE_NOT_UNPACKED", "path": spec["cwd"], "why": f"{type(error).__name__}: {error}"[:300]})
+    os._exit(0)
+
+
+def bring(spec: dict[str, Any], tell: Any) -> str:
+    """The interpreter that the ranks are to run with; empty: the one they have. Raises Broken."""
+    order, target = spec["code"], spec["cwd"]
+    tell(doing={"code": "CODE_UNPACKING"})
+    user = (spec.get("confine") or {}).get("user")
+    owner = worktree.Owner(user["uid"], user["gid"]) if user else None  # scripts write beside themselves
+    worktree.check_out(order["folder"], order["snapshot"], target, spec["name"], owner)
+    found = requirements(order.get("requirements") or AUTO, target)
+    return _prepare(spec, *found, tell) if found else ""
+
+
+def requirements(asked: str, target: str) -> tuple[str, str] | None:
+    """The file and its kind. Raises Broken where one is named that there is none of."""
+    if asked == OFF:
+        return None
+    names = KINDS if asked == AUTO else {asked: KINDS.get(os.path.basename(asked), "pip")}
+    for name, kind in names.items():
+        if os.path.isfile(os.path.join(target, name)):
+            return name, kind
+    if asked == AUTO:
+        return None
+    raise Broken("CODE_PACKAGES_FAILED", file=asked, why="there is no such file in the snapshot")
+
+
+def requirements_named(asked: str) -> str:
+    """A file that somebody named."""
+    return "" if asked in (OFF, AUTO) else asked
+
+
+def _prepare(spec: dict[str, Any], name: str, kind: str, tell: Any) -> str:
+    from fermi.runner.package_cache import PrepareError, prepare, uses_tree
+
+    def say(words: str) -> None:
+        tell(doing={"code": "CODE_PACKAGES_PREPARING", "file": name, "said": words[-200:]})
+
+    say("")
+    order, tree, cache = spec["code"], spec["cwd"], spec["code"]["cache"]
+    where = os.path.join(tree, name)
+    os.makedirs(cache, exist_ok=True)
+    try:
+        with contextlib.ExitStack() as building:
+            if uses_tree(where, kind):  # which other nodes build in, too
+                lock = worktree.locked(f"{tree}.packages", lambda: say("waiting for another node that builds in it"))
+                building.enter_context(lock)
+            if confine := spec.get("confine"):
+                _enter(confine, cache, spec["name"])
+            os.environ.update(spec["env"])  # an index of their own
+            os.chdir(tree)
+            made = prepare(_python(order), where, kind, Path(cache), say, tree=order["snapshot"])
+    except PrepareError as error:
+        why = str(error.params.get("output") or error.code)
+        raise Broken("CODE_PACKAGES_FAILED", file=name, why=why[-LONGEST_WORDS:]) from error
+    except OSError as error:
+        raise Broken("CODE_PACKAGES_FAILED", file=name, why=f"{error.filename or cache}: {error.strerror}") from error
+    return str(made / "bin" / "python")
+
+
+def _enter(order: dict[str, Any], cache: str, name: str) -> None:
+    """What is built from source is as much the task's as its ranks are; ranks may only read what came of it."""
+    from fermi.runner.sandbox import Confinement
+
+    paths = {"paths": {**order["paths"], cache: "rwm"}} if "paths" in order else {}
+    confinement = Confinement({**order, "own": [*order["own"], cache], **paths}, name, os.environ)
+    inherited = confinement.environment(os.environ)
+    os.environ.clear()
+    os.environ.update(inherited)
+    confinement.enter(1)
+
+
+def _python(order: dict[str, Any]) -> str:
+    return str(order.get("python") or sys.executable)

@@ -1,0 +1,199 @@
+"""How much of a disk a task has written, and when it has to stop. Standard library only, Python 3.9 or later.
+
+Of the order (see `bounds.py`):
+
+    disk      bytes that the task's folders may hold; null = no bound of its own
+    spare     bytes by which folders that hold more than that already may grow; 0 by default
+    reserve   share of each disk that is kept for the platform: tasks write no more once less is free (at most
+              `MAX_RESERVE`)
+    beside    other folders that the task may write to: how much room there is counts, and not what lies there
+
+Free space costs one statvfs(3) and is looked at `PERIOD_SECONDS` apart; folders are walked only where it has shrunk,
+and rest `REST` times as long as a walk took. All of it happens in a thread: a file system on the network may keep who
+asks waiting, and must not keep the runner from its ranks.
+
+Several tasks write to one disk, and their runners know nothing of each other. So of who is ended below the reserve,
+each decides by what it has seen itself, in three steps: first who wrote half of what went, by its folders; below a half
+of the reserve also who wrote so much elsewhere, by what the kernel counts of its processes; below a quarter everybody
+who wrote within the last `WINDOW_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from fermi.runner import processes
+from fermi.runner.disk_space import shown
+
+PERIOD_SECONDS = 0.25
+WALK_SECONDS, LONGEST_SECONDS = 2.0, 60.0
+"""Between two walks while free space shrinks, and where it does not."""
+REST = 10
+WINDOW_SECONDS = 120.0
+MAX_ENTRIES = 200_000
+"""Of a walk: what is beyond is not counted."""
+MAX_RESERVE = 32 << 30
+LEAST = 1 << 20
+"""Bytes: who wrote less has written nothing."""
+
+
+class Sample(NamedTuple):
+    """`size`: of the task's folders; `written`: by its processes, as the kernel counts; `free`: by folder."""
+
+    at: float
+    size: int
+    written: int
+    free: Mapping[str, int]
+
+
+class DiskUse:
+    """Of one node. `folders`: those that it counts. `name`: of the attempt."""
+
+    def __init__(self, order: Mapping[str, Any], name: str, folders: Iterable[str]) -> None:
+        self.task = name.rpartition("-")[0]
+        self.bound = int(order["disk"]) if order.get("disk") else None
+        self._spare, self._began_with = int(order.get("spare") or 0), -1
+        self.share = float(order.get("reserve") or 0.0)
+        self._named, self._beside = list(folders), list(order.get("beside", ()))
+        self.samples: deque[Sample] = deque()
+        self.found: dict[str, Any] | None = None
+        self._walked_at, self._walk_took = 0.0, 0.0
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="disk use", daemon=True)
+
+    @property
+    def folders(self) -> list[str]:
+        """Those that are there by now."""
+        return _outermost(self._named)
+
+    @property
+    def _places(self) -> list[str]:
+        """Where there has to be room."""
+        return _outermost([*self._named, *(path for path in self._beside if os.access(path, os.W_OK))])
+
+    def refusal(self) -> dict[str, Any] | None:
+        """Why nothing should begin that writes there: less is free than what is kept."""
+        low = next((about for folder in self._places if (about := self._below_reserve(folder))), None)
+        return {"code": "DISK_WITHOUT_ROOM", **_in_mib(low)} if low else None
+
+    def start(self) -> None:
+        if self.bound or self.share:
+            self._thread.start()
+
+    def close(self) -> None:
+        self._ending.set()
+
+    def look(self) -> dict[str, Any] | None:
+        """Takes a sample. Returns why the task has to end; None while it need not."""
+        now, folders, places = time.monotonic(), self.folders, self._places
+        free = {folder: disk[0] for folder in places if (disk := _disk(folder))}
+        low = [about for folder in places if (about := self._below_reserve(folder))]
+        last = self.samples[-1] if self.samples else None
+        if last and not low and not self._shall_walk(now, last, free):
+            return None
+        size, written = _size(folders), _written() if low else 0
+        self._walked_at = time.monotonic()
+        self._walk_took = self._walked_at - now
+        self.samples.append(Sample(now, size, written, free))
+        while len(self.samples) > 2 and now - self.samples[1].at > WINDOW_SECONDS:
+            self.samples.popleft()
+        if self._began_with < 0:
+            self._began_with = size
+        began_over = self.bound and self._began_with >= self.bound
+        if self.bound and size >= (self._began_with + self._spare if began_over else self.bound):
+            first = self.samples[0]
+            wrote = {"wrote": shown(max(0, size - first.size)), "seconds": round(now - first.at)}
+            about = {"size": shown(size), "bound": shown(self.bound), "path": folders[0]}
+            return {"code": "DISK_BOUND_REACHED", "task": self.task, **about, **wrote}
+        return next((found for about in low if (found := self._blamed(about))), None)
+
+    def _run(self) -> None:
+        while not self.found:
+            with contextlib.suppress(OSError):
+                self.found = self.look()
+            if self._ending.wait(max(PERIOD_SECONDS, min(REST * self._walk_took, LONGEST_SECONDS))):
+                return
+
+    def _shall_walk(self, now: float, last: Sample, free: Mapping[str, int]) -> bool:
+        passed = now - self._walked_at
+        shrinks = any(free[folder] < last.free.get(folder, 0) - LEAST for folder in free)
+        return passed >= (WALK_SECONDS if shrinks else LONGEST_SECONDS)
+
+    def _below_reserve(self, folder: str) -> dict[str, Any] | None:
+        disk = _disk(folder)
+        kept = min(self.share * disk[1], MAX_RESERVE) if disk else 0
+        if disk is None or disk[0] >= kept:
+            return None
+        return {"path": folder, "free": disk[0], "total": disk[1], "reserve": int(kept)}
+
+    def _blamed(self, about: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Where it is this task that took what is gone."""
+        path, left, now = about["path"], about["free"] / about["reserve"], self.samples[-1]
+        known = [sample for sample in self.samples if path in sample.free]
+        fell = max(sample.free[path] for sample in known) - about["free"]
+        since = min(known, key=lambda sample: sample.size)
+        grew, seconds = now.size - since.size, now.at - since.at
+        counted = [sample for sample in known if sample.written]
+        wrote = now.written - counted[0].written if counted else 0
+        went = (counted[0].free[path] - about["free"]) if counted else 0
+        if left < 0.5 and wrote > grew and wrote >= max(LEAST, went / 2):
+            grew, seconds = wrote, now.at - counted[0].at
+        elif not (grew >= max(LEAST, fell / 2) or (left < 0.25 and max(grew, wrote) >= LEAST)):
+            return None
+        told = {"wrote": shown(max(grew, wrote)), "seconds": max(1, round(seconds))}
+        return {"code": "DISK_RESERVE_REACHED", "task": self.task, **_in_mib(about), **told}
+
+
+def _in_mib(about: Mapping[str, Any]) -> dict[str, Any]:
+    return {"path": about["path"], **{f"{name}MiB": about[name] >> 20 for name in ("free", "total", "reserve")}}
+
+
+def _outermost(folders: Iterable[str]) -> list[str]:
+    """Those that are there, once, and none that is inside of another."""
+    found: list[str] = []
+    for folder in sorted({os.path.realpath(one) for one in folders if one and os.path.isdir(one)}):
+        if folder != "/" and not any(folder.startswith(f"{other}/") for other in found):
+            found.append(folder)
+    return found
+
+
+def _disk(folder: str) -> tuple[int, int] | None:
+    """Bytes that an ordinary user may still write, and of the whole file system."""
+    with contextlib.suppress(OSError):
+        disk = os.statvfs(folder)
+        if disk.f_blocks:
+            return disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+    return None
+
+
+def _size(folders: Iterable[str]) -> int:
+    """Bytes on disk of all that is below, without following links."""
+    size, left, waiting = 0, MAX_ENTRIES, list(folders)
+    while waiting and left > 0:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                left -= 1
+                with contextlib.suppress(OSError):
+                    size += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                if left <= 0:
+                    break
+    return size
+
+
+def _written() -> int:
+    """Bytes that all processes of the node have sent to disks (write_bytes of proc_pid_io(5)): those of children that
+    have ended count as their parent's. Nothing where that cannot be read."""
+    found = 0
+    for pid in (os.getpid(), *processes.living_descendants()):
+        with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/io", encoding="ascii") as file:
+            figures = dict(line.split(":") for line in file)
+            found += int(figures["write_bytes"]) - int(figures["cancelled_write_bytes"])
+    return max(0, found)

@@ -1,0 +1,71 @@
+"""What a run that somebody starts by hand may reach, where it is to be confined. Standard library only, Python 3.9 or
+later.
+
+    readable   the working directory, the job's data and files (FERMI_TRAIN_DATA, FERMI_VALID_DATA, FERMI_FILES_DIR,
+               FERMI_RESUME_FROM), DATA_FOLDERS, the folders of PATH and PYTHONPATH, and --read
+    writable   FERMI_CHECKPOINT_DIR, FERMI_OUTPUT_DIR, a HOME in the working directory, and --write
+
+The working directory is not writable: the scripts and the logs of the next start lie there, and whoever starts it is
+not confined. The person's own home is out of reach, but for what is named of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fermi.runner.mounts import ViewError
+from fermi.runner.sandbox import Confinement, landlock_abi, program_folders
+
+DATA_FOLDERS = ("/data", "/datasets", "/mnt", "/scratch")
+"""Where machines for training usually mount data."""
+HOME = ".fermi-home"
+READ = ("FERMI_TRAIN_DATA", "FERMI_VALID_DATA", "FERMI_FILES_DIR", "FERMI_RESUME_FROM")
+WRITTEN = ("FERMI_CHECKPOINT_DIR", "FERMI_OUTPUT_DIR")
+TOOLKIT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+class SandboxError(Exception):
+    """The run cannot be confined as it was asked to be. `reason`: what is missing."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def order(read: Sequence[str], write: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
+    """Returns what `confine.py` is told. `env`: of the person who starts the run. Raises SandboxError for a path that
+    is not there, and for a working directory with the person's home in it."""
+    here, home = os.getcwd(), os.path.realpath(os.path.expanduser("~"))
+    if home == here or home.startswith(here.rstrip("/") + "/"):
+        raise SandboxError(f"the working directory {here} holds your home: start in a folder of the job's own")
+    for path in (*read, *write):
+        if not os.path.exists(path):
+            raise SandboxError(f"there is no {path}")
+    own = [os.path.join(here, HOME), *(env[name] for name in WRITTEN if env.get(name))]
+    readable = [*DATA_FOLDERS, TOOLKIT, *program_folders({"PATH": env.get("PYTHONPATH", "")}), here]
+    readable += [*(path for name in READ if os.path.exists(path := env.get(name, ""))), *read]
+    return {
+        "own": own,
+        "home": own[0],
+        "landlock": True,
+        "view": True,
+        "paths": {
+            **({home: ""} if os.access(home, os.R_OK) else {}),
+            **dict.fromkeys(map(os.path.abspath, readable), "r"),
+            **dict.fromkeys(map(os.path.abspath, [*own, *write]), "rwm"),
+        },
+    }
+
+
+def check(ordered: Mapping[str, Any]) -> None:
+    """Tries it before any rank begins. Raises SandboxError where this machine cannot do it."""
+    trial = Confinement(ordered, "by-hand", os.environ)
+    trial.close()
+    error = trial.failure
+    if not landlock_abi():
+        raise SandboxError("this kernel has no Landlock, or it is turned off")
+    if isinstance(error, ViewError):
+        raise SandboxError(f"no mount namespace can be made here ({error.strerror})")
+    if error:
+        raise SandboxError(f"{error.filename}: {error.strerror}" if error.filename else str(error))

@@ -1,0 +1,289 @@
+"""Packages, prepared once per node and content and shared by all that ask for the same. Standard library only, Python
+3.9 or later.
+
+<cache>/<name>/           a virtual environment on top of an interpreter: what that one has needs no second installation
+<cache>/<name>/ready.json said last; without it the folder is what somebody has left half-made
+<cache>/<name>.lock       held by who makes it, looks whether it is there, or removes it
+<cache>/<name>.used       held (shared) by whoever has processes that run with it
+
+Of one cache, those that were wanted longest ago are removed once it is larger than 50 GiB.
+
+The name says what it was made from: the interpreter, the requirements, the files that these include, and the tree that
+they lie in, where they name parts of it (`./lib`, `-e .`). What is installed as a link into a tree serves it alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from fermi.runner.venv import BASE
+
+Say = Callable[[str], None]
+
+READY = "ready.json"
+LAST_LINES = 12
+MOST_BYTES = 50 << 30
+SPARED_SECONDS = 3600.0
+_INCLUDED = re.compile(rb"^\s*(?:-r|--requirement|-c|--constraint)[=\s]\s*(\S+)", re.MULTILINE)
+_LINKED = re.compile(r"\s*(?:-e|--editable)[=\s]\s*")
+_LOCKED = re.compile(r'source = \{ (editable|directory|path) = "([^"]+)" \}')
+_TOLD = re.compile(r"\s*(Collecting|Downloading|Building|Installing|Preparing|Resolved|Prepared|Installed) ")
+_ATTEMPT = re.compile(r"WARNING: Retrying \(")
+_LOOK = (
+    "import json, site, sys; "
+    "print(json.dumps([sys.implementation.cache_tag, sys.prefix, sys.version, "
+    "[*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]]))"
+)
+
+
+class PrepareError(Exception):
+    """`code`: PACKAGES_…; `params` hold what was said last."""
+
+    def __init__(self, code: str, **params: Any) -> None:
+        super().__init__(f"{code}: {params}")
+        self.code, self.params = code, params
+
+
+def prepare(python: str, requirements: str, kind: str, cache: Path, say: Say, tree: str = "") -> Path:
+    """A folder whose `bin/python` has what the file `requirements` asks for, beside what `python` has. `kind`: `pip`
+    for a file as pip reads it, `uv` for a `uv.lock` beside its `pyproject.toml`. `say` gets a line at each step.
+    `tree`: what the folder around it is known by; another one where a file of it differs. Raises PrepareError."""
+    about = describe_python(python)
+    folder = Path(cache) / _name(about, Path(requirements), kind, tree)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if _there(folder):
+        return folder
+    with _alone(folder, say):
+        if not (folder / READY).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            try:
+                _make(python, about, Path(requirements), kind, folder, say)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+            made = {"python": python, "requirements": Path(requirements).name, "kind": kind, "bytes": _size(folder)}
+            Path(f"{folder}.used").touch()
+            (folder / READY).write_text(json.dumps(made), encoding="utf-8")
+    make_room(folder.parent, MOST_BYTES)
+    return folder
+
+
+def uses_tree(requirements: str, kind: str) -> bool:
+    """Whether parts of the folder around it are to be installed: they are built in it. Raises PrepareError."""
+    path = Path(requirements)
+    return any(
+        True
+        for _, content in _contents(path, kind)
+        for _ in _of_tree(path.parent, content.decode(errors="replace"), kind)
+    )
+
+
+def hold(folder: str) -> int:
+    """For as long as the descriptor is open, nobody removes it; -1 where it is none of these."""
+    try:
+        used = os.open(f"{folder}.used", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+    try:
+        fcntl.flock(used, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        os.close(used)
+        return -1
+    return used
+
+
+def make_room(cache: Path, most: int) -> None:
+    """Removes what was wanted longest ago; nothing that is in use, or was wanted within the hour: whoever wanted it may
+    be about to begin."""
+    found = []
+    for ready in cache.glob(f"*/{READY}"):
+        with suppress(OSError, ValueError, KeyError):
+            found.append((ready.stat().st_mtime, json.loads(ready.read_text("utf-8"))["bytes"], ready.parent))
+    total = sum(size for _, size, _ in found)
+    for wanted_at, size, folder in sorted(found):
+        if total <= most or wanted_at > time.time() - SPARED_SECONDS:
+            return
+        if _remove(folder, wanted_at):
+            total -= size
+
+
+def _remove(folder: Path, wanted_at: float) -> bool:
+    locks: list[int] = []
+    try:
+        for name in ("lock", "used"):
+            locks.append(os.open(f"{folder}.{name}", os.O_RDWR | os.O_CLOEXEC))
+            fcntl.flock(locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if (folder / READY).stat().st_mtime != wanted_at:
+            return False
+        (folder / READY).unlink()  # from here on it is half-made
+        shutil.rmtree(folder, ignore_errors=True)
+    except OSError:
+        return False
+    finally:
+        for lock in locks:
+            os.close(lock)
+    return True
+
+
+def _there(folder: Path) -> bool:
+    """Whether it is made, and then wanted now."""
+    with suppress(OSError):
+        lock = os.open(f"{folder}.lock", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # who makes or removes it has it alone
+            os.utime(folder / READY)
+            return True
+        finally:
+            os.close(lock)
+    return False
+
+
+def _size(folder: Path) -> int:
+    return sum(
+        os.lstat(os.path.join(above, name)).st_blocks * 512 for above, _, names in os.walk(folder) for name in names
+    )
+
+
+def describe_python(python: str) -> list[Any]:
+    """Returns an interpreter's kind, prefix, version and folders of packages. Raises PrepareError."""
+    try:
+        done = subprocess.run([python, "-c", _LOOK], capture_output=True, text=True, timeout=120, check=True)
+        found: list[Any] = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        said = getattr(error, "stderr", "") or str(error)
+        raise PrepareError("PACKAGES_NO_PYTHON", python=python, output=_last(said.splitlines())) from error
+    return found
+
+
+def _name(about: Sequence[Any], requirements: Path, kind: str, tree: str) -> str:
+    digest, links = hashlib.sha256(json.dumps([kind, *about]).encode()), set[bool]()
+    for name, content in _contents(requirements, kind):
+        digest.update(f"\0{name}\0{len(content)}\0".encode() + content)
+        links.update(_of_tree(requirements.parent, content.decode(errors="replace"), kind))
+    if links:
+        digest.update(f"\0{tree}\0{requirements.parent if True in links else ''}".encode())
+    return digest.hexdigest()[:32]
+
+
+def _contents(requirements: Path, kind: str) -> Iterator[tuple[str, bytes]]:
+    """Of all that it is made from, each once."""
+    wanted, seen = [requirements], set[Path]()
+    if kind == "uv":
+        wanted.append(requirements.parent / "pyproject.toml")
+    while wanted:
+        path = wanted.pop(0)
+        if path in seen:
+            continue
+        seen.add(path)
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            why = f"{path.name}: {error.strerror}"
+            raise PrepareError("PACKAGES_NOT_READABLE", file=path.name, output=why) from error
+        yield os.path.relpath(path, requirements.parent), content
+        if kind == "pip":
+            named = (name.decode(errors="replace") for name in _INCLUDED.findall(content))
+            wanted += [path.parent / name for name in named if "://" not in name]
+
+
+def _of_tree(folder: Path, content: str, kind: str) -> Iterator[bool]:
+    """For each part of the tree that is to be installed: whether as a link to where it lies."""
+    if kind == "uv":
+        yield from (how == "editable" for how, where in _LOCKED.findall(content) if where != ".")
+        return
+    for line in content.splitlines():
+        linked = _LINKED.match(line)
+        word = line[linked.end() if linked else 0 :].rpartition(" @ ")[2]
+        word = re.split(r"[;\[]|\s#", word)[0].strip()
+        is_path = (word.startswith(".") or "/" in word) and not word.startswith("-") and "://" not in word
+        if word.startswith("file:") or (is_path and os.path.exists(folder / word)):
+            yield bool(linked)
+
+
+@contextmanager
+def _alone(folder: Path, say: Say) -> Iterator[None]:
+    """The first makes it; whoever else wants it waits, however its maker ends."""
+    lock = os.open(f"{folder}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another that prepares the same")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _make(python: str, about: Sequence[Any], requirements: Path, kind: str, folder: Path, say: Say) -> None:
+    say("making a virtual environment")
+    has_pip = subprocess.run([python, "-m", "pip", "--version"], check=False, capture_output=True).returncode == 0
+    bare = ["--without-pip"] if has_pip else []
+    _run([python, "-m", "venv", "--system-site-packages", *bare, str(folder)], say)
+    made = str(folder / "bin" / "python")
+    stand_on(made, about[3])
+    pip = [python, "-m", "pip", "--python", made] if has_pip else [made, "-m", "pip"]
+    if kind == "uv":
+        uv = _uv(python)
+        exported = folder / "requirements.txt"
+        wanted = ["--frozen", "--no-emit-project", "--no-dev", "--quiet"]
+        _run([*uv, "export", *wanted, "--output-file", str(exported)], say, str(requirements.parent))
+        _run([*uv, "pip", "install", "--python", made, "-r", str(exported)], say, str(requirements.parent))
+    else:
+        quiet = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
+        _run([*pip, "install", *quiet, "-r", str(requirements)], say, str(requirements.parent))
+
+
+def stand_on(made: str, folders: Sequence[str]) -> None:
+    """Lets the interpreter `made` import what lies in these folders, after its own packages. Needed where the
+    interpreter that it was made from is a virtual environment itself."""
+    look = "import site; print(site.getsitepackages()[0])"
+    own = subprocess.run([made, "-c", look], capture_output=True, text=True, check=True).stdout.strip()
+    lines = "".join(f"import site; site.addsitedir({folder!r})\n" for folder in folders if folder != own)
+    Path(own, BASE).write_text(lines, encoding="utf-8")
+
+
+def _uv(python: str) -> list[str]:
+    if found := shutil.which("uv"):
+        return [found]
+    if subprocess.run([python, "-m", "uv", "--version"], check=False, capture_output=True).returncode == 0:
+        return [python, "-m", "uv"]
+    raise PrepareError("PACKAGES_NO_UV", output="uv.lock needs uv on this node (pip install uv), or a requirements.txt")
+
+
+def _run(command: Sequence[str], say: Say, cwd: str | None = None) -> None:
+    tail: deque[str] = deque(maxlen=200)
+    try:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=cwd
+        )
+    except OSError as error:
+        raise PrepareError("PACKAGES_FAILED", output=f"{command[0]}: {error.strerror}") from error
+    assert process.stdout
+    with process:
+        for raw in process.stdout:
+            line = raw.decode(errors="replace").rstrip()
+            tail.append(line)
+            if _TOLD.match(line):
+                say(line.strip())
+    if process.returncode:
+        raise PrepareError("PACKAGES_FAILED", output=_last(tail))
+
+
+def _last(lines: Sequence[str] | deque[str]) -> str:
+    """Returns the last lines that are not empty; of pip's attempts at the index (five for each package) the newest."""
+    told = [line for line in lines if line.strip()]
+    newest = max((at for at, line in enumerate(told) if _ATTEMPT.match(line)), default=0)
+    return "\n".join([line for at, line in enumerate(told) if at == newest or not _ATTEMPT.match(line)][-LAST_LINES:])

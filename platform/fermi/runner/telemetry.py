@@ -1,0 +1,74 @@
+"""Measures the node beside its runner, in a thread: a GPU's driver may take long to answer, and must not keep the
+runner from its ranks. Standard library only, Python 3.9 or later.
+
+What was measured waits until the runner takes it: nobody else writes where the runner writes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from fermi.telemetry.xids import Xids
+
+WAITING = 8
+LAST_SECONDS = 0.2
+"""How long the runner waits at the end for the sample that is not complete."""
+
+
+def visible(spec: Mapping[str, Any]) -> str | None:
+    """CUDA_VISIBLE_DEVICES of a node's ranks."""
+    found: str | None = spec["env"].get("CUDA_VISIBLE_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return found
+
+
+class Measuring:
+    """`spec`: the node's. `ranks`: the entries of its status. `xids`: of its GPUs."""
+
+    def __init__(self, spec: Mapping[str, Any], ranks: list[dict[str, Any]], folder: str, xids: Xids) -> None:
+        self._visible, self._xids = visible(spec), xids
+        self._folders, self._ranks = [spec["cwd"], folder], ranks
+        self._samples: deque[dict[str, Any]] = deque(maxlen=WAITING)
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="measuring", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def take(self) -> list[dict[str, Any]]:
+        """What has come since."""
+        return [self._samples.popleft() for _ in range(len(self._samples))]
+
+    def rest(self) -> list[dict[str, Any]]:
+        """Ends, and takes what is left."""
+        self._ending.set()
+        if self._thread.is_alive():
+            self._thread.join(LAST_SECONDS)
+        return self.take()
+
+    def _run(self) -> None:
+        """Imports what it uses while the ranks are on their way. It is no part of the training: where something is not
+        as it should be, nothing more is measured."""
+        with contextlib.suppress(Exception):
+            from fermi.telemetry.aggregation import Folding
+            from fermi.telemetry.metrics import PERIOD_SECONDS
+            from fermi.telemetry.sampler import Sampler
+
+            sampler, folding = Sampler(self._folders, self._visible, xids=self._xids), Folding()
+            sampler.sample(*self._running())  # what counters say now: rates begin with the next one
+            while not self._ending.wait(PERIOD_SECONDS):
+                if told := folding.add(sampler.sample(*self._running())):
+                    self._samples.append(told)
+            if told := folding.rest():
+                self._samples.append(told)
+            sampler.close()
+
+    def _running(self) -> tuple[dict[int, int], dict[int, int]]:
+        """The first process of each rank, and its place on the node."""
+        running = [entry for entry in self._ranks if entry["state"] == "running" and entry["pid"]]
+        leaders = {entry["rank"]: entry["pid"] for entry in running}
+        return leaders, {entry["rank"]: entry["local_rank"] for entry in running}

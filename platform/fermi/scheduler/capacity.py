@@ -1,0 +1,218 @@
+"""What is free, what will be, and what is kept for whom, while one decision is made."""
+
+import heapq
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from fermi.scheduler.environment_groups import ALWAYS, NEVER, Ask, Lot, Stock, clashes, without
+from fermi.scheduler.gpu_packing import mixture
+from fermi.scheduler.placement import pick
+from fermi.scheduler.snapshot import Held, Place, Reservation, Scene, Select, Waiting
+
+Ready = tuple[int, float, str]
+"""How soon a place comes free: free, being left, declared, foreseen, unknown; then the moment; then its id."""
+
+
+class Board:
+    def __init__(self, scene: Scene) -> None:
+        self.now = scene.now
+        self.by_id = {place.id: place for place in scene.places}
+        self.windows = _by_place(scene.reservations, scene.now)
+        self.holders: dict[str, Held] = {key: held for held in scene.held for key in held.places}
+        self.started: dict[str, str] = {}
+        self.kept: dict[str, str] = {}
+        self.leaving = {held.task for held in scene.held if held.leaving}
+        self.free, self.coming = Stock(self.windows), Stock(self.windows)
+        usable = [place for place in scene.places if place.usable]
+        self.free.fill(place for place in usable if place.id not in self.holders)
+        self.coming.fill((place for place in usable if place.id in self.holders), self.ready)
+        self.moments = sorted(
+            window.begins for window in scene.reservations if window.ends > scene.now and window.begins > scene.now
+        )
+
+    def ready(self, place: Place) -> Ready:
+        held = self.holders.get(place.id)
+        if held is None:
+            return (0, self.now, place.id)
+        if held.task in self.leaving:
+            return (1, held.since, place.id)
+        if held.until is not None:  # before what is only foreseen: whoever needs it then knows when it begins
+            return (2, max(held.until, self.now), place.id)
+        return (4, held.since, place.id) if held.expected is None else (3, max(held.expected, self.now), place.id)
+
+    def start(self, task: str, places: Iterable[Place]) -> None:
+        for place in places:
+            self.free.take(place)
+            self.started[place.id] = task
+
+    def keep(self, task: str, places: Iterable[Place], begins: float | None) -> None:
+        for place in places:
+            self.kept[place.id] = task
+            if place.id in self.free.of:
+                self.free.keep(place, NEVER if begins is None else begins)
+            elif place.id in self.coming.of:
+                self.coming.take(place)
+        if begins is not None:
+            self.moments = sorted({*self.moments, begins})
+
+    def let_go(self, task: str) -> None:
+        """What is kept for the task is not any more."""
+        for key in [key for key, owner in self.kept.items() if owner == task]:
+            del self.kept[key]
+            if key in self.free.of:
+                self.free.keep(self.by_id[key], ALWAYS)
+            elif key in self.holders:
+                self.coming.put(self.by_id[key])
+
+    def floor(self, run: float | None) -> float:
+        """Tasks that hold for longer than this cannot start either where one that holds for `run` cannot."""
+        end = ALWAYS if run is None else self.now + run
+        before = bisect_left(self.moments, end)
+        return self.moments[before - 1] - self.now if before else -1.0
+
+    def open_lots(self, ask: Ask, run: float | None) -> Sequence[Lot]:
+        lots = [
+            lot
+            for lot in self.free.matching(ask)
+            if lot.places
+            and ((lot.kept == ALWAYS and not lot.windows) or lot.open_at(ask.project, self.now, run))
+        ]  # fmt: skip
+        return without(lots, ask.select.exclude)
+
+    def free_lots(self, ask: Ask) -> Sequence[Lot]:
+        """Whoever they are kept or reserved for."""
+        return without([lot for lot in self.free.matching(ask) if lot.places], ask.select.exclude)
+
+    def soonest(self, task: Waiting, ask: Ask) -> list[Place]:
+        """Of what is free and what is held, those that suffice first and are kept for nobody; empty: never."""
+        select = ask.select
+        lots = [lot for stock in (self.free, self.coming) for lot in stock.matching(ask)]
+        groups: dict[tuple[str, str], list[Lot]] = {}
+        for lot in lots:
+            if lot.places and lot.kept == ALWAYS:
+                zone = lot.kind.zone if select.same_zone else ""
+                groups.setdefault((lot.kind.cluster, zone), []).append(lot)
+        found = []
+        for key, some in sorted(groups.items()):
+            if select.counted([place for lot in some for place in lot.places]) >= select.target and (
+                places := self._prefix(select, some, task)
+            ):
+                found.append((self._distance(task, places), key, places))
+        return min(found)[2] if found else []
+
+    def _prefix(self, select: Select, lots: Sequence[Lot], task: Waiting) -> list[Place]:
+        if any(lot.windows for lot in lots):
+            there: Iterator[Place] = iter(
+                sorted((p for lot in lots for p in lot.places), key=self._after_windows(task))
+            )
+        else:
+            there = heapq.merge(*(reversed(lot.places) for lot in lots), key=self.ready)
+        left_out = set(select.exclude)
+        places: list[Place] = []
+        gpus = 0
+        for place in there:
+            if place.id in left_out:
+                continue
+            places.append(place)
+            gpus += place.gpus
+            if suffices(select, places, gpus):
+                return self._needed(select, places)
+        return []
+
+    def _needed(self, select: Select, places: list[Place]) -> list[Place]:
+        """The best of them; while nobody knows when they will be free, all that are free already stay, so that nothing
+        that was gained is lost."""
+        if select.total_gpus is None:
+            return places
+        lots = Stock()
+        lots.fill(places)
+        chosen = pick(select, sorted(lots.lots.values(), key=lambda lot: lot.kind.gpus))
+        if all(self.sure(place) is not None for place in chosen):
+            return chosen
+        ids = {place.id for place in chosen}
+        return chosen + [place for place in places if place.id not in ids and place.id not in self.holders]
+
+    def _after_windows(self, task: Waiting) -> Callable[[Place], Ready]:
+        def key(place: Place) -> Ready:
+            grade, moment, name = self.ready(place)
+            at = moment if grade in (2, 3) else self.now
+            after = self.past_windows(place, task, at)
+            return (grade, moment, name) if after == at else (max(grade, 2), after, name)
+
+        return key
+
+    def past_windows(self, place: Place, task: Waiting, moment: float) -> float:
+        """When the task could begin there, reserved times of others being what they are."""
+        for window in self.windows.get(place.id, ()):
+            end = ALWAYS if task.max_run is None else moment + task.max_run
+            if clashes(window, task.project, moment, end):
+                moment = window.ends
+        return moment
+
+    def sure(self, place: Place) -> float | None:
+        """When it must be free by what was declared."""
+        if place.id in self.started:
+            return None
+        held = self.holders.get(place.id)
+        if held is None:
+            return self.now
+        return None if held.until is None or held.task in self.leaving else max(held.until, self.now)
+
+    def begins(self, task: Waiting, places: Sequence[Place]) -> float | None:
+        """When all of these will be free for the task, by what was declared; None: nobody knows."""
+        known = [self.sure(place) for place in places]
+        if None in known:
+            return None
+        moment = max((self.now, *(one for one in known if one is not None)))
+        while (later := max(self.past_windows(place, task, moment) for place in places)) > moment:
+            moment = later  # it ends later, too, and may run into another reservation
+        return moment
+
+    def holder(self, key: str) -> str | None:
+        if (task := self.started.get(key)) is not None:
+            return task
+        return held.task if (held := self.holders.get(key)) is not None else None
+
+    def after(self, places: Iterable[Place]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(task for place in places if (task := self.holder(place.id)) is not None))
+
+    def _distance(self, task: Waiting, places: Sequence[Place]) -> tuple[int, float, float]:
+        """Of zones that compete, the one where the fewest ends are unknown: what is kept there only comes nearer, so
+        the choice settles."""
+        unsure = [place for place in places if self.sure(place) is None]
+        begins = self.begins(task, places)
+        waited = max((self.holders[place.id].since for place in unsure if place.id in self.holders), default=0.0)
+        return (len(unsure), begins or 0.0, waited)
+
+
+def _by_place(reservations: Iterable[Reservation], now: float) -> Mapping[str, tuple[Reservation, ...]]:
+    found: dict[str, tuple[Reservation, ...]] = {}
+    for one in sorted(reservations, key=lambda one: (one.begins, one.id)):
+        if one.ends > now:
+            for key in one.places:
+                found[key] = (*found.get(key, ()), one)
+    return found
+
+
+def suffices(select: Select, places: Sequence[Place], gpus: int) -> bool:
+    if select.total_gpus is None:
+        return len(places) >= (select.nodes or 1)
+    if gpus < select.total_gpus or len(places) < (select.nodes or 1):
+        return False
+    if select.nodes is None:
+        return True
+    there: dict[int, int] = {}
+    for place in places:
+        there[place.gpus] = there.get(place.gpus, 0) + 1
+    return mixture(there, select.total_gpus, select.nodes) is not None
+
+
+def first_window(lots: Iterable[Lot], project: str, begin: float, end: float) -> tuple[Place, Reservation] | None:
+    """The reservation of others that ends first, of those that are in the way."""
+    found = [
+        (lot.places[-1], window)
+        for lot in lots
+        for window in lot.windows
+        if lot.places and clashes(window, project, begin, end)
+    ]
+    return min(found, key=lambda one: (one[1].ends, one[0].id, one[1].id)) if found else None

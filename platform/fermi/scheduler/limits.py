@@ -1,0 +1,151 @@
+"""What a project and its users may hold, and what they hold now."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fermi.jobs.spec import Problem
+from fermi.scheduler.order import asked
+from fermi.scheduler.snapshot import Allowance, Held, Place, Project, Waiting
+
+
+class Use:
+    """GPUs and tasks that hold some, by project, and by user within it; it grows with what a decision starts."""
+
+    def __init__(self, held: Iterable[Held], places: Mapping[str, Place]) -> None:
+        self.places = places
+        self.gpus: defaultdict[Any, int] = defaultdict(int)
+        self.tasks: defaultdict[Any, int] = defaultdict(int)
+        self.shared: defaultdict[str, int] = defaultdict(int)
+        for one in held:
+            self.add(one.project, one.user, [places[key] for key in one.places if key in places])
+
+    def add(self, project: str, user: str, places: Iterable[Place]) -> None:
+        gpus = 0
+        for place in places:
+            gpus += place.gpus
+            if place.shared:
+                self.shared[project] += place.gpus
+        for key in (project, (project, user)):
+            self.gpus[key] += gpus
+            self.tasks[key] += 1
+
+
+class Guarantees:
+    """Who holds more shared GPUs than is guaranteed to it, now and once those that leave have left and those that these
+    make room for have begun. Where no project is guaranteed anything, nobody borrows."""
+
+    def __init__(self, projects: Mapping[str, Project], held: Iterable[Held], places: Mapping[str, Place]) -> None:
+        self.projects, self.places = projects, places
+        self.any = any(project.guaranteed is not None for project in projects.values())
+        self.shared: defaultdict[str, int] = defaultdict(int)
+        for one in held:
+            if not one.leaving:
+                self.add(one.project, [places[key] for key in one.places if key in places])
+
+    def add(self, project: str, places: Iterable[Place], times: int = 1) -> None:
+        if self.any:
+            self.shared[project] += times * shared_of(places)
+
+    def of(self, project: str) -> int:
+        found = self.projects.get(project)
+        return (found.guaranteed or 0) if found else 0
+
+    def borrows(self, project: str, more: int = 0) -> bool:
+        """Whether it would with so many shared GPUs more."""
+        return self.any and self.shared[project] + more > self.of(project)
+
+    def takes_back(self, project: str, more: int) -> bool:
+        """Whether so many shared GPUs more are its own by guarantee."""
+        return self.any and more > 0 and self.shared[project] + more <= self.of(project)
+
+
+def guaranteed_first(line: Sequence[Waiting], guarantees: Guarantees) -> list[Waiting]:
+    """Those first that ask for no more than their project is guaranteed with what it holds: what is a project's own is
+    not kept for others who would borrow it. A project's tasks stay in their order among themselves."""
+    if not guarantees.any:
+        return list(line)
+    largest = max((place.gpus for place in guarantees.places.values()), default=0)
+    sizes = {key: place.gpus if place.shared else 0 for key, place in guarantees.places.items()}
+    asks: defaultdict[str, int] = defaultdict(int)
+    own: list[Waiting] = []
+    others: list[Waiting] = []
+    beyond: set[str] = set()
+    for task in line:
+        if task.project in beyond:
+            others.append(task)
+            continue
+        select = task.select
+        each = largest if select and not select.total_gpus and select.gpus_per_node is None else 0
+        asks[task.project] += each * (select.nodes or 1) if select and each else asked(task, sizes)
+        if guarantees.borrows(task.project, asks[task.project]):
+            beyond.add(task.project)
+            others.append(task)
+        else:
+            own.append(task)
+    return own + others
+
+
+def gpus_of(places: Iterable[Place]) -> int:
+    return sum(place.gpus for place in places)
+
+
+def shared_of(places: Iterable[Place]) -> int:
+    return sum(place.gpus for place in places if place.shared)
+
+
+def problem(task: Waiting, project: Project | None, use: Use, chosen: Sequence[Place] | None = None) -> Problem | None:
+    """The limit that the task would break if it started, on `chosen` where that is known already."""
+    if project is None:
+        return None
+    if project.stopped is not None and not (project.only_preemptible and task.preemptible):
+        return project.stopped
+    name = project.name or project.id
+    most = project.users.get(task.user, project.each_user)
+    if _unlimited(project) and _unlimited(most):
+        return None
+    gpus = _asked(task, use) if chosen is None else gpus_of(chosen)
+    key: Any = project.id
+    if project.most_tasks is not None and use.tasks[key] >= project.most_tasks:
+        return Problem("", "LIMIT_TASKS", _params(use.tasks[key], 1, project.most_tasks, project=name))
+    if project.most_gpus is not None and use.gpus[key] + gpus > project.most_gpus:
+        return Problem("", "LIMIT_GPUS", _params(use.gpus[key], gpus, project.most_gpus, project=name))
+    if project.gpu_hours is not None and project.spent_hours >= project.gpu_hours:
+        return Problem("", "LIMIT_GPU_HOURS", _params(project.spent_hours, gpus, project.gpu_hours, project=name))
+    return _of_user(task, project, most, gpus, use)
+
+
+def _of_user(task: Waiting, project: Project, most: Allowance, gpus: int, use: Use) -> Problem | None:
+    key = (project.id, task.user)
+    names = {"project": project.name or project.id, "user": task.user}
+    if most.most_tasks is not None and use.tasks[key] >= most.most_tasks:
+        return Problem("", "LIMIT_USER_TASKS", _params(use.tasks[key], 1, most.most_tasks, **names))
+    if most.most_gpus is not None and use.gpus[key] + gpus > most.most_gpus:
+        return Problem("", "LIMIT_USER_GPUS", _params(use.gpus[key], gpus, most.most_gpus, **names))
+    spent = project.spent_by_user.get(task.user, 0.0)
+    if most.gpu_hours is not None and spent >= most.gpu_hours:
+        return Problem("", "LIMIT_USER_GPU_HOURS", _params(spent, gpus, most.gpu_hours, **names))
+    return None
+
+
+def _unlimited(most: Project | Allowance) -> bool:
+    return most.most_gpus is None and most.most_tasks is None and most.gpu_hours is None
+
+
+def may_refuse(project: Project) -> bool:
+    """Whether `problem` may find any."""
+    return project.stopped is not None or not _unlimited(project) or has_user_limits(project)
+
+
+def has_user_limits(project: Project) -> bool:
+    return bool(project.users) or not _unlimited(project.each_user)
+
+
+def _asked(task: Waiting, use: Use) -> int:
+    if task.select is not None:
+        return asked(task, {})
+    return sum(use.places[key].gpus for key in task.named if key in use.places)
+
+
+def _params(found: float, asked: int, high: float, **names: str) -> dict[str, Any]:
+    return {**names, "found": round(found, 1) if isinstance(found, float) else found, "asked": asked, "high": high}

@@ -1,0 +1,216 @@
+"""Which environments a task gets that asked for capacity.
+
+Of all that would do, one after the other: the fewest zones; the fewest GPUs left over; the fewest environments; the
+healthiest; those that share a link; of zones, the one that is fullest already. So 14 GPUs are 2 + 4 + 8 before 8 + 8.
+Exact in one zone; where it takes several zones, the best of the `COMBINATIONS` largest.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations, islice
+from typing import Any
+
+from fermi.scheduler.environment_groups import Lot, Stock, ask, of_kind, quality, without
+from fermi.scheduler.gpu_packing import mixture
+from fermi.scheduler.snapshot import Place, Project, Select, Waiting
+
+COMBINATIONS = 64
+ALTERNATIVES = 8
+
+
+def matches(select: Select, place: Place) -> bool:
+    """Whether the environment is of the kind that was asked for, whoever has it now."""
+    return place.id not in select.exclude and of_kind(select, place)
+
+
+def open_to(project: str, cluster: str, place: Place) -> bool:
+    """Whether tasks of the project may run there. `cluster` empty: any."""
+    return place.usable and (place.shared or place.project == project) and cluster in ("", place.cluster)
+
+
+def choose(task: Waiting, free: Iterable[Place], project: Project | None = None) -> list[Place]:
+    """The environments that suit best, master first; empty where they do not suffice. `project`: what it may use."""
+    assert task.select is not None
+    stock = Stock()
+    stock.fill(place for place in free if place.usable)
+    return pick(task.select, without(stock.matching(ask(task, project)), task.select.exclude))
+
+
+def pick(select: Select, lots: Sequence[Lot]) -> list[Place]:
+    """Of lots that all suit, the smallest environments first."""
+    zones, wanted = _zones(select, lots), select.target
+    rated: list[_Rated] = []
+    for key, (there, some) in zones.items():
+        if there >= wanted and (taken := _sizes(select, some)) is not None:
+            rated.append((taken[0], (there, key), some, taken[1]))
+    if rated:
+        return _healthiest(rated)[1]
+    if select.same_zone or sum(there for there, _ in zones.values()) < wanted:
+        return []
+    found = [across for cluster in sorted({key[0] for key in zones}) if (across := _across(select, zones, cluster))]
+    return min(found, key=lambda one: one[0])[1] if found else []
+
+
+def enough(select: Select, lots: Sequence[Lot]) -> bool:
+    """Whether they suffice, whichever of them are chosen."""
+    if select.total_gpus is not None and select.nodes is not None:
+        return bool(pick(select, lots))
+    zones, wanted = _zones(select, lots), select.target
+    if select.same_zone:
+        return any(there >= wanted for there, _ in zones.values())
+    clusters: dict[str, int] = {}
+    for (cluster, _), (there, _) in zones.items():
+        clusters[cluster] = clusters.get(cluster, 0) + there
+    return any(there >= wanted for there in clusters.values())
+
+
+def picks(select: Select, lots: Sequence[Lot]) -> Iterator[list[Place]]:
+    """Different ones, for rules that may refuse the best: that; the best of each zone; the best with environments of
+    one size. `ALTERNATIVES` at most."""
+    seen: set[frozenset[str]] = set()
+    zones = sorted({lot.kind.zone for lot in lots if lot.places})
+    sizes = sorted({lot.kind.gpus for lot in lots if lot.places}, reverse=True)
+    parts = [
+        lots,
+        *([lot for lot in lots if lot.kind.zone == zone] for zone in zones),
+        *([lot for lot in lots if lot.kind.gpus == size] for size in sizes),
+    ]
+    for part in parts:
+        found = pick(select, part)
+        key = frozenset(place.id for place in found)
+        if found and key not in seen:
+            seen.add(key)
+            yield found
+            if len(seen) == ALTERNATIVES:
+                return
+
+
+_Zones = dict[tuple[str, str], tuple[int, list[Lot]]]
+"""By cluster and zone: environments or GPUs, as `target` counts, and lots."""
+
+
+def _zones(select: Select, lots: Iterable[Lot]) -> _Zones:
+    zones: _Zones = {}
+    mixed = select.total_gpus is not None
+    for lot in lots:
+        if count := len(lot.places):
+            if mixed:
+                count *= lot.kind.gpus
+            there, some = zones.get(lot.where) or (0, [])
+            some.append(lot)
+            zones[lot.where] = (there + count, some)
+    return zones
+
+
+_Rated = tuple[tuple[int, int], tuple[int, Any], Sequence[Lot], dict[int, int]]
+"""GPUs left over and environments; what there is, and where; lots; environments by size."""
+
+
+def _across(select: Select, zones: _Zones, cluster: str) -> tuple[Any, list[Place]] | None:
+    """Of several zones, as few as possible."""
+    there = sorted((key for key in zones if key[0] == cluster), key=lambda key: (-zones[key][0], key))
+    for number in range(2, len(there) + 1):
+        if sum(zones[key][0] for key in there[:number]) < select.target:
+            continue
+        rated: list[_Rated] = []
+        for some in islice(combinations(there, number), COMBINATIONS):
+            lots = sorted((lot for key in some for lot in zones[key][1]), key=lambda lot: lot.kind.gpus)
+            if (taken := _sizes(select, lots)) is not None:
+                rated.append((taken[0], (sum(zones[key][0] for key in some), some), lots, taken[1]))
+        if rated:
+            key, places = _healthiest(rated)
+            return (number, *key), places
+    return None
+
+
+def _healthiest(rated: list[_Rated]) -> tuple[Any, list[Place]]:
+    """Of those that are equally good by number, the healthiest and closest; looked at until one is perfect."""
+    least = min(one[0] for one in rated)
+    best: tuple[Any, list[Place]] | None = None
+    for key, left, lots, sizes in sorted((one for one in rated if one[0] == least), key=lambda one: one[1]):
+        places = _take(lots, sizes)
+        health, links = sum(place.health for place in places), _links(places)
+        if best is None or (health, links) < best[0][1:3]:
+            best = ((key, health, links, left), places)
+        if not health and links <= 1:
+            break
+    assert best is not None
+    return best[0], in_rank_order(best[1])
+
+
+def _sizes(select: Select, lots: Sequence[Lot]) -> tuple[tuple[int, int], dict[int, int]] | None:
+    """GPUs left over and environments, and how many of each size; None: they do not suffice."""
+    if select.total_gpus is not None:
+        there: dict[int, int] = {}
+        for lot in lots:
+            there[lot.kind.gpus] = there.get(lot.kind.gpus, 0) + len(lot.places)
+        found = mixture(there, select.total_gpus, select.nodes)
+        if found is None:
+            return None
+        return (sum(k * n for k, n in found.items()) - select.total_gpus, sum(found.values())), found
+    count = select.nodes or 1
+    left, waste, sizes = count, 0, dict[int, int]()
+    for lot in lots:
+        taken = min(left, len(lot.places))
+        if taken:
+            sizes[lot.kind.gpus] = sizes.get(lot.kind.gpus, 0) + taken
+            waste += taken * (lot.kind.gpus - (select.gpus_per_node or 0))
+            left -= taken
+        if not left:
+            return (waste, count), sizes
+    return None
+
+
+def _take(lots: Sequence[Lot], sizes: dict[int, int]) -> list[Place]:
+    places: list[Place] = []
+    for size, count in sizes.items():
+        same = [lot for lot in lots if lot.kind.gpus == size]
+        some = sorted((place for lot in same for place in lot.places[-count:]), key=quality)[:count]
+        if any(lot.linked for lot in same) and len({place.link for place in (*places, *some)}) > 1:
+            some = _linked(sorted((place for lot in same for place in lot.places), key=quality), count, places)
+        places += some
+    return places
+
+
+def _linked(there: list[Place], count: int, others: list[Place]) -> list[Place]:
+    """The `count` healthiest; of the equally healthy, those of the fewest links."""
+    edge = there[count - 1].health
+    sure = [place for place in there[:count] if place.health < edge]
+    known = {place.link for place in (*sure, *others) if place.link}
+    groups: dict[str, list[Place]] = {}
+    for place in there[len(sure) :]:
+        if place.health == edge:
+            groups.setdefault(place.link or place.id, []).append(place)
+    while left := count - len(sure):
+        some = [link for link in groups if link in known] or list(groups)
+        enough = [link for link in some if len(groups[link]) >= left]
+        link = min(enough or some, key=lambda link: (len(groups[link]) if enough else -len(groups[link]), link))
+        sure += groups.pop(link)[:left]
+    return sure
+
+
+def _links(places: Sequence[Place]) -> int:
+    """How many groups of fast links; what is not known is one of its own, and all unknown is no worse than one."""
+    if len(places) == 1:
+        return 1
+    known = {place.link for place in places if place.link}
+    unknown = sum(not place.link for place in places)
+    return len(known) + unknown if known else 1
+
+
+def in_rank_order(places: Sequence[Place]) -> list[Place]:
+    """The master has the most ranks; then those of its zone and link come first, so that neighbours are near."""
+    if len(places) == 1:
+        return list(places)
+    master = min(places, key=lambda place: (-place.processes, place.health, place.id))
+    return sorted(
+        places,
+        key=lambda place: (
+            place is not master,
+            place.zone != master.zone,
+            place.zone,
+            place.link != master.link,
+            place.link,
+            -place.processes,
+            place.id,
+        ),
+    )

@@ -1,0 +1,314 @@
+"""Who gives way to a task that waits: the fewest, and of these the ones that lose the least work.
+
+    PRIORITY    to a higher class, as asked: who said so (`preemptible`), and who borrows
+    GUARANTEE   to a project that takes back what it is guaranteed: who borrows, whoever it is
+
+Never before `min_run`, never in vain, and who borrows takes nothing from who does not. Of a project that borrows, tasks
+go first whose going leaves it what it is guaranteed.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+from fermi.scheduler.capacity import Board
+from fermi.scheduler.environment_groups import ALWAYS, Ask, Lot, Stock, clashes
+from fermi.scheduler.limits import Guarantees, shared_of
+from fermi.scheduler.placement import pick
+from fermi.scheduler.snapshot import Held, Place, Priority, Scene, Select, Waiting, priority_of
+
+PRIORITY, GUARANTEE = "PRIORITY", "GUARANTEE"
+EXACT = 50_000
+"""Steps of the search for the least lost work; a larger one takes the largest victims."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Victim:
+    held: Held
+    why: str
+    lost: float  # GPU-seconds since its newest checkpoint
+    shared: int
+    lends: bool  # only because its project borrows
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a task gets when these have gone."""
+
+    victims: tuple[Victim, ...]
+    places: list[Place]
+
+
+_Kind = tuple[str, Priority, bool, bool]
+"""Of holders: project, class, preemptible, and whether they hold shared GPUs. Those of one kind give way alike."""
+
+
+class Givers:
+    """Who may give way to whom.
+
+    moments   when somebody's `min_run` is over who would be asked then
+    young     whose `min_run` is not over, and when it is
+    """
+
+    def __init__(self, scene: Scene, board: Board, guarantees: Guarantees) -> None:
+        self.now, self.board, self.guarantees = scene.now, board, guarantees
+        self.moments: set[float] = set()
+        self.young: dict[str, float] = {}
+        self._of: dict[str, _Kind] = {}
+        self._young: dict[_Kind, float] = {}
+        self._victims: dict[tuple[str, str], Victim] = {}
+        shared = {key for key, place in board.by_id.items() if place.shared and place.gpus} if guarantees.any else set()
+        for held in scene.held:
+            kind = (held.project, priority_of(held.priority), held.preemptible, not shared.isdisjoint(held.places))
+            self._of[held.task] = kind
+            ready = held.since + held.min_run
+            if ready > scene.now and not held.stays:
+                self.young[held.task] = ready
+                self._young[kind] = min(ready, self._young.get(kind, ready))
+        self._kinds = [*set(self._of.values())]
+
+    def later(self) -> "Givers":
+        """As if everybody's `min_run` were over."""
+        if not self._young:
+            return self
+        found = copy(self)
+        found.moments, found._young, found._victims = set(), {}, {}
+        return found
+
+    def to(self, task: Waiting, shared: int) -> "Asked":
+        """`shared`: GPUs on shared environments that the task would hold."""
+        level = priority_of(task.priority)
+        takes_back = self.guarantees.takes_back(task.project, shared)
+        borrows = shared > 0 and self.guarantees.borrows(task.project, shared)
+        why = {kind: self._why(kind, task.project, level, takes_back, borrows) for kind in self._kinds}
+        self.moments.update(moment for kind, moment in self._young.items() if why[kind])
+        return Asked(self, {kind: said for kind, said in why.items() if said})
+
+    def _why(self, kind: _Kind, project: str, level: Priority, takes_back: bool, borrows: bool) -> str:
+        holder, holds, preemptible, shared = kind
+        lends = shared and self.guarantees.borrows(holder)
+        own = holder == project
+        if level > holds and (preemptible or lends) and (own or lends or not borrows):
+            return PRIORITY
+        return GUARANTEE if takes_back and lends and not own else ""
+
+    def why(self, held: Held, asked: Mapping[_Kind, str]) -> str:
+        if held.stays or held.task in self.board.leaving or (self._young and held.task in self.young):
+            return ""
+        return asked.get(self._of[held.task], "")
+
+    def victim(self, held: Held, why: str) -> Victim:
+        found = self._victims.get((held.task, why))
+        if found is None:
+            places = [self.board.by_id[key] for key in held.places if key in self.board.by_id]
+            since = max(held.since, held.saved_at or held.since)
+            lost = sum(place.processes for place in places) * max(self.now - since, 0.0)
+            found = Victim(held, why, lost, shared_of(places), why == GUARANTEE or not held.preemptible)
+            self._victims[held.task, why] = found
+        return found
+
+    def ready(self, victims: Sequence[Victim]) -> float:
+        """When all of them may be asked."""
+        return max((self.young.get(victim.held.task, self.now) for victim in victims), default=self.now)
+
+    def leave(self, victims: Sequence[Victim]) -> bool:
+        """Whether these may go together: each that goes only because its project borrows goes while it does."""
+        for project in {victim.held.project for victim in victims if victim.lends}:
+            going = [victim.shared for victim in victims if victim.held.project == project]
+            if not self.guarantees.borrows(project, -(sum(going) - max(going))):
+                return False
+        return True
+
+    def spares(self, victim: Victim) -> bool:
+        """Whether its project keeps what it is guaranteed."""
+        return not victim.lends or self.guarantees.shared[victim.held.project] - victim.shared >= self.guarantees.of(
+            victim.held.project
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who may give way to one task."""
+
+    givers: Givers
+    kinds: Mapping[_Kind, str]
+
+    def get(self, held: Held) -> Victim | None:
+        why = self.givers.why(held, self.kinds)
+        return self.givers.victim(held, why) if why else None
+
+
+def of_named(task: Waiting, board: Board, givers: Givers) -> Room | None:
+    places = [board.by_id[key] for key in task.named]
+    holders: dict[str, Held] = {}
+    for place in places:
+        if place.id in board.started or _closed(place.id, task, board):
+            return None
+        held = board.holders.get(place.id)
+        if held is not None and held.task not in board.leaving:
+            holders[held.task] = held
+    if not holders:
+        return None
+    asked = givers.to(task, shared_of(places))
+    victims = tuple(victim for held in holders.values() if (victim := asked.get(held)) is not None)
+    return Room(victims, places) if len(victims) == len(holders) and givers.leave(victims) else None
+
+
+def of_select(task: Waiting, ask: Ask, board: Board, givers: Givers) -> Room | None:
+    select = ask.select
+    may = givers.to(task, select.total_gpus or (select.nodes or 1) * max(select.gpus_per_node or 0, 1))
+    if not may.kinds:
+        return None
+    best: tuple[Any, Room] | None = None
+    for key, (there, gains) in sorted(_groups(task, ask, board, may).items()):
+        room = _room(select, there, [victim for victim, _ in gains.values()], gains, givers)
+        if room is not None and not room.victims:
+            return None  # others are leaving already
+        if room is not None:
+            rated = (len(room.victims), sum(victim.lost for victim in room.victims), key)
+            if best is None or rated < best[0]:
+                best = (rated, room)
+    if best is None:
+        return None
+    back = any(victim.why == GUARANTEE for victim in best[1].victims)
+    if back and not givers.guarantees.takes_back(task.project, shared_of(best[1].places)):
+        return None
+    return best[1]
+
+
+Gains = dict[str, tuple[Victim, list[Place]]]
+"""What each would give, by its task."""
+
+
+def _groups(task: Waiting, ask: Ask, board: Board, may: Asked) -> dict[tuple[str, str], tuple[list[Place], Gains]]:
+    """What could be had together: what is free or being left, and what each victim would give."""
+    groups: dict[tuple[str, str], tuple[list[Place], Gains]] = {}
+    left_out = set(ask.select.exclude)
+
+    def group(lot: Lot) -> tuple[list[Place], Gains]:
+        zone = lot.kind.zone if ask.select.same_zone else ""
+        return groups.setdefault((lot.kind.cluster, zone), ([], {}))
+
+    for lot in board.open_lots(ask, task.max_run):
+        if lot.kept == ALWAYS:  # it starts only when others have gone, and might not end in time any more
+            group(lot)[0].extend(lot.places)
+    for lot in board.coming.matching(ask):
+        if not lot.places or (lot.windows and not lot.open_at(task.project, board.now, task.max_run)):
+            continue
+        there, gains = group(lot)
+        for place in lot.places:
+            held = board.holders[place.id]
+            if place.id in left_out:
+                continue
+            if held.task in board.leaving:
+                there.append(place)
+            elif held.task in gains:
+                gains[held.task][1].append(place)
+            elif (victim := may.get(held)) is not None:
+                gains[held.task] = (victim, [place])
+    return groups
+
+
+def _room(select: Select, there: list[Place], may: list[Victim], gains: Gains, givers: Givers) -> Room | None:
+    if chosen := _pick(select, there):
+        return Room((), chosen)
+    if select.counted([*there, *(place for _, some in gains.values() for place in some)]) < select.target:
+        return None
+    ways: tuple[Callable[[], list[Victim]], ...] = (
+        lambda: [victim for victim in may if givers.spares(victim)],
+        lambda: may,
+        lambda: _together(may, givers),
+    )
+    for some in ways:
+        victims = _fewest(select, there, some(), gains, givers.leave)
+        if victims is not None:
+            places = _pick(select, there + [place for one in victims for place in gains[one.held.task][1]])
+            used = {place.id for place in places}
+            needed = tuple(one for one in victims if any(place.id in used for place in gains[one.held.task][1]))
+            return Room(needed, places)
+    return None
+
+
+def _pick(select: Select, places: Iterable[Place]) -> list[Place]:
+    stock = Stock()
+    stock.fill(places)
+    return pick(select, sorted(stock.lots.values(), key=lambda lot: lot.kind.gpus))
+
+
+def _together(may: list[Victim], givers: Givers) -> list[Victim]:
+    """So many of each project, those that lose the least first, that all of them may go."""
+    found: list[Victim] = []
+    going: dict[str, tuple[int, int, bool]] = {}  # by project: shared GPUs, the most of one, whether any lends
+    for one in sorted(may, key=_cheap):
+        total, most, lends = going.get(one.held.project, (0, 0, False))
+        total, most, lends = total + one.shared, max(most, one.shared), lends or one.lends
+        if not lends or givers.guarantees.borrows(one.held.project, most - total):
+            found.append(one)
+            going[one.held.project] = (total, most, lends)
+    return found
+
+
+def _cheap(victim: Victim) -> tuple[float, str]:
+    return (victim.lost, victim.held.task)
+
+
+def _fewest(
+    select: Select, there: list[Place], may: list[Victim], gains: Gains, together: Callable[[Sequence[Victim]], bool]
+) -> list[Victim] | None:
+    missing = select.target - select.counted(there)
+    gain = {one.held.task: min(select.counted(gains[one.held.task][1]), missing) for one in may}
+    if select.total_gpus is None or select.nodes is None:
+        victims = _least(missing, may, gain)
+    else:
+        victims = _by_trying(select, there, may, gains)
+    return victims if victims is not None and together(victims) else None
+
+
+def _least(missing: int, may: list[Victim], gain: dict[str, int]) -> list[Victim] | None:
+    """The fewest that give what is missing; of as few, those that lose the least."""
+    largest = sorted(may, key=lambda one: (-gain[one.held.task], *_cheap(one)))
+    given, fewest = 0, 0
+    while given < missing and fewest < len(largest):
+        given += gain[largest[fewest].held.task]
+        fewest += 1
+    if given < missing:
+        return None
+    of_size: dict[int, list[Victim]] = {}
+    for one in sorted(may, key=_cheap):
+        of_size.setdefault(gain[one.held.task], []).append(one)
+    some = [(size, one) for size, victims in of_size.items() for one in victims[:fewest]]
+    if len(some) * fewest * missing > EXACT:
+        return largest[:fewest]
+    best: dict[tuple[int, int], tuple[float, tuple[Victim, ...]]] = {(0, 0): (0.0, ())}
+    for size, one in some:
+        for (number, reached), (lost, chosen) in sorted(best.items(), reverse=True, key=lambda item: item[0]):
+            key = (number + 1, min(reached + size, missing))
+            if number < fewest and (key not in best or lost + one.lost < best[key][0]):
+                best[key] = (lost + one.lost, (*chosen, one))
+    return list(best[fewest, missing][1])
+
+
+def _by_trying(select: Select, there: list[Place], may: list[Victim], gains: Gains) -> list[Victim] | None:
+    """A number of environments with a number of GPUs: those that give the most, until it does; then without each that
+    need not go."""
+
+    def enough(victims: Iterable[Victim]) -> bool:
+        return bool(_pick(select, there + [place for one in victims for place in gains[one.held.task][1]]))
+
+    chosen: list[Victim] = []
+    for one in sorted(may, key=lambda one: (-sum(place.gpus for place in gains[one.held.task][1]), *_cheap(one))):
+        chosen.append(one)
+        if enough(chosen):
+            break
+    else:
+        return None
+    for one in sorted(chosen, key=_cheap, reverse=True):
+        if enough(rest := [other for other in chosen if other is not one]):
+            chosen = rest
+    return chosen
+
+
+def _closed(key: str, task: Waiting, board: Board) -> bool:
+    end = ALWAYS if task.max_run is None else board.now + task.max_run
+    return any(clashes(window, task.project, board.now, end) for window in board.windows.get(key, ()))

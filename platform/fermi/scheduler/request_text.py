@@ -1,0 +1,106 @@
+"""What was asked for, in words that need no language (`3 × 4 A100`, `14 GPU`); whether it can be had at all; and why
+just these environments were chosen."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from fermi.jobs.spec import Problem
+from fermi.scheduler.environment_groups import Stock, ask, without
+from fermi.scheduler.placement import matches, open_to, pick
+from fermi.scheduler.snapshot import Place, Select, Waiting
+
+SELECT = "distributedConfig.select"
+_NOTHING = Select()
+
+
+def text(select: Select, names: Mapping[str, str] | None = None) -> str:
+    """`names` of zones by their ids."""
+    zones = " / ".join((names or {}).get(zone, zone) for zone in select.zones)
+    labels = (f"{key}={value}" for key, value in sorted(select.labels.items()))
+    return " · ".join(part for part in (amount(select), zones, *labels) if part)
+
+
+def amount(select: Select, count: int | None = None) -> str:
+    """So many environments, or GPUs where these were asked for in any mixture; as many as were asked for by default."""
+    types = " / ".join(select.gpu_types)
+    if select.total_gpus is not None:
+        total = f"{select.total_gpus if count is None else count} {types or 'GPU'}"
+        return f"{select.nodes} × ≥1, {total}" if select.nodes and count is None else total
+    nodes = (select.nodes or 1) if count is None else count
+    if select.gpus_per_node is not None:
+        return f"{nodes} × {select.gpus_per_node} {types or 'GPU'}"
+    if types:
+        return f"{nodes} × {types}"
+    return f"{nodes} × ≥1 GPU" if select.on_gpus else str(nodes)
+
+
+def possible(select: Select, project: str, cluster: str, places: Iterable[Place]) -> Problem | None:
+    """What is wrong with a request that would not do even if all of these environments ran and were free."""
+    task = Waiting("", project, "", cluster, 0.0, select=select)
+    there = [place for one in places if open_to(project, cluster, place := replace(one, usable=True))]
+    stock, wish = Stock(), ask(task)
+    stock.fill(there)
+    lots = without(stock.matching(wish), select.exclude)
+    if pick(select, lots):
+        return None
+    best = max(
+        (select.counted(some) for some in _groups(select, [place for lot in lots for place in lot.places])), default=0
+    )
+    params = {"wanted": text(select, {place.zone: place.zone_name for place in there}), "found": amount(select, best)}
+    if excluded := _excluded(select, there):
+        return Problem(SELECT, "SELECT_IMPOSSIBLE", {**params, "excluded": excluded})
+    return Problem(SELECT, "SELECT_IMPOSSIBLE", params)
+
+
+def _groups(select: Select, places: Sequence[Place]) -> Iterable[list[Place]]:
+    """Those that a task could have together."""
+    groups: dict[tuple[str, str], list[Place]] = {}
+    for place in places:
+        groups.setdefault((place.cluster, place.zone if select.same_zone else ""), []).append(place)
+    return groups.values()
+
+
+def _excluded(select: Select, there: Sequence[Place]) -> str:
+    """How many environments each condition rules out, whatever the others do."""
+    alone = {
+        "gpusPerNode": replace(_NOTHING, gpus_per_node=select.gpus_per_node),
+        "gpuTypes": replace(_NOTHING, gpu_types=select.gpu_types),
+        "zones": replace(_NOTHING, zones=select.zones),
+        "labels": replace(_NOTHING, labels=select.labels),
+        "exclude": replace(_NOTHING, exclude=select.exclude),
+    }
+    counts = {name: sum(not matches(one, place) for place in there) for name, one in alone.items()}
+    return ", ".join(f"{name} {count}" for name, count in counts.items() if count)
+
+
+def explain(task: Waiting, chosen: Sequence[Place], free: Iterable[Place]) -> list[Problem]:
+    """Why these of all that were free."""
+    select = task.select
+    if select is None or not chosen:
+        return []
+    stock, wish = Stock(), ask(task)
+    usable = [place for place in free if place.usable and open_to(task.project, task.cluster, place)]
+    no_gpus = [place for place in usable if not place.gpus]
+    stock.fill(usable)
+    fit = [place for lot in without(stock.matching(wish), select.exclude) for place in lot.places]
+    ids = {place.id for place in chosen}
+    others = [place for place in fit if place.id not in ids]
+    zones = sorted({place.zone_name or place.zone for place in chosen})
+    found = []
+    if len({place.zone for place in fit}) > len(zones):
+        params = {"zones": ", ".join(zones), "number": len(zones)}
+        found.append(Problem(SELECT, "CHOSEN_FEWEST_ZONES", params))
+    if select.total_gpus is not None or select.gpus_per_node is not None:
+        gpus = sum(place.gpus for place in chosen)
+        over = gpus - (select.total_gpus or len(chosen) * (select.gpus_per_node or 0))
+        found.append(Problem(SELECT, "CHOSEN_BEST_FIT", {"gpus": gpus, "over": over, "nodes": len(chosen)}))
+    if select.on_gpus and (without_gpu := sum(matches(replace(select, on_gpus=False), place) for place in no_gpus)):
+        found.append(Problem(SELECT, "CHOSEN_ON_GPUS", {"count": without_gpu}))
+    if avoided := sum(place.health > max(one.health for one in chosen) for place in others):
+        found.append(Problem(SELECT, "CHOSEN_HEALTHY", {"avoided": avoided}))
+    if len(chosen) > 1 and chosen[0].link and len({place.link for place in chosen}) == 1:
+        found.append(Problem(SELECT, "CHOSEN_FAST_LINK", {"nodes": len(chosen)}))
+    if len(chosen) > 1:
+        ranks = min(chosen[0].processes, select.gpus_per_node or chosen[0].processes)
+        found.append(Problem(SELECT, "CHOSEN_MASTER", {"environment": chosen[0].name, "ranks": ranks}))
+    return found

@@ -1,0 +1,117 @@
+"""What an empty platform needs before anyone can use it. Each part is done once and not again, even where an
+administrator has since removed what it made; doing it all again changes nothing."""
+
+import os
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from django.db import transaction
+from knox.crypto import hash_token
+
+from apps.accounts import audit, services
+from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, User
+from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
+from apps.clusters.selectors import connection
+from apps.common.clock import now
+from apps.environments.services import adopt
+from fermi import messages
+from fermi.engines.check_results import Level
+from fermi.engines.local import LocalBackend, check
+from server import demo, host_facts, templates
+
+ADMINISTRATOR = "admin"
+PROJECT = "default"
+CLUSTER = "local"
+THIS_MACHINE = "env-local"
+HARDWARE = ("cpu_cores", "memory_gb", "gpu_type", "gpu_count", "versions", "network")
+TOKEN_NAME = "first start"
+
+
+SAYS_WHAT_IS_OPEN = ("VIEW_MISSING", "SECCOMP_MISSING")
+"""Of the reasons why tasks are not kept away better."""
+
+
+def run(data: Path, *, with_demo: bool) -> dict[str, Any]:
+    """`{"signInLink": path on the site, "token_path": file with the administrator's token, "isolation": what keeps
+    training from the platform's own, "exposed": "" unless something is open, "notes": what `/readyz` says of that}`."""
+    with transaction.atomic():
+        user, project, cluster = _essentials()
+        facts = host_facts.facts()
+        _once("machine.register", lambda: _machine(user, project, cluster, facts))
+        DevEnvironment.objects.filter(pk=THIS_MACHINE).update(**{name: facts[name] for name in HARDWARE})
+        _once("machine.host", lambda: _host([THIS_MACHINE], facts["gpu_count"]))
+        for environment in DevEnvironment.objects.filter(pk=THIS_MACHINE):
+            adopt.follow(environment)
+        _once("templates.add", lambda: templates.add(cluster))
+        if with_demo:
+            _once("demo.add", lambda: demo.environments(project, cluster, facts["versions"], facts["network"]))
+            _once("demo.add-catalog", demo.catalog)
+            _once("demo.host", lambda: _host([one[0] for one in demo.ENVIRONMENTS], None))
+            _once("demo.add-templates", lambda: templates.add_demo(cluster))
+    path = data / "token"
+    _keep_token(user, path)
+    isolation = LocalBackend(connection(cluster) | {"warm": False}).isolation
+    tried = check.isolation_tried(connection(cluster))
+    said = [isolation.sentences("en"), *(messages.text(one.code, "en", **one.params)[0] for one in tried)]
+    held = isolation.protects and all(one.level is Level.PASS for one in tried)
+    open_parts = [
+        (code, params)
+        for code, params in isolation.said()
+        if code in SAYS_WHAT_IS_OPEN or (code == isolation.code and not isolation.protects)
+    ]
+    open_parts += [(one.code, one.params) for one in tried if one.level is not Level.PASS]
+    return {
+        "signInLink": services.make_sign_in_link(user), "token_path": str(path),
+        "isolation": " ".join(said), "exposed": "" if held else "yes",
+        "notes": [{"code": code, "params": {**params}, "at": int(now().timestamp())} for code, params in open_parts],
+    }  # fmt: skip
+
+
+def _essentials() -> tuple[User, Project, Cluster]:
+    user, made = User.objects.get_or_create(username=ADMINISTRATOR, defaults={"is_superuser": True, "is_staff": True})
+    if made:
+        user.set_unusable_password()
+        user.save(update_fields=["password"])
+    project, _ = Project.objects.get_or_create(pk=PROJECT, defaults={"name": PROJECT})
+    Membership.objects.get_or_create(project=project, user=user, defaults={"role": Role.MAINTAINER})
+    cluster, _ = Cluster.objects.get_or_create(pk=CLUSTER, defaults={"name": CLUSTER, "backend": "local"})
+    return user, project, cluster
+
+
+def _machine(user: User, project: Project, cluster: Cluster, facts: dict) -> None:
+    zone, _ = AvailabilityZone.objects.get_or_create(pk="zone-local", defaults={"name": "local"})
+    DevEnvironment.objects.get_or_create(
+        pk=THIS_MACHINE,
+        defaults={"project": project, "owner": user, "cluster": cluster, "zone": zone, "started_at": now(), **facts},
+    )
+
+
+def _host(keys: list[str], gpus: int | None) -> None:
+    """They can be opened, started and stopped from now on; those that somebody has removed are not there."""
+    for environment in DevEnvironment.objects.select_related("zone").filter(pk__in=keys, cluster=CLUSTER):
+        adopt.adopt(environment, gpus)
+
+
+def _once(action: str, part: Callable[[], None]) -> None:
+    if not AuditEvent.objects.filter(action=action).exists():
+        part()
+        audit.record(None, action, "platform")
+
+
+def _keep_token(user: User, path: Path) -> None:
+    """The file keeps a token that works. A new one lies complete under another name before it gets this one, so that a
+    reader never sees half of it, and only then are older ones revoked."""
+    with suppress(FileNotFoundError, UnicodeDecodeError):
+        if ApiToken.objects.filter(user=user, digest=hash_token(path.read_text(encoding="utf-8").strip())).exists():
+            return
+    made, token = ApiToken.objects.create(user=user, expiry=None, name=TOKEN_NAME)
+    mine = path.with_name(f".token.{secrets.token_hex(4)}")
+    with os.fdopen(os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(f"{token}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    mine.replace(path)
+    ApiToken.objects.filter(user=user, name=TOKEN_NAME).exclude(pk=made.pk).delete()

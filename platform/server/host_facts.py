@@ -1,0 +1,70 @@
+"""What this machine has. Every answer may be unknown; none is guessed."""
+
+import os
+import platform
+import socket
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from fermi.jobs import gpus
+from fermi.telemetry import nvidia_smi
+
+_SYS = Path("/sys/class")
+_MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def facts() -> dict[str, Any]:
+    """Fields of a dev environment."""
+    names, driver = _gpus()
+    versions = {"python": platform.python_version(), "torch": _version("torch"), "driver": driver}
+    return {
+        "name": socket.gethostname()[:100],
+        "host": socket.gethostname()[:200],
+        "ip": "127.0.0.1",
+        "cpu_cores": _cpus(),
+        "memory_gb": max(round(_memory() / 2**30), 1),
+        "gpu_type": gpus.short_name(names[0]) if names else "",
+        "gpu_count": len(names),
+        "versions": {name: version for name, version in versions.items() if version},
+        "network": _network(),
+    }
+
+
+def _gpus() -> tuple[list[str], str]:
+    """Names of the GPUs, and their driver's version."""
+    rows = [row for row in nvidia_smi.ask(("driver_version", "name")) or [] if "name" in row]
+    return [row["name"] for row in rows], rows[0].get("driver_version", "") if rows else ""
+
+
+def _cpus() -> int:
+    """Those this process may run on, where the system can tell."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
+def _network() -> dict[str, Any]:
+    """The interface is the loopback: all nodes of the local engine are this machine, whatever its other addresses."""
+    loopback = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
+    found: dict[str, Any] = {"interface": loopback[0]} if loopback else {}
+    if _SYS.is_dir():
+        devices = _SYS / "infiniband"
+        active = {path.parts[-4] for path in devices.glob("*/ports/*/state") if "ACTIVE" in path.read_text()}
+        found["infiniband"] = sorted(active)
+    return found
+
+
+def _memory() -> int:
+    """Bytes, or less where a container's limit is lower."""
+    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in map(Path, _MEMORY_LIMITS):
+        if path.exists() and (text := path.read_text().strip()).isdigit():
+            sizes.append(int(text))
+    return min(sizes)
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""

@@ -1,0 +1,78 @@
+"""How the platform itself does."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import redis
+from django.conf import settings
+from django.db.models import Count, Min
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from apps.common import pubsub
+from apps.notices.models import Delivery, Outcome
+from apps.training.models import Task, TraceExport
+from apps.workers import health
+from apps.workers.models import Worker
+
+QUEUE = "celery"
+
+
+def reconciler(moment: datetime) -> Iterator[Metric]:
+    first = Task.objects.filter(due_at__lte=moment).aggregate(first=Min("due_at"))["first"]
+    lag = GaugeMetricFamily("fermi_reconciler_lag_seconds", "How long the task that is most overdue has been due.")
+    lag.add_metric([], (moment - first).total_seconds() if first else 0)
+    yield lag
+
+
+def broker(moment: datetime) -> Iterator[Metric]:
+    """The sweep runs in another process, and says there how long it took."""
+    with redis.from_url(settings.REDIS_URL, socket_connect_timeout=1, socket_timeout=1) as client:
+        waiting: int = client.llen(QUEUE)
+    family = GaugeMetricFamily("fermi_broker_queue_length", "Messages that no worker has taken yet.")
+    family.add_metric([], waiting)
+    yield family
+    took = pubsub.kept("sweep")
+    if took is not None:
+        sweep = GaugeMetricFamily("fermi_sweep_seconds", "How long the newest sweep took; not there: none in a minute.")
+        sweep.add_metric([], took)
+        yield sweep
+
+
+def streams(moment: datetime) -> Iterator[Metric]:
+    family = GaugeMetricFamily("fermi_stream_readers", "Event streams that this process has open.")
+    family.add_metric([], pubsub.readers())
+    yield family
+
+
+def workers(moment: datetime) -> Iterator[Metric]:
+    judge = health.judge()
+    family = GaugeMetricFamily("fermi_workers", "Workers by whether they are heard.", labels=["status"])
+    counts = Worker.objects.aggregate(
+        **{status: Count("pk", filter=judge.having(status)) for status in health.STATUSES}
+    )
+    for status in health.STATUSES:
+        family.add_metric([status], counts[status])
+    yield family
+
+
+def notices(moment: datetime) -> Iterator[Metric]:
+    pending = GaugeMetricFamily("fermi_notice_deliveries_pending", "Messages that are still to be delivered.")
+    pending.add_metric([], Delivery.objects.filter(due_at__isnull=False).count())
+    yield pending
+    failed = GaugeMetricFamily("fermi_notice_deliveries_failed_24h", "Messages that were given up within a day.")
+    given_up = Delivery.objects.filter(outcome=Outcome.FAILED, ended_at__gte=moment - timedelta(days=1))
+    failed.add_metric([], given_up.count())
+    yield failed
+
+
+def traces(moment: datetime) -> Iterator[Metric]:
+    """Where tasks are traced."""
+    if not settings.TRACING:
+        return
+    pending = GaugeMetricFamily("fermi_trace_exports_pending", "Parts of traces that are still to be sent.")
+    pending.add_metric([], TraceExport.objects.filter(due_at__isnull=False).count())
+    yield pending
+    dropped = GaugeMetricFamily("fermi_trace_exports_dropped_24h", "Parts of traces that nobody took within a day.")
+    dropped.add_metric([], TraceExport.objects.filter(dropped_at__gte=moment - timedelta(days=1)).count())
+    yield dropped

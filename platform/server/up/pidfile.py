@@ -1,0 +1,118 @@
+"""One platform per data directory, and who its processes are.
+
+`run/lock` is held (flock) for as long as the supervisor lives, so whether a platform runs is never guessed.
+`run/processes.json` names the supervisor and its children by pid and start time: what a killed supervisor left
+behind is found again, and a pid that now belongs to someone else is not mistaken for it.
+"""
+
+import fcntl
+import json
+import os
+import signal
+import stat
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+from fermi.runner import processes
+from fermi.runner.files import read_json
+from fermi.runner.processes import boot_id, start_time
+from server import paths
+from server.up.checks import CannotStart
+
+POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class Process:
+    name: str
+    pid: int
+    start_time: int | None
+    boot_id: str
+
+    @classmethod
+    def of(cls, name: str, pid: int) -> "Process":
+        return cls(name, pid, start_time(pid), boot_id())
+
+    def alive(self) -> bool:
+        return self.boot_id == boot_id() and self.start_time is not None and processes.is_alive(asdict(self))
+
+    def signal(self, number: signal.Signals) -> None:
+        """Does nothing when the process is gone."""
+        if self.alive():
+            processes.send_signal(asdict(self), number)
+
+
+class Record:
+    """The run directory of one data directory."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.dir = paths.run_dir(data)
+        self._lock: IO[str] | None = None
+
+    def open(self) -> None:
+        """Makes the directory, for its owner only; a predictable name in /tmp may be somebody's trap."""
+        self.dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        info = self.dir.lstat()
+        if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
+            raise CannotStart(f"{self.dir} belongs to somebody else: remove it, or choose another DATA.")
+        self.dir.chmod(0o700)
+
+    def acquire(self) -> None:
+        """Holds the lock until this process ends. Raises when another platform has it."""
+        self.open()
+        self._lock = (self.dir / "lock").open("a+")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            supervisor = self.supervisor()
+            who = f" (process {supervisor.pid})" if supervisor else ""
+            raise CannotStart(
+                f"A platform already runs on this data directory{who}: stop it with `make down`, "
+                "or choose another with DATA=<directory>."
+            ) from None
+        paths.notes(self.dir).unlink(missing_ok=True)
+
+    def publish(self, url: str) -> None:
+        """Leaves the address where the command line looks for it: `$DATA/run/url`, wherever the sockets are."""
+        place = self.data / "run"
+        place.mkdir(exist_ok=True, mode=0o700)
+        (place / "url").write_text(f"{url}\n")
+
+    def withdraw(self) -> None:
+        (self.data / "run" / "url").unlink(missing_ok=True)
+
+    def write(self, known: Iterable[Process]) -> None:
+        new = self.dir / "processes.json.new"
+        new.write_text(json.dumps([asdict(process) for process in known]))
+        new.replace(self.dir / "processes.json")
+
+    def processes(self) -> list[Process]:
+        """The supervisor first, then its children, as last written."""
+        return [Process(**entry) for entry in read_json(str(self.dir / "processes.json")) or []]
+
+    def supervisor(self) -> Process | None:
+        """The living one."""
+        return next((process for process in self.processes()[:1] if process.alive()), None)
+
+    def stop_leftovers(self, grace_s: float = 10) -> list[str]:
+        """Ends what a killed supervisor left running; gives their names."""
+        left = [process for process in self.processes() if process.alive() and process.pid != os.getpid()]
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for process in left:
+                process.signal(number)
+            wait_gone(left, grace_s)
+        return [process.name for process in left]
+
+
+def wait_gone(some: list[Process], timeout_s: float) -> bool:
+    """Whether all were gone within the time."""
+    deadline = time.monotonic() + timeout_s
+    while any(process.alive() for process in some):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_S)
+    return True

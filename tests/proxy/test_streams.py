@@ -1,0 +1,39 @@
+"""A stream to a keeper: what its reader leaves waits at the other end."""
+
+import asyncio
+import contextlib
+import socket
+
+from apps.proxy.envd_streams import MOST, Stream
+
+PIECE = bytes(1 << 16)
+FAR_MORE = 16 * MOST
+
+
+async def give(source: socket.socket) -> int:
+    """As much as is taken while nobody reads."""
+    loop, given = asyncio.get_running_loop(), 0
+    with contextlib.suppress(TimeoutError):
+        while given < FAR_MORE:
+            await asyncio.wait_for(loop.sock_sendall(source, PIECE), 1)
+            given += len(PIECE)
+    return given
+
+
+def test_a_stream_that_was_taken_over_and_given_back_holds_no_more_than_before() -> None:
+    async def within() -> int:
+        source, ours = socket.socketpair()
+        source.setblocking(False)
+        stream = await Stream.over(ours)
+        assert await give(source) < FAR_MORE, "its reader is slow"
+        _pieces, taken = stream.take_over()
+        with taken, contextlib.suppress(BlockingIOError):
+            while taken.recv(1 << 20):
+                pass
+        stream.give_back()
+        given = await give(source)
+        stream.close()
+        source.close()
+        return given
+
+    assert asyncio.run(within()) < FAR_MORE

@@ -1,0 +1,77 @@
+"""What other schedulers do, in place of `turns.decide`: the same scene, the same choice of environments."""
+
+from collections.abc import Sequence
+
+from fermi.jobs.spec import Problem
+from fermi.scheduler.placement import choose
+from fermi.scheduler.snapshot import Decision, Place, Scene, Turn, Waiting
+
+LIMIT = 7 * 86_400.0
+"""The run time of a task that declared none: a partition's default, as Slurm has one."""
+
+WAITS = Problem("", "WAITING_FOR_CAPACITY")
+
+
+def fifo(scene: Scene) -> Decision:
+    """By age; nobody starts before the first that cannot."""
+    free = _free(scene)
+    turns: list[Turn] = []
+    for number, task in enumerate(sorted(scene.waiting, key=lambda one: (one.since, one.task)), 1):
+        chosen = () if any(not turn.start for turn in turns) else fitting(task, free)
+        turns.append(_start(task, number, chosen, free) if chosen else Turn(task.task, number, why=WAITS))
+    return Decision(tuple(turns))
+
+
+def easy(scene: Scene) -> Decision:
+    """FIFO, but behind the first that cannot start others do if by their declared run times they end before it would,
+    or use none of what it will."""
+    free = _free(scene)
+    turns: list[Turn] = []
+    head: Waiting | None = None
+    needed: set[str] = set()
+    begins = 0.0
+    for number, task in enumerate(sorted(scene.waiting, key=lambda one: (one.since, one.task)), 1):
+        if head is None and (chosen := fitting(task, free)):
+            turns.append(_start(task, number, chosen, free))
+        elif head is None:
+            head = task
+            begins, needed = _shadow(scene, task, free, turns)
+            sure = None if begins == float("inf") else begins
+            turns.append(Turn(task.task, number, why=WAITS, needs=tuple(sorted(needed)), begins=sure))
+        else:
+            short = scene.now + (task.max_run or LIMIT) <= begins
+            open_to_it = free if short else {key: place for key, place in free.items() if key not in needed}
+            chosen = fitting(task, open_to_it)
+            turns.append(_start(task, number, chosen, free) if chosen else Turn(task.task, number, why=WAITS))
+    return Decision(tuple(turns))
+
+
+def fitting(task: Waiting, free: dict[str, Place]) -> Sequence[Place]:
+    if task.select is not None:
+        return choose(task, free.values())
+    return [free[key] for key in task.named] if all(key in free for key in task.named) else []
+
+
+def _free(scene: Scene) -> dict[str, Place]:
+    taken = {key for held in scene.held for key in held.places}
+    return {place.id: place for place in scene.places if place.usable and place.id not in taken}
+
+
+def _start(task: Waiting, number: int, chosen: Sequence[Place], free: dict[str, Place]) -> Turn:
+    for place in chosen:
+        del free[place.id]
+    return Turn(task.task, number, tuple(place.id for place in chosen))
+
+
+def _shadow(scene: Scene, task: Waiting, free: dict[str, Place], started: list[Turn]) -> tuple[float, set[str]]:
+    """When the task can start by what was declared, and on which environments."""
+    runs = {one.task: one.max_run or LIMIT for one in scene.waiting}
+    ends = [(held.until or held.since + LIMIT, held.places) for held in scene.held]
+    ends += [(scene.now + runs[turn.task], turn.start) for turn in started]
+    by_id = {place.id: place for place in scene.places if place.usable}
+    coming = dict(free)
+    for moment, places in sorted(ends):
+        coming.update({key: by_id[key] for key in places if key in by_id})
+        if chosen := fitting(task, coming):
+            return max(moment, scene.now), {place.id for place in chosen}
+    return float("inf"), set()

@@ -1,0 +1,542 @@
+"""Dev environments made on Kubernetes: what is sent, what the API server takes of it, and real keepers in its pods."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import ANY
+
+import pytest
+
+from fermi.engines.environments import HostedHandle, HostedPhase, HostedSeen, HostedSpec, Port
+from fermi.engines.kubernetes import discover, environment_objects, environments, module_configmap, permissions, survey
+from fermi.engines.kubernetes.client import Refused
+from fermi.engines.kubernetes.engine import KubernetesBackend
+from fermi.envd import protocol
+from fermi.envd.supervisor import last_words
+from fermi.jobs import run_location
+from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import LogChunk, Node, Phase, Way
+from fermi.planning import plugins
+from tests.fakes.kubernetes import errors, resources
+from tests.fakes.kubernetes.cluster import FakeCluster
+from tests.fakes.kubernetes.kubelet.containers import Sleeps, Waits
+from tests.polling import until
+from tests.unit.engines.kubernetes.conftest import job, submit, until_seen
+
+SPEC = HostedSpec(
+    "env-1", "notes", "project-one", 1, "custom", "training:1", cpu_cores=1, memory_gb=1, shared_memory_gb=1, disk_gb=5
+)
+FIRST = HostedHandle("env-1", 1)
+
+
+class Lab:
+    def __init__(self, cluster: FakeCluster, **connection: Any) -> None:
+        self.cluster = cluster
+        self.connection = {"kubeconfig": str(cluster.kubeconfig), "namespace": cluster.namespace, **connection}
+        self.engine = environments.KubernetesHosting(self.connection)
+
+    def start(self, spec: HostedSpec = SPEC, **secrets: str) -> None:
+        self.engine.start(self.engine.render(spec), secrets)
+
+    def seen(self, handle: HostedHandle = FIRST) -> HostedSeen:
+        return self.engine.observe([handle])[handle.name]
+
+    def until(self, phase: HostedPhase, handle: HostedHandle = FIRST) -> HostedSeen:
+        until(lambda: self.seen(handle).phase is phase, what=f"{handle.name} is {phase}", seconds=60)
+        return self.seen(handle)
+
+    def end(self, handle: HostedHandle = FIRST) -> None:
+        def gone() -> bool:
+            self.engine.stop(handle, 5)
+            return self.seen(handle).left is False
+
+        until(gone, what=f"nothing is left of {handle.name}", seconds=60)
+
+
+@pytest.fixture
+def lab(kubernetes: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    for module in (environment_objects, environments):
+        monkeypatch.setattr(module, "PORT", port)
+    monkeypatch.setattr(environments, "ASK_SECONDS", 0.0)
+    kubernetes.add_node("node-a", cpu="8", memory="64Gi", gpus=4)
+    made = Lab(kubernetes)
+    yield made
+    made.engine.client.close()
+
+
+def run(lab: Lab, command: str, handle: HostedHandle = FIRST) -> str:
+    """What a shell inside prints."""
+    with lab.engine.dial(handle) as stream:
+        answer = protocol.ask(
+            stream, {"open": "exec", "command": ["sh", "-c", command], "cwd": "", "env": {}, "tty": None}
+        )
+        assert answer["ok"], answer
+        stream.settimeout(30)
+        frames, printed = protocol.Frames(), b""
+        while data := stream.recv(1 << 16):
+            for channel, payload in frames.feed(data):
+                printed += payload if channel == protocol.OUT else b""
+                if channel == protocol.CONTROL:
+                    return printed.decode()
+    raise AssertionError(printed)
+
+
+def test_a_life_with_a_real_keeper_keeps_its_disk_and_leaves_nothing(lab: Lab) -> None:
+    first = replace(SPEC, env={"COLOUR": "blue"}, secret_env={"TOKEN": "hub"}, ports=(Port("board", 6006),))
+    lab.start(first, TOKEN="s3cret")
+    seen = lab.until(HostedPhase.RUNNING)
+    assert seen.facts["host"] == "node-a"
+    assert [one["name"] for one in seen.facts["engine"]["volumes"]] == ["disk"]
+    assert run(lab, "echo $COLOUR $TOKEN; echo kept > $HOME/file; echo $FERMI_KEEPER_TOKEN") == "blue s3cret\n\n"
+    lab.start(first)  # again: nothing
+    assert len(lab.cluster.all("statefulsets")) == 1
+    with pytest.raises(BackendError, match="ENVIRONMENT_AWAY"):
+        lab.engine.dial(HostedHandle("env-1", 2))
+
+    lab.end()
+    assert lab.cluster.names("pods") == []
+    assert lab.cluster.names("persistentvolumeclaims") == ["env-1"]
+    lab.start(first)
+    assert lab.seen().phase is HostedPhase.ENDED, "a run has one life"
+
+    second = HostedHandle("env-1", 2)
+    lab.start(replace(SPEC, run=2, disk_gb=9))
+    lab.until(HostedPhase.RUNNING, second)
+    assert run(lab, "cat $HOME/file; echo [$COLOUR]", second) == "kept\n[]\n"
+    (disk,) = lab.cluster.all("persistentvolumeclaims")
+    assert disk["spec"]["resources"]["requests"]["storage"] == "9Gi"
+    assert lab.seen().left is False, "the first run"
+    assert "s3cret" not in str(lab.cluster.all("configmaps") + lab.cluster.all("statefulsets"))
+
+    lab.end(second)
+    until(lambda: lab.engine.delete("env-1"), what="nothing is left")
+    for kind in ("statefulsets", "services", "configmaps", "secrets", "persistentvolumeclaims", "pods"):
+        assert [name for name in lab.cluster.names(kind) if name.startswith("env-1")] == []
+    assert lab.engine.delete("env-1")
+
+
+def test_a_task_trains_inside_of_an_environment_of_ours_on_the_gpus_that_it_holds(lab: Lab, tmp_path: Path) -> None:
+    lab.cluster.add_dev_pod("dev", "node-a", gpus=1, labels={"fermi.io/dev-environment": "true"})
+    lab.start(replace(SPEC, gpu_type="A100", gpu_count=3))
+    seen = lab.until(HostedPhase.RUNNING)
+    engine = seen.facts["engine"]
+    assert engine["gpus"] == {"there": 4, "held": 4}, "the discovered one's, too"
+    assert engine["inside"]["python"]
+    node = Node("env-1", "notes", "node-a", gpu_type="A100", gpu_count=3, image="training:1", engine=engine)
+    script = "import os; print(os.environ['RANK'], os.getcwd(), sorted(os.environ.keys() & {'FERMI_KEEPER_TOKEN'}))"
+    backend = KubernetesBackend({**lab.connection, "data_dir": str(tmp_path / "data")})
+    wanted = replace(job(script=script), nodes=(node,), master="env-1")
+    wanted, wrong = run_location.settle(wanted, backend.ways(wanted))
+    assert (wanted.head.way, wrong) == (Way(True, "BESIDE_GPUS_HELD", ANY), [])
+    stop = threading.Event()
+    watcher = threading.Thread(target=backend.watch, args=(stop, lambda _: None))
+    watcher.start()
+    try:
+        attempt = submit(backend, wanted)
+        until_seen(backend, attempt, lambda seen: seen.phase is Phase.SUCCEEDED, "it trains inside")
+        home = run(lab, "cd $HOME && pwd").strip()
+        for rank in range(3):
+            assert backend.logs(attempt, rank, 0).data.decode() == f"{rank} {home} []\n"
+        assert lab.cluster.names("pods") == ["dev", "env-1-0"], "and no pod was made"
+    finally:
+        stop.set()
+        watcher.join()
+        backend.close()
+
+
+def test_an_environment_runs_although_it_cannot_be_looked_into(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.cluster.access.deny("get", "pods/exec")
+    lab.start()
+    assert lab.until(HostedPhase.RUNNING).facts["engine"]["inside"]["why"] == "INSIDE_FORBIDDEN"
+    monkeypatch.setattr(environments, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(survey.Surveys, "of", lambda *_: None)
+    assert lab.until(HostedPhase.RUNNING).facts["engine"]["inside"] == {}
+
+
+def test_a_way_in_ends_quietly_whoever_leaves_first(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller that goes while bytes are on their way to it, and a pod that goes under its caller."""
+    raised: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    lab.start()
+    lab.until(HostedPhase.RUNNING)
+    command: dict[str, Any] = {"open": "exec", "command": ["sh", "-c", "yes"], "cwd": "", "env": {}, "tty": None}
+    first, second = lab.engine.dial(FIRST), lab.engine.dial(FIRST)
+    for stream in (first, second):
+        assert protocol.ask(stream, command)["ok"]
+        assert stream.recv(1)
+    first.close()
+    lab.end()
+    second.settimeout(30)
+    with suppress(ConnectionResetError):
+        while second.recv(1 << 20):
+            pass
+    second.close()
+
+    def left() -> list[str]:
+        return [one.name for one in threading.enumerate() if "port forward" in one.name]
+
+    until(lambda: not left(), what="no thread is left")
+    assert [str(one.exc_value) for one in raised] == []
+
+
+def records(lab: Lab) -> list[str]:
+    return [name for name in lab.cluster.names("configmaps") if name.startswith("env-")]
+
+
+def shared(lab: Lab) -> list[str]:
+    return [name for name in lab.cluster.names("configmaps") if name.startswith("fermi-modules-")]
+
+
+def test_a_secret_goes_with_the_run_that_had_it(lab: Lab) -> None:
+    """When the run is stopped, and, where nobody stopped it, when the next one begins."""
+    lab.cluster.script("env-1-0", Sleeps())
+    first = replace(SPEC, secret_env={"TOKEN": "hub"})
+    lab.start(first, TOKEN="old-value")
+    assert lab.cluster.names("secrets") == ["env-1-1"]
+    lab.engine.stop(FIRST, 5)
+    lab.engine.stop(FIRST, 5)
+    until(lambda: lab.cluster.names("secrets") == [], what="the old value is gone")
+    assert records(lab) == ["env-1-1"], "it says that the run is over"
+    lab.start(first, TOKEN="old-value")
+    assert lab.cluster.names("secrets") == []
+
+    lab.start(replace(first, run=2), TOKEN="newer-value")
+    assert records(lab) == ["env-1-2"]
+    lab.start(replace(first, run=3), TOKEN="newest-value")
+    until(lambda: lab.cluster.names("secrets") == ["env-1-3"], what="the last value is there alone")
+    assert records(lab) == ["env-1-3"]
+    assert lab.seen(HostedHandle("env-1", 2)).left is False
+
+
+def test_all_runs_of_a_release_share_its_modules_which_go_when_nothing_needs_them(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.cluster.script("env-1-0", Sleeps())
+    lab.cluster.script("env-2-0", Sleeps())
+    lab.start()
+    lab.start(replace(SPEC, id="env-2"))
+    (name,) = shared(lab)
+    assert len([call for call in lab.cluster.calls("create", "configmaps") if call.name == name]) == 1
+    lab.cluster.api.delete(resources.CONFIGMAPS, lab.cluster.namespace, name, {})
+    lab.end()
+    lab.start(replace(SPEC, run=2))
+    assert shared(lab) == [name], "made again where somebody removed it"
+    own = [one for one in lab.cluster.all("configmaps") if one["metadata"]["name"] in records(lab)]
+    assert [one["data"].keys() for one in own] == [{"keeper.json"}] * 2
+
+    def ends(environment: str) -> None:
+        until(lambda: lab.engine.delete(environment), what="nothing is left")
+
+    ends("env-2")
+    with monkeypatch.context() as later:
+        later.setattr(module_configmap, "KEPT_SECONDS", -60.0)
+        assert lab.engine.delete("env-2")
+        assert shared(lab) == [name], "another environment needs them"
+    ends("env-1")
+    assert shared(lab) == [name], "they are soon needed again"
+    with monkeypatch.context() as later:
+        later.setattr(module_configmap, "KEPT_SECONDS", -60.0)
+        assert lab.engine.delete("env-1")
+    assert shared(lab) == []
+
+
+def test_modules_that_somebody_came_to_need_as_they_were_removed_are_made_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = module_configmap.config_map({"fermi/__init__.py": ""}, lab.cluster.namespace)
+    module_configmap.ensure(lab.engine.client, made)
+    monkeypatch.setattr(module_configmap, "KEPT_SECONDS", -60.0)
+    delete, needs = lab.engine.client.delete, {"name": "somebody", "labels": {**made["metadata"]["labels"]}}
+
+    def overtaken(kind: str, name: str, **options: str) -> None:
+        delete(kind, name, **options)
+        lab.engine.client.create("ConfigMap", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": needs})
+
+    monkeypatch.setattr(lab.engine.client, "delete", overtaken)
+    module_configmap.clear(lab.engine.client)
+    (again,) = [one for one in lab.cluster.all("configmaps") if one["metadata"]["name"] in shared(lab)]
+    assert (again["data"], again["immutable"]) == (made["data"], True)
+
+
+def test_a_run_that_was_stopped_before_it_began_never_begins(lab: Lab) -> None:
+    assert lab.seen() == HostedSeen(HostedPhase.ABSENT, None)
+    lab.engine.stop(FIRST, 5)
+    lab.start()
+    assert lab.seen() == HostedSeen(HostedPhase.ABSENT, False)
+    assert lab.cluster.names("statefulsets") == []
+
+
+def test_a_start_that_was_cut_short_is_finished_by_the_next(lab: Lab) -> None:
+    lab.cluster.script("env-1-0", Sleeps())
+    for kind in ("persistentvolumeclaims", "services", "statefulsets"):
+        lab.cluster.faults.refuse("create", kind, errors.internal())
+        with pytest.raises(Refused):
+            lab.start()
+    lab.start()
+    until(lambda: lab.cluster.names("pods") == ["env-1-0"], what="its pod is there")
+
+
+@pytest.mark.parametrize(
+    ("script", "phase", "code"),
+    [
+        (Waits("ImagePullBackOff", "Back-off pulling image"), HostedPhase.STARTING, "IMAGE_UNAVAILABLE"),
+        (
+            Waits("ContainerCreating", "no such driver", "FailedPrepareDynamicResources"),
+            HostedPhase.STARTING,
+            "DEVICES_UNAVAILABLE",
+        ),
+        (Waits("ErrImagePull", "manifest unknown"), HostedPhase.ENDED, "IMAGE_UNAVAILABLE"),
+    ],
+)
+def test_why_it_does_not_begin_is_said(lab: Lab, script: Any, phase: HostedPhase, code: str) -> None:
+    lab.cluster.script("env-1-0", script)
+    lab.start()
+    seen = lab.until(phase)
+    until(lambda: (lab.seen().waiting or lab.seen().cause) is not None, what="a cause is given")
+    seen = lab.seen()
+    found = seen.waiting or seen.cause
+    assert found
+    assert (seen.phase, found.code) == (phase, code)
+    lab.end()
+
+
+def test_while_its_pod_is_replaced_it_is_starting_and_says_so(lab: Lab) -> None:
+    lab.cluster.script("env-1-0", Sleeps(deaf=True))
+    lab.start()
+    until(lambda: lab.seen().facts.get("host"), what="it is placed")
+    lab.engine.client.delete("Pod", "env-1-0", grace=60)
+    seen = lab.seen()
+    assert (seen.phase, seen.waiting and seen.waiting.code) == (HostedPhase.STARTING, "POD_AWAITED")
+    lab.cluster.manager.pause(on=True)
+    lab.engine.client.delete("Pod", "env-1-0", propagation="Background", grace=0)
+    seen = lab.seen()
+    assert (seen.phase, seen.waiting and seen.waiting.params["evidence"]) == (HostedPhase.STARTING, "it is not there")
+    lab.cluster.manager.pause(on=False)
+
+
+def test_one_that_fits_no_node_says_what_is_missing(lab: Lab) -> None:
+    lab.start(replace(SPEC, gpu_count=9))
+    until(lambda: lab.seen().waiting is not None, what="the scheduler has spoken")
+    waiting = lab.seen().waiting
+    assert waiting
+    assert waiting.code == "GPU_INSUFFICIENT"
+    assert waiting.params["node"] == "notes"
+
+
+def test_where_no_node_bears_a_zone_an_environment_runs_all_the_same(kubernetes: FakeCluster) -> None:
+    kubernetes.add_node("bare", zone="")
+    kubernetes.script("env-1-0", Sleeps())
+    lab = Lab(kubernetes)
+    assert lab.engine.zones() == set()
+    lab.start()
+    until(lambda: lab.engine.observe([FIRST])[FIRST.name].facts.get("host") == "bare", what="it is placed")
+    assert "zone" not in lab.seen().facts
+    lab.engine.client.close()
+
+
+def test_its_zone_is_the_one_that_its_node_bears(lab: Lab) -> None:
+    lab.cluster.script("env-1-0", Sleeps())
+    lab.cluster.add_node("bare", zone="")
+    assert lab.engine.zones() == {"zone-a"}
+    lab.start(replace(SPEC, zone="zone-a"))
+    until(lambda: lab.seen().facts.get("zone") == "zone-a", what="its zone is known")
+
+
+def test_zones_are_not_known_without_the_right_to_look_at_nodes(lab: Lab) -> None:
+    lab.cluster.access.deny(resource="nodes")
+    lab.cluster.script("env-1-0", Sleeps())
+    assert lab.engine.zones() is None
+    lab.start()
+    until(lambda: lab.seen().facts.get("host") == "node-a", what="it is placed")
+    assert "zone" not in lab.seen().facts
+
+
+def test_one_that_no_node_has_the_labels_for_waits_for_a_node_that_is_added(lab: Lab) -> None:
+    """As an autoscaler adds it, after it has seen a pod that fits nowhere."""
+    lab.cluster.script("env-1-0", Sleeps())
+    lab.start(replace(SPEC, zone="zone-b"))
+    until(lambda: lab.seen().waiting is not None, what="the scheduler has spoken")
+    seen = lab.seen()
+    assert (seen.phase, seen.waiting and seen.waiting.code) == (HostedPhase.STARTING, "NODE_LABELS_MISSING")
+    assert seen.waiting
+    assert seen.waiting.params["labels"] == "topology.kubernetes.io/zone In zone-b"
+    lab.cluster.add_node("new", zone="zone-b")
+    until(lambda: lab.seen().facts.get("host") == "new", what="it is on the new node")
+
+
+def test_one_that_is_kept_to_a_machine_which_is_not_there_ends(lab: Lab) -> None:
+    lab.start(replace(SPEC, host="elsewhere"))
+    cause = lab.until(HostedPhase.ENDED).cause
+    assert cause
+    assert cause.code == "NODE_MISSING"
+
+
+def test_a_quota_is_named_where_no_pod_could_be_made(lab: Lab) -> None:
+    lab.cluster.add_quota("small", {"requests.memory": "1Mi"})
+    lab.start()
+    until(lambda: lab.seen().waiting is not None, what="the controller has spoken")
+    waiting = lab.seen().waiting
+    assert waiting
+    assert waiting.code == "QUOTA_EXCEEDED"
+
+
+def test_discovery_leaves_alone_what_the_platform_made(lab: Lab) -> None:
+    lab.cluster.script("env-1-0", Sleeps())
+    lab.cluster.add_dev_pod("theirs", "node-a", labels={"fermi.io/dev-environment": "true"})
+    lab.start()
+    until(lambda: len(lab.cluster.names("pods")) == 2, what="both pods are there")
+    selector = {"selector": "fermi.io/dev-environment!=none"}  # theirs, ours, everything
+    stop = threading.Event()
+    try:
+        seen = next(discover.follow({**lab.connection, **selector}, stop))
+    finally:
+        stop.set()
+    assert [one.name for one in seen] == ["theirs"]
+
+
+def test_gpus_are_claimed_where_a_device_class_is_named_and_shared_with_what_trains_there() -> None:
+    connection = {"environments": {"deviceClass": "gpu.nvidia.com", "storageClass": "fast"}, "namespace": "fermi"}
+    made = {
+        one.kind: one.content
+        for one in environment_objects.render(replace(SPEC, gpu_count=2, zone="zone-a"), connection).artifacts
+    }
+    assert made["ResourceClaim"]["spec"]["devices"]["requests"] == [
+        {
+            "name": "gpus",
+            "exactly": {"deviceClassName": "gpu.nvidia.com", "allocationMode": "ExactCount", "count": 2},
+        }
+    ]
+    pod = made["StatefulSet"]["spec"]["template"]["spec"]
+    assert pod["resourceClaims"] == [{"name": "gpus-0", "resourceClaimName": "env-1"}]
+    assert "nvidia.com/gpu" not in pod["containers"][0]["resources"]["limits"]
+    facts = environments._facts({"metadata": {"name": "env-1-0", "namespace": "fermi"}, "spec": pod, "status": {}})
+    assert facts["engine"]["resourceClaims"] == ["env-1"], "as render.py takes it for training pods"
+    assert made["PersistentVolumeClaim"]["spec"]["storageClassName"] == "fast"
+    expressions = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert expressions["nodeSelectorTerms"][0]["matchExpressions"] == [
+        {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["zone-a"]}
+    ]
+
+
+def test_the_claim_and_its_pod_are_what_the_api_server_takes(kubernetes: FakeCluster) -> None:
+    kubernetes.install("dra")
+    kubernetes.script("env-1-0", Sleeps())
+    lab = Lab(kubernetes, environments={"deviceClass": "gpu.nvidia.com"})
+    lab.start(replace(SPEC, gpu_count=2))
+    assert kubernetes.names("resourceclaims") == ["env-1"]
+    lab.end()
+    until(lambda: lab.engine.delete("env-1"), what="nothing is left")
+    assert kubernetes.names("resourceclaims") == []
+    lab.engine.client.close()
+
+
+def test_what_it_does_is_what_it_asks_permission_for() -> None:
+    plain = {rule.resource for rule, _ in permissions.wanted({})}
+    assert {"statefulsets", "persistentvolumeclaims", "pods/portforward", "pods/exec"} <= plain
+    verbs = {
+        verb
+        for rule, _ in permissions.wanted({"environments": {"deviceClass": "x"}})
+        if rule.resource == "resourceclaims"
+        for verb in rule.verbs
+    }
+    assert {"get", "create", "delete"} <= verbs
+
+
+def test_bad_specs_are_refused() -> None:
+    engine = environments.KubernetesHosting({})
+    codes = [one.code for one in engine.problems(replace(SPEC, image="", ports=(Port("x", environment_objects.PORT),)))]
+    assert codes == ["IMAGE_NEEDED", "PORT_IS_KEEPERS"]
+
+
+def test_a_disk_of_a_class_that_cannot_grow_is_refused_another_size_and_used_as_it_is(kubernetes: FakeCluster) -> None:
+    kubernetes.add_storage_class("fixed", grows=False)
+    kubernetes.add_node("node-a")
+    kubernetes.script("env-1-0", Sleeps())
+    lab = Lab(kubernetes, environments={"storageClass": "fixed"})
+    assert lab.engine.resize_problems(SPEC) == [], "there is no disk yet"
+    lab.start()
+    until(lambda: kubernetes.all("persistentvolumeclaims")[0]["status"]["phase"] == "Bound", what="it is bound")
+    assert lab.engine.resize_problems(SPEC) == []
+    (problem,) = lab.engine.resize_problems(replace(SPEC, disk_gb=9))
+    assert (problem.field, problem.code, problem.params["storageClass"]) == ("diskGb", "DISK_CANNOT_GROW", "fixed")
+    assert problem.params["why"].endswith("must support resize")
+    lab.end()
+    lab.start(replace(SPEC, run=2, disk_gb=9))  # asked for before this was checked
+    until(lambda: lab.cluster.names("pods") == ["env-1-0"], what="it runs all the same")
+    lab.engine.client.close()
+
+
+def test_a_disk_that_can_grow_is_tried_and_left_as_it_is(lab: Lab) -> None:
+    lab.cluster.script("env-1-0", Sleeps())
+    lab.start()
+    until(lambda: lab.cluster.all("persistentvolumeclaims")[0]["status"]["phase"] == "Bound", what="it is bound")
+    assert lab.engine.resize_problems(replace(SPEC, disk_gb=9)) == []
+    (disk,) = lab.cluster.all("persistentvolumeclaims")
+    assert disk["spec"]["resources"]["requests"]["storage"] == "5Gi"
+    (problem,) = lab.engine.resize_problems(replace(SPEC, disk_gb=4))
+    assert problem.code == "DISK_CANNOT_SHRINK"
+    lab.cluster.access.deny("patch", "persistentvolumeclaims")
+    (problem,) = lab.engine.resize_problems(replace(SPEC, disk_gb=9))
+    assert problem.code == "ENGINE_FORBIDDEN"
+
+
+def test_why_its_service_failed_is_told_and_its_log_outlives_its_pod(lab: Lab) -> None:
+    said = "no such model 模型"
+    lab.start(replace(SPEC, start_script=f"echo {said}; exit 3"))
+    cause = lab.until(HostedPhase.ENDED).cause
+    assert cause
+    assert (cause.code, cause.params["exitCode"]) == ("SERVICE_CRASHED", 3)
+    assert said in cause.params["output"]
+    assert not plugins.causes("kubernetes")[cause.code].retry, "another run would end in the same way"
+    (pod,) = lab.cluster.pods("env-1-0")
+    ended = environments._status(pod)
+    assert (ended["state"].get("terminated") or ended["lastState"]["terminated"])["exitCode"] == 1
+    until(lambda: environments._status(lab.cluster.pods("env-1-0")[0])["restartCount"] == 1, what="it was begun again")
+    assert lab.until(HostedPhase.ENDED).cause == cause
+    log = lab.engine.logs(FIRST, 0)
+    assert said in log.data.decode()
+    lab.end()
+    assert lab.cluster.names("pods") == []
+    kept = lab.engine.logs(FIRST, 0)
+    assert kept.data == log.data
+    assert kept.end
+    assert lab.engine.logs(FIRST, -5) == LogChunk(log.data[-5:], len(log.data), end=True)
+
+
+@pytest.mark.parametrize("said", ["", "{", '{"cause": {"code": "NODE_LOST"}}', '{"cause": {"code": 3}}', "[]"])
+def test_words_that_no_keeper_says_are_evidence_alone(said: str) -> None:
+    ended = {"exitCode": 1, "reason": "Error", "message": said}
+    status = {"phase": "Running", "containerStatuses": [{"name": "node", "lastState": {"terminated": ended}}]}
+    cause = environments._ended({"metadata": {"name": "env-1-0"}, "spec": {"nodeName": "node-a"}, "status": status})
+    assert cause
+    assert cause.code == "KEEPER_ENDED"
+
+
+def test_a_keepers_last_words_fit_into_what_kubernetes_keeps_of_them() -> None:
+    params = {"kind": "custom", "exitCode": 1, "output": "模" * 2000, "why": '"' * 2000}
+    said = last_words({"code": "SERVICE_CRASHED", "params": params})
+    assert len(said) <= 4096
+    cause = environments._told_at_its_end(said.decode())
+    assert cause
+    assert (cause.code, cause.params["exitCode"]) == ("SERVICE_CRASHED", 1)
+    assert cause.params["output"].endswith("模")
+
+
+def test_a_keeper_that_ends_is_the_end_of_the_run(lab: Lab) -> None:
+    lab.cluster.script("env-1-0", Sleeps())
+    lab.start()
+    until(lambda: lab.cluster.names("pods") == ["env-1-0"], what="its pod is there")
+    (pod,) = lab.cluster.pods("env-1-0")
+    ended = {"exitCode": 1, "reason": "Error", "message": "no module named fermi"}
+    pod["status"] = {"phase": "Running", "containerStatuses": [{"name": "node", "lastState": {"terminated": ended}}]}
+    cause = environments._ended(pod)
+    assert cause
+    assert (cause.code, cause.params["evidence"]) == ("KEEPER_ENDED", "1: no module named fermi")
+    pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["reason"] = "OOMKilled"
+    assert (environments._ended(pod) or cause).code == "OUT_OF_MEMORY"

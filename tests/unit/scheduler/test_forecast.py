@@ -1,0 +1,69 @@
+"""When tasks that wait will probably start."""
+
+from typing import Any
+
+from hypothesis import given
+
+from fermi.scheduler.forecast import GRACE, Forecast, estimate
+from fermi.scheduler.scheduler import decide
+from fermi.scheduler.snapshot import Project, Reservation, Scene, Select
+from tests.unit.scheduler.scenes import HOUR, NOW, held, place, scene, scenes, waiting
+
+
+def forecast(*parts: Any, **more: Any) -> dict[str, Forecast]:
+    one = scene(*parts, **more)
+    return estimate(one, decide(one))
+
+
+@given(scenes())
+def test_each_that_waits_has_one_and_its_times_are_in_order(scene: Scene) -> None:
+    decision = decide(scene)
+    found = estimate(scene, decision)
+    assert found.keys() == {turn.task for turn in decision.turns if not turn.start}
+    for one in found.values():
+        if one.begins is None:
+            assert (one.early, one.late) == (None, None)
+        else:
+            assert one.early is not None
+            assert NOW <= one.early <= one.begins
+            assert one.late is None or one.begins <= one.late
+
+
+def test_a_task_starts_when_the_one_before_it_will_probably_have_ended() -> None:
+    holder = held("h", "a", until=NOW + 4 * HOUR, expected=NOW + 2 * HOUR)
+    tasks = [
+        waiting("first", "a", since=NOW - 90, max_run=3 * HOUR, expected_run=HOUR),
+        waiting("second", select=Select(1), since=NOW - 80),
+        waiting("third", "a"),
+    ]
+    found = forecast(tasks, [place("a")], [holder])
+    assert found["first"] == Forecast(NOW + 2 * HOUR, NOW + HOUR, NOW + 4 * HOUR, ("h",))
+    assert found["second"] == Forecast(NOW + 3 * HOUR, NOW + 1.5 * HOUR, NOW + 7 * HOUR, ("first",))
+    assert found["third"] == Forecast(None, None, None, ("second",))
+
+
+def test_what_comes_free_first_is_taken_and_an_unknown_end_is_waited_for_last() -> None:
+    holders = [held("h", "a"), held("i", "b", until=NOW + HOUR), held("j", "c", leaving=True)]
+    tasks = [waiting("t", select=Select(2), max_run=HOUR), waiting("u", select=Select(3))]
+    found = forecast(tasks, [place("a"), place("b"), place("c")], holders)
+    assert (found["t"].begins, set(found["t"].after)) == (NOW + HOUR, {"i", "j"})
+    assert found["u"].begins is None
+    alone = forecast([waiting("t", "c")], [place("c")], holders[2:])
+    assert (alone["t"].early, alone["t"].begins) == (NOW, NOW + GRACE)
+
+
+def test_it_begins_when_others_have_given_way_if_that_is_sooner() -> None:
+    young = held("h", "a", preemptible=True, since=NOW, min_run=300, until=NOW + 9 * HOUR)
+    found = forecast([waiting("t", "a", priority=1)], [place("a")], [young])
+    assert found["t"] == Forecast(NOW + 300 + GRACE, NOW + 300 + GRACE, NOW + 300 + GRACE, ("h",))
+
+
+def test_limits_and_reserved_times_are_waited_for() -> None:
+    lab = Project("lab", most_tasks=1)
+    holder = held("h", "a", until=NOW + HOUR)
+    found = forecast([waiting("t", "b")], [place("a"), place("b")], [holder], [lab])
+    assert found["t"].begins == NOW + HOUR
+    window = Reservation("r", frozenset("b"), NOW - HOUR, NOW + 3 * HOUR)
+    found = forecast([waiting("t", "b")], [place("b")], reservations=[window])
+    assert found["t"].begins == NOW + 3 * HOUR
+    assert forecast([waiting("t", "b")], [place("b", usable=False)])["t"].begins is None
