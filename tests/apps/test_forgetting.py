@@ -166,14 +166,14 @@ def test_one_that_cannot_be_removed_keeps_no_other(
     old: Task, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     ended(another(old, "task-bad", spec={"checkpoint_dir": "/there"}), days=DAYS + 9)
-    remove = retention.removing.remove
+    remove = retention.delete.remove
 
     def stumble(task: Task, *args: Any) -> None:
         if task.pk == "task-bad":
             raise OSError("no such disk")
         remove(task, *args)
 
-    monkeypatch.setattr(retention.removing, "remove", stumble)
+    monkeypatch.setattr(retention.delete, "remove", stumble)
     assert retention.forget() == 1
     assert Task.objects.get().pk == "task-bad"
     assert "task-bad stays" in caplog.text

@@ -35,8 +35,8 @@ def test_each_code_is_declared_in_one_place() -> None:
 def test_what_an_engine_gives_is_declared(engine: str, root: Path) -> None:
     """Nothing follows from a code that nobody declares: no restart, whatever was meant."""
     known = CAUSES.keys() | plugins.causes(engine).keys()
-    backends = root / "platform" / "fermi" / "launch" / "backends"
-    nodes = (node for path in (backends / engine).glob("*.py") for node in ast.walk(ast.parse(path.read_text("utf-8"))))
+    engines = root / "platform" / "fermi" / "engines"
+    nodes = (node for path in (engines / engine).glob("*.py") for node in ast.walk(ast.parse(path.read_text("utf-8"))))
     given = [node.args[0] for node in nodes if isinstance(node, ast.Call) and getattr(node.func, "id", "") in GIVE]
     codes = {str(one.value) for one in given if isinstance(one, ast.Constant)}
     assert codes

@@ -80,7 +80,7 @@ def test_what_is_no_refusal_is_pytorch_s_to_tell(
 
 def test_a_store_of_pytorch_s_own_takes_no_harm() -> None:
     """Whoever knocked and went away is no rank: two of two are there when two have come."""
-    assert imports.HOOKS["torch.distributed.rendezvous"] == "meeting.soon"
+    assert imports.HOOKS["torch.distributed.rendezvous"] == "store_connect.soon"
     create, port = hooked(sys.modules["torch.distributed.rendezvous"]._create_c10d_store), free_port()
     read, write = os.pipe()
     if (pid := os.fork()) == 0:

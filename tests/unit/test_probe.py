@@ -320,9 +320,9 @@ def test_hugging_faces_trainer_tells_its_step_of_how_many_and_its_epoch(start):
         """
         import json, os
         from types import SimpleNamespace as Of
-        import _fermi_probe.page
+        import _fermi_probe.shared_page
         from transformers.trainer_callback import CallbackHandler
-        page = _fermi_probe.page.Page(int(os.environ["FERMI_PULSE"].split(",")[0]))
+        page = _fermi_probe.shared_page.Page(int(os.environ["FERMI_PULSE"].split(",")[0]))
         handler, args = CallbackHandler(), Of(logging_strategy=Of(value="steps"), logging_steps=0.1)
         state = Of(global_step=500, max_steps=1000, epoch=2.5, logging_steps=10)
         assert handler.on_train_begin(args, state, "control") == "control"
@@ -385,8 +385,8 @@ def test_a_rank_cannot_shrink_the_page_that_its_runner_reads(start):
 
 TORCH = """
 import json, os, subprocess, sys
-import _fermi_probe.page
-page = _fermi_probe.page.Page(int(os.environ["FERMI_PULSE"].split(",")[0]))
+import _fermi_probe.shared_page
+page = _fermi_probe.shared_page.Page(int(os.environ["FERMI_PULSE"].split(",")[0]))
 def tell(name): print(json.dumps([name, page.read()[:3]]))
 tell("before")
 import torch

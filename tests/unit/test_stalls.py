@@ -32,7 +32,7 @@ def test_who_spins_in_a_collective_waits_for_peers_where_it_has_some(ranks: list
 def test_in_a_group_of_its_own_alone_a_rank_that_sleeps_waits_for_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stall_evidence.gpus, "indices", lambda pid: {0})
     row = {"index": "0", "utilization.gpu": "100"}
-    monkeypatch.setattr(stall_evidence.smi, "ask", lambda *_, **__: [row])
+    monkeypatch.setattr(stall_evidence.nvidia_smi, "ask", lambda *_, **__: [row])
     assert not stall_evidence.is_still(make_evidence(10, SELF, "S"), make_evidence(15, SELF, "S"))
     row["utilization.gpu"] = "0"
     assert stall_evidence.is_still(make_evidence(10, SELF, "S"), make_evidence(15, SELF, "S"))

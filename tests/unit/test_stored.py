@@ -1,4 +1,4 @@
-"""What any release has written can be read for ever: `tests/stored` has it, a folder for each form of a row."""
+"""What any release has written can be read for ever: `tests/stored_json` has it, a folder for each form of a row."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from fermi.jobs.spec import Entrypoint, JobSpec, Node, Plan, Rendered
 from fermi.planning import plugins
 from fermi.schema import serialization
 
-STORED = Path(__file__).parents[1] / "stored"
+STORED = Path(__file__).parents[1] / "stored_json"
 JOBS = sorted(STORED.glob("*/job.json"))
 RENDERED = sorted(STORED.glob("*/rendered-*.json"))
 

@@ -41,7 +41,7 @@ def test_changed_migrations_need_them_again(tmp_path: Path, monkeypatch: pytest.
     code = tmp_path / "code"
     (code / "apps" / "training" / "migrations").mkdir(parents=True)
     (code / "requirements.txt").write_text("django==5.2\n")
-    monkeypatch.setattr(schema.places, "ROOT", code)
+    monkeypatch.setattr(schema.paths, "ROOT", code)
     migrated(tmp_path, "0001")
     schema.remember(tmp_path)
     assert not schema.stale(tmp_path)
