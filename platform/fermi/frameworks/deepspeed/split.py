@@ -3,7 +3,7 @@ and data with what is left.
 
 DeepSpeed's rules, with the lines that have them in DeepSpeed 0.19.8; those without one are ours. A strategy with a
 `dataParallel` that these processes do not add up to, as in the requirement document (004), is none of DeepSpeed's:
-data parallelism runs instead, with a warning (docs/decisions/0042-splits-of-deepspeed.md).
+data parallelism runs instead, with a warning (docs/decisions/0042-deepspeed-tensor-and-pipeline-parallelism.md).
 """
 
 import math
