@@ -1,5 +1,5 @@
 """Runs a `fermi` command with the clone's own Python, for the scripts that guides name: run_distributed.py,
-test_distributed.py, launch_multi_node.sh, quick_start_examples.sh. docs/by-hand.md says what each becomes.
+test_distributed.py, launch_multi_node.sh, quick_start_examples.sh. docs/manual-launch.md says what each becomes.
 
     python scripts/by_hand.py quickstart --list
 """

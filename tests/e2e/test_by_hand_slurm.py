@@ -76,7 +76,7 @@ def test_a_created_batch_script_gives_every_task_its_rank(
     here = {**slurm.env, "PYTHONPATH": str(ROOT / "platform")}
     subprocess.run(written, cwd=tmp_path, env=here, check=True, capture_output=True)
     script = tmp_path / "slurm_scripts" / "run_slurm.sh"
-    if one_task_per_node:  # as docs/by-hand.md has it for a job that is there already
+    if one_task_per_node:  # as docs/manual-launch.md has it for a job that is there already
         text = script.read_text()
         begin = text.index("exec srun")
         script.write_text(text[:begin] + f"exec srun --ntasks-per-node=1 {' '.join(launched)}\n")

@@ -43,7 +43,7 @@ def link(path: str) -> str:
 
 
 def document(delivery: Delivery, channel: Channel, message: Message) -> dict[str, Any]:
-    """The body of a webhook (docs/notices.md)."""
+    """The body of a webhook (docs/notifications.md)."""
     incident = delivery.incident
     told: dict[str, Any] = {
         "delivery": delivery.pk,

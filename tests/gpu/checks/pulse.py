@@ -115,7 +115,7 @@ def cuda_graph_steps(context: Context) -> None:
 
 
 def _expect_no_hang(context: Context, events: list[str]) -> None:
-    """That a rank computes without a step may be said of it (docs/pulse.md), and nothing more."""
+    """That a rank computes without a step may be said of it (docs/rank-progress.md), and nothing more."""
     for one in map(json.loads, events):
         if one["code"] == "HANG_SUSPECTED" and one["params"].get("why") == "computes":
             context.note(f"said of it: {one['message']}")

@@ -15,7 +15,7 @@ from fermi.cli.registry import COMMANDS, WITHIN
 ROOT = Path(__file__).resolve().parents[3]
 CLI, BY_HAND, QUICK, TROUBLE = (
     (ROOT / "docs" / name).read_text("utf-8")
-    for name in ("cli.md", "by-hand.md", "quick-start.md", "troubleshooting.md")
+    for name in ("cli.md", "manual-launch.md", "quick-start.md", "troubleshooting.md")
 )
 
 
