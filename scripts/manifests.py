@@ -2,7 +2,8 @@
 
     python scripts/manifests.py [--namespace fermi] [--name fermi] [--values FILE] [--output build/manifests.yaml]
 
-Helm itself renders them: the one on the PATH, else the one that `make` installs (docs/decisions/0032-tools-for-contributors.md).
+Helm itself renders them: the one on the PATH, else the one that `make` installs
+(docs/decisions/0032-tools-for-contributors.md).
 """
 
 import argparse

@@ -22,7 +22,9 @@ def text(root: Path) -> str:
 def codes() -> set[str]:
     """Every code that the package mentions, and the rule that all engines share."""
     known = messages.entries("en")
-    trees = [ast.parse(path.read_text("utf-8")) for path in (*PACKAGE.glob("*.py"), PACKAGE.parent / "failure_cause.py")]
+    trees = [
+        ast.parse(path.read_text("utf-8")) for path in (*PACKAGE.glob("*.py"), PACKAGE.parent / "failure_cause.py")
+    ]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     return {node.value for node in nodes if isinstance(node, ast.Constant) and node.value in known} | {
         *BOUNDS,
