@@ -88,6 +88,8 @@ class Running:
     imported, unless it is asked for: half of what is started here would never use it."""
 
     fresh = False
+    root = ROOT
+    """Where the code lies that is started."""
 
     def __init__(self, data: Path, **env: str) -> None:
         self.data = data
@@ -96,7 +98,7 @@ class Running:
         first = random.randrange(20_000 + 2_000 * (WORKER % 4), 22_000 + 2_000 * (WORKER % 4), 100)
         self.master_port = first
         ports = {"FERMI_MASTER_PORTS": f"{first}-{first + 99}"}
-        path = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
+        path = os.pathsep.join([str(self.root), str(self.root / "platform")])
         self.env = {
             **os.environ,
             "FERMI_DATA": str(data),
@@ -119,7 +121,7 @@ class Running:
             prepare(self.data)
         with self.output.open("ab") as output:
             self.supervisor = subprocess.Popen(
-                [sys.executable, "-m", "server.up"], env=self.env, cwd=ROOT, stdout=output, stderr=output,
+                [sys.executable, "-m", "server.up"], env=self.env, cwd=self.root, stdout=output, stderr=output,
                 start_new_session=True,
             )  # fmt: skip
         until(self.is_up, seconds=120, what="the platform serves")

@@ -19,9 +19,10 @@ def migrations() -> list[tuple[str, str]]:
     return list(json.loads(WRITTEN.read_text())["migrations"].items())
 
 
-def tree(folder: Path) -> bool:
-    """Its files in `folder`; False where this checkout has no history that reaches there."""
-    asked = ["git", "-C", str(ROOT), "archive", "--format=tar", commit()]
+def tree(folder: Path, revision: str = "") -> bool:
+    """Put the files of the release (or of another revision) into `folder`. Return False where this checkout's history
+    does not reach there."""
+    asked = ["git", "-C", str(ROOT), "archive", "--format=tar", revision or commit()]
     with subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as packed:
         folder.mkdir()
         unpacked = subprocess.run(["tar", "-x", "-C", str(folder)], stdin=packed.stdout, check=False)
