@@ -360,4 +360,4 @@ def real_slurm() -> Iterator[slurm.Slurm]:
 
 def _light(plan: Plan) -> Plan:
     """The contract is about processes; importing the training stack would only make it slow."""
-    return replace(plan, preload=(), preload_later=())
+    return replace(plan, preload=())

@@ -29,7 +29,7 @@ def starting() -> Iterator[Launcher]:
 
 
 def order(
-    launching: Launcher, folder: Path, script: str, *preload: str, later: tuple[str, ...] = (),
+    launching: Launcher, folder: Path, script: str, *preload: str,
     words: Sequence[str] = (), env: Mapping[str, str] | None = None, **secrets: str,
 ) -> dict[str, Any]:  # fmt: skip
     """The status of a node whose one rank ran `script`, or `words`."""
@@ -42,7 +42,7 @@ def order(
     }  # fmt: skip
     spec = folder / "node-0.json"
     spec.write_text(json.dumps(content), encoding="utf-8")
-    launching.launch(folder.name, [spec], preload or PRELOAD, folder / "launch.log", secrets, later)
+    launching.launch(folder.name, [spec], preload or PRELOAD, folder / "launch.log", secrets)
     until(partial(_idle, launching, folder.name), what="the order is carried out")
 
     def ended() -> dict[str, Any] | None:
@@ -95,15 +95,6 @@ def test_a_cold_one_leaves_when_it_has_done_its_work(tmp_path: Path) -> None:
     order(cold, tmp_path / "a-1", "print('trained')")
     assert said(tmp_path / "a-1") == "trained\n"
     until(lambda: not any(one.lives() for one in cold._leaving))
-
-
-def test_what_its_first_order_does_without_is_there_for_the_next(starting: Launcher, tmp_path: Path) -> None:
-    asked = "import sys; print('fractions' in sys.modules, 'colorsys' in sys.modules)"
-    order(starting, tmp_path / "a-1", asked, "fractions", later=("colorsys",))
-    first = standing(starting)
-    order(starting, tmp_path / "b-1", asked, "fractions", "colorsys")
-    assert (said(tmp_path / "a-1"), said(tmp_path / "b-1")) == ("True False\n", "True True\n")
-    assert standing(starting) == first
 
 
 SECRET = "hunter2-of-the-first-order-only"

@@ -167,10 +167,9 @@ class Agent:
         if name in self._launched:
             return
         self._launched[name] = now
-        preload, later = (runs[0].spec.get(name, ()) for name in ("preload", "preload_later"))
         try:
             specs, log = [run.spec_path for run in runs], runs[0].folder / "launch.log"
-            self.launcher.launch(name, specs, preload, log, runs[0].secrets, later)
+            self.launcher.launch(name, specs, runs[0].spec.get("preload", ()), log, runs[0].secrets)
         except BackendError as error:
             why = str(error.params.get("output") or error)
         except OSError as error:

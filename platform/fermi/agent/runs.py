@@ -108,7 +108,7 @@ class Run:
         if disk and python.startswith(f"{disk.own}/"):
             spec.update(python=python, venv=str(disk.own))
         elif python != host.python:
-            spec.update(fork=False, preload=[], preload_later=[], python=python)
+            spec.update(fork=False, preload=[], python=python)
         if code := spec.get("code"):
             cache, tree = host.state / code["cache"], _tree(body["spec"].get("cwd"), folder, spec)
             known_here = {"cache": str(cache), "chosen": str(folder / "python"), "python": python}

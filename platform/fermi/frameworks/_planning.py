@@ -17,7 +17,6 @@ def gang(
     *,
     files: Mapping[str, Value],
     preload: Sequence[str],
-    preload_later: Sequence[str] = (),
     node_env: NodeEnv = lambda _: {},
     rank_env: RankEnv = lambda _, __: {},
 ) -> Plan:
@@ -32,7 +31,6 @@ def gang(
         files=files,
         master_port=spec.master_port,
         preload=tuple(preload),
-        preload_later=tuple(preload_later),
         grace_seconds=spec.grace_seconds,
     )
 

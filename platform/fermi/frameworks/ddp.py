@@ -26,11 +26,9 @@ OPTIONS = options.schema(
 )
 
 _TRAINER = "fermi.train.train_ddp"
-_NOW = ("torch", "numpy", "torch.distributed", "torch.nn.parallel")
-_LATER = ("torch._dynamo", _TRAINER)
-"""What optimizers and DistributedDataParallel ask for, and our trainer does without (see `probe/later.py`); and our
-trainer, which each rank would have to execute otherwise."""
-PRELOAD = (*_NOW, *_LATER)
+PRELOAD = ("torch", "numpy", "torch.distributed", "torch.nn.parallel", "torch._dynamo", _TRAINER)
+"""What optimizers and DistributedDataParallel import, and our trainer, which each rank would have to execute
+otherwise."""
 
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's is eight times as fast
 
@@ -61,14 +59,11 @@ def plan(spec: JobSpec) -> Plan:
     env: dict[str, Value] = {"FERMI_DDP_CONFIG": (Late.FILES_DIR, "/pytorch_ddp_config.yaml")}
     env |= network.torch_env(spec, backend)
     by_rank = batch_shares.rank_env(spec)
-    if ours := spec.pulse and spec.entrypoint is None:
-        env["FERMI_COMPILER"] = "later"
     return gang(
         spec,
         command,
         files=files,
-        preload=_NOW if ours else PRELOAD,
-        preload_later=_LATER if ours else (),
+        preload=PRELOAD,
         node_env=lambda _: env,
         rank_env=lambda at, local: by_rank.get(at.first_rank + local, {}),
     )

@@ -289,8 +289,7 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A job, decided down to the last argument. `preload`: modules worth importing once before ranks are forked;
-    `preload_later`: and those that the framework's jobs need, though this one begins without.
+    """A job, decided down to the last argument. `preload`: modules worth importing once before ranks are forked.
     `success`: `all` = every process must exit 0; `head` = node 0 decides."""
 
     world_size: int
@@ -298,7 +297,6 @@ class Plan:
     files: Mapping[str, Value]
     master_port: int
     preload: tuple[str, ...] = ()
-    preload_later: tuple[str, ...] = ()
     success: Literal["all", "head"] = "all"
     stop_signal: str = "SIGTERM"
     grace_seconds: float = GRACE_SECONDS

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .rank import Pulse
 
 HOOKS = {
-    "torch": "torch_hooks.steps torch_hooks.print_by_line lazy_dynamo.put_off",
+    "torch": "torch_hooks.steps torch_hooks.print_by_line",
     "torch.serialization": "torch_hooks.saves",
     "torch.distributed.checkpoint.state_dict_saver": "torch_hooks.saves_distributed",
     "torch.distributed.distributed_c10d": "torch_hooks.groups",

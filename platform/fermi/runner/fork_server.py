@@ -1,13 +1,12 @@
 """Imports the training stack once, then forks node runners: `import torch` is paid once and not once per rank.
 
-    python -u -m fermi.runner.fork_server --preload torch,numpy [--later torch._dynamo]
+    python -u -m fermi.runner.fork_server --preload torch,numpy
 
 Each line of standard input is an order, `{"specs": [node spec files], "log": file for what goes wrong, "secrets":
 {variables of all ranks that are in no file}}`. For each, one node runner is forked per spec, and one line of standard
 output says how that ended: `0`, or the exit code of what failed. Waiting for an order with everything imported is what
 "standing by" means: from there to the ranks' first line takes two forks. Ends without a word when standard input
-closes, so that it never outlives a platform that it stands by for. `--later`: what the order that it was started for
-does without; the next ones find it imported.
+closes, so that it never outlives a platform that it stands by for.
 
 Safe because nothing here runs but imports, one look-up, and the `stand_by` of what is preloaded: no CUDA context, no
 autograd, and a thread count of one, which is checked; if something did start a thread, the ranks are executed instead
@@ -45,8 +44,7 @@ from fermi.runner import (
 
 LATER = (
     "encodings.ascii",
-    "fermi.probe.lazy_dynamo",
-    "fermi.probe.store_connect",
+    "fermi.probe.meeting",
     "fermi.telemetry.aggregation",
     "fermi.telemetry.sampler",
 )
@@ -57,8 +55,7 @@ TRAINERS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--preload", default="")
-    parser.add_argument("--later", default="")
-    args = parser.parse_args()
+    args, _ = parser.parse_known_args()  # a launcher of the release before also passes --later
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the platform's terminal is not for training
     compileall.compile_dir(TRAINERS, quiet=2)  # ranks may not write there
     orders = select.poll()
@@ -69,7 +66,7 @@ def main() -> None:
         _pass_on()
     if _come(orders, 0) == select.POLLHUP:
         return
-    imported_from = import_modules(",".join((args.later, *LATER)))
+    imported_from = import_modules(",".join(LATER))
     prepare(args.preload)
     with contextlib.suppress(Exception):  # orders are carried out without, too
         huge_pages.gather(lambda: bool(_come(orders, 0)))

@@ -92,7 +92,6 @@ def _node(
         **_inside(job, node.node),
         **Place(_data(connection), "packages", "").order(job, node.node_rank),
         "preload": list(plan.preload) if fork else [],
-        **({"preload_later": list(plan.preload_later)} if fork and plan.preload_later else {}),
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }
 

@@ -238,10 +238,7 @@ class LocalBackend(Backend):
         except OSError as error:
             raise BackendError("DISK_UNUSABLE", path=error.filename or str(run_dir), why=error.strerror) from error
         if absent := [spec for spec in specs if status.look(spec).state == "absent"]:
-            self.launcher.launch(
-                rendered.name, absent, launch.content["preload"], run_dir / "launch.log", secrets,
-                launch.content.get("preload_later", ()),
-            )  # fmt: skip
+            self.launcher.launch(rendered.name, absent, launch.content["preload"], run_dir / "launch.log", secrets)
 
     def beside(self, rendered: Rendered, handle: Handle, rank: int) -> Beside:
         for node in (artifact.content for artifact in rendered.artifacts if artifact.kind == "node"):

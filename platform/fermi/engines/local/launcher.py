@@ -52,10 +52,9 @@ class Launcher:
 
     def launch(
         self, name: str, specs: Sequence[Path], preload: Sequence[str], log: Path,
-        secrets: Mapping[str, str] = NO_SECRETS, later: Sequence[str] = (),
+        secrets: Mapping[str, str] = NO_SECRETS,
     ) -> None:  # fmt: skip
-        """Returns as soon as the order is given; a second call while the first is still at it does nothing. `later`:
-        modules that these ranks do without, so that they need not wait for them, and the next ones may need. Raises
+        """Returns as soon as the order is given; a second call while the first is still at it does nothing. Raises
         BackendError when the first could not do it."""
         with self._lock:
             if order := self._orders.get(name):
@@ -66,7 +65,7 @@ class Launcher:
                 if code != 0:
                     raise BackendError("LAUNCHER_FAILED", permanent=True, exitCode=code, output=_tail(log))
             self._orders = {other: order for other, order in self._orders.items() if order.outcome() != 0}
-            template = self._ready((*preload, *later)) or _Template(self._python, tuple(preload), tuple(later), log)
+            template = self._ready(tuple(preload)) or _Template(self._python, tuple(preload), log)
             self._orders[name] = template.order(specs, log, secrets)
             if template is self._standing_by:
                 return
@@ -87,7 +86,7 @@ class Launcher:
         with self._lock:
             if self._warm and not self._ready(tuple(preload)):
                 self._dismiss()
-                self._standing_by = _Template(self._python, tuple(preload), (), None)
+                self._standing_by = _Template(self._python, tuple(preload), None)
 
     def close(self) -> None:
         with self._lock:
@@ -109,14 +108,13 @@ class Launcher:
 
 
 class _Template:
-    """A process of `fermi.runner.fork_server` that has imported `preload`, or is about to, and then `later`."""
+    """A process of `fermi.runner.fork_server` that has imported `modules`, or is about to."""
 
-    def __init__(self, python: str, preload: tuple[str, ...], later: tuple[str, ...], log: Path | None) -> None:
-        self.modules = (*preload, *later)
-        words = ["--preload", ",".join(preload), "--later", ",".join(later)]
+    def __init__(self, python: str, modules: tuple[str, ...], log: Path | None) -> None:
+        self.modules = modules
         with open(log or os.devnull, "ab") as errors:
             self._process = subprocess.Popen(
-                [python, "-u", "-m", "fermi.runner.fork_server", *words],
+                [python, "-u", "-m", "fermi.runner.fork_server", "--preload", ",".join(modules)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
                 env=training_env(), cwd="/", start_new_session=True,
             )  # fmt: skip

@@ -55,9 +55,7 @@ def render(
             content["venv"] = own.venv
         nodes.append(Artifact("node", f"node-{node.node_rank}", content))
         forks = forks or forked
-    later = {"preload_later": list(plan.preload_later)} if forks and plan.preload_later else {}
-    modules = {"preload": list(plan.preload) if forks else [], **later}
-    launch = Artifact("launch", "launch", {**modules, "success": plan.success})
+    launch = Artifact("launch", "launch", {"preload": list(plan.preload) if forks else [], "success": plan.success})
     return Rendered(job.name, "local", (launch, *nodes, *files))
 
 
