@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,13 @@ def starting() -> Iterator[Launcher]:
 
 def order(
     launching: Launcher, folder: Path, script: str, *preload: str,
-    words: Sequence[str] = (), env: Mapping[str, str] | None = None, **secrets: str,
+    env: Mapping[str, str] | None = None, **secrets: str,
 ) -> dict[str, Any]:  # fmt: skip
-    """The status of a node whose one rank ran `script`, or `words`."""
+    """The status of a node whose one rank ran `script`."""
     folder.mkdir()
     (folder / "script.py").write_text(script, encoding="utf-8")
     content = {
-        "name": folder.name, "node_rank": 0, "command": [sys.executable, *(words or ("-u", str(folder / "script.py")))],
+        "name": folder.name, "node_rank": 0, "command": [sys.executable, "-u", str(folder / "script.py")],
         "cwd": str(folder), "env": dict(env or {}), "stop_signal": "SIGTERM", "grace_seconds": 30, "fork": True,
         "ranks": [{"rank": 0, "local_rank": 0, "env": {}, "log": str(folder / "0.log")}],
     }  # fmt: skip
@@ -192,36 +192,6 @@ def test_a_file_that_a_library_in_c_left_open_is_written_out(starting: Launcher,
     assert (tmp_path / "a-1" / "left").read_text(encoding="utf-8") == "all of it"
 
 
-PROGRAM = """
-import os, sys
-
-MADE_BY = os.getpid()
-
-def as_program():
-    print(MADE_BY != os.getpid(), sys.modules["__main__"] is sys.modules[__name__], sys.argv)
-    raise SystemExit(3)
-
-if __name__ == "__main__":
-    print("executed once more")
-"""
-
-
-def test_a_trainer_of_ours_that_was_imported_in_advance_is_not_executed_again(
-    starting: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    packages = tmp_path / "packages"
-    packages.mkdir()
-    (packages / "our_trainer.py").write_text(PROGRAM, encoding="utf-8")
-    inherited = launcher.training_env()
-    inherited |= {"PYTHONPATH": os.pathsep.join([inherited["PYTHONPATH"], str(packages)])}
-    monkeypatch.setattr(launcher, "training_env", lambda: inherited)
-    starting.stand_by(("our_trainer",))
-    words = ["-m", "our_trainer", "--steps", "3"]
-    status = order(starting, tmp_path / "a-1", "", "our_trainer", words=words)
-    told = f"True True {[str(packages / 'our_trainer.py'), '--steps', '3']}\n"
-    assert (status["ranks"][0]["exit_code"], said(tmp_path / "a-1")) == (3, told)
-
-
 def test_what_runners_and_ranks_import_themselves_is_there_once_it_stands_by(
     starting: Launcher, tmp_path: Path
 ) -> None:
@@ -229,23 +199,6 @@ def test_what_runners_and_ranks_import_themselves_is_there_once_it_stands_by(
     for name in ("a-1", "b-1"):  # the first of a fresh process would not wait for them
         order(starting, tmp_path / name, asked)
     assert said(tmp_path / "b-1") == "[]\n"
-
-
-def test_a_trainer_makes_ready_what_all_its_ranks_share_and_one_that_cannot_hinders_nobody(
-    starting: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    packages = tmp_path / "packages"
-    packages.mkdir()
-    for name, does in {"cannot": "1 / 0", "prepares": "made.append(os.getpid())"}.items():
-        (packages / f"{name}.py").write_text(f"import os\nmade = []\ndef stand_by():\n    {does}\n", encoding="utf-8")
-    inherited = launcher.training_env()
-    inherited |= {"PYTHONPATH": os.pathsep.join([inherited["PYTHONPATH"], str(packages)])}
-    monkeypatch.setattr(launcher, "training_env", lambda: inherited)
-    starting.stand_by(("cannot", "prepares"))
-    for name in ("a-1", "b-1"):  # the first may have been there before
-        order(starting, tmp_path / name, "import os, sys; m = sys.modules; print(os.getpid() in m['prepares'].made, "
-              "len(m['prepares'].made), 'cannot' in m)", "cannot", "prepares")  # fmt: skip
-    assert said(tmp_path / "b-1") == "False 1 True\n"
 
 
 def test_what_an_optimizer_looks_up_first_starts_no_thread() -> None:

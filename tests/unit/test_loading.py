@@ -29,28 +29,21 @@ def test_workers_and_preloading_change_no_sample_and_workers_end_with_the_steps(
     assert (numpy_s.draw(6, 1)[:, 1:] == plain.draw(6, 1)[1].numpy()).all()
 
 
-def test_a_step_on_processors_draws_what_torch_s_own_seed_gives_and_notes_nothing_for_gpus() -> None:
-    torch.manual_seed(11)
-    expected = torch.rand(4)
-    noted = len(torch.cuda._queued_calls), torch.cuda._lazy_seed_tracker.get_calls()
-    train_ddp.seed(11, torch.device("cpu"))
-    assert torch.equal(torch.rand(4), expected)
-    assert (len(torch.cuda._queued_calls), torch.cuda._lazy_seed_tracker.get_calls()) == noted
-
-
 @pytest.mark.parametrize("above", [256, 32_768, 65_536])
 def test_the_largest_token_is_found_among_the_first_million(tmp_path: Path, above: int) -> None:
     tokens = np.random.default_rng(above).integers(0, above, (1 << 20) + 7, np.uint16)
     tokens[1 << 20 :] = 65_535
     path = tmp_path / "train.bin"
     path.write_bytes(tokens.tobytes())
-    mapped, largest = train_ddp.looked_through(str(path), len(tokens))
-    assert (len(mapped), largest) == (len(tokens), tokens[: 1 << 20].max())
+    largest = int(tokens[: 1 << 20].max())
+    fits = train_ddp.parse([f"--train_data_path={path}", f"--vocab_size={largest + 1}"])
+    assert len(train_ddp.map_tokens(str(path), fits)) == len(tokens)
+    too_small = train_ddp.parse([f"--train_data_path={path}", f"--vocab_size={largest}"])
+    with pytest.raises(train_ddp.Refused, match=f"has the token {largest}: "):
+        train_ddp.map_tokens(str(path), too_small)
 
 
 def test_what_is_not_given_comes_from_the_environment_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The parser is made once, for all processes that are forked from one that stands by."""
-    train_ddp.stand_by()
     for path in ("a.bin", "b.bin"):
         monkeypatch.setenv("FERMI_TRAIN_DATA", path)
         monkeypatch.setenv("FERMI_TIMEOUT_SECONDS", "7")

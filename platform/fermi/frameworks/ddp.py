@@ -26,9 +26,8 @@ OPTIONS = options.schema(
 )
 
 _TRAINER = "fermi.train.train_ddp"
-PRELOAD = ("torch", "numpy", "torch.distributed", "torch.nn.parallel", "torch._dynamo", _TRAINER)
-"""What optimizers and DistributedDataParallel import, and our trainer, which each rank would have to execute
-otherwise."""
+PRELOAD = ("torch", "numpy", "torch.distributed", "torch.nn.parallel", "torch.utils.data", "torch._dynamo")
+"""`torch._dynamo` is imported by every optimizer, and by DistributedDataParallel."""
 
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's is eight times as fast
 

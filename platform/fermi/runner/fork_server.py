@@ -8,10 +8,9 @@ output says how that ended: `0`, or the exit code of what failed. Waiting for an
 "standing by" means: from there to the ranks' first line takes two forks. Ends without a word when standard input
 closes, so that it never outlives a platform that it stands by for.
 
-Safe because nothing here runs but imports, one look-up, and the `stand_by` of what is preloaded: no CUDA context, no
-autograd, and a thread count of one, which is checked; if something did start a thread, the ranks are executed instead
-of forked. An order is read by the process that is forked for it: what it says, and secrets above all, is in no page
-that ranks of another order share.
+Safe because nothing here runs but imports and one look-up: no CUDA context, no autograd, and a thread count of one,
+which is checked; if something did start a thread, the ranks are executed instead of forked. An order is read by the
+process that is forked for it: what it says, and secrets above all, is in no page that ranks of another order share.
 
 `-u`, with which ranks are executed, too, turns the buffer of C's standard output off (Python/initconfig.c). NCCL prints
 its warnings there and does not flush (src/debug.cc, 2.28): a rank that hangs, or that a signal ends, would keep them to
@@ -32,19 +31,12 @@ import sys
 from importlib import import_module
 from typing import NoReturn
 
-from fermi.probe import (
-    torch_hooks,  # noqa: F401 (shared by all ranks, like the training stack)
-)
-from fermi.runner import (
-    files,
-    huge_pages,
-    node,
-    venv,
-)
+from fermi.probe import start, torch_hooks  # noqa: F401 (shared by all ranks, like the training stack)
+from fermi.runner import files, node, sandbox, venv  # noqa: F401 (and by all runners)
 
 LATER = (
     "encodings.ascii",
-    "fermi.probe.meeting",
+    "fermi.probe.store_connect",
     "fermi.telemetry.aggregation",
     "fermi.telemetry.sampler",
 )
@@ -67,9 +59,7 @@ def main() -> None:
     if _come(orders, 0) == select.POLLHUP:
         return
     imported_from = import_modules(",".join(LATER))
-    prepare(args.preload)
-    with contextlib.suppress(Exception):  # orders are carried out without, too
-        huge_pages.gather(lambda: bool(_come(orders, 0)))
+    look_up()
     while _come(orders) & select.POLLIN:
         if package_folders() != imported_from:
             os.execv(sys.executable, [sys.executable, "-u", "-m", "fermi.runner.fork_server", *sys.argv[1:]])
@@ -89,21 +79,10 @@ def import_modules(modules: str) -> dict[str, int]:
     return package_folders()
 
 
-def prepare(modules: str) -> None:
-    """Does what each rank would do by itself, of modules that are imported: what they have in `stand_by`."""
-    with contextlib.suppress(Exception):
-        look_up()
-    for name in modules.split(","):
-        if prepares := getattr(sys.modules.get(name), "stand_by", None):
-            with contextlib.suppress(Exception):
-                prepares()
-
-
 def look_up() -> None:
-    """What the first step of every optimizer of torch looks up, and imports, for its name in a profile."""
-    if torch := sys.modules.get("torch"):
-        with torch.autograd.profiler.record_function("fermi"):
-            pass
+    """Look up, and import, what the first step of every optimizer of torch needs for its name in a profile."""
+    with contextlib.suppress(Exception), sys.modules["torch"].autograd.profiler.record_function("fermi"):
+        pass  # where that fails, ranks do it themselves
 
 
 def _come(orders: select.poll, milliseconds: int | None = None) -> int:

@@ -189,10 +189,6 @@ def _pulse() -> Pulse | None:
 def _run_module(words: list[str]) -> None:
     sys.argv = words
     sys.path[0] = os.getcwd()
-    if (imported := sys.modules.get(words[0])) and hasattr(imported, "as_program"):
-        sys.argv[0] = str(imported.__file__)  # a trainer of ours, which need not be executed again
-        sys.modules["__main__"] = imported
-        imported.as_program()
     runpy.run_module(words[0], run_name="__main__", alter_sys=True)
 
 

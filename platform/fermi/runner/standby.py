@@ -32,7 +32,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, NoReturn
 
-from fermi.runner import channel, fork_server, huge_pages, inside, node, processes
+from fermi.runner import channel, fork_server, inside, node, processes
 from fermi.runner.channel import IMPORTING, PROCESS, STANDING, UNUSABLE
 from fermi.runner.files import Paths, try_lock, write_atomically
 from fermi.runner.processes import boot_id, start_time
@@ -76,14 +76,14 @@ class Standby:
         except OSError as error:
             self.save(UNUSABLE, code="STANDBY_SOCKET", params={"why": error.strerror or str(error)})
             return
-        if unusable := self.import_stack(door):
+        if unusable := self.import_stack():
             self.save(UNUSABLE, **unusable)
             return
         self.save(STANDING)
         self.keep(float(self.asked.get("seconds") or 0))
         self.serve(door)
 
-    def import_stack(self, door: socket.socket) -> dict[str, Any] | None:
+    def import_stack(self) -> dict[str, Any] | None:
         """Returns why no attempt can be forked from it."""
         os.environ.update({name: "1" for name in ONE_THREAD if name not in os.environ})
         modules = ",".join(self.asked["modules"])
@@ -91,14 +91,12 @@ class Standby:
         if "torch" not in sys.modules:
             return {"code": "STANDBY_WITHOUT_TORCH", "params": {"python": sys.executable}}
         fork_server.import_modules(",".join(fork_server.LATER))
-        fork_server.prepare(modules)
+        fork_server.look_up()
         self.imported_from = {path: changed_at(path) for path in find_sources()}
         if sys.modules["torch"].cuda.is_initialized():
             return {"code": "STANDBY_HAS_CUDA", "params": {"python": sys.executable}}
         if (threads := len(os.listdir("/proc/self/task"))) != 1:
             return {"code": "STANDBY_HAS_THREADS", "params": {"python": sys.executable, "threads": threads}}
-        with contextlib.suppress(Exception):  # orders are carried out without, too
-            huge_pages.gather(lambda: bool(select.select([door], [], [], 0)[0]))
         return None
 
     def keep(self, seconds: float) -> None:

@@ -66,16 +66,7 @@ class Parser(argparse.ArgumentParser):
 def parse(argv: list[str], kind: "type[Trainer] | None" = None) -> argparse.Namespace:
     """Names may have dashes or underscores. What is not given comes from the platform's FERMI_ variables."""
     env, kind = os.environ.get, kind or Trainer
-    parser = parser_of(kind)  # type: ignore[arg-type] # mypy takes a class for its instances here
-    parser.set_defaults(
-        backend=env("FERMI_BACKEND") or "auto",
-        timeout_seconds=env("FERMI_TIMEOUT_SECONDS"),
-        train_data_path=env("FERMI_TRAIN_DATA"),
-        valid_data_path=env("FERMI_VALID_DATA"),
-        local_batch_size=env("FERMI_LOCAL_BATCH_SIZE"),
-        checkpoint_dir=env("FERMI_CHECKPOINT_DIR") or "checkpoints",
-        resume_from=env("FERMI_RESUME_FROM"),
-    )
+    parser = make_parser(kind)
     words = from_hyperparameters(env("FERMI_HYPERPARAMETERS") or "{}") + argv
     args = parser.parse_args([re.sub("^--(no[-_])?([^=]+)", spelled, word) for word in words])
     kind.settle(args)
@@ -86,24 +77,23 @@ def parse(argv: list[str], kind: "type[Trainer] | None" = None) -> argparse.Name
     return args
 
 
-@functools.cache
-def parser_of(kind: "type[Trainer]") -> Parser:
-    """It takes 3 ms to make, so a process that others are forked from makes it for all of them (see `stand_by`): what
-    depends on their environment is for `parse`."""
+def make_parser(kind: "type[Trainer]") -> Parser:
+    env = os.environ.get
     about, layout = sys.modules[kind.__module__].__doc__, argparse.RawDescriptionHelpFormatter
     parser = Parser(kind.name, description=about, formatter_class=layout, allow_abbrev=False)
     add, positive, natural, on_off = parser.add_argument, at_least(1), at_least(0), argparse.BooleanOptionalAction
     add("--distributed", action=on_off, default=False)
     add("--world_size", type=positive, help="processes to start without a launcher; default: one per GPU")
-    add("--backend", choices=("auto", "nccl", "gloo"))
-    add("--timeout_seconds", type=positive, help="timeout of collective operations")
+    add("--backend", choices=("auto", "nccl", "gloo"), default=env("FERMI_BACKEND") or "auto")
+    timeout = env("FERMI_TIMEOUT_SECONDS")
+    add("--timeout_seconds", type=positive, default=timeout, help="timeout of collective operations")
     add("--local_rank", type=natural, default=0, help="set by torch.distributed.launch")
 
-    add("--train_data_path")
-    add("--valid_data_path", help="none: no validation")
+    add("--train_data_path", default=env("FERMI_TRAIN_DATA"))
+    add("--valid_data_path", default=env("FERMI_VALID_DATA"), help="none: no validation")
     add("--batch_size", type=positive, default=8, help=BATCH_SIZE)
     mine = "this process's part of the batch, where the parts differ; all processes must state theirs"
-    add("--local_batch_size", type=positive, help=mine)
+    add("--local_batch_size", type=positive, default=env("FERMI_LOCAL_BATCH_SIZE"), help=mine)
     add("--gradient_accumulation_steps", type=positive, default=1, help="micro steps per optimizer step")
     add("--num_workers", type=natural, default=0, help="processes that prepare this rank's batches in advance")
     add("--preload", action=on_off, default=False, help="load all data into memory first; each rank holds a copy")
@@ -123,10 +113,10 @@ def parser_of(kind: "type[Trainer]") -> Parser:
     add("--dtype", choices=dtypes, default="auto", help=f"auto: {auto}; float16 otherwise")
     add("--tf32", action=on_off, default=True)
 
-    add("--checkpoint_dir")
+    add("--checkpoint_dir", default=env("FERMI_CHECKPOINT_DIR") or "checkpoints")
     add("--checkpoint_every", type=natural, default=100, help="steps; 0: only at the end")
     add("--keep_checkpoints", type=positive, default=3)
-    add("--resume_from", help="a checkpoint, or auto: the newest valid one")
+    add("--resume_from", default=env("FERMI_RESUME_FROM"), help="a checkpoint, or auto: the newest valid one")
 
     add("--log_every", type=positive, default=10)
     add("--eval_every", type=natural, default=100, help="0: only at the end")
@@ -294,15 +284,6 @@ def digest(*parts: object) -> int:
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "big") >> 1
 
 
-def seed(number: int, device: torch.device) -> None:
-    """What is drawn on this device from now on. `torch.manual_seed` also notes it for devices that the process has not,
-    each time with a stack of the whole program: the first time takes 3 ms of a process that was just forked."""
-    if device.type == "cpu":
-        torch.default_generator.manual_seed(number)
-    else:
-        torch.manual_seed(number)
-
-
 def map_tokens(path: str, args: argparse.Namespace) -> torch.Tensor:
     try:
         size = os.stat(path).st_size
@@ -310,22 +291,13 @@ def map_tokens(path: str, args: argparse.Namespace) -> torch.Tensor:
             raise Refused(f"{path} has {size} bytes: not a whole number of uint16 tokens")
         if size // 2 <= args.block_size:
             raise Refused(f"{path} has {size // 2} tokens: too few for --block_size {args.block_size}")
-        tokens, largest = looked_through(path, size // 2)
+        tokens = torch.from_file(path, size=size // 2, dtype=torch.uint16)
+        largest = int(tokens[: 1 << 20].int().max())
     except (OSError, RuntimeError) as error:
         raise Refused(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from None
     if largest >= args.vocab_size:
         raise Refused(beyond_vocabulary(path, largest, args.vocab_size))
     return tokens
-
-
-@functools.cache
-def looked_through(path: str, size: int) -> tuple[torch.Tensor, int]:
-    """The tokens, and the largest of the first million: looked at as int16, which processors compare many at a time. Of
-    32768 and more, the sign is set."""
-    tokens = torch.from_file(path, size=size, dtype=torch.uint16)
-    signed = tokens[: 1 << 20].view(torch.int16)
-    least, most = (int(end) for end in torch.aminmax(signed))
-    return tokens, most if least >= 0 else int(signed[signed < 0].max()) + (1 << 16)
 
 
 def beyond_vocabulary(path: str, largest: int, vocab_size: int) -> str:
@@ -620,7 +592,7 @@ class Trainer:
         self.train_data = Samples(args.train_data_path, args, world)
         self.valid_data = Samples(args.valid_data_path, args, world) if args.valid_data_path else None
         self.dtype = self.choose_dtype()
-        seed(args.seed, world.device)
+        torch.manual_seed(args.seed)
         self.model = self.place(GPT(args))
         groups = parameter_groups(self.model, args.weight_decay)
         self.optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95), fused=True)
@@ -692,7 +664,7 @@ class Trainer:
     def advance(self, parallel: nn.Module) -> torch.Tensor:
         """One optimizer step; returns this rank's mean loss, weighted by its share of the batch."""
         self.step += 1
-        seed(digest("rank", self.args.seed, self.step, self.world.rank), self.world.device)  # dropout differs by rank
+        torch.manual_seed(digest("rank", self.args.seed, self.step, self.world.rank))  # dropout differs by rank
         micro_steps, loss = self.args.gradient_accumulation_steps, torch.zeros((), device=self.world.device)
         parts = micro_steps / self.train_data.share.weight
         for micro_step in range(micro_steps):
@@ -860,16 +832,5 @@ def run_and_leave(program: Callable[[list[str]], int], argv: list[str]) -> NoRet
     os._exit(code)
 
 
-def stand_by() -> None:
-    """What each process would make for itself, made once by the one that all of them are forked from."""
-    parser_of(Trainer)
-
-
-def as_program() -> NoReturn:
-    """What `python -m` does once this file has been executed; where it was imported in advance, the platform begins
-    here."""
-    run_and_leave(main, sys.argv[1:])
-
-
 if __name__ == "__main__":
-    as_program()
+    run_and_leave(main, sys.argv[1:])

@@ -73,7 +73,7 @@ class DeepSpeedTrainer(train_ddp.Trainer):
         same_data = world._replace(rank=self.split.data_rank, size=self.split.data)
         self.train_data = Samples(args.train_data_path, args, same_data)
         self.valid_data = Samples(args.valid_data_path, args, same_data) if args.valid_data_path else None
-        train_ddp.seed(args.seed, world.device)
+        torch.manual_seed(args.seed)
         model = GPT(args)
         count = sum(weight.numel() for weight in model.parameters())
         self.model, self.optimizer, _, self.scheduler = self.engine(model)
@@ -112,7 +112,7 @@ class DeepSpeedTrainer(train_ddp.Trainer):
     def begin_step(self, *place: int) -> None:
         """`place`: ranks that are to drop the same activations have the same one."""
         self.step += 1
-        train_ddp.seed(digest("rank", self.args.seed, self.step, *place), self.world.device)
+        torch.manual_seed(digest("rank", self.args.seed, self.step, *place))
         if self.scheduler is None:
             for group in self.optimizer.param_groups:
                 group["lr"] = self.learning_rate()
