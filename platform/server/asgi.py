@@ -25,12 +25,11 @@ from django.core import signals
 from django.core.exceptions import BadRequest, RequestAborted
 from django.core.handlers.asgi import ASGIHandler, ASGIRequest, get_script_prefix
 from django.core.handlers.base import BaseHandler
-from django.db import close_old_connections, connection
+from django.db import close_old_connections
 from django.http.request import split_domain_port, validate_host
 from django.http.response import FileResponse, HttpResponseBase, StreamingHttpResponse
 from django.urls import set_script_prefix
 
-from server.executor import TakingTurns
 from server.liveness import PROGRESS
 from server.short import ShortWay, Way
 
@@ -45,8 +44,7 @@ T = TypeVar("T")
 
 
 class Handler(ASGIHandler):
-    """Runs the whole sync request in one of a few lasting threads, each with its own database connection; on SQLite one
-    after the other (see `turns`).
+    """Runs the whole sync request in one of a few lasting threads, each with its own database connection.
 
     A streaming body is then sent from the event loop, until the client goes away. What streams ask the database runs
     in one thread that all of them share, so that open pages cost no connections.
@@ -55,9 +53,7 @@ class Handler(ASGIHandler):
     def __init__(self) -> None:
         BaseHandler.__init__(self)  # not ASGIHandler's, which would load the middleware for its own way of calling it
         self.load_middleware(is_async=False)
-        self._turns = TakingTurns(THREADS, THREAD_NAMES) if connection.vendor == "sqlite" else None
-        pool = self._turns or ThreadPoolExecutor(THREADS, THREAD_NAMES)
-        self._pool = cast(ThreadPoolExecutor, pool)  # asgiref's signature names one class of executors
+        self._pool = ThreadPoolExecutor(THREADS, THREAD_NAMES)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -126,8 +122,6 @@ class Handler(ASGIHandler):
     async def run(self, work: Callable[[], T]) -> T:
         """What it returns or raises, in a thread of the pool, whose names begin with THREAD_NAMES."""
         try:
-            if self._turns:
-                return await self._turns.do(work)
             return await asyncio.get_running_loop().run_in_executor(self._pool, work)
         finally:
             PROGRESS.finish()
