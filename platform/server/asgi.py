@@ -31,7 +31,6 @@ from django.http.response import FileResponse, HttpResponseBase, StreamingHttpRe
 from django.urls import set_script_prefix
 
 from server.liveness import PROGRESS
-from server.short import ShortWay, Way
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
@@ -178,12 +177,9 @@ from apps.accounts.api.authentication import is_signed_in  # noqa: E402
 from apps.common import bounds, request_id  # noqa: E402
 from apps.common.asgi import Answered, answer, header, refuse  # noqa: E402
 from apps.common.errors import ApiError  # noqa: E402
-from apps.proxy import hostnames  # noqa: E402
 from apps.proxy.asgi import Front  # noqa: E402
 from apps.workers.heartbeat.channels import Channels as AgentChannels  # noqa: E402
 from apps.workers.heartbeat.endpoint import Heartbeats  # noqa: E402  (its models need the apps)
 
 handler = Handler()
-heartbeats = Heartbeats(handler)
-ShortWay.way = Way(bounds.HEARTBEAT, lambda host: hostnames.read(host, settings.DOOR_HOST) is None, heartbeats.answer)
-application = Answered(Front(AgentChannels(heartbeats)))
+application = Answered(Front(AgentChannels(Heartbeats(handler))))

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
 import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from apps.common.asgi import POUR, UNHURRIED, ReaderGone
 from fermi.envd.socket_splice import TargetGone, pour, pour_here
-from server.short import ShortWay
 
 POURING = 8  # bodies with a thread of their own; more of them take turns in the event loop
 
@@ -31,8 +31,8 @@ class _Counted:
         return self._count
 
 
-class Http(ShortWay):
-    """With a way around its buffers for large bodies, and a short one for requests that come by the thousand."""
+class Http(H11Protocol):
+    """With a way around its buffers for large bodies."""
 
     _threads = ThreadPoolExecutor(POURING, "pour")
     _busy = 0
@@ -62,20 +62,14 @@ class Http(ShortWay):
 
     def _await(self) -> tuple[str, int] | None:
         """Which part of which request is the client's to send. None: it is the platform's turn."""
-        if self.flow.read_paused or self._answering is not None:
+        if self.flow.read_paused:
             return None
-        if self._kept:
-            return "short", self._requests
         if self.conn.their_state is h11.SEND_BODY:
             unhurried = cast(dict[str, object], self.scope).get("extensions", {})
             return None if UNHURRIED in cast(dict[str, object], unhurried) else ("body", self._requests)
         if self.conn.their_state is h11.IDLE and (self.conn.trailing_data[0] or not self._requests):
             return "head", self._requests
         return None
-
-    def _send(self, body: bytes) -> None:
-        self._requests += 1
-        super()._send(body)
 
     def handle_events(self) -> None:
         before = self.scope

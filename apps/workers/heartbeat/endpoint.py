@@ -1,12 +1,11 @@
-"""Heartbeats, answered in the event loop before Django: from memory, and held open while there is nothing new. They
-come by ASGI, or without it (`server.short`).
+"""Heartbeats, answered in the event loop before Django: from memory, and held open while there is nothing new.
 
 What is not a well-formed heartbeat goes on to Django, whose view answers all the same, and says what is wrong.
 """
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -45,52 +44,31 @@ class Heartbeats:
         body = await _read(receive, int(asgi.header(scope, b"content-length") or 0))
         if bounds.has_too_many_values(body):
             raise ApiError(400, "BODY_TOO_MANY_VALUES", limit=bounds.MAX_VALUES)
-        answer = self.answer(body, asgi.header(scope, b"accept-language"))
-        if isinstance(answer, Awaitable):
-            answer = await answer
-        if answer is None:
-            await self._onward(scope, _again(body, receive), send)
-        else:
-            await asgi.answer(send, answer)
-
-    def answer(self, body: bytes, language: str) -> bytes | Awaitable[bytes] | None:
-        """At once where that takes no look at the database and nothing is held. None: it is no heartbeat."""
-        self._start()
-        if bounds.has_too_many_values(body):
-            return None
         try:
             wait, heard = schema.read(orjson.loads(body))
         except ValueError:  # orjson's error is one
-            return None
-        lang = asked_for(language)
-        if self._cache.strangers(heard):
-            return self._after_loading(heard, wait, lang)
-        return self._noted(heard, wait, lang)
+            await self._onward(scope, _again(body, receive), send)
+            return
+        lang = asked_for(asgi.header(scope, b"accept-language"))
+        await asgi.answer(send, await self._answer(heard, wait, lang))
 
     def _start(self) -> None:
         if not self._started:  # whatever is asked first: somebody listens from here on
             self._started = True
             self._sync.start()
 
-    async def _after_loading(self, heard: list[Beat], wait: float, lang: str) -> bytes:
-        strangers = self._cache.strangers(heard)
-        await asyncio.get_running_loop().run_in_executor(self._database, self._load, strangers)
-        answer = self._noted(heard, wait, lang)
-        return answer if isinstance(answer, bytes) else await answer
-
-    def _noted(self, heard: list[Beat], wait: float, lang: str) -> bytes | Awaitable[bytes]:
+    async def _answer(self, heard: list[Beat], wait: float, lang: str) -> bytes:
         self._loop = asyncio.get_running_loop()
+        if strangers := self._cache.strangers(heard):
+            await self._loop.run_in_executor(self._database, self._load, strangers)
         answers = self._cache.hear(heard, lang)
         self._used.hear(zip(heard, answers, strict=True))
         if self._cache.urgent:
             self._sync.hurry()
-        if not wait or self._cache.has_news(heard):
-            return _encoded(answers, lang)
-        return self._held(heard, min(wait, settings.WORKER_HEARTBEAT_S), lang)
-
-    async def _held(self, heard: list[Beat], seconds: float, lang: str) -> bytes:
-        await self._until_news(heard, seconds)
-        return _encoded(self._cache.answers(heard, lang), lang)
+        if wait and not self._cache.has_news(heard):
+            await self._until_news(heard, min(wait, settings.WORKER_HEARTBEAT_S))
+            answers = self._cache.answers(heard, lang)
+        return _encoded(answers, lang)
 
     async def _until_news(self, heard: list[Beat], seconds: float) -> None:
         news = asyncio.Event()

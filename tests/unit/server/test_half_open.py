@@ -1,22 +1,77 @@
 """Requests that are begun and not finished end; over real connections, by a clock that the test sets."""
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from uvicorn import Config
+from uvicorn.server import ServerState
 
 from apps.common.asgi import UNHURRIED
 from server.http import PACE, PATIENCE, Http
-from tests.unit.server import test_short
-from tests.unit.server.test_short import Connection, connected
 
 POST = b"POST /%s HTTP/1.1\r\nHost: here\r\nContent-Length: 1000000\r\n\r\n"
+ONE = b"GET /one HTTP/1.1\r\nHost: here\r\n\r\n"
 NOTHING = b""
 HALF_A_HEAD = b"GET / HTTP/1.1\r\nHost: he"
-HALF_A_SHORT_HEAD = b"POST /short HTTP/1.1\r\nHost: he"
-HALF_A_SHORT_BODY = POST % b"short" + b"x"
 HALF_A_BODY = POST % b"long" + b"x"
 HALF_A_CHUNK = b"POST /long HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nx"
+
+
+async def echo(scope: Any, receive: Any, send: Any) -> None:
+    """Answers with the path and the body of a request."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message.get("body", b""), message.get("more_body", False)
+    answer = scope["path"].encode() + b" " + body
+    about = [(b"content-length", b"%d" % len(answer))]
+    await send({"type": "http.response.start", "status": 200, "headers": about})
+    await send({"type": "http.response.body", "body": answer})
+
+
+class Connection:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, state: ServerState) -> None:
+        self.reader, self.writer, self.state = reader, writer, state
+
+    async def say(self, *pieces: bytes) -> None:
+        """Each of them arrives by itself."""
+        for piece in pieces:
+            self.writer.write(piece)
+            await self.writer.drain()
+            for _ in range(3):
+                await asyncio.sleep(0)
+
+    async def answer(self) -> tuple[bytes, bytes]:
+        """Head and body."""
+        async with asyncio.timeout(60):
+            head = await self.reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().partition(b"content-length:")[2].partition(b"\r")[0])
+            return head, await self.reader.readexactly(length)
+
+    async def ask(self, *pieces: bytes) -> bytes:
+        await self.say(*pieces)
+        return (await self.answer())[1]
+
+    async def ended(self) -> bool:
+        async with asyncio.timeout(60):
+            return await self.reader.read() == b""
+
+
+@asynccontextmanager
+async def connected(app: Callable[[Any, Any, Any], Awaitable[None]] = echo) -> AsyncIterator[Connection]:
+    config, state = Config(app, log_config=None, proxy_headers=False, lifespan="off"), ServerState()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Http(config=config, server_state=state, app_state={}), "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
+    try:
+        yield Connection(reader, writer, state)
+    finally:
+        writer.close()
+        server.close()
+        await server.wait_closed()
 
 
 def protocol(connection: Connection) -> Http:
@@ -35,20 +90,19 @@ async def arrived(connection: Connection, part: str) -> Http:
 
 @pytest.mark.parametrize(
     ("said", "part"),
-    [(NOTHING, "head"), (HALF_A_HEAD, "head"), (HALF_A_SHORT_HEAD, "short"), (HALF_A_SHORT_BODY, "short"),
-     (HALF_A_BODY, "body"), (HALF_A_CHUNK, "body")],
-)  # fmt: skip
+    [(NOTHING, "head"), (HALF_A_HEAD, "head"), (HALF_A_BODY, "body"), (HALF_A_CHUNK, "body")],
+)
 @pytest.mark.parametrize("before", [False, True], ids=["first", "after another"])
-def test_half_a_request_ends(monkeypatch: pytest.MonkeyPatch, said: bytes, part: str, before: bool) -> None:
+def test_half_a_request_ends(said: bytes, part: str, before: bool) -> None:
     async def half() -> None:
-        async with connected(monkeypatch) as connection:
+        async with connected() as connection:
             if before:
-                assert await connection.ask(b"GET /one HTTP/1.1\r\nHost: here\r\n\r\n") == b"asgi /one "
+                assert await connection.ask(ONE) == b"/one "
             await connection.say(said)
             if before and not said:
                 protocol(connection).end_half_open(10_000.0)
                 protocol(connection).end_half_open(20_000.0)
-                assert await connection.ask(test_short.PLAIN) == b"short zh hi"  # it is idle, not half open
+                assert await connection.ask(ONE) == b"/one "  # it is idle, not half open
                 return
             http = await arrived(connection, part)
             http.end_half_open(1000.0)
@@ -62,9 +116,9 @@ def test_half_a_request_ends(monkeypatch: pytest.MonkeyPatch, said: bytes, part:
     asyncio.run(half())
 
 
-def test_a_body_that_goes_on_coming_has_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_goes_on_coming_has_time() -> None:
     async def slow() -> None:
-        async with connected(monkeypatch) as connection:
+        async with connected() as connection:
             await connection.say(HALF_A_BODY)
             http = await arrived(connection, "body")
             http.end_half_open(1000.0)
@@ -80,29 +134,25 @@ def test_a_body_that_goes_on_coming_has_time(monkeypatch: pytest.MonkeyPatch) ->
     asyncio.run(slow())
 
 
-def test_requests_that_follow_each_other_are_not_one_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_that_follow_each_other_are_not_one_that_takes_long() -> None:
     async def busy() -> None:
-        async with connected(monkeypatch) as connection:
+        async with connected() as connection:
             for turn in range(4):
-                head, body = test_short.PLAIN[:-1], test_short.PLAIN[-1:]
-                await connection.say(head)
-                http = await arrived(connection, "short")
+                await connection.say(ONE[:-1])
+                http = await arrived(connection, "head")
                 http.end_half_open(1000.0 + turn * PATIENCE)
-                assert await connection.ask(body) == b"short zh hi"
+                assert await connection.ask(ONE[-1:]) == b"/one "
 
     asyncio.run(busy())
 
 
-def test_a_body_that_somebody_lets_take_its_time_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_somebody_lets_take_its_time_does() -> None:
     async def door(scope: Any, receive: Any, send: Any) -> None:
         scope.setdefault("extensions", {})[UNHURRIED] = True
-        await plain(scope, receive, send)
-
-    plain = test_short.app
-    monkeypatch.setattr(test_short, "app", door)
+        await echo(scope, receive, send)
 
     async def slow() -> None:
-        async with connected(monkeypatch) as connection:
+        async with connected(door) as connection:
             await connection.say(HALF_A_BODY)
             async with asyncio.timeout(60):
                 while not connection.state.connections or not protocol(connection)._requests:
