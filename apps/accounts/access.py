@@ -8,7 +8,6 @@ from django.contrib.auth.models import AnonymousUser
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet, Value
 
 from apps.accounts.models import Membership, Project, Role, User
-from apps.common.compiled_queries import Compiled
 from apps.common.errors import ApiError
 
 M = TypeVar("M", bound=Model)
@@ -27,7 +26,6 @@ Someone = User | AnonymousUser | Reader
 
 _ORDER = list(Role)
 _ENOUGH = frozenset(_ORDER[_ORDER.index(Role.MEMBER) :])  # to change what is in a project
-_ROLES = Compiled(lambda user: Membership.objects.filter(user_id=user).values("project_id", "role"))
 
 
 def reader(user: Someone) -> dict[str, int]:
@@ -78,7 +76,8 @@ def changed_by(user: Someone) -> Mapping[str, bool] | None:
     taken back at once."""
     if user.is_superuser:
         return None
-    return {row["project_id"]: row["role"] in _ENOUGH for row in _ROLES.ask(user=user.pk or 0)}
+    rows = Membership.objects.filter(user_id=user.pk or 0).values_list("project_id", "role")
+    return {project: role in _ENOUGH for project, role in rows}
 
 
 def may_use(user: Someone) -> Callable[[str | None], bool]:

@@ -5,7 +5,6 @@ from typing import Any
 from apps.accounts.access import Someone
 from apps.accounts.models import AuditEvent, Project
 from apps.common import request_id
-from apps.common.bulk_insert import insert
 
 
 def record(
@@ -15,13 +14,11 @@ def record(
 
     `actor` None = the platform itself. Never put a secret in `data`.
     """
-    insert(
-        AuditEvent(
-            actor_id=actor.pk if actor else None,
-            project_id=project.pk if isinstance(project, Project) else project,
-            action=action,
-            target=target,
-            data=data,
-            request_id=request_id.current(),
-        )
+    AuditEvent.objects.create(
+        actor_id=actor.pk if actor else None,
+        project_id=project.pk if isinstance(project, Project) else project,
+        action=action,
+        target=target,
+        data=data,
+        request_id=request_id.current(),
     )

@@ -13,7 +13,7 @@ from apps.accounts.models import Role, User
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus
 from apps.common import disks
 from apps.common.clock import now
-from apps.common.compiled_queries import Compiled, keys
+from apps.common.sql import CompiledInstances, key_parameters
 from apps.common.texts import text
 from fermi.engines.check_results import Finding, Level
 from fermi.jobs.spec import Node, Problem
@@ -160,12 +160,12 @@ def obstacle(name: str, status: str, cordoned: bool) -> Problem | None:
     return None
 
 
-_NAMED = Compiled(
+_NAMED = CompiledInstances(
+    DevEnvironment,
     lambda is_superuser, /, user=0, **among: (
-        seen_by(access.Reader(user, is_superuser))
-        .filter(pk__in=list(among.values()))
-        .select_related("zone", "cluster", "project")
-    )
+        seen_by(access.Reader(user, is_superuser)).filter(pk__in=list(among.values()))
+    ),
+    "zone", "cluster", "project",
 )  # fmt: skip
 
 
@@ -173,7 +173,8 @@ def pick(user: User, ids: Sequence[str], field: str) -> tuple[list[DevEnvironmen
     """The environments named, in this order, and what is wrong with the names; `field` is where they were named."""
     if not ids:
         return [], []
-    known = {row.pk: row for row in _NAMED.ask(user.is_superuser, **access.reader(user), **keys(ids))}
+    among = key_parameters(ids)
+    known = {row.pk: row for row in _NAMED.fetch(user.is_superuser, **access.reader(user), **among)}
     found, problems = [], []
     for index, key in enumerate(ids):
         if key in ids[:index]:

@@ -14,7 +14,7 @@ from django.http import Http404, UnreadablePostError
 from rest_framework import exceptions
 from rest_framework.response import Response
 
-from apps.common import databases, request_id
+from apps.common import request_id, sql
 from apps.common.bounds import MAX_BODY
 from apps.common.errors import ApiError, cut
 from apps.common.texts import text
@@ -32,7 +32,7 @@ RETRY_AFTER = {"DATABASE_UNAVAILABLE": "1"}
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
     known = translate(error)
-    if isinstance(error, databases.DatabaseAwayError):
+    if isinstance(error, sql.DatabaseAwayError):
         log.warning("request refused: %s", error)  # how it went away was said once, with all that is known
     elif known.status >= 500 or isinstance(error, IntegrityError | DataError):
         log.exception("request failed", exc_info=error)
@@ -109,7 +109,7 @@ def translate(error: BaseException) -> ApiError:
             return by_status(400)
         case exceptions.APIException():
             return by_status(error.status_code)
-        case DatabaseError() | InterfaceError() if code := databases.code(error):
+        case DatabaseError() | InterfaceError() if code := sql.refusal_code(error):
             return ApiError(503, code)
         case IntegrityError():  # somebody else was faster; what is known to collide has an answer of its own
             return ApiError(409, "CHANGED_MEANWHILE")

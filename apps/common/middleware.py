@@ -16,7 +16,7 @@ from django.utils import translation
 from django.utils.cache import get_conditional_response
 from django.utils.decorators import sync_and_async_middleware
 
-from apps.common import databases, exception_handler, request_id
+from apps.common import exception_handler, request_id, sql
 from apps.common.bounds import MAX_DEPTH
 from apps.common.errors import ApiError
 from apps.common.renderers import as_json
@@ -137,7 +137,7 @@ class Storable:
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         """In the operators' console, a number beyond what SQLite holds (an OverflowError) or another column does."""
-        if isinstance(error, DatabaseError | InterfaceError) and databases.code(error):
+        if isinstance(error, DatabaseError | InterfaceError) and sql.refusal_code(error):
             log.warning("request refused: %s", error)
             known = exception_handler.translate(error)
             return error_response(known) if request.path.startswith(PROGRAMS) else _page_of(known)

@@ -14,8 +14,8 @@ from django.db.models import F
 from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.clusters.models import DevEnvironment, EnvironmentStatus
-from apps.common.compiled_queries import Compiled, keys
 from apps.common.errors import ApiError
+from apps.common.sql import CompiledQuery, columns, key_parameters
 from apps.environments import connection, memory_surveys, session
 from apps.environments.models import Hosted, MemoryLook
 from apps.notices.services.incidents import tell
@@ -26,19 +26,18 @@ from fermi.jobs.errors import BackendError
 KERNEL, PROCESS = HOLDERS = ("kernel", "process")
 
 
-_RUNNING = Compiled(
+_RUNNING = CompiledQuery(
     lambda **among: (
         Hosted.objects.filter(pk__in=list(among.values()), environment__status=EnvironmentStatus.RUNNING)
         .order_by("environment__name")
-        .values(
-            "pk",
-            "seen",
+        .annotate(
             name=F("environment__name"),
             project=F("environment__project"),
             owner=F("environment__owner"),
             owner_name=F("environment__owner__username"),
         )
-    )
+    ),
+    columns(Hosted, "pk", "seen", name=None, project=None, owner=None, owner_name=None),
 )
 
 
@@ -62,9 +61,9 @@ def in_use(environments: Iterable[str], user: User | None = None) -> InUse:
 def list_held(environments: Iterable[str], user: User | None = None) -> list[dict[str, Any]]:
     """Returns what is known of each that runs and can be looked into."""
     found: list[dict[str, Any]] = []
-    if not (among := keys(environments)):
+    if not (among := key_parameters(environments)):
         return found
-    for row in _RUNNING.ask(**among):
+    for row in _RUNNING.fetch(**among):
         mine = user is not None and _may_end(user, row["owner"], row["project"])
         activity = row["seen"].get("activity") or {}
         found.append(_shown(row["pk"], row["name"], _processes(activity, row["owner_name"], mine)))

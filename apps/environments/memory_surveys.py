@@ -12,12 +12,11 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import F
 
 from apps.clusters.models import DevEnvironment, EnvironmentStatus
 from apps.common import claims, wakeups
 from apps.common.clock import now
-from apps.common.compiled_queries import Compiled
+from apps.common.sql import CompiledQuery, columns
 from apps.environments import session
 from apps.environments.models import MemoryLook
 from apps.environments.packages.surveys import life_in, life_of
@@ -48,31 +47,26 @@ class Seen:
     looking: bool
 
 
-_DISCOVERED = Compiled(
+_LOOK = {name: f"memory_look__{name}" for name in ("found", "error", "life", "looked_at", "due_at")}
+_DISCOVERED = CompiledQuery(
     lambda **among: (
         DevEnvironment.objects.filter(
             pk__in=list(among.values()), status=EnvironmentStatus.RUNNING, hosted__isnull=True
         )
         .exclude(discovered_as="")
         .order_by("name")
-        .values(
-            "pk", "name", "project", "owner", "engine", "started_at",
-            owner_name=F("owner__username"),
-            found=F("memory_look__found"),
-            error=F("memory_look__error"),
-            life=F("memory_look__life"),
-            looked_at=F("memory_look__looked_at"),
-            due_at=F("memory_look__due_at"),
-        )
-    )
+    ),
+    columns(DevEnvironment, "pk", "name", "project", "owner", "engine", "started_at", "owner__username",
+            *_LOOK.values()),
 )  # fmt: skip
 
 
 def request(among: Mapping[str, str]) -> list[Seen]:
-    """Returns what is known of those that can be entered, and has looked at what is not; `among`: as
-    `compiled.keys`."""
+    """Return what is known of those that can be entered, and have the others looked at; `among`: as
+    `sql.key_parameters` gives them."""
     moment, found, asked = now(), list[Seen](), False
-    for row in _DISCOVERED.ask(**among):
+    for row in _DISCOVERED.fetch(**among):
+        row |= {name: row[path] for name, path in _LOOK.items()}
         engine = row["engine"] if isinstance(row["engine"], dict) else {}
         if (engine.get("inside") or {}).get("why"):
             continue
@@ -82,7 +76,8 @@ def request(among: Mapping[str, str]) -> list[Seen]:
             _want(row["pk"])
             asked = True
         found.append(Seen(
-            row["pk"], row["name"], row["project"], row["owner"], row["owner_name"], row["found"] if known else None,
+            row["pk"], row["name"], row["project"], row["owner"], row["owner__username"],
+            row["found"] if known else None,
             row["error"] if known else None, not fresh or row["due_at"] is not None,
         ))  # fmt: skip
     if asked:

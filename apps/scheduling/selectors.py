@@ -14,7 +14,6 @@ from apps.accounts.models import Role, User
 from apps.clusters.models import DevEnvironment
 from apps.common import clock_jumps
 from apps.common.clock import now as clock
-from apps.common.compiled_queries import Compiled
 from apps.scheduling import pricing
 from apps.scheduling.models import AtBudget, Limits, Reservation, Share, Usage, UserLimits
 from fermi.engines.check_results import Finding, Level
@@ -59,31 +58,23 @@ def month_name(moment: datetime) -> str:
 
 def projects(now: datetime, held: Iterable[Held], places: Iterable[Place]) -> dict[str, Project]:
     """All, by id, in six queries at most. What a month has cost is known of those that have a limit by month."""
-    limits = {row.project_id: row for row in _ALL_LIMITS.ask()}
-    shares = {row.project_id: row for row in _SHARES.ask()}
+    limits = {row.project_id: row for row in Limits.objects.all()}
+    shares = {row.project_id: row for row in Share.objects.all()}
     users: defaultdict[str, dict[str, Allowance]] = defaultdict(dict)
-    for row in _USER_LIMITS.ask():
+    for row in UserLimits.objects.select_related("user"):
         users[row.project_id][row.user.username] = allowance(row)
     by_month = {key for key, row in limits.items() if (row.gpu_hours, row.user_gpu_hours, row.budget) != (None,) * 3}
     by_month |= {key for key, known in users.items() if any(one.gpu_hours is not None for one in known.values())}
     spent = spent_by_project(now, held, places, by_month) if by_month else {}
     found = {}
-    for key, name in (row.values() for row in _PROJECTS.ask()):
+    for key, name in ProjectRow.objects.values_list("id", "name"):
         own = limits.get(key), users.get(key, {}), spent.get(key, Spent())
         found[key] = _project(key, name, used(shares.get(key), now), *own)
     return found
 
 
 def limits_of(project: ProjectRow) -> Limits | None:
-    found: Limits | None = _LIMITS.one(project=project.pk)
-    return found
-
-
-_LIMITS = Compiled(lambda project: Limits.objects.filter(project=project))
-_ALL_LIMITS = Compiled(Limits.objects.all)
-_SHARES = Compiled(Share.objects.all)
-_USER_LIMITS = Compiled(lambda: UserLimits.objects.select_related("user"))
-_PROJECTS = Compiled(lambda: ProjectRow.objects.values("id", "name"))
+    return Limits.objects.filter(project=project).first()
 
 
 def known(project: ProjectRow, row: Limits | None) -> Project:

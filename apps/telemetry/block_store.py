@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from django.db import IntegrityError, transaction
 
-from apps.common.slices import slices
+from apps.common.sql import slices
 from apps.telemetry.block_codec import Values, pack, unpack
 from apps.telemetry.models import Block
 from apps.telemetry.resolutions import Grain

@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 
 from apps.common.clock import now
-from apps.common.slices import slices
+from apps.common.sql import slices
 from apps.telemetry import block_store
 from apps.telemetry.block_codec import PEAK, Column, Values, coarser, fold, peak
 from apps.telemetry.models import Block

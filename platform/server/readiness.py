@@ -12,7 +12,7 @@ import redis
 from django.conf import settings
 from django.db import Error, connection
 
-from apps.common import databases, disks, pubsub
+from apps.common import disks, pubsub, sql
 from apps.common.clock import now
 from apps.common.models import Written
 from fermi.runner.files import read_json
@@ -56,7 +56,7 @@ def _database() -> str:
         return ""
     except (Error, OSError) as error:
         _written = -FRESH
-        known = databases.code(error) if isinstance(error, Error) else ""
+        known = sql.refusal_code(error) if isinstance(error, Error) else ""
         return _said("database", error, known or "DATABASE_UNAVAILABLE")
 
 

@@ -10,8 +10,8 @@ import pytest
 from django.db import OperationalError
 from django.db.utils import ConnectionHandler
 
-from apps.common.databases import DatabaseAwayError
 from apps.common.postgresql import base
+from apps.common.sql import DatabaseAwayError
 from server import env
 from tests import services
 from tests.polling import until

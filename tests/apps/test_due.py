@@ -10,8 +10,8 @@ import pytest
 from django.db import connection
 
 from apps.common import pass_claims
-from apps.common.among import Among
 from apps.common.clock import now
+from apps.common.sql import Among
 from apps.training.models import Task
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]

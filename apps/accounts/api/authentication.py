@@ -13,10 +13,10 @@ from rest_framework.request import Request
 
 from apps.accounts.models import ApiToken, User
 from apps.common.clock import now
-from apps.common.compiled_queries import Compiled
 from apps.common.errors import ApiError
+from apps.common.sql import CompiledInstances
 
-_TOKEN = Compiled(lambda digest: ApiToken.objects.select_related("user").filter(digest=digest))
+_TOKENS = CompiledInstances(ApiToken, lambda digest: ApiToken.objects.filter(digest=digest), "user")
 
 
 class BearerAuthentication(TokenAuthentication):
@@ -24,7 +24,7 @@ class BearerAuthentication(TokenAuthentication):
     taken back at once, from all processes."""
 
     def authenticate_credentials(self, token: bytes) -> tuple[User, ApiToken]:
-        found = _TOKEN.one(digest=hash_token(token.decode("latin-1")))
+        found = _TOKENS.first(digest=hash_token(token.decode("latin-1")))
         if found is None or (found.expiry and found.expiry <= now()) or not found.user.is_active:
             raise AuthenticationFailed
         return found.user, found

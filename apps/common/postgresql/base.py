@@ -15,7 +15,7 @@ from typing import Any
 from django.db.backends.postgresql import base
 from psycopg_pool import PoolTimeout
 
-from apps.common.databases import DatabaseAwayError
+from apps.common.sql import DatabaseAwayError
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,6 @@ from django.db import transaction
 
 from apps.accounts.models import Project
 from apps.common import claims
-from apps.common.bulk_insert import insert
 from apps.common.clock import now
 from apps.files import hints, paths
 from apps.files.models import File, Outputs
@@ -55,7 +54,8 @@ def tree(task: str, most: float = math.inf) -> Tree:
 
 def begin(task: str, project: str) -> None:
     """With the task, in its transaction. Its project's folder of files is there before a rank looks for it."""
-    insert(Outputs(task=task, project_id=project, due_at=now() + EVERY), ignore_conflicts=True)
+    row = Outputs(task=task, project_id=project, due_at=now() + EVERY)
+    Outputs.objects.bulk_create([row], ignore_conflicts=True)
     if not store().remote:
         try:
             Path(store().place(project)).mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from decimal import Decimal
 from apps.accounts import access
 from apps.accounts.models import Project, Role, User
 from apps.clusters.models import AvailabilityZone, DevEnvironment
-from apps.common.compiled_queries import Compiled
+from apps.common.sql import CompiledInstances
 from apps.scheduling import selectors
 from apps.scheduling.models import AtBudget, Limits, UserLimits
 from fermi.jobs.spec import Problem
@@ -79,14 +79,16 @@ def _length(known: Known, max_run: float | None) -> Iterator[Problem]:
         yield _problem("maxRunSeconds", "LIMIT_RUN", known, asked=int(max_run), high=high)
 
 
-_OWN = Compiled(lambda project, user: UserLimits.objects.filter(project=project, user=user))
+_OWN = CompiledInstances(
+    UserLimits, lambda project, user: UserLimits.objects.filter(project=project, user=user)
+)  # fmt: skip
 
 
 def _gpus(user: User, known: Known, gpus: int, where: str) -> Iterator[Problem]:
     """More than may be held at once, even by nobody else."""
     if known.most_gpus is not None and gpus > known.most_gpus:
         yield _problem(where, "LIMIT_GPUS_ASKED", known, asked=gpus, high=known.most_gpus)
-    own = _OWN.one(project=known.id, user=user.pk)
+    own = _OWN.first(project=known.id, user=user.pk)
     most = selectors.allowance(own) if own else known.each_user
     if most.most_gpus is not None and gpus > most.most_gpus:
         yield _problem(where, "LIMIT_USER_GPUS_ASKED", known, user=user.username, asked=gpus, high=most.most_gpus)

@@ -14,7 +14,7 @@ from typing import Any
 
 from apps.clusters import selectors
 from apps.clusters.models import DevEnvironment, EnvironmentStatus
-from apps.common.compiled_queries import Compiled, keys
+from apps.common.sql import CompiledQuery, columns, key_parameters
 from apps.environments import services as environments
 from apps.environments.models import Hosted
 from apps.training.models import Task
@@ -32,13 +32,12 @@ def are_made_for(task: Task) -> bool:
 
 def kept(environments: Collection[str]) -> dict[str, str]:
     """Of these environments, those that were made for a task which has not ended, each with that task."""
-    return {row["pk"]: row["task"] for row in _KEPT.ask(**keys(environments))} if environments else {}
+    return {row["pk"]: row["task"] for row in _KEPT.fetch(**key_parameters(environments))} if environments else {}
 
 
-_KEPT = Compiled(
-    lambda **among: (
-        Hosted.objects.filter(pk__in=list(among.values())).exclude(task="").exclude(afterwards="").values("pk", "task")
-    )
+_KEPT = CompiledQuery(
+    lambda **among: Hosted.objects.filter(pk__in=list(among.values())).exclude(task="").exclude(afterwards=""),
+    columns(Hosted, "pk", "task"),
 )
 
 

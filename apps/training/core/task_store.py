@@ -7,7 +7,6 @@ from django.db import transaction
 
 from apps.accounts.models import User
 from apps.clusters.models import Cluster
-from apps.common.bulk_insert import insert
 from apps.common.clock import now
 from apps.common.row_bounds import check_rows
 from apps.files.services import outputs
@@ -50,7 +49,7 @@ def store(job: JobSpec, owner: User, cluster: Cluster, kind: Kind = Kind.TRAININ
         created_at=moment,
         **own,
     )
-    insert(task)
+    task.save(force_insert=True)
     if kind is Kind.TRAINING:
         outputs.begin(task.pk, task.project_id)
     if task.select is None or engine_decides(task):
@@ -98,7 +97,7 @@ def _steps(asked: Any) -> int | None:
 
 
 def store_nodes(task: Task, job: JobSpec) -> None:
-    nodes = (
+    models.Node.objects.bulk_create(
         models.Node(
             task=task,
             node_rank=at.node_rank,
@@ -110,7 +109,6 @@ def store_nodes(task: Task, job: JobSpec) -> None:
         )
         for at in ranks.place(job.nodes, job.master)
     )
-    insert(*nodes)
 
 
 def processes(kind: Kind, node: Node) -> int:

@@ -7,7 +7,6 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models import QuerySet
 
-from apps.common.bulk_insert import insert
 from apps.common.clock import now
 from apps.training.core import notifications, trace_context, wakeups
 from apps.training.models import Event, Task
@@ -82,7 +81,7 @@ def explain(task: Task, reason: str, params: Mapping[str, Any]) -> None:
 def record(task_id: str, attempt: int, kind: str, code: str, params: Mapping[str, Any]) -> None:
     """Writes an event in the current transaction."""
     in_order(task_id)
-    insert(Event(task_id=task_id, attempt=attempt, at=now(), kind=kind, code=code, params=dict(params)))
+    Event.objects.create(task_id=task_id, attempt=attempt, at=now(), kind=kind, code=code, params=dict(params))
     trace_context.noted(task_id, attempt, code)
     wakeups.changed(task_id, "event")
 

@@ -7,7 +7,7 @@ from django.db import transaction
 
 from apps.common import pass_claims as schedule
 from apps.common.clock import now
-from apps.common.slices import slices
+from apps.common.sql import slices
 from apps.common.wakeups import send as _send
 from apps.common.wakeups import tell as _say
 from apps.training.models import Queue, Task

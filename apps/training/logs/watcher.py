@@ -15,8 +15,7 @@ from django.db import connection
 from django.db.models import QuerySet
 
 from apps.common import pubsub
-from apps.common.compiled_queries import Compiled
-from apps.common.slices import slices
+from apps.common.sql import slices
 from apps.telemetry.writer import Writer
 from apps.training.core import wakeups
 from apps.training.core.engine_access import handle_for, observe
@@ -48,9 +47,6 @@ REST = 5.0  # seconds that an attempt or a cluster is left alone after an error
 
 def _alive() -> QuerySet[Task]:
     return Task.objects.filter(state__in=WITH_ATTEMPT, attempt__gt=0)
-
-
-_ALIVE = Compiled(lambda: _alive().values("id", "attempt"))
 
 
 class Followed:
@@ -145,7 +141,7 @@ class Watcher:
     def find(self) -> None:
         """Follows the attempts that are alive now and its own, and no others."""
         began = time.time()
-        keys = {(row["id"], row["attempt"]) for row in _ALIVE.ask() if self.shares.has(row["id"])}
+        keys = {(pk, attempt) for pk, attempt in _alive().values_list("pk", "attempt") if self.shares.has(pk)}
         over = [one for key, one in self._followed.items() if key not in keys]
         self._followed = {key: one for key, one in self._followed.items() if key in keys}
         for one in over:

@@ -26,9 +26,9 @@ from django.db.models.functions import Cast, JSONObject
 from apps.accounts import access
 from apps.accounts.access import Someone
 from apps.accounts.models import User
-from apps.common.compiled_queries import Compiled, keys
 from apps.common.encoding import encode
 from apps.common.errors import ApiError
+from apps.common.sql import CompiledQuery, Reader, columns, read_json
 from apps.training.core import elastic_size
 from apps.training.models import Attempt, Drill, Event, Finding, MetricPoint, Node, Preflight, Task
 from apps.training.presenters import redaction
@@ -74,8 +74,15 @@ def tasks(user: Someone) -> QuerySet[Task, Any]:
 
 def briefs(rows: QuerySet[Task, Any], *more: str, **annotated: Any) -> QuerySet[Task, Any]:
     """As `brief` reads them, once each also has `may_change`."""
-    columns = (*BRIEF.values(), *presenters.WHY, "total_steps", "progress", "paused_at", *more)
-    return rows.values(*columns, **annotated, **_UNTOLD, **_WORST)
+    return rows.values(*_COLUMNS, *more, **annotated, **_UNTOLD, **_WORST)
+
+
+def brief_columns(*more: str, **annotated: Reader | None) -> dict[str, Reader | None]:
+    """Return the columns of `briefs`, for a compiled query."""
+    return columns(Task, *_COLUMNS, *more, **annotated, steps_in_spec=None, worst=read_json)
+
+
+_COLUMNS = (*BRIEF.values(), *presenters.WHY, "total_steps", "progress", "paused_at")
 
 
 _GOES_ON = Finding.objects.filter(task=OuterRef("pk"), attempt=OuterRef("attempt"), until=None)
@@ -132,9 +139,9 @@ class Pulse:
     again: float = math.inf
 
 
-def pulses(reader: access.Reader, tasks: Collection[str], lang: str) -> dict[str, Pulse]:
+def pulses(reader: access.Reader, asked: Collection[str], lang: str) -> dict[str, Pulse]:
     """One query, since every open page asks again and again. Left out: what there is not for the reader."""
-    rows = _PULSES.ask(reader.is_superuser, **access.reader(reader), **keys(tasks))
+    rows = tasks(reader).filter(pk__in=asked).annotate(**_NEWEST)
     return {row["id"]: _pulse(row, lang) for row in rows}
 
 
@@ -149,11 +156,6 @@ _NEWEST = {
     "metric_": Subquery(MetricPoint.objects.filter(task=OuterRef("pk")).order_by("-pk").values("pk")[:1]),
     "seen_": Subquery(Attempt.objects.filter(task=OuterRef("pk"), number=OuterRef("attempt")).values("seen")[:1]),
 }
-_PULSES = Compiled(
-    lambda is_superuser, /, user=0, **among: (
-        tasks(access.Reader(user, is_superuser)).filter(pk__in=list(among.values())).annotate(**_NEWEST)
-    )
-)
 
 
 _TRAINED = {
@@ -195,24 +197,28 @@ def _whole(task: str, reader: access.Reader) -> QuerySet[Task, Any]:
     return stored.annotate(**_TRAINED, **_AROUND, environments_=Subquery(_ENVIRONMENTS))
 
 
-_WHOLE = Compiled(lambda is_superuser, /, task, user=0: _whole(task, access.Reader(user, is_superuser)))
-_ATTEMPTS = Compiled(
+_WHOLE = CompiledQuery(
+    lambda is_superuser, /, task, user=0: _whole(task, access.Reader(user, is_superuser)),
+    brief_columns(*_STORED, may_change=bool, **dict.fromkeys((*_TRAINED, *_AROUND)), environments_=read_json),
+)
+_ATTEMPTS = CompiledQuery(
     lambda task: (
         Attempt.objects.filter(task=task)
         .order_by("number")
-        .values("number", "master_port", "outcome", "outcome_params", "resume_from", "created_at", "running_at",
-                "ended_at", seen_=Case(When(number=F("task__attempt"), then=F("seen")), default=None))
-    )
+        .annotate(seen_=Case(When(number=F("task__attempt"), then=F("seen")), default=None))
+    ),
+    columns(Attempt, "number", "master_port", "outcome", "outcome_params", "resume_from", "created_at", "running_at",
+            "ended_at", seen_=read_json),
 )  # fmt: skip
 
 
 def detail(user: User, task_id: str) -> dict[str, Any]:
     """As `user` may read it; 404 NOT_FOUND for a stranger. Two queries, the task first: where it has ended, its attempt
     has."""
-    found = _WHOLE.one(user.is_superuser, task=task_id, **access.reader(user))
+    found = _WHOLE.first(user.is_superuser, task=task_id, **access.reader(user))
     if found is None:
         raise ApiError(404, "NOT_FOUND")
-    attempts = _ATTEMPTS.ask(task=task_id)
+    attempts = _ATTEMPTS.fetch(task=task_id)
     job = JobSpec.from_json(found["spec"])
     waits = State(found["state"]) in (State.INITIALIZING, State.QUEUED)
     newest = attempts[-1] if attempts else None

@@ -10,12 +10,12 @@ from apps.accounts import access
 from apps.accounts.models import User
 from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
-from apps.common.compiled_queries import Compiled, keys
 from apps.common.cursors import after, behind, path
 from apps.common.errors import ApiError
 from apps.common.pages import Column
+from apps.common.sql import CompiledQuery, key_parameters
 from apps.training.models import Attempt, Node, Task
-from apps.training.presenters.selectors import brief, briefs
+from apps.training.presenters.selectors import brief, brief_columns, briefs
 from fermi.planning import plugins
 
 WEEK = timedelta(days=7)
@@ -118,8 +118,9 @@ def _found(mine: Mapping[str, bool] | None, shape: Shape, given: Mapping[str, An
     if projects == []:
         return [], 0
     if given.keys() <= COMPILED.keys():
-        among = keys(projects or ())
-        rows = _PAGE.ask(None if projects is None else len(among), shape, **given, **among)
+        among = key_parameters(projects or ())
+        pages = _COUNTED_PAGES if shape.counts else _PAGES
+        rows = pages.fetch(None if projects is None else len(among), shape, **given, **among)
     else:
         rows = list(page(projects, shape, given))
     if rows and shape.counts:
@@ -152,4 +153,5 @@ def _compiled(projects: int | None, shape: Shape, /, **given: Any) -> QuerySet[T
     return page(projects and [given.pop(f"key{index}") for index in range(projects)], shape, given)  # type: ignore[arg-type]
 
 
-_PAGE = Compiled(_compiled)
+_PAGES = CompiledQuery(_compiled, brief_columns())
+_COUNTED_PAGES = CompiledQuery(_compiled, brief_columns(total_=None))

@@ -10,8 +10,7 @@ from typing import Any
 from django.db.models import F, Max, Sum
 
 from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease
-from apps.common.compiled_queries import Compiled
-from apps.common.slices import MOST, slices
+from apps.common.sql import MAX_VALUES, slices
 from apps.scheduling import selectors as sharing
 from apps.training.core.engine_access import clusters_that_decide
 from apps.training.models import Attempt, Checkpoint, Node, Task
@@ -28,7 +27,7 @@ NOTHING = Past()
 def scene(now: datetime, *more: Waiting, past: Past = NOTHING) -> Scene:
     """As it is. `more`: what would wait, too. `past`: what tells how long tasks will probably run; a decision needs
     none."""
-    rows = _IN_LINE.ask()
+    rows = list(in_line().values(*_COLUMNS, user=F("owner__username")))
     named = _named(row["id"] for row in rows if row["select"] is None)
     spent = _ran(row["id"] for row in rows if row["attempt"] and (row["max_run_seconds"] is not None or past.runs))
     waiting = [_waiting(row, named.get(row["id"], ()), spent.get(row["id"], 0.0), past) for row in rows]
@@ -52,7 +51,6 @@ _COLUMNS = (
     "id", "name", "project_id", "cluster_id", "created_at", "select", "priority", "place", "preemptible",
     "max_run_seconds", "attempt", "owner_id", "framework", "model_id", "reason", "turn",
 )  # fmt: skip
-_IN_LINE = Compiled(lambda: in_line().values(*_COLUMNS, user=F("owner__username")))
 
 
 def _waiting(row: Mapping[str, Any], named: tuple[str, ...], ran: float, past: Past) -> Waiting:
@@ -83,7 +81,7 @@ def _named(tasks: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """The environments that each named; what was deleted is an environment that is not there."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     wanted = list(tasks)
-    rows = Node.objects.filter(task__in=wanted if len(wanted) <= MOST else in_line().filter(select=None))
+    rows = Node.objects.filter(task__in=wanted if len(wanted) <= MAX_VALUES else in_line().filter(select=None))
     for task, environment in rows.order_by("node_rank").values_list("task_id", "environment_id"):
         found[task].append(environment or "")
     return {task: tuple(keys) for task, keys in found.items()}
@@ -178,19 +176,9 @@ def _saved(tasks: Iterable[str]) -> dict[str, datetime]:
     return found
 
 
-def _environments() -> Any:
-    return DevEnvironment.objects.values(
-        "id", "name", "project_id", "cluster_id", "zone_id", "zone__name", "gpu_type", "gpu_count", "shared", "labels",
-        "status", "cordoned", "network", "hosted__task", "hosted__afterwards",
-    )  # fmt: skip
-
-
-_PLACES = Compiled(_environments)
-
-
 def places(failures: Mapping[str, int] = MappingProxyType({}), among: Collection[str] | None = None) -> list[Place]:
     """All environments, or those `among` these. `failures`: how often each has failed of late."""
-    rows = _PLACES.ask() if among is None else _environments().filter(pk__in=among)
+    rows = DevEnvironment.objects.all() if among is None else DevEnvironment.objects.filter(pk__in=among)
     return [
         Place(
             id=row["id"],
@@ -208,5 +196,8 @@ def places(failures: Mapping[str, int] = MappingProxyType({}), among: Collection
             link=f"{row['zone_id']}/infiniband" if row["network"].get("infiniband") else "",
             made_for=row["hosted__task"] if row["hosted__afterwards"] else "",
         )
-        for row in rows
-    ]
+        for row in rows.values(
+            "id", "name", "project_id", "cluster_id", "zone_id", "zone__name", "gpu_type", "gpu_count", "shared",
+            "labels", "status", "cordoned", "network", "hosted__task", "hosted__afterwards",
+        )
+    ]  # fmt: skip

@@ -14,9 +14,8 @@ from django.db.models import Q
 
 from apps.clusters.models import Cluster
 from apps.common import pass_claims
-from apps.common.among import Among
 from apps.common.clock import now
-from apps.common.compiled_queries import Instances
+from apps.common.sql import Among
 from apps.training.core import observation_store as seen_last
 from apps.training.core.engine_access import handle_for, observe
 from apps.training.models import Attempt, Finding, Task
@@ -33,7 +32,6 @@ COLUMNS = ("id", "state", "kind", "attempt", "world_size", "max_restarts", "reas
            "resize_requested_at", "paused_at", "preempted_at", "preempted_for", "deadline_at",
            "cluster_id")  # fmt: skip
 """Of a task. Its specification and what was rendered are long."""
-_TASKS, _ATTEMPTS = Instances(Task), Instances(Attempt)
 
 
 @dataclass
@@ -109,7 +107,7 @@ def _is_settled(task: Task, seen: Observation) -> bool:
 
 def _claimed(ids: Sequence[str], claim: pass_claims.Claim) -> list[Task]:
     """Few clusters have them all."""
-    tasks = _TASKS.only(Task.objects.filter(Among(ids), claimed_at=claim.at), *COLUMNS)
+    tasks = list(Task.objects.filter(Among(ids), claimed_at=claim.at).only(*COLUMNS))
     clusters = Cluster.objects.in_bulk({task.cluster_id for task in tasks})
     for task in tasks:
         task.cluster = clusters[task.cluster_id]
@@ -120,7 +118,7 @@ def _going_on(tasks: Iterable[Task]) -> Mapping[str, Attempt]:
     """The attempts of which no end is known, by task. A drill asks for more."""
     numbers = {task.pk: task.attempt for task in tasks if task.state in WITH_ATTEMPT and task.kind != Kind.DRILL}
     going_on = Attempt.objects.filter(Among(numbers, "task_id"), outcome="", ended_at=None)
-    rows = _ATTEMPTS.only(going_on, "id", "task_id", "number", "outcome", "seen_mark")
+    rows = going_on.only("task_id", "number", "outcome", "seen_mark")
     return {row.task_id: row for row in rows if row.number == numbers.get(row.task_id)}
 
 

@@ -14,12 +14,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from django.db.models import QuerySet
+from django.db.models import Prefetch, QuerySet
 
 from apps.common import clock_jumps, pass_claims
-from apps.common.among import Among
 from apps.common.clock import now
-from apps.common.compiled_queries import Compiled
+from apps.common.sql import Among
 from apps.training.core import observation_store as seen_last
 from apps.training.core import transitions, wakeups
 from apps.training.core.engine_access import cause
@@ -137,32 +136,16 @@ def _let_go(ids: Sequence[str], claim: pass_claims.Claim, wait: timedelta) -> da
     return at
 
 
-_TASK = Compiled(lambda task: Task.objects.filter(pk=task).select_related("cluster"))
-
-
-def _attempts(task: str) -> QuerySet[Attempt]:
-    """A plan is large, and only submitting needs it."""
-    return Attempt.objects.filter(task=task).defer("plan")
-
-
-_ATTEMPTS = Compiled(_attempts)
-
-
 def _row(task_id: str, claim: pass_claims.Claim) -> Task | None:
-    """With what a pass looks at, as `select_related` and `prefetch_related` have it. Raises Stale where the pass
-    has lost it."""
-    task: Task | None = _TASK.one(task=task_id)
+    """With what a pass looks at; a plan is large, and only submitting needs it. Raises Stale where the pass has lost
+    it."""
+    attempts = Prefetch("attempts", Attempt.objects.defer("plan"))
+    task = Task.objects.select_related("cluster").prefetch_related(attempts).filter(pk=task_id).first()
     if task is None:
         return None
     if task.claimed_at != claim.at and State(task.state) not in FINAL:
         raise Stale(task_id)
     task.claim = claim
-    attempts = _attempts(task_id)
-    attempts._result_cache = _ATTEMPTS.ask(task=task_id)
-    attempts._prefetch_done = True  # type: ignore[attr-defined]
-    for one in attempts._result_cache:
-        one.task = task
-    task._prefetched_objects_cache = {"attempts": attempts}  # type: ignore[attr-defined]
     return task
 
 

@@ -11,7 +11,7 @@ from apps.accounts.models import User
 from apps.clusters import selectors
 from apps.clusters.models import DevEnvironment
 from apps.common.errors import ApiError
-from apps.common.slices import slices
+from apps.common.sql import slices
 from apps.scheduling.models import Reservation, Usage
 from apps.training.models import Task
 from apps.training.queue import outlook as looking

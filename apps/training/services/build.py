@@ -14,8 +14,8 @@ from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus
 from apps.clusters import selectors as clusters
 from apps.clusters.models import Cluster, Lease
 from apps.common.clock import now
-from apps.common.compiled_queries import Compiled, keys
 from apps.common.errors import together, unread
+from apps.common.sql import CompiledInstances, CompiledQuery, M, columns, key_parameters
 from apps.environments import memory
 from apps.files.services.outputs import places_of
 from apps.scheduling.services import admission
@@ -75,7 +75,7 @@ def build(
     if project:
         problems += secrets.unknown(project.pk, asked.secret_env)
     version = _version(user, project, asked, problems)
-    model = _found(_MODEL, user, project, asked.model_id or None)
+    model = _found(_MODELS, user, project, asked.model_id)
     if model is None and asked.model_id:
         problems.append(Problem("modelId", "MODEL_UNKNOWN", {"model": asked.model_id}))
     draft = Draft(request, asked, asked.task_name, choice, version, model)
@@ -155,39 +155,35 @@ def _usable(rows: Rows, is_superuser: bool, user: int, project: str) -> Rows:
     return rows.filter(Q(project=None) | Q(project=project)) if project else rows
 
 
-_DATASET = Compiled(
-    lambda is_superuser, /, key, user=0, project="": _usable(
-        Dataset.objects.filter(pk=key), is_superuser, user, project
-    ).values("pk")
+_VERSIONS = CompiledInstances(
+    DatasetVersion,
+    lambda is_superuser, /, key, user=0, project="": DatasetVersion.objects.filter(
+        pk=key, dataset__in=_usable(Dataset.objects.all(), is_superuser, user, project)
+    ),
 )
-_VERSION = Compiled(
-    lambda is_superuser, /, key, user=0, project="": (
-        DatasetVersion.objects.filter(
-            pk=key, dataset__in=_usable(Dataset.objects.all(), is_superuser, user, project)
-        )
-    )
-)  # fmt: skip
-_MODEL = Compiled(
+_MODELS = CompiledInstances(
+    Model,
     lambda is_superuser, /, key, user=0, project="": (
         _usable(Model.objects.filter(pk=key), is_superuser, user, project)
-    )
+    ),
 )  # fmt: skip
 
 
-def _found(rows: Compiled, user: User, project: Project | None, key: str | None) -> Any:
-    if key is None:
+def _found(rows: CompiledInstances[M], user: User, project: Project | None, key: str | None) -> M | None:
+    if not key:
         return None
     within = {"project": project.pk} if project else {}
-    return rows.one(user.is_superuser, key=key, **access.reader(user), **within)
+    return rows.first(user.is_superuser, key=key, **access.reader(user), **within)
 
 
 def _version(user: User, project: Project | None, asked: TaskRequest, problems: list[Problem]) -> DatasetVersion | None:
     dataset, version = asked.dataset_id, asked.dataset_version_id
     if dataset is None and version is None and asked.entrypoint:
         return None
-    found = _found(_VERSION, user, project, version)
+    found = _found(_VERSIONS, user, project, version)
     known = found is not None and found.dataset_id == dataset
-    if not known and _found(_DATASET, user, project, dataset) is None:
+    datasets = _usable(Dataset.objects.filter(pk=dataset), user.is_superuser, user.pk, project.pk if project else "")
+    if not known and not datasets.exists():
         problems.append(Problem("datasetId", "DATASET_UNKNOWN", {"dataset": dataset}))
     elif found is None:
         problems.append(Problem("datasetVersionId", "DATASET_VERSION_UNKNOWN", {"version": version}))
@@ -282,15 +278,6 @@ def _on_engine(user: User, cluster: Cluster, job: JobSpec) -> list[Problem]:
     return [missing, *backend_for(cluster).problems(replace(job, resume_from=""))]
 
 
-_HELD = Compiled(
-    lambda project, **among: Lease.objects.filter(environment__in=list(among.values())).values(
-        "holder",
-        name=F("environment__name"),
-        task=Subquery(Task.objects.filter(pk=OuterRef("holder"), project=project).values("name")[:1]),
-    )
-)
-
-
 def _apart(job: JobSpec, backend: Backend) -> list[Problem]:
     """Says from which environments files of the task are brought here, and how much."""
     found = [node.name for node in job.nodes if node.inside and not backend.shares_data(node)]
@@ -307,11 +294,20 @@ def _unasked(job: JobSpec, backend: Backend) -> list[Problem]:
     return [Problem(run_location.FIELD, "INSIDE_NOT_QUEUED", {"environments": ", ".join(found)})] if found else []
 
 
+_HELD = CompiledQuery(
+    lambda project, **among: Lease.objects.filter(environment__in=list(among.values())).annotate(
+        name=F("environment__name"),
+        task=Subquery(Task.objects.filter(pk=OuterRef("holder"), project=project).values("name")[:1]),
+    ),
+    columns(Lease, "holder", name=None, task=None),
+)
+
+
 def _warnings(job: JobSpec, using: memory.InUse) -> list[Problem]:
     """Tasks of other projects are called by their ids."""
     found = summary.warnings(job.nodes, job.master) + plugins.framework(job.framework).warnings(job)
     found += elastic_sizes.warnings(job)
-    held = _HELD.ask(project=job.project, **keys(node.id for node in job.nodes))
+    held = _HELD.fetch(project=job.project, **key_parameters(node.id for node in job.nodes))
     found += credentials.warnings(job.env)
     if using.environments:
         found.append(Problem("", "ENVIRONMENTS_IN_USE", {"environments": memory.named(using.environments)}))

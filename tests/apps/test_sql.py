@@ -11,13 +11,15 @@ from django.test.utils import CaptureQueriesContext
 from apps.accounts.models import User
 from apps.common import pass_claims
 from apps.common.clock import now
-from apps.common.compiled_queries import Compiled, keys
+from apps.common.sql import CompiledInstances, CompiledQuery, columns, key_parameters
+from apps.scheduling.models import Limits
 from apps.training.models import Attempt, Task
 from apps.training.reconcile import reconciler
 from tests.apps.attempts import begin_attempt
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db]
 
+ID = columns(Task, "id")
 COLUMNS = ("id", "project__name", "distributed", "spec", "progress", "created_at", "ended_at", "world_size")
 
 
@@ -25,52 +27,63 @@ def test_rows_are_what_values_gives(task: Task) -> None:
     task.spec = {"a": [1, None, {"b": "ü"}], "n": 0.5}
     task.created_at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)  # a whole second, which SQLite writes shorter
     task.save()
-    compiled = Compiled(lambda key: Task.objects.filter(pk=key).values(*COLUMNS, twice=F("world_size") * 2))
+    query = CompiledQuery(
+        lambda key: Task.objects.filter(pk=key).annotate(twice=F("world_size") * 2), columns(Task, *COLUMNS, twice=None)
+    )
     for _ in range(2):
-        assert compiled.ask(key=task.pk) == list(
+        assert query.fetch(key=task.pk) == list(
             Task.objects.filter(pk=task.pk).values(*COLUMNS, twice=F("world_size") * 2)
         )
 
 
-def test_without_values_they_are_instances_with_what_is_selected_along(task: Task) -> None:
-    compiled = Compiled(lambda key: Task.objects.filter(pk=key).select_related("project", "model", "owner"))
-    [found] = compiled.ask(key=task.pk)
-    assert found == task
+def test_instances_have_what_is_selected_along(task: Task) -> None:
+    query = CompiledInstances(Task, lambda key: Task.objects.filter(pk=key), "project", "model", "owner")
+    [found] = query.fetch(key=task.pk)
+    assert model_to_dict(found) == model_to_dict(task)
     with CaptureQueriesContext(connection) as asked:
+        assert found.model is not None
         assert (found.project.name, found.model.name, found.owner.username) == ("p", "m", "reader")
     assert not asked.captured_queries
     found.name = "changed"
     found.save()
     assert Task.objects.get().name == "changed"
-
-
-def test_a_relation_that_leads_nowhere_is_none(task: Task) -> None:
     Task.objects.update(model=None)
-    assert Compiled(lambda key: Task.objects.filter(pk=key).select_related("model")).one(key=task.pk).model is None
+    again = query.first(key=task.pk)
+    assert again is not None
+    assert again.model is None
+    assert query.first(key="other") is None
+
+
+def test_a_column_that_only_django_reads_is_refused() -> None:
+    with pytest.raises(TypeError, match="only Django reads"):
+        columns(Limits, "budget")
 
 
 def test_each_asks_with_parameters_of_their_own(task: Task, user: User) -> None:
-    compiled = Compiled(lambda user: Task.objects.filter(owner=user).values("id"))
-    assert [row["id"] for row in compiled.ask(user=user.pk)] == [task.pk]
-    assert compiled.ask(user=user.pk + 1) == []
-    assert compiled.count(user=user.pk) == 1
-    assert compiled.one(user=user.pk + 1) is None
+    compiled = CompiledQuery(lambda user: Task.objects.filter(owner=user), ID)
+    assert [row["id"] for row in compiled.fetch(user=user.pk)] == [task.pk]
+    assert compiled.fetch(user=user.pk + 1) == []
+    assert compiled.first(user=user.pk + 1) is None
 
 
 def test_a_parameter_may_stand_in_several_places(task: Task) -> None:
-    compiled = Compiled(lambda word: Task.objects.filter(Q(pk=word) | Q(name=word)).values("id"))
-    assert len(compiled.ask(word=task.pk)) == len(compiled.ask(word="t")) == 1
-    assert compiled.ask(word="other") == []
+    compiled = CompiledQuery(lambda word: Task.objects.filter(Q(pk=word) | Q(name=word)), ID)
+    assert len(compiled.fetch(word=task.pk)) == len(compiled.fetch(word="t")) == 1
+    assert compiled.fetch(word="other") == []
 
 
 def test_as_many_keys_as_are_given(task: Task) -> None:
-    compiled = Compiled(lambda **among: Task.objects.filter(pk__in=list(among.values())).values("id"))
-    assert compiled.ask(**keys([task.pk])) == compiled.ask(**keys(["x", task.pk, "x"])) == [{"id": task.pk}]
+    compiled = CompiledQuery(lambda **among: Task.objects.filter(pk__in=list(among.values())), ID)
+    assert (
+        compiled.fetch(**key_parameters([task.pk]))
+        == compiled.fetch(**key_parameters(["x", task.pk, "x"]))
+        == [{"id": task.pk}]
+    )
 
 
-def test_few_shapes_are_compiled_for_any_number_of_keys() -> None:
-    assert [len(keys(map(str, range(count)))) for count in (0, 1, 2, 3, 5, 250)] == [0, 1, 2, 4, 16, 256]
-    assert sorted(set(keys("abc").values())) == ["a", "b", "c"]
+def test_few_shapes_are_compiled_for_any_number_of_key_parameters() -> None:
+    assert [len(key_parameters(map(str, range(count)))) for count in (0, 1, 2, 3, 5, 250)] == [0, 1, 2, 4, 16, 256]
+    assert sorted(set(key_parameters("abc").values())) == ["a", "b", "c"]
 
 
 def test_a_shape_is_compiled_once(task: Task) -> None:
@@ -78,27 +91,27 @@ def test_a_shape_is_compiled_once(task: Task) -> None:
 
     def build(order: str, /, key: str) -> object:
         built.append(order)
-        return Task.objects.filter(pk=key).order_by(order).values("id")
+        return Task.objects.filter(pk=key).order_by(order)
 
-    compiled = Compiled(build)  # type: ignore[arg-type]
+    compiled = CompiledQuery(build, ID)  # type: ignore[arg-type]
     for order in ("id", "-id", "id"):
-        assert compiled.ask(order, key=task.pk)
+        assert compiled.fetch(order, key=task.pk)
     assert built == ["id", "-id"]
 
 
 def test_a_parameter_of_which_the_query_makes_something_else_is_refused(db: None) -> None:
     """Its SQL would hold what stood in its stead."""
-    compiled = Compiled(lambda word: Task.objects.filter(name__icontains=word).values("id"))
+    compiled = CompiledQuery(lambda word: Task.objects.filter(name__icontains=word), ID)
     with pytest.raises(ValueError, match="word"):
-        compiled.ask(word="t")
+        compiled.fetch(word="t")
 
 
 def test_a_parameter_of_another_kind_is_refused(db: None) -> None:
     with pytest.raises(TypeError, match="float"):
-        Compiled(lambda share: Task.objects.filter(place=share).values("id")).ask(share=0.5)  # type: ignore[arg-type]
+        CompiledQuery(lambda share: Task.objects.filter(place=share), ID).fetch(share=0.5)  # type: ignore[arg-type]
 
 
-def test_a_pass_s_task_is_what_select_related_and_prefetch_related_give(task: Task) -> None:
+def test_a_pass_has_its_task_with_cluster_and_attempts_and_without_plans(task: Task) -> None:
     begin_attempt(task, 2)
     stranger = Task.objects.get(pk=task.pk)
     stranger.pk = "task-y"
