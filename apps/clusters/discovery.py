@@ -21,6 +21,7 @@ from apps.clusters import selectors
 from apps.clusters.cluster_threads import PerCluster
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentKind, EnvironmentStatus
 from apps.common.clock import now
+from apps.common.retention import delete_old
 from fermi.engines.discovery import Found
 from fermi.planning import plugins
 
@@ -65,7 +66,7 @@ def forget() -> int:
             continue
         refers = relation.related_model._default_manager.filter(**{relation.field.name: OuterRef("pk")})
         rows = rows.filter(~Exists(refers))
-    return rows.delete()[1].get(DevEnvironment._meta.label, 0)
+    return delete_old(rows)
 
 
 def _by_id_and_name() -> dict[str, str]:

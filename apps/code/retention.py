@@ -18,6 +18,7 @@ from django.db.models import Q
 from apps.code import store
 from apps.code.models import Blob, Fetch, FetchStatus, Snapshot
 from apps.common.clock import now
+from apps.common.retention import delete_old
 
 UNFINISHED = timedelta(days=1)
 """So long an upload may break off; so old a file must be before it is removed."""
@@ -34,7 +35,7 @@ def forget(held: Collection[tuple[str, str]], at_work: Collection[str]) -> int:
     that have not ended, whose archives nodes may be about to read."""
     moment = now()
     before = moment - timedelta(days=settings.CODE_KEEP_DAYS)
-    Fetch.objects.exclude(status=FetchStatus.FETCHING).filter(created_at__lt=before).delete()
+    delete_old(Fetch.objects.exclude(status=FetchStatus.FETCHING).filter(created_at__lt=before))
     idle = Q(used_at__lt=before) | Q(finished_at=None, used_at__lt=moment - UNFINISHED)
     old = Snapshot.objects.filter(idle).exclude(pk__in=Fetch.objects.exclude(snapshot=None).values("snapshot"))
     gone = 0

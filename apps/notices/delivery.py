@@ -17,6 +17,7 @@ from django.db import transaction
 from django.db.models import F, Q
 
 from apps.common.clock import now
+from apps.common.retention import delete_old
 from apps.common.row_bounds import MAX_ROWS
 from apps.common.texts import text
 from apps.notices.models import Channel, Delivery, Outcome
@@ -130,7 +131,6 @@ def test(channel: Channel) -> Delivery:
     return delivery
 
 
-def forget(before: datetime, most: int) -> int:
-    """Tests have no incident that would take them along."""
-    old = Delivery.objects.filter(incident=None, created_at__lt=before).values_list("pk", flat=True)
-    return Delivery.objects.filter(pk__in=list(old[:most])).delete()[0]
+def forget(before: datetime) -> int:
+    """Delete tests of channels, which have no incident that would take them along; return how many."""
+    return delete_old(Delivery.objects.filter(incident=None, created_at__lt=before))

@@ -10,7 +10,6 @@ from apps.notices.services import incidents
 
 ROUNDS = 10
 KEPT = timedelta(days=90)
-AT_ONCE = 500
 
 
 @shared_task(name="notices.sweep", ignore_result=True)
@@ -28,6 +27,5 @@ def watch() -> None:
 @shared_task(name="notices.forget", ignore_result=True)
 def forget() -> None:
     before = now() - KEPT
-    for _ in range(ROUNDS):
-        if not incidents.forget(before, AT_ONCE) + delivery.forget(before, AT_ONCE):
-            return
+    incidents.forget(before)
+    delivery.forget(before)

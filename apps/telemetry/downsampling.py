@@ -10,6 +10,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from apps.common.clock import now
+from apps.common.retention import delete_old
 from apps.telemetry import block_store
 from apps.telemetry.block_codec import Values, coarser, counted
 from apps.telemetry.models import Block
@@ -17,7 +18,7 @@ from apps.telemetry.resolutions import COARSE, EARLY, FINE, GRAINS, LATE, Grain
 
 log = logging.getLogger(__name__)
 
-AT_ONCE, REMOVED_AT_ONCE = 200, 500
+AT_ONCE = 200
 """Blocks that are folded, and rows that are removed, before somebody else gets a turn."""
 
 
@@ -59,10 +60,7 @@ def _into(grain: Grain, subject: str, begins: int, part: Values) -> None:
 
 
 def forget() -> int:
-    """Removes what has been kept long enough; how many rows."""
-    moment, removed = now().timestamp(), 0
-    for grain in GRAINS:
-        old = Q(grain=grain.seconds, begins__lt=moment - grain.kept - grain.block)
-        keys = list(Block.objects.filter(old).values_list("pk", flat=True)[:REMOVED_AT_ONCE])
-        removed += Block.objects.filter(pk__in=keys).delete()[0] if keys else 0
-    return removed
+    """Delete what has been kept long enough; return how many rows."""
+    moment = now().timestamp()
+    old = (Q(grain=grain.seconds, begins__lt=moment - grain.kept - grain.block) for grain in GRAINS)
+    return sum(delete_old(Block.objects.filter(each)) for each in old)

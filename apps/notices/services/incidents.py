@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Case, F, Value, When
 
 from apps.common.clock import now
+from apps.common.retention import delete_old
 from apps.notices import hints
 from apps.notices.kinds import KINDS, ORDER, at_least
 from apps.notices.models import Incident
@@ -71,10 +72,9 @@ def open_params(kind: str, name: str) -> dict[str, Any]:
     return dict(Incident.objects.filter(kind=kind, over_at=None).values_list("key", f"params__{name}"))
 
 
-def forget(before: datetime, most: int) -> int:
-    """Removes incidents that nothing was heard of since then, with all that was sent of them; how many rows."""
-    old = Incident.objects.filter(updated_at__lt=before, due_at=None).values_list("pk", flat=True)
-    return Incident.objects.filter(pk__in=list(old[:most])).delete()[0]
+def forget(before: datetime) -> int:
+    """Delete incidents that nothing was heard of since then, with all that was sent of them; return how many."""
+    return delete_old(Incident.objects.filter(updated_at__lt=before, due_at=None))
 
 
 def _go_on(kind: str, key: str, level: str, again: Mapping[str, Any], *, counts: bool) -> bool:

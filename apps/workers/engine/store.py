@@ -14,6 +14,7 @@ from apps.accounts import secrets
 from apps.clusters.models import EnvironmentStatus
 from apps.common.clock import now
 from apps.common.errors import ApiError
+from apps.common.retention import delete_old
 from apps.training.core.engine_access import secrets_of
 from apps.training.models import Task
 from apps.workers import busy_ports, health, revisions
@@ -175,7 +176,7 @@ def clean() -> int:
     """Removes what was kept of forgotten attempts whose task is no more; how many."""
     task = Task.objects.filter(pk=OuterRef("task"))
     old = Launch.objects.filter(~Exists(task), forgotten=True, created_at__lt=now() - KEPT)
-    return old.delete()[0]
+    return delete_old(old)
 
 
 def _ordered(worker: Worker) -> str:
