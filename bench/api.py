@@ -30,13 +30,13 @@ TARGETS = {
     "list of 50": Target(250, "at least"),
 }
 SPENT = {
-    "create": Target(6, of="ratio"),
-    "get": Target(2.5, of="ratio"),
-    "list of 50": Target(3, of="ratio"),
+    "create": Target(12, of="ratio"),
+    "get": Target(3.5, of="ratio"),
+    "list of 50": Target(4.5, of="ratio"),
 }
 TOGETHER = {
-    "create": Target(200, "at least"),
-    "list of 50": Target(800, "at least"),
+    "create": Target(100, "at least"),
+    "list of 50": Target(500, "at least"),
 }
 
 
