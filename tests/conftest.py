@@ -18,12 +18,17 @@ from fermi import messages
 from fermi.engines.agent import engine
 from fermi.jobs.spec import Cause
 from scripts import shares
+from tests import sampling
 from tests.clean_environment import forget_variables
+from tests.lazy import heavy_modules
 from tests.platform_process import Running, copy_database
 
 forget_variables()
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")  # an example that takes longer on a busy machine is no failure
+# An example that takes longer on a busy machine is no failure.
+settings.register_profile(
+    "fermi", max_examples=sampling.MAX_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("fermi")
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED_OUT = ("e2e", "faults")
@@ -32,7 +37,20 @@ LONGEST = ("e2e", "faults", "isolation", "contract", "openapi")
 gc.disable()  # until all tests are imported: nothing of them is garbage, and looking for it takes a third of the time
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give Hypothesis the run's seed, where it got none by `--hypothesis-seed`."""
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = sampling.seed()
+
+
+def pytest_report_header() -> str:
+    return f"{sampling.VARIABLE}={sampling.seed()} repeats what this run draws"
+
+
 def pytest_collection_finish() -> None:
+    if names := heavy_modules(sys.modules):
+        raise pytest.UsageError(f"collecting tests imports {', '.join(names)}: use tests.lazy, or import inside a test")
     gc.freeze()
     gc.enable()
 

@@ -20,6 +20,7 @@ from apps.telemetry.models import Block
 from apps.telemetry.resolutions import COARSE, FINE, GRAINS
 from apps.telemetry.writer import Writer
 from fermi.telemetry.metrics import METRICS
+from tests.sampling import examples
 
 pytestmark = [pytest.mark.django_db, pytest.mark.storage]
 BEGAN = 1_795_400_000 // FINE.block * FINE.block
@@ -96,7 +97,7 @@ SAMPLES = st.lists(
 
 
 @given(SAMPLES)
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_series_are_what_a_dictionary_of_all_samples_says(clock: Clock, samples: Any) -> None:
     """Writers begin anew, two write at once, folding comes at any time: nothing that was written changes by it."""
     Block.objects.all().delete()

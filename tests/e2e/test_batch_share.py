@@ -5,19 +5,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-import torch
 
 from fermi.planning import plugins
 from fermi.tokenized_data import stdlib_text, tokenise
-from fermi.train import train_ddp, train_fsdp
 from tests.e2e.test_train_ddp import TINY, Run, checkpoints
 from tests.goldens import job
+from tests.lazy import lazy_import, module_path
 from tests.loss_curves import assert_alike
 from tests.platform_process import free_port
 
 pytestmark = pytest.mark.e2e
 
-DDP, FSDP = train_ddp.__file__, train_fsdp.__file__
+torch = lazy_import("torch")
+DDP, FSDP = (str(module_path(f"fermi.train.{name}")) for name in ("train_ddp", "train_fsdp"))
 ONE_STEP = ["--total_steps=1", "--warmup_steps=0", "--grad_clip=0", "--eval_every=1", "--gradient_accumulation_steps=3"]
 
 
@@ -48,7 +48,7 @@ def train(folder: Path, script: str, parts: Sequence[int], options: Sequence[str
     return started[0]
 
 
-def gradients(run: Run) -> list[torch.Tensor]:
+def gradients(run: Run) -> list["torch.Tensor"]:
     """AdamW's first moment after one step is a tenth of the gradient."""
     folder = run.output.parent / "checkpoints"
     [name] = checkpoints(folder)

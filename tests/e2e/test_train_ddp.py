@@ -13,20 +13,19 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-import torch
 
-from examples import test_launch
-from examples import train_ddp as examples
 from fermi.jobs import recipes
 from fermi.tokenized_data import Tokenised, stdlib_text, tokenise
-from fermi.train import train_ddp
+from tests.lazy import lazy_import, module_path
 from tests.loss_curves import assert_alike
 from tests.platform_process import free_port
 from tests.polling import until
 
 pytestmark = pytest.mark.e2e
 
-SCRIPT = Path(train_ddp.__file__)
+torch, train_ddp = lazy_import("torch"), lazy_import("fermi.train.train_ddp")
+launch_example, examples = lazy_import("examples.test_launch"), lazy_import("examples.train_ddp")
+SCRIPT = module_path("fermi.train.train_ddp")
 EXAMPLES = SCRIPT.parents[3] / "examples"
 """The same trainer under the names of guides."""
 TINY = [
@@ -509,7 +508,7 @@ def test_the_example_refuses_a_model_that_does_not_fit(capsys: pytest.CaptureFix
 
 def test_the_launch_test_names_what_contradicts_itself() -> None:
     fine = [(0, 0, "0", "gn6", "cpu"), (1, 1, "0", "gn6", "cpu"), (2, 0, "1", "gn7", "cpu")]
-    assert list(test_launch.contradictions(fine)) == []
+    assert list(launch_example.contradictions(fine)) == []
     twice = [fine[0], fine[1], (2, 1, "0", "gn6", "cpu")]
-    assert list(test_launch.contradictions(twice)) == ["the local ranks on node 0 are [0, 1, 1]"]
-    assert next(test_launch.contradictions([fine[0], fine[0]])) == "the ranks are [0, 0]"
+    assert list(launch_example.contradictions(twice)) == ["the local ranks on node 0 are [0, 1, 1]"]
+    assert next(launch_example.contradictions([fine[0], fine[0]])) == "the ranks are [0, 0]"

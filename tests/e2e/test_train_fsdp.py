@@ -14,10 +14,9 @@ import pytest
 from fermi.jobs.spec import JobSpec, Node, Phase
 from fermi.planning import plugins, validate
 from fermi.tokenized_data import Tokenised, stdlib_text, tokenise
-from fermi.train import train_fsdp
-from fermi.train.train_ddp import Unusable, list_checkpoints
 from tests.contract.conftest import Engine
 from tests.e2e.test_train_ddp import Run
+from tests.lazy import lazy_import
 from tests.loss_curves import TOLERANCE
 from tests.parallel_jobs import TINY
 from tests.platform_process import free_port
@@ -25,6 +24,7 @@ from tests.polling import until
 
 pytestmark = pytest.mark.e2e
 
+train_ddp, train_fsdp = lazy_import("fermi.train.train_ddp"), lazy_import("fermi.train.train_fsdp")
 FLAT = {**TINY, "minLearningRate": 0.01}
 
 
@@ -88,7 +88,7 @@ class Training:
 
 def steps(folder: Path) -> list[int]:
     """Of the checkpoints that are there, newest first."""
-    return [step for step, _ in list_checkpoints(folder, "")]
+    return [step for step, _ in train_ddp.list_checkpoints(folder, "")]
 
 
 def assert_same(training: Training, reference: Training, *expected: int) -> None:
@@ -252,7 +252,7 @@ def test_a_damaged_checkpoint_is_known_by_its_manifest(damage, tmp_path: Path) -
     assert train_fsdp.commit(partial, path, manifest, keep=1) == len(b"partabout")
     assert train_fsdp.inspect(path)["step"] == 3
     damage(path)
-    with pytest.raises(Unusable):
+    with pytest.raises(train_ddp.Unusable):
         train_fsdp.inspect(path)
 
 

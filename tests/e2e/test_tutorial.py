@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from fermi.train import train_ddp
 from tests.e2e.test_train_ddp import Run
+from tests.lazy import lazy_import
 from tests.platform_process import free_port
 
 pytestmark = pytest.mark.e2e
 
+torch, train_ddp = lazy_import("torch"), lazy_import("fermi.train.train_ddp")
 QUESTIONS = "\n## 6. "
 
 

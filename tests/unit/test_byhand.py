@@ -26,6 +26,7 @@ from fermi.runner.processes import start_time
 from tests.exported_scripts import Started, fake_ssh, lines_of, nodes, write
 from tests.platform_process import free_port
 from tests.polling import until
+from tests.sampling import examples
 
 NASTY = [
     "", " ", "two words", "it's", 'say "no"', "$HOME", "`id`", "$(id)", "-n", "--", "-rf /", "a=b", "~", "*", "{a,b}",
@@ -46,7 +47,7 @@ def said_by_bash(words: list[str]) -> list[str]:
     return done.stdout.decode().split("\0")[:-1]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(TEXT, min_size=1, max_size=30))
 def test_any_text_is_one_word_of_bash_and_stays_as_it_is(texts):
     assert said_by_bash([word(text) for text in texts]) == texts

@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fermi.train import common, distributed, train_jax
+from fermi.train import common, distributed
 from scripts import run_distributed
+from tests.lazy import lazy_import
 
+train_jax = lazy_import("fermi.train.train_jax")
 TRAIN = str(run_distributed.ROOT / "scripts" / "train.py")
 
 

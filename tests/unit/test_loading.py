@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from fermi.train import common, train_ddp
+from fermi.train import common
+from tests.lazy import lazy_import
+
+torch, train_ddp = lazy_import("torch"), lazy_import("fermi.train.train_ddp")
 
 
 def test_workers_and_preloading_change_no_sample_and_workers_end_with_the_steps(tmp_path: Path) -> None:

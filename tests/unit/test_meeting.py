@@ -1,6 +1,7 @@
 """A rank that comes to the store before it listens: asked again soon, and only where that helps."""
 
 import errno
+import importlib
 import os
 import socket
 import subprocess
@@ -11,7 +12,6 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-import torch.distributed as dist
 
 from fermi.probe import imports, store_connect
 from tests.platform_process import free_port
@@ -81,7 +81,8 @@ def test_what_is_no_refusal_is_pytorch_s_to_tell(
 def test_a_store_of_pytorch_s_own_takes_no_harm() -> None:
     """Whoever knocked and went away is no rank: two of two are there when two have come."""
     assert imports.HOOKS["torch.distributed.rendezvous"] == "store_connect.soon"
-    create, port = hooked(sys.modules["torch.distributed.rendezvous"]._create_c10d_store), free_port()
+    rendezvous = importlib.import_module("torch.distributed.rendezvous")
+    create, port = hooked(rendezvous._create_c10d_store), free_port()
     read, write = os.pipe()
     if (pid := os.fork()) == 0:
         code = 1
@@ -92,7 +93,7 @@ def test_a_store_of_pytorch_s_own_takes_no_harm() -> None:
             code = 0
         finally:
             os._exit(code)
-    store: dist.Store = create("127.0.0.1", port, 0, 2, timedelta(seconds=60))
+    store = create("127.0.0.1", port, 0, 2, timedelta(seconds=60))
     store.set("word", "here")
     assert store.get("heard") == b"yes"
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

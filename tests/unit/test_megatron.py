@@ -20,6 +20,7 @@ from fermi.jobs import gpus, recipes
 from fermi.jobs.spec import Entrypoint, JobSpec, Late, Node, Plan, Problem
 from fermi.planning import plugins, validate
 from tests.goldens import gpt3, job
+from tests.sampling import examples
 
 STRATEGY, OPTION = "distributedConfig.strategy", "distributedConfig.options"
 DOCUMENT = ("env-001", "env-003", "env-005")  # 2 + 4 + 8
@@ -334,7 +335,7 @@ def every_split(request: Request) -> Iterator[Split]:
                 yield from (replace(split, recompute=recompute) for recompute in search.RECOMPUTE)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     st.lists(st.sampled_from([1, 2, 4]), min_size=1, max_size=2).map(tuple),
     st.sampled_from([1, 2, 4, 6]),

@@ -20,6 +20,7 @@ from fermi.jobs.spec import SHOWN, Entrypoint, JobSpec, Node, resolve
 from fermi.planning import plugins, validate
 from fermi.planning.recommend import recommend
 from tests.goldens import gpt3
+from tests.sampling import examples
 
 STRATEGY, OPTION = "distributedConfig.strategy", "distributedConfig.options"
 GIB = 2**30
@@ -197,7 +198,7 @@ def deepspeed_reads() -> Callable[[dict[str, Any], int], None]:
     return read
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4]), st.sampled_from([None, 0, 1, 2, 3]),
     st.sampled_from(["auto", "bfloat16", "float16", "float32"]), st.integers(1, 300),

@@ -24,6 +24,7 @@ from fermi.engines.slurm.rundir import RunDir, Seen
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Cause, Handle, Observation, PulseSeen
 from fermi.schema import sanitize
+from tests.sampling import examples
 
 HANDLE = Handle("task-1-1", "task-1", 1, world_size=2)
 ENTRY = {
@@ -118,7 +119,7 @@ def storable_and_tellable(seen: Observation) -> None:
             assert messages.text(cause.code, lang, **cause.params)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(LIKE_A_STATUS | ANYTHING, min_size=2, max_size=2),
     st.sampled_from(["RUNNING", "COMPLETED", "FAILED", None]),
@@ -130,7 +131,7 @@ def test_slurm_tells_something_of_whatever_lies_in_the_shared_folder(found: list
     storable_and_tellable(slurm.observe(seen, jobs, HANDLE, 1e9))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(LIKE_LAST_WORDS | ANYTHING, st.lists(LIKE_AN_ENTRY) | ANYTHING)
 def test_kubernetes_tells_something_of_whatever_a_pod_printed_and_left(said: Any, ranks: Any) -> None:
     ended = {"exitCode": 1, "message": json.dumps(said), "finishedAt": "2026-11-21T08:00:00Z"}
@@ -199,7 +200,7 @@ def test_a_pulse_is_believed_where_it_has_a_rank_and_a_moment() -> None:
     assert odd == PulseSeen(1, 9.0)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(like([{**PULSE, "at": 9.0}]))
 def test_no_pulse_raises_or_says_what_cannot_be_shown(found: Any) -> None:
     json.dumps([asdict(seen) for seen in runner_reports.pulses(found).values()], allow_nan=False)

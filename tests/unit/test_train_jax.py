@@ -11,12 +11,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from fermi.jobs import recipes
-from fermi.train import common, gpt_jax, mesh_jax, terminal, train_ddp, train_jax, world_jax
+from fermi.train import common, terminal
+from tests.lazy import lazy_import
+
+torch, train_ddp = lazy_import("torch"), lazy_import("fermi.train.train_ddp")
+train_jax = lazy_import("fermi.train.train_jax")
+gpt_jax, mesh_jax, world_jax = (lazy_import(f"fermi.train.{name}_jax") for name in ("gpt", "mesh", "world"))
 
 SMALL = ["--train_data_path=train.bin", "--n_layer=2", "--n_head=2", "--n_embd=12", "--block_size=5"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported_trainers() -> None:
+    """Import JAX before a test sets variables that it reads on import."""
+    assert train_jax.main
+    assert world_jax.World
 
 
 def test_without_jax_it_says_in_a_line_what_to_install():
