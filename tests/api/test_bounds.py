@@ -18,6 +18,8 @@ from fermi.schema import suggestions
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 
+pytestmark = pytest.mark.database
+
 HEARTBEAT = "/workers/heartbeat"
 
 

@@ -6,7 +6,7 @@ from tests.api.conftest import Api
 
 NEW = {"name": "lab", "backend": "kubernetes", "connection": {"kubeconfig": "/etc/fermi/lab", "namespace": "train"}}
 
-pytestmark = pytest.mark.usefixtures("environments")
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments")]
 
 
 def test_everybody_learns_which_clusters_there_are_and_the_administrator_how_they_are_reached(

@@ -28,6 +28,8 @@ from fermi.jobs.snapshot import File
 from fermi.jobs.spec import JobSpec
 from tests.api.conftest import BASE, Answer, Api
 
+pytestmark = pytest.mark.database
+
 
 @pytest.fixture(autouse=True)
 def data_dir(settings: Any, tmp_path: Path) -> Path:

@@ -10,6 +10,8 @@ from apps.accounts import selectors
 from apps.accounts.models import User
 from tests.api.conftest import Api
 
+pytestmark = pytest.mark.database
+
 
 def test_an_answer_is_an_envelope(viewer: Api) -> None:
     answer = viewer.get("/projects")
@@ -182,7 +184,6 @@ def test_an_unavailable_database_is_503(viewer: Api, monkeypatch: pytest.MonkeyP
     assert (viewer.get("/auth/me").status, viewer.get("/auth/me").error) == (503, "DATABASE_UNAVAILABLE")
 
 
-@pytest.mark.storage
 @pytest.mark.django_db(transaction=True)
 def test_what_would_write_while_the_database_takes_no_writes_is_503_by_its_own_name(
     viewer: Api, monkeypatch: pytest.MonkeyPatch

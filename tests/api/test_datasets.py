@@ -10,6 +10,8 @@ from apps.catalog.preparation import STDLIB
 from apps.common.clock import now
 from tests.api.conftest import Api
 
+pytestmark = pytest.mark.database
+
 
 @pytest.fixture(autouse=True)
 def data_dir(settings: object, tmp_path: Path) -> Path:

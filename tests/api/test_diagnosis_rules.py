@@ -1,8 +1,12 @@
 """A project's own rules of diagnosis: who may see and set them, what is wrong with them, what they make of a log."""
 
+import pytest
+
 from apps.accounts.models import AuditEvent
 from fermi.diagnosis import rules
 from tests.api.conftest import Api
+
+pytestmark = pytest.mark.database
 
 PATH = "/projects/project-one/diagnosis-rules"
 OWN = """

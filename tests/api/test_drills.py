@@ -10,7 +10,7 @@ from apps.training.states import Kind
 from tests.api.conftest import Api
 from tests.api.test_tasks_steer import SINGLE, end
 
-pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dataset", "model")]
 TASKS, DRILLS = "/training-tasks", "/drills"
 
 

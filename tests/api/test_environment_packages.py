@@ -226,6 +226,7 @@ def test_without_pip_the_reason_is_given(colleague: Api, lab: Lab) -> None:
     assert (item["state"], item["exit"], item["reason"]["code"]) == ("failed", None, "INSIDE_NO_PIP")
 
 
+@pytest.mark.database
 def test_an_installation_that_a_process_died_with_begins_anew(
     colleague: Api, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -362,6 +363,7 @@ def test_a_task_beside_its_environments_has_nothing_to_do_with_their_packages(ow
     assert look() == 0
 
 
+@pytest.mark.database
 def test_a_run_of_an_environment_that_the_platform_made_is_a_life(viewer: Api, lab: Lab, environments: Any) -> None:
     row, _ = Hosted.objects.update_or_create(
         environment_id="env-001", defaults={"spec": {}, "state": "running", "state_since": now(), "run": 1}

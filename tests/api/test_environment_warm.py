@@ -95,6 +95,7 @@ def old(**changes: Any) -> None:
     Standby.objects.update(looked_at=now() - standby.KEPT - timedelta(seconds=1), **changes)
 
 
+@pytest.mark.database
 def test_a_preview_has_one_stand_by_which_says_what_it_holds(owner: Api, colleague: Api, lab: Lab) -> None:
     request_body = changed(distributedConfig={"enabled": True, "nodeIds": ["env-001"], "masterNode": "env-001"})
     assert colleague.post("/training-tasks/preview", request_body).status == 200
@@ -136,6 +137,7 @@ def test_a_preview_has_one_stand_by_which_says_what_it_holds(owner: Api, colleag
     assert [one.get("warm") for one in said] == [True, False]
 
 
+@pytest.mark.database
 def test_environments_are_as_their_project_unless_they_say_so_themselves(
     owner: Api, colleague: Api, project: Project, lab: Lab
 ) -> None:
@@ -190,6 +192,7 @@ def test_why_it_is_not_warm_is_said(owner: Api, lab: Lab, monkeypatch: pytest.Mo
     assert (second["state"], second["reason"]["code"]) == ("failed", "INSIDE_NO_PYTHON")
 
 
+@pytest.mark.database
 def test_after_a_task_one_stands_by_again(lab: Lab, colleague: Api) -> None:
     config = {"enabled": True, "nodeIds": ["env-001"], "masterNode": "env-001"}
     made = colleague.post("/training-tasks", changed(distributedConfig=config))
@@ -203,6 +206,7 @@ def test_after_a_task_one_stands_by_again(lab: Lab, colleague: Api) -> None:
     assert Standby.objects.get(pk="env-001").due_at
 
 
+@pytest.mark.database
 def test_a_container_that_began_anew_has_none(owner: Api, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inside, "keep", lambda session, seconds: inside.Standby("standing", 412 << 20))
     owner.patch(ENVIRONMENT, {"warm": True})

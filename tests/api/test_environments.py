@@ -11,7 +11,7 @@ from tests.api.conftest import Api
 DEMO = ["env-001", "env-002", "env-003", "env-004", "env-005"]
 NEW = {"name": "mine", "projectId": "project-one", "clusterId": "local", "zone": "北京可用区A", "gpuCount": 1}
 
-pytestmark = pytest.mark.usefixtures("environments")
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments")]
 
 
 def test_a_list_shows_everything_about_an_environment(viewer: Api) -> None:

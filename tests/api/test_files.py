@@ -182,6 +182,7 @@ def test_what_is_there_already_is_not_sent_again(colleague: Api) -> None:
     assert Upload.objects.filter(state="receiving").count() == 0
 
 
+@pytest.mark.database
 def test_a_damaged_file_is_refused_and_says_so(colleague: Api) -> None:
     upload = begin(colleague, "a", b"right").data["id"]
     send(colleague, upload, 0, b"wrong")
@@ -236,6 +237,7 @@ def test_a_file_is_replaced_only_by_who_says_so(colleague: Api) -> None:
     assert begin(colleague, "a/b", b"x").problems == {"path": "FILE_IN_THE_WAY"}
 
 
+@pytest.mark.database
 def test_files_and_folders_are_moved(colleague: Api, store: Any) -> None:
     for name in ("in/a", "in/deep/b", "in/deep/c"):
         put(colleague, name, name.encode())
@@ -250,6 +252,7 @@ def test_files_and_folders_are_moved(colleague: Api, store: Any) -> None:
     assert get(colleague, "b").body == b"in/a"
 
 
+@pytest.mark.database
 def test_a_folder_is_deleted_only_with_what_is_in_it_if_that_is_said(colleague: Api, store: Any) -> None:
     colleague.post(f"{FILES}/folders", {"path": "one/two"})
     put(colleague, "one/two/a")
@@ -323,6 +326,7 @@ def test_a_full_project_says_what_it_uses_and_may(colleague: Api, owner: Api, ad
     assert Limits.objects.get().max_file_bytes == 1000
 
 
+@pytest.mark.database
 def test_what_was_cut_off_in_the_middle_is_done_by_the_sweep(colleague: Api, store: Any) -> None:
     for name in ("a", "b"):
         put(colleague, name, name.encode())
@@ -363,6 +367,7 @@ def test_an_upload_that_died_while_it_was_put_in_place_is_finished(
         assert get(colleague, "a").body == data
 
 
+@pytest.mark.database
 def test_what_nobody_goes_on_with_is_given_up_after_a_day(colleague: Api) -> None:
     upload = begin(colleague, "a", b"12345").data
     assert upload["expiresAt"] > upload["createdAt"]
@@ -386,6 +391,7 @@ def test_an_upload_is_cancelled(colleague: Api, viewer: Api) -> None:
     assert colleague.get(UPLOADS).data["items"] == []
 
 
+@pytest.mark.database
 def test_a_list_has_pages_folders_first(colleague: Api) -> None:
     for name in ("z", "a", "m"):
         put(colleague, name, name.encode() * (3 if name == "a" else 1))
@@ -445,6 +451,7 @@ def test_a_dataset_is_made_from_files_and_stays_what_they_were(owner: Api, colle
     assert admin.post("/datasets", shared).problems == {"path": "DATA_FILES_NO_PROJECT"}
 
 
+@pytest.mark.database
 def test_token_files_among_files_are_a_dataset_and_what_changed_in_the_store_is_none(owner: Api) -> None:
     for name, data in (("train.bin", b"\1\0" * 90), ("val.bin", b"\1\0" * 10)):
         assert put(owner, f"pair/{name}", data)

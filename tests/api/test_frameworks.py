@@ -9,7 +9,7 @@ from apps.training.models import Task
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 
-pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dataset", "model")]
 without_horovod = pytest.mark.skipif(bool(find_spec("horovod")), reason="Horovod is installed here")
 
 

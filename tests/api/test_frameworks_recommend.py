@@ -9,7 +9,7 @@ from apps.catalog.models import Model
 from apps.clusters.models import DevEnvironment
 from tests.api.conftest import Answer, Api
 
-pytestmark = pytest.mark.usefixtures("environments", "model")
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "model")]
 
 RECOMMEND = "/frameworks/recommend"
 ALL = ["env-001", "env-003", "env-005"]  # 2 + 4 + 8 A100 in three zones

@@ -22,7 +22,7 @@ from fermi.planning import plugins
 from tests.api.conftest import Api
 from tests.fakes.environments import Machine
 
-pytestmark = pytest.mark.storage
+pytestmark = pytest.mark.database
 MADE = {"name": "lab", "projectId": "project-one", "templateId": "template-jupyter"}
 
 

@@ -18,6 +18,8 @@ from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 from tests.apps.notice_servers import one_sender
 
+pytestmark = pytest.mark.database
+
 HOOK = {"scope": "me", "name": "my hook", "kind": "webhook", "address": "https://hooks.example.org/secret-path"}
 
 

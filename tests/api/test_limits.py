@@ -21,7 +21,7 @@ NONE: dict[str, Any] = {
     "userGpuHours": None, "budget": None, "atBudget": "warn",
 }  # fmt: skip
 
-pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dataset", "model")]
 
 
 def of(data: dict[str, Any]) -> dict[str, Any]:

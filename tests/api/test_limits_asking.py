@@ -12,7 +12,7 @@ from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 from tests.api.test_tasks_select import asking
 
-pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dataset", "model")]
 
 
 def limited(**values: Any) -> None:

@@ -51,6 +51,7 @@ def holds(task_id: str) -> bool:
     return Lease.objects.filter(holder=task_id).exists()
 
 
+@pytest.mark.database
 @pytest.mark.parametrize(
     ("limit", "code", "told"),
     [
@@ -84,6 +85,7 @@ def test_a_limit_that_is_lowered_ends_nothing(colleague: Api, admin: Api) -> Non
     assert Task.objects.get(pk=first).state != "failed"
 
 
+@pytest.mark.database
 def test_a_spent_budget_keeps_waiting_tasks_from_starting_but_for_preemptible_ones(
     colleague: Api, admin: Api, project: Project
 ) -> None:

@@ -18,7 +18,7 @@ from apps.training.reconcile import reconciler
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 
-pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dataset", "model")]
 ACTIVITY = {
     "kernels": [
         {"id": "k1", "name": "train.ipynb", "busy": True, "since": 100.0},

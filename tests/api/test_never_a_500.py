@@ -20,6 +20,8 @@ from apps.training.presenters import stream_polling
 from tests.api.conftest import BASE, Api
 from tests.api.test_tasks_create import changed
 
+pytestmark = pytest.mark.database
+
 TOO_LONG = "x" * 256
 """More than a file's name may have on any common file system (255 bytes)."""
 SIGN_IN = {"username": "nobody", "password": "a long enough password"}

@@ -24,7 +24,7 @@ from tests.api.conftest import BASE, Api
 from tests.api.test_files import bucket, store  # noqa: F401
 from tests.api.test_tasks_create import changed
 
-pytestmark = pytest.mark.usefixtures("environments", "dataset", "model", "store")
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dataset", "model", "store")]
 FOLDER = pytest.mark.parametrize("store", ["folder"], indirect=True)
 
 

@@ -24,7 +24,7 @@ from apps.training.states import State
 from fermi.jobs.errors import BackendError
 from tests.api.conftest import Api
 
-pytestmark = pytest.mark.usefixtures("environments")
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments")]
 LONG_AGO = timedelta(hours=2)
 
 

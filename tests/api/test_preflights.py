@@ -10,7 +10,7 @@ from apps.training.states import State
 from fermi.preflight import verdict
 from tests.api.test_tasks_create import DOCUMENT
 
-pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dataset", "model")]
 
 ASKED = {"environmentIds": ["env-001", "env-003"], "level": "full"}
 SILENT = "PREFLIGHT_NODE_SILENT"

@@ -13,7 +13,7 @@ from apps.scheduling import pricing
 from apps.scheduling.models import Price
 from tests.api.conftest import Api
 
-pytestmark = pytest.mark.usefixtures("environments")
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments")]
 
 
 def put(api: Api, *prices: tuple[str, str, float]) -> Any:

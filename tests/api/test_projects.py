@@ -4,6 +4,8 @@ from apps.accounts.models import Project
 from apps.clusters.models import DevEnvironment
 from tests.api.conftest import Api, make_user
 
+pytestmark = pytest.mark.database
+
 
 def test_me_lists_my_projects_and_roles(colleague: Api, other_project: Project) -> None:
     me = colleague.get("/auth/me").data

@@ -18,7 +18,7 @@ from fermi.scheduler.forecast import GRACE
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 
-pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dataset", "model")]
 
 
 def waits(api: Api, name: str, *environments: str, **changes: Any) -> str:

@@ -14,7 +14,7 @@ from tests.api.conftest import Api
 
 PATH = "/reservations"
 
-pytestmark = pytest.mark.usefixtures("environments")
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments")]
 
 
 def window(begins: float = 1, ends: float = 2, **more: Any) -> dict[str, Any]:

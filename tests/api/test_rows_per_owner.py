@@ -12,6 +12,8 @@ from apps.notices.models import Channel, Delivery
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 
+pytestmark = pytest.mark.database
+
 ONE = "project-one"
 SOON = {"beginsAt": (timezone.now() + timedelta(hours=1)).isoformat(),
         "endsAt": (timezone.now() + timedelta(hours=2)).isoformat()}  # fmt: skip

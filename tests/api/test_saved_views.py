@@ -2,6 +2,8 @@ import pytest
 
 from apps.common.row_bounds import MAX_ROWS
 
+pytestmark = pytest.mark.database
+
 VIEW = {"section": "training", "name": "mine that run", "query": "status=running&ordering=-step"}
 
 

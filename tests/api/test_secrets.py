@@ -86,6 +86,7 @@ def test_a_value_that_cannot_be_is_refused_and_not_repeated(owner: Api, value: A
     assert "x" * 100 not in json.dumps(answer.body)
 
 
+@pytest.mark.database
 def test_what_is_stored_is_encrypted_and_the_audit_trail_has_names_only(wandb: Api) -> None:
     stored = Secret.objects.get().value
     assert "wandb" not in stored

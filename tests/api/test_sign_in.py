@@ -16,6 +16,8 @@ from apps.accounts.models import AuditEvent, SignInLink, User
 from apps.common.clock import now
 from tests.api.conftest import make_user
 
+pytestmark = pytest.mark.database
+
 AUTH = "/_allauth/browser/v1/auth"
 PASSWORD = "a long enough password"
 

@@ -13,7 +13,7 @@ from apps.training.states import State
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 
-pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dataset", "model")]
 
 NODES = ["env-001", "env-003", "env-005"]
 ELASTIC = changed(distributedConfig__elastic={"minNodes": 1, "maxNodes": 3})

@@ -11,7 +11,7 @@ from apps.training.models import Event, Task
 from tests.api.conftest import Answer, Api
 from tests.api.test_tasks_create import DOCUMENT, changed
 
-pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dataset", "model")]
 
 SINGLE = changed(distributedConfig=None, environmentIds=["env-001"])
 
@@ -49,7 +49,6 @@ def test_a_key_that_is_too_long_is_refused(colleague: Api) -> None:
     assert answer.problems == {"Idempotency-Key": "IDEMPOTENCY_KEY_TOO_LONG"}
 
 
-@pytest.mark.storage
 @pytest.mark.django_db(transaction=True)
 def test_requests_that_come_at_once_make_one_task(colleague: Api) -> None:
     start = threading.Barrier(6)

@@ -15,7 +15,7 @@ from apps.training.presenters import task_list
 from apps.training.presenters.selectors import brief_columns
 from tests.api.test_tasks_create import changed
 
-pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dataset", "model")]
 
 TASKS = 7
 SINGLE = changed(distributedConfig=None, environmentIds=["env-001"])

@@ -72,6 +72,7 @@ def test_they_are_made_with_the_task_and_it_waits_for_all_of_them(colleague: Api
     assert {node["host"] for node in stored.spec["nodes"]} == {"h1"}
 
 
+@pytest.mark.database
 def test_one_that_cannot_be_had_fails_the_task_and_the_others_go(colleague: Api) -> None:
     task = colleague.post("/training-tasks", asking()).data["taskId"]
     bad = made_for(task)[1]

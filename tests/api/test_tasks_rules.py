@@ -17,7 +17,7 @@ from apps.training.states import State
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import DOCUMENT, changed
 
-pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dataset", "model")]
 
 SINGLE = changed(distributedConfig=None, environmentIds=["env-001"])
 

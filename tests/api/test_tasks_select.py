@@ -12,7 +12,7 @@ from apps.training.reconcile import reconciler
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 
-pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dataset", "model")]
 
 
 def asking(select: dict[str, Any], **more: Any) -> dict[str, Any]:

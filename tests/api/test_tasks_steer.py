@@ -13,7 +13,7 @@ from apps.training.states import State
 from fermi import messages
 from tests.api.test_tasks_create import DOCUMENT, changed
 
-pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dataset", "model")]
 
 SINGLE = changed(distributedConfig=None, environmentIds=["env-001"])
 

@@ -14,7 +14,7 @@ from tests.api.test_tasks_create import changed
 from tests.series import measured
 from tests.workers import hosts
 
-pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dataset", "model")]
 MINUTES = 10
 
 

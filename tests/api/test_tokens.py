@@ -7,6 +7,8 @@ from apps.accounts.models import ApiToken, AuditEvent
 from apps.common.clock import now
 from tests.api.conftest import Api
 
+pytestmark = pytest.mark.database
+
 
 def test_a_new_token_is_shown_once_and_works(colleague: Api) -> None:
     made = colleague.post("/tokens", {"name": "laptop", "expiresInDays": 7})

@@ -21,6 +21,8 @@ from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 from tests.collector import Collector, collecting
 
+pytestmark = pytest.mark.database
+
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 

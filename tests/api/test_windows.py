@@ -14,7 +14,7 @@ from apps.training.reconcile import reconciler
 from tests.api.conftest import Api
 from tests.api.test_tasks_select import asking
 
-pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dataset", "model")]
 
 
 @pytest.fixture

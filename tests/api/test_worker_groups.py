@@ -163,6 +163,7 @@ def test_many_are_moved_at_once_or_none(colleague: Api) -> None:
     assert Worker.objects.filter(group=None).count() == 4
 
 
+@pytest.mark.database
 def test_environments_follow_who_belongs_together(colleague: Api) -> None:
     hosts(colleague, gn6=3, gn7=1)
 
@@ -277,6 +278,7 @@ def test_the_task_of_a_group_can_be_retried_and_cloned(colleague: Api) -> None:
     assert colleague.post(f"/training-tasks/{started}/retry").status == 201
 
 
+@pytest.mark.database
 def test_workers_stay_where_they_are_while_a_task_uses_them(colleague: Api) -> None:
     hosts(colleague, gn6=2)
     made = group(colleague, "gn6-0")
@@ -324,6 +326,7 @@ def test_several_that_are_in_use_are_refused_one_by_one(colleague: Api) -> None:
 KEY = "sk-0123456789abcdefghij"
 
 
+@pytest.mark.database
 def test_a_groups_variables_that_look_like_keys_are_warned_of_and_hidden_from_viewers(
     colleague: Api, viewer: Api
 ) -> None:

@@ -14,6 +14,8 @@ from apps.workers.services import environments
 from tests.api.conftest import Api
 from tests.workers import Host, hosts, join
 
+pytestmark = pytest.mark.database
+
 
 def silence(*workers: str, seconds: float) -> None:
     """Somebody has listened all the time, and heard nothing of these (or of any)."""

@@ -18,6 +18,8 @@ from apps.training.core import outcomes, transitions
 from apps.training.models import Attempt, Event, Task
 from apps.training.states import State
 
+pytestmark = pytest.mark.database
+
 PAGES = [
     "training_task", "clusters_devenvironment", "clusters_availabilityzone", "clusters_cluster", "catalog_dataset",
     "catalog_datasetversion", "catalog_model", "accounts_user", "accounts_project", "accounts_apitoken",

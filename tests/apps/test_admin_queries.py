@@ -15,6 +15,8 @@ from django.urls import reverse
 from apps.accounts.models import User
 from apps.clusters.models import Cluster
 
+pytestmark = pytest.mark.database
+
 VALUES = ["\0", "9" * 30, "2026-13-99"]
 """What no column takes: text that PostgreSQL cannot hold, a number beyond SQLite's, and neither number nor date."""
 admin.autodiscover()

@@ -20,7 +20,7 @@ from fermi.jobs.spec import Entrypoint, JobSpec
 from tests.platform_process import free_port
 from tests.polling import until
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 SCRIPT = """
 import json, os, signal, sys

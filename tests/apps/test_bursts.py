@@ -34,7 +34,7 @@ from fermi.tokenized_data import DataError
 from tests.apps.test_ports import PYTHON, Lab
 from tests.polling import until
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 
 def broken(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -11,6 +11,8 @@ from apps.common import pubsub
 from tests.apps.brokers import Broker, redis
 from tests.polling import until
 
+pytestmark = pytest.mark.database
+
 __all__ = ["redis"]
 
 

@@ -18,7 +18,7 @@ from apps.training.states.limits import CLAIM, SILENT
 from fermi.jobs.spec import Observation, Phase
 from tests.apps.attempts import pulse_of
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 
 class Killed(BaseException):

@@ -24,7 +24,7 @@ from fermi.jobs.spec import Code, Entrypoint, JobSpec
 from tests.platform_process import free_port
 from tests.polling import until
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 SCRIPT = """
 import os, sys, time
@@ -241,6 +241,7 @@ def test_a_file_that_gitignore_left_out_of_the_code_is_told_with_its_line(task: 
     assert "the line data/ (.gitignore) excludes it" in said(over)
 
 
+@pytest.mark.database
 def test_training_that_was_left_in_the_background_is_told_of_though_the_task_succeeded(task: Task) -> None:
     over = lives(task, "background")
     assert over.state == State.SUCCEEDED

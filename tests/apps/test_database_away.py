@@ -16,6 +16,8 @@ from server import env
 from tests import services
 from tests.polling import until
 
+pytestmark = pytest.mark.database
+
 ALIAS = "comes_and_goes"
 
 

@@ -14,7 +14,7 @@ from apps.training.states import FINAL, State
 from fermi.jobs.spec import Entrypoint
 from tests import goldens
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 
 @pytest.mark.parametrize("query", range(2))

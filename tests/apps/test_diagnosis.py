@@ -236,6 +236,7 @@ def answer(task: Task, user: User) -> dict[str, Any]:
         return diagnosis.of(user, Task.objects.select_related("cluster").get(pk=task.pk))
 
 
+@pytest.mark.database
 def test_a_failed_task_shows_the_culprits_last_lines_and_what_was_tried(stored: Task, user: User) -> None:
     failed = {"rank": 1, "nodeRank": 1, "node": "env-b", "exitCode": 1}
     Attempt.objects.filter(task=stored).update(outcome="RANK_FAILED", outcome_params=failed)

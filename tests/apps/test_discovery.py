@@ -12,7 +12,7 @@ from apps.common.clock import now
 from apps.environments.models import Look, MemoryLook
 from fermi.engines.discovery import Found
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 POD = Found(
     "team/notebook-0", "notebook-0", "research", running=True, kind="jupyter", zone="z1", gpu_type="A100", gpu_count=2,

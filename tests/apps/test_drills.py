@@ -19,7 +19,7 @@ from fermi.jobs.spec import Entrypoint, JobSpec
 from tests.platform_process import free_port
 from tests.polling import until
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 SCRIPT = """
 import json, os, sys, time
@@ -132,6 +132,7 @@ def test_a_drill_shows_whether_training_resumes_and_if_not_why(user: User, proje
     assert not Task.trainings.exclude(pk__in=[task.pk for task in tasks.values()]).exists()
 
 
+@pytest.mark.database
 def test_a_task_with_the_box_begins_after_a_drill_that_went_well_and_fails_by_one_that_did_not(
     user: User, project: Project
 ) -> None:

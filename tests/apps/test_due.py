@@ -14,7 +14,7 @@ from apps.common.clock import now
 from apps.common.sql import Among
 from apps.training.models import Task
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
 ROWS, THREADS, ROUNDS = 2000, 4, 6
 SPAN = timedelta(minutes=5)

@@ -22,7 +22,7 @@ from apps.notices.sender import message as wording
 from tests.certificates import certificate
 from tests.unit.test_endings import jwt
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
 YEAR = 365 * 86_400
 
 

@@ -22,7 +22,7 @@ from tests.fakes.kubernetes.errors import webhook_failed
 from tests.fakes.kubernetes.fixtures import kubernetes  # noqa: F401
 from tests.polling import until
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 SOON = timedelta(seconds=3)
 
 

@@ -32,9 +32,9 @@ from tests.polling import until
 
 __all__ = ["kubernetes", "lab", "task"]
 pytestmark = [
-    pytest.mark.storage, pytest.mark.django_db,
+    pytest.mark.django_db,
     pytest.mark.skipif(not os.environ.get("FERMI_CRDS"), reason="FERMI_CRDS names no folder of definitions"),
-]  # fmt: skip
+]
 
 
 @pytest.fixture
@@ -86,6 +86,7 @@ def test_tasks_wait_in_kueues_order_and_a_paused_one_leaves_it_until_it_is_resum
     assert queue.explained(task.owner, task)["engine"]["position"] is None
 
 
+@pytest.mark.database
 def test_a_project_beyond_its_limit_submits_nothing_to_the_engine(kueue: FakeCluster, task: Task) -> None:
     Limits.objects.create(project=task.project, most_tasks=1, updated_at=now())
     second = another(task, "task-y")
@@ -161,6 +162,7 @@ def test_what_runs_inside_stands_in_our_queue_and_begins_whatever_kueue_does(kue
     assert not Lease.objects.exists()
 
 
+@pytest.mark.database
 def test_what_runs_beside_is_kueues_also_where_another_task_runs_inside(kueue: FakeCluster, entered: Task) -> None:
     beside = another(entered, "task-y")
     run(beside, JobSpec.from_json(beside.spec), "dev", run_in="beside")

@@ -21,7 +21,7 @@ from fermi.jobs.spec import Handle, JobSpec, attempt_parts
 from tests.apps.attempts import begin_attempt, write
 from tests.polling import until
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 class Elsewhere:

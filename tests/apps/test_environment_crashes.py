@@ -17,7 +17,7 @@ from apps.environments.services import Asked, lifecycle
 from fermi.planning import plugins
 from tests.fakes.environments import Machine
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 WATCHED = ("environments/reconcile.py", "environments/steps.py", "environments/transitions.py", "environments/gpus.py",
            "tests/fakes/environments.py")  # fmt: skip
 EVERY = 61
@@ -88,6 +88,7 @@ def life(machine: Machine, user: User, name: str, dies_at: int) -> int:
     return lines
 
 
+@pytest.mark.database
 def test_whatever_line_it_dies_at_a_life_comes_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(gpus=2)
     monkeypatch.setattr(plugins, "hosting", lambda backend, connection: machine)

@@ -10,7 +10,7 @@ from apps.training.models import Attempt, Task
 from apps.training.queue import load, runtime_estimates
 from apps.training.states import State
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
 HOUR = timedelta(hours=1)
 
 

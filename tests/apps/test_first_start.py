@@ -16,7 +16,7 @@ from apps.environments.models import Hosted, Run, Template
 from fermi.jobs import gpus
 from server import host_facts
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from apps.training.models import (
 from apps.training.services import retention
 from apps.training.states import Kind, State
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 DAYS = 30
 

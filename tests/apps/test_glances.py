@@ -19,7 +19,7 @@ from fermi.diagnosis import Finding, Level, loss_anomalies
 from fermi.jobs.spec import Cause, Observation, Phase, RankSeen
 from tests.apps.attempts import begin_attempt
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 RUNS = Observation(Phase.RUNNING, left=True, ranks=tuple(RankSeen(rank, 0, "running", pid=rank) for rank in range(3)))
 CHANGED = Observation(Phase.RUNNING, left=True, ranks=(RankSeen(0, 0, "running", pid=9), *RUNS.ranks[1:]))

@@ -19,7 +19,7 @@ from fermi.jobs.spec import Observation, Phase, RankSeen
 from tests.apps.attempts import begin_attempt
 from tests.goldens import job
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 DOUBT = {"ranks": "1", "node": "n", "seconds": 9}
 PLACE = "train.py:9 in load"

@@ -17,6 +17,8 @@ from server.env import celery_url
 from tests.apps.brokers import Broker, redis
 from tests.polling import until
 
+pytestmark = pytest.mark.database
+
 __all__ = ["redis"]
 
 

@@ -21,7 +21,7 @@ from apps.training.presenters import selectors
 from fermi import messages
 from tests.apps.attempts import begin_attempt, write
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture(autouse=True)

@@ -20,6 +20,8 @@ from apps.training.reconcile import reconciler
 from apps.training.states import State
 from fermi.jobs.spec import Entrypoint, JobSpec
 
+pytestmark = pytest.mark.database
+
 NOON = datetime(2026, 11, 26, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 

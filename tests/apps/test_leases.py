@@ -13,7 +13,7 @@ from apps.clusters import leases
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus, Lease, PortLease
 
 T = TypeVar("T")
-pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 IDS = [f"env-{n}" for n in range(6)]
 
 

@@ -49,7 +49,7 @@ def copies(task: Task, count: int) -> list[Task]:
     return list(Task.objects.filter(pk__startswith="task-copy"))
 
 
-@pytest.mark.storage
+@pytest.mark.database
 def test_streams_of_many_tasks_ask_with_one_statement(task: Task, user: User, django_assert_num_queries: Any) -> None:
     questions = [question(one, user) for one in copies(task, 40)]
     seen = [replace(one, position=found.position) for one, found in zip(questions, answered(*questions), strict=True)]

@@ -18,7 +18,7 @@ from apps.training.presenters import task_list
 from apps.training.states import State
 
 pytestmark = [
-    pytest.mark.storage,
+    pytest.mark.database,
     pytest.mark.django_db,
     pytest.mark.skipif(connection.vendor != "postgresql", reason="the plans are PostgreSQL's"),
 ]

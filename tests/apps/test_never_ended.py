@@ -21,7 +21,7 @@ from fermi.jobs.spec import Entrypoint, JobSpec, Rendered
 from tests.platform_process import free_port
 from tests.polling import until
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
 BOUND = 1.0
 HANGS = """

@@ -33,7 +33,7 @@ from tests.apps.notice_servers import Hooks, Mails, http, one_sender, smtp
 from tests.certificates import written
 from tests.polling import until
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
 
 WHY = {"code": "RANK_FAILED", "params": {"rank": 3, "node": "dgx-02", "exitCode": 1}}

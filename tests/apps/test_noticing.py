@@ -22,6 +22,8 @@ from fermi.diagnosis import Finding, Level
 from fermi.diagnosis.hangs import HANG
 from fermi.diagnosis.stragglers import STRAGGLER
 
+pytestmark = pytest.mark.database
+
 WRITES = ("INSERT", "UPDATE", "DELETE")
 
 

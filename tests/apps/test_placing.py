@@ -19,7 +19,7 @@ from fermi.scheduler.snapshot import Select, Waiting
 from fermi.schema import serialization
 from tests.apps.attempts import begin_attempt
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from apps.training.states import State
 from apps.workers.models import Report, Worker
 from fermi.jobs.spec import Entrypoint, JobSpec
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 PYTHON = {"python": "python3"}
 CONNECTIONS: dict[str, dict[str, Any]] = {

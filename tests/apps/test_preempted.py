@@ -10,7 +10,7 @@ from tests.fakes.kubernetes.fixtures import kubernetes
 from tests.polling import until
 
 __all__ = ["kubernetes", "lab", "task"]
-pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 
 def test_a_preempted_task_waits_for_its_turn_and_goes_on_without_a_restart_spent(

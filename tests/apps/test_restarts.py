@@ -28,7 +28,7 @@ from fermi import messages
 from fermi.jobs.spec import Cause, Entrypoint, JobSpec
 from fermi.planning import plugins
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 
 @pytest.fixture

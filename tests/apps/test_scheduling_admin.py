@@ -14,6 +14,8 @@ from apps.accounts.models import AuditEvent, Membership, Project, User
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.scheduling.models import Limits, Price, Reservation, UserLimits
 
+pytestmark = pytest.mark.database
+
 
 @pytest.fixture
 def environment(db: None) -> DevEnvironment:

@@ -11,7 +11,7 @@ from apps.training.logs.watcher import TICK, Watcher
 from apps.training.models import Event, LogCursor, MetricPoint, Task, Watch
 from tests.apps.attempts import begin_attempt, write
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
 KEYS = [f"task-{number}" for number in range(200)]
 

@@ -23,7 +23,7 @@ from fermi.planning import elastic_sizes, plugins
 from tests.apps.attempts import begin_attempt
 from tests.apps.test_placing import held, lose, places
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 CHOSEN = ("gn5", "gn6", "gn7", "gn8")
 

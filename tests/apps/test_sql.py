@@ -17,7 +17,7 @@ from apps.training.models import Attempt, Task
 from apps.training.reconcile import reconciler
 from tests.apps.attempts import begin_attempt
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 ID = columns(Task, "id")
 COLUMNS = ("id", "project__name", "distributed", "spec", "progress", "created_at", "ended_at", "world_size")

@@ -261,7 +261,7 @@ def test_without_a_broker_changes_are_found_by_looking(task: Task, user: User) -
     assert [message.kind for message in listen(task, user, until=act)] == ["status", "status", "end"]
 
 
-@pytest.mark.storage
+@pytest.mark.database
 def test_events_appear_in_the_order_of_their_ids_whoever_writes_them(task: Task) -> None:
     """A reader who remembers the last id would never see one that appears behind it."""
     start = threading.Barrier(4)

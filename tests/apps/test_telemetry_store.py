@@ -22,7 +22,7 @@ from apps.telemetry.writer import Writer
 from fermi.telemetry.metrics import METRICS
 from tests.sampling import examples
 
-pytestmark = [pytest.mark.django_db, pytest.mark.storage]
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
 BEGAN = 1_795_400_000 // FINE.block * FINE.block
 PRECISION = 2.0**-12
 

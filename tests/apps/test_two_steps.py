@@ -14,7 +14,7 @@ from tests import previous_release, services
 from tests.platform_process import ROOT
 
 pytestmark = [
-    pytest.mark.storage,
+    pytest.mark.database,
     pytest.mark.skipif(connection.vendor != "postgresql", reason="one supervisor replaces all processes on SQLite"),
 ]
 

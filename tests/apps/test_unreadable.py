@@ -17,7 +17,7 @@ from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Cause, Observation, Phase
 from tests.apps.test_watching import another
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture

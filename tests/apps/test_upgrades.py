@@ -3,11 +3,14 @@
 from importlib import import_module
 from typing import Any
 
+import pytest
 from django.apps import apps
 
 from apps.training.models import Task
 from apps.training.states import Kind, State
 from fermi.jobs.spec import JobSpec
+
+pytestmark = pytest.mark.database
 
 
 def by_spec_alone() -> None:

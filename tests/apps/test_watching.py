@@ -32,7 +32,7 @@ from fermi.jobs.spec import Cause, Handle, Observation, Phase, PulseSeen, RankSe
 from tests.apps.attempts import begin_attempt, write
 from tests.polling import until
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture

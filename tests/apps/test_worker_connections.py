@@ -5,6 +5,8 @@ from django.db import connection
 
 from server.celery import app
 
+pytestmark = pytest.mark.database
+
 
 @pytest.mark.django_db(transaction=True)
 def test_a_message_leaves_the_connection_as_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:

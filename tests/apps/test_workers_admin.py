@@ -8,6 +8,8 @@ from apps.accounts.models import AuditEvent, Project, User
 from apps.common.clock import now
 from apps.workers.models import Group, JoinToken, Report, Worker
 
+pytestmark = pytest.mark.database
+
 
 @pytest.fixture
 def worker(db: None) -> Worker:

@@ -32,7 +32,7 @@ from fermi.engines import failure_cause
 from fermi.engines.agent.store import Order
 from fermi.jobs.spec import attempt_parts
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
 
 def add(*ids: str) -> None:

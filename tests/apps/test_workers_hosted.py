@@ -31,7 +31,7 @@ from fermi.jobs.spec import Cause, JobSpec, Way
 from fermi.planning import plugins
 from fermi.schema import serialization
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 IDS = ["gn6-0", "gn6-1", "gn7-0"]
 
 

@@ -23,7 +23,7 @@ from fermi.engines.agent.store import Order
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import attempt_parts
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 NODES = ("gn6", "gn7")
 IDS = ["gn6-0", "gn6-1", "gn7-0"]
 

@@ -12,7 +12,7 @@ import pytest
 from tests.platform_process import WARM, Running
 from tests.polling import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.storage]
+pytestmark = [pytest.mark.e2e, pytest.mark.database]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ def codes(platform: Running, task_id: str) -> list[str]:
     return [event["code"] for event in platform.items(task_id, "events", pageSize=200)]
 
 
-@pytest.mark.storage
+@pytest.mark.database
 def test_a_paused_task_of_fourteen_ranks_gives_its_environments_back_and_goes_on(platform: Running) -> None:
     task_id = platform.create(ALL, hyperparameters=TRAINING, maxRestarts=0)
     until(lambda: platform.items(task_id, "checkpoints"), seconds=180, what="a checkpoint")
@@ -38,7 +38,7 @@ def test_a_paused_task_of_fourteen_ranks_gives_its_environments_back_and_goes_on
     assert platform.strays() == []
 
 
-@pytest.mark.storage
+@pytest.mark.database
 def test_fourteen_ranks_give_way_to_a_higher_class_and_lose_less_than_a_checkpoints_interval(platform: Running) -> None:
     low = platform.create(
         ALL, hyperparameters=TRAINING, maxRestarts=0, priority="low", preemptible=True, minRunSeconds=0

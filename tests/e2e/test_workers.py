@@ -22,7 +22,7 @@ from tests.podman import imported, podman, settings
 from tests.polling import until
 from tests.wheels import make_wheel
 
-pytestmark = [pytest.mark.e2e, pytest.mark.storage]
+pytestmark = [pytest.mark.e2e, pytest.mark.database]
 
 SCRIPT = """
 import os, sys, time

@@ -11,7 +11,7 @@ from tests.polling import until
 
 pytestmark = pytest.mark.faults
 SETTINGS = WARM
-ON_BOTH = pytest.mark.storage
+ON_BOTH = pytest.mark.database
 
 TRAINING = {
     "totalSteps": 60,

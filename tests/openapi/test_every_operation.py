@@ -32,7 +32,7 @@ SHAPE = {"BODY_NOT_OBJECT", "PARSE_ERROR", "UNKNOWN_FIELD", "WRONG_TYPE"}
 it is there, allowed, possible now."""
 REFUSALS = ["400", "401", "403", "404", "405", "409", "413", "415"]
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 schema = schemathesis.openapi.from_path(
     DOCUMENT,

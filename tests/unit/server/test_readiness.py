@@ -91,7 +91,7 @@ def test_readiness_writes_one_row_to_the_database_and_at_most_once_a_second(
     assert Written.objects.get().at == second
 
 
-@pytest.mark.storage
+@pytest.mark.database
 @pytest.mark.django_db(transaction=True)
 def test_a_database_that_takes_no_writes_is_named(client: Client) -> None:
     on, off = ("PRAGMA query_only = 1", "PRAGMA query_only = 0")
