@@ -20,8 +20,6 @@ from scripts import flaky_tests, shares
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / "build" / "tests"
-PREPARED = REPORTS / "prepared"
-"""What platforms of the tests in a browser begin with: a database that is migrated once for all of them."""
 REPORTED = [sys.executable, "-m", "pytest", "--junitxml={junit}", "-o", "junit_family=xunit1"]  # it names files
 PYTEST = [*REPORTED, "-n", "4", "--dist", "loadfile", "--no-loadscope-reorder"]
 """Half of the time tests wait for a process to start or a grace to pass, so four keep two cores busy. Whole files,
@@ -90,12 +88,15 @@ class Result:
 
 
 ON_BOTH = ("api", "apps", "e2e", "faults", "openapi")
-"""Where tests touch the database; of those that start a platform, the ones marked `storage` run on both."""
+"""Where tests touch the database: those marked `database` run on both, with ALL=1 all but those that start a platform
+and are not marked."""
 
 ON_ONE = "--ignore=tests/openapi/test_every_operation.py"
 """Of two databases PostgreSQL refuses more of what requests hold, and they are many; `make check-api` asks both."""
 
-WHERE_IT_MATTERS = ["-m", "(not e2e and not faults) or storage", *(f"tests/{name}" for name in ON_BOTH)]
+ALL = bool(os.environ.get("FERMI_TEST_ALL"))
+MARKED = "database or not (e2e or faults)" if ALL else "database"
+WHERE_IT_MATTERS = ["-m", MARKED, *(f"tests/{name}" for name in ON_BOTH)]
 CONSOLE = ["npm", "test", "--silent", "--", "--reporter=default", "--reporter=junit", "--outputFile.junit={junit}"]
 BROWSER = ["node", "--test", "--test-concurrency=2"]
 BROWSER_TESTS = ROOT / "frontend" / "e2e"
@@ -128,7 +129,7 @@ PARTS = [
         BROWSER,
         ROOT / "frontend",
         needs=("chromium",),
-        env={"NODE_OPTIONS": TO_FILE, "FERMI_TEST_DATA": str(PREPARED)},
+        env={"NODE_OPTIONS": TO_FILE, "FERMI_TEST_DATA": str(REPORTS)},
         again=files_again,
     ),
 ]
@@ -192,9 +193,10 @@ def main() -> int:
     if share := shares.chosen(os.environ, commit()):
         os.environ[shares.VARIABLE] = share
         print(f"of the long tests, share {share} of {shares.SHARES} (FERMI_TEST_SHARE; ALL=1: all)", flush=True)
+    os.environ.setdefault("FERMI_TEST_SEED", seed(commit()))
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would each compile the platform anew
     PARTS[-1].command += browser_files()
-    shutil.rmtree(PREPARED, ignore_errors=True)
-    PREPARED.mkdir(parents=True)
+    REPORTS.mkdir(parents=True, exist_ok=True)
     began = datetime.now(UTC).strftime("%Y-%m-%dT%H:%MZ")
     results = {part.name: run(part) for part in PARTS}
     print(f"\n=== the {SLOWEST} slowest tests ===")

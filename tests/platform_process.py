@@ -1,6 +1,7 @@
 """The real platform, started as its user starts it, on scratch data: for end-to-end, fault and console tests."""
 
 import fcntl
+import hashlib
 import http.client
 import json
 import os
@@ -10,7 +11,8 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from tests import services
 from tests.polling import until
 
 ROOT = Path(__file__).resolve().parents[1]
+IMAGES = ROOT / "build" / "tests" / "migrated"
 PARTS = {"web", "worker", "beat", "watch"}
 FINAL = ("succeeded", "failed", "stopped")
 WARM = {"FERMI_STAND_BY": "1"}
@@ -43,28 +46,62 @@ def free_port() -> int:
     raise AssertionError("all ports of this test process were handed out")
 
 
-def migrated(database: str = "") -> Path:
-    """A data directory with nothing but a prepared database, made once for all processes of this test run; that of the
-    name on the private PostgreSQL, where one is given."""
-    made = Path(os.environ["FERMI_TEST_DATA"], f"migrated{database}")
-    with made.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+def migrated() -> Path:
+    """Return a data directory with nothing but a migrated database, made once for all runs with the same migrations."""
+    made = IMAGES / _migrations_digest()
+    with _images_locked():
         if not made.exists():
+            for old in IMAGES.glob("*/"):
+                shutil.rmtree(old)
             making = made.with_suffix(".new")
             making.mkdir()
-            migrate = [sys.executable, "manage.py", "migrate", "--no-input", "--verbosity", "0"]
-            there = services.separate(name=database) if database else {}
-            env = environment(FERMI_DATA=str(making), **there)
-            subprocess.run(migrate, env=env, cwd=ROOT, check=True)
+            _migrate(making)
             schema.remember(making)
             making.rename(made)
     return made
 
 
+def migrated_template() -> str:
+    """Return the name of such a database on the private PostgreSQL. It is restored from a dump in the data directory,
+    which the first run makes."""
+    made, name = migrated(), f"fermi_{_migrations_digest()}"
+    dump = made / f"{services.version()}.sql"
+    with _images_locked():
+        if not services.exists(name):
+            url = services.separate(name=f"{name}_new")["DATABASE_URL"]
+            if dump.exists():
+                services.restore(url, dump)
+            else:
+                _migrate(made, DATABASE_URL=url)
+                services.dump(url, dump)
+            services.rename(f"{name}_new", name)
+    return name
+
+
+@contextmanager
+def _images_locked() -> Iterator[None]:
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    with IMAGES.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _migrate(data: Path, **env: str) -> None:
+    command = [sys.executable, "manage.py", "migrate", "--no-input", "--verbosity", "0"]
+    subprocess.run(command, env=environment(FERMI_DATA=str(data), **env), cwd=ROOT, check=True)
+
+
+def _migrations_digest() -> str:
+    """Return a name for our migrations, by content, and the packages', by the pins."""
+    digest = hashlib.sha256((ROOT / "requirements.txt").read_bytes())
+    for path in sorted(ROOT.glob("apps/*/migrations/*.py")):
+        digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 def copied(name: str = "") -> dict[str, str]:
     """DATABASE_URL and REDIS_URL of such a database on the private PostgreSQL."""
-    migrated("fermi_migrated")
-    return services.separate(like="fermi_migrated", name=name)
+    return services.separate(like=migrated_template(), name=name)
 
 
 def copy_database(name: str) -> None:

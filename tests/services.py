@@ -53,6 +53,38 @@ def separate(like: str = "template1", name: str = "") -> dict[str, str]:
     return {"DATABASE_URL": database, "REDIS_URL": f"{redis}/{secrets.randbelow(15) + 1}"}
 
 
+def exists(name: str) -> bool:
+    """Return whether the private PostgreSQL has a database of that name."""
+    ensure()
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
+        return bool(connection.execute("SELECT FROM pg_database WHERE datname = %s", [name]).rowcount)
+
+
+def rename(name: str, other: str) -> None:
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {name} RENAME TO {other}")
+
+
+def version() -> str:
+    """Return the private PostgreSQL's version, as in a file's name: what another one dumped may not be restored."""
+    ensure()
+    with psycopg.connect(os.environ["DATABASE_URL"]) as connection:
+        return f"postgres-{connection.info.server_version}"
+
+
+def dump(url: str, file: Path) -> None:
+    """Write the database to `file`, which is there when all of it is."""
+    making = file.with_suffix(".new")
+    subprocess.run([_postgres_bin() / "pg_dump", "--no-owner", "--file", making, url], check=True)
+    making.rename(file)
+
+
+def restore(url: str, file: Path) -> None:
+    """Fill an empty database with what `dump` wrote."""
+    command = [_postgres_bin() / "psql", "--quiet", "--no-psqlrc", "--set", "ON_ERROR_STOP=1", "--single-transaction"]
+    subprocess.run([*command, "--file", file, url], check=True, stdout=subprocess.DEVNULL)
+
+
 class Own:
     """Both servers for one test alone, which restarts them and takes writes from them."""
 
