@@ -20,7 +20,7 @@ CHECKS: dict[str, tuple[list[str | Path], Path]] = {
     "client types": ([sys.executable, "scripts/generate_client.py", "--check"], ROOT),
     "locks": ([sys.executable, "scripts/lock.py", "--check"], ROOT),
     "translations": ([sys.executable, "scripts/translations.py"], ROOT),
-    "test ledger": ([sys.executable, "scripts/flaky_tests.py"], ROOT),
+    "flaky tests": ([sys.executable, "scripts/flaky_tests.py"], ROOT),
     "commits": ([sys.executable, "scripts/commit_subjects.py"], ROOT),
     "front end": (["npm", "run", "--silent", "check"], ROOT / "frontend"),
 }

@@ -1,27 +1,35 @@
-"""What `make test` remembers of its last ten runs in build/ledger.json, and what `make check` refuses for it.
+"""Record flaky tests in tests/flaky.toml, for `make test`, and refuse what stays open there, for `make check`.
 
-A run names a test for one of two things. *Unsteady*: it failed in company and passed alone. *Slow*: it took over a
-minute, and over a twentieth of what all tests of its part took together; a loaded machine stretches both sides alike.
-A test that two of the last ten runs name fails `make check`. Nothing but a person who has found the cause can say that
-it is mended, so that is how a name goes before its runs do: `python scripts/flaky_tests.py mended TEST`.
+A test is flaky if it failed among the others and passed alone. `make test` writes each into the record, with the day
+and the commit: commit that change. Whoever finds the cause writes it as `why`, and what was changed as `done`. Seen
+once more, the entry is open again: `done` is emptied. `make check` fails for an open entry that was seen twice, and for
+one whose test is gone.
+
+`make test` also names slow tests, which it does not record: those that took over two minutes, and over a twentieth of
+what all tests of their part took together; a loaded machine stretches both sides alike.
 """
 
 import json
 import re
 import sys
+import tomllib
 import xml.etree.ElementTree as ET
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-FILE = Path(__file__).resolve().parents[1] / "build" / "ledger.json"
-KEPT = 10
+ROOT = Path(__file__).resolve().parents[1]
+FILE = ROOT / "tests" / "flaky.toml"
+MAX_SEEN = 10
 TOO_OFTEN = 2
 SLOW_S = 120.0
 SLOW_SHARE = 1 / 20
 NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 """Of what a file can hold (XML 1.0, 2.2)."""
-UNSTEADY = "failed in company, passed alone"
+HEADER = """\
+# Tests that failed among the others and passed alone: `make test` adds them, people say why and what was done.
+# scripts/flaky_tests.py says what `make check` refuses.
+"""
 
 
 @dataclass(frozen=True)
@@ -34,13 +42,13 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Run:
-    """One `make test`. `named`: what is to be mended, by test."""
+class Entry:
+    """A flaky test. `seen`: a day and a commit each, newest last; `why` and `done` are empty until somebody knows."""
 
-    began: str
-    commit: str
-    parts: Mapping[str, float]
-    named: Mapping[str, str]
+    test: str
+    seen: tuple[str, ...]
+    why: str = ""
+    done: str = ""
 
 
 def read_junit(path: Path) -> list[Outcome]:
@@ -66,71 +74,79 @@ def _name(case: ET.Element) -> str:
     return name if within == "test" else f"{within}::{name}"
 
 
-def remarks(tests: Sequence[Outcome], failed_again: Collection[str] | None) -> dict[str, str]:
-    """What one part's tests are named for. `failed_again`: of those that failed, the ones that failed alone too; None
-    where they were not run again, so that nobody knows."""
+def slow(tests: Sequence[Outcome]) -> dict[str, str]:
+    """Return the tests of one part that took too long, with how long."""
     whole = sum(test.seconds for test in tests)
     bound = max(SLOW_S, whole * SLOW_SHARE)
-    named = {test.name: f"took {test.seconds:.0f} of {whole:.0f} s" for test in tests if test.seconds > bound}
-    if failed_again is not None:
-        named |= {test.name: UNSTEADY for test in tests if test.failed and test.name not in failed_again}
-    return named
+    return {test.name: f"took {test.seconds:.0f} of {whole:.0f} s" for test in tests if test.seconds > bound}
 
 
-def too_often(runs: Iterable[Run]) -> dict[str, list[str]]:
-    """Tests that enough runs name, with when and why."""
-    found: dict[str, list[str]] = {}
-    for run in list(runs)[-KEPT:]:
-        for name, why in run.named.items():
-            found.setdefault(name, []).append(f"{run.began} at {run.commit}: {why}")
-    return {name: whys for name, whys in sorted(found.items()) if len(whys) >= TOO_OFTEN}
+def flaky(tests: Sequence[Outcome], failed_again: Collection[str] | None) -> list[str]:
+    """Return the tests of one part that failed, but not alone. `failed_again`: those that failed alone, too; None where
+    they were not run again, so that nobody knows."""
+    return [test.name for test in tests if failed_again is not None and test.failed and test.name not in failed_again]
 
 
-def mended(runs: Iterable[Run], name: str) -> list[Run]:
-    """As if no run had named the test."""
-    return [
-        Run(run.began, run.commit, run.parts, {other: why for other, why in run.named.items() if other != name})
-        for run in runs
-    ]
-
-
-def load(file: Path | None = None) -> list[Run]:
-    """No run where there is no ledger: a fresh clone owes nothing."""
-    file = file or FILE
+def load(file: Path = FILE) -> list[Entry]:
+    """Return the record. Raises TypeError for an unknown field, tomllib.TOMLDecodeError for what is no TOML."""
     if not file.exists():
         return []
-    return [Run(**run) for run in json.loads(file.read_text(encoding="utf-8"))]
+    found = tomllib.loads(file.read_text(encoding="utf-8")).get("flaky", [])
+    return [replace(entry, seen=tuple(entry.seen)) for entry in (Entry(**fields) for fields in found)]
 
 
-def save(runs: Sequence[Run], file: Path | None = None) -> None:
-    file = file or FILE
-    file.parent.mkdir(exist_ok=True)
-    text = json.dumps([asdict(run) for run in runs[-KEPT:]], indent=1, ensure_ascii=False)
-    file.with_suffix(".new").write_text(text + "\n", encoding="utf-8")
-    file.with_suffix(".new").replace(file)
+def save(entries: Iterable[Entry], file: Path = FILE) -> None:
+    """Write the record, in the order of the tests' names."""
+    text = HEADER
+    for entry in sorted(entries, key=lambda entry: entry.test):
+        seen = ", ".join(_quoted(each) for each in entry.seen[-MAX_SEEN:])
+        text += f"\n[[flaky]]\ntest = {_quoted(entry.test)}\nseen = [{seen}]\n"
+        text += f"why = {_quoted(entry.why)}\ndone = {_quoted(entry.done)}\n"
+    file.write_text(text, encoding="utf-8")
 
 
-def main(words: Sequence[str]) -> int:
-    """`mended TEST`, or without words: what is named too often."""
-    runs = load()
-    match words:
-        case []:
-            found = too_often(runs)
-            for name, whys in found.items():
-                print("\n  ".join([name, *whys]))
-            if found:
-                print(f"\nNamed in {TOO_OFTEN} of {KEPT} runs of `make test`. Find the cause, mend it, then say so:")
-                print("  .venv/bin/python scripts/flaky_tests.py mended 'TEST'")
-            return 1 if found else 0
-        case ["mended", name] if any(name in run.named for run in runs):
-            save(mended(runs, name))
-            return 0
-        case ["mended", name]:
-            print(f"No run of the last {KEPT} names {name}.")
-            return 1
-    print(__doc__)
-    return 2
+def _quoted(text: str) -> str:
+    """Return TOML's basic string: JSON's, but for DEL."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def record(entries: Iterable[Entry], test: str, seen: str) -> list[Entry]:
+    """Return the entries with one that is open, for a test that was seen to be flaky."""
+    found = {entry.test: entry for entry in entries}
+    before = found.get(test, Entry(test, ()))
+    return list({**found, test: replace(before, seen=(*before.seen, seen), done="")}.values())
+
+
+def problems(entries: Iterable[Entry], root: Path = ROOT) -> list[str]:
+    """Return what `make check` refuses, a line each."""
+    found = []
+    for entry in entries:
+        if not _is_there(entry.test, root):
+            found.append(f"{entry.test}: there is no such test (any more): remove the entry")
+        elif len(entry.seen) >= TOO_OFTEN and not entry.done:
+            found.append(f"{entry.test}: seen {', '.join(entry.seen)}: find the cause, then write `why` and `done`")
+        elif entry.done and not entry.why:
+            found.append(f"{entry.test}: `done` without `why`")
+    return found
+
+
+def _is_there(test: str, root: Path) -> bool:
+    """pytest's have a file and a function; vitest's a file; node's, in a browser, a title that a file has."""
+    file, _, name = test.partition("::")
+    if not name:
+        return any(f'"{test}"' in path.read_text(encoding="utf-8") for path in root.glob("frontend/e2e/*.js"))
+    path = root / file
+    if not file.endswith(".py"):
+        return path.is_file() or (root / "frontend" / file).is_file()
+    function = re.escape(name.partition("[")[0].rpartition("::")[2])
+    return path.is_file() and bool(re.search(rf"^\s*(async )?def {function}\(", path.read_text("utf-8"), re.M))
+
+
+def main() -> int:
+    found = problems(load())
+    print(*found, sep="\n", end="\n" if found else "")
+    return 1 if found else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -2,9 +2,10 @@
 
 What a part needs from the system is installed on Debian as root; elsewhere a part whose program is missing is left
 out, and the end says so. A part of which little failed has that run again, alone; the end names it all the same.
-What each test took stands in build/tests, one JUnit file a part; what is to be mended, in the ledger (`ledger.py`).
+What each test took stands in build/tests, one JUnit file a part; flaky tests, in tests/flaky.toml (`flaky_tests.py`).
 """
 
+import hashlib
 import os
 import re
 import shutil
@@ -84,7 +85,7 @@ class Result:
     seconds: float = 0.0
     failed: bool = False
     tests: list[flaky_tests.Outcome] = field(default_factory=list)
-    named: dict[str, str] = field(default_factory=dict)
+    flaky: list[str] = field(default_factory=list)
 
 
 ON_BOTH = ("api", "apps", "e2e", "faults", "openapi")
@@ -161,7 +162,7 @@ def run(part: Part) -> Result:
         note = f"; failed at first{'' if code else ' and passed again'}: {', '.join(failed)}"
     seconds = time.monotonic() - began
     said = f"{'passed' if code == 0 else f'FAILED (code {code})'} in {seconds:.0f} s{note}"
-    return Result(said, seconds, code != 0, tests, flaky_tests.remarks(tests, failed_again))
+    return Result(said, seconds, code != 0, tests, flaky_tests.flaky(tests, failed_again))
 
 
 def ask(part: Part, command: list[str], turn: str = "") -> tuple[int, list[flaky_tests.Outcome]]:
@@ -193,22 +194,27 @@ def main() -> int:
     if share := shares.chosen(os.environ, commit()):
         os.environ[shares.VARIABLE] = share
         print(f"of the long tests, share {share} of {shares.SHARES} (FERMI_TEST_SHARE; ALL=1: all)", flush=True)
-    os.environ.setdefault("FERMI_TEST_SEED", seed(commit()))
+    seeded = os.environ.setdefault("FERMI_TEST_SEED", seed(commit()))
+    print(f"of long rows of cases, those of FERMI_TEST_SEED={seeded} (ALL=1: all)", flush=True)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would each compile the platform anew
     PARTS[-1].command += browser_files()
     REPORTS.mkdir(parents=True, exist_ok=True)
-    began = datetime.now(UTC).strftime("%Y-%m-%dT%H:%MZ")
     results = {part.name: run(part) for part in PARTS}
     print(f"\n=== the {SLOWEST} slowest tests ===")
     print(*slowest((name, test) for name, result in results.items() for test in result.tests), sep="\n")
     print("\n=== make test ===")
     for name, result in results.items():
         print(f"{name:<28} {result.said}")
-    named = {test: why for result in results.values() for test, why in result.named.items()}
-    for test, why in named.items():
-        print(f"in the ledger: {test}: {why}")
-    parts = {name: round(result.seconds, 1) for name, result in results.items()}
-    flaky_tests.save([*flaky_tests.load(), flaky_tests.Run(began, commit(), parts, named)])
+    for result in results.values():
+        for test, why in flaky_tests.slow(result.tests).items():
+            print(f"slow: {test}: {why}")
+    if found := [test for result in results.values() for test in result.flaky]:
+        entries, seen = flaky_tests.load(), f"{datetime.now(UTC):%Y-%m-%d} {commit()}"
+        for test in found:
+            entries = flaky_tests.record(entries, test, seen)
+            print(f"flaky: {test}")
+        flaky_tests.save(entries)
+        print("They are in tests/flaky.toml now: commit that, and find their causes.")
     return 1 if any(result.failed for result in results.values()) else 0
 
 
@@ -219,6 +225,11 @@ def commit() -> str:
         return subprocess.run(asked, cwd=ROOT, check=False, capture_output=True, text=True).stdout.strip()
     except OSError:
         return ""
+
+
+def seed(commit: str) -> str:
+    """Return what random cases follow from (FERMI_TEST_SEED): the same for the same commit."""
+    return str(int(hashlib.sha256(commit.encode()).hexdigest(), 16) % 1_000_000)
 
 
 if __name__ == "__main__":

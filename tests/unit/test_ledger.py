@@ -1,26 +1,40 @@
+"""The record of flaky tests (tests/flaky.toml), and what is read of a run's JUnit files."""
+
 from pathlib import Path
 
 import pytest
 
 from scripts import flaky_tests
-from scripts.flaky_tests import Outcome, Run
+from scripts.flaky_tests import Entry, Outcome
 
 CALM = [Outcome(f"tests/test_calm.py::test_{number}", 10.0) for number in range(100)]
+FAILED = Outcome("tests/test_a.py::test_x[1]", 1.0, failed=True)
 
 
-def runs(*named: dict[str, str]) -> list[Run]:
-    return [Run(f"2026-01-{day:02}T08:00Z", f"c{day}", {}, each) for day, each in enumerate(named, 1)]
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_a.py").write_text("class TestB:\n    async def test_y(self): ...\ndef test_x(): ...\n")
+    (tmp_path / "frontend/src").mkdir(parents=True)
+    (tmp_path / "frontend/src/a.test.ts").touch()
+    (tmp_path / "frontend/e2e").mkdir()
+    (tmp_path / "frontend/e2e/a.test.js").write_text('test("a task trains", async () => {});\n')
+    return tmp_path
 
 
-def test_a_test_that_failed_and_passed_alone_is_named() -> None:
-    failed = Outcome("tests/test_a.py::test_x", 1.0, failed=True)
-    assert flaky_tests.remarks([*CALM, failed], failed_again=[]) == {failed.name: "failed in company, passed alone"}
+def test_the_record_of_this_repository_is_in_order() -> None:
+    entries = flaky_tests.load()
+    assert flaky_tests.problems(entries) == []
+    assert [entry.test for entry in entries] == sorted(entry.test for entry in entries)
+
+
+def test_a_test_that_failed_and_passed_alone_is_flaky() -> None:
+    assert flaky_tests.flaky([*CALM, FAILED], failed_again=[]) == [FAILED.name]
 
 
 def test_a_test_that_failed_alone_too_is_simply_broken() -> None:
-    failed = Outcome("tests/test_a.py::test_x", 1.0, failed=True)
-    assert flaky_tests.remarks([*CALM, failed], failed_again=[failed.name]) == {}
-    assert flaky_tests.remarks([*CALM, failed], failed_again=None) == {}
+    assert flaky_tests.flaky([*CALM, FAILED], failed_again=[FAILED.name]) == []
+    assert flaky_tests.flaky([*CALM, FAILED], failed_again=None) == []
 
 
 @pytest.mark.parametrize(
@@ -35,47 +49,48 @@ def test_a_test_that_failed_alone_too_is_simply_broken() -> None:
 )
 def test_slow_is_over_two_minutes_and_over_a_twentieth_of_the_part(seconds: float, others: float, slow: bool) -> None:
     tests = [Outcome("one", seconds), *(Outcome(f"other {number}", others / 100) for number in range(100))]
-    assert list(flaky_tests.remarks(tests, None)) == (["one"] if slow else [])
+    assert list(flaky_tests.slow(tests)) == (["one"] if slow else [])
 
 
-def test_a_name_in_two_runs_is_too_often_and_one_in_one_is_not() -> None:
-    kept = runs({"a": "failed", "b": "failed"}, {}, {"a": "slow"})
-    assert flaky_tests.too_often(kept) == {"a": ["2026-01-01T08:00Z at c1: failed", "2026-01-03T08:00Z at c3: slow"]}
+def test_what_is_seen_again_is_open_again() -> None:
+    entries = flaky_tests.record([Entry("other", ("d1 c1",))], "test", "d1 c1")
+    assert entries == [Entry("other", ("d1 c1",)), Entry("test", ("d1 c1",))]
+    mended = [Entry("test", ("d1 c1",), why="a race", done="a lock")]
+    assert flaky_tests.record(mended, "test", "d2 c2") == [Entry("test", ("d1 c1", "d2 c2"), why="a race")]
 
 
-def test_what_lies_ten_runs_back_no_longer_counts() -> None:
-    named: list[dict[str, str]] = [{"a": "failed"}, *({} for _ in range(8)), {"a": "failed"}]
-    assert list(flaky_tests.too_often(runs(*named))) == ["a"]
-    assert flaky_tests.too_often(runs(*named, {})) == {}
-
-
-def test_what_is_mended_starts_anew_and_leaves_the_others() -> None:
-    kept = flaky_tests.mended(runs({"a": "failed", "b": "failed"}, {"a": "failed", "b": "failed"}), "a")
-    assert list(flaky_tests.too_often(kept)) == ["b"]
-    assert list(flaky_tests.too_often([*kept, *runs({"a": "failed"})])) == ["b"]
-
-
-def test_ten_runs_are_kept_and_read_as_they_were(tmp_path: Path) -> None:
-    file = tmp_path / "build" / "ledger.json"
+def test_the_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    file = tmp_path / "flaky.toml"
     assert flaky_tests.load(file) == []
-    kept = runs(*({f"test {number}": "失败"} for number in range(12)))
-    flaky_tests.save(kept, file)
-    assert flaky_tests.load(file) == kept[-10:]
+    odd = 'tests/test_a.py::test_x["\\n\x7f\x1b-失败]'
+    entries = [Entry(odd, ("d1 c1",), why='it says "no"\n'), Entry("z", tuple(f"d{day}" for day in range(12)))]
+    flaky_tests.save(entries[::-1], file)
+    first, last = flaky_tests.load(file)
+    assert first == entries[0]
+    assert last.seen == entries[1].seen[-10:]
+    flaky_tests.save([first, last], file)
+    assert flaky_tests.load(file) == [first, last]
 
 
-def test_the_check_says_what_when_and_how_it_is_cleared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(flaky_tests, "FILE", tmp_path / "ledger.json")
-    assert flaky_tests.main([]) == 0
-    flaky_tests.save(runs({"tests/test_a.py::test_x": "failed"}, {"tests/test_a.py::test_x": "slow"}))
-    assert flaky_tests.main([]) == 1
-    said = capsys.readouterr().out
-    assert "tests/test_a.py::test_x\n  2026-01-01T08:00Z at c1: failed\n  2026-01-02T08:00Z at c2: slow\n" in said
-    assert "scripts/flaky_tests.py mended 'TEST'" in said
-    assert flaky_tests.main(["mended", "tests/test_a.py::test_y"]) == 1
-    assert flaky_tests.main(["mended", "tests/test_a.py::test_x"]) == 0
-    assert flaky_tests.main([]) == 0
+@pytest.mark.parametrize(
+    "test",
+    [
+        "tests/test_a.py::test_x[a::b-[1]]", "tests/test_a.py::TestB::test_y", "src/a.test.ts::a page > opens",
+        "a task trains",
+    ],
+)  # fmt: skip
+def test_the_check_refuses_what_is_open_too_long_or_gone(test: str, repository: Path) -> None:
+    def problems(entry: Entry) -> list[str]:
+        return flaky_tests.problems([entry], repository)
+
+    assert problems(Entry(test, ("d1 c1",))) == []
+    assert problems(Entry(test, ("d1 c1", "d2 c2"), why="a race", done="a lock")) == []
+    assert problems(Entry(test, ("d1 c1", "d2 c2"))) == [
+        f"{test}: seen d1 c1, d2 c2: find the cause, then write `why` and `done`"
+    ]
+    assert problems(Entry(test, ("d1 c1",), done="a lock")) == [f"{test}: `done` without `why`"]
+    for gone in (test.replace("a", "b"), "tests/test_a.py::test_z"):
+        assert "remove the entry" in problems(Entry(gone, ("d1 c1",)))[0]
 
 
 def test_names_are_those_that_the_runners_take(tmp_path: Path) -> None:
