@@ -1,7 +1,7 @@
 # make up     sets everything up, serves http://127.0.0.1:8000 and prints a one-time sign-in link
 # make down   stops the platform and all its training
 # make dev    the same for working on it: whatever is edited is served at once, the console from one port above
-# make test   sets everything up, then runs the tests (ALL=1: of the long ones all, not the quarter that a commit takes)
+# make test   sets everything up, then runs the tests (ALL=1: all of them, not the part that a commit takes)
 # make check  format, lint, types, import contracts, migrations, drift of everything generated
 # make fix    formats everything, and mends what the linters can
 # make coverage  which lines and branches of the Python code the tests reach (ONLY=tests/unit: those tests alone)
