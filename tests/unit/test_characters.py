@@ -22,11 +22,8 @@ def test_what_cannot_be_seen_is_escaped(name: str, shown: str) -> None:
 
 
 def test_no_format_character_line_break_or_control_passes() -> None:
-    passed = {
-        unicodedata.category(chr(code)) for code in range(sys.maxunicode + 1) if escape_name(chr(code)) == chr(code)
-    }
-    seen = {chr(code) for code in range(sys.maxunicode + 1) if escape_name(chr(code)) == chr(code)}
-    assert not passed & {"Cc", "Cs", "Zl", "Zp"}
+    seen = {char for char in map(chr, range(sys.maxunicode + 1)) if escape_name(char) == char}
+    assert not {unicodedata.category(char) for char in seen} & {"Cc", "Cs", "Zl", "Zp"}
     assert {f"{ord(char):04x}" for char in seen if unicodedata.category(char) == "Zs"} == {"0020", "3000"}
     shown = {char for char in seen if unicodedata.category(char) == "Cf"}
     assert all(unicodedata.bidirectional(char) in ("AN", "AL", "L") for char in shown), "only marks that have a shape"
