@@ -148,7 +148,7 @@ def _noted(frame: Any) -> bool:
     """Whether a finding is told of: tests hand in findings that say less than the product's, whose texts have tests of
     their own."""
     while frame:
-        if frame.f_code.co_filename.endswith("training/ground/findings.py"):
+        if frame.f_code.co_filename.endswith("training/core/findings.py"):
             return True
         frame = frame.f_back
     return False
