@@ -4,9 +4,9 @@ import { createRoot } from "react-dom/client";
 import { createBrowserRouter } from "react-router";
 import { RouterProvider } from "react-router/dom";
 import { meQuery } from "./api/session";
-import { createClient } from "./app/query";
+import { createQueryClient } from "./app/query";
 import { routes } from "./app/routes";
-import { Notices } from "./app/notices";
+import { ToastArea } from "./app/notices";
 import { startLanguage } from "./i18n";
 import "./styles.css";
 
@@ -15,7 +15,7 @@ if (!root) throw new Error("index.html has no #root");
 const page = createRoot(root);
 // What a first page needs is asked for at once and not one after the other: who it is, the page's files, the language's.
 const started = startLanguage();
-const client = createClient();
+const client = createQueryClient();
 if (location.pathname !== "/sign-in") client.query(meQuery).catch(() => undefined); // the frame says it
 const router = createBrowserRouter(routes);
 void started.then(() =>
@@ -23,7 +23,7 @@ void started.then(() =>
     <StrictMode>
       <QueryClientProvider client={client}>
         <RouterProvider router={router} />
-        <Notices />
+        <ToastArea />
       </QueryClientProvider>
     </StrictMode>,
   ),

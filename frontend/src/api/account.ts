@@ -1,5 +1,5 @@
 import { queryOptions } from "@tanstack/react-query";
-import { everyPage, http, unwrap } from "./client";
+import { fetchAllPages, http, unwrapResponse } from "./client";
 import type { Member } from "./types";
 
 const PAGE = 100;
@@ -13,22 +13,24 @@ export const accountKeys = {
 export const tokensQuery = queryOptions({
   queryKey: accountKeys.tokens,
   queryFn: () =>
-    everyPage((page) => unwrap(http.GET("/api/v1/tokens", { params: { query: { page, pageSize: PAGE } } }))),
+    fetchAllPages((page) =>
+      unwrapResponse(http.GET("/api/v1/tokens", { params: { query: { page, pageSize: PAGE } } })),
+    ),
 });
 
 /** The answer holds the token itself, this once. */
 export const createToken = (body: { name: string; expiresInDays?: number }) =>
-  unwrap(http.POST("/api/v1/tokens", { body }));
+  unwrapResponse(http.POST("/api/v1/tokens", { body }));
 
 export const revokeToken = (id: string) =>
-  unwrap(http.DELETE("/api/v1/tokens/{token_id}", { params: { path: { token_id: id } } }));
+  unwrapResponse(http.DELETE("/api/v1/tokens/{token_id}", { params: { path: { token_id: id } } }));
 
 export const membersQuery = (project: string) =>
   queryOptions({
     queryKey: accountKeys.members(project),
     queryFn: () =>
-      everyPage((page) =>
-        unwrap(
+      fetchAllPages((page) =>
+        unwrapResponse(
           http.GET("/api/v1/projects/{project_id}/members", {
             params: { path: { project_id: project }, query: { page, pageSize: PAGE } },
           }),
@@ -36,24 +38,28 @@ export const membersQuery = (project: string) =>
       ),
   });
 
-export const createProject = (name: string) => unwrap(http.POST("/api/v1/projects", { body: { name } }));
+export const createProject = (name: string) => unwrapResponse(http.POST("/api/v1/projects", { body: { name } }));
 
 export const addMember = (project: string, body: Member) =>
-  unwrap(http.POST("/api/v1/projects/{project_id}/members", { params: { path: { project_id: project } }, body }));
+  unwrapResponse(
+    http.POST("/api/v1/projects/{project_id}/members", { params: { path: { project_id: project } }, body }),
+  );
 
-export const changeRole = (project: string, { username, role }: Member) =>
-  unwrap(
+export const updateMemberRole = (project: string, { username, role }: Member) =>
+  unwrapResponse(
     http.PATCH("/api/v1/projects/{project_id}/members/{username}", {
       params: { path: { project_id: project, username } },
       body: { role },
     }),
   );
 
-export const setWarm = (project: string, warm: boolean) =>
-  unwrap(http.PUT("/api/v1/projects/{project_id}/warm", { params: { path: { project_id: project } }, body: { warm } }));
+export const updateProjectWarmth = (project: string, warm: boolean) =>
+  unwrapResponse(
+    http.PUT("/api/v1/projects/{project_id}/warm", { params: { path: { project_id: project } }, body: { warm } }),
+  );
 
 export const removeMember = (project: string, username: string) =>
-  unwrap(
+  unwrapResponse(
     http.DELETE("/api/v1/projects/{project_id}/members/{username}", {
       params: { path: { project_id: project, username } },
     }),
@@ -64,8 +70,8 @@ export const secretsQuery = (project: string) =>
   queryOptions({
     queryKey: accountKeys.secrets(project),
     queryFn: () =>
-      everyPage((page) =>
-        unwrap(
+      fetchAllPages((page) =>
+        unwrapResponse(
           http.GET("/api/v1/projects/{project_id}/secrets", {
             params: { path: { project_id: project }, query: { page, pageSize: PAGE } },
           }),
@@ -73,8 +79,8 @@ export const secretsQuery = (project: string) =>
       ),
   });
 
-export const putSecret = (project: string, name: string, value: string) =>
-  unwrap(
+export const saveSecret = (project: string, name: string, value: string) =>
+  unwrapResponse(
     http.PUT("/api/v1/projects/{project_id}/secrets/{name}", {
       params: { path: { project_id: project, name } },
       body: { value },
@@ -82,6 +88,6 @@ export const putSecret = (project: string, name: string, value: string) =>
   );
 
 export const removeSecret = (project: string, name: string) =>
-  unwrap(
+  unwrapResponse(
     http.DELETE("/api/v1/projects/{project_id}/secrets/{name}", { params: { path: { project_id: project, name } } }),
   );

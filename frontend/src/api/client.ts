@@ -1,13 +1,13 @@
 import createClient, { type Middleware } from "openapi-fetch";
-import { locale } from "@/i18n";
-import { listened } from "./contact";
+import { getLocale } from "@/i18n";
+import { watchResponse } from "./contact";
 import { ApiError } from "./errors";
 import type { paths } from "./schema";
 
-const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
+const SAFE_METHODS = new Set(["GET", "HEAD", "OPTIONS"]);
 
 /** Any answer of the sign-in API sets the cookie, for a page that Django did not serve itself (the dev server). */
-export async function csrfToken(): Promise<string> {
+export async function fetchCsrfToken(): Promise<string> {
   const read = () => /(?:^|; )csrftoken=([^;]+)/.exec(document.cookie)?.[1];
   if (!read()) await fetch("/_allauth/browser/v1/config");
   return read() ?? "";
@@ -15,8 +15,8 @@ export async function csrfToken(): Promise<string> {
 
 const platform: Middleware = {
   async onRequest({ request }) {
-    request.headers.set("Accept-Language", locale());
-    if (!SAFE.has(request.method)) request.headers.set("X-CSRFToken", await csrfToken());
+    request.headers.set("Accept-Language", getLocale());
+    if (!SAFE_METHODS.has(request.method)) request.headers.set("X-CSRFToken", await fetchCsrfToken());
     return request;
   },
 };
@@ -24,7 +24,7 @@ const platform: Middleware = {
 /** `fetch` is looked up at each call, so that tests can put theirs in place. */
 export const http = createClient<paths>({
   baseUrl: location.origin,
-  fetch: (request) => listened(globalThis.fetch(request)),
+  fetch: (request) => watchResponse(globalThis.fetch(request)),
 });
 http.use(platform);
 
@@ -36,7 +36,7 @@ interface Answer<T> {
 }
 
 /** The inside of the envelope, or an ApiError. */
-export async function unwrap<T>(pending: Promise<Answer<T>>): Promise<T> {
+export async function unwrapResponse<T>(pending: Promise<Answer<T>>): Promise<T> {
   const { data, error, response } = await pending;
   if (data === undefined || typeof data === "string") throw new ApiError(response.status, error);
   return data.data as T;
@@ -47,16 +47,16 @@ interface PageOf<T> {
   total: number;
 }
 
-const ABREAST = 4;
+const MAX_PARALLEL_PAGES = 4;
 
 /** Every item of a paged list: the first page says how many there are, the others are asked for a few at a time. */
-export async function everyPage<T>(load: (page: number) => Promise<PageOf<T>>): Promise<T[]> {
+export async function fetchAllPages<T>(load: (page: number) => Promise<PageOf<T>>): Promise<T[]> {
   const first = await load(1);
   const items = [...first.items];
   const size = first.items.length;
   let { total } = first;
   for (let page = 2; size > 0 && items.length < total;) {
-    const count = Math.min(Math.ceil((total - items.length) / size), ABREAST);
+    const count = Math.min(Math.ceil((total - items.length) / size), MAX_PARALLEL_PAGES);
     const answers = await Promise.all(Array.from({ length: count }, (_, index) => load(page + index)));
     const more = answers.flatMap((answer) => answer.items);
     if (more.length === 0) break;

@@ -1,5 +1,5 @@
 import { queryOptions } from "@tanstack/react-query";
-import { http, unwrap } from "./client";
+import { http, unwrapResponse } from "./client";
 import type { components } from "./schema";
 
 export type TaskCode = components["schemas"]["TaskCode"];
@@ -11,7 +11,8 @@ const snapshot = (id: string) => ({ path: { snapshot_id: id } });
 export const taskCodeQuery = (id: string) =>
   queryOptions({
     queryKey: ["code", "task", id] as const,
-    queryFn: () => unwrap(http.GET("/api/v1/training-tasks/{task_id}/code", { params: { path: { task_id: id } } })),
+    queryFn: () =>
+      unwrapResponse(http.GET("/api/v1/training-tasks/{task_id}/code", { params: { path: { task_id: id } } })),
     refetchInterval: ({ state }) => (state.data?.fetch?.status === "fetching" ? 2_000 : false),
   });
 
@@ -27,7 +28,7 @@ export const codeSourceQuery = (id: string) =>
     queryFn: () => {
       const signal = AbortSignal.timeout(SOURCE_MS);
       const params = { path: { task_id: id } };
-      return unwrap(http.GET("/api/v1/training-tasks/{task_id}/code/source", { params, signal }));
+      return unwrapResponse(http.GET("/api/v1/training-tasks/{task_id}/code/source", { params, signal }));
     },
     retry: false,
     staleTime: 0,
@@ -39,7 +40,9 @@ export const treeQuery = (id: string, path: string) =>
   queryOptions({
     queryKey: ["code", "tree", id, path] as const,
     queryFn: () =>
-      unwrap(http.GET("/api/v1/code/snapshots/{snapshot_id}/tree", { params: { ...snapshot(id), query: { path } } })),
+      unwrapResponse(
+        http.GET("/api/v1/code/snapshots/{snapshot_id}/tree", { params: { ...snapshot(id), query: { path } } }),
+      ),
     staleTime: Infinity,
   });
 
@@ -47,7 +50,9 @@ export const fileQuery = (id: string, path: string) =>
   queryOptions({
     queryKey: ["code", "file", id, path] as const,
     queryFn: () =>
-      unwrap(http.GET("/api/v1/code/snapshots/{snapshot_id}/file", { params: { ...snapshot(id), query: { path } } })),
+      unwrapResponse(
+        http.GET("/api/v1/code/snapshots/{snapshot_id}/file", { params: { ...snapshot(id), query: { path } } }),
+      ),
     staleTime: Infinity,
   });
 
@@ -55,7 +60,7 @@ export const diffQuery = (before: string, after: string) =>
   queryOptions({
     queryKey: ["code", "diff", before, after] as const,
     queryFn: () =>
-      unwrap(
+      unwrapResponse(
         http.GET("/api/v1/code/snapshots/{snapshot_id}/diff", { params: { ...snapshot(after), query: { before } } }),
       ),
     staleTime: Infinity,
@@ -64,5 +69,5 @@ export const diffQuery = (before: string, after: string) =>
 export const snapshotsQuery = (project: string) =>
   queryOptions({
     queryKey: ["code", "list", project] as const,
-    queryFn: () => unwrap(http.GET("/api/v1/code/snapshots", { params: { query: { project, pageSize: 20 } } })),
+    queryFn: () => unwrapResponse(http.GET("/api/v1/code/snapshots", { params: { query: { project, pageSize: 20 } } })),
   });

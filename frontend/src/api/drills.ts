@@ -1,5 +1,5 @@
 import { queryOptions } from "@tanstack/react-query";
-import { http, unwrap } from "./client";
+import { http, unwrapResponse } from "./client";
 import { isRunning } from "./preflights";
 
 export const drillKeys = {
@@ -10,11 +10,11 @@ export const drillKeys = {
 export const drillQuery = (id: string) =>
   queryOptions({
     queryKey: drillKeys.one(id),
-    queryFn: () => unwrap(http.GET("/api/v1/drills/{drill_id}", { params: { path: { drill_id: id } } })),
+    queryFn: () => unwrapResponse(http.GET("/api/v1/drills/{drill_id}", { params: { path: { drill_id: id } } })),
     refetchInterval: ({ state }) => (state.data && !isRunning(state.data) ? false : 1_000),
   });
 
-export const createDrill = (taskId: string) => unwrap(http.POST("/api/v1/drills", { body: { taskId } }));
+export const createDrill = (taskId: string) => unwrapResponse(http.POST("/api/v1/drills", { body: { taskId } }));
 
 export const stopDrill = (id: string) =>
-  unwrap(http.POST("/api/v1/drills/{drill_id}/stop", { params: { path: { drill_id: id } } }));
+  unwrapResponse(http.POST("/api/v1/drills/{drill_id}/stop", { params: { path: { drill_id: id } } }));

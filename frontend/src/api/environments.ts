@@ -1,5 +1,5 @@
 import { keepPreviousData, mutationOptions, type QueryClient, queryOptions } from "@tanstack/react-query";
-import { http, unwrap } from "./client";
+import { http, unwrapResponse } from "./client";
 import { inventoryKeys } from "./inventory";
 import type { Environment, EnvironmentOrdering } from "./types";
 
@@ -29,7 +29,7 @@ export const environmentPageQuery = ({ zone, status, gpuType, kind, ordering, ..
         ...(ordering && { ordering }),
         ...(kind && { kind: [kind as Environment["kind"]] }),
       };
-      return unwrap(http.GET("/api/v1/dev-environments", { params: { query } }));
+      return unwrapResponse(http.GET("/api/v1/dev-environments", { params: { query } }));
     },
     placeholderData: keepPreviousData,
     refetchInterval: 10_000,
@@ -39,30 +39,32 @@ export const environmentQuery = (id: string) =>
   queryOptions({
     queryKey: [...inventoryKeys.environments, "one", id] as const,
     queryFn: () =>
-      unwrap(http.GET("/api/v1/dev-environments/{environment_id}", { params: { path: { environment_id: id } } })),
+      unwrapResponse(
+        http.GET("/api/v1/dev-environments/{environment_id}", { params: { path: { environment_id: id } } }),
+      ),
     refetchInterval: 5_000,
   });
 
 /** Out of service for new tasks, or back. */
-export const cordonById = (id: string, cordoned: boolean) =>
-  unwrap(
+export const cordonEnvironment = (id: string, cordoned: boolean) =>
+  unwrapResponse(
     http.PATCH("/api/v1/dev-environments/{environment_id}", {
       params: { path: { environment_id: id } },
       body: { cordoned },
     }),
   );
 
-export const cordon = (client: QueryClient, id: string) =>
+export const cordonMutation = (client: QueryClient, id: string) =>
   mutationOptions({
-    mutationFn: (cordoned: boolean) => cordonById(id, cordoned),
+    mutationFn: (cordoned: boolean) => cordonEnvironment(id, cordoned),
     onSuccess: () => client.invalidateQueries({ queryKey: inventoryKeys.environments }),
   });
 
 /** Whether a process stands by in it with the training stack imported; null: as its project says. */
-export const warm = (client: QueryClient, id: string) =>
+export const warmMutation = (client: QueryClient, id: string) =>
   mutationOptions({
     mutationFn: (warm: boolean | null) =>
-      unwrap(
+      unwrapResponse(
         http.PATCH("/api/v1/dev-environments/{environment_id}", {
           params: { path: { environment_id: id } },
           body: { warm },

@@ -30,6 +30,6 @@ export function isSignedOut(error: unknown): boolean {
 }
 
 /** A refusal stays a refusal however often it is asked; a dead connection may come back. */
-export function worthRetrying(failures: number, error: unknown): boolean {
+export function isRetryable(failures: number, error: unknown): boolean {
   return failures < 2 && !(error instanceof ApiError && error.status < 500);
 }

@@ -1,18 +1,18 @@
 import { keepPreviousData, type QueryClient, queryOptions } from "@tanstack/react-query";
-import { locale } from "@/i18n";
+import { getLocale } from "@/i18n";
 import { Sha256 } from "@/lib/sha256";
-import { csrfToken, http, unwrap } from "./client";
+import { fetchCsrfToken, http, unwrapResponse } from "./client";
 import { ApiError } from "./errors";
 import type { components } from "./schema";
 
 export type FileItem = components["schemas"]["FileItem"];
 type Upload = components["schemas"]["UploadItem"];
 
-const PIECE = 8 * 1024 * 1024;
-const BLOCK = 1024 * 1024;
-export const FILES_PAGE = 100;
+const CHUNK_BYTES = 8 * 1024 * 1024;
+const HASH_BLOCK_BYTES = 1024 * 1024;
+export const FILES_PER_PAGE = 100;
 
-export interface Listed {
+export interface FileListRequest {
   path: string;
   search: string;
   page: number;
@@ -23,13 +23,13 @@ export const fileKeys = {
   outputs: (task: string) => ["outputs", task] as const,
 };
 
-export const filesQuery = (project: string, asked: Listed) =>
+export const filesQuery = (project: string, asked: FileListRequest) =>
   queryOptions({
     queryKey: [...fileKeys.project(project), asked],
     queryFn: ({ signal }) =>
-      unwrap(
+      unwrapResponse(
         http.GET("/api/v1/projects/{project_id}/files", {
-          params: { path: { project_id: project }, query: { ...asked, pageSize: FILES_PAGE } },
+          params: { path: { project_id: project }, query: { ...asked, pageSize: FILES_PER_PAGE } },
           signal,
         }),
       ),
@@ -42,17 +42,19 @@ export const fileUseQuery = (project: string) =>
   queryOptions({
     queryKey: [...fileKeys.project(project), "use"],
     queryFn: () =>
-      unwrap(http.GET("/api/v1/projects/{project_id}/files/use", { params: { path: { project_id: project } } })),
+      unwrapResponse(
+        http.GET("/api/v1/projects/{project_id}/files/use", { params: { path: { project_id: project } } }),
+      ),
     enabled: project !== "",
   });
 
-export const outputsQuery = (task: string, asked: Listed, live: boolean) =>
+export const outputsQuery = (task: string, asked: FileListRequest, live: boolean) =>
   queryOptions({
     queryKey: [...fileKeys.outputs(task), asked],
     queryFn: ({ signal }) =>
-      unwrap(
+      unwrapResponse(
         http.GET("/api/v1/training-tasks/{task_id}/outputs", {
-          params: { path: { task_id: task }, query: { ...asked, pageSize: FILES_PAGE } },
+          params: { path: { task_id: task }, query: { ...asked, pageSize: FILES_PER_PAGE } },
           signal,
         }),
       ),
@@ -60,8 +62,8 @@ export const outputsQuery = (task: string, asked: Listed, live: boolean) =>
     refetchInterval: live ? 10_000 : false,
   });
 
-export const makeFolder = (project: string, path: string) =>
-  unwrap(
+export const createFolder = (project: string, path: string) =>
+  unwrapResponse(
     http.POST("/api/v1/projects/{project_id}/files/folders", {
       params: { path: { project_id: project } },
       body: { path },
@@ -69,7 +71,7 @@ export const makeFolder = (project: string, path: string) =>
   );
 
 export const moveFile = (project: string, path: string, to: string) =>
-  unwrap(
+  unwrapResponse(
     http.POST("/api/v1/projects/{project_id}/files/move", {
       params: { path: { project_id: project } },
       body: { path, to },
@@ -77,20 +79,20 @@ export const moveFile = (project: string, path: string, to: string) =>
   );
 
 export const deleteFile = (project: string, path: string) =>
-  unwrap(
+  unwrapResponse(
     http.DELETE("/api/v1/projects/{project_id}/files", {
       params: { path: { project_id: project }, query: { path, recursive: true } },
     }),
   );
 
-export function filesChanged(client: QueryClient, project: string): Promise<void> {
+export function invalidateFiles(client: QueryClient, project: string): Promise<void> {
   return client.invalidateQueries({ queryKey: fileKeys.project(project) });
 }
 
 const query = (path: string) => new URLSearchParams({ path }).toString();
 
 /** Where a file is downloaded from, or a folder as a zip. */
-export function fileAddress(below: string, item: { path: string; kind: string }): string {
+export function buildDownloadUrl(below: string, item: { path: string; kind: string }): string {
   return `/api/v1/${below}/${item.kind === "folder" ? "archive" : "content"}?${query(item.path)}`;
 }
 
@@ -104,31 +106,33 @@ export async function uploadFile(
   signal: AbortSignal,
 ): Promise<void> {
   const hash = new Sha256();
-  for (let at = 0; at < file.size; at += BLOCK) {
+  for (let at = 0; at < file.size; at += HASH_BLOCK_BYTES) {
     signal.throwIfAborted();
-    hash.update(new Uint8Array(await file.slice(at, at + BLOCK).arrayBuffer()));
+    hash.update(new Uint8Array(await file.slice(at, at + HASH_BLOCK_BYTES).arrayBuffer()));
   }
   const params = { path: { project_id: project } };
   const body = { path, sizeBytes: file.size, sha256: hash.hex(), replace };
-  let upload: Upload = await unwrap(http.POST("/api/v1/projects/{project_id}/file-uploads", { params, body, signal }));
+  let upload: Upload = await unwrapResponse(
+    http.POST("/api/v1/projects/{project_id}/file-uploads", { params, body, signal }),
+  );
   const place = { path: { project_id: project, upload_id: upload.id } };
   while (upload.state === "receiving" && upload.offset < file.size) {
     tell(upload.offset / file.size);
-    upload = await sendPiece(project, upload, file.slice(upload.offset, upload.offset + PIECE), signal);
+    upload = await uploadChunk(project, upload, file.slice(upload.offset, upload.offset + CHUNK_BYTES), signal);
   }
   tell(1);
   if (upload.state === "done") return;
   const FINISH = "/api/v1/projects/{project_id}/file-uploads/{upload_id}/finish";
   const LOOK = "/api/v1/projects/{project_id}/file-uploads/{upload_id}";
-  upload = await unwrap(http.POST(FINISH, { params: place, signal }));
+  upload = await unwrapResponse(http.POST(FINISH, { params: place, signal }));
   while (upload.state === "checking") {
     await new Promise((resolve) => setTimeout(resolve, 1_000));
-    upload = await unwrap(http.GET(LOOK, { params: place, signal }));
+    upload = await unwrapResponse(http.GET(LOOK, { params: place, signal }));
   }
   if (upload.error) throw new Error(upload.error.message);
 }
 
-async function sendPiece(project: string, upload: Upload, piece: Blob, signal: AbortSignal): Promise<Upload> {
+async function uploadChunk(project: string, upload: Upload, piece: Blob, signal: AbortSignal): Promise<Upload> {
   const address = `/api/v1/projects/${project}/file-uploads/${upload.id}/content?offset=${upload.offset}`;
   const response = await fetch(address, {
     method: "PUT",
@@ -136,8 +140,8 @@ async function sendPiece(project: string, upload: Upload, piece: Blob, signal: A
     signal,
     headers: {
       "Content-Type": "application/octet-stream",
-      "Accept-Language": locale(),
-      "X-CSRFToken": await csrfToken(),
+      "Accept-Language": getLocale(),
+      "X-CSRFToken": await fetchCsrfToken(),
     },
   });
   const answer: unknown = await response.json();

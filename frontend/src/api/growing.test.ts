@@ -2,8 +2,17 @@ import { QueryClient } from "@tanstack/react-query";
 import { http } from "msw";
 import { expect, test } from "vitest";
 import { metric } from "@/test/fixtures";
-import { api, ok, platform } from "@/test/platform";
-import { append, LINES_KEPT, type Log, logQuery, newestState, NOTHING, SIZE_KEPT, withOpen } from "./logs";
+import { apiUrl, respondWith, platformHandlers } from "@/test/platform";
+import {
+  appendLogPage,
+  MAX_LOG_LINES,
+  type Log,
+  logQuery,
+  getOverwrittenText,
+  EMPTY_LOG,
+  MAX_LOG_CHARACTERS,
+  appendOpenLines,
+} from "./logs";
 import { mergeById, metricsQuery } from "./tasks";
 
 test("newer points are appended, and points that are known already are not doubled", () => {
@@ -17,12 +26,12 @@ test("newer points are appended, and points that are known already are not doubl
 
 test("metrics are read page after page, and later only what is new is asked for", async () => {
   const asked: (string | null)[] = [];
-  platform.use(
-    http.get(api("/training-tasks/task-1/metrics"), ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/task-1/metrics"), ({ request }) => {
       const after = new URL(request.url).searchParams.get("after");
       asked.push(after);
-      if (after === null) return ok({ items: [metric(1, 1, 3)], next: 1 });
-      return ok({ items: after === "1" ? [metric(2, 2, 2)] : [], next: null });
+      if (after === null) return respondWith({ items: [metric(1, 1, 3)], next: 1 });
+      return respondWith({ items: after === "1" ? [metric(2, 2, 2)] : [], next: null });
     }),
   );
   const client = new QueryClient();
@@ -35,28 +44,28 @@ test("metrics are read page after page, and later only what is new is asked for"
 const line = (rank: number, offset: number) => ({ rank, offset, text: `${rank}:${offset}` });
 
 test("a log line is taken once, rank by rank", () => {
-  const first = append(NOTHING, [line(0, 0), line(1, 0), line(0, 10)]);
-  const again = append(first, [line(0, 10), line(1, 7)]);
+  const first = appendLogPage(EMPTY_LOG, [line(0, 0), line(1, 0), line(0, 10)]);
+  const again = appendLogPage(first, [line(0, 10), line(1, 7)]);
   expect(again.lines.map(({ text }) => text)).toEqual(["0:0", "1:0", "0:10", "1:7"]);
-  expect(append(again, [line(0, 0)])).toBe(again);
+  expect(appendLogPage(again, [line(0, 0)])).toBe(again);
 });
 
 test("a line that is open is replaced by the next of its rank, and what is older changes nothing", () => {
   const bar = (rank: number, offset: number, open = true) => ({ rank, offset, text: `${offset}%`, open });
-  const shown = (log: Log) => withOpen(log).map(({ rank, text }) => `${rank}:${text}`);
-  const first = append(NOTHING, [line(0, 0), bar(1, 5), bar(0, 10)]);
+  const shown = (log: Log) => appendOpenLines(log).map(({ rank, text }) => `${rank}:${text}`);
+  const first = appendLogPage(EMPTY_LOG, [line(0, 0), bar(1, 5), bar(0, 10)]);
   expect(shown(first)).toEqual(["0:0:0", "0:10%", "1:5%"]);
-  const grown = append(first, [bar(0, 20), bar(0, 10)]);
+  const grown = appendLogPage(first, [bar(0, 20), bar(0, 10)]);
   expect(shown(grown)).toEqual(["0:0:0", "0:20%", "1:5%"]);
-  const ended = append(grown, [bar(0, 30, false), line(1, 0), bar(0, 20)]);
+  const ended = appendLogPage(grown, [bar(0, 30, false), line(1, 0), bar(0, 20)]);
   expect(shown(ended)).toEqual(["0:0:0", "0:30%", "1:1:0", "1:5%"]);
-  expect(append(ended, [bar(0, 30)])).toBe(ended);
-  expect(shown(append(ended, [{ ...bar(1, 9), text: "" }]))).toEqual(["0:0:0", "0:30%", "1:1:0"]);
+  expect(appendLogPage(ended, [bar(0, 30)])).toBe(ended);
+  expect(shown(appendLogPage(ended, [{ ...bar(1, 9), text: "" }]))).toEqual(["0:0:0", "0:30%", "1:1:0"]);
 });
 
 test("of text that was printed over, the newest state is left", () => {
   const lines = ["\r 1%\r 2%", "10%\r20%\r", "of Windows\r", "plain", "\r"];
-  expect(lines.map(newestState)).toEqual([" 2%", "20%", "of Windows", "plain", ""]);
+  expect(lines.map(getOverwrittenText)).toEqual([" 2%", "20%", "of Windows", "plain", ""]);
 });
 
 test("a log is read to its end by the cursor it is given", async () => {
@@ -65,10 +74,10 @@ test("a log is read to its end by the cursor it is given", async () => {
     { lines: [{ offset: 2, text: "b" }], cursor: "two", end: true },
   ];
   const asked: (string | null)[] = [];
-  platform.use(
-    http.get(api("/training-tasks/task-1/logs"), ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/task-1/logs"), ({ request }) => {
       asked.push(new URL(request.url).searchParams.get("cursor"));
-      return ok({ rank: 0, attempt: 1, ...pages[asked.length - 1] });
+      return respondWith({ rank: 0, attempt: 1, ...pages[asked.length - 1] });
     }),
   );
   const log = await new QueryClient().query(logQuery("task-1", 1, 0));
@@ -85,33 +94,35 @@ test("a page without lines is not the end of a log: a bar of megabytes was print
     { lines: [], cursor: "one", end: false },
     { lines: [{ offset: 20_000_000, text: "100%" }], cursor: "two", end: true },
   ];
-  platform.use(http.get(api("/training-tasks/task-1/logs"), () => ok({ rank: 0, attempt: 1, ...pages.shift() })));
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/task-1/logs"), () => respondWith({ rank: 0, attempt: 1, ...pages.shift() })),
+  );
   const log = await new QueryClient().query(logQuery("task-1", 1, 0));
   expect(log.lines.map(({ text }) => text)).toEqual(["100%"]);
 });
 
 test("a page holds no more lines and no more text than it can bear, and says so", () => {
-  const many = Array.from({ length: LINES_KEPT + 10 }, (_, offset) => ({ rank: 0, offset, text: "x" }));
-  const long = append(NOTHING, many);
-  expect([long.lines.length, long.size, long.cut]).toEqual([LINES_KEPT, LINES_KEPT, true]);
-  expect(long.lines.at(-1)?.offset).toBe(LINES_KEPT + 9);
-  const text = "x".repeat(SIZE_KEPT / 2);
-  const wide = append(
-    NOTHING,
+  const many = Array.from({ length: MAX_LOG_LINES + 10 }, (_, offset) => ({ rank: 0, offset, text: "x" }));
+  const long = appendLogPage(EMPTY_LOG, many);
+  expect([long.lines.length, long.size, long.cut]).toEqual([MAX_LOG_LINES, MAX_LOG_LINES, true]);
+  expect(long.lines.at(-1)?.offset).toBe(MAX_LOG_LINES + 9);
+  const text = "x".repeat(MAX_LOG_CHARACTERS / 2);
+  const wide = appendLogPage(
+    EMPTY_LOG,
     [0, 1, 2].map((offset) => ({ rank: 0, offset, text })),
   );
-  expect([wide.lines.length, wide.size, wide.cut]).toEqual([2, SIZE_KEPT, true]);
+  expect([wide.lines.length, wide.size, wide.cut]).toEqual([2, MAX_LOG_CHARACTERS, true]);
 });
 
 test("of a log without end only what can be kept is read, then its last page", async () => {
   const asked: string[] = [];
-  platform.use(
-    http.get(api("/training-tasks/task-1/logs"), ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/task-1/logs"), ({ request }) => {
       const { searchParams } = new URL(request.url);
       asked.push(searchParams.get("tail") === "true" ? "tail" : (searchParams.get("cursor") ?? "start"));
       const offset = asked.length;
       const end = asked.at(-1) === "tail";
-      return ok({ rank: 0, attempt: 1, lines: [{ offset, text: "x" }], cursor: String(offset), end });
+      return respondWith({ rank: 0, attempt: 1, lines: [{ offset, text: "x" }], cursor: String(offset), end });
     }),
   );
   const log = await new QueryClient().query(logQuery("task-1", 1, 0));

@@ -1,19 +1,19 @@
 import { mutationOptions, type QueryClient, queryOptions } from "@tanstack/react-query";
-import { everyPage, http, unwrap } from "./client";
+import { fetchAllPages, http, unwrapResponse } from "./client";
 import { inventoryKeys } from "./inventory";
 import type { components } from "./schema";
 import type { Environment, PriceList } from "./types";
 
 type Schemas = components["schemas"];
 /** The life of an environment that the platform makes. */
-export type Hosted = Schemas["HostedItem"];
-export type HostedAction = Hosted["allowedActions"][number];
+export type ManagedEnvironment = Schemas["HostedItem"];
+export type EnvironmentAction = ManagedEnvironment["allowedActions"][number];
 export type Kernel = Schemas["HostedKernel"];
 export type EnvironmentRun = Schemas["LifeRun"];
 export type EnvironmentTemplate = Schemas["EnvironmentTemplate"];
 
 /** What a person typed may be of another type than the platform wants, which says so. */
-export type Typed = Record<string, unknown>;
+export type FormBody = Record<string, unknown>;
 
 const template = (id: string) => ({ path: { template_id: id } });
 const environment = (id: string) => ({ path: { environment_id: id } });
@@ -24,65 +24,67 @@ const PAGE = 100;
 export const environmentTemplatesQuery = queryOptions({
   queryKey: TEMPLATES,
   queryFn: () =>
-    everyPage((page) =>
-      unwrap(http.GET("/api/v1/environment-templates", { params: { query: { page, pageSize: PAGE } } })),
+    fetchAllPages((page) =>
+      unwrapResponse(http.GET("/api/v1/environment-templates", { params: { query: { page, pageSize: PAGE } } })),
     ),
 });
 
-export const createTemplate = (body: Typed) =>
-  unwrap(http.POST("/api/v1/environment-templates", { body: body as Schemas["EnvironmentTemplateCreateRequest"] }));
+export const createEnvironmentTemplate = (body: FormBody) =>
+  unwrapResponse(
+    http.POST("/api/v1/environment-templates", { body: body as Schemas["EnvironmentTemplateCreateRequest"] }),
+  );
 
-export const changeTemplate = (id: string, body: Typed) =>
-  unwrap(http.PATCH("/api/v1/environment-templates/{template_id}", { params: template(id), body }));
+export const updateEnvironmentTemplate = (id: string, body: FormBody) =>
+  unwrapResponse(http.PATCH("/api/v1/environment-templates/{template_id}", { params: template(id), body }));
 
-export const deleteTemplate = (id: string) =>
-  unwrap(http.DELETE("/api/v1/environment-templates/{template_id}", { params: template(id) }));
+export const deleteEnvironmentTemplate = (id: string) =>
+  unwrapResponse(http.DELETE("/api/v1/environment-templates/{template_id}", { params: template(id) }));
 
-export const templatesChanged = (client: QueryClient) => client.invalidateQueries({ queryKey: TEMPLATES });
+export const invalidateTemplates = (client: QueryClient) => client.invalidateQueries({ queryKey: TEMPLATES });
 
 /** The same body under the same key is the same environment, however often it is sent. */
-export const makeEnvironment = (body: Typed, key: string) =>
-  unwrap(
+export const createEnvironment = (body: FormBody, key: string) =>
+  unwrapResponse(
     http.POST("/api/v1/dev-environments/make", {
       params: { header: { "Idempotency-Key": key } },
       body: body as Schemas["EnvironmentMakeRequest"],
     }),
   );
 
-export type Steer = "start" | "stop" | "restart" | "keep" | "resize" | "clone" | "delete";
+export type EnvironmentOperation = "start" | "stop" | "restart" | "keep" | "resize" | "clone" | "delete";
 
 const ROOT = "/api/v1/dev-environments/{environment_id}";
 
-function send(id: string, act: Steer, body: Typed = {}): Promise<Environment | null> {
+function sendOperation(id: string, act: EnvironmentOperation, body: FormBody = {}): Promise<Environment | null> {
   const params = environment(id);
-  if (act === "delete") return unwrap(http.DELETE(ROOT, { params }));
+  if (act === "delete") return unwrapResponse(http.DELETE(ROOT, { params }));
   if (act === "keep")
-    return unwrap(http.POST(`${ROOT}/keep`, { params, body: body as Schemas["EnvironmentKeepRequest"] }));
+    return unwrapResponse(http.POST(`${ROOT}/keep`, { params, body: body as Schemas["EnvironmentKeepRequest"] }));
   if (act === "clone")
-    return unwrap(http.POST(`${ROOT}/clone`, { params, body: body as Schemas["EnvironmentCloneRequest"] }));
-  if (act === "resize") return unwrap(http.POST(`${ROOT}/resize`, { params, body }));
-  return unwrap(http.POST(`${ROOT}/${act}`, { params }));
+    return unwrapResponse(http.POST(`${ROOT}/clone`, { params, body: body as Schemas["EnvironmentCloneRequest"] }));
+  if (act === "resize") return unwrapResponse(http.POST(`${ROOT}/resize`, { params, body }));
+  return unwrapResponse(http.POST(`${ROOT}/${act}`, { params }));
 }
 
 /** Whatever came of it, the list and the page are asked for anew. */
-export const steer = (client: QueryClient, id: string) =>
+export const environmentMutation = (client: QueryClient, id: string) =>
   mutationOptions({
-    mutationFn: ({ act, body }: { act: Steer; body?: Typed }) => send(id, act, body),
-    onSettled: () => environmentsChanged(client),
+    mutationFn: ({ act, body }: { act: EnvironmentOperation; body?: FormBody }) => sendOperation(id, act, body),
+    onSettled: () => invalidateEnvironments(client),
   });
 
-export function environmentsChanged(client: QueryClient): Promise<void> {
+export function invalidateEnvironments(client: QueryClient): Promise<void> {
   return client.invalidateQueries({ queryKey: inventoryKeys.environments });
 }
 
-export const lifeQuery = (id: string) =>
+export const lifecycleQuery = (id: string) =>
   queryOptions({
     queryKey: [...inventoryKeys.environments, "one", id, "life"] as const,
-    queryFn: () => unwrap(http.GET(`${ROOT}/life`, { params: environment(id) })),
+    queryFn: () => unwrapResponse(http.GET(`${ROOT}/life`, { params: environment(id) })),
     refetchInterval: 5_000,
   });
 
-export interface HostedLog {
+export interface EnvironmentLog {
   text: string;
   /** null: nothing has been read. */
   cursor: number | null;
@@ -90,19 +92,19 @@ export interface HostedLog {
   cut: boolean;
 }
 
-const NO_LOG: HostedLog = { text: "", cursor: null, cut: false };
-export const LOG_KEPT = 2_000_000;
+const NO_LOG: EnvironmentLog = { text: "", cursor: null, cut: false };
+export const MAX_LOG_CHARACTERS = 2_000_000;
 
 /** Reads on from where it stopped. */
-export const hostedLogQuery = (id: string, run: number) =>
+export const environmentLogQuery = (id: string, run: number) =>
   queryOptions({
     queryKey: ["environment-log", id, run] as const,
     queryFn: async ({ client, queryKey, signal }) => {
-      let log = client.getQueryData<HostedLog>(queryKey) ?? NO_LOG;
+      let log = client.getQueryData<EnvironmentLog>(queryKey) ?? NO_LOG;
       for (;;) {
         const query = log.cursor === null ? {} : { cursor: log.cursor };
-        const page = await unwrap(http.GET(`${ROOT}/logs`, { params: { ...environment(id), query }, signal }));
-        log = grown(log, page.text, page.cursor);
+        const page = await unwrapResponse(http.GET(`${ROOT}/logs`, { params: { ...environment(id), query }, signal }));
+        log = appendLogText(log, page.text, page.cursor);
         client.setQueryData(queryKey, log);
         if (page.end || !page.text) return log;
       }
@@ -112,25 +114,32 @@ export const hostedLogQuery = (id: string, run: number) =>
   });
 
 /** The newest of it is kept, from the beginning of a line. */
-export function grown(log: HostedLog, more: string, cursor: number): HostedLog {
+export function appendLogText(log: EnvironmentLog, more: string, cursor: number): EnvironmentLog {
   const text = log.text + more;
-  if (text.length <= LOG_KEPT) return { ...log, text, cursor };
-  const kept = text.slice(-LOG_KEPT);
+  if (text.length <= MAX_LOG_CHARACTERS) return { ...log, text, cursor };
+  const kept = text.slice(-MAX_LOG_CHARACTERS);
   return { text: kept.slice(kept.indexOf("\n") + 1), cursor, cut: true };
 }
 
 /** Where a door leads: a new tab, on the environment's own host name. */
-export function openAddress(id: string, door?: string): string {
+export function buildOpenUrl(id: string, door?: string): string {
   return `/environments/${id}/open${door ? `?door=${encodeURIComponent(door)}` : ""}`;
 }
 
-export const endKernel = (id: string, kernel: string) =>
-  unwrap(http.POST(`${ROOT}/kernels/{kernel_id}/end`, { params: { path: { environment_id: id, kernel_id: kernel } } }));
+export const shutdownKernel = (id: string, kernel: string) =>
+  unwrapResponse(
+    http.POST(`${ROOT}/kernels/{kernel_id}/end`, { params: { path: { environment_id: id, kernel_id: kernel } } }),
+  );
 
-export const askOwner = (id: string) => unwrap(http.POST(`${ROOT}/ask-owner`, { params: environment(id) }));
+export const notifyOwner = (id: string) => unwrapResponse(http.POST(`${ROOT}/ask-owner`, { params: environment(id) }));
 
 /** The most exact price counts: of the type in the zone, of the type, of the zone, of any. */
-export function pricePerHour(list: PriceList | undefined, gpuType: string, zone: string | undefined, gpus: number) {
+export function calculateHourlyPrice(
+  list: PriceList | undefined,
+  gpuType: string,
+  zone: string | undefined,
+  gpus: number,
+) {
   if (!list || gpus <= 0) return null;
   const now = Date.now();
   const rows = list.prices.filter(({ since }) => Date.parse(since) <= now);

@@ -1,9 +1,9 @@
 import { mutationOptions, type QueryClient, queryOptions } from "@tanstack/react-query";
-import { http, unwrap } from "./client";
+import { http, unwrapResponse } from "./client";
 
 const POLL_MS = 30_000;
 /** How many the bell shows at a time. */
-export const INBOX_PAGE = 10;
+export const INBOX_PER_PAGE = 10;
 
 const inboxKeys = { all: ["inbox"] as const };
 
@@ -11,8 +11,11 @@ const inboxKeys = { all: ["inbox"] as const };
 export const unreadQuery = queryOptions({
   queryKey: [...inboxKeys.all, "unread"] as const,
   queryFn: async () =>
-    (await unwrap(http.GET("/api/v1/inbox", { params: { query: { unread: true, grouped: true, pageSize: 1 } } })))
-      .unread,
+    (
+      await unwrapResponse(
+        http.GET("/api/v1/inbox", { params: { query: { unread: true, grouped: true, pageSize: 1 } } }),
+      )
+    ).unread,
   refetchInterval: POLL_MS,
 });
 
@@ -20,12 +23,14 @@ export const inboxQuery = (page: number) =>
   queryOptions({
     queryKey: [...inboxKeys.all, "page", page] as const,
     queryFn: () =>
-      unwrap(http.GET("/api/v1/inbox", { params: { query: { page, grouped: true, pageSize: INBOX_PAGE } } })),
+      unwrapResponse(
+        http.GET("/api/v1/inbox", { params: { query: { page, grouped: true, pageSize: INBOX_PER_PAGE } } }),
+      ),
   });
 
 /** Without ids, all of them. */
-export const markRead = (client: QueryClient) =>
+export const markInboxRead = (client: QueryClient) =>
   mutationOptions({
-    mutationFn: (ids: string[] | null) => unwrap(http.POST("/api/v1/inbox/read", { body: { ids } })),
+    mutationFn: (ids: string[] | null) => unwrapResponse(http.POST("/api/v1/inbox/read", { body: { ids } })),
     onSuccess: () => client.invalidateQueries({ queryKey: inboxKeys.all }),
   });

@@ -1,5 +1,5 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
-import { everyPage, http, unwrap } from "./client";
+import { fetchAllPages, http, unwrapResponse } from "./client";
 
 /** The most that the platform gives at once. */
 const PAGE = 200;
@@ -14,8 +14,8 @@ export const inventoryKeys = {
 export const zonesQuery = queryOptions({
   queryKey: ["zones"] as const,
   queryFn: () =>
-    everyPage((page) =>
-      unwrap(http.GET("/api/v1/availability-zones", { params: { query: { page, pageSize: PAGE } } })),
+    fetchAllPages((page) =>
+      unwrapResponse(http.GET("/api/v1/availability-zones", { params: { query: { page, pageSize: PAGE } } })),
     ),
   staleTime: 30_000,
 });
@@ -27,8 +27,8 @@ export const zonesQuery = queryOptions({
 export const environmentsQuery = queryOptions({
   queryKey: inventoryKeys.environments,
   queryFn: ({ signal }) =>
-    everyPage((page) =>
-      unwrap(http.GET("/api/v1/dev-environments", { params: { query: { page, pageSize: PAGE } }, signal })),
+    fetchAllPages((page) =>
+      unwrapResponse(http.GET("/api/v1/dev-environments", { params: { query: { page, pageSize: PAGE } }, signal })),
     ),
   refetchInterval: ({ state }) => ((state.data?.length ?? 0) > 2 * PAGE ? 60_000 : 10_000),
   placeholderData: keepPreviousData,
@@ -40,17 +40,21 @@ export const datasetsQuery = queryOptions({
   refetchInterval: ({ state }) =>
     state.data?.some(({ versions }) => versions.some(({ status }) => status === "preparing")) ? 2_000 : false,
   queryFn: () =>
-    everyPage((page) => unwrap(http.GET("/api/v1/datasets", { params: { query: { page, pageSize: PAGE } } }))),
+    fetchAllPages((page) =>
+      unwrapResponse(http.GET("/api/v1/datasets", { params: { query: { page, pageSize: PAGE } } })),
+    ),
 });
 
 export const modelsQuery = queryOptions({
   queryKey: inventoryKeys.models,
   queryFn: () =>
-    everyPage((page) => unwrap(http.GET("/api/v1/models", { params: { query: { page, pageSize: PAGE } } }))),
+    fetchAllPages((page) =>
+      unwrapResponse(http.GET("/api/v1/models", { params: { query: { page, pageSize: PAGE } } })),
+    ),
 });
 
 export const frameworksQuery = queryOptions({
   queryKey: inventoryKeys.frameworks,
-  queryFn: async () => (await unwrap(http.GET("/api/v1/frameworks"))).items,
+  queryFn: async () => (await unwrapResponse(http.GET("/api/v1/frameworks"))).items,
   staleTime: Infinity,
 });

@@ -1,5 +1,5 @@
 import { type QueryClient, queryOptions } from "@tanstack/react-query";
-import { everyPage, http, unwrap } from "./client";
+import { fetchAllPages, http, unwrapResponse } from "./client";
 import type { LimitsRequest, UserLimitsRequest } from "./types";
 
 const PAGE = 100;
@@ -11,7 +11,7 @@ const ofUser = (project: string, username: string) => ({ path: { project_id: pro
 export const limitsQuery = (project: string) =>
   queryOptions({
     queryKey: [...limitsKey(project), "project"] as const,
-    queryFn: () => unwrap(http.GET("/api/v1/projects/{project_id}/limits", { params: of(project) })),
+    queryFn: () => unwrapResponse(http.GET("/api/v1/projects/{project_id}/limits", { params: of(project) })),
     refetchInterval: 15_000,
   });
 
@@ -19,9 +19,9 @@ export const userLimitsQuery = (project: string) =>
   queryOptions({
     queryKey: [...limitsKey(project), "users"] as const,
     queryFn: () =>
-      everyPage((page) => {
+      fetchAllPages((page) => {
         const params = { ...of(project), query: { page, pageSize: PAGE } };
-        return unwrap(http.GET("/api/v1/projects/{project_id}/limits/users", { params }));
+        return unwrapResponse(http.GET("/api/v1/projects/{project_id}/limits/users", { params }));
       }),
     refetchInterval: 15_000,
   });
@@ -32,23 +32,25 @@ export const memberLimitsQuery = (project: string, username: string) =>
     queryKey: [...limitsKey(project), "user", username] as const,
     queryFn: async () => {
       const params = { ...of(project), query: { search: username, pageSize: PAGE } };
-      const found = await unwrap(http.GET("/api/v1/projects/{project_id}/limits/users", { params }));
+      const found = await unwrapResponse(http.GET("/api/v1/projects/{project_id}/limits/users", { params }));
       return found.items.find((each) => each.username === username) ?? null;
     },
     refetchInterval: 15_000,
   });
 
-export const putLimits = (project: string, body: LimitsRequest) =>
-  unwrap(http.PUT("/api/v1/projects/{project_id}/limits", { params: of(project), body }));
+export const saveLimits = (project: string, body: LimitsRequest) =>
+  unwrapResponse(http.PUT("/api/v1/projects/{project_id}/limits", { params: of(project), body }));
 
-export const putUserLimits = (project: string, username: string, body: UserLimitsRequest) =>
-  unwrap(
+export const saveUserLimits = (project: string, username: string, body: UserLimitsRequest) =>
+  unwrapResponse(
     http.PUT("/api/v1/projects/{project_id}/limits/users/{username}", { params: ofUser(project, username), body }),
   );
 
 export const deleteUserLimits = (project: string, username: string) =>
-  unwrap(http.DELETE("/api/v1/projects/{project_id}/limits/users/{username}", { params: ofUser(project, username) }));
+  unwrapResponse(
+    http.DELETE("/api/v1/projects/{project_id}/limits/users/{username}", { params: ofUser(project, username) }),
+  );
 
-export function limitsChanged(client: QueryClient, project: string): Promise<void> {
+export function invalidateLimits(client: QueryClient, project: string): Promise<void> {
   return client.invalidateQueries({ queryKey: limitsKey(project) });
 }

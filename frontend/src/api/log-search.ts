@@ -1,10 +1,19 @@
 import { queryOptions } from "@tanstack/react-query";
-import { http, unwrap } from "./client";
+import { http, unwrapResponse } from "./client";
 import { ApiError } from "./errors";
-import { append, type Log, type LogLevel, type LogLine, NOTHING, PAGE, type RankChoice, readPage } from "./logs";
+import {
+  appendLogPage,
+  type Log,
+  type LogLevel,
+  type LogLine,
+  EMPTY_LOG,
+  LINES_PER_PAGE,
+  type RankChoice,
+  readPage,
+} from "./logs";
 import { taskKeys } from "./tasks";
 
-export interface Filter {
+export interface LogFilter {
   search: string;
   /** `search` is an expression that RE2 reads. */
   regex: boolean;
@@ -15,33 +24,37 @@ export interface Filter {
   until?: string | undefined;
 }
 
-export const NO_FILTER: Filter = { search: "", regex: false };
+export const NO_FILTER: LogFilter = { search: "", regex: false };
 
 /** A line of one rank. */
-export type Place = Pick<LogLine, "rank" | "offset">;
+export type LogPosition = Pick<LogLine, "rank" | "offset">;
 
 export const POLL_MS = 2_000;
 
 /** A plain text is found in the lines that are here; anything else the platform finds, in the whole log. */
-export function needsPlatform({ search, regex, level, since, until }: Filter): boolean {
+export function needsServerSearch({ search, regex, level, since, until }: LogFilter): boolean {
   return Boolean((regex && search) || level || since || until);
 }
 
 /** Whether it is the expression that the platform does not take. */
-export function isExpressionRefused(error: unknown): error is ApiError {
+export function isExpressionInvalid(error: unknown): error is ApiError {
   return error instanceof ApiError && error.code.startsWith("REGEX_");
 }
 
 /** What a filter leaves of a log, shown as it is found; while the task lives, what is new is asked for. */
-export const foundQuery = (id: string, attempt: number, rank: RankChoice, filter: Filter, live: boolean) =>
+export const logSearchQuery = (id: string, attempt: number, rank: RankChoice, filter: LogFilter, live: boolean) =>
   queryOptions({
     queryKey: [...taskKeys.one(id), "found", attempt, rank, filter] as const,
     queryFn: async ({ client, queryKey, signal }) => {
-      let log = client.getQueryData<Log>(queryKey) ?? NOTHING;
+      let log = client.getQueryData<Log>(queryKey) ?? EMPTY_LOG;
       for (;;) {
         const { cursor } = log;
-        const page = await readPage(id, { rank: String(rank), attempt, cursor, limit: PAGE, ...filter }, signal);
-        log = { ...append(log, page.lines), cursor: page.cursor, read: log.read || page.end };
+        const page = await readPage(
+          id,
+          { rank: String(rank), attempt, cursor, limit: LINES_PER_PAGE, ...filter },
+          signal,
+        );
+        log = { ...appendLogPage(log, page.lines), cursor: page.cursor, read: log.read || page.end };
         if (page.end || page.cursor === cursor) return log;
         client.setQueryData(queryKey, log);
       }
@@ -51,19 +64,19 @@ export const foundQuery = (id: string, attempt: number, rank: RankChoice, filter
     refetchInterval: live ? POLL_MS : false,
   });
 
-const BEFORE = 1 << 18;
+const CONTEXT_BYTES_BEFORE = 1 << 18;
 
 /** Some of a log before a line and after it, where the line is not among those that are kept. */
-export const nearQuery = (id: string, attempt: number, { rank, offset }: Place) =>
+export const logContextQuery = (id: string, attempt: number, { rank, offset }: LogPosition) =>
   queryOptions({
     queryKey: [...taskKeys.one(id), "near", attempt, rank, offset] as const,
     queryFn: async ({ signal }) => {
-      const start = Math.max(0, offset - BEFORE);
-      let log: Log = { ...NOTHING, cursor: `${attempt}@${rank}:${start}` };
+      const start = Math.max(0, offset - CONTEXT_BYTES_BEFORE);
+      let log: Log = { ...EMPTY_LOG, cursor: `${attempt}@${rank}:${start}` };
       for (let read = false; ;) {
-        const page = await readPage(id, { rank: String(rank), cursor: log.cursor, limit: PAGE }, signal);
+        const page = await readPage(id, { rank: String(rank), cursor: log.cursor, limit: LINES_PER_PAGE }, signal);
         const whole = page.lines.filter(({ offset: begin }) => begin > start || start === 0);
-        log = { ...append(log, whole), cursor: page.cursor };
+        log = { ...appendLogPage(log, whole), cursor: page.cursor };
         if (page.end || read) return log;
         read = (log.newest[rank] ?? -1) >= offset;
       }
@@ -73,13 +86,13 @@ export const nearQuery = (id: string, attempt: number, { rank, offset }: Place) 
   });
 
 /** Where the first error is, whichever rank's. */
-export function firstError(id: string, attempt: number) {
+export function findFirstError(id: string, attempt: number) {
   const params = { path: { task_id: id }, query: { attempt } };
-  return unwrap(http.GET("/api/v1/training-tasks/{task_id}/logs/first-error", { params }));
+  return unwrapResponse(http.GET("/api/v1/training-tasks/{task_id}/logs/first-error", { params }));
 }
 
 /** The first line at a time or after it; with all ranks the earliest of them. */
-export async function firstAfter(
+export async function findFirstLineAfter(
   id: string,
   attempt: number,
   rank: RankChoice,

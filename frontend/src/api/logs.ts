@@ -1,5 +1,5 @@
 import { queryOptions } from "@tanstack/react-query";
-import { http, unwrap } from "./client";
+import { http, unwrapResponse } from "./client";
 import type { paths } from "./schema";
 import { taskKeys } from "./tasks";
 
@@ -20,7 +20,7 @@ export interface LogLine {
 }
 
 /** As the platform tells a line. */
-export interface ToldLine {
+export interface ApiLogLine {
   offset: number;
   text: string;
   level?: LogLevel | null;
@@ -46,12 +46,12 @@ export interface Log {
 }
 
 /** More than this is not kept in the page; the download has it all. */
-export const LINES_KEPT = 200_000;
-export const SIZE_KEPT = 50_000_000;
-export const PAGE = 5_000;
-const PAGES_READ = LINES_KEPT / PAGE;
+export const MAX_LOG_LINES = 200_000;
+export const MAX_LOG_CHARACTERS = 50_000_000;
+export const LINES_PER_PAGE = 5_000;
+const MAX_PAGES_READ = MAX_LOG_LINES / LINES_PER_PAGE;
 const NO_LINES: LogLine[] = [];
-export const NOTHING: Log = {
+export const EMPTY_LOG: Log = {
   lines: [],
   open: new Map(),
   cursor: undefined,
@@ -64,12 +64,16 @@ export const NOTHING: Log = {
 export const logsKey = (id: string) => [...taskKeys.one(id), "logs"] as const;
 export const logKey = (id: string, attempt: number, rank: RankChoice) => [...logsKey(id), attempt, rank] as const;
 
-export function lineOf(rank: number, { offset, text, level, time, open }: ToldLine): LogLine {
+export function parseLogLine(rank: number, { offset, text, level, time, open }: ApiLogLine): LogLine {
   return { rank, offset, text, level: level ?? undefined, at: time ? Date.parse(time) : undefined, open };
 }
 
 /** The complete lines of a log, or `lines` of them, and below them those that are still printed over, as in a terminal. */
-export function withOpen(log: Log | undefined, lines: LogLine[] = log?.lines ?? NO_LINES, needle = ""): LogLine[] {
+export function appendOpenLines(
+  log: Log | undefined,
+  lines: LogLine[] = log?.lines ?? NO_LINES,
+  needle = "",
+): LogLine[] {
   const open = [...(log?.open.values() ?? [])].filter(({ text }) => text && text.toLowerCase().includes(needle));
   return open.length > 0 ? [...lines, ...open.sort((one, other) => one.rank - other.rank)] : lines;
 }
@@ -77,10 +81,10 @@ export function withOpen(log: Log | undefined, lines: LogLine[] = log?.lines ?? 
 type Query = NonNullable<paths["/api/v1/training-tasks/{task_id}/logs"]["get"]["parameters"]["query"]>;
 
 export async function readPage(id: string, query: Query, signal?: AbortSignal) {
-  const page = await unwrap(
+  const page = await unwrapResponse(
     http.GET("/api/v1/training-tasks/{task_id}/logs", { params: { path: { task_id: id }, query }, signal }),
   );
-  return { ...page, lines: page.lines.map((line) => lineOf(line.rank ?? Number(page.rank), line)) };
+  return { ...page, lines: page.lines.map((line) => parseLogLine(line.rank ?? Number(page.rank), line)) };
 }
 
 /**
@@ -91,12 +95,18 @@ export const logQuery = (id: string, attempt: number, rank: RankChoice) =>
   queryOptions({
     queryKey: logKey(id, attempt, rank),
     queryFn: async ({ client, queryKey, signal }) => {
-      let log = client.getQueryData<Log>(queryKey) ?? NOTHING;
+      let log = client.getQueryData<Log>(queryKey) ?? EMPTY_LOG;
       for (let pages = 0; ; pages++) {
-        if (pages === PAGES_READ) log = { ...NOTHING, cut: true };
-        const query = { rank: String(rank), attempt, cursor: log.cursor, limit: PAGE, tail: log.cut && !log.cursor };
+        if (pages === MAX_PAGES_READ) log = { ...EMPTY_LOG, cut: true };
+        const query = {
+          rank: String(rank),
+          attempt,
+          cursor: log.cursor,
+          limit: LINES_PER_PAGE,
+          tail: log.cut && !log.cursor,
+        };
         const page = await readPage(id, query, signal);
-        log = { ...append(log, page.lines), cursor: page.cursor, read: log.read || page.end };
+        log = { ...appendLogPage(log, page.lines), cursor: page.cursor, read: log.read || page.end };
         if (page.end || page.cursor === query.cursor) return log;
         client.setQueryData(queryKey, log);
       }
@@ -111,7 +121,7 @@ export const lastLineQuery = (id: string, attempt: number, rank: number, live: b
     queryKey: [...taskKeys.one(id), "last-line", attempt, rank] as const,
     queryFn: async () => {
       const page = await readPage(id, { rank: String(rank), attempt, tail: true, limit: 1 });
-      return plain(page.lines.at(-1)?.text ?? "");
+      return stripAnsi(page.lines.at(-1)?.text ?? "");
     },
     refetchInterval: live ? 2_000 : false,
   });
@@ -120,18 +130,18 @@ export const lastLineQuery = (id: string, attempt: number, rank: number, live: b
 const ANSI = /\u001b\[[0-9;?]*[A-Za-z]/g;
 
 /** Colours for terminals mean nothing here. */
-export function plain(text: string): string {
+export function stripAnsi(text: string): string {
   return text.replace(ANSI, "");
 }
 
 /** What a terminal shows of a line in the end: of a progress bar, its newest state. */
-export function newestState(line: string): string {
+export function getOverwrittenText(line: string): string {
   const states = line.replace(/\r+$/, "");
   return states.slice(states.lastIndexOf("\r") + 1);
 }
 
 /** Lines that are already here are left out: a log's offsets only grow. */
-export function append(log: Log, lines: LogLine[]): Log {
+export function appendLogPage(log: Log, lines: LogLine[]): Log {
   const newest = { ...log.newest };
   const open = new Map(log.open);
   const fresh = lines.filter((line) => {
@@ -148,10 +158,10 @@ export function append(log: Log, lines: LogLine[]): Log {
   const all = [...log.lines, ...fresh];
   let size = fresh.reduce((sum, { text }) => sum + text.length, log.size);
   let gone = 0;
-  while (all.length - gone > LINES_KEPT || size > SIZE_KEPT) size -= all[gone++]?.text.length ?? 0;
+  while (all.length - gone > MAX_LOG_LINES || size > MAX_LOG_CHARACTERS) size -= all[gone++]?.text.length ?? 0;
   return { ...log, open, newest, size, lines: gone ? all.slice(gone) : all, cut: log.cut || gone > 0 };
 }
 
-export function downloadAddress(id: string, attempt: number, rank: RankChoice): string {
+export function buildLogDownloadUrl(id: string, attempt: number, rank: RankChoice): string {
   return `/api/v1/training-tasks/${id}/logs/download?rank=${rank}&attempt=${attempt}`;
 }

@@ -1,5 +1,5 @@
 import { queryOptions } from "@tanstack/react-query";
-import { everyPage, http, unwrap } from "./client";
+import { fetchAllPages, http, unwrapResponse } from "./client";
 import type { NoticeChannelChange, NoticeChannelRequest, NoticeRuleChange, NoticeRuleRequest } from "./types";
 
 const PAGE = 100;
@@ -14,13 +14,17 @@ export const noticeKeys = {
 export const channelsQuery = queryOptions({
   queryKey: noticeKeys.channels,
   queryFn: () =>
-    everyPage((page) => unwrap(http.GET("/api/v1/notice-channels", { params: { query: { page, pageSize: PAGE } } }))),
+    fetchAllPages((page) =>
+      unwrapResponse(http.GET("/api/v1/notice-channels", { params: { query: { page, pageSize: PAGE } } })),
+    ),
 });
 
 export const rulesQuery = queryOptions({
   queryKey: noticeKeys.rules,
   queryFn: () =>
-    everyPage((page) => unwrap(http.GET("/api/v1/notice-rules", { params: { query: { page, pageSize: PAGE } } }))),
+    fetchAllPages((page) =>
+      unwrapResponse(http.GET("/api/v1/notice-rules", { params: { query: { page, pageSize: PAGE } } })),
+    ),
 });
 
 const ofChannel = (id: string) => ({ path: { channel_id: id } });
@@ -30,7 +34,7 @@ export const deliveriesQuery = (id: string, page: number) =>
   queryOptions({
     queryKey: [...noticeKeys.deliveries(id), page] as const,
     queryFn: () =>
-      unwrap(
+      unwrapResponse(
         http.GET("/api/v1/notice-channels/{channel_id}/deliveries", {
           params: { ...ofChannel(id), query: { page, pageSize: DELIVERIES_PAGE } },
         }),
@@ -38,20 +42,22 @@ export const deliveriesQuery = (id: string, page: number) =>
   });
 
 /** The answer holds what webhooks are signed with, this once. */
-export const createChannel = (body: NoticeChannelRequest) => unwrap(http.POST("/api/v1/notice-channels", { body }));
+export const createChannel = (body: NoticeChannelRequest) =>
+  unwrapResponse(http.POST("/api/v1/notice-channels", { body }));
 
-export const changeChannel = (id: string, body: NoticeChannelChange) =>
-  unwrap(http.PATCH("/api/v1/notice-channels/{channel_id}", { params: ofChannel(id), body }));
+export const updateChannel = (id: string, body: NoticeChannelChange) =>
+  unwrapResponse(http.PATCH("/api/v1/notice-channels/{channel_id}", { params: ofChannel(id), body }));
 
 export const deleteChannel = (id: string) =>
-  unwrap(http.DELETE("/api/v1/notice-channels/{channel_id}", { params: ofChannel(id) }));
+  unwrapResponse(http.DELETE("/api/v1/notice-channels/{channel_id}", { params: ofChannel(id) }));
 
 export const testChannel = (id: string) =>
-  unwrap(http.POST("/api/v1/notice-channels/{channel_id}/test", { params: ofChannel(id) }));
+  unwrapResponse(http.POST("/api/v1/notice-channels/{channel_id}/test", { params: ofChannel(id) }));
 
-export const createRule = (body: NoticeRuleRequest) => unwrap(http.POST("/api/v1/notice-rules", { body }));
+export const createRule = (body: NoticeRuleRequest) => unwrapResponse(http.POST("/api/v1/notice-rules", { body }));
 
-export const changeRule = (id: string, body: NoticeRuleChange) =>
-  unwrap(http.PATCH("/api/v1/notice-rules/{rule_id}", { params: ofRule(id), body }));
+export const updateRule = (id: string, body: NoticeRuleChange) =>
+  unwrapResponse(http.PATCH("/api/v1/notice-rules/{rule_id}", { params: ofRule(id), body }));
 
-export const deleteRule = (id: string) => unwrap(http.DELETE("/api/v1/notice-rules/{rule_id}", { params: ofRule(id) }));
+export const deleteRule = (id: string) =>
+  unwrapResponse(http.DELETE("/api/v1/notice-rules/{rule_id}", { params: ofRule(id) }));

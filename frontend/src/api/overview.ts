@@ -1,5 +1,5 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
-import { http, unwrap } from "./client";
+import { http, unwrapResponse } from "./client";
 import type { AttentionKind } from "./types";
 
 export interface OverviewFilters {
@@ -9,14 +9,14 @@ export interface OverviewFilters {
 }
 
 /** Asked for again while somebody looks. */
-const EVERY_MS = 15_000;
+const POLL_MS = 15_000;
 
 export const overviewQuery = (filters: OverviewFilters) =>
   queryOptions({
     queryKey: ["overview", filters] as const,
-    queryFn: () => unwrap(http.GET("/api/v1/overview", { params: { query: filters } })),
+    queryFn: () => unwrapResponse(http.GET("/api/v1/overview", { params: { query: filters } })),
     placeholderData: keepPreviousData,
-    refetchInterval: EVERY_MS,
+    refetchInterval: POLL_MS,
   });
 
 export const ATTENTION_PER_PAGE = 12;
@@ -32,9 +32,9 @@ export const attentionQuery = (filters: AttentionFilters) =>
   queryOptions({
     queryKey: ["attention", filters] as const,
     queryFn: () =>
-      unwrap(
+      unwrapResponse(
         http.GET("/api/v1/overview/attention", { params: { query: { ...filters, pageSize: ATTENTION_PER_PAGE } } }),
       ),
     placeholderData: keepPreviousData,
-    refetchInterval: EVERY_MS,
+    refetchInterval: POLL_MS,
   });

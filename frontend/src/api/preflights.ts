@@ -1,5 +1,5 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
-import { http, unwrap } from "./client";
+import { http, unwrapResponse } from "./client";
 import type { Preflight, PreflightRequest } from "./types";
 
 export const PREFLIGHTS_PER_PAGE = 20;
@@ -18,7 +18,7 @@ export const preflightsQuery = (page: number) =>
   queryOptions({
     queryKey: preflightKeys.list(page),
     queryFn: () =>
-      unwrap(http.GET("/api/v1/preflights", { params: { query: { page, pageSize: PREFLIGHTS_PER_PAGE } } })),
+      unwrapResponse(http.GET("/api/v1/preflights", { params: { query: { page, pageSize: PREFLIGHTS_PER_PAGE } } })),
     placeholderData: keepPreviousData,
     refetchInterval: ({ state }) => (state.data?.items.some(isRunning) ? 2_000 : 15_000),
   });
@@ -26,11 +26,12 @@ export const preflightsQuery = (page: number) =>
 export const preflightQuery = (id: string) =>
   queryOptions({
     queryKey: preflightKeys.one(id),
-    queryFn: () => unwrap(http.GET("/api/v1/preflights/{preflight_id}", { params: { path: { preflight_id: id } } })),
+    queryFn: () =>
+      unwrapResponse(http.GET("/api/v1/preflights/{preflight_id}", { params: { path: { preflight_id: id } } })),
     refetchInterval: ({ state }) => (state.data && !isRunning(state.data) ? false : 1_000),
   });
 
-export const createPreflight = (body: PreflightRequest) => unwrap(http.POST("/api/v1/preflights", { body }));
+export const createPreflight = (body: PreflightRequest) => unwrapResponse(http.POST("/api/v1/preflights", { body }));
 
 export const stopPreflight = (id: string) =>
-  unwrap(http.POST("/api/v1/preflights/{preflight_id}/stop", { params: { path: { preflight_id: id } } }));
+  unwrapResponse(http.POST("/api/v1/preflights/{preflight_id}/stop", { params: { path: { preflight_id: id } } }));

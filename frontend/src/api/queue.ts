@@ -1,9 +1,9 @@
 import { keepPreviousData, type QueryClient, queryOptions } from "@tanstack/react-query";
-import { everyPage, http, unwrap } from "./client";
-import type { Waiter } from "./types";
+import { fetchAllPages, http, unwrapResponse } from "./client";
+import type { QueuedTask } from "./types";
 
 export interface Queue {
-  items: Waiter[];
+  items: QueuedTask[];
   total: number;
 }
 
@@ -25,22 +25,26 @@ export const queueQuery = (filters: QueueFilters) =>
   queryOptions({
     queryKey: queueKeys.list(filters),
     queryFn: (): Promise<Queue> =>
-      unwrap(http.GET("/api/v1/queue", { params: { query: { ...filters, pageSize: WAITING_PER_PAGE } } })),
+      unwrapResponse(http.GET("/api/v1/queue", { params: { query: { ...filters, pageSize: WAITING_PER_PAGE } } })),
     placeholderData: keepPreviousData,
     refetchInterval: 5_000,
   });
 
 /** Before another task of its project and class; null: behind them all. */
-export const moveTask = (id: string, before: string | null) =>
-  unwrap(http.POST("/api/v1/training-tasks/{task_id}/move", { params: { path: { task_id: id } }, body: { before } }));
+export const moveQueuedTask = (id: string, before: string | null) =>
+  unwrapResponse(
+    http.POST("/api/v1/training-tasks/{task_id}/move", { params: { path: { task_id: id } }, body: { before } }),
+  );
 
-export function queueChanged(client: QueryClient): Promise<void> {
+export function invalidateQueue(client: QueryClient): Promise<void> {
   return client.invalidateQueries({ queryKey: queueKeys.all });
 }
 
 export const clustersQuery = queryOptions({
   queryKey: ["clusters"] as const,
   queryFn: () =>
-    everyPage((page) => unwrap(http.GET("/api/v1/clusters", { params: { query: { page, pageSize: 100 } } }))),
+    fetchAllPages((page) =>
+      unwrapResponse(http.GET("/api/v1/clusters", { params: { query: { page, pageSize: 100 } } })),
+    ),
   staleTime: 60_000,
 });

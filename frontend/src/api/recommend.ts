@@ -1,5 +1,5 @@
 import { queryOptions } from "@tanstack/react-query";
-import { http, unwrap } from "./client";
+import { http, unwrapResponse } from "./client";
 import { ApiError } from "./errors";
 import type { Recommendation } from "./types";
 
@@ -22,7 +22,7 @@ export const recommendQuery = (body: RecommendRequest) =>
     queryKey: ["framework-recommendation", body] as const,
     queryFn: async ({ signal }): Promise<Recommendation | null> => {
       try {
-        return await unwrap(http.POST("/api/v1/frameworks/recommend", { body, signal }));
+        return await unwrapResponse(http.POST("/api/v1/frameworks/recommend", { body, signal }));
       } catch (error) {
         if (error instanceof ApiError && error.status < 500 && error.status !== 401) return null;
         throw error;

@@ -1,6 +1,6 @@
 import { keepPreviousData, type QueryClient, queryOptions } from "@tanstack/react-query";
-import { everyPage, http, unwrap } from "./client";
-import { queueChanged } from "./queue";
+import { fetchAllPages, http, unwrapResponse } from "./client";
+import { invalidateQueue } from "./queue";
 import type { ReservationRequest } from "./types";
 
 export interface ReservationFilters {
@@ -16,22 +16,25 @@ export const reservationsQuery = (filters: ReservationFilters) =>
   queryOptions({
     queryKey: [...RESERVATIONS, filters] as const,
     queryFn: () =>
-      everyPage((page) =>
-        unwrap(http.GET("/api/v1/reservations", { params: { query: { ...filters, page, pageSize: PAGE } } })),
+      fetchAllPages((page) =>
+        unwrapResponse(http.GET("/api/v1/reservations", { params: { query: { ...filters, page, pageSize: PAGE } } })),
       ),
     placeholderData: keepPreviousData,
     refetchInterval: 30_000,
   });
 
-export const createReservation = (body: ReservationRequest) => unwrap(http.POST("/api/v1/reservations", { body }));
+export const createReservation = (body: ReservationRequest) =>
+  unwrapResponse(http.POST("/api/v1/reservations", { body }));
 
-export const changeReservation = (id: string, body: ReservationRequest) =>
-  unwrap(http.PATCH("/api/v1/reservations/{reservation_id}", { params: { path: { reservation_id: id } }, body }));
+export const updateReservation = (id: string, body: ReservationRequest) =>
+  unwrapResponse(
+    http.PATCH("/api/v1/reservations/{reservation_id}", { params: { path: { reservation_id: id } }, body }),
+  );
 
 export const deleteReservation = (id: string) =>
-  unwrap(http.DELETE("/api/v1/reservations/{reservation_id}", { params: { path: { reservation_id: id } } }));
+  unwrapResponse(http.DELETE("/api/v1/reservations/{reservation_id}", { params: { path: { reservation_id: id } } }));
 
 /** Who begins when follows from what is set aside. */
-export async function reservationsChanged(client: QueryClient): Promise<void> {
-  await Promise.all([client.invalidateQueries({ queryKey: RESERVATIONS }), queueChanged(client)]);
+export async function invalidateReservations(client: QueryClient): Promise<void> {
+  await Promise.all([client.invalidateQueries({ queryKey: RESERVATIONS }), invalidateQueue(client)]);
 }

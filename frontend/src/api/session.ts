@@ -1,6 +1,6 @@
 import { queryOptions } from "@tanstack/react-query";
-import { locale } from "@/i18n";
-import { csrfToken, http, unwrap } from "./client";
+import { getLocale } from "@/i18n";
+import { fetchCsrfToken, http, unwrapResponse } from "./client";
 import { ApiError } from "./errors";
 import type { Me } from "./types";
 
@@ -8,32 +8,32 @@ export const sessionKeys = { me: ["session", "me"] as const };
 
 export const meQuery = queryOptions({
   queryKey: sessionKeys.me,
-  queryFn: () => unwrap(http.GET("/api/v1/auth/me")),
+  queryFn: () => unwrapResponse(http.GET("/api/v1/auth/me")),
   staleTime: 5 * 60_000,
 });
 
 export const signInQuery = queryOptions({
   queryKey: ["session", "sign-in"],
-  queryFn: () => unwrap(http.GET("/api/v1/auth/sign-in")),
+  queryFn: () => unwrapResponse(http.GET("/api/v1/auth/sign-in")),
   staleTime: Infinity,
 });
 
 /** Empty for whoever does not run the platform. */
 export const noticesQuery = queryOptions({
   queryKey: ["notices"] as const,
-  queryFn: () => unwrap(http.GET("/api/v1/notices")),
+  queryFn: () => unwrapResponse(http.GET("/api/v1/notices")),
   staleTime: 5 * 60_000,
   refetchInterval: 5 * 60_000,
 });
 
 /** The administrator maintains everything; what belongs to no project is the administrator's alone. */
-export function maintains(me: Me | undefined, projectId: string | null): boolean {
+export function isMaintainer(me: Me | undefined, projectId: string | null): boolean {
   if (!me) return false;
   return me.isAdministrator || me.projects.some(({ id, role }) => id === projectId && role === "maintainer");
 }
 
 /** Whether there is a project in which one may make something; viewers only see. */
-export function mayMake(me: Me | undefined, projectId?: string | null): boolean {
+export function canCreate(me: Me | undefined, projectId?: string | null): boolean {
   if (!me) return false;
   const here = me.projects.filter(({ id }) => projectId === undefined || id === projectId);
   return me.isAdministrator || here.some(({ role }) => role !== "viewer");
@@ -43,9 +43,9 @@ const AUTH = "/_allauth/browser/v1/auth";
 
 async function auth(method: string, path: string, body?: object): Promise<Response> {
   const headers = {
-    "Accept-Language": locale(),
+    "Accept-Language": getLocale(),
     "Content-Type": "application/json",
-    "X-CSRFToken": await csrfToken(),
+    "X-CSRFToken": await fetchCsrfToken(),
   };
   return fetch(AUTH + path, { method, headers, ...(body && { body: JSON.stringify(body) }) });
 }

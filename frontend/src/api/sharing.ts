@@ -1,12 +1,13 @@
 import { queryOptions } from "@tanstack/react-query";
-import { http, unwrap } from "./client";
+import { http, unwrapResponse } from "./client";
 import { taskKeys } from "./tasks";
 
 /** Why a task that waits has not begun, and when it will. The platform decides every few seconds. */
 export const taskQueueQuery = (id: string) =>
   queryOptions({
     queryKey: [...taskKeys.one(id), "queue"] as const,
-    queryFn: () => unwrap(http.GET("/api/v1/training-tasks/{task_id}/queue", { params: { path: { task_id: id } } })),
+    queryFn: () =>
+      unwrapResponse(http.GET("/api/v1/training-tasks/{task_id}/queue", { params: { path: { task_id: id } } })),
     refetchInterval: 5_000,
   });
 
@@ -14,6 +15,7 @@ export const taskQueueQuery = (id: string) =>
 export const taskUsageQuery = (id: string, goesOn: boolean) =>
   queryOptions({
     queryKey: [...taskKeys.one(id), "usage"] as const,
-    queryFn: () => unwrap(http.GET("/api/v1/training-tasks/{task_id}/usage", { params: { path: { task_id: id } } })),
+    queryFn: () =>
+      unwrapResponse(http.GET("/api/v1/training-tasks/{task_id}/usage", { params: { path: { task_id: id } } })),
     ...(goesOn && { refetchInterval: 15_000 }),
   });

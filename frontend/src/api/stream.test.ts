@@ -2,22 +2,22 @@ import { QueryClient } from "@tanstack/react-query";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { FakeEventSource } from "@/test/event-source";
 import { metric, task } from "@/test/fixtures";
-import { type Log, logKey, NOTHING } from "./logs";
-import { type FeedState, TaskFeed } from "./stream";
+import { type Log, logKey, EMPTY_LOG } from "./logs";
+import { type StreamState, TaskStreamOptions } from "./stream";
 import { taskKeys } from "./tasks";
 import type { Metric, Task } from "./types";
 
 let client: QueryClient;
-let states: FeedState[];
+let states: StreamState[];
 let heardAt: number;
-let feed: TaskFeed;
+let feed: TaskStreamOptions;
 
 beforeEach(() => {
   vi.useFakeTimers();
   client = new QueryClient();
   client.setQueryData(taskKeys.detail("task-1"), task);
   states = [];
-  feed = new TaskFeed(client, "task-1", 0, (state, since) => {
+  feed = new TaskStreamOptions(client, "task-1", 0, (state, since) => {
     states.push(state);
     heardAt = since;
   });
@@ -94,7 +94,7 @@ test("log lines wait while the page is reading the log, so that no line is lost 
     { rank: 0, offset: 0, text: "first" },
     { rank: 0, offset: 5, text: "second" },
   ];
-  arrive({ ...NOTHING, lines: read, cursor: "x", newest: { 0: 5 } });
+  arrive({ ...EMPTY_LOG, lines: read, cursor: "x", newest: { 0: 5 } });
   await vi.advanceTimersByTimeAsync(500);
   expect(client.getQueryData<Log>(key)?.lines.map(({ text }) => text)).toEqual(["first", "second", "third"]);
 });

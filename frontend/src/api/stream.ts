@@ -1,25 +1,25 @@
 import { type QueryClient, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
-import { heard, STALE_MS } from "./contact";
-import { append, lineOf, type Log, logKey, logsKey, type RankChoice, type ToldLine } from "./logs";
-import { mergeById, patchTask, taskChanged, taskKeys } from "./tasks";
+import { recordResponse, STALE_MS } from "./contact";
+import { appendLogPage, parseLogLine, type Log, logKey, logsKey, type RankChoice, type ApiLogLine } from "./logs";
+import { mergeById, updateCachedTask, invalidateTask, taskKeys } from "./tasks";
 import type { Metric, Task, TaskEvent } from "./types";
 
-export type FeedState = "connecting" | "live" | "stale" | "ended";
+export type StreamState = "connecting" | "live" | "stale" | "ended";
 
 const FLUSH_MS = 200;
 /** The platform gives a sign of life every two seconds (apps/training/presenters/event_stream.py). */
-const DEAF_MS = 20_000;
+const RECONNECT_AFTER_MS = 20_000;
 /** A task that trains says its step many times a second; what else is known of it is asked for this often meanwhile. */
-const ASK_MS = 10_000;
+const REFRESH_MS = 10_000;
 const REOPEN_MS = [500, 1_000, 2_000, 5_000, 15_000];
 
 interface Messages {
   status: Partial<Task>;
   event: TaskEvent;
   metric: Metric | { items: Metric[] };
-  log: { rank: number; attempt: number; lines: ToldLine[] };
+  log: { rank: number; attempt: number; lines: ApiLogLine[] };
   beat: unknown;
   end: unknown;
 }
@@ -31,7 +31,7 @@ interface Messages {
  * and points from the first, and one that was cut goes on where it was; of a log it brings the end only, so each time
  * it opens the page reads on from where it is itself, and log lines wait while that goes on.
  */
-export class TaskFeed {
+export class TaskStreamOptions {
   private source: EventSource | undefined;
   private flushTimer: ReturnType<typeof setTimeout> | undefined;
   private openTimer: ReturnType<typeof setTimeout> | undefined;
@@ -50,7 +50,7 @@ export class TaskFeed {
     private readonly client: QueryClient,
     private readonly id: string,
     private readonly rank: RankChoice,
-    private readonly onState: (state: FeedState, since: number) => void,
+    private readonly onState: (state: StreamState, since: number) => void,
   ) {}
 
   open(): void {
@@ -84,7 +84,7 @@ export class TaskFeed {
   /** Something came. A connection that stays open says nothing about the other end: after a while without a sign of life
    * what is shown is old, and after a longer one another connection is tried. */
   private alive(): void {
-    heard();
+    recordResponse();
     this.heardAt = Date.now();
     if (this.silent) this.onState("live", Date.now());
     this.silent = false;
@@ -95,7 +95,7 @@ export class TaskFeed {
       this.silenceTimer = setTimeout(() => {
         this.source?.close();
         this.open();
-      }, DEAF_MS - STALE_MS);
+      }, RECONNECT_AFTER_MS - STALE_MS);
     }, STALE_MS);
   }
 
@@ -123,11 +123,11 @@ export class TaskFeed {
   private flush(): void {
     const { client, id, status, events, metrics } = this;
     const known = client.getQueryData<Task>(taskKeys.detail(id));
-    const more = saysMore(known, status) || (status.status && Date.now() - this.askedAt > ASK_MS);
+    const more = hasOtherChanges(known, status) || (status.status && Date.now() - this.askedAt > REFRESH_MS);
     this.status = {};
     this.events = [];
     this.metrics = [];
-    patchTask(client, id, status);
+    updateCachedTask(client, id, status);
     if (events.length) {
       client.setQueryData<TaskEvent[]>(taskKeys.events(id), (have) => mergeById(have ?? [], events));
       void client.invalidateQueries({ queryKey: taskKeys.checkpoints(id) });
@@ -152,8 +152,8 @@ export class TaskFeed {
         this.logs.push(...mine);
         this.flushSoon();
       } else {
-        const lines = mine.flatMap(({ rank, lines }) => lines.map((line) => lineOf(rank, line)));
-        this.client.setQueryData<Log>(key, (log) => log && append(log, lines));
+        const lines = mine.flatMap(({ rank, lines }) => lines.map((line) => parseLogLine(rank, line)));
+        this.client.setQueryData<Log>(key, (log) => log && appendLogPage(log, lines));
       }
     }
   }
@@ -161,14 +161,14 @@ export class TaskFeed {
   private end(): void {
     this.close();
     this.onState("ended", Date.now());
-    void taskChanged(this.client, this.id);
+    void invalidateTask(this.client, this.id);
   }
 }
 
 const PROGRESS: readonly string[] = ["step", "loss"];
 
 /** Whether it is more than another step: a status without any change of its own says that something was seen of ranks. */
-function saysMore(known: Task | undefined, status: Partial<Task>): boolean {
+function hasOtherChanges(known: Task | undefined, status: Partial<Task>): boolean {
   const names = Object.keys(status) as (keyof Task)[];
   if (!known || names.length === 0) return names.length > 0;
   const changed = names.filter((name) => JSON.stringify(status[name]) !== JSON.stringify(known[name]));
@@ -176,21 +176,21 @@ function saysMore(known: Task | undefined, status: Partial<Task>): boolean {
 }
 
 /** `since`: when the stream last said something. */
-export interface Feed {
-  state: FeedState;
+export interface TaskStream {
+  state: StreamState;
   since: number;
 }
 
 /** Keeps the page's one stream open while the task lives. `rank` chooses whose log comes with it; a new language, a new
  * stream. */
-export function useTaskFeed(id: string, rank: RankChoice, over: boolean): Feed {
+export function useTaskStream(id: string, rank: RankChoice, over: boolean): TaskStream {
   const client = useQueryClient();
   const { language } = useTranslation().i18n;
   const [overAtFirst] = useState(over);
-  const [feed, setFeed] = useState<Feed>({ state: overAtFirst ? "ended" : "connecting", since: 0 });
+  const [feed, setFeed] = useState<TaskStream>({ state: overAtFirst ? "ended" : "connecting", since: 0 });
   useEffect(() => {
     if (overAtFirst) return;
-    const source = new TaskFeed(client, id, rank, (state, since) => setFeed({ state, since }));
+    const source = new TaskStreamOptions(client, id, rank, (state, since) => setFeed({ state, since }));
     source.open();
     return () => source.close();
   }, [client, id, rank, language, overAtFirst]);

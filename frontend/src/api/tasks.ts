@@ -1,5 +1,5 @@
 import { keepPreviousData, mutationOptions, type QueryClient, queryOptions } from "@tanstack/react-query";
-import { everyPage, http, unwrap } from "./client";
+import { fetchAllPages, http, unwrapResponse } from "./client";
 import type { CodeChoice } from "./code";
 import type { CreateRequest, Metric, Preview, Status, Task, TaskBrief, TaskEvent, TaskOrdering } from "./types";
 
@@ -33,7 +33,7 @@ export const taskKeys = {
   preview: (body: unknown) => ["task-preview", body] as const,
 };
 
-export function isOver(task: Pick<TaskBrief, "endedAt">): boolean {
+export function isFinished(task: Pick<TaskBrief, "endedAt">): boolean {
   return task.endedAt != null;
 }
 
@@ -41,20 +41,22 @@ export const tasksQuery = (filters: TaskFilters) =>
   queryOptions({
     queryKey: taskKeys.list(filters),
     queryFn: () =>
-      unwrap(http.GET("/api/v1/training-tasks", { params: { query: { ...filters, pageSize: TASKS_PER_PAGE } } })),
+      unwrapResponse(
+        http.GET("/api/v1/training-tasks", { params: { query: { ...filters, pageSize: TASKS_PER_PAGE } } }),
+      ),
     placeholderData: keepPreviousData,
-    refetchInterval: ({ state }) => (state.data?.items.every(isOver) ? 15_000 : 2_000),
+    refetchInterval: ({ state }) => (state.data?.items.every(isFinished) ? 15_000 : 2_000),
   });
 
-const MOST_NAMED = 100;
+const MAX_NAMED_TASKS = 100;
 
 /** The names of tasks by id, without those that the reader may not see. */
 export const taskNamesQuery = (ids: string[]) =>
   queryOptions({
     queryKey: [...taskKeys.all, "names", ids] as const,
     queryFn: async () => {
-      const query = { task: ids.slice(0, MOST_NAMED), pageSize: MOST_NAMED, count: false };
-      const { items } = await unwrap(http.GET("/api/v1/training-tasks", { params: { query } }));
+      const query = { task: ids.slice(0, MAX_NAMED_TASKS), pageSize: MAX_NAMED_TASKS, count: false };
+      const { items } = await unwrapResponse(http.GET("/api/v1/training-tasks", { params: { query } }));
       return new Map(items.map(({ taskId, taskName }) => [taskId, taskName]));
     },
     staleTime: 60_000,
@@ -63,9 +65,9 @@ export const taskNamesQuery = (ids: string[]) =>
 export const taskQuery = (id: string) =>
   queryOptions({
     queryKey: taskKeys.detail(id),
-    queryFn: () => unwrap(http.GET("/api/v1/training-tasks/{task_id}", { params: { path: { task_id: id } } })),
+    queryFn: () => unwrapResponse(http.GET("/api/v1/training-tasks/{task_id}", { params: { path: { task_id: id } } })),
     // Nothing of the task changes when a node that it does without can be used again.
-    refetchInterval: ({ state: { data } }) => (data && !isOver(data) && data.elastic?.away.length ? 10_000 : false),
+    refetchInterval: ({ state: { data } }) => (data && !isFinished(data) && data.elastic?.away.length ? 10_000 : false),
   });
 
 /** The stream tells of changes; how far ranks are is no change, and is asked for now and then. */
@@ -73,17 +75,17 @@ export const diagnosisQuery = (id: string, over: boolean) =>
   queryOptions({
     queryKey: taskKeys.diagnosis(id),
     queryFn: () =>
-      unwrap(http.GET("/api/v1/training-tasks/{task_id}/diagnosis", { params: { path: { task_id: id } } })),
+      unwrapResponse(http.GET("/api/v1/training-tasks/{task_id}/diagnosis", { params: { path: { task_id: id } } })),
     refetchInterval: over ? false : 5_000,
   });
 
 /** How the ranks get on: asked while the task runs and the page can be seen, of large gangs less often. */
-export const pulsesQuery = (task: Task) =>
+export const rankProgressQuery = (task: Task) =>
   queryOptions({
     queryKey: taskKeys.pulses(task.taskId),
     queryFn: async () => {
       const params = { path: { task_id: task.taskId } };
-      return (await unwrap(http.GET("/api/v1/training-tasks/{task_id}/pulses", { params }))).ranks;
+      return (await unwrapResponse(http.GET("/api/v1/training-tasks/{task_id}/pulses", { params }))).ranks;
     },
     enabled: task.status === "running",
     refetchInterval: task.worldSize > 64 ? 5_000 : 2_000,
@@ -96,8 +98,8 @@ export const eventsQuery = (id: string) =>
     queryFn: async ({ client, queryKey }) => {
       const have = client.getQueryData<TaskEvent[]>(queryKey) ?? [];
       const query = { after: have.at(-1)?.id, pageSize: 100 };
-      const more = await everyPage((page) =>
-        unwrap(
+      const more = await fetchAllPages((page) =>
+        unwrapResponse(
           http.GET("/api/v1/training-tasks/{task_id}/events", {
             params: { path: { task_id: id }, query: { ...query, page } },
           }),
@@ -111,7 +113,8 @@ export const eventsQuery = (id: string) =>
 export const scalingQuery = (id: string, round: number) =>
   queryOptions({
     queryKey: [...taskKeys.scaling(id), round],
-    queryFn: () => unwrap(http.GET("/api/v1/training-tasks/{task_id}/scaling", { params: { path: { task_id: id } } })),
+    queryFn: () =>
+      unwrapResponse(http.GET("/api/v1/training-tasks/{task_id}/scaling", { params: { path: { task_id: id } } })),
   });
 
 export const metricsQuery = (id: string) =>
@@ -123,7 +126,7 @@ export const metricsQuery = (id: string) =>
       let after = have.at(-1)?.id;
       for (;;) {
         const query = { after, limit: 1000 };
-        const page = await unwrap(
+        const page = await unwrapResponse(
           http.GET("/api/v1/training-tasks/{task_id}/metrics", { params: { path: { task_id: id }, query } }),
         );
         more.push(...page.items);
@@ -138,8 +141,11 @@ export const checkpointsQuery = (id: string) =>
   queryOptions({
     queryKey: taskKeys.checkpoints(id),
     queryFn: async () =>
-      (await unwrap(http.GET("/api/v1/training-tasks/{task_id}/checkpoints", { params: { path: { task_id: id } } })))
-        .items,
+      (
+        await unwrapResponse(
+          http.GET("/api/v1/training-tasks/{task_id}/checkpoints", { params: { path: { task_id: id } } }),
+        )
+      ).items,
   });
 
 /** A rendered plan never changes once it is there. */
@@ -147,7 +153,7 @@ export const planQuery = (id: string, attempt: number) =>
   queryOptions({
     queryKey: taskKeys.plan(id, attempt),
     queryFn: () =>
-      unwrap(
+      unwrapResponse(
         http.GET("/api/v1/training-tasks/{task_id}/plan", {
           params: { path: { task_id: id }, query: { attempt } },
         }),
@@ -159,7 +165,8 @@ export const planQuery = (id: string, attempt: number) =>
 export const previewQuery = (body: CreateRequest) =>
   queryOptions({
     queryKey: taskKeys.preview(body),
-    queryFn: ({ signal }): Promise<Preview> => unwrap(http.POST("/api/v1/training-tasks/preview", { body, signal })),
+    queryFn: ({ signal }): Promise<Preview> =>
+      unwrapResponse(http.POST("/api/v1/training-tasks/preview", { body, signal })),
     placeholderData: keepPreviousData,
     gcTime: 60_000,
     refetchInterval: ({ state }) => (state.data?.packages?.looking || state.data?.memoryLooking ? 1_500 : false),
@@ -168,50 +175,51 @@ export const previewQuery = (body: CreateRequest) =>
 /** The same body under the same key is the same task, however often it is sent. */
 export const createTask = mutationOptions({
   mutationFn: ({ body, key }: { body: CreateRequest; key: string }) =>
-    unwrap(http.POST("/api/v1/training-tasks", { body, headers: { "Idempotency-Key": key } })),
+    unwrapResponse(http.POST("/api/v1/training-tasks", { body, headers: { "Idempotency-Key": key } })),
 });
 
-export const stopById = (id: string) =>
-  unwrap(http.POST("/api/v1/training-tasks/{task_id}/stop", { params: { path: { task_id: id } } }));
+export const requestStop = (id: string) =>
+  unwrapResponse(http.POST("/api/v1/training-tasks/{task_id}/stop", { params: { path: { task_id: id } } }));
 
-export const resumeById = (id: string) =>
-  unwrap(http.POST("/api/v1/training-tasks/{task_id}/resume", { params: { path: { task_id: id } } }));
+export const requestResume = (id: string) =>
+  unwrapResponse(http.POST("/api/v1/training-tasks/{task_id}/resume", { params: { path: { task_id: id } } }));
 
-export const stopTask = (id: string) => mutationOptions({ mutationFn: () => stopById(id) });
+export const stopTaskMutation = (id: string) => mutationOptions({ mutationFn: () => requestStop(id) });
 
-export const pauseTask = (id: string) =>
+export const pauseTaskMutation = (id: string) =>
   mutationOptions({
     mutationFn: () =>
-      unwrap(http.POST("/api/v1/training-tasks/{task_id}/pause", { params: { path: { task_id: id } } })),
+      unwrapResponse(http.POST("/api/v1/training-tasks/{task_id}/pause", { params: { path: { task_id: id } } })),
   });
 
-export const resumeTask = (id: string) =>
+export const resumeTaskMutation = (id: string) =>
   mutationOptions({
     mutationFn: () =>
-      unwrap(http.POST("/api/v1/training-tasks/{task_id}/resume", { params: { path: { task_id: id } } })),
+      unwrapResponse(http.POST("/api/v1/training-tasks/{task_id}/resume", { params: { path: { task_id: id } } })),
   });
 
 /** Goes on from the newest checkpoint; the answer is the task that goes on, perhaps a new one. */
-export const restartTask = (id: string, body: { leaveOut: string[]; useSpares: boolean; code: CodeChoice }) =>
-  unwrap(http.POST("/api/v1/training-tasks/{task_id}/restart", { params: { path: { task_id: id } }, body }));
+export const restartTaskMutation = (id: string, body: { leaveOut: string[]; useSpares: boolean; code: CodeChoice }) =>
+  unwrapResponse(http.POST("/api/v1/training-tasks/{task_id}/restart", { params: { path: { task_id: id } }, body }));
 
-export const growTask = (id: string) =>
+export const growTaskMutation = (id: string) =>
   mutationOptions({
-    mutationFn: () => unwrap(http.POST("/api/v1/training-tasks/{task_id}/grow", { params: { path: { task_id: id } } })),
+    mutationFn: () =>
+      unwrapResponse(http.POST("/api/v1/training-tasks/{task_id}/grow", { params: { path: { task_id: id } } })),
   });
 
-export const retryTask = (id: string) =>
+export const retryTaskMutation = (id: string) =>
   mutationOptions({
     mutationFn: (code: CodeChoice) =>
-      unwrap(
+      unwrapResponse(
         http.POST("/api/v1/training-tasks/{task_id}/retry", { params: { path: { task_id: id } }, body: { code } }),
       ),
   });
 
-export const deleteById = (id: string) =>
-  unwrap(http.DELETE("/api/v1/training-tasks/{task_id}", { params: { path: { task_id: id } } }));
+export const requestDelete = (id: string) =>
+  unwrapResponse(http.DELETE("/api/v1/training-tasks/{task_id}", { params: { path: { task_id: id } } }));
 
-export const deleteTask = (id: string) => mutationOptions({ mutationFn: () => deleteById(id) });
+export const deleteTaskMutation = (id: string) => mutationOptions({ mutationFn: () => requestDelete(id) });
 
 /** What the task was asked with, ready to be edited and posted; with a checkpoint to start from, if one is given. */
 export const cloneQuery = (id: string, resumeFrom?: string | null) =>
@@ -219,24 +227,24 @@ export const cloneQuery = (id: string, resumeFrom?: string | null) =>
     queryKey: [...taskKeys.one(id), "clone", resumeFrom] as const,
     queryFn: async () => {
       const params = { path: { task_id: id } };
-      const { request } = await unwrap(http.POST("/api/v1/training-tasks/{task_id}/clone", { params }));
+      const { request } = await unwrapResponse(http.POST("/api/v1/training-tasks/{task_id}/clone", { params }));
       return { ...(request as CreateRequest), ...(resumeFrom && { resumeFrom }) };
     },
     staleTime: Infinity,
   });
 
 /** The list is stale at once; the task itself is asked for again. */
-export function taskChanged(client: QueryClient, id?: string): Promise<void> {
+export function invalidateTask(client: QueryClient, id?: string): Promise<void> {
   return client.invalidateQueries({ queryKey: id ? taskKeys.one(id) : taskKeys.all });
 }
 
-export function patchTask(client: QueryClient, id: string, patch: Partial<Task>): void {
+export function updateCachedTask(client: QueryClient, id: string, patch: Partial<Task>): void {
   client.setQueryData<Task>(taskKeys.detail(id), (task) => task && { ...task, ...patch });
 }
 
 /** Both sorted by id; what is in both is taken once. */
 export function mergeById<T extends { id: number }>(have: T[], more: T[]): T[] {
-  const fresh = more.filter((item) => have[placeOf(have, item.id)]?.id !== item.id);
+  const fresh = more.filter((item) => have[findInsertIndex(have, item.id)]?.id !== item.id);
   const first = fresh[0];
   if (!first) return have;
   const all = [...have, ...fresh];
@@ -244,7 +252,7 @@ export function mergeById<T extends { id: number }>(have: T[], more: T[]): T[] {
 }
 
 /** The index of the first item whose id is not below `id`. */
-function placeOf(items: { id: number }[], id: number): number {
+function findInsertIndex(items: { id: number }[], id: number): number {
   let low = 0;
   let high = items.length;
   while (low < high) {

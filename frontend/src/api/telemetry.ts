@@ -1,18 +1,18 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
-import { http, unwrap } from "./client";
+import { http, unwrapResponse } from "./client";
 import type { Task, TelemetrySeries } from "./types";
 
 export type MetricName = TelemetrySeries["metric"];
 
 /** A stretch of time, in unix milliseconds; without one, all there is. */
-export interface Stretch {
+export interface TimeRange {
   from: number;
   to: number;
 }
 
-export interface Wanted {
+export interface TelemetryRequest {
   metric: MetricName[];
-  stretch?: Stretch;
+  stretch?: TimeRange;
   points: number;
   /** Of a task; empty: all. */
   node?: number[];
@@ -20,51 +20,58 @@ export interface Wanted {
 }
 
 /** As often as something new can have come. */
-const EVERY = 15_000;
+const POLL_MS = 15_000;
 
-const asked = ({ stretch, ...wanted }: Wanted) => ({
+const buildQuery = ({ stretch, ...wanted }: TelemetryRequest) => ({
   ...wanted,
   ...(stretch && { from: new Date(stretch.from).toISOString(), to: new Date(stretch.to).toISOString() }),
 });
 
-export const taskTelemetryQuery = (task_id: string, wanted: Wanted, live: boolean) =>
+export const taskTelemetryQuery = (task_id: string, wanted: TelemetryRequest, live: boolean) =>
   queryOptions({
     queryKey: ["telemetry", "task", task_id, wanted] as const,
     queryFn: () =>
-      unwrap(
+      unwrapResponse(
         http.GET("/api/v1/training-tasks/{task_id}/telemetry", {
-          params: { path: { task_id }, query: asked(wanted) },
+          params: { path: { task_id }, query: buildQuery(wanted) },
         }),
       ),
     placeholderData: keepPreviousData,
-    refetchInterval: live && !wanted.stretch ? EVERY : false,
+    refetchInterval: live && !wanted.stretch ? POLL_MS : false,
   });
 
 /** The newest values of each rank: asked while the task runs and the page can be seen. */
-export const ranksUseQuery = ({ taskId: task_id, status }: Pick<Task, "taskId" | "status">) =>
+export const rankUsageQuery = ({ taskId: task_id, status }: Pick<Task, "taskId" | "status">) =>
   queryOptions({
     queryKey: ["telemetry", "now", task_id] as const,
     queryFn: () =>
-      unwrap(http.GET("/api/v1/training-tasks/{task_id}/telemetry/now", { params: { path: { task_id } } })),
+      unwrapResponse(http.GET("/api/v1/training-tasks/{task_id}/telemetry/now", { params: { path: { task_id } } })),
     enabled: status === "running",
     refetchInterval: 5_000,
   });
 
 /** Of an environment or a worker: `seconds` back from now, unless a stretch was chosen. */
-export const machineTelemetryQuery = (kind: "environment" | "worker", id: string, wanted: Wanted, seconds: number) =>
+export const machineTelemetryQuery = (
+  kind: "environment" | "worker",
+  id: string,
+  wanted: TelemetryRequest,
+  seconds: number,
+) =>
   queryOptions({
     queryKey: ["telemetry", kind, id, wanted, seconds] as const,
     queryFn: () => {
       const now = Date.now();
-      const query = asked({ ...wanted, stretch: wanted.stretch ?? { from: now - seconds * 1000, to: now } });
+      const query = buildQuery({ ...wanted, stretch: wanted.stretch ?? { from: now - seconds * 1000, to: now } });
       return kind === "environment"
-        ? unwrap(
+        ? unwrapResponse(
             http.GET("/api/v1/dev-environments/{environment_id}/telemetry", {
               params: { path: { environment_id: id }, query },
             }),
           )
-        : unwrap(http.GET("/api/v1/workers/{worker_id}/telemetry", { params: { path: { worker_id: id }, query } }));
+        : unwrapResponse(
+            http.GET("/api/v1/workers/{worker_id}/telemetry", { params: { path: { worker_id: id }, query } }),
+          );
     },
     placeholderData: keepPreviousData,
-    refetchInterval: wanted.stretch ? false : EVERY,
+    refetchInterval: wanted.stretch ? false : POLL_MS,
   });

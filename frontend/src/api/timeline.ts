@@ -1,5 +1,5 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
-import { http, unwrap } from "./client";
+import { http, unwrapResponse } from "./client";
 
 export interface TimelineFilters {
   from: string;
@@ -11,7 +11,7 @@ export interface TimelineFilters {
 export const timelineQuery = (filters: TimelineFilters) =>
   queryOptions({
     queryKey: ["queue", "timeline", filters] as const,
-    queryFn: () => unwrap(http.GET("/api/v1/environments/timeline", { params: { query: { ...filters } } })),
+    queryFn: () => unwrapResponse(http.GET("/api/v1/environments/timeline", { params: { query: { ...filters } } })),
     placeholderData: keepPreviousData,
     refetchInterval: ({ state }) => ((state.data?.environments.length ?? 0) > 200 ? 30_000 : 10_000),
   });

@@ -1,12 +1,12 @@
 import { keepPreviousData, type QueryClient, queryOptions } from "@tanstack/react-query";
-import { http, unwrap } from "./client";
+import { http, unwrapResponse } from "./client";
 import type { PriceRequest } from "./types";
 
-export const USAGE_BY = ["project", "user", "environment", "task", "month"] as const;
-export type UsageBy = (typeof USAGE_BY)[number];
+export const USAGE_GROUPINGS = ["project", "user", "environment", "task", "month"] as const;
+export type UsageGrouping = (typeof USAGE_GROUPINGS)[number];
 
 export interface UsageFilters {
-  by: UsageBy;
+  by: UsageGrouping;
   from: string;
   to: string;
   project?: string;
@@ -16,13 +16,13 @@ export interface UsageFilters {
 export const usageQuery = (filters: UsageFilters) =>
   queryOptions({
     queryKey: ["usage", filters] as const,
-    queryFn: () => unwrap(http.GET("/api/v1/usage", { params: { query: filters } })),
+    queryFn: () => unwrapResponse(http.GET("/api/v1/usage", { params: { query: filters } })),
     placeholderData: keepPreviousData,
     refetchInterval: 60_000,
   });
 
 /** The same for a spreadsheet; the browser downloads it. */
-export function usageCsv(filters: UsageFilters): string {
+export function buildUsageCsvUrl(filters: UsageFilters): string {
   return `/api/v1/usage?${new URLSearchParams({ ...filters, format: "csv" }).toString()}`;
 }
 
@@ -30,10 +30,10 @@ const PRICES = ["prices"] as const;
 
 export const pricesQuery = queryOptions({
   queryKey: PRICES,
-  queryFn: () => unwrap(http.GET("/api/v1/prices")),
+  queryFn: () => unwrapResponse(http.GET("/api/v1/prices")),
 });
 
 /** The whole list. */
-export async function putPrices(client: QueryClient, prices: PriceRequest[]): Promise<void> {
-  client.setQueryData(PRICES, await unwrap(http.PUT("/api/v1/prices", { body: { prices } })));
+export async function savePrices(client: QueryClient, prices: PriceRequest[]): Promise<void> {
+  client.setQueryData(PRICES, await unwrapResponse(http.PUT("/api/v1/prices", { body: { prices } })));
 }

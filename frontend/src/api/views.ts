@@ -1,5 +1,5 @@
 import { mutationOptions, type QueryClient, queryOptions } from "@tanstack/react-query";
-import { http, unwrap } from "./client";
+import { http, unwrapResponse } from "./client";
 
 /** The most that the platform keeps of one person. */
 const ALL = 100;
@@ -10,21 +10,21 @@ export const viewsQuery = (section: string) =>
   queryOptions({
     queryKey: viewKeys.of(section),
     queryFn: async () =>
-      (await unwrap(http.GET("/api/v1/saved-views", { params: { query: { section, pageSize: ALL } } }))).items,
+      (await unwrapResponse(http.GET("/api/v1/saved-views", { params: { query: { section, pageSize: ALL } } }))).items,
     staleTime: 60_000,
   });
 
 /** In place of the view of that name, if there is one. */
-export const saveView = (client: QueryClient, section: string) =>
+export const saveListView = (client: QueryClient, section: string) =>
   mutationOptions({
     mutationFn: (view: { name: string; query: string }) =>
-      unwrap(http.POST("/api/v1/saved-views", { body: { section, ...view } })),
+      unwrapResponse(http.POST("/api/v1/saved-views", { body: { section, ...view } })),
     onSuccess: () => client.invalidateQueries({ queryKey: viewKeys.of(section) }),
   });
 
-export const deleteView = (client: QueryClient, section: string) =>
+export const deleteListView = (client: QueryClient, section: string) =>
   mutationOptions({
     mutationFn: (id: string) =>
-      unwrap(http.DELETE("/api/v1/saved-views/{view_id}", { params: { path: { view_id: id } } })),
+      unwrapResponse(http.DELETE("/api/v1/saved-views/{view_id}", { params: { path: { view_id: id } } })),
     onSuccess: () => client.invalidateQueries({ queryKey: viewKeys.of(section) }),
   });

@@ -1,5 +1,5 @@
 import { keepPreviousData, type QueryClient, queryOptions } from "@tanstack/react-query";
-import { everyPage, http, unwrap } from "./client";
+import { fetchAllPages, http, unwrapResponse } from "./client";
 import type { Worker, WorkerGroupChange, WorkerGroupRequest, WorkerOrdering } from "./types";
 
 export interface WorkerFilters {
@@ -34,7 +34,7 @@ export const workersQuery = ({ status, ...rest }: WorkerFilters) =>
         pageSize: WORKERS_PER_PAGE,
         ...(status && { status: [status as Worker["status"]] }),
       };
-      return unwrap(http.GET("/api/v1/workers", { params: { query } }));
+      return unwrapResponse(http.GET("/api/v1/workers", { params: { query } }));
     },
     placeholderData: keepPreviousData,
     refetchInterval: 2_000,
@@ -43,7 +43,7 @@ export const workersQuery = ({ status, ...rest }: WorkerFilters) =>
 export const workerQuery = (id: string) =>
   queryOptions({
     queryKey: workerKeys.one(id),
-    queryFn: () => unwrap(http.GET("/api/v1/workers/{worker_id}", { params: { path: { worker_id: id } } })),
+    queryFn: () => unwrapResponse(http.GET("/api/v1/workers/{worker_id}", { params: { path: { worker_id: id } } })),
     refetchInterval: 2_000,
   });
 
@@ -51,51 +51,54 @@ export const workerQuery = (id: string) =>
 export const workerEnvironmentQuery = (id: string) =>
   queryOptions({
     queryKey: workerKeys.environment(id),
-    queryFn: () => unwrap(http.GET("/api/v1/workers/{worker_id}/environment", { params: { path: { worker_id: id } } })),
+    queryFn: () =>
+      unwrapResponse(http.GET("/api/v1/workers/{worker_id}/environment", { params: { path: { worker_id: id } } })),
     refetchInterval: 2_000,
   });
 
 export const deleteWorker = (id: string) =>
-  unwrap(http.DELETE("/api/v1/workers/{worker_id}", { params: { path: { worker_id: id } } }));
+  unwrapResponse(http.DELETE("/api/v1/workers/{worker_id}", { params: { path: { worker_id: id } } }));
 
 export const groupsQuery = queryOptions({
   queryKey: workerKeys.groups,
   queryFn: () =>
-    everyPage((page) => unwrap(http.GET("/api/v1/worker-groups", { params: { query: { page, pageSize: PAGE } } }))),
+    fetchAllPages((page) =>
+      unwrapResponse(http.GET("/api/v1/worker-groups", { params: { query: { page, pageSize: PAGE } } })),
+    ),
   refetchInterval: 2_000,
 });
 
-export const createGroup = (body: WorkerGroupRequest) => unwrap(http.POST("/api/v1/worker-groups", { body }));
+export const createGroup = (body: WorkerGroupRequest) => unwrapResponse(http.POST("/api/v1/worker-groups", { body }));
 
-export const changeGroup = (id: string, body: WorkerGroupChange) =>
-  unwrap(http.PATCH("/api/v1/worker-groups/{group_id}", { params: { path: { group_id: id } }, body }));
+export const updateGroup = (id: string, body: WorkerGroupChange) =>
+  unwrapResponse(http.PATCH("/api/v1/worker-groups/{group_id}", { params: { path: { group_id: id } }, body }));
 
 export const deleteGroup = (id: string) =>
-  unwrap(http.DELETE("/api/v1/worker-groups/{group_id}", { params: { path: { group_id: id } } }));
+  unwrapResponse(http.DELETE("/api/v1/worker-groups/{group_id}", { params: { path: { group_id: id } } }));
 
-export const steerGroup = (id: string, action: "start" | "stop" | "restart") =>
-  unwrap(http.POST(`/api/v1/worker-groups/{group_id}/${action}`, { params: { path: { group_id: id } } }));
+export const runGroupAction = (id: string, action: "start" | "stop" | "restart") =>
+  unwrapResponse(http.POST(`/api/v1/worker-groups/{group_id}/${action}`, { params: { path: { group_id: id } } }));
 
 /** Null takes them out of the group that they are in. */
 export const moveWorkers = (workerIds: string[], groupId: string | null) =>
-  unwrap(http.POST("/api/v1/worker-groups/move", { body: { workerIds, groupId } }));
+  unwrapResponse(http.POST("/api/v1/worker-groups/move", { body: { workerIds, groupId } }));
 
 /** The list, the groups and the previews all follow from who is where. */
-export function workersChanged(client: QueryClient): Promise<void> {
+export function invalidateWorkers(client: QueryClient): Promise<void> {
   return client.invalidateQueries({ queryKey: workerKeys.all });
 }
 
 export const joinTokensQuery = queryOptions({
   queryKey: workerKeys.tokens,
   queryFn: () =>
-    everyPage((page) =>
-      unwrap(http.GET("/api/v1/workers/join-tokens", { params: { query: { page, pageSize: PAGE } } })),
+    fetchAllPages((page) =>
+      unwrapResponse(http.GET("/api/v1/workers/join-tokens", { params: { query: { page, pageSize: PAGE } } })),
     ),
 });
 
 /** The answer holds the token itself and the command that uses it, this once. */
 export const createJoinToken = (body: { name: string; projectId?: string }) =>
-  unwrap(http.POST("/api/v1/workers/join-tokens", { body }));
+  unwrapResponse(http.POST("/api/v1/workers/join-tokens", { body }));
 
 export const revokeJoinToken = (id: string) =>
-  unwrap(http.DELETE("/api/v1/workers/join-tokens/{token_id}", { params: { path: { token_id: id } } }));
+  unwrapResponse(http.DELETE("/api/v1/workers/join-tokens/{token_id}", { params: { path: { token_id: id } } }));

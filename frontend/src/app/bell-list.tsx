@@ -2,14 +2,14 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
-import { INBOX_PAGE, inboxQuery, markRead } from "@/api/inbox";
+import { INBOX_PER_PAGE, inboxQuery, markInboxRead } from "@/api/inbox";
 import type { InboxItem } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { ago, dateTime } from "@/lib/format";
+import { formatAge, formatDateTime } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
 import { Badge } from "@/ui/badge";
 import { Button } from "@/ui/button";
-import { Failure, Loading, toastError } from "@/ui/failure";
+import { LoadError, Loading, toastError } from "@/ui/failure";
 import { Pager } from "@/ui/pager";
 
 const TONE = { info: "info", warn: "warn", fail: "bad" } as const;
@@ -19,7 +19,7 @@ export default function BellList() {
   const client = useQueryClient();
   const [page, setPage] = useState(1);
   const inbox = useQuery(inboxQuery(page));
-  const read = useMutation({ ...markRead(client), onError: (error) => toastError(t, error) });
+  const read = useMutation({ ...markInboxRead(client), onError: (error) => toastError(t, error) });
   return (
     <section aria-label={t("bell.title")} className="max-h-[70dvh] overflow-y-auto">
       <div className="flex items-center justify-between gap-2 px-1">
@@ -33,19 +33,19 @@ export default function BellList() {
           {t("bell.readAll")}
         </Button>
       </div>
-      {inbox.isError && <Failure error={inbox.error} retry={() => void inbox.refetch()} />}
+      {inbox.isError && <LoadError error={inbox.error} retry={() => void inbox.refetch()} />}
       {inbox.isPending && <Loading />}
       {inbox.data?.total === 0 && <p className="px-1 py-6 text-center text-sm text-muted">{t("bell.empty")}</p>}
       <ul className="divide-y text-sm">
         {inbox.data?.items.map((item) => (
-          <Item key={item.id} item={item} onRead={() => read.mutate(item.ids)} />
+          <InboxEntry key={item.id} item={item} onRead={() => read.mutate(item.ids)} />
         ))}
       </ul>
       {inbox.data && inbox.data.total > 0 && (
         <Pager
           count={t("bell.count", { count: inbox.data.total })}
           page={page}
-          pages={Math.ceil(inbox.data.total / INBOX_PAGE)}
+          pages={Math.ceil(inbox.data.total / INBOX_PER_PAGE)}
           onPage={setPage}
         />
       )}
@@ -56,7 +56,7 @@ export default function BellList() {
   );
 }
 
-function Item({ item, onRead }: { item: InboxItem; onRead: () => void }) {
+function InboxEntry({ item, onRead }: { item: InboxItem; onRead: () => void }) {
   const { t } = useTranslation();
   const now = useNow();
   const isNew = item.readAt === null;
@@ -75,8 +75,8 @@ function Item({ item, onRead }: { item: InboxItem; onRead: () => void }) {
       </div>
       <p className="text-xs break-words whitespace-pre-line text-muted">{item.body}</p>
       <div className="flex flex-wrap items-center gap-x-2 text-xs text-muted">
-        <time dateTime={item.updatedAt} title={dateTime(item.updatedAt)}>
-          {ago(item.updatedAt, now)}
+        <time dateTime={item.updatedAt} title={formatDateTime(item.updatedAt)}>
+          {formatAge(item.updatedAt, now)}
         </time>
         {item.times > 1 && <span>{t("bell.times", { count: item.times })}</span>}
         {item.overAt && <Badge tone="ok">{t("bell.over")}</Badge>}

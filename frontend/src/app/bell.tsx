@@ -6,12 +6,12 @@ import { unreadQuery } from "@/api/inbox";
 import { Loading } from "@/ui/failure";
 import { Popup } from "@/ui/popup";
 
-const BellList = lazy(() => import("./bell-list"));
+const InboxList = lazy(() => import("./bell-list"));
 /** More than fits beside a bell is "99+". */
-const MOST = 99;
+const MAX_COUNT_SHOWN = 99;
 
 /** How much has happened that nobody has read; what it was loads when the bell is opened. */
-export function Bell() {
+export function InboxButton() {
   const { t } = useTranslation();
   const unread = useQuery(unreadQuery).data ?? 0;
   return (
@@ -25,7 +25,7 @@ export function Bell() {
               aria-hidden
               className="rounded-full bg-bad px-1.5 text-xs text-white tabular-nums max-sm:absolute max-sm:top-0 max-sm:left-5 max-sm:px-1"
             >
-              {unread > MOST ? `${MOST}+` : unread}
+              {unread > MAX_COUNT_SHOWN ? `${MAX_COUNT_SHOWN}+` : unread}
             </span>
           )}
         </>
@@ -33,7 +33,7 @@ export function Bell() {
       icon={<BellIcon aria-hidden />}
     >
       <Suspense fallback={<Loading />}>
-        <BellList />
+        <InboxList />
       </Suspense>
     </Popup>
   );

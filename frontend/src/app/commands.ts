@@ -15,14 +15,14 @@ export interface Command {
   run: () => unknown;
 }
 
-const present = new Set<readonly Command[]>();
+const pageCommands = new Set<readonly Command[]>();
 
 /** What the page that is open offers. */
-export const presentCommands = (): readonly Command[] => [...present].flat();
+export const getPageCommands = (): readonly Command[] => [...pageCommands].flat();
 
-export function useCommands(commands: readonly Command[]): void {
+export function usePageCommands(commands: readonly Command[]): void {
   useEffect(() => {
-    present.add(commands);
-    return () => void present.delete(commands);
+    pageCommands.add(commands);
+    return () => void pageCommands.delete(commands);
   }, [commands]);
 }

@@ -1,7 +1,7 @@
 import { act, render, screen } from "@testing-library/react";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { listened } from "@/api/contact";
-import { ContactNotice } from "./contact-notice";
+import { watchResponse } from "@/api/contact";
+import { ConnectionBanner } from "./contact-notice";
 
 type Answer = () => Promise<Response>;
 let answer: Answer;
@@ -24,7 +24,7 @@ const pass = (ms: number) => act(() => vi.advanceTimersByTimeAsync(ms));
 const notice = () => screen.getByRole("status").textContent;
 
 test("a platform that answers is no news; one that is frozen is said after five seconds, until it is back", async () => {
-  render(<ContactNotice />);
+  render(<ConnectionBanner />);
   await pass(60_000);
   expect(notice()).toBe("");
   let thaw: (response: Response) => void = () => undefined;
@@ -39,26 +39,26 @@ test("a platform that answers is no news; one that is frozen is said after five 
 });
 
 test("a platform that is not there is said at once when something was asked, whatever the page asks", async () => {
-  render(<ContactNotice />);
-  await expect(listened(dead())).rejects.toThrow("Failed to fetch");
+  render(<ConnectionBanner />);
+  await expect(watchResponse(dead())).rejects.toThrow("Failed to fetch");
   await pass(0);
   expect(notice()).toContain("连接不上平台");
   await pass(3_000);
   expect(notice()).toBe("");
-  await listened(Promise.resolve(new Response("", { status: 502 })));
+  await watchResponse(Promise.resolve(new Response("", { status: 502 })));
   await pass(0);
   expect(notice()).toContain("连接不上平台");
 });
 
 test("a request that the page gave up itself says nothing of the platform", async () => {
-  render(<ContactNotice />);
-  await expect(listened(Promise.reject(new DOMException("", "AbortError")))).rejects.toThrow();
+  render(<ConnectionBanner />);
+  await expect(watchResponse(Promise.reject(new DOMException("", "AbortError")))).rejects.toThrow();
   await pass(0);
   expect(notice()).toBe("");
 });
 
 test("who comes back to a hidden page is not told that it is old before it had time to ask", async () => {
-  render(<ContactNotice />);
+  render(<ConnectionBanner />);
   answer = frozen;
   vi.spyOn(document, "visibilityState", "get").mockReturnValue("hidden");
   await pass(60_000);

@@ -1,20 +1,20 @@
 import { CloudOff } from "lucide-react";
 import { useEffect } from "react";
 import { useTranslation } from "react-i18next";
-import { useContact, watchContact } from "@/api/contact";
-import { clockTime } from "@/lib/format";
+import { useConnectionStatus, startConnectionChecks } from "@/api/contact";
+import { formatTime } from "@/lib/format";
 
 /** On every page, while the platform does not answer: what is shown is as old as its last answer. */
-export function ContactNotice() {
+export function ConnectionBanner() {
   const { t } = useTranslation();
-  useEffect(watchContact, []);
-  const { contact, since } = useContact();
+  useEffect(startConnectionChecks, []);
+  const { contact, since } = useConnectionStatus();
   return (
     <div role="status">
       {contact !== "live" && (
         <p className="flex items-center justify-center gap-2 border-b border-warn-line bg-warn-soft px-4 py-2 text-sm text-warn-ink">
           <CloudOff aria-hidden className="size-4 shrink-0" />
-          {t(`app.contact.${contact}`, { time: clockTime(new Date(since).toISOString()) })}
+          {t(`app.contact.${contact}`, { time: formatTime(new Date(since).toISOString()) })}
         </p>
       )}
     </div>

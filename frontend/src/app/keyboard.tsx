@@ -2,45 +2,53 @@ import { Search } from "lucide-react";
 import { lazy, Suspense, useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { useNavigate } from "react-router";
-import { useRemembered } from "@/lib/remembered";
+import { useLocalStorage } from "@/lib/remembered";
 import { Button } from "@/ui/button";
-import { presentCommands } from "./commands";
-import { type Deed, focusSearch, isForPage, KeyReader, moveInList, opensPalette, tickInList } from "./keys";
+import { getPageCommands } from "./commands";
+import {
+  type ShortcutAction,
+  focusSearchBox,
+  isPageShortcut,
+  ShortcutReader,
+  moveListFocus,
+  isPaletteShortcut,
+  toggleFocusedRow,
+} from "./keys";
 
 const Palette = lazy(() => import("./palette"));
-const Help = lazy(() => import("./palette/help"));
+const ShortcutHelp = lazy(() => import("./palette/help"));
 
 export const PALETTE_KEYS = /Mac|iPhone|iPad/.test(navigator.userAgent) ? "⌘K" : "Ctrl K";
 
 /** Shortcuts are on until somebody turns them off. */
 export function useShortcuts(): [boolean, (on: boolean) => void] {
-  const [value, remember] = useRemembered("shortcuts");
+  const [value, remember] = useLocalStorage("shortcuts");
   return [value !== "off", (on) => remember(on ? null : "off")];
 }
 
 /** The palette with the button that opens it, and the keys that act on every page. */
-export function Keyboard() {
+export function PaletteButton() {
   const { t } = useTranslation();
   const navigate = useNavigate();
   const [shown, setShown] = useState<"palette" | "help">();
   const [shortcuts] = useShortcuts();
   useEffect(() => {
-    const reader = new KeyReader((pressed) => presentCommands().find(({ keys }) => keys === pressed));
-    const act = (deed: Deed) => {
+    const reader = new ShortcutReader((pressed) => getPageCommands().find(({ keys }) => keys === pressed));
+    const act = (deed: ShortcutAction) => {
       if (typeof deed === "object") {
         if ("go" in deed) void navigate(deed.go);
         else deed.run();
       } else if (deed === "search") {
-        if (!focusSearch()) setShown("palette");
-      } else if (deed === "down") moveInList(1);
-      else if (deed === "up") moveInList(-1);
-      else if (deed === "tick") tickInList();
+        if (!focusSearchBox()) setShown("palette");
+      } else if (deed === "down") moveListFocus(1);
+      else if (deed === "up") moveListFocus(-1);
+      else if (deed === "tick") toggleFocusedRow();
       else setShown(deed);
     };
     const onKeyDown = (event: KeyboardEvent) => {
-      const deed = opensPalette(event)
+      const deed = isPaletteShortcut(event)
         ? "palette"
-        : shortcuts && isForPage(event)
+        : shortcuts && isPageShortcut(event)
           ? reader.read(event.key, event.timeStamp)
           : undefined;
       if (!deed) return;
@@ -67,7 +75,7 @@ export function Keyboard() {
       </Button>
       <Suspense>
         {shown === "palette" && <Palette onClose={close} onHelp={() => setShown("help")} />}
-        {shown === "help" && <Help onClose={close} />}
+        {shown === "help" && <ShortcutHelp onClose={close} />}
       </Suspense>
     </>
   );

@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from "vitest";
-import { isForPage, KeyReader, opensPalette } from "./keys";
+import { isPageShortcut, ShortcutReader, isPaletteShortcut } from "./keys";
 
 afterEach(() => document.body.replaceChildren());
 
@@ -10,20 +10,20 @@ const press = (key: string, more: KeyboardEventInit = {}) =>
 function heardFrom(html: string, event = press("j")): boolean {
   document.body.innerHTML = html;
   let forPage = false;
-  addEventListener("keydown", (heard) => (forPage = isForPage(heard)), { once: true });
+  addEventListener("keydown", (heard) => (forPage = isPageShortcut(heard)), { once: true });
   (document.querySelector("[data-here]") ?? document.body).dispatchEvent(event);
   return forPage;
 }
 
 test("two keys after one another lead to a page, and one of them alone to nothing", () => {
-  const reader = new KeyReader();
+  const reader = new ShortcutReader();
   expect(reader.read("g", 0)).toBeUndefined();
   expect(reader.read("t", 500)).toEqual({ go: "/training" });
   expect(reader.read("t", 600)).toBeUndefined();
 });
 
 test("a second key that comes late, or means nothing, forgets the first", () => {
-  const reader = new KeyReader();
+  const reader = new ShortcutReader();
   reader.read("g", 0);
   expect(reader.read("t", 2_000)).toBeUndefined();
   reader.read("g", 3_000);
@@ -34,7 +34,7 @@ test("a second key that comes late, or means nothing, forgets the first", () => 
 
 test("a page's own keys mean something after all others, and alone", () => {
   const run = () => undefined;
-  const reader = new KeyReader((keys) => (keys === "e" || keys === "j" ? { run } : undefined));
+  const reader = new ShortcutReader((keys) => (keys === "e" || keys === "j" ? { run } : undefined));
   expect(reader.read("e", 0)).toEqual({ run });
   expect(reader.read("j", 100)).toBe("down");
   reader.read("g", 200);
@@ -53,7 +53,7 @@ test("keys are the page's unless somebody types, holds a modifier, or a dialog i
 });
 
 test("the palette opens with Ctrl or with the command key", () => {
-  expect(opensPalette(press("k", { ctrlKey: true }))).toBe(true);
-  expect(opensPalette(press("K", { metaKey: true }))).toBe(true);
-  expect(opensPalette(press("k"))).toBe(false);
+  expect(isPaletteShortcut(press("k", { ctrlKey: true }))).toBe(true);
+  expect(isPaletteShortcut(press("K", { metaKey: true }))).toBe(true);
+  expect(isPaletteShortcut(press("k"))).toBe(false);
 });

@@ -3,7 +3,7 @@ import { useTheme } from "./theme";
 
 const Toaster = lazy(async () => ({ default: (await import("sonner")).Toaster }));
 
-export function Notices() {
+export function ToastArea() {
   const theme = useTheme();
   return (
     <Suspense>

@@ -2,8 +2,8 @@ import { screen } from "@testing-library/react";
 import { http } from "msw";
 import { expect, test } from "vitest";
 import { dataset } from "@/test/fixtures";
-import { api, ok, platform } from "@/test/platform";
-import { visit } from "@/test/render";
+import { apiUrl, respondWith, platformHandlers } from "@/test/platform";
+import { renderAt } from "@/test/render";
 
 const exposed = {
   level: "warn",
@@ -14,8 +14,8 @@ const exposed = {
 };
 
 test("an administrator reads on every page that nothing protects the platform", async () => {
-  platform.use(http.get(api("/notices"), () => ok({ fit: true, findings: [exposed] })));
-  visit("/datasets");
+  platformHandlers.use(http.get(apiUrl("/notices"), () => respondWith({ fit: true, findings: [exposed] })));
+  renderAt("/datasets");
   const notice = await screen.findByRole("region", { name: "平台运维提示" });
   expect(notice.textContent).toContain(exposed.message);
   expect(notice.textContent).toContain(exposed.hint);
@@ -29,8 +29,8 @@ test("a disk that fills up is said on every page, beside the rest", async () => 
     hint: "请清理或扩容",
     remedy: "",
   };
-  platform.use(http.get(api("/notices"), () => ok({ fit: true, findings: [exposed, full] })));
-  visit("/workers");
+  platformHandlers.use(http.get(apiUrl("/notices"), () => respondWith({ fit: true, findings: [exposed, full] })));
+  renderAt("/workers");
   const notice = await screen.findByRole("region", { name: "平台运维提示" });
   for (const { message, hint } of [exposed, full]) {
     expect(notice.textContent).toContain(message);
@@ -39,7 +39,7 @@ test("a disk that fills up is said on every page, beside the rest", async () => 
 });
 
 test("without anything to say there is no notice", async () => {
-  visit("/datasets");
+  renderAt("/datasets");
   await screen.findByText(dataset.name);
   expect(screen.queryByRole("region", { name: "平台运维提示" })).toBeNull();
 });

@@ -1,9 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
 import { noticesQuery } from "@/api/session";
-import { Notes } from "@/ui/notes";
+import { MessageList } from "@/ui/notes";
 
-const AT_FIRST = 2;
+const SHOWN_COLLAPSED = 2;
 
 /** What whoever runs the platform has to know of it, and maintainers of their budgets, on every page; the platform
  * tells nobody else. */
@@ -13,8 +13,8 @@ export function OperatorNotices() {
   if (!found.length) return null;
   return (
     <section aria-label={t("app.operatorNotices")} className="mb-4">
-      <Notes
-        most={AT_FIRST}
+      <MessageList
+        most={SHOWN_COLLAPSED}
         notes={found.map(({ level, message, hint }) => ({
           id: message,
           level,

@@ -1,5 +1,5 @@
 /** The pages that the frame leads to. `key` follows `g` on the keyboard. */
-export const PAGES = [
+export const NAV_PAGES = [
   { to: "/overview", label: "app.overview", key: "o" },
   { to: "/training", label: "app.tasks", key: "t" },
   { to: "/queue", label: "app.queue", key: "q" },
@@ -14,7 +14,7 @@ export const PAGES = [
 ] as const;
 
 /** Those that stand inside of another, or behind the name of who is signed in. */
-export const FURTHER_PAGES = [
+export const OTHER_PAGES = [
   { to: "/queue/timeline", label: "app.timeline", key: "" },
   { to: "/queue/reservations", label: "app.reservations", key: "" },
   { to: "/workers/groups", label: "palette.kinds.groups", key: "" },

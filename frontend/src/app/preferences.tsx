@@ -9,7 +9,7 @@ export function useChangeLanguage(): (to: Language) => Promise<void> {
   const client = useQueryClient();
   return async (to) => {
     await setLanguage(to);
-    await askAgain(client);
+    await refetchAll(client);
   };
 }
 
@@ -29,7 +29,7 @@ export function LanguageSwitch() {
 }
 
 /** What the platform said is in the old language. Events are only ever added to, so those start anew. */
-async function askAgain(client: QueryClient): Promise<void> {
+async function refetchAll(client: QueryClient): Promise<void> {
   await client.resetQueries({ predicate: ({ queryKey }) => queryKey.includes("events") });
   await client.invalidateQueries();
 }

@@ -1,9 +1,9 @@
 import { MutationCache, QueryCache, QueryClient } from "@tanstack/react-query";
-import { isSignedOut, worthRetrying } from "@/api/errors";
+import { isSignedOut, isRetryable } from "@/api/errors";
 import { sessionKeys } from "@/api/session";
 
 /** Whoever hears 401 first tells the session, which sends the person to sign in. */
-export function createClient(): QueryClient {
+export function createQueryClient(): QueryClient {
   const onError = (error: unknown) => {
     if (!isSignedOut(error)) return;
     const me = client.getQueryState(sessionKeys.me);
@@ -12,7 +12,7 @@ export function createClient(): QueryClient {
   const client = new QueryClient({
     queryCache: new QueryCache({ onError }),
     mutationCache: new MutationCache({ onError }),
-    defaultOptions: { queries: { staleTime: 2_000, retry: worthRetrying } },
+    defaultOptions: { queries: { staleTime: 2_000, retry: isRetryable } },
   });
   return client;
 }

@@ -1,14 +1,14 @@
 import type { RouteObject } from "react-router";
 import { withTexts } from "@/i18n";
 import { Skeleton } from "@/ui/skeleton";
-import { Crash, NotFound, OperatorsOnly } from "./crash";
-import { Home } from "./home";
+import { CrashPage, NotFoundPage, OperatorsOnlyPage } from "./crash";
+import { HomeRedirect } from "./home";
 import { Shell } from "./shell";
 
 /** Every page is its own chunk, named `Component` by its module, and comes with the parts of the texts that it says. */
 export const routes: RouteObject[] = [
   {
-    ErrorBoundary: Crash,
+    ErrorBoundary: CrashPage,
     HydrateFallback: Skeleton,
     children: [
       { path: "/sign-in", lazy: () => import("@/pages/sign-in") },
@@ -16,9 +16,9 @@ export const routes: RouteObject[] = [
         Component: Shell,
         children: [
           {
-            ErrorBoundary: Crash,
+            ErrorBoundary: CrashPage,
             children: [
-              { index: true, Component: Home },
+              { index: true, Component: HomeRedirect },
               { path: "/overview", lazy: () => withTexts(import("@/pages/overview"), "overview", "timeline", "usage") },
               { path: "/training", lazy: () => import("@/pages/tasks") },
               { path: "/training/create", lazy: () => import("@/pages/create") },
@@ -53,8 +53,8 @@ export const routes: RouteObject[] = [
               { path: "/preflight/:id", lazy: () => import("@/pages/preflight") },
               { path: "/settings", lazy: () => import("@/pages/settings") },
               { path: "/settings/notices", lazy: () => withTexts(import("@/pages/settings/notices"), "notices") },
-              { path: "/operators-only", Component: OperatorsOnly },
-              { path: "*", Component: NotFound },
+              { path: "/operators-only", Component: OperatorsOnlyPage },
+              { path: "*", Component: NotFoundPage },
             ],
           },
         ],

@@ -8,14 +8,14 @@ import { meQuery, signOut } from "@/api/session";
 import type { Me } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { Button, ButtonLink } from "@/ui/button";
-import { Failure, toastError } from "@/ui/failure";
+import { LoadError, toastError } from "@/ui/failure";
 import { Logo } from "@/ui/logo";
 import { Skeleton } from "@/ui/skeleton";
-import { Bell } from "./bell";
-import { ContactNotice } from "./contact-notice";
-import { Keyboard } from "./keyboard";
+import { InboxButton } from "./bell";
+import { ConnectionBanner } from "./contact-notice";
+import { PaletteButton } from "./keyboard";
 import { OperatorNotices } from "./operator-notices";
-import { PAGES } from "./pages";
+import { NAV_PAGES } from "./pages";
 import { LanguageSwitch, ThemeSwitch } from "./preferences";
 
 /** What surrounds every page of somebody who is signed in; everybody else is sent to sign in, and back afterwards. */
@@ -27,7 +27,7 @@ export function Shell() {
   if (me.isError) {
     return (
       <div className="mx-auto max-w-xl p-8">
-        <Failure error={me.error} retry={() => void me.refetch()} />
+        <LoadError error={me.error} retry={() => void me.refetch()} />
       </div>
     );
   }
@@ -41,7 +41,7 @@ export function Shell() {
         {t("app.skip")}
       </a>
       <Header me={me.data} />
-      <ContactNotice />
+      <ConnectionBanner />
       <main id="main" className="mx-auto max-w-[100rem] px-4 py-5 sm:px-6">
         <OperatorNotices />
         <Outlet />
@@ -59,10 +59,10 @@ function Header({ me }: { me: Me }) {
           <Logo />
           <span className="hidden sm:inline">{t("app.name")}</span>
         </Link>
-        <Pages />
+        <Navigation />
         <span className="flex-1 xl:hidden" />
-        <Keyboard />
-        <Bell />
+        <PaletteButton />
+        <InboxButton />
         <LanguageSwitch />
         <ThemeSwitch />
         <SignOut username={me.username} />
@@ -72,7 +72,7 @@ function Header({ me }: { me: Me }) {
 }
 
 /** All of them, in lines; on a phone in one that scrolls, with the one that is open in sight. */
-function Pages() {
+function Navigation() {
   const { t } = useTranslation();
   const { pathname } = useLocation();
   const strip = useRef<HTMLElement>(null);
@@ -85,7 +85,7 @@ function Pages() {
       aria-label={t("app.nav")}
       className="bare-scroll order-last -mx-1 flex w-full gap-0.5 overflow-x-auto p-1 sm:flex-wrap sm:overflow-visible xl:order-none xl:w-auto xl:min-w-0 xl:flex-1"
     >
-      {PAGES.map(({ to, label }) => (
+      {NAV_PAGES.map(({ to, label }) => (
         <NavLink
           key={to}
           to={to}

@@ -4,7 +4,7 @@ export type Theme = "light" | "dark";
 
 const listeners = new Set<() => void>();
 
-function current(): Theme {
+function getTheme(): Theme {
   return document.documentElement.dataset.theme === "dark" ? "dark" : "light";
 }
 
@@ -18,5 +18,5 @@ export function useTheme(): Theme {
   return useSyncExternalStore((listener) => {
     listeners.add(listener);
     return () => listeners.delete(listener);
-  }, current);
+  }, getTheme);
 }

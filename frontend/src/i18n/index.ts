@@ -28,26 +28,26 @@ export const LANGUAGES = [...NAMED].map(([code, name]) => ({ code, ...name }));
 const KEY = "fermi.language";
 
 /** Of `tags` (`en`, `en-GB`) the first one that there are texts in; the default where there is none. */
-export function known(...tags: readonly (string | null | undefined)[]): Language {
+export function matchLanguage(...tags: readonly (string | null | undefined)[]): Language {
   const codes = tags.map((tag) => tag?.split("-")[0]?.toLowerCase() ?? "");
   return codes.find((code) => NAMED.has(code)) ?? DEFAULT;
 }
 
-export function language(): Language {
-  return known(i18next.language);
+export function getLanguage(): Language {
+  return matchLanguage(i18next.language);
 }
 
 /** BCP 47, for Intl, for `lang` attributes and for the platform. */
-export function locale(of = language()): string {
+export function getLocale(of = getLanguage()): string {
   return NAMED.get(of)?.locale ?? of;
 }
 
 /** Requests that cannot carry a header (the event stream, a download) carry the cookie; pages that the platform makes
     itself, the operators', also show times in the zone that a cookie names. */
-function publish(chosen: Language): void {
-  document.documentElement.lang = locale(chosen);
+function publishLanguage(chosen: Language): void {
+  document.documentElement.lang = getLocale(chosen);
   const kept = "path=/; max-age=31536000; samesite=lax";
-  document.cookie = `django_language=${locale(chosen)}; ${kept}`;
+  document.cookie = `django_language=${getLocale(chosen)}; ${kept}`;
   document.cookie = `fermi_zone=${Intl.DateTimeFormat().resolvedOptions().timeZone}; ${kept}`;
 }
 
@@ -75,13 +75,13 @@ async function loadFor(chosen: Language, asked: Iterable<Part | undefined>): Pro
 /** What is imported, once the parts of the texts that it says are there, too. */
 export async function withTexts<T>(imported: Promise<T>, ...said: Part[]): Promise<T> {
   for (const part of said) parts.add(part);
-  const [module] = await Promise.all([imported, loadFor(language(), said), loadFor(next, said)]);
+  const [module] = await Promise.all([imported, loadFor(getLanguage(), said), loadFor(next, said)]);
   return module;
 }
 
 /** In the language that was chosen in this browser; before a choice, in one of those that the browser asks for. */
 export async function startLanguage(): Promise<void> {
-  const chosen = known(localStorage.getItem(KEY), ...navigator.languages);
+  const chosen = matchLanguage(localStorage.getItem(KEY), ...navigator.languages);
   void i18next.use(initReactI18next).init({
     lng: chosen,
     fallbackLng: FALLBACK,
@@ -89,7 +89,7 @@ export async function startLanguage(): Promise<void> {
     interpolation: { escapeValue: false },
     initAsync: false,
   });
-  publish(chosen);
+  publishLanguage(chosen);
   next = chosen;
   await loadFor(chosen, [undefined]);
 }
@@ -98,6 +98,6 @@ export async function setLanguage(chosen: Language): Promise<void> {
   next = chosen;
   await loadFor(chosen, [undefined, ...parts]);
   localStorage.setItem(KEY, chosen);
-  publish(chosen);
+  publishLanguage(chosen);
   await i18next.changeLanguage(chosen);
 }

@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from "vitest";
-import { known, language, startLanguage } from ".";
+import { matchLanguage, getLanguage, startLanguage } from ".";
 
 afterEach(() => vi.unstubAllGlobals());
 
@@ -13,13 +13,13 @@ test.each([
   localStorage.removeItem("fermi.language");
   vi.stubGlobal("navigator", { languages });
   await startLanguage();
-  expect(language()).toBe(shown);
+  expect(getLanguage()).toBe(shown);
   expect(document.cookie).toContain(`django_language=${shown}`);
   expect(document.cookie).toContain(`fermi_zone=${Intl.DateTimeFormat().resolvedOptions().timeZone}`);
   expect(localStorage.getItem("fermi.language"), "a guess is no choice").toBeNull();
 });
 
 test("a choice comes before what the browser asks for, unless there is no such language", () => {
-  expect(known("zh", "en-GB")).toBe("zh");
-  expect(known("xx", "en-GB")).toBe("en");
+  expect(matchLanguage("zh", "en-GB")).toBe("zh");
+  expect(matchLanguage("xx", "en-GB")).toBe("en");
 });

@@ -1,66 +1,66 @@
-export type View = "month" | "week";
+export type CalendarView = "month" | "week";
 
 /** Midnight, by the reader's clock. */
-export function dayOf(at: Date): Date {
+export function startOfDay(at: Date): Date {
   return new Date(at.getFullYear(), at.getMonth(), at.getDate());
 }
 
 /** Not by hours: a day may have 23 or 25. */
-export function plusDays(day: Date, days: number): Date {
+export function addDays(day: Date, days: number): Date {
   return new Date(day.getFullYear(), day.getMonth(), day.getDate() + days);
 }
 
-export function plusMonths(day: Date, months: number): Date {
+export function addMonths(day: Date, months: number): Date {
   return new Date(day.getFullYear(), day.getMonth() + months, 1);
 }
 
-function monday(day: Date): Date {
-  return plusDays(day, -((day.getDay() + 6) % 7));
+function startOfWeek(day: Date): Date {
+  return addDays(day, -((day.getDay() + 6) % 7));
 }
 
 /** Whole weeks from Monday on: one, or those that the month touches. */
-export function weeksOf(anchor: Date, view: View): Date[][] {
-  const first = monday(view === "week" ? anchor : plusMonths(anchor, 0));
-  const last = view === "week" ? first : plusDays(plusMonths(anchor, 1), -1);
+export function listWeeks(anchor: Date, view: CalendarView): Date[][] {
+  const first = startOfWeek(view === "week" ? anchor : addMonths(anchor, 0));
+  const last = view === "week" ? first : addDays(addMonths(anchor, 1), -1);
   const weeks: Date[][] = [];
-  for (let day = first; day <= last; day = plusDays(day, 7))
-    weeks.push(Array.from({ length: 7 }, (_, index) => plusDays(day, index)));
+  for (let day = first; day <= last; day = addDays(day, 7))
+    weeks.push(Array.from({ length: 7 }, (_, index) => addDays(day, index)));
   return weeks;
 }
 
-interface Between {
+interface Interval {
   beginsAt: string;
   endsAt: string;
 }
 
-export function touches({ beginsAt, endsAt }: Between, day: Date): boolean {
-  return new Date(beginsAt) < plusDays(day, 1) && new Date(endsAt) > day;
+export function overlapsDay({ beginsAt, endsAt }: Interval, day: Date): boolean {
+  return new Date(beginsAt) < addDays(day, 1) && new Date(endsAt) > day;
 }
 
-const two = (number: number) => String(number).padStart(2, "0");
+const padTwoDigits = (number: number) => String(number).padStart(2, "0");
 
 /** 2026-11-23, as the address and date fields write it. */
-export function dateText(day: Date): string {
-  return `${day.getFullYear()}-${two(day.getMonth() + 1)}-${two(day.getDate())}`;
+export function formatDateInput(day: Date): string {
+  return `${day.getFullYear()}-${padTwoDigits(day.getMonth() + 1)}-${padTwoDigits(day.getDate())}`;
 }
 
 /** Of an address; today where it names no day. */
-export function dayFrom(text: string | undefined, today: Date): Date {
+export function parseDateInput(text: string | undefined, today: Date): Date {
   const [year, month, day] =
     /^(\d{4})-(\d\d)-(\d\d)$/
       .exec(text ?? "")
       ?.slice(1)
       .map(Number) ?? [];
-  return year && month && day ? new Date(year, month - 1, day) : dayOf(today);
+  return year && month && day ? new Date(year, month - 1, day) : startOfDay(today);
 }
 
 /** 2026-11-23T14:30, as a field for date and time writes it. */
-export function localText(at: Date): string {
-  return `${dateText(at)}T${two(at.getHours())}:${two(at.getMinutes())}`;
+export function formatDateTimeInput(at: Date): string {
+  return `${formatDateInput(at)}T${padTwoDigits(at.getHours())}:${padTwoDigits(at.getMinutes())}`;
 }
 
 /** What cannot be read stays as it was typed, so that the platform says what is wrong with it. */
-export function isoFrom(text: string): string {
+export function parseDateTimeInput(text: string): string {
   const at = new Date(text);
   return Number.isNaN(at.getTime()) ? text : at.toISOString();
 }

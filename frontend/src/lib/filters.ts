@@ -1,12 +1,12 @@
 /** The address is the state of a list, so that a filtered one can be sent to somebody. */
 
-export function pageOf(params: URLSearchParams): number {
+export function readPageNumber(params: URLSearchParams): number {
   const page = Number(params.get("page"));
   return Number.isInteger(page) && page > 0 ? page : 1;
 }
 
 /** What is set of these. */
-export function textsOf<Name extends string>(
+export function readFilterTexts<Name extends string>(
   params: URLSearchParams,
   names: readonly Name[],
 ): Partial<Record<Name, string>> {
@@ -15,7 +15,7 @@ export function textsOf<Name extends string>(
 }
 
 /** A changed filter starts again at the first page. */
-export function withFilter(params: URLSearchParams, name: string, value: string): URLSearchParams {
+export function setFilter(params: URLSearchParams, name: string, value: string): URLSearchParams {
   const next = new URLSearchParams(params);
   if (name !== "page") next.delete("page");
   if (value) next.set(name, value);

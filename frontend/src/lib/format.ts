@@ -1,12 +1,12 @@
 import type { TFunction } from "i18next";
-import { locale } from "@/i18n";
+import { getLocale } from "@/i18n";
 
 const MINUTE = 60;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
 /** The two largest units that say something: "5天3小时", "3m 20s". */
-export function duration(t: TFunction, seconds: number): string {
+export function formatDuration(t: TFunction, seconds: number): string {
   const whole = Math.max(0, Math.floor(seconds));
   const parts = [
     { unit: "day", count: Math.floor(whole / DAY) },
@@ -24,7 +24,7 @@ export function duration(t: TFunction, seconds: number): string {
 }
 
 /** GPU time in a unit that can be read: 12.5 GPU-hours, 7 GPU-minutes and 35 GPU-seconds, where hours would be 0.00972. */
-export function gpuHours(t: TFunction, hours: number): string {
+export function formatGpuTime(t: TFunction, hours: number): string {
   const seconds = hours * HOUR;
   const [unit, value] =
     hours === 0 || seconds >= HOUR
@@ -32,32 +32,32 @@ export function gpuHours(t: TFunction, hours: number): string {
       : seconds >= MINUTE
         ? (["gpuMinutes", Math.round(seconds / MINUTE)] as const)
         : (["gpuSeconds", Math.max(1, Math.round(seconds))] as const);
-  const amount = measured(value);
+  const amount = formatMeasurement(value);
   return t(`counted.${unit}`, { amount, count: Number(amount === "1") });
 }
 
 /** How large a task is: "2 nodes · 16 ranks". */
-export function scale(t: TFunction, nodes: number, ranks: number): string {
+export function formatTaskScale(t: TFunction, nodes: number, ranks: number): string {
   return `${t("counted.nodes", { count: nodes })} · ${t("counted.ranks", { count: ranks })}`;
 }
 
-export function secondsBetween(from: string, to: string | number): number {
+export function getSecondsBetween(from: string, to: string | number): number {
   return (new Date(to).getTime() - new Date(from).getTime()) / 1000;
 }
 
-export function dateTime(iso: string): string {
-  return new Date(iso).toLocaleString(locale(), { dateStyle: "medium", timeStyle: "medium" });
+export function formatDateTime(iso: string): string {
+  return new Date(iso).toLocaleString(getLocale(), { dateStyle: "medium", timeStyle: "medium" });
 }
 
-export function clockTime(iso: string): string {
-  return new Date(iso).toLocaleTimeString(locale(), { hour12: false });
+export function formatTime(iso: string): string {
+  return new Date(iso).toLocaleTimeString(getLocale(), { hour12: false });
 }
 
 /** 14:30 today, with its day on any other. */
-export function shortTime(iso: string, now = new Date()): string {
+export function formatShortTime(iso: string, now = new Date()): string {
   const at = new Date(iso);
   const today = at.toDateString() === now.toDateString();
-  return at.toLocaleString(locale(), {
+  return at.toLocaleString(getLocale(), {
     ...(!today && { month: "short", day: "numeric" }),
     hour: "2-digit",
     minute: "2-digit",
@@ -65,49 +65,49 @@ export function shortTime(iso: string, now = new Date()): string {
   });
 }
 
-export function ago(iso: string, now: number): string {
+export function formatAge(iso: string, now: number): string {
   const seconds = (now - new Date(iso).getTime()) / 1000;
-  const format = new Intl.RelativeTimeFormat(locale(), { numeric: "auto" });
+  const format = new Intl.RelativeTimeFormat(getLocale(), { numeric: "auto" });
   if (seconds < MINUTE) return format.format(0, "second");
   if (seconds < HOUR) return format.format(-Math.floor(seconds / MINUTE), "minute");
   if (seconds < DAY) return format.format(-Math.floor(seconds / HOUR), "hour");
   return format.format(-Math.floor(seconds / DAY), "day");
 }
 
-export function integer(value: number): string {
-  return value.toLocaleString(locale());
+export function formatInteger(value: number): string {
+  return value.toLocaleString(getLocale());
 }
 
 /**
  * 137K, 1.3B, 175B: how many parameters or tokens. This and `bytes` are the rules of platform/fermi/schema/humanize.py;
  * tests/shared/figures.json holds both to the same texts.
  */
-export function count(value: number): string {
-  return inUnits(value, 1000, ["", "K", "M", "B", "T"]);
+export function formatCount(value: number): string {
+  return formatInUnits(value, 1000, ["", "K", "M", "B", "T"]);
 }
 
 /** Few digits, whatever the size: 2.3145, 51,234, 1.2e-5. */
-export function figure(value: number): string {
+export function formatNumber(value: number): string {
   const size = Math.abs(value);
   if (size !== 0 && size < 1e-3) return value.toExponential(1);
-  return value.toLocaleString(locale(), { maximumFractionDigits: size < 100 ? 4 : 0 });
+  return value.toLocaleString(getLocale(), { maximumFractionDigits: size < 100 ? 4 : 0 });
 }
 
 /** What was measured: three digits say enough. */
-export function measured(value: number): string {
-  return value.toLocaleString(locale(), { maximumSignificantDigits: 3 });
+export function formatMeasurement(value: number): string {
+  return value.toLocaleString(getLocale(), { maximumSignificantDigits: 3 });
 }
 
-export function money(value: number, currency: string): string {
-  return value.toLocaleString(locale(), { style: "currency", currency });
+export function formatMoney(value: number, currency: string): string {
+  return value.toLocaleString(getLocale(), { style: "currency", currency });
 }
 
-export function bytes(value: number): string {
-  return inUnits(value, 1024, [" B", " KiB", " MiB", " GiB", " TiB", " PiB"]);
+export function formatBytes(value: number): string {
+  return formatInUnits(value, 1024, [" B", " KiB", " MiB", " GiB", " TiB", " PiB"]);
 }
 
 /** The first unit in which the value, in three digits, is below the next one. */
-function inUnits(value: number, base: number, units: string[]): string {
+function formatInUnits(value: number, base: number, units: string[]): string {
   const texts = units.map((unit, power) => {
     const scaled = value / base ** power;
     return { rounded: scaled < 100 ? Number(scaled.toPrecision(3)) : Math.round(scaled), unit };

@@ -13,7 +13,7 @@ export function useNow(counting = true): number {
 }
 
 /** `value` once it has been still for `ms`. */
-export function useSettled<T>(value: T, ms: number): T {
+export function useDebounced<T>(value: T, ms: number): T {
   const [settled, setSettled] = useState(value);
   useEffect(() => {
     const timer = setTimeout(() => setSettled(value), ms);
@@ -23,7 +23,7 @@ export function useSettled<T>(value: T, ms: number): T {
 }
 
 /** For something that an address with `#id` leads to: it takes the focus once it is there. */
-export function useArrival(id: string | undefined) {
+export function useFocusOnHash(id: string | undefined) {
   const { hash } = useLocation();
   const ref = useRef<HTMLElement>(null);
   const wanted = id !== undefined && decodeURIComponent(hash.slice(1)) === id;

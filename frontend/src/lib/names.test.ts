@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { showName } from "./names";
+import { escapeName } from "./names";
 
 test.each([
   ["report.pdf", "report.pdf"],
@@ -16,5 +16,5 @@ test.each([
   ["tag\u{e0041}", "tag\\u{e0041}"],
   ["half\ud800", "half\\ud800"],
 ])("%j is shown as %j", (name, shown) => {
-  expect(showName(name)).toBe(shown);
+  expect(escapeName(name)).toBe(shown);
 });

@@ -1,11 +1,12 @@
-const HIDDEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}\u2800\\]|(?![ \u3000])\p{Zs}/gu;
+const HIDDEN_CHARACTERS =
+  /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}\u2800\\]|(?![ \u3000])\p{Zs}/gu;
 
 /**
  * A file's name as it can be shown: `\u202e` for a character that cannot be seen or changes the order of others, and
  * `\\` for a backslash. Names that are sent or compared stay as they are. `fermi.characters` does the same.
  */
-export function showName(name: string): string {
-  return name.replace(HIDDEN, (found) => {
+export function escapeName(name: string): string {
+  return name.replace(HIDDEN_CHARACTERS, (found) => {
     const code = found.codePointAt(0) ?? 0;
     if (found === "\\") return "\\\\";
     return code <= 0xffff ? `\\u${code.toString(16).padStart(4, "0")}` : `\\u{${code.toString(16)}}`;

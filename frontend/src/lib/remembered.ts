@@ -8,7 +8,7 @@ function subscribe(listener: () => void): () => void {
   return () => listeners.delete(listener);
 }
 
-export function useRemembered(name: string): [string | null, (value: string | null) => void] {
+export function useLocalStorage(name: string): [string | null, (value: string | null) => void] {
   const key = `fermi.${name}`;
   const value = useSyncExternalStore(subscribe, () => localStorage.getItem(key));
   const remember = (next: string | null) => {

@@ -1,12 +1,12 @@
 import { render, screen } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { expect, test, vi } from "vitest";
-import { rove } from "./rove";
+import { moveRovingFocus } from "./rove";
 
 /** Ten squares of ten pixels in lines of four. */
 function Squares() {
   return (
-    <div onKeyDown={rove}>
+    <div onKeyDown={moveRovingFocus}>
       {Array.from({ length: 10 }, (_, index) => (
         <button key={index} data-rove tabIndex={index === 0 ? 0 : -1}>
           {index}

@@ -1,5 +1,5 @@
 /** Hands a file to the browser's downloads. */
-export function save(content: Blob, name: string): void {
+export function downloadBlob(content: Blob, name: string): void {
   const address = URL.createObjectURL(content);
   const link = document.createElement("a");
   link.href = address;

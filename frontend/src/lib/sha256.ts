@@ -5,14 +5,14 @@
 const primes: number[] = [];
 for (let n = 2; primes.length < 64; n++) if (primes.every((prime) => n % prime)) primes.push(n);
 const fraction = (root: number) => ((root - Math.floor(root)) * 2 ** 32) | 0;
-const BEGIN = primes.slice(0, 8).map((prime) => fraction(Math.sqrt(prime)));
+const INITIAL_HASH = primes.slice(0, 8).map((prime) => fraction(Math.sqrt(prime)));
 const ROUNDS = Int32Array.from(primes, (prime) => fraction(Math.cbrt(prime)));
 
 const BLOCK = 64;
-const turn = (value: number, by: number) => (value >>> by) | (value << (32 - by));
+const rotateRight = (value: number, by: number) => (value >>> by) | (value << (32 - by));
 
 export class Sha256 {
-  readonly #state = Int32Array.from(BEGIN);
+  readonly #state = Int32Array.from(INITIAL_HASH);
   readonly #words = new Int32Array(64);
   readonly #rest = new Uint8Array(BLOCK);
   #held = 0;
@@ -53,15 +53,15 @@ export class Sha256 {
     for (let i = 16; i < 64; i++) {
       const early = word(i - 15);
       const late = word(i - 2);
-      const s0 = turn(early, 7) ^ turn(early, 18) ^ (early >>> 3);
-      const s1 = turn(late, 17) ^ turn(late, 19) ^ (late >>> 10);
+      const s0 = rotateRight(early, 7) ^ rotateRight(early, 18) ^ (early >>> 3);
+      const s1 = rotateRight(late, 17) ^ rotateRight(late, 19) ^ (late >>> 10);
       w[i] = word(i - 16) + s0 + word(i - 7) + s1;
     }
     let [a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0] = this.#state;
     for (let i = 0; i < 64; i++) {
-      const s1 = turn(e, 6) ^ turn(e, 11) ^ turn(e, 25);
+      const s1 = rotateRight(e, 6) ^ rotateRight(e, 11) ^ rotateRight(e, 25);
       const one = (h + s1 + ((e & f) ^ (~e & g)) + (ROUNDS[i] ?? 0) + word(i)) | 0;
-      const s0 = turn(a, 2) ^ turn(a, 13) ^ turn(a, 22);
+      const s0 = rotateRight(a, 2) ^ rotateRight(a, 13) ^ rotateRight(a, 22);
       const two = (s0 + ((a & b) ^ (a & c) ^ (b & c))) | 0;
       [h, g, f, e, d, c, b, a] = [g, f, e, (d + one) | 0, c, b, a, (one + two) | 0];
     }

@@ -1,7 +1,7 @@
 import { useState } from "react";
 
 /** The ticked ones among those that can be ticked now. */
-export function useTicks(ids: string[]) {
+export function useSelection(ids: string[]) {
   const [ticked, setTicked] = useState<ReadonlySet<string>>(new Set());
   const selected = ids.filter((id) => ticked.has(id));
   return {
@@ -18,4 +18,4 @@ export function useTicks(ids: string[]) {
   };
 }
 
-export type Ticks = ReturnType<typeof useTicks>;
+export type Selection = ReturnType<typeof useSelection>;

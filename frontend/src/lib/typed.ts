@@ -1,20 +1,20 @@
 /** What a person typed, as what the API takes. */
 
 /** What is not a number stays as it was typed. */
-export function numberOr(text: string): number | string {
+export function parseNumber(text: string): number | string {
   const number = Number(text);
   return text.trim() !== "" && Number.isFinite(number) ? number : text;
 }
 
 /** One item a line. */
-export function linesOf(text: string): string[] {
+export function parseLines(text: string): string[] {
   return text.split("\n").filter((line) => line.trim() !== "");
 }
 
 /** One NAME=value a line. */
-export function environmentOf(text: string): Record<string, string> {
+export function parseVariables(text: string): Record<string, string> {
   return Object.fromEntries(
-    linesOf(text).map((line) => {
+    parseLines(text).map((line) => {
       const [name = "", ...value] = line.split("=");
       return [name.trim(), value.join("=")];
     }),
@@ -35,9 +35,9 @@ const PART = /(\d+(?:\.\d+)?)\s*(分钟|小时|sec|min|[smhd秒分时天])\s*/gy
  * A time such as `90`, `5m` or `1h30m`, in units of `unit` seconds, which a bare number has, too; what is none stays as
  * it was typed.
  */
-export function durationOr(text: string, unit: number): number | string {
+export function parseDuration(text: string, unit: number): number | string {
   const typed = text.trim().toLowerCase();
-  const bare = numberOr(typed);
+  const bare = parseNumber(typed);
   if (typeof bare === "number") return bare;
   const parts = [...typed.matchAll(PART)];
   if (parts.length === 0 || parts.map(([part]) => part).join("") !== typed) return text;
@@ -46,7 +46,7 @@ export function durationOr(text: string, unit: number): number | string {
 }
 
 /** As it would be typed: `1h30m`. */
-export function durationText(count: number, unit: number): string {
+export function formatDurationInput(count: number, unit: number): string {
   const seconds = count * unit;
   if (!Number.isInteger(seconds) || seconds <= 0) return `${seconds}s`;
   let left = seconds;

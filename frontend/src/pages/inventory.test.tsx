@@ -3,23 +3,24 @@ import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test, vi } from "vitest";
 import { dataset, environment, task } from "@/test/fixtures";
-import { api, list, ok, platform, refuse, withRole } from "@/test/platform";
-import { visit } from "@/test/render";
+import { apiUrl, respondWithList, respondWith, platformHandlers, respondWithError, buildUser } from "@/test/platform";
+import { renderAt } from "@/test/render";
 
-const asMaintainer = () => platform.use(http.get(api("/auth/me"), () => ok(withRole("maintainer"))));
+const asMaintainer = () =>
+  platformHandlers.use(http.get(apiUrl("/auth/me"), () => respondWith(buildUser("maintainer"))));
 
 test("environments are listed with who uses them, and filtered by the address", async () => {
   const asked: string[] = [];
-  platform.use(
-    http.get(api("/dev-environments"), ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/dev-environments"), ({ request }) => {
       asked.push(new URL(request.url).search);
-      return list(
+      return respondWithList(
         environment("env-1", { heldBy: "task-1" }),
         environment("env-2", { cordoned: true, heldBy: "task-2" }),
       );
     }),
   );
-  const page = visit("/environments?zone=zone-a");
+  const page = renderAt("/environments?zone=zone-a");
   const holder = await screen.findByRole("link", { name: "first-task" });
   expect(holder.getAttribute("href")).toBe("/training/task-1");
   expect(screen.getByText("暂停调度")).toBeTruthy();
@@ -31,8 +32,10 @@ test("environments are listed with who uses them, and filtered by the address", 
 });
 
 test("an environment shows its holder and its history; only a maintainer may cordon it", async () => {
-  platform.use(http.get(api("/dev-environments/:id"), () => ok(environment("env-1", { heldBy: "task-1" }))));
-  visit("/environments/env-1");
+  platformHandlers.use(
+    http.get(apiUrl("/dev-environments/:id"), () => respondWith(environment("env-1", { heldBy: "task-1" }))),
+  );
+  renderAt("/environments/env-1");
   await waitFor(() => expect(screen.getAllByRole("link", { name: "first-task" })).toHaveLength(2));
   expect(screen.queryByRole("button", { name: "暂停调度" })).toBeNull();
 });
@@ -40,13 +43,13 @@ test("an environment shows its holder and its history; only a maintainer may cor
 test("cordoning asks first and sends only that", async () => {
   asMaintainer();
   const sent = vi.fn();
-  platform.use(
-    http.patch(api("/dev-environments/env-1"), async ({ request }) => {
+  platformHandlers.use(
+    http.patch(apiUrl("/dev-environments/env-1"), async ({ request }) => {
       sent(await request.json());
-      return ok(environment("env-1", { cordoned: true }));
+      return respondWith(environment("env-1", { cordoned: true }));
     }),
   );
-  visit("/environments/env-1");
+  renderAt("/environments/env-1");
   await userEvent.click(await screen.findByRole("button", { name: "暂停调度" }));
   await userEvent.click(within(await screen.findByRole("alertdialog")).getByRole("button", { name: "暂停调度" }));
   await waitFor(() => expect(sent).toHaveBeenCalledWith({ cordoned: true }));
@@ -61,46 +64,52 @@ test("a warm environment says what it holds or why it does not; who owns it may 
     until: "2026-11-21T06:30:00Z",
     reason: null,
   };
-  platform.use(
-    http.get(api("/dev-environments/:id"), () => ok(environment("env-1", { warm: true, standby: standing }))),
-    http.patch(api("/dev-environments/env-1"), async ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/dev-environments/:id"), () =>
+      respondWith(environment("env-1", { warm: true, standby: standing })),
+    ),
+    http.patch(apiUrl("/dev-environments/env-1"), async ({ request }) => {
       sent(await request.json());
-      return ok(environment("env-1"));
+      return respondWith(environment("env-1"));
     }),
   );
-  visit("/environments/env-1");
+  renderAt("/environments/env-1");
   await screen.findByText(/已预热：占用 412 MiB/);
   await userEvent.selectOptions(await screen.findByLabelText("预热"), "off");
   await waitFor(() => expect(sent).toHaveBeenCalledWith({ warm: false }));
 
   const reason = { code: "STANDBY_WITHOUT_TORCH", message: "没有安装 PyTorch", hint: "请安装" };
   const failed = { ...standing, state: "failed" as const, memoryBytes: null, until: null, reason };
-  platform.use(
-    http.get(api("/dev-environments/:id"), () => ok(environment("env-2", { owner: "bob", standby: failed }))),
+  platformHandlers.use(
+    http.get(apiUrl("/dev-environments/:id"), () =>
+      respondWith(environment("env-2", { owner: "bob", standby: failed })),
+    ),
   );
-  visit("/environments/env-2");
+  renderAt("/environments/env-2");
   await screen.findByText("没有安装 PyTorch");
   expect(screen.getAllByLabelText("预热")).toHaveLength(1);
 });
 
 test("an environment that is not there is said so", async () => {
-  platform.use(http.get(api("/dev-environments/:id"), () => refuse(404, "NOT_FOUND", "没有")));
-  visit("/environments/env-9");
+  platformHandlers.use(http.get(apiUrl("/dev-environments/:id"), () => respondWithError(404, "NOT_FOUND", "没有")));
+  renderAt("/environments/env-9");
   await screen.findByRole("heading", { name: "没有这个环境" });
 });
 
 test("a dataset is added by a path, and what is wrong with it stands at its field", async () => {
   asMaintainer();
   const sent: unknown[] = [];
-  platform.use(
-    http.post(api("/datasets"), async ({ request }) => {
+  platformHandlers.use(
+    http.post(apiUrl("/datasets"), async ({ request }) => {
       sent.push(await request.json());
       return sent.length === 1
-        ? refuse(400, "INVALID_REQUEST", "有误", [{ field: "path", error: "X", message: "路径不存在", hint: "" }])
-        : ok(dataset, 201);
+        ? respondWithError(400, "INVALID_REQUEST", "有误", [
+            { field: "path", error: "X", message: "路径不存在", hint: "" },
+          ])
+        : respondWith(dataset, 201);
     }),
   );
-  visit("/datasets");
+  renderAt("/datasets");
   await userEvent.click(await screen.findByRole("button", { name: "添加数据集" }));
   const dialog = await screen.findByRole("dialog");
   await userEvent.type(within(dialog).getByLabelText("名称"), "corpus");
@@ -119,8 +128,8 @@ test("a version that is being prepared shows how far it is, a failed one why", a
     { ...version, id: "v-2", name: "v2", status: "preparing", progress: 0.42 },
     { ...version, id: "v-3", name: "v3", status: "failed", error: { code: "X", message: "没有文本", hint: "" } },
   ];
-  platform.use(http.get(api("/datasets"), () => list({ ...dataset, versions })));
-  visit("/datasets");
+  platformHandlers.use(http.get(apiUrl("/datasets"), () => respondWithList({ ...dataset, versions })));
+  renderAt("/datasets");
   const bar = await screen.findByRole("progressbar", { name: "正在准备 v2" });
   expect(bar.getAttribute("aria-valuenow")).toBe("42");
   expect(screen.getByText(/没有文本/)).toBeTruthy();
@@ -128,22 +137,22 @@ test("a version that is being prepared shows how far it is, a failed one why", a
 });
 
 test("models and zones are listed", async () => {
-  visit("/models");
+  renderAt("/models");
   await screen.findByRole("heading", { name: "Small GPT" });
-  visit("/zones");
+  renderAt("/zones");
   const zone = await screen.findByRole("link", { name: "北京可用区A" });
   expect(zone.getAttribute("href")).toBe("/environments?zone=zone-a");
 });
 
 test("a token is shown once, and revoked after a question", async () => {
   const token = { id: "t-1", name: "ci", createdAt: "2026-11-21T05:00:00Z", expiresAt: null };
-  const revoked = vi.fn(() => ok(null));
-  platform.use(
-    http.get(api("/tokens"), () => list(token)),
-    http.post(api("/tokens"), () => ok({ ...token, token: "fermi_secret" }, 201)),
-    http.delete(api("/tokens/t-1"), revoked),
+  const revoked = vi.fn(() => respondWith(null));
+  platformHandlers.use(
+    http.get(apiUrl("/tokens"), () => respondWithList(token)),
+    http.post(apiUrl("/tokens"), () => respondWith({ ...token, token: "fermi_secret" }, 201)),
+    http.delete(apiUrl("/tokens/t-1"), revoked),
   );
-  visit("/settings");
+  renderAt("/settings");
   await userEvent.click(await screen.findByRole("button", { name: "创建令牌" }));
   await userEvent.type(within(await screen.findByRole("dialog")).getByLabelText("用途"), "ci");
   await userEvent.click(screen.getByRole("button", { name: "创建" }));
@@ -157,14 +166,14 @@ test("a token is shown once, and revoked after a question", async () => {
 test("a maintainer changes roles, a viewer only reads them", async () => {
   asMaintainer();
   const changed = vi.fn();
-  platform.use(
-    http.get(api("/projects/:id/members"), () => list({ username: "bob", role: "member" })),
-    http.patch(api("/projects/project-1/members/bob"), async ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/projects/:id/members"), () => respondWithList({ username: "bob", role: "member" })),
+    http.patch(apiUrl("/projects/project-1/members/bob"), async ({ request }) => {
       changed(await request.json());
-      return ok({ username: "bob", role: "viewer" });
+      return respondWith({ username: "bob", role: "viewer" });
     }),
   );
-  visit("/settings");
+  renderAt("/settings");
   await userEvent.selectOptions(await screen.findByLabelText("bob 的角色"), "viewer");
   await waitFor(() => expect(changed).toHaveBeenCalledWith({ role: "viewer" }));
 });
@@ -180,16 +189,16 @@ const wandb = {
 test("a maintainer sets and removes secrets, whose values are never shown", async () => {
   asMaintainer();
   const sent = vi.fn();
-  const removed = vi.fn(() => ok(null));
-  platform.use(
-    http.get(api("/projects/project-1/secrets"), () => list(wandb)),
-    http.put(api("/projects/project-1/secrets/hub"), async ({ request }) => {
+  const removed = vi.fn(() => respondWith(null));
+  platformHandlers.use(
+    http.get(apiUrl("/projects/project-1/secrets"), () => respondWithList(wandb)),
+    http.put(apiUrl("/projects/project-1/secrets/hub"), async ({ request }) => {
       sent(await request.json());
-      return ok({ ...wandb, name: "hub" });
+      return respondWith({ ...wandb, name: "hub" });
     }),
-    http.delete(api("/projects/project-1/secrets/wandb"), removed),
+    http.delete(apiUrl("/projects/project-1/secrets/wandb"), removed),
   );
-  visit("/settings");
+  renderAt("/settings");
   await screen.findByText("wandb");
   await userEvent.click(screen.getByRole("button", { name: "设置密钥" }));
   const dialog = within(await screen.findByRole("dialog"));
@@ -207,18 +216,18 @@ test("a maintainer sets and removes secrets, whose values are never shown", asyn
 });
 
 test("others read the names of secrets and change nothing", async () => {
-  platform.use(
-    http.get(api("/auth/me"), () => ok(withRole("viewer"))),
-    http.get(api("/projects/project-1/secrets"), () => list(wandb)),
+  platformHandlers.use(
+    http.get(apiUrl("/auth/me"), () => respondWith(buildUser("viewer"))),
+    http.get(apiUrl("/projects/project-1/secrets"), () => respondWithList(wandb)),
   );
-  visit("/settings");
+  renderAt("/settings");
   await screen.findByText("wandb");
   expect(screen.queryByRole("button", { name: "设置密钥" })).toBeNull();
   expect(screen.queryByRole("button", { name: "删除密钥 wandb" })).toBeNull();
 });
 
 test("language and theme are chosen in the settings too", async () => {
-  visit("/settings");
+  renderAt("/settings");
   await userEvent.selectOptions(await screen.findByLabelText("外观"), "dark");
   expect(document.documentElement.dataset.theme).toBe("dark");
   await userEvent.selectOptions(screen.getByLabelText("外观"), "light");
@@ -229,8 +238,8 @@ test("language and theme are chosen in the settings too", async () => {
 test("a checkpoint leads to a new task that resumes from it", async () => {
   const path = "/data/checkpoints/step 5.pt";
   const checkpoint = { attempt: 1, step: 5, path, sizeBytes: 1, valLoss: null, at: task.createdAt };
-  platform.use(http.get(api("/training-tasks/:id/checkpoints"), () => list(checkpoint)));
-  visit("/training/task-1");
+  platformHandlers.use(http.get(apiUrl("/training-tasks/:id/checkpoints"), () => respondWithList(checkpoint)));
+  renderAt("/training/task-1");
   await userEvent.click(await screen.findByRole("tab", { name: "检查点" }));
   const link = await screen.findByRole("link", { name: "从这里继续" });
   const address = new URL(link.getAttribute("href") ?? "", "http://fermi.test");

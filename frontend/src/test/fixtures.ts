@@ -9,7 +9,7 @@ import type {
   Model,
   Preflight,
   Task,
-  Waiter,
+  QueuedTask,
   Worker,
   WorkerGroup,
   Zone,
@@ -376,7 +376,7 @@ export const preflight: Preflight = {
 };
 
 /** A task of the fixtures' project that waits. */
-export function waiter(number: number, over: Partial<Waiter> = {}): Waiter {
+export function waiter(number: number, over: Partial<QueuedTask> = {}): QueuedTask {
   return {
     number,
     taskId: `task-${number}`,

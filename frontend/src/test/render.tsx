@@ -1,19 +1,19 @@
 import { QueryClientProvider } from "@tanstack/react-query";
 import { render } from "@testing-library/react";
 import { createMemoryRouter, RouterProvider } from "react-router";
-import { Notices } from "@/app/notices";
-import { createClient } from "@/app/query";
+import { ToastArea } from "@/app/notices";
+import { createQueryClient } from "@/app/query";
 import { routes } from "@/app/routes";
 
 /** The whole console at an address. */
-export function visit(address: string) {
+export function renderAt(address: string) {
   const router = createMemoryRouter(routes, { initialEntries: [address] });
-  const client = createClient();
+  const client = createQueryClient();
   client.setDefaultOptions({ queries: { retry: false } });
   render(
     <QueryClientProvider client={client}>
       <RouterProvider router={router} />
-      <Notices />
+      <ToastArea />
     </QueryClientProvider>,
   );
   return { address: () => router.state.location.pathname + router.state.location.search };

@@ -2,7 +2,7 @@ import { cleanup, configure } from "@testing-library/react";
 import { afterAll, afterEach, beforeAll, vi } from "vitest";
 import { setLanguage, startLanguage } from "@/i18n";
 import { FakeEventSource } from "./event-source";
-import { platform } from "./platform";
+import { platformHandlers } from "./platform";
 
 /** What jsdom does not have and the console, or a library of its, uses. */
 const nothing = () => undefined;
@@ -27,12 +27,12 @@ Object.defineProperty(Element.prototype, "clientHeight", { get: () => 800 });
 configure({ asyncUtilTimeout: 20_000 }); // a busy machine is no failure
 localStorage.setItem("fermi.language", "zh"); // jsdom asks for English
 await startLanguage();
-beforeAll(() => platform.listen({ onUnhandledRequest: "error" }));
+beforeAll(() => platformHandlers.listen({ onUnhandledRequest: "error" }));
 afterEach(async () => {
   cleanup();
   sessionStorage.clear();
-  platform.resetHandlers();
+  platformHandlers.resetHandlers();
   FakeEventSource.opened.length = 0;
   await setLanguage("zh");
 });
-afterAll(() => platform.close());
+afterAll(() => platformHandlers.close());

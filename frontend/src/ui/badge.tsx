@@ -3,7 +3,7 @@ import { cx } from "@/lib/cx";
 
 export type Tone = "ok" | "warn" | "bad" | "info" | "accent" | "idle";
 
-const TONE: Record<Tone, string> = {
+const TONE_CLASSES: Record<Tone, string> = {
   ok: "border-ok-line bg-ok-soft text-ok-ink",
   warn: "border-warn-line bg-warn-soft text-warn-ink",
   bad: "border-bad-line bg-bad-soft text-bad-ink",
@@ -18,7 +18,7 @@ export function Badge({ tone = "idle", title, children }: { tone?: Tone; title?:
       title={title}
       className={cx(
         "inline-flex shrink-0 items-center gap-1 rounded-md border px-1.5 py-px text-xs font-medium whitespace-nowrap",
-        TONE[tone],
+        TONE_CLASSES[tone],
       )}
     >
       {children}
@@ -27,9 +27,9 @@ export function Badge({ tone = "idle", title, children }: { tone?: Tone; title?:
 }
 
 /** A coloured box with something to say: a reason, a warning, a refusal. */
-export function Note({ tone, children, role }: { tone: Tone; children: ReactNode; role?: "alert" | "status" }) {
+export function Callout({ tone, children, role }: { tone: Tone; children: ReactNode; role?: "alert" | "status" }) {
   return (
-    <div role={role} className={cx("rounded-lg border px-3 py-2 text-sm break-words", TONE[tone])}>
+    <div role={role} className={cx("rounded-lg border px-3 py-2 text-sm break-words", TONE_CLASSES[tone])}>
       {children}
     </div>
   );

@@ -1,6 +1,6 @@
 import type { ReactNode } from "react";
 import { cx } from "@/lib/cx";
-import { useArrival } from "@/lib/hooks";
+import { useFocusOnHash } from "@/lib/hooks";
 
 interface CardProps {
   /** Where an address that ends in `#id` leads. */
@@ -12,7 +12,7 @@ interface CardProps {
 }
 
 export function Card({ id, title, aside, className, children }: CardProps) {
-  const arrival = useArrival(id);
+  const arrival = useFocusOnHash(id);
   return (
     <section {...arrival} className={cx("min-w-0 scroll-mt-20 rounded-xl border bg-surface shadow-xs", className)}>
       {title && (

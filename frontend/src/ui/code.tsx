@@ -1,7 +1,7 @@
 import { useMemo } from "react";
-import { showName } from "@/lib/names";
+import { escapeName } from "@/lib/names";
 import { CopyButton } from "./copy";
-import { highlight, type TokenKind } from "./highlight";
+import { tokenize, type TokenKind } from "./highlight";
 
 const COLOR: Record<TokenKind, string> = {
   comment: "text-muted italic",
@@ -17,13 +17,13 @@ interface CodeProps {
   content: string;
 }
 
-export function Code({ name, content }: CodeProps) {
-  const tokens = useMemo(() => highlight(name, content), [name, content]);
+export function CodeBlock({ name, content }: CodeProps) {
+  const tokens = useMemo(() => tokenize(name, content), [name, content]);
   return (
     <div className="relative">
       <pre
         tabIndex={0}
-        aria-label={showName(name)}
+        aria-label={escapeName(name)}
         className="max-h-96 min-h-24 overflow-auto rounded-lg border bg-sunken p-3 pr-12 font-mono text-xs leading-relaxed"
       >
         {tokens.map(({ kind, text }, index) =>

@@ -15,7 +15,7 @@ interface ConfirmProps {
   children?: ReactNode;
 }
 
-export function Confirm({
+export function ConfirmDialog({
   trigger,
   title,
   description,

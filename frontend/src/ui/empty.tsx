@@ -1,7 +1,7 @@
 import { Inbox } from "lucide-react";
 import type { ReactNode } from "react";
 
-export function Empty({ title, hint, children }: { title: string; hint?: string; children?: ReactNode }) {
+export function EmptyState({ title, hint, children }: { title: string; hint?: string; children?: ReactNode }) {
   return (
     <div className="flex flex-col items-center gap-2 px-4 py-12 text-center">
       <span className="mb-1 rounded-full bg-sunken p-3 text-muted">

@@ -27,14 +27,14 @@ const TONE: Record<Status, Tone> = {
 };
 
 /** What people are shown: the state of its life where it has one, and whatever is wrong with it beyond. */
-export function statusOf(environment: Environment): Status {
+export function getEnvironmentStatus(environment: Environment): Status {
   const hosted = environment.hosted;
   return environment.status === "unhealthy" || !hosted ? environment.status : hosted.state;
 }
 
 export function EnvironmentBadges({ environment }: { environment: Environment }) {
   const { t } = useTranslation();
-  const status = statusOf(environment);
+  const status = getEnvironmentStatus(environment);
   return (
     <span className="inline-flex flex-wrap gap-1">
       <Badge tone={TONE[status]}>{t(`environments.statusOf.${status}`)}</Badge>

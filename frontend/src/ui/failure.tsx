@@ -3,10 +3,10 @@ import { useTranslation } from "react-i18next";
 import type { TFunction } from "i18next";
 import { toast } from "./toast";
 import { ApiError } from "@/api/errors";
-import { Note } from "./badge";
+import { Callout } from "./badge";
 import { Button } from "./button";
 
-export function describe(t: TFunction, error: unknown): string {
+export function describeError(t: TFunction, error: unknown): string {
   return error instanceof ApiError ? error.message : t("app.offline");
 }
 
@@ -14,7 +14,7 @@ export function describe(t: TFunction, error: unknown): string {
 export function toastError(t: TFunction, error: unknown): void {
   const hints = error instanceof ApiError ? error.problems.map(({ hint }) => hint) : [];
   const told = [...new Set(hints), requestOf(t, error)].filter(Boolean);
-  toast.error(describe(t, error), { description: told.length > 0 ? told.join(" ") : undefined });
+  toast.error(describeError(t, error), { description: told.length > 0 ? told.join(" ") : undefined });
 }
 
 /** By which the platform's log knows what was refused. */
@@ -24,29 +24,29 @@ function requestOf(t: TFunction, error: unknown): string | undefined {
 }
 
 /** What was refused, and by which request. */
-export function Refusal({ error }: { error: unknown }) {
+export function ErrorMessage({ error }: { error: unknown }) {
   const { t } = useTranslation();
   const request = requestOf(t, error);
   return (
     <span>
-      {describe(t, error)}
+      {describeError(t, error)}
       {request && <span className="ml-2 font-mono text-xs select-all">{request}</span>}
     </span>
   );
 }
 
 /** In place of what could not be loaded. */
-export function Failure({ error, retry }: { error: unknown; retry: () => void }) {
+export function LoadError({ error, retry }: { error: unknown; retry: () => void }) {
   const { t } = useTranslation();
   return (
-    <Note tone="bad" role="alert">
+    <Callout tone="bad" role="alert">
       <div className="flex flex-wrap items-center justify-between gap-2">
-        <Refusal error={error} />
+        <ErrorMessage error={error} />
         <Button size="sm" onClick={retry}>
           {t("app.retryLoad")}
         </Button>
       </div>
-    </Note>
+    </Callout>
   );
 }
 

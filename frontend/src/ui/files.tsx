@@ -1,13 +1,13 @@
 import { useState } from "react";
 import type { RenderedFile } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { showName } from "@/lib/names";
-import { Code } from "./code";
+import { escapeName } from "@/lib/names";
+import { CodeBlock } from "./code";
 
 export { CopyButton } from "./copy";
 
 /** Some named texts, one at a time. */
-export function Files({ files }: { files: RenderedFile[] }) {
+export function FileTabs({ files }: { files: RenderedFile[] }) {
   const [name, setName] = useState<string>();
   const file = files.find((each) => each.name === name) ?? files[0];
   if (!file) return null;
@@ -25,11 +25,11 @@ export function Files({ files }: { files: RenderedFile[] }) {
               each === file ? "bg-accent-soft text-accent-ink" : "text-muted hover:bg-sunken hover:text-ink",
             )}
           >
-            {showName(each.name)}
+            {escapeName(each.name)}
           </button>
         ))}
       </div>
-      <Code name={file.name} content={file.content} />
+      <CodeBlock name={file.name} content={file.content} />
     </div>
   );
 }

@@ -1,6 +1,6 @@
 import { Search } from "lucide-react";
 import { useEffect, useState } from "react";
-import { useSettled } from "@/lib/hooks";
+import { useDebounced } from "@/lib/hooks";
 
 interface SearchBoxProps {
   label: string;
@@ -11,7 +11,7 @@ interface SearchBoxProps {
 /** Tells what was typed once the typing pauses, and follows an address that changes otherwise. */
 export function SearchBox({ label, value, onSettled }: SearchBoxProps) {
   const [text, setText] = useState(value);
-  const settled = useSettled(text, 300);
+  const settled = useDebounced(text, 300);
   const [was, setWas] = useState(value);
   if (was !== value) {
     setWas(value);

@@ -14,7 +14,7 @@ interface FoldProps {
 }
 
 /** Something folded away under its title. */
-export function Fold({ title, wanted, className, summaryClassName, children, whenOpen }: FoldProps) {
+export function Collapsible({ title, wanted, className, summaryClassName, children, whenOpen }: FoldProps) {
   const [open, setOpen] = useState(wanted);
   const [was, setWas] = useState(wanted);
   if (was !== wanted) {

@@ -3,9 +3,9 @@ import { type ReactNode, type SubmitEvent, useEffect, useId, useRef, useState } 
 import { useTranslation } from "react-i18next";
 import { ApiError } from "@/api/errors";
 import type { Problem } from "@/api/types";
-import { Note } from "./badge";
+import { Callout } from "./badge";
 import { Button } from "./button";
-import { Refusal } from "./failure";
+import { ErrorMessage } from "./failure";
 import { Field } from "./field";
 import { Modal, ModalClose } from "./modal";
 
@@ -74,19 +74,19 @@ export function FormDialog<Answer>(props: FormDialogProps<Answer>) {
       ) : (
         <form ref={form} onSubmit={onFormSubmit} className="space-y-4">
           {send.error && refused.length === 0 && (
-            <Note tone="bad" role="alert">
-              <Refusal error={send.error} />
-            </Note>
+            <Callout tone="bad" role="alert">
+              <ErrorMessage error={send.error} />
+            </Callout>
           )}
           {elsewhere.length > 0 && (
-            <Note tone="bad" role={send.error ? "alert" : "status"}>
+            <Callout tone="bad" role={send.error ? "alert" : "status"}>
               {elsewhere.map((problem, index) => (
-                <p key={index}>{problemText(problem)}</p>
+                <p key={index}>{formatProblems(problem)}</p>
               ))}
-            </Note>
+            </Callout>
           )}
           {children((field) => {
-            const here = problems.filter((problem) => belongs(problem, field)).map(problemText);
+            const here = problems.filter((problem) => belongs(problem, field)).map(formatProblems);
             return here.length > 0 ? here.join("\n") : undefined;
           })}
           <div className="flex justify-end gap-2">
@@ -103,7 +103,7 @@ export function FormDialog<Answer>(props: FormDialogProps<Answer>) {
   );
 }
 
-export function problemText({ message, hint }: Problem): string {
+export function formatProblems({ message, hint }: Problem): string {
   return hint ? `${message} ${hint}` : message;
 }
 
@@ -160,7 +160,7 @@ export function LinesField({ label, error, hint, ...input }: LinesFieldProps) {
 }
 
 /** Fields that belong together, side by side where there is room. */
-export function FormPart({ title, children }: { title: string; children: ReactNode }) {
+export function FormRow({ title, children }: { title: string; children: ReactNode }) {
   return (
     <fieldset>
       <legend className="mb-2 text-sm font-semibold text-muted">{title}</legend>

@@ -8,7 +8,7 @@ interface GpusProps {
 }
 
 /** "2x A100", and always beside it whether these are real. */
-export function Gpus({ type, count, emulated }: GpusProps) {
+export function GpuSummary({ type, count, emulated }: GpusProps) {
   const { t } = useTranslation();
   if (count === 0) return <span>{t("gpu.none")}</span>;
   return (

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { highlight } from "./highlight";
+import { tokenize } from "./highlight";
 
 const kinds = (name: string, text: string) =>
-  highlight(name, text)
+  tokenize(name, text)
     .filter(({ kind }) => kind)
     .map(({ kind, text: piece }) => [kind, piece]);
 
@@ -49,7 +49,7 @@ test("the pieces are the text, whatever is in it", () => {
     ["a.sh", "echo '\n"],
   ] as const) {
     expect(
-      highlight(name, text)
+      tokenize(name, text)
         .map((token) => token.text)
         .join(""),
     ).toBe(text);

@@ -55,20 +55,20 @@ const BY_ENDING: Record<string, Grammar> = {
 };
 
 /** Beyond this a text stays plain: colours are not worth a slow page. */
-const LONGEST = 100_000;
+const MAX_CHARACTERS = 100_000;
 
-const compiled = new Map<Grammar, RegExp>();
+const compileGrammar = new Map<Grammar, RegExp>();
 
 function pattern(grammar: Grammar): RegExp {
-  let found = compiled.get(grammar);
+  let found = compileGrammar.get(grammar);
   if (!found) {
     found = new RegExp(grammar.map(([, source]) => `(${source})`).join("|"), "gm");
-    compiled.set(grammar, found);
+    compileGrammar.set(grammar, found);
   }
   return found;
 }
 
-function grammarOf(name: string, text: string): Grammar | undefined {
+function detectGrammar(name: string, text: string): Grammar | undefined {
   const ending = BY_ENDING[name.split(".").at(-1)?.toLowerCase() ?? ""];
   if (ending) return ending;
   if (text.startsWith("#!")) return /^#!.*python/.test(text) ? PYTHON : SHELL;
@@ -76,9 +76,9 @@ function grammarOf(name: string, text: string): Grammar | undefined {
 }
 
 /** The text in pieces, by the language that its name or its first line tells; put together they are the text. */
-export function highlight(name: string, text: string): Token[] {
-  const grammar = grammarOf(name, text);
-  if (!grammar || text.length > LONGEST) return [{ text }];
+export function tokenize(name: string, text: string): Token[] {
+  const grammar = detectGrammar(name, text);
+  if (!grammar || text.length > MAX_CHARACTERS) return [{ text }];
   const tokens: Token[] = [];
   let end = 0;
   for (const match of text.matchAll(pattern(grammar))) {

@@ -11,7 +11,7 @@ interface HolderProps {
 }
 
 /** Leads to the task that holds something, by its name; one that the reader may not see has none. */
-export function Holder({ id, names, className }: HolderProps) {
+export function TaskLink({ id, names, className }: HolderProps) {
   const { t } = useTranslation();
   const name = names?.get(id);
   if (name === undefined) return <span className="text-muted">{names ? t("environments.otherTask") : "…"}</span>;

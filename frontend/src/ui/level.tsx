@@ -4,21 +4,21 @@ import { useTranslation } from "react-i18next";
 import type { Level } from "@/api/types";
 import { Badge, type Tone } from "./badge";
 
-export const LEVEL_TONE: Record<Level, Tone> = { pass: "ok", warn: "warn", fail: "bad", unknown: "idle" };
+export const SEVERITY_TONE: Record<Level, Tone> = { pass: "ok", warn: "warn", fail: "bad", unknown: "idle" };
 
 /** A shape of its own for each, so that nobody needs the colour. */
-export const LEVEL_ICON: Record<Level, ReactNode> = {
+export const SEVERITY_ICON: Record<Level, ReactNode> = {
   pass: <Check aria-hidden className="size-3.5 shrink-0" />,
   warn: <TriangleAlert aria-hidden className="size-3.5 shrink-0" />,
   fail: <X aria-hidden className="size-3.5 shrink-0" />,
   unknown: <CircleHelp aria-hidden className="size-3.5 shrink-0" />,
 };
 
-export function LevelBadge({ level }: { level: Level }) {
+export function SeverityBadge({ level }: { level: Level }) {
   const { t } = useTranslation();
   return (
-    <Badge tone={LEVEL_TONE[level]}>
-      {LEVEL_ICON[level]}
+    <Badge tone={SEVERITY_TONE[level]}>
+      {SEVERITY_ICON[level]}
       {t(`preflight.outcomeOf.${level}`)}
     </Badge>
   );

@@ -1,6 +1,6 @@
 import { Columns3, Rows2, Rows4 } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import { useDense } from "@/lib/list";
+import { useCompactRows } from "@/lib/list";
 import { Button } from "./button";
 import { Popup } from "./popup";
 import { SavedViews } from "./saved-views";
@@ -15,9 +15,9 @@ interface ListLookProps {
 }
 
 /** How a list looks: its saved views, which columns it has, and how close its rows are. */
-export function ListLook({ section, columns = [], hidden = [], onHide }: ListLookProps) {
+export function TableSettings({ section, columns = [], hidden = [], onHide }: ListLookProps) {
   const { t } = useTranslation();
-  const [dense, setDense] = useDense();
+  const [dense, setDense] = useCompactRows();
   return (
     <div className="hidden items-center gap-1 md:flex">
       <SavedViews section={section} />

@@ -1,13 +1,13 @@
 import { render, screen } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { expect, test } from "vitest";
-import { Notes } from "./notes";
+import { MessageList } from "./notes";
 
 const texts = () => screen.getAllByRole("listitem").map(({ textContent }) => textContent);
 
 test("the worst is said first, in words too, and the rest once somebody asks for it", async () => {
   render(
-    <Notes
+    <MessageList
       most={2}
       notes={[
         { id: "a", level: "info", message: "a note" },

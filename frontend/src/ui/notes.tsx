@@ -3,7 +3,7 @@ import { type ReactNode, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { cx } from "@/lib/cx";
 
-export interface Said {
+export interface Message {
   id: string;
   level: Severity;
   message: ReactNode;
@@ -15,7 +15,7 @@ export interface Said {
 const WORST_FIRST = ["fail", "warn", "info", "pass"] as const;
 type Severity = (typeof WORST_FIRST)[number];
 
-const LOOK: Record<Severity, { icon: ReactNode; ink: string }> = {
+const SEVERITY_STYLE: Record<Severity, { icon: ReactNode; ink: string }> = {
   fail: { icon: <X />, ink: "text-bad-ink" },
   warn: { icon: <TriangleAlert />, ink: "text-warn-ink" },
   info: { icon: <Info />, ink: "text-info-ink" },
@@ -23,14 +23,14 @@ const LOOK: Record<Severity, { icon: ReactNode; ink: string }> = {
 };
 
 interface NotesProps {
-  notes: Said[];
+  notes: Message[];
   label?: string;
   /** So many are shown until somebody asks for the rest. */
   most?: number;
 }
 
 /** What there is to say, in one quiet list: the worst first, each with a sign of how bad it is. */
-export function Notes({ notes, label, most = Infinity }: NotesProps) {
+export function MessageList({ notes, label, most = Infinity }: NotesProps) {
   const { t } = useTranslation();
   const [all, setAll] = useState(false);
   const sorted = notes.toSorted((one, other) => WORST_FIRST.indexOf(one.level) - WORST_FIRST.indexOf(other.level));
@@ -40,9 +40,9 @@ export function Notes({ notes, label, most = Infinity }: NotesProps) {
     <ul aria-label={label} className="divide-y rounded-lg border bg-surface text-sm">
       {shown.map(({ id, level, message, hint, action }) => (
         <li key={id} className="flex items-start gap-2.5 px-3 py-2">
-          <span className={cx("mt-0.5 shrink-0 [&>svg]:size-4", LOOK[level].ink)}>
+          <span className={cx("mt-0.5 shrink-0 [&>svg]:size-4", SEVERITY_STYLE[level].ink)}>
             <span className="sr-only">{t(`level.${level}`)}</span>
-            {LOOK[level].icon}
+            {SEVERITY_STYLE[level].icon}
           </span>
           <div className="min-w-0 flex-1 break-words">
             <div>{message}</div>

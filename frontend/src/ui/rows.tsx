@@ -1,12 +1,12 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { type ReactNode, type Ref, type UIEvent, useEffect, useImperativeHandle, useRef } from "react";
 
-export interface RowsControl {
+export interface VirtualListHandle {
   scrollTo: (index: number, align: "start" | "center") => void;
 }
 
 interface RowsProps {
-  control?: Ref<RowsControl>;
+  control?: Ref<VirtualListHandle>;
   count: number;
   /** Pixels; every row has the same. */
   height: number;
@@ -24,7 +24,7 @@ interface RowsProps {
 }
 
 /** A scrolling list that renders only the rows in sight, however many there are. */
-export function Rows({
+export function VirtualList({
   count,
   height,
   label,

@@ -8,9 +8,9 @@ interface Place {
 }
 
 /** Where the ranks of environments run, and why; those with the same answer share it. */
-export function WhereRanksRun({ places }: { places: Place[] }) {
+export function RankPlacement({ places }: { places: Place[] }) {
   const { t } = useTranslation();
-  const groups = grouped(places);
+  const groups = groupByPlacement(places);
   if (groups.length === 0) return null;
   return (
     <div className="max-h-72 overflow-y-auto" role="group" aria-label={t("runsIn.each")} tabIndex={0}>
@@ -29,7 +29,7 @@ export function WhereRanksRun({ places }: { places: Place[] }) {
   );
 }
 
-function grouped(places: Place[]) {
+function groupByPlacement(places: Place[]) {
   const groups = new Map<string, { way: RunsIn["way"]; message: string; names: string[] }>();
   for (const { name, runsIn } of places) {
     if (!runsIn) continue;

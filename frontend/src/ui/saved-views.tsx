@@ -3,14 +3,14 @@ import { Bookmark, X } from "lucide-react";
 import type { SubmitEvent } from "react";
 import { useTranslation } from "react-i18next";
 import { Link, useSearchParams } from "react-router";
-import { deleteView, saveView, viewsQuery } from "@/api/views";
+import { deleteListView, saveListView, viewsQuery } from "@/api/views";
 import { cx } from "@/lib/cx";
 import { Button } from "./button";
-import { Failure, toastError } from "./failure";
+import { LoadError, toastError } from "./failure";
 import { Popup } from "./popup";
 
 /** Where in a list one is, is no part of how it looks. */
-function lookOf(params: URLSearchParams): string {
+function readViewQuery(params: URLSearchParams): string {
   const look = new URLSearchParams(params);
   look.delete("page");
   look.sort();
@@ -33,16 +33,16 @@ function Views({ section }: { section: string }) {
   const [params] = useSearchParams();
   const views = useQuery(viewsQuery(section));
   const onError = (error: unknown) => toastError(t, error);
-  const save = useMutation({ ...saveView(client, section), onError });
-  const remove = useMutation({ ...deleteView(client, section), onError });
-  const now = lookOf(params);
+  const save = useMutation({ ...saveListView(client, section), onError });
+  const remove = useMutation({ ...deleteListView(client, section), onError });
+  const now = readViewQuery(params);
   const submit = (event: SubmitEvent<HTMLFormElement>) => {
     event.preventDefault();
     const form = event.currentTarget;
     const name = (new FormData(form).get("name") as string).trim();
     if (name) save.mutate({ name, query: now }, { onSuccess: () => form.reset() });
   };
-  if (views.isError) return <Failure error={views.error} retry={() => void views.refetch()} />;
+  if (views.isError) return <LoadError error={views.error} retry={() => void views.refetch()} />;
   return (
     <>
       {views.data?.length === 0 && <p className="px-2 pb-2 text-sm text-muted">{t("list.noViews")}</p>}

@@ -1,22 +1,22 @@
 import { useTranslation } from "react-i18next";
 import type { Scaling as ScalingData } from "@/api/types";
-import { count, measured } from "@/lib/format";
+import { formatCount, formatMeasurement } from "@/lib/format";
 
 interface Range {
   low: number;
   high: number;
 }
 
-function span({ low, high }: Range, shown: (value: number) => string): string {
+function formatRange({ low, high }: Range, shown: (value: number) => string): string {
   const [from, to] = [shown(low), shown(high)];
   return from === to ? from : `${from} – ${to}`;
 }
 
-const percent = (share: number) => `${Math.round(share * 100)}%`;
-const times = (value: number) => `${measured(value)}x`;
+const formatPercent = (share: number) => `${Math.round(share * 100)}%`;
+const formatFactor = (value: number) => `${formatMeasurement(value)}x`;
 
 /** Speed-up and efficiency of a choice, as ranges, with what they rest on. */
-export function Scaling({ scaling }: { scaling: ScalingData }) {
+export function ScalingEstimate({ scaling }: { scaling: ScalingData }) {
   const { t } = useTranslation();
   return (
     <div className="text-sm">
@@ -35,14 +35,14 @@ export function Scaling({ scaling }: { scaling: ScalingData }) {
             <tr key={row.nodes} className="last:font-medium">
               <td>{row.nodes}</td>
               <td>{row.processes}</td>
-              <td>{times(row.theoretical)}</td>
-              <td>{span(row.speedup, times)}</td>
-              <td className="text-right">{span(row.efficiency, percent)}</td>
+              <td>{formatFactor(row.theoretical)}</td>
+              <td>{formatRange(row.speedup, formatFactor)}</td>
+              <td className="text-right">{formatRange(row.efficiency, formatPercent)}</td>
             </tr>
           ))}
         </tbody>
       </table>
-      <p className="mt-2">{t("task.tokensPerSecond", { value: span(scaling.tokensPerSecond, count) })}</p>
+      <p className="mt-2">{t("task.tokensPerSecond", { value: formatRange(scaling.tokensPerSecond, formatCount) })}</p>
       <ul className="mt-2 list-disc space-y-1 pl-4 text-muted">
         {scaling.reasons.map(({ code, message, hint }) => (
           <li key={code} title={hint || undefined}>

@@ -17,7 +17,7 @@ const TONE: Record<Status, Tone> = {
 
 export const STATUSES = Object.keys(TONE) as Status[];
 
-export function statusTone(status: Status): Tone {
+export function getStatusTone(status: Status): Tone {
   return TONE[status];
 }
 

@@ -1,8 +1,8 @@
 import { ArrowDown, ArrowUp, ChevronsUpDown } from "lucide-react";
 import type { ReactNode } from "react";
 import { cx } from "@/lib/cx";
-import { useDense } from "@/lib/list";
-import type { Ticks } from "@/lib/ticks";
+import { useCompactRows } from "@/lib/list";
+import type { Selection } from "@/lib/ticks";
 
 export interface Column {
   label: ReactNode;
@@ -12,11 +12,11 @@ export interface Column {
 }
 
 /** Columns join as the room grows; give their cells the same class. */
-export const MEDIUM = "hidden md:table-cell";
-export const WIDE = "hidden lg:table-cell";
-export const WIDEST = "hidden xl:table-cell";
+export const MEDIUM_COLUMN = "hidden md:table-cell";
+export const WIDE_COLUMN = "hidden lg:table-cell";
+export const WIDEST_COLUMN = "hidden xl:table-cell";
 /** A cell with a checkbox. */
-export const TICK = "w-px pr-0!";
+export const CHECKBOX_CELL = "w-px pr-0!";
 
 interface TableProps {
   label: string;
@@ -30,7 +30,7 @@ interface TableProps {
 
 /** A table in a frame of its own, which scrolls sideways where even its narrow form does not fit. */
 export function Table({ label, columns, ordering, onOrder, children }: TableProps) {
-  const [dense] = useDense();
+  const [dense] = useCompactRows();
   return (
     <div
       role="group"
@@ -72,14 +72,14 @@ interface HeadingProps {
   children: ReactNode;
 }
 
-const reversed = (order: string) => (order.startsWith("-") ? order.slice(1) : `-${order}`);
+const reverseOrdering = (order: string) => (order.startsWith("-") ? order.slice(1) : `-${order}`);
 
 /** Pressed: in that order, then the other way round, then as the list comes. */
 function Heading({ className, order, ordering, onOrder, children }: HeadingProps) {
-  const chosen = ordering === order || ordering === reversed(order);
+  const chosen = ordering === order || ordering === reverseOrdering(order);
   const descends = chosen && ordering.startsWith("-");
   const Arrow = !chosen ? ChevronsUpDown : descends ? ArrowDown : ArrowUp;
-  const next = ordering === order ? reversed(order) : chosen ? "" : order;
+  const next = ordering === order ? reverseOrdering(order) : chosen ? "" : order;
   return (
     <th className={className} aria-sort={!chosen ? "none" : descends ? "descending" : "ascending"}>
       <button
@@ -98,7 +98,7 @@ function Heading({ className, order, ordering, onOrder, children }: HeadingProps
 }
 
 /** The checkbox above the others. */
-export function TickAll({ ticks, label }: { ticks: Ticks; label: string }) {
+export function SelectAllCheckbox({ ticks, label }: { ticks: Selection; label: string }) {
   return (
     <input
       type="checkbox"
@@ -111,7 +111,7 @@ export function TickAll({ ticks, label }: { ticks: Ticks; label: string }) {
 }
 
 /** Pairs of a name and what it is. */
-export function Facts({ facts, className }: { facts: [string, ReactNode][]; className?: string }) {
+export function DefinitionList({ facts, className }: { facts: [string, ReactNode][]; className?: string }) {
   return (
     <dl className={cx("space-y-1.5 text-sm", className)}>
       {facts.map(([name, value]) => (

@@ -1,7 +1,7 @@
 import type { ExternalToast } from "sonner";
 
 /** What toasts are drawn with loads after the page. */
-const say = (how: "success" | "error") => (text: string, more?: ExternalToast) =>
+const showToast = (how: "success" | "error") => (text: string, more?: ExternalToast) =>
   void import("sonner").then(({ toast }) => toast[how](text, more));
 
-export const toast = { success: say("success"), error: say("error") };
+export const toast = { success: showToast("success"), error: showToast("error") };

@@ -2,7 +2,7 @@ import type { UseMutationResult } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { Button } from "@/ui/button";
-import { Confirm } from "@/ui/confirm";
+import { ConfirmDialog } from "@/ui/confirm";
 
 interface Props {
   name: string;
@@ -24,7 +24,7 @@ export function TokenRow({ name, facts, title, hint, revoke }: Props) {
         <span className="block text-muted">{facts}</span>
       </span>
       {revoke && (
-        <Confirm
+        <ConfirmDialog
           danger
           title={title}
           description={hint}

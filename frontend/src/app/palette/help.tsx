@@ -1,9 +1,9 @@
 import { useTranslation } from "react-i18next";
 import { Modal } from "@/ui/modal";
-import { presentCommands } from "../commands";
+import { getPageCommands } from "../commands";
 import { PALETTE_KEYS } from "../keyboard";
-import { FURTHER_PAGES, PAGES } from "../pages";
-import { Keys } from "./keys";
+import { OTHER_PAGES, NAV_PAGES } from "../pages";
+import { ShortcutKeys } from "./keys";
 
 /** Every shortcut there is. */
 export default function Help({ onClose }: { onClose: () => void }) {
@@ -20,8 +20,8 @@ export default function Help({ onClose }: { onClose: () => void }) {
     ["Enter", t("palette.does.open")],
     ["x", t("palette.does.tick")],
   ] as const;
-  const here = presentCommands().flatMap(({ keys, label }) => (keys ? [[keys, label] as const] : []));
-  const pages = [...PAGES, ...FURTHER_PAGES].filter(({ key }) => key);
+  const here = getPageCommands().flatMap(({ keys, label }) => (keys ? [[keys, label] as const] : []));
+  const pages = [...NAV_PAGES, ...OTHER_PAGES].filter(({ key }) => key);
   return (
     <Modal
       wide
@@ -31,18 +31,21 @@ export default function Help({ onClose }: { onClose: () => void }) {
       onOpenChange={(open) => !open && onClose()}
     >
       <div className="grid gap-x-8 gap-y-5 sm:grid-cols-2">
-        <Part title={t("palette.pages")} keys={pages.map(({ key, label }) => [`g ${key}`, t(label)] as const)} />
+        <ShortcutSection
+          title={t("palette.pages")}
+          keys={pages.map(({ key, label }) => [`g ${key}`, t(label)] as const)}
+        />
         <div className="space-y-5">
-          {here.length > 0 && <Part title={t("palette.here")} keys={here} />}
-          <Part title={t("palette.everywhere")} keys={anywhere} />
-          <Part title={t("palette.lists")} keys={lists} />
+          {here.length > 0 && <ShortcutSection title={t("palette.here")} keys={here} />}
+          <ShortcutSection title={t("palette.everywhere")} keys={anywhere} />
+          <ShortcutSection title={t("palette.lists")} keys={lists} />
         </div>
       </div>
     </Modal>
   );
 }
 
-function Part({ title, keys }: { title: string; keys: readonly (readonly [string, string])[] }) {
+function ShortcutSection({ title, keys }: { title: string; keys: readonly (readonly [string, string])[] }) {
   return (
     <section>
       <h3 className="mb-1 text-sm font-semibold">{title}</h3>
@@ -51,7 +54,7 @@ function Part({ title, keys }: { title: string; keys: readonly (readonly [string
           <div key={press} className="flex items-center justify-between gap-3 py-1.5">
             <dt>{does}</dt>
             <dd>
-              <Keys keys={press} />
+              <ShortcutKeys keys={press} />
             </dd>
           </div>
         ))}

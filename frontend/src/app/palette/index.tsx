@@ -5,12 +5,12 @@ import { type KeyboardEvent, type ReactNode, useId, useRef, useState } from "rea
 import { useTranslation } from "react-i18next";
 import { useNavigate } from "react-router";
 import { cx } from "@/lib/cx";
-import { useSettled } from "@/lib/hooks";
-import { Failure } from "@/ui/failure";
-import { type Command, presentCommands } from "../commands";
-import { Keys } from "./keys";
-import { useOwnCommands } from "./own";
-import { KINDS, matching, searchQuery } from "./search";
+import { useDebounced } from "@/lib/hooks";
+import { LoadError } from "@/ui/failure";
+import { type Command, getPageCommands } from "../commands";
+import { ShortcutKeys } from "./keys";
+import { useGlobalCommands } from "./own";
+import { SEARCH_KINDS, filterCommands, searchQuery } from "./search";
 
 interface PaletteProps {
   onClose: () => void;
@@ -53,9 +53,9 @@ export default function Palette({ onClose, onHelp }: PaletteProps) {
         >
           <Dialog.Title className="sr-only">{t("palette.title")}</Dialog.Title>
           {asked ? (
-            <Question command={asked} onYes={() => run(asked)} onNo={() => setAsked(undefined)} />
+            <ConfirmCommand command={asked} onYes={() => run(asked)} onNo={() => setAsked(undefined)} />
           ) : (
-            <Finder onRun={run} onHelp={onHelp} />
+            <CommandSearch onRun={run} onHelp={onHelp} />
           )}
         </Dialog.Content>
       </Dialog.Portal>
@@ -63,7 +63,7 @@ export default function Palette({ onClose, onHelp }: PaletteProps) {
   );
 }
 
-function Question({ command, onYes, onNo }: { command: Command; onYes: () => void; onNo: () => void }) {
+function ConfirmCommand({ command, onYes, onNo }: { command: Command; onYes: () => void; onNo: () => void }) {
   const { t } = useTranslation();
   const groups = [
     {
@@ -74,23 +74,23 @@ function Question({ command, onYes, onNo }: { command: Command; onYes: () => voi
       ],
     },
   ];
-  return <Choice label={command.confirm ?? ""} text="" groups={groups} onRun={({ run }) => run()} />;
+  return <PaletteOption label={command.confirm ?? ""} text="" groups={groups} onRun={({ run }) => run()} />;
 }
 
-function Finder({ onRun, onHelp }: { onRun: (command: Command) => void; onHelp: () => void }) {
+function CommandSearch({ onRun, onHelp }: { onRun: (command: Command) => void; onHelp: () => void }) {
   const { t } = useTranslation();
   const navigate = useNavigate();
   const [text, setText] = useState("");
   const wanted = text.trim();
-  const settled = useSettled(wanted, 200);
-  const own = useOwnCommands(onHelp);
-  const found = useQueries({ queries: KINDS.map((kind) => searchQuery(kind, wanted && settled)) });
+  const settled = useDebounced(wanted, 200);
+  const own = useGlobalCommands(onHelp);
+  const found = useQueries({ queries: SEARCH_KINDS.map((kind) => searchQuery(kind, wanted && settled)) });
   const failed = found.find(({ isError }) => isError);
   const waiting = wanted !== settled || found.some(({ isFetching }) => isFetching);
   const groups: Group[] = [
-    { title: t("palette.here"), commands: matching(presentCommands(), wanted) },
+    { title: t("palette.here"), commands: filterCommands(getPageCommands(), wanted) },
     ...(wanted
-      ? KINDS.map((kind, index) => ({
+      ? SEARCH_KINDS.map((kind, index) => ({
           title: t(`palette.kinds.${kind}`),
           commands: (found[index]?.data ?? []).map(({ id, name, to }) => ({
             id: `${kind} ${id}`,
@@ -100,12 +100,12 @@ function Finder({ onRun, onHelp }: { onRun: (command: Command) => void; onHelp: 
           })),
         }))
       : []),
-    { title: t("palette.pages"), commands: matching(own.pages, wanted) },
-    { title: t("palette.actions"), commands: matching(own.actions, wanted) },
+    { title: t("palette.pages"), commands: filterCommands(own.pages, wanted) },
+    { title: t("palette.actions"), commands: filterCommands(own.actions, wanted) },
   ].filter(({ commands }) => commands.length > 0);
   const count = groups.reduce((sum, { commands }) => sum + commands.length, 0);
   return (
-    <Choice
+    <PaletteOption
       label={t("palette.search")}
       text={text}
       onText={setText}
@@ -115,7 +115,7 @@ function Finder({ onRun, onHelp }: { onRun: (command: Command) => void; onHelp: 
         <>
           {failed && (
             <div className="p-2">
-              <Failure error={failed.error} retry={() => found.forEach((one) => one.isError && void one.refetch())} />
+              <LoadError error={failed.error} retry={() => found.forEach((one) => one.isError && void one.refetch())} />
             </div>
           )}
           <p role="status" className={cx(count > 0 ? "sr-only" : "px-4 py-8 text-center text-sm text-muted")}>
@@ -137,7 +137,7 @@ interface ChoiceProps {
 }
 
 /** A combobox: the keyboard stays in the text, and arrows move in the list below it. */
-function Choice({ label, text, onText, groups, onRun, below }: ChoiceProps) {
+function PaletteOption({ label, text, onText, groups, onRun, below }: ChoiceProps) {
   const id = useId();
   const all = groups.flatMap(({ commands }) => commands);
   const [chosen, setChosen] = useState<string>();
@@ -206,7 +206,7 @@ function Choice({ label, text, onText, groups, onRun, below }: ChoiceProps) {
               >
                 <span className="min-w-0 flex-1 truncate">{command.label}</span>
                 {command.detail && <span className="truncate font-mono text-xs text-muted">{command.detail}</span>}
-                {command.keys && <Keys keys={command.keys} />}
+                {command.keys && <ShortcutKeys keys={command.keys} />}
                 {command === active && <CornerDownLeft aria-hidden className="size-3.5 shrink-0" />}
               </div>
             ))}

@@ -1,5 +1,5 @@
 /** Keys to be pressed after one another. */
-export function Keys({ keys }: { keys: string }) {
+export function ShortcutKeys({ keys }: { keys: string }) {
   return (
     <span className="flex shrink-0 gap-1">
       {keys.split(" ").map((key, index) => (

@@ -2,17 +2,17 @@ import { useTranslation } from "react-i18next";
 import { useNavigate } from "react-router";
 import { LANGUAGES } from "@/i18n";
 import type { Command } from "../commands";
-import { FURTHER_PAGES, PAGES } from "../pages";
+import { OTHER_PAGES, NAV_PAGES } from "../pages";
 import { useChangeLanguage } from "../preferences";
 import { setTheme, useTheme } from "../theme";
 
 /** What can be done from every page. */
-export function useOwnCommands(onHelp: () => void): { pages: Command[]; actions: Command[] } {
+export function useGlobalCommands(onHelp: () => void): { pages: Command[]; actions: Command[] } {
   const { t, i18n } = useTranslation();
   const navigate = useNavigate();
   const changeLanguage = useChangeLanguage();
   const other = useTheme() === "dark" ? "light" : "dark";
-  const pages = [...PAGES, ...FURTHER_PAGES].map(({ to, label, key }) => ({
+  const pages = [...NAV_PAGES, ...OTHER_PAGES].map(({ to, label, key }) => ({
     id: to,
     label: t(label),
     also: to,

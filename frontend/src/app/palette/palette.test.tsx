@@ -3,8 +3,8 @@ import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test } from "vitest";
 import { task } from "@/test/fixtures";
-import { api, list, ok, platform, refuse } from "@/test/platform";
-import { visit } from "@/test/render";
+import { apiUrl, respondWithList, respondWith, platformHandlers, respondWithError } from "@/test/platform";
+import { renderAt } from "@/test/render";
 
 const KEYS = "{Control>}k{/Control}";
 const finder = () => screen.findByRole("combobox", { name: "搜索或输入命令" });
@@ -17,7 +17,7 @@ async function openPalette() {
 }
 
 test("the palette goes to a page by the keyboard alone", async () => {
-  const page = visit("/training");
+  const page = renderAt("/training");
   await screen.findByRole("link", { name: "first-task" });
   const box = await openPalette();
   expect(document.activeElement).toBe(box);
@@ -30,15 +30,15 @@ test("the palette goes to a page by the keyboard alone", async () => {
 
 test("whatever has the name is found, once typing pauses, and a part that fails says so with its request", async () => {
   const asked: string[] = [];
-  platform.use(
-    http.get(api("/training-tasks"), ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks"), ({ request }) => {
       const search = new URL(request.url).searchParams.get("search");
       if (search) asked.push(search);
-      return list(task);
+      return respondWithList(task);
     }),
-    http.get(api("/models"), () => refuse(400, "INVALID_REQUEST", "请求有误")),
+    http.get(apiUrl("/models"), () => respondWithError(400, "INVALID_REQUEST", "请求有误")),
   );
-  const page = visit("/zones");
+  const page = renderAt("/zones");
   await screen.findByRole("heading", { name: "可用区" });
   const box = await openPalette();
   await userEvent.type(box, "first");
@@ -52,13 +52,13 @@ test("whatever has the name is found, once typing pauses, and a part that fails 
 
 test("a task's page offers to stop it, and asks first", async () => {
   let stopped = 0;
-  platform.use(
-    http.post(api("/training-tasks/:id/stop"), () => {
+  platformHandlers.use(
+    http.post(apiUrl("/training-tasks/:id/stop"), () => {
       stopped++;
-      return ok({});
+      return respondWith({});
     }),
   );
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await screen.findByRole("heading", { name: /first-task/ });
   await userEvent.type(await openPalette(), "stop{Enter}");
   await screen.findByRole("option", { name: "取消", selected: true });
@@ -68,8 +68,10 @@ test("a task's page offers to stop it, and asks first", async () => {
 });
 
 test("shortcuts lead through the list and are listed, and none works once they are turned off", async () => {
-  platform.use(http.get(api("/training-tasks"), () => list(task, { ...task, taskId: "task-2", taskName: "second" })));
-  const page = visit("/training");
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks"), () => respondWithList(task, { ...task, taskId: "task-2", taskName: "second" })),
+  );
+  const page = renderAt("/training");
   const first = await screen.findByRole("link", { name: "first-task" });
   await userEvent.keyboard("j");
   expect(document.activeElement).toBe(first);

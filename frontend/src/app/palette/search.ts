@@ -1,50 +1,52 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
-import { http, unwrap } from "@/api/client";
+import { http, unwrapResponse } from "@/api/client";
 import type { Command } from "../commands";
 
 /** One thing that was found, and where it is shown. */
-export interface Hit {
+export interface SearchResult {
   id: string;
   name: string;
   to: string;
 }
 
-const FEW = 5;
+const RESULTS_PER_KIND = 5;
 
 /** What is searched, by its kind: the platform finds names and ids. */
 const SEARCHES = {
   tasks: async (query: Query) =>
-    (await unwrap(http.GET("/api/v1/training-tasks", query))).items.map(({ taskId, taskName }): Hit => ({
-      id: taskId,
-      name: taskName,
-      to: `/training/${taskId}`,
-    })),
+    (await unwrapResponse(http.GET("/api/v1/training-tasks", query))).items.map(
+      ({ taskId, taskName }): SearchResult => ({
+        id: taskId,
+        name: taskName,
+        to: `/training/${taskId}`,
+      }),
+    ),
   environments: async (query: Query) =>
-    (await unwrap(http.GET("/api/v1/dev-environments", query))).items.map(({ id, name }): Hit => ({
+    (await unwrapResponse(http.GET("/api/v1/dev-environments", query))).items.map(({ id, name }): SearchResult => ({
       id,
       name,
       to: `/environments/${id}`,
     })),
   workers: async (query: Query) =>
-    (await unwrap(http.GET("/api/v1/workers", query))).items.map(({ id, node }): Hit => ({
+    (await unwrapResponse(http.GET("/api/v1/workers", query))).items.map(({ id, node }): SearchResult => ({
       id,
       name: node,
       to: `/workers/${id}`,
     })),
   groups: async (query: Query) =>
-    (await unwrap(http.GET("/api/v1/worker-groups", query))).items.map(({ id, name }): Hit => ({
+    (await unwrapResponse(http.GET("/api/v1/worker-groups", query))).items.map(({ id, name }): SearchResult => ({
       id,
       name,
       to: `/workers/groups#${id}`,
     })),
   models: async (query: Query) =>
-    (await unwrap(http.GET("/api/v1/models", query))).items.map(({ id, name }): Hit => ({
+    (await unwrapResponse(http.GET("/api/v1/models", query))).items.map(({ id, name }): SearchResult => ({
       id,
       name,
       to: `/models#${id}`,
     })),
   datasets: async (query: Query) =>
-    (await unwrap(http.GET("/api/v1/datasets", query))).items.map(({ id, name }): Hit => ({
+    (await unwrapResponse(http.GET("/api/v1/datasets", query))).items.map(({ id, name }): SearchResult => ({
       id,
       name,
       to: `/datasets#${id}`,
@@ -52,20 +54,20 @@ const SEARCHES = {
 };
 
 type Query = { params: { query: { search: string; pageSize: number } }; signal: AbortSignal };
-export type Kind = keyof typeof SEARCHES;
-export const KINDS = Object.keys(SEARCHES) as Kind[];
+export type SearchKind = keyof typeof SEARCHES;
+export const SEARCH_KINDS = Object.keys(SEARCHES) as SearchKind[];
 
-export const searchQuery = (kind: Kind, search: string) =>
+export const searchQuery = (kind: SearchKind, search: string) =>
   queryOptions({
     queryKey: ["palette", kind, search] as const,
-    queryFn: ({ signal }) => SEARCHES[kind]({ params: { query: { search, pageSize: FEW } }, signal }),
+    queryFn: ({ signal }) => SEARCHES[kind]({ params: { query: { search, pageSize: RESULTS_PER_KIND } }, signal }),
     enabled: search !== "",
     placeholderData: keepPreviousData,
     retry: false,
   });
 
 /** Those in which every word of the text stands. */
-export function matching<C extends Command>(commands: readonly C[], text: string): C[] {
+export function filterCommands<C extends Command>(commands: readonly C[], text: string): C[] {
   const words = text.toLowerCase().split(/\s+/);
   return commands.filter(({ label, also }) => {
     const said = `${label} ${also ?? ""}`.toLowerCase();

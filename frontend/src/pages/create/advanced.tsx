@@ -3,25 +3,25 @@ import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { modelsQuery } from "@/api/inventory";
 import { meQuery } from "@/api/session";
-import { CHOICES, choicesOf, isNumber, PLAIN, REQUEST, unitOf } from "@/api/request";
+import { CHOICE_FIELDS, getChoices, isNumber, TEXT_FIELDS, REQUEST, getUnitSeconds } from "@/api/request";
 import { cx } from "@/lib/cx";
-import { durationText } from "@/lib/typed";
+import { formatDurationInput } from "@/lib/typed";
 import { Field } from "@/ui/field";
-import { Fold } from "@/ui/fold";
+import { Collapsible } from "@/ui/fold";
 import { Tabs } from "@/ui/tabs";
 import { FrameworkSelect } from "./framework-fields";
 import { useLabels } from "./labels";
-import { textOf } from "./options";
-import { textFor } from "./problems";
+import { formatOption } from "./options";
+import { getProblemText } from "./problems";
 import { SecretVariables } from "./secrets";
 import type { SectionProps } from "./section";
-import { Spares } from "./spares";
-import { Lines } from "./typed";
+import { SpareEnvironments } from "./spares";
+import { MonospaceTextarea } from "./typed";
 
 const FIRST = ["totalSteps", "batchSize", "gradientAccumulationSteps", "learningRate", "dtype"];
 
 /** What the model uses where nothing is typed. */
-function placeholders(defaults: Record<string, unknown> = {}): Record<string, string> {
+function getPlaceholders(defaults: Record<string, unknown> = {}): Record<string, string> {
   const plain = Object.entries(defaults).filter(([, value]) => ["number", "string", "boolean"].includes(typeof value));
   return Object.fromEntries(plain.map(([name, value]) => [name, String(value)]));
 }
@@ -29,14 +29,14 @@ function placeholders(defaults: Record<string, unknown> = {}): Record<string, st
 /** Single values of the request, by the tab that they are in; those that no other tab names are about failures. */
 const WAITING = ["priority", "minRunSeconds", "maxRunSeconds", "whenInUse"];
 const NETWORK = ["distributedConfig.masterPort", "distributedConfig.backend"];
-const inTab = (names: string[], waits: boolean) => names.filter((name) => WAITING.includes(name) === waits);
+const listFieldsOfTab = (names: string[], waits: boolean) => names.filter((name) => WAITING.includes(name) === waits);
 
 interface AdvancedProps extends SectionProps {
   /** Of the chosen framework, where there is no distributed panel to hold them. */
   framework: ReactNode;
 }
 
-interface Part {
+interface AdvancedSection {
   id: "hyperparameters" | "variables" | "waiting" | "failures" | "network" | "framework";
   /** Those whose problems its tab counts. */
   fields: string[];
@@ -49,22 +49,22 @@ export function Advanced({ framework, ...section }: AdvancedProps) {
   const alone = draft.selected.length === 1 && framework;
   const values = (waits: boolean) => (
     <>
-      {inTab(PLAIN, waits).map((name) => (
-        <Plain key={name} {...section} name={name} />
+      {listFieldsOfTab(TEXT_FIELDS, waits).map((name) => (
+        <TextFieldOfRequest key={name} {...section} name={name} />
       ))}
-      {inTab(CHOICES, waits).map((name) => (
+      {listFieldsOfTab(CHOICE_FIELDS, waits).map((name) => (
         <Choice key={name} {...section} name={name} />
       ))}
     </>
   );
-  const parts: Part[] = [
+  const parts: AdvancedSection[] = [
     { id: "hyperparameters", fields: ["hyperparameters"], content: <Hyperparameters {...section} /> },
     {
       id: "variables",
       fields: ["env", "secretEnv"],
       content: (
         <Grid>
-          <Lines {...section} field="env" label={t("create.env")} hint={t("create.envHint")} />
+          <MonospaceTextarea {...section} field="env" label={t("create.env")} hint={t("create.envHint")} />
           <SecretVariables {...section} />
         </Grid>
       ),
@@ -82,11 +82,11 @@ export function Advanced({ framework, ...section }: AdvancedProps) {
     },
     {
       id: "failures",
-      fields: [...inTab([...PLAIN, ...CHOICES], false), "spareEnvironmentIds"],
+      fields: [...listFieldsOfTab([...TEXT_FIELDS, ...CHOICE_FIELDS], false), "spareEnvironmentIds"],
       content: (
         <div className="space-y-5">
           <Grid>{values(false)}</Grid>
-          <Spares {...section} />
+          <SpareEnvironments {...section} />
         </div>
       ),
     },
@@ -120,9 +120,9 @@ export function Advanced({ framework, ...section }: AdvancedProps) {
         ]
       : []),
   ];
-  const wrongIn = (fields: string[]) => fields.filter((field) => textFor(problems, field)).length;
+  const wrongIn = (fields: string[]) => fields.filter((field) => getProblemText(problems, field)).length;
   return (
-    <Fold
+    <Collapsible
       className="rounded-xl border bg-surface shadow-xs"
       summaryClassName="px-4 py-3 font-semibold"
       wanted={parts.some(({ fields }) => wrongIn(fields) > 0)}
@@ -142,7 +142,7 @@ export function Advanced({ framework, ...section }: AdvancedProps) {
           content,
         }))}
       />
-    </Fold>
+    </Collapsible>
   );
 }
 
@@ -171,7 +171,11 @@ const Grid = ({ children }: { children: ReactNode }) => (
 function Preemptible({ draft, problems, onChange }: SectionProps) {
   const { t } = useTranslation();
   return (
-    <Field label={t("create.preemptible")} hint={t("create.preemptibleHint")} error={textFor(problems, "preemptible")}>
+    <Field
+      label={t("create.preemptible")}
+      hint={t("create.preemptibleHint")}
+      error={getProblemText(problems, "preemptible")}
+    >
       {(wiring) => (
         <select
           {...wiring}
@@ -192,12 +196,16 @@ function Preemptible({ draft, problems, onChange }: SectionProps) {
 function Hyperparameters({ draft, problems, onChange }: SectionProps) {
   const labels = useLabels();
   const models = useQuery(modelsQuery).data ?? [];
-  const defaults = placeholders(models.find((each) => each.id === draft.modelId)?.defaults);
+  const defaults = getPlaceholders(models.find((each) => each.id === draft.modelId)?.defaults);
   const names = [...new Set([...FIRST, ...Object.keys(defaults), ...Object.keys(draft.hyperparameters)])];
   return (
     <Grid>
       {names.map((name) => (
-        <Field key={name} label={labels.hyperparameter(name)} error={textFor(problems, `hyperparameters.${name}`)}>
+        <Field
+          key={name}
+          label={labels.hyperparameter(name)}
+          error={getProblemText(problems, `hyperparameters.${name}`)}
+        >
           {(wiring) => (
             <input
               {...wiring}
@@ -222,10 +230,10 @@ function Hyperparameters({ draft, problems, onChange }: SectionProps) {
 function Choice({ draft, problems, onChange, name }: SectionProps & { name: string }) {
   const { t } = useTranslation();
   const labels = useLabels();
-  const values = choicesOf(REQUEST[name]) ?? [];
+  const values = getChoices(REQUEST[name]) ?? [];
   const usual = REQUEST[name]?.default;
   return (
-    <Field label={labels.field(name)} hint={labels.hint(name)} error={textFor(problems, name)}>
+    <Field label={labels.field(name)} hint={labels.hint(name)} error={getProblemText(problems, name)}>
       {(wiring) => (
         <select
           {...wiring}
@@ -234,7 +242,7 @@ function Choice({ draft, problems, onChange, name }: SectionProps & { name: stri
           value={draft.plain[name] ?? ""}
           onChange={({ target }) => onChange({ plain: { ...draft.plain, [name]: target.value } })}
         >
-          <option value="">{t("create.defaultValue", { value: labels.choice(name, textOf(usual)) })}</option>
+          <option value="">{t("create.defaultValue", { value: labels.choice(name, formatOption(usual)) })}</option>
           {values.map((value) => (
             <option key={value} value={value}>
               {labels.choice(name, value)}
@@ -252,7 +260,7 @@ function ProjectOfTask({ draft, problems, onChange }: SectionProps) {
   const mine = useQuery(meQuery).data?.projects ?? [];
   if (mine.length < 2 && !draft.projectId) return null;
   return (
-    <Field label={t("create.project")} hint={t("create.projectHint")} error={textFor(problems, "projectId")}>
+    <Field label={t("create.project")} hint={t("create.projectHint")} error={getProblemText(problems, "projectId")}>
       {(wiring) => (
         <select
           {...wiring}
@@ -277,7 +285,7 @@ function Network({ draft, problems, onChange }: SectionProps) {
   const { t } = useTranslation();
   return (
     <>
-      <Field label={t("create.backend")} error={textFor(problems, "distributedConfig.backend")}>
+      <Field label={t("create.backend")} error={getProblemText(problems, "distributedConfig.backend")}>
         {(wiring) => (
           <select
             {...wiring}
@@ -292,7 +300,7 @@ function Network({ draft, problems, onChange }: SectionProps) {
           </select>
         )}
       </Field>
-      <Field label={t("create.masterPort")} error={textFor(problems, "distributedConfig.masterPort")}>
+      <Field label={t("create.masterPort")} error={getProblemText(problems, "distributedConfig.masterPort")}>
         {(wiring) => (
           <input
             {...wiring}
@@ -311,14 +319,14 @@ function Network({ draft, problems, onChange }: SectionProps) {
 }
 
 /** A single value of the request, as it is declared there. */
-function Plain({ draft, problems, onChange, name }: SectionProps & { name: string }) {
+function TextFieldOfRequest({ draft, problems, onChange, name }: SectionProps & { name: string }) {
   const labels = useLabels();
   const rule = REQUEST[name];
-  const unit = unitOf(name);
+  const unit = getUnitSeconds(name);
   const isTyped = isNumber(rule) && !unit;
   const usual = rule?.default;
   return (
-    <Field label={labels.field(name)} hint={labels.hint(name)} error={textFor(problems, name)}>
+    <Field label={labels.field(name)} hint={labels.hint(name)} error={getProblemText(problems, name)}>
       {(wiring) => (
         <input
           {...wiring}
@@ -326,7 +334,7 @@ function Plain({ draft, problems, onChange, name }: SectionProps & { name: strin
           className={cx("control", !isNumber(rule) && "font-mono")}
           autoComplete="off"
           inputMode={isTyped ? "numeric" : "text"}
-          placeholder={unit && typeof usual === "number" ? durationText(usual, unit) : textOf(usual ?? "")}
+          placeholder={unit && typeof usual === "number" ? formatDurationInput(usual, unit) : formatOption(usual ?? "")}
           value={draft.plain[name] ?? ""}
           onChange={({ target }) => onChange({ plain: { ...draft.plain, [name]: target.value } })}
         />

@@ -6,11 +6,11 @@ import { withTexts } from "@/i18n";
 import { Card } from "@/ui/card";
 import { Loading } from "@/ui/failure";
 import { Field } from "@/ui/field";
-import { type Draft, hasScript, LAUNCH_MODE, NEW } from "./draft";
-import { textFor } from "./problems";
-import { Radios } from "./radios";
+import { type Draft, usesOwnScript, DEFAULT_LAUNCH_MODE, NEW_ENVIRONMENTS_MODE } from "./draft";
+import { getProblemText } from "./problems";
+import { RadioGroup } from "./radios";
 import type { SectionProps } from "./section";
-import { firstOf, usableVersion } from "./versions";
+import { fillDefaultChoices, findUsableVersion } from "./versions";
 
 const Script = lazy(() => withTexts(import("./script"), "code"));
 
@@ -22,19 +22,19 @@ export function Basics({ draft, problems, onChange }: SectionProps) {
   const models = useQuery(modelsQuery).data ?? [];
   const versions = datasets.find((each) => each.id === draft.datasetId)?.versions ?? [];
   const preparing = versions.find((each) => each.id === draft.datasetVersionId)?.status === "preparing";
-  const unchosen = (asked: string) => (hasScript(draft) ? t("create.withoutOne") : asked);
-  const label = (name: string) => (hasScript(draft) ? t("create.optional", { name }) : name);
+  const unchosen = (asked: string) => (usesOwnScript(draft) ? t("create.withoutOne") : asked);
+  const label = (name: string) => (usesOwnScript(draft) ? t("create.optional", { name }) : name);
   /** A script brings its own data; a model of the platform needs some. */
   const choose = (what: Draft["what"]) =>
-    onChange({ what, ...(what === "model" ? firstOf(datasets, models, draft) : NONE) });
+    onChange({ what, ...(what === "model" ? fillDefaultChoices(datasets, models, draft) : NONE) });
   const chooseDataset = (datasetId: string) => {
     const chosen = datasets.find((each) => each.id === datasetId);
-    onChange({ datasetId, datasetVersionId: usableVersion(chosen) ?? "" });
+    onChange({ datasetId, datasetVersionId: findUsableVersion(chosen) ?? "" });
   };
   return (
     <Card title={t("create.basics")}>
       <div className="grid gap-4 sm:grid-cols-2">
-        <Field label={t("create.taskName")} error={textFor(problems, "taskName")} className="sm:col-span-2">
+        <Field label={t("create.taskName")} error={getProblemText(problems, "taskName")} className="sm:col-span-2">
           {(wiring) => (
             <input
               {...wiring}
@@ -47,7 +47,7 @@ export function Basics({ draft, problems, onChange }: SectionProps) {
             />
           )}
         </Field>
-        <Radios
+        <RadioGroup
           legend={t("create.what")}
           name="what"
           value={draft.what}
@@ -58,12 +58,12 @@ export function Basics({ draft, problems, onChange }: SectionProps) {
           className="sm:col-span-2 sm:grid sm:grid-cols-2 sm:gap-x-4 sm:[&>legend]:col-span-2"
           onChange={choose}
         />
-        {hasScript(draft) && (
+        {usesOwnScript(draft) && (
           <Suspense fallback={<Loading />}>
             <Script draft={draft} problems={problems} onChange={onChange} />
           </Suspense>
         )}
-        <Field label={label(t("create.dataset"))} error={textFor(problems, "datasetId")}>
+        <Field label={label(t("create.dataset"))} error={getProblemText(problems, "datasetId")}>
           {(wiring) => (
             <Select {...wiring} name="datasetId" value={draft.datasetId} onChange={chooseDataset}>
               <Options none={unchosen(t("create.chooseDataset"))} value={draft.datasetId} items={datasets} />
@@ -73,7 +73,7 @@ export function Basics({ draft, problems, onChange }: SectionProps) {
         <Field
           label={label(t("create.version"))}
           hint={preparing && t("create.preparingHint")}
-          error={textFor(problems, "datasetVersionId")}
+          error={getProblemText(problems, "datasetVersionId")}
         >
           {(wiring) => (
             <Select
@@ -95,22 +95,22 @@ export function Basics({ draft, problems, onChange }: SectionProps) {
             </Select>
           )}
         </Field>
-        <Field label={label(t("create.model"))} error={textFor(problems, "modelId")}>
+        <Field label={label(t("create.model"))} error={getProblemText(problems, "modelId")}>
           {(wiring) => (
             <Select {...wiring} name="modelId" value={draft.modelId} onChange={(modelId) => onChange({ modelId })}>
               <Options none={unchosen(t("create.chooseModel"))} value={draft.modelId} items={models} />
             </Select>
           )}
         </Field>
-        <Radios
+        <RadioGroup
           legend={t("create.launchMode")}
           name="launchMode"
           value={draft.launchMode}
           options={[
-            { value: LAUNCH_MODE, label: t("create.existing") },
-            { value: NEW, label: t("create.newMode") },
+            { value: DEFAULT_LAUNCH_MODE, label: t("create.existing") },
+            { value: NEW_ENVIRONMENTS_MODE, label: t("create.newMode") },
           ]}
-          error={textFor(problems, "launchMode")}
+          error={getProblemText(problems, "launchMode")}
           onChange={(launchMode) => onChange({ launchMode })}
         />
       </div>

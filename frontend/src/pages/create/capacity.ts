@@ -1,10 +1,10 @@
 import type { CreateRequest } from "@/api/types";
-import { numberOr } from "@/lib/typed";
+import { parseNumber } from "@/lib/typed";
 
 type Select = NonNullable<NonNullable<CreateRequest["distributedConfig"]>["select"]>;
 
 /** What is asked for in place of environments by name, as it stands in the form. */
-export interface Capacity {
+export interface CapacityRequest {
   nodes: string;
   gpusPerNode: string;
   totalGpus: string;
@@ -18,7 +18,7 @@ export interface Capacity {
   exclude: string[];
 }
 
-export const ANY_CAPACITY: Capacity = {
+export const ANY_CAPACITY: CapacityRequest = {
   nodes: "",
   gpusPerNode: "",
   totalGpus: "",
@@ -29,7 +29,7 @@ export const ANY_CAPACITY: Capacity = {
   exclude: [],
 };
 
-const pairs = (lines: string): Record<string, string> =>
+const parsePairs = (lines: string): Record<string, string> =>
   Object.fromEntries(
     lines
       .split("\n")
@@ -38,15 +38,15 @@ const pairs = (lines: string): Record<string, string> =>
       .map(([name = "", ...value]) => [name.trim(), value.join("=").trim()]),
   );
 
-const given = (text: string) => (text.trim() === "" ? undefined : (numberOr(text) as number));
+const removeEmpty = (text: string) => (text.trim() === "" ? undefined : (parseNumber(text) as number));
 
 /** Without what was left empty. */
-export function selectOf(capacity: Capacity): Select {
-  const labels = pairs(capacity.labels);
+export function buildSelect(capacity: CapacityRequest): Select {
+  const labels = parsePairs(capacity.labels);
   const numbers = {
-    nodes: given(capacity.nodes),
-    gpusPerNode: given(capacity.gpusPerNode),
-    totalGpus: given(capacity.totalGpus),
+    nodes: removeEmpty(capacity.nodes),
+    gpusPerNode: removeEmpty(capacity.gpusPerNode),
+    totalGpus: removeEmpty(capacity.totalGpus),
   };
   return {
     ...(Object.fromEntries(Object.entries(numbers).filter(([, value]) => value !== undefined)) as Select),
@@ -58,7 +58,7 @@ export function selectOf(capacity: Capacity): Select {
   };
 }
 
-export function capacityOf(select: Select): Capacity {
+export function parseSelect(select: Select): CapacityRequest {
   const text = (value: number | null | undefined) => (value == null ? "" : String(value));
   return {
     nodes: text(select.nodes),

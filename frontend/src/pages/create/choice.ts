@@ -1,28 +1,28 @@
 import type { Environment } from "@/api/types";
 
-export const SORTS = ["name", "gpuCount", "uptime", "zone"] as const;
+export const SORT_ORDERS = ["name", "gpuCount", "uptime", "zone"] as const;
 
 /** What is looked for; empty = anything. */
-export interface Choice {
+export interface FilterOption {
   search: string;
   /** A zone's id. */
   zone: string;
   status: string;
   gpuType: string;
   kind: string;
-  sort: (typeof SORTS)[number];
+  sort: (typeof SORT_ORDERS)[number];
 }
 
-export type Filter = "zone" | "status" | "gpuType" | "kind";
+export type EnvironmentFilter = "zone" | "status" | "gpuType" | "kind";
 
-export const ANYTHING: Choice = { search: "", zone: "", status: "", gpuType: "", kind: "", sort: "name" };
+export const NO_FILTER: FilterOption = { search: "", zone: "", status: "", gpuType: "", kind: "", sort: "name" };
 
 /** The `gpuType` that stands for environments without GPUs. */
 export const NO_GPU = "-";
 
 const collator = new Intl.Collator("zh", { numeric: true });
 const byName = (a: Environment, b: Environment) => collator.compare(a.name, b.name);
-const ORDER: Record<Choice["sort"], (a: Environment, b: Environment) => number> = {
+const ORDER: Record<FilterOption["sort"], (a: Environment, b: Environment) => number> = {
   name: byName,
   gpuCount: (a, b) => b.gpuCount - a.gpuCount || byName(a, b),
   uptime: (a, b) => (b.uptimeSeconds ?? -1) - (a.uptimeSeconds ?? -1) || byName(a, b),
@@ -30,11 +30,11 @@ const ORDER: Record<Choice["sort"], (a: Environment, b: Environment) => number> 
 };
 
 /** Those that cannot be ticked come last, whatever the order. */
-export function sorted(environments: Environment[], sort: Choice["sort"]): Environment[] {
+export function sortEnvironments(environments: Environment[], sort: FilterOption["sort"]): Environment[] {
   return environments.toSorted((a, b) => Number(b.selectable) - Number(a.selectable) || ORDER[sort](a, b));
 }
 
-export function matching(environments: Environment[], choice: Choice): Environment[] {
+export function filterEnvironments(environments: Environment[], choice: FilterOption): Environment[] {
   const needle = choice.search.trim().toLowerCase();
   return environments.filter(
     (each) =>
@@ -58,7 +58,9 @@ function searchable(each: Environment): string {
 }
 
 /** What there is to filter by: value and, for zones, name. */
-export function offered(environments: Environment[]): Record<Filter, [value: string, name: string][]> {
+export function listFilterOptions(
+  environments: Environment[],
+): Record<EnvironmentFilter, [value: string, name: string][]> {
   const of = (pair: (environment: Environment) => [string, string]) =>
     [...new Map(environments.map(pair))].sort(([, a], [, b]) => collator.compare(a, b));
   return {

@@ -4,18 +4,18 @@ import { useMemo } from "react";
 import { useTranslation } from "react-i18next";
 import { environmentsQuery } from "@/api/inventory";
 import type { Preview } from "@/api/types";
-import { dateTime } from "@/lib/format";
-import { Note } from "@/ui/badge";
+import { formatDateTime } from "@/lib/format";
+import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
-import { type Capacity } from "./capacity";
-import { type ProblemsByField, textFor } from "./problems";
+import { type CapacityRequest } from "./capacity";
+import { type ProblemsByField, getProblemText } from "./problems";
 
 interface ChooseForMeProps {
-  capacity: Capacity;
+  capacity: CapacityRequest;
   chosen: Preview["chosen"] | undefined;
   problems: ProblemsByField;
-  onChange: (capacity: Capacity) => void;
+  onChange: (capacity: CapacityRequest) => void;
   /** Goes on with the environments that are ticked now, by name. */
   onTake: () => void;
 }
@@ -26,11 +26,11 @@ export default function ChooseForMe({ capacity, chosen, problems, onChange, onTa
   const all = useQuery(environmentsQuery).data;
   const types = useMemo(() => [...new Set((all ?? []).map(({ gpuType }) => gpuType).filter(Boolean))].sort(), [all]);
   const zones = useMemo(() => [...new Map((all ?? []).map(({ zone }) => [zone.id, zone.name]))], [all]);
-  const set = (patch: Partial<Capacity>) => onChange({ ...capacity, ...patch });
+  const set = (patch: Partial<CapacityRequest>) => onChange({ ...capacity, ...patch });
   const number = (name: "nodes" | "gpusPerNode" | "totalGpus") => (
     <Field
       label={t(`create.select.${name}`)}
-      error={textFor(problems, `distributedConfig.select.${name}`)}
+      error={getProblemText(problems, `distributedConfig.select.${name}`)}
       className="min-w-32 flex-1"
     >
       {(wiring) => (
@@ -55,13 +55,13 @@ export default function ChooseForMe({ capacity, chosen, problems, onChange, onTa
         {number("gpusPerNode")}
         {number("totalGpus")}
       </div>
-      <Ticks
+      <CheckboxGroup
         label={t("create.select.gpuTypes")}
         values={types.map((type) => [type, type])}
         ticked={capacity.gpuTypes}
         onChange={(gpuTypes) => set({ gpuTypes })}
       />
-      <Ticks
+      <CheckboxGroup
         label={t("create.select.zones")}
         values={zones}
         ticked={capacity.zones}
@@ -79,7 +79,7 @@ export default function ChooseForMe({ capacity, chosen, problems, onChange, onTa
         </label>
         <Field
           label={t("create.select.labels")}
-          error={textFor(problems, "distributedConfig.select.labels")}
+          error={getProblemText(problems, "distributedConfig.select.labels")}
           className="min-w-48 flex-1"
         >
           {(wiring) => (
@@ -96,13 +96,15 @@ export default function ChooseForMe({ capacity, chosen, problems, onChange, onTa
           )}
         </Field>
       </div>
-      {wrong && <Note tone="bad">{wrong.map(({ message, hint }) => [message, hint].join(" ")).join(" ")}</Note>}
+      {wrong && <Callout tone="bad">{wrong.map(({ message, hint }) => [message, hint].join(" ")).join(" ")}</Callout>}
       {chosen && !wrong && (
         <div role="status">
-          <Note tone={chosen.startsNow ? "ok" : "warn"}>
+          <Callout tone={chosen.startsNow ? "ok" : "warn"}>
             <p className="font-medium">
               {chosen.startsNow ? t("create.select.startsNow") : t("create.select.waits", { number: chosen.number })}
-              {!chosen.startsNow && chosen.begins && ` ${t("create.select.about", { at: dateTime(chosen.begins) })}`}
+              {!chosen.startsNow &&
+                chosen.begins &&
+                ` ${t("create.select.about", { at: formatDateTime(chosen.begins) })}`}
             </p>
             {!chosen.startsNow && chosen.reason && <p>{chosen.reason.message}</p>}
             <ul className="list-inside list-disc">
@@ -110,7 +112,7 @@ export default function ChooseForMe({ capacity, chosen, problems, onChange, onTa
                 <li key={code}>{message}</li>
               ))}
             </ul>
-          </Note>
+          </Callout>
         </div>
       )}
       {capacity.exclude.length > 0 && (
@@ -140,7 +142,7 @@ interface TicksProps {
 }
 
 /** Several of a few; none means any. */
-function Ticks({ label, values, ticked, onChange }: TicksProps) {
+function CheckboxGroup({ label, values, ticked, onChange }: TicksProps) {
   if (values.length === 0) return null;
   return (
     <fieldset className="flex flex-wrap items-center gap-x-4 gap-y-1 text-sm">

@@ -4,8 +4,8 @@ import { http } from "msw";
 import { beforeEach, expect, test } from "vitest";
 import type { Recommendation, TaskTemplate } from "@/api/types";
 import { environment, framework } from "@/test/fixtures";
-import { api, list, ok, platform } from "@/test/platform";
-import { visit } from "@/test/render";
+import { apiUrl, respondWithList, respondWith, platformHandlers } from "@/test/platform";
+import { renderAt } from "@/test/render";
 
 beforeEach(() => {
   const none = {
@@ -18,7 +18,7 @@ beforeEach(() => {
     warnings: [],
     inUse: [],
   };
-  platform.use(http.post(api("/training-tasks/preview"), () => ok({ ...none, proposal: null })));
+  platformHandlers.use(http.post(apiUrl("/training-tasks/preview"), () => respondWith({ ...none, proposal: null })));
 });
 
 const card = (id: string) => screen.findByRole("checkbox", { name: new RegExp(`name-of-${id}`) });
@@ -52,14 +52,14 @@ const bert: TaskTemplate = {
 
 test("a use case fills the form, ticks what is there and says what is missing", async () => {
   let weighed: unknown;
-  platform.use(
-    http.get(api("/task-templates"), () => list(bert)),
-    http.post(api("/frameworks/recommend"), async ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/task-templates"), () => respondWithList(bert)),
+    http.post(apiUrl("/frameworks/recommend"), async ({ request }) => {
       weighed = ((await request.json()) as { hyperparameters?: unknown }).hyperparameters;
-      return ok({ modelParameters: 1, items: [], rejected: [], scenes });
+      return respondWith({ modelParameters: 1, items: [], rejected: [], scenes });
     }),
   );
-  visit("/training/create");
+  renderAt("/training/create");
   await card("env-1");
   await userEvent.click(screen.getByText("从典型用例开始（LLaMA2-7B、BERT-Large、GPT-3）"));
   await screen.findByText("从头预训练BERT-Large");
@@ -99,17 +99,19 @@ const scenes: Recommendation["scenes"] = [
 
 test("several zones bring what speaks for and against them, as measured, and the row of the table of scenes", async () => {
   const measured = { rttMs: 31.5, bandwidthMbps: 420, preflightId: "preflight-7", at: "2026-01-01T00:00:00Z" };
-  platform.use(
-    http.get(api("/dev-environments"), () =>
-      list(environment("env-1"), environment("env-2", { zone: { id: "zone-far", name: "深圳可用区C" } })),
+  platformHandlers.use(
+    http.get(apiUrl("/dev-environments"), () =>
+      respondWithList(environment("env-1"), environment("env-2", { zone: { id: "zone-far", name: "深圳可用区C" } })),
     ),
-    http.post(api("/frameworks/recommend"), () => ok({ modelParameters: 1, items: [], rejected: [], scenes })),
-    http.get(api("/preflights/between-zones"), ({ request }) => {
+    http.post(apiUrl("/frameworks/recommend"), () =>
+      respondWith({ modelParameters: 1, items: [], rejected: [], scenes }),
+    ),
+    http.get(apiUrl("/preflights/between-zones"), ({ request }) => {
       expect(new URL(request.url).searchParams.getAll("environments")).toEqual(["env-1", "env-2"]);
-      return ok({ items: [{ from: "env-1", to: "env-2", ...measured }] });
+      return respondWith({ items: [{ from: "env-1", to: "env-2", ...measured }] });
     }),
   );
-  visit("/training/create");
+  renderAt("/training/create");
   await userEvent.click(await card("env-1"));
   expect(screen.queryByText("跨可用区训练")).toBeNull();
   await userEvent.click(await card("env-2"));
@@ -124,13 +126,13 @@ test("several zones bring what speaks for and against them, as measured, and the
 });
 
 test("without a test of the network its usual latency is said to be usual", async () => {
-  platform.use(
-    http.get(api("/dev-environments"), () =>
-      list(environment("env-1"), environment("env-2", { zone: { id: "zone-far", name: "深圳可用区C" } })),
+  platformHandlers.use(
+    http.get(apiUrl("/dev-environments"), () =>
+      respondWithList(environment("env-1"), environment("env-2", { zone: { id: "zone-far", name: "深圳可用区C" } })),
     ),
-    http.get(api("/preflights/between-zones"), () => ok({ items: [] })),
+    http.get(apiUrl("/preflights/between-zones"), () => respondWith({ items: [] })),
   );
-  visit("/training/create");
+  renderAt("/training/create");
   await userEvent.click(await card("env-1"));
   await userEvent.click(await card("env-2"));
   expect(await screen.findByText("网络延迟高（RTT 通常为 5-50ms，尚未实测）")).toBeTruthy();
@@ -140,10 +142,12 @@ test("a framework that the cluster has not installed says so and can be looked a
   const clusters = [
     { clusterId: "cluster-1", available: false, lacks: ["horovod"], message: "没有安装", hint: "make" },
   ];
-  platform.use(
-    http.get(api("/frameworks"), () => list(framework, { ...framework, value: "horovod", label: "Horovod", clusters })),
+  platformHandlers.use(
+    http.get(apiUrl("/frameworks"), () =>
+      respondWithList(framework, { ...framework, value: "horovod", label: "Horovod", clusters }),
+    ),
   );
-  visit("/training/create");
+  renderAt("/training/create");
   await userEvent.click(await card("env-1"));
   await userEvent.click(await card("env-2"));
   const option = await screen.findByRole<HTMLOptionElement>("option", { name: "Horovod（未安装）" });

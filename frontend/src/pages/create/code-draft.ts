@@ -17,10 +17,10 @@ export interface CodeDraft {
   snapshot: string;
   requirements: string;
   /** Of the snapshot that a cloned task ran: where it was taken from. */
-  taken: Taken | null;
+  taken: SnapshotOrigin | null;
 }
 
-interface Taken {
+interface SnapshotOrigin {
   snapshot: string;
   /** Whose folder it was taken from, where it was an environment's. */
   master: string;
@@ -41,7 +41,7 @@ export const NO_CODE: CodeDraft = {
 };
 
 /** What is left empty is the platform's to fill in. `master`: of the task that is asked for. */
-export function codeRequest(draft: CodeDraft, master: string): Pick<CreateRequest, "code"> {
+export function buildCodeRequest(draft: CodeDraft, master: string): Pick<CreateRequest, "code"> {
   const given = (name: "path" | "revision" | "secret" | "requirements") => {
     const text = draft[name].trim();
     return text ? { [name]: text } : {};
@@ -49,14 +49,14 @@ export function codeRequest(draft: CodeDraft, master: string): Pick<CreateReques
   const requirements = given("requirements");
   if (draft.source === "environment") return { code: { environment: "master", ...given("path"), ...requirements } };
   if (draft.source === "snapshot") {
-    return { code: { snapshot: draft.snapshot, ...sourceOf(draft, master), ...requirements } };
+    return { code: { snapshot: draft.snapshot, ...getSource(draft, master), ...requirements } };
   }
   if (draft.source !== "git") return {};
   return { code: { git: { url: draft.url.trim(), ...given("revision"), ...given("secret") }, ...requirements } };
 }
 
 /** The draft that takes the code anew from where its snapshot was taken from. */
-export function takenAnew(draft: CodeDraft): CodeDraft {
+export function buildRefetchDraft(draft: CodeDraft): CodeDraft {
   const { taken } = draft;
   return taken
     ? { ...draft, source: taken.from.git ? "git" : "environment", taken: { ...taken, changed: true } }
@@ -64,13 +64,13 @@ export function takenAnew(draft: CodeDraft): CodeDraft {
 }
 
 /** Where the chosen snapshot was taken from, as far as a request can name that: of environments it names its master. */
-function sourceOf({ taken, snapshot }: CodeDraft, master: string): Taken["from"] {
+function getSource({ taken, snapshot }: CodeDraft, master: string): SnapshotOrigin["from"] {
   if (taken?.snapshot !== snapshot) return {};
   return taken.from.git || taken.master === master ? taken.from : {};
 }
 
 /** The draft that would send `code`, of a task with that master. */
-export function codeDraft(code: CodeRequest | null | undefined, master: string): CodeDraft {
+export function parseCodeRequest(code: CodeRequest | null | undefined, master: string): CodeDraft {
   if (!code) return NO_CODE;
   const { snapshot, git, environment, path, requirements } = code;
   const from = git ? { git } : environment ? { environment, ...(path && { path }) } : null;

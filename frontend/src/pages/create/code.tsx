@@ -5,12 +5,12 @@ import { secretsQuery } from "@/api/account";
 import { type Snapshot, snapshotsQuery } from "@/api/code";
 import { environmentsQuery } from "@/api/inventory";
 import { meQuery } from "@/api/session";
-import { bytes, shortTime } from "@/lib/format";
+import { formatBytes, formatShortTime } from "@/lib/format";
 import { Field } from "@/ui/field";
 import { CODE_SOURCES, type CodeDraft, type CodeSource } from "./code-draft";
-import { textFor } from "./problems";
+import { getProblemText } from "./problems";
 import type { SectionProps } from "./section";
-import { Line } from "./typed";
+import { MonospaceInput } from "./typed";
 
 /** What code the task brings to every node. */
 export default function CodeFields({ draft, problems, onChange }: SectionProps) {
@@ -20,11 +20,11 @@ export default function CodeFields({ draft, problems, onChange }: SectionProps) 
   const project = useProject(draft.projectId, draft.selected[0]);
   const whole = problems.get("code")?.map(({ message, hint }) => `${message} ${hint}`.trim());
   const text = (name: "path" | "url" | "revision" | "requirements", control: string, hint: string, example: string) => (
-    <Line
+    <MonospaceInput
       name={control}
       label={t(`code.ask.${name}`)}
       hint={hint}
-      error={textFor(problems, control)}
+      error={getProblemText(problems, control)}
       placeholder={example}
       value={code[name]}
       onText={(typed) => change({ [name]: typed })}
@@ -100,7 +100,11 @@ function Secret({ project = "", value, onChange, problems }: ChooseProps) {
   const { t } = useTranslation();
   const known = useQuery({ ...secretsQuery(project), enabled: project !== "" }).data ?? [];
   return (
-    <Field label={t("code.ask.secret")} hint={t("code.ask.secretHint")} error={textFor(problems, "code.git.secret")}>
+    <Field
+      label={t("code.ask.secret")}
+      hint={t("code.ask.secretHint")}
+      error={getProblemText(problems, "code.git.secret")}
+    >
       {(wiring) => (
         <select
           {...wiring}
@@ -127,14 +131,14 @@ function Snapshots({ project = "", value, onChange, problems }: ChooseProps) {
     [
       id.slice(0, 12),
       origin.url || origin.branch || t("code.uploaded"),
-      t("code.counted", { count: files, size: bytes(sizeBytes) }),
-      shortTime(createdAt),
+      t("code.counted", { count: files, size: formatBytes(sizeBytes) }),
+      formatShortTime(createdAt),
     ].join(" · ");
   return (
     <Field
       label={t("code.snapshot")}
       hint={t("code.ask.snapshotHint")}
-      error={textFor(problems, "code.snapshot")}
+      error={getProblemText(problems, "code.snapshot")}
       className="sm:col-span-2"
     >
       {(wiring) => (

@@ -4,8 +4,8 @@ import { http } from "msw";
 import { beforeEach, expect, test } from "vitest";
 import type { CreateRequest } from "@/api/types";
 import { codeSource, environment, framework, task } from "@/test/fixtures";
-import { api, list, ok, platform, refuse } from "@/test/platform";
-import { visit } from "@/test/render";
+import { apiUrl, respondWithList, respondWith, platformHandlers, respondWithError } from "@/test/platform";
+import { renderAt } from "@/test/render";
 
 interface Body {
   taskName: string;
@@ -31,11 +31,11 @@ const nothingToShow = {
 };
 
 beforeEach(() => {
-  platform.use(
-    http.post(api("/training-tasks/preview"), async ({ request }) => {
+  platformHandlers.use(
+    http.post(apiUrl("/training-tasks/preview"), async ({ request }) => {
       const body = (await request.json()) as Body;
       const ids = body.distributedConfig?.nodeIds ?? body.environmentIds ?? [];
-      return ok({
+      return respondWith({
         ...nothingToShow,
         problems: body.taskName ? [] : [nameless],
         warnings: ids.length > 1 ? [{ code: "ENVIRONMENTS_BUSY", message: "正被占用", hint: "" }] : [],
@@ -47,7 +47,7 @@ beforeEach(() => {
 const card = (id: string) => screen.findByRole("checkbox", { name: new RegExp(`name-of-${id}`) });
 
 test("the second environment brings the distributed panel, the master's badge and the server's warnings", async () => {
-  visit("/training/create");
+  renderAt("/training/create");
   await userEvent.click(await card("env-1"));
   expect(screen.getByText("单机训练")).toBeTruthy();
   expect(screen.queryByLabelText("分布式框架")).toBeNull();
@@ -68,8 +68,8 @@ test("an environment that cannot be chosen says why", async () => {
     status: "stopped",
     notSelectableReason: { code: "ENVIRONMENT_NOT_RUNNING", message: "环境没有在运行" },
   });
-  platform.use(http.get(api("/dev-environments"), () => list(stopped)));
-  visit("/training/create");
+  platformHandlers.use(http.get(apiUrl("/dev-environments"), () => respondWithList(stopped)));
+  renderAt("/training/create");
   const box = await card("env-4");
   expect(box.getAttribute("aria-disabled")).toBe("true");
   const facts = document.getElementById(box.getAttribute("aria-describedby") ?? "");
@@ -90,15 +90,17 @@ test.each([
   ["who holds it", { warnings: [{ code: "ENVIRONMENTS_IN_USE", message: "正被占用", hint: "" }] }, false],
 ])("a quick start is promised only while nothing is in its way: %s", async (_, answer, promised) => {
   const asked = listening({ ...answer, hourly: { amount: 7, currency: "CNY" } });
-  visit("/training/create?environments=env-1");
+  renderAt("/training/create?environments=env-1");
   await waitFor(() => expect(asked.body?.environmentIds ?? asked.body?.distributedConfig?.nodeIds).toEqual(["env-1"]));
   await screen.findByText("每小时费用");
   await waitFor(() => expect(screen.queryByText(/预计 10 秒内/) !== null).toBe(promised));
 });
 
 test("a field's problem is shown on it after a try, not before", async () => {
-  platform.use(http.post(api("/training-tasks"), () => refuse(400, "INVALID_REQUEST", "请求有误", [nameless])));
-  visit("/training/create");
+  platformHandlers.use(
+    http.post(apiUrl("/training-tasks"), () => respondWithError(400, "INVALID_REQUEST", "请求有误", [nameless])),
+  );
+  renderAt("/training/create");
   await userEvent.click(await card("env-1"));
   await screen.findByText("还需完成 1 项");
   expect(screen.getByText("请输入任务名称")).toBeTruthy();
@@ -114,16 +116,16 @@ test("a field's problem is shown on it after a try, not before", async () => {
 test("a created task is opened, and the same request sent twice goes under one key", async () => {
   const keys: (string | null)[] = [];
   let sent: Body | undefined;
-  platform.use(
-    http.post(api("/training-tasks"), async ({ request }) => {
+  platformHandlers.use(
+    http.post(apiUrl("/training-tasks"), async ({ request }) => {
       keys.push(request.headers.get("idempotency-key"));
       sent = (await request.json()) as Body;
       return keys.length === 1
-        ? refuse(503, "UNAVAILABLE", "稍后再试")
-        : ok({ taskId: task.taskId, status: "initializing", distributedInfo: {}, warnings: [] }, 201);
+        ? respondWithError(503, "UNAVAILABLE", "稍后再试")
+        : respondWith({ taskId: task.taskId, status: "initializing", distributedInfo: {}, warnings: [] }, 201);
     }),
   );
-  const page = visit("/training/create");
+  const page = renderAt("/training/create");
   await userEvent.type(await screen.findByLabelText("任务名称"), "gpt");
   await userEvent.click(await card("env-1"));
   await userEvent.click(screen.getByRole("button", { name: "创建并启动训练" }));
@@ -138,7 +140,7 @@ test("a created task is opened, and the same request sent twice goes under one k
 });
 
 test("what was typed and ticked stays when the language changes", async () => {
-  visit("/training/create");
+  renderAt("/training/create");
   await userEvent.type(await screen.findByLabelText("任务名称"), "gpt");
   await userEvent.click(await card("env-1"));
   await userEvent.click(screen.getByRole("button", { name: "Switch to English" }));
@@ -155,8 +157,8 @@ test("a clone starts from the other task's request", async () => {
     launchMode: "existing",
     distributedConfig: { enabled: true, nodeIds: ["env-1", "env-2"], masterNode: "env-2", framework: "ddp" },
   };
-  platform.use(http.post(api("/training-tasks/task-1/clone"), () => ok({ request })));
-  visit("/training/create?from=task-1");
+  platformHandlers.use(http.post(apiUrl("/training-tasks/task-1/clone"), () => respondWith({ request })));
+  renderAt("/training/create?from=task-1");
   expect(await screen.findByLabelText("任务名称")).toHaveProperty("value", "again");
   await waitFor(() => expect(screen.getByLabelText<HTMLSelectElement>("主节点").value).toBe("env-2"));
   await waitFor(() => expect(screen.getByLabelText<HTMLSelectElement>("分布式框架").value).toBe("pytorch-ddp"));
@@ -174,11 +176,13 @@ test.each([
     code: { snapshot: "8c1c8c1c", environment: "master", path: "mine" },
     distributedConfig: { nodeIds: ["env-1"], masterNode: "env-1", worldSize: 1 },
   };
-  platform.use(
-    http.post(api("/training-tasks/task-1/clone"), () => ok({ request })),
-    http.get(api("/training-tasks/task-1/code/source"), () => ok(codeSource({ kind: "environment", changed }))),
+  platformHandlers.use(
+    http.post(apiUrl("/training-tasks/task-1/clone"), () => respondWith({ request })),
+    http.get(apiUrl("/training-tasks/task-1/code/source"), () =>
+      respondWith(codeSource({ kind: "environment", changed })),
+    ),
   );
-  visit("/training/create?from=task-1");
+  renderAt("/training/create?from=task-1");
   await waitFor(() => expect(asked.body?.code).toEqual(code));
   expect(asked.body?.distributedConfig).toMatchObject({ worldSize: 1 });
   expect(screen.getByText("distributedConfig.worldSize: 1")).toBeTruthy();
@@ -210,11 +214,11 @@ const deepspeed = {
 /** What the last preview was asked with. */
 function listening(answer: object = {}): { body?: CreateRequest } {
   const asked: { body?: CreateRequest } = {};
-  platform.use(
-    http.get(api("/frameworks"), () => list(framework, deepspeed)),
-    http.post(api("/training-tasks/preview"), async ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/frameworks"), () => respondWithList(framework, deepspeed)),
+    http.post(apiUrl("/training-tasks/preview"), async ({ request }) => {
       asked.body = (await request.json()) as CreateRequest;
-      return ok({ ...nothingToShow, ...answer });
+      return respondWith({ ...nothingToShow, ...answer });
     }),
   );
   return asked;
@@ -230,7 +234,7 @@ test("a framework brings its own fields, drawn from its schema, and what they ho
       ...{ learningRate: 0.001, learningRateScaling: "linear", scaledLearningRate: 0.004, ownScript: false },
     },
   });
-  visit(pair);
+  renderAt(pair);
   await userEvent.selectOptions(
     await screen.findByLabelText("分布式框架"),
     await screen.findByRole("option", { name: "DeepSpeed" }),
@@ -258,7 +262,7 @@ test("a framework brings its own fields, drawn from its schema, and what they ho
 
 test("a split that can run is filled in with one click", async () => {
   const asked = listening({ splits: [{ tensorParallel: 2, pipelineParallel: 1, dataParallel: 7 }] });
-  visit(pair);
+  renderAt(pair);
   await userEvent.selectOptions(
     await screen.findByLabelText("分布式框架"),
     await screen.findByRole("option", { name: "DeepSpeed" }),
@@ -277,11 +281,11 @@ test("a split that can run is filled in with one click", async () => {
 test("a recommendation is taken with its strategy and options; without any, nothing is offered", async () => {
   const asked = listening();
   const sizes: unknown[] = [];
-  platform.use(
-    http.post(api("/frameworks/recommend"), async ({ request }) => {
+  platformHandlers.use(
+    http.post(apiUrl("/frameworks/recommend"), async ({ request }) => {
       sizes.push(((await request.json()) as { modelParameters?: number }).modelParameters);
       const reasons = [{ code: "RECOMMENDED_BY_SIZE", message: "70B 的模型", hint: "" }];
-      return ok({
+      return respondWith({
         modelParameters: 70e9,
         rejected: [],
         scenes: [],
@@ -289,7 +293,7 @@ test("a recommendation is taken with its strategy and options; without any, noth
       });
     }),
   );
-  visit(pair);
+  renderAt(pair);
   await screen.findByText("推荐 DeepSpeed");
   await userEvent.type(screen.getByLabelText("模型参数量"), "70B");
   await waitFor(() => expect(sizes.at(-1)).toBe(70e9));
@@ -305,7 +309,7 @@ test("a recommendation is taken with its strategy and options; without any, noth
 
 test("a platform without recommendations offers none", async () => {
   listening();
-  visit(pair);
+  renderAt(pair);
   await screen.findByLabelText("分布式框架");
   await screen.findByText("可以提交");
   expect(screen.queryByLabelText("模型参数量")).toBeNull();
@@ -322,7 +326,7 @@ test("five hundred ranks are there to be looked at, few of them in the page", as
     env: { RANK: String(rank) },
   }));
   listening({ ranks, worldSize: 512 });
-  visit(pair);
+  renderAt(pair);
   const table = await screen.findByRole("table", { name: "Rank 分配" });
   expect(table.getAttribute("aria-rowcount")).toBe("513");
   expect(within(table).getAllByRole("row").length).toBeLessThan(80);
@@ -333,15 +337,15 @@ test("five hundred ranks are there to be looked at, few of them in the page", as
 
 test("spare environments are ticked among those that could take a place", async () => {
   const asked = listening();
-  platform.use(
-    http.get(api("/dev-environments"), () =>
-      list(
+  platformHandlers.use(
+    http.get(apiUrl("/dev-environments"), () =>
+      respondWithList(
         ...["env-1", "env-2", "env-3"].map((id) => environment(id)),
         environment("env-9", { clusterId: "another", name: "elsewhere" }),
       ),
     ),
   );
-  visit(pair);
+  renderAt(pair);
   const spares = await screen.findByRole("group", { name: "备用环境", hidden: true });
   await userEvent.click(within(spares).getByRole("button", { name: "选择备用环境", hidden: true }));
   const box = await within(spares).findByRole("checkbox", { name: /name-of-env-3/, hidden: true });
@@ -354,7 +358,7 @@ test("spare environments are ticked among those that could take a place", async 
 
 test("a script of one's own is asked for without dataset and model", async () => {
   const asked = listening();
-  visit(pair);
+  renderAt(pair);
   expect(screen.queryByLabelText("训练脚本")).toBeNull();
   await userEvent.click(await screen.findByRole("radio", { name: "我的脚本" }));
   await userEvent.type(await screen.findByLabelText("训练脚本"), "train.py");
@@ -368,7 +372,7 @@ test("a script of one's own is asked for without dataset and model", async () =>
 test("a problem leads to its field, also where that is folded away", async () => {
   const field = "hyperparameters.batchSize";
   listening({ problems: [{ field, error: "HYPERPARAMETER_INVALID", message: "批大小无效", hint: "" }] });
-  visit(pair);
+  renderAt(pair);
   await userEvent.click(await screen.findByRole("button", { name: "去修改" }));
   const input = screen.getByLabelText("每进程批次大小");
   expect(document.activeElement).toBe(input);
@@ -378,7 +382,7 @@ test("a problem leads to its field, also where that is folded away", async () =>
 test("a problem opens the tab that its field is in, and the tab counts it", async () => {
   const field = "maxRestarts";
   listening({ problems: [{ field, error: "MAX_RESTARTS_OUT_OF_RANGE", message: "超出范围", hint: "" }] });
-  visit(pair);
+  renderAt(pair);
   await userEvent.click(await screen.findByRole("button", { name: "去修改" }));
   expect(document.activeElement).toBe(screen.getByLabelText("自动重启上限"));
   expect(screen.getByRole("tab", { name: /故障与恢复/ }).getAttribute("aria-selected")).toBe("true");
@@ -387,11 +391,11 @@ test("a problem opens the tab that its field is in, and the tab counts it", asyn
 });
 
 test("what was left unsent is there again after a reload, until one starts over", async () => {
-  visit("/training/create");
+  renderAt("/training/create");
   await userEvent.type(await screen.findByLabelText("任务名称"), "gpt");
   await userEvent.click(await card("env-2"));
   cleanup();
-  visit("/training/create");
+  renderAt("/training/create");
   expect(await screen.findByLabelText("任务名称")).toHaveProperty("value", "gpt");
   expect(await card("env-2")).toHaveProperty("checked", true);
   await userEvent.click(screen.getByRole("button", { name: "重新开始" }));
@@ -414,11 +418,13 @@ test("a retry starts from the newest checkpoint, and an environment that is gone
     valLoss: null,
     at: "",
   });
-  platform.use(
-    http.post(api("/training-tasks/task-1/clone"), () => ok({ request: { ...request, environmentIds: ["env-gone"] } })),
-    http.get(api("/training-tasks/task-1/checkpoints"), () => list(at(50), at(100))),
+  platformHandlers.use(
+    http.post(apiUrl("/training-tasks/task-1/clone"), () =>
+      respondWith({ request: { ...request, environmentIds: ["env-gone"] } }),
+    ),
+    http.get(apiUrl("/training-tasks/task-1/checkpoints"), () => respondWithList(at(50), at(100))),
   );
-  visit("/training/create?retry=task-1");
+  renderAt("/training/create?retry=task-1");
   expect(await screen.findByLabelText("从检查点继续")).toHaveProperty("value", "at/100");
   await screen.findByText("已不存在");
   await userEvent.click(screen.getByRole("button", { name: "取消选择 env-gone" }));
@@ -426,7 +432,7 @@ test("a retry starts from the newest checkpoint, and an environment that is gone
 });
 
 test("the arrows go from card to card, and the space bar ticks", async () => {
-  visit("/training/create");
+  renderAt("/training/create");
   (await card("env-1")).focus();
   await userEvent.keyboard("{ArrowDown}");
   expect(document.activeElement).toBe(await card("env-2"));
@@ -438,8 +444,8 @@ test("the arrows go from card to card, and the space bar ticks", async () => {
 
 test("cards are searched and filtered", async () => {
   const other = environment("env-9", { kind: "vscode", zone: { id: "zone-c", name: "深圳可用区C" } });
-  platform.use(http.get(api("/dev-environments"), () => list(environment("env-1"), other)));
-  visit("/training/create");
+  platformHandlers.use(http.get(apiUrl("/dev-environments"), () => respondWithList(environment("env-1"), other)));
+  renderAt("/training/create");
   await card("env-1");
   await userEvent.selectOptions(screen.getByLabelText("类型"), "VS Code");
   await screen.findByText("1 / 2 个环境");
@@ -452,14 +458,14 @@ test("cards are searched and filtered", async () => {
 
 test("a variable gets a secret of the environments' project by name", async () => {
   const sent: CreateRequest[] = [];
-  platform.use(
-    http.get(api("/projects/:id/secrets"), () => list({ name: "wandb" }, { name: "hub" })),
-    http.post(api("/training-tasks"), async ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/projects/:id/secrets"), () => respondWithList({ name: "wandb" }, { name: "hub" })),
+    http.post(apiUrl("/training-tasks"), async ({ request }) => {
       sent.push((await request.json()) as CreateRequest);
-      return ok({ taskId: task.taskId, status: "initializing", distributedInfo: {}, warnings: [] }, 201);
+      return respondWith({ taskId: task.taskId, status: "initializing", distributedInfo: {}, warnings: [] }, 201);
     }),
   );
-  visit("/training/create");
+  renderAt("/training/create");
   await userEvent.type(await screen.findByLabelText("任务名称"), "gpt");
   await userEvent.click(await card("env-1"));
   await userEvent.click(screen.getByText("高级选项"));
@@ -489,7 +495,7 @@ test("what several nodes are expected to gain is shown with what it rests on", a
       reasons: [{ code: "SCALING_COMMUNICATION", message: "通信开销：1 GiB", hint: "" }],
     },
   });
-  visit(pair);
+  renderAt(pair);
   await screen.findByText("1.6x – 1.9x");
   expect(screen.getByText("80% – 95%")).toBeTruthy();
   expect(screen.getByText("通信开销：1 GiB")).toBeTruthy();

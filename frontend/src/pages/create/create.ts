@@ -4,37 +4,37 @@ import { useTranslation } from "react-i18next";
 import { useNavigate } from "react-router";
 import { toast } from "@/ui/toast";
 import { ApiError } from "@/api/errors";
-import { createTask, taskChanged } from "@/api/tasks";
+import { createTask, invalidateTask } from "@/api/tasks";
 import type { CreateRequest, Environment } from "@/api/types";
-import { idempotencyKey } from "@/lib/ids";
+import { createIdempotencyKey } from "@/lib/ids";
 import { toastError } from "@/ui/failure";
-import { aggregate } from "./aggregate";
-import type { DraftStore } from "./saved";
+import { sumEnvironments } from "./aggregate";
+import type { DraftStorage } from "./saved";
 
 /** The same body sent again, after an answer that was lost, goes under the same key. */
 export function useIdempotencyKey(): (body: CreateRequest) => string {
   const sent = useRef<{ body: CreateRequest; key: string }>(null);
   return (body) => {
-    if (sent.current?.body !== body) sent.current = { body, key: idempotencyKey() };
+    if (sent.current?.body !== body) sent.current = { body, key: createIdempotencyKey() };
     return sent.current.key;
   };
 }
 
 /** Creates the task, says so in the requirement's words, and goes to its page. */
-export function useCreate(chosen: Environment[], store: DraftStore) {
+export function useCreateTask(chosen: Environment[], store: DraftStorage) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const navigate = useNavigate();
   return useMutation({
     ...createTask,
     onSuccess: async ({ taskId }) => {
-      const sum = aggregate(chosen);
+      const sum = sumEnvironments(chosen);
       const description = sum.isDistributed
         ? t("create.successMulti", { nodes: sum.nodeCount, gpus: sum.totalGpus, count: sum.totalGpus })
         : t("create.successSingle", { name: chosen[0]?.name });
       toast.success(t("create.success"), { description });
       store.drop();
-      void taskChanged(client);
+      void invalidateTask(client);
       await navigate(`/training/${taskId}`);
     },
     onError: (error) => {

@@ -1,29 +1,31 @@
 import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
-import { crossingQuery } from "@/api/templates";
+import { crossZoneQuery } from "@/api/templates";
 import type { Environment } from "@/api/types";
-import { figure } from "@/lib/format";
-import { Fold } from "@/ui/fold";
+import { formatNumber } from "@/lib/format";
+import { Collapsible } from "@/ui/fold";
 
 /** What speaks for training across zones and against it; the network as a pre-flight test measured it, where one did. */
 export default function Crossing({ chosen }: { chosen: Environment[] }) {
   const { t } = useTranslation();
-  const { data: links = [] } = useQuery(crossingQuery(chosen.map(({ id }) => id)));
+  const { data: links = [] } = useQuery(crossZoneQuery(chosen.map(({ id }) => id)));
   const slowest = links.toSorted((a, b) => b.rttMs - a.rttMs)[0];
   const narrowest = links.flatMap(({ bandwidthMbps }) => bandwidthMbps ?? []).toSorted((a, b) => a - b)[0];
   return (
-    <Fold title={t("create.crossing.title")} wanted summaryClassName="w-fit text-sm font-medium">
+    <Collapsible title={t("create.crossing.title")} wanted summaryClassName="w-fit text-sm font-medium">
       <div className="mt-2 grid gap-3 text-sm sm:grid-cols-3">
         <Part title={t("create.crossing.for")} items={t("create.crossing.forItems").split("\n")} />
         <div>
           <Part
             title={t("create.crossing.against")}
             items={[
-              slowest ? t("create.crossing.measured", { rtt: figure(slowest.rttMs) }) : t("create.crossing.typical"),
+              slowest
+                ? t("create.crossing.measured", { rtt: formatNumber(slowest.rttMs) })
+                : t("create.crossing.typical"),
               narrowest === undefined
                 ? t("create.crossing.bandwidth")
-                : t("create.crossing.bandwidthMeasured", { mbps: figure(narrowest) }),
+                : t("create.crossing.bandwidthMeasured", { mbps: formatNumber(narrowest) }),
               t("create.crossing.cost"),
             ]}
           />
@@ -35,7 +37,7 @@ export default function Crossing({ chosen }: { chosen: Environment[] }) {
         </div>
         <Part title={t("create.crossing.suits")} items={t("create.crossing.suitsItems").split("\n")} />
       </div>
-    </Fold>
+    </Collapsible>
   );
 }
 

@@ -3,12 +3,12 @@ import { lazy, Suspense } from "react";
 import { useTranslation } from "react-i18next";
 import type { Environment, Preview } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { Note } from "@/ui/badge";
+import { Callout } from "@/ui/badge";
 import { Field } from "@/ui/field";
-import { aggregate } from "./aggregate";
-import { isNew, nodeCountOf } from "./draft";
+import { sumEnvironments } from "./aggregate";
+import { createsEnvironments, countNodes } from "./draft";
 import { FrameworkFields, FrameworkSelect } from "./framework-fields";
-import { textFor } from "./problems";
+import { getProblemText } from "./problems";
 import { Recommendation } from "./recommendation";
 import type { SectionProps } from "./section";
 
@@ -34,8 +34,8 @@ export function Distributed({ chosen, preview, worldSize, ...section }: Distribu
         {t("create.distributed")}
       </h2>
       <div className="grid gap-4 sm:grid-cols-2">
-        {!isNew(draft) && (
-          <Field label={t("create.master")} error={textFor(problems, "distributedConfig.masterNode")}>
+        {!createsEnvironments(draft) && (
+          <Field label={t("create.master")} error={getProblemText(problems, "distributedConfig.masterNode")}>
             {(wiring) => (
               <select
                 {...wiring}
@@ -60,12 +60,12 @@ export function Distributed({ chosen, preview, worldSize, ...section }: Distribu
       <Recommendation {...section} />
       <FrameworkFields {...section} preview={preview} worldSize={worldSize} />
       {preview?.proposal?.reasons.map((reason) => (
-        <Note key={reason.code} tone="info">
+        <Callout key={reason.code} tone="info">
           {reason.message}
-        </Note>
+        </Callout>
       ))}
-      <Note tone="warn">{t("create.networkHint")}</Note>
-      {aggregate(chosen).crossZone && (
+      <Callout tone="warn">{t("create.networkHint")}</Callout>
+      {sumEnvironments(chosen).crossZone && (
         <Suspense>
           <Crossing chosen={chosen} />
         </Suspense>
@@ -83,11 +83,11 @@ function Elastic({ draft, problems, onChange }: SectionProps) {
     <fieldset>
       <legend className="mb-1 text-sm font-semibold">{t("create.elastic")}</legend>
       <p className={cx("mb-2 text-sm whitespace-pre-line", problems.has(name) ? "text-bad-ink" : "text-muted")}>
-        {problems.has(name) ? textFor(problems, name) : t("create.elasticHint")}
+        {problems.has(name) ? getProblemText(problems, name) : t("create.elasticHint")}
       </p>
       <div className="grid gap-4 sm:grid-cols-2">
         {(["minNodes", "maxNodes"] as const).map((field) => (
-          <Field key={field} label={t(`create.${field}`)} error={textFor(problems, `${name}.${field}`)}>
+          <Field key={field} label={t(`create.${field}`)} error={getProblemText(problems, `${name}.${field}`)}>
             {(wiring) => (
               <input
                 {...wiring}
@@ -95,7 +95,7 @@ function Elastic({ draft, problems, onChange }: SectionProps) {
                 className="control"
                 inputMode="numeric"
                 autoComplete="off"
-                placeholder={isAsked ? { minNodes: "1", maxNodes: String(nodeCountOf(draft)) }[field] : ""}
+                placeholder={isAsked ? { minNodes: "1", maxNodes: String(countNodes(draft)) }[field] : ""}
                 value={draft[field]}
                 onChange={({ target }) => onChange({ [field]: target.value })}
               />

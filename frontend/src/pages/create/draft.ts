@@ -1,22 +1,22 @@
-import { CHOICES, CONFIG, isNumber, PLAIN, REQUEST, unitOf } from "@/api/request";
+import { CHOICE_FIELDS, DISTRIBUTED_CONFIG, isNumber, TEXT_FIELDS, REQUEST, getUnitSeconds } from "@/api/request";
 import type { CreateRequest, Framework } from "@/api/types";
-import { durationOr, durationText, environmentOf, linesOf, numberOr } from "@/lib/typed";
-import { type Capacity, capacityOf, selectOf } from "./capacity";
-import { type CodeDraft, codeDraft, codeRequest, NO_CODE } from "./code-draft";
-import { frameworkNamed, rulesOf, textOf, valueOf } from "./options";
+import { parseDuration, formatDurationInput, parseVariables, parseLines, parseNumber } from "@/lib/typed";
+import { type CapacityRequest, parseSelect, buildSelect } from "./capacity";
+import { type CodeDraft, parseCodeRequest, buildCodeRequest, NO_CODE } from "./code-draft";
+import { findFramework, getOptionRules, formatOption, parseOption } from "./options";
 
-export const DEFAULT_FRAMEWORK = CONFIG.framework?.default as string;
+export const DEFAULT_FRAMEWORK = DISTRIBUTED_CONFIG.framework?.default as string;
 /** Environments are made for the task. */
-export const NEW = "new";
-export const LAUNCH_MODE = REQUEST.launchMode?.default as string;
+export const NEW_ENVIRONMENTS_MODE = "new";
+export const DEFAULT_LAUNCH_MODE = REQUEST.launchMode?.default as string;
 
 /** Texts of the fields that belong to one framework, by the API's names. */
-export interface Tuning {
+export interface FrameworkSettings {
   strategy: Record<string, string>;
   options: Record<string, string>;
 }
 
-const UNTUNED: Tuning = { strategy: {}, options: {} };
+const DEFAULT_SETTINGS: FrameworkSettings = { strategy: {}, options: {} };
 
 /** The form as it stands: text where a person types text. */
 export interface Draft {
@@ -32,7 +32,7 @@ export interface Draft {
   /** In the order of ticking. */
   selected: string[];
   /** What is asked for in place of the ticked ones; null: those are meant. */
-  capacity: Capacity | null;
+  capacity: CapacityRequest | null;
   /** Whose task it is; empty = the project of its environments. */
   projectId: string;
   /** Whether it gives way to a higher class. */
@@ -43,7 +43,7 @@ export interface Draft {
   master: string;
   framework: string;
   /** By framework, so that trying another and coming back loses nothing. */
-  tuning: Record<string, Tuning>;
+  tuning: Record<string, FrameworkSettings>;
   /** Of an elastic task: the fewest and the most nodes; both empty = it keeps its nodes. */
   minNodes: string;
   maxNodes: string;
@@ -66,21 +66,21 @@ export interface Draft {
   /** Texts of the request's single values, by the API's names. */
   plain: Record<string, string>;
   /** What a request that was cloned says beside what the form shows. It is sent as it is. */
-  rest: Rest;
+  rest: UnknownFields;
 }
 
-export interface Rest {
+export interface UnknownFields {
   request: Record<string, unknown>;
   config: Record<string, unknown>;
 }
 
-export const EMPTY: Draft = {
+export const EMPTY_DRAFT: Draft = {
   taskName: "",
   what: "model",
   datasetId: "",
   datasetVersionId: "",
   modelId: "",
-  launchMode: LAUNCH_MODE,
+  launchMode: DEFAULT_LAUNCH_MODE,
   made: { template: "", count: "1", afterwards: "delete" },
   selected: [],
   capacity: null,
@@ -107,47 +107,48 @@ export const EMPTY: Draft = {
 };
 
 /** What of a request, and of its `distributedConfig`, the form shows. */
-const SHOWN = [
+const SHOWN_FIELDS = [
   ...["taskName", "datasetId", "datasetVersionId", "modelId", "launchMode", "projectId", "preemptible"],
   ...["environmentIds", "distributedConfig", "newEnvironments", "spareEnvironmentIds", "code", "entrypoint"],
   ...["hyperparameters", "env", "secretEnv"],
-  ...PLAIN,
-  ...CHOICES,
+  ...TEXT_FIELDS,
+  ...CHOICE_FIELDS,
 ];
-const SHOWN_OF_CONFIG = [
+const SHOWN_CONFIG_FIELDS = [
   ...["enabled", "nodeIds", "select", "masterNode", "framework", "masterPort", "backend", "elastic"],
   ...["runIn", "python"],
   ...["strategy", "options"],
 ];
 
-function without(values: object | null | undefined, shown: string[]): Record<string, unknown> {
+function omitFields(values: object | null | undefined, shown: string[]): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(values ?? {}).filter(([name, value]) => value != null && !shown.includes(name)),
   );
 }
 
-export const isNew = (draft: Draft) => draft.launchMode === NEW;
+export const createsEnvironments = (draft: Draft) => draft.launchMode === NEW_ENVIRONMENTS_MODE;
 
 /** How many environments it is to run on, as far as the form knows. */
-export const nodeCountOf = (draft: Draft) => (isNew(draft) ? Number(draft.made.count) || 0 : draft.selected.length);
+export const countNodes = (draft: Draft) =>
+  createsEnvironments(draft) ? Number(draft.made.count) || 0 : draft.selected.length;
 
-export function tuningOf(draft: Draft): Tuning {
-  return draft.tuning[draft.framework] ?? UNTUNED;
+export function getTuning(draft: Draft): FrameworkSettings {
+  return draft.tuning[draft.framework] ?? DEFAULT_SETTINGS;
 }
 
 /** The change that sets fields of the chosen framework. */
-export function tuned(draft: Draft, patch: Partial<Tuning>): Pick<Draft, "tuning"> {
-  return { tuning: { ...draft.tuning, [draft.framework]: { ...tuningOf(draft), ...patch } } };
+export function updateTuning(draft: Draft, patch: Partial<FrameworkSettings>): Pick<Draft, "tuning"> {
+  return { tuning: { ...draft.tuning, [draft.framework]: { ...getTuning(draft), ...patch } } };
 }
 
 /** The master is the first that was ticked, until it is unticked or another is chosen by hand. */
-export function toggle(draft: Draft, id: string): Draft {
+export function toggleEnvironment(draft: Draft, id: string): Draft {
   const selected = draft.selected.includes(id) ? draft.selected.filter((each) => each !== id) : [...draft.selected, id];
   return { ...draft, selected, master: selected.includes(draft.master) ? draft.master : (selected[0] ?? "") };
 }
 
 /** Entries with something in them, each made of its text by `read`. */
-function filled<T>(fields: Record<string, string>, read: (text: string, name: string) => T): Record<string, T> {
+function mapNonEmpty<T>(fields: Record<string, string>, read: (text: string, name: string) => T): Record<string, T> {
   return Object.fromEntries(
     Object.entries(fields)
       .filter(([, text]) => text.trim() !== "")
@@ -155,36 +156,36 @@ function filled<T>(fields: Record<string, string>, read: (text: string, name: st
   );
 }
 
-function scalar(text: string): unknown {
-  return text === "true" || text === "false" ? text === "true" : numberOr(text);
+function parseScalar(text: string): unknown {
+  return text === "true" || text === "false" ? text === "true" : parseNumber(text);
 }
 
 const isEmpty = (object: object) => Object.keys(object).length === 0;
 
 /** A script of one's own may do without a dataset and a model; what is left empty is null then. */
-export function hasScript(draft: Draft): boolean {
+export function usesOwnScript(draft: Draft): boolean {
   return draft.what === "script";
 }
 
 /** The script or the module that is typed. */
-function entryOf(draft: Draft): { script: string } | { module: string } {
+function parseEntrypoint(draft: Draft): { script: string } | { module: string } {
   const [, module] = /^-m\s+(.*)$/.exec(draft.script.trim()) ?? [];
   return module === undefined ? { script: draft.script.trim() } : { module };
 }
 
-export function hyperparametersOf(draft: Draft): Record<string, unknown> {
-  return filled(draft.hyperparameters, scalar);
+export function parseHyperparameters(draft: Draft): Record<string, unknown> {
+  return mapNonEmpty(draft.hyperparameters, parseScalar);
 }
 
 /** What is not a number is sent as it was typed, so that the server's own words say what is wrong with it. */
-export function requestOf(draft: Draft, frameworks: Framework[]): CreateRequest {
-  const hyperparameters = hyperparametersOf(draft);
-  const env = environmentOf(draft.env);
+export function buildRequest(draft: Draft, frameworks: Framework[]): CreateRequest {
+  const hyperparameters = parseHyperparameters(draft);
+  const env = parseVariables(draft.env);
   const secretEnv = Object.fromEntries(
     draft.secrets.filter(({ variable }) => variable.trim()).map(({ variable, secret }) => [variable.trim(), secret]),
   );
-  const spares = isNew(draft) ? [] : draft.spareIds.filter((id) => !draft.selected.includes(id));
-  const chosen = (id: string) => (hasScript(draft) ? id || null : id);
+  const spares = createsEnvironments(draft) ? [] : draft.spareIds.filter((id) => !draft.selected.includes(id));
+  const chosen = (id: string) => (usesOwnScript(draft) ? id || null : id);
   return {
     ...draft.rest.request,
     taskName: draft.taskName,
@@ -194,53 +195,55 @@ export function requestOf(draft: Draft, frameworks: Framework[]): CreateRequest 
     launchMode: draft.launchMode,
     ...(draft.projectId && { projectId: draft.projectId }),
     ...(draft.preemptible && { preemptible: true }),
-    ...nodes(draft, frameworks),
-    ...(isNew(draft) && newEnvironmentsOf(draft)),
+    ...buildNodeRequest(draft, frameworks),
+    ...(createsEnvironments(draft) && buildNewEnvironments(draft)),
     ...(spares.length > 0 && { spareEnvironmentIds: spares }),
-    ...(hasScript(draft) && codeRequest(draft.code, draft.master)),
-    ...(hasScript(draft) && { entrypoint: { ...entryOf(draft), args: linesOf(draft.args) } }),
+    ...(usesOwnScript(draft) && buildCodeRequest(draft.code, draft.master)),
+    ...(usesOwnScript(draft) && { entrypoint: { ...parseEntrypoint(draft), args: parseLines(draft.args) } }),
     ...(!isEmpty(hyperparameters) && { hyperparameters }),
     ...(!isEmpty(env) && { env }),
     ...(!isEmpty(secretEnv) && { secretEnv }),
-    ...filled(draft.plain, plainOf),
+    ...mapNonEmpty(draft.plain, parseTextField),
   };
 }
 
-function plainOf(text: string, name: string): unknown {
-  const unit = unitOf(name);
-  if (unit) return durationOr(text, unit);
-  return isNumber(REQUEST[name]) ? numberOr(text) : text.trim();
+function parseTextField(text: string, name: string): unknown {
+  const unit = getUnitSeconds(name);
+  if (unit) return parseDuration(text, unit);
+  return isNumber(REQUEST[name]) ? parseNumber(text) : text.trim();
 }
 
-const newEnvironmentsOf = ({ made }: Draft) =>
-  ({ newEnvironments: { ...made, count: numberOr(made.count) } }) as Pick<CreateRequest, "newEnvironments">;
+const buildNewEnvironments = ({ made }: Draft) =>
+  ({ newEnvironments: { ...made, count: parseNumber(made.count) } }) as Pick<CreateRequest, "newEnvironments">;
 
-type Nodes = Pick<CreateRequest, "environmentIds" | "distributedConfig">;
+type NodeRequest = Pick<CreateRequest, "environmentIds" | "distributedConfig">;
 
 /** One environment under the default framework is named as the requirement names it: by itself. */
-function nodes(draft: Draft, frameworks: Framework[]): Nodes {
+function buildNodeRequest(draft: Draft, frameworks: Framework[]): NodeRequest {
   const { selected, framework, masterPort, backend, runIn, python, minNodes, maxNodes } = draft;
-  const rules = rulesOf(frameworkNamed(frameworks, framework));
-  const strategy = filled(tuningOf(draft).strategy, numberOr) as Record<string, number>;
-  const options = filled(tuningOf(draft).options, (text, name) => valueOf(text, rules[name]));
+  const rules = getOptionRules(findFramework(frameworks, framework));
+  const strategy = mapNonEmpty(getTuning(draft).strategy, parseNumber) as Record<string, number>;
+  const options = mapNonEmpty(getTuning(draft).options, (text, name) => parseOption(text, rules[name]));
   const elastic =
-    nodeCountOf(draft) > 1 || draft.capacity ? (filled({ minNodes, maxNodes }, numberOr) as { minNodes?: number }) : {};
+    countNodes(draft) > 1 || draft.capacity
+      ? (mapNonEmpty({ minNodes, maxNodes }, parseNumber) as { minNodes?: number })
+      : {};
   const more = {
     ...draft.rest.config,
     ...(!isEmpty(elastic) && { elastic }),
-    ...(filled({ masterPort }, numberOr) as { masterPort?: number }),
+    ...(mapNonEmpty({ masterPort }, parseNumber) as { masterPort?: number }),
     ...(backend && { backend }),
     ...(runIn && { runIn: runIn as "environment" | "beside" }),
     ...(python.trim() && { python: python.trim() }),
     ...(!isEmpty(strategy) && { strategy }),
     ...(!isEmpty(options) && { options }),
   };
-  if (isNew(draft)) {
-    const alone = nodeCountOf(draft) <= 1 && framework === DEFAULT_FRAMEWORK && isEmpty(more);
+  if (createsEnvironments(draft)) {
+    const alone = countNodes(draft) <= 1 && framework === DEFAULT_FRAMEWORK && isEmpty(more);
     return alone ? {} : { distributedConfig: { enabled: true, framework, ...more } };
   }
   if (draft.capacity) {
-    return { distributedConfig: { enabled: true, select: selectOf(draft.capacity), framework, ...more } };
+    return { distributedConfig: { enabled: true, select: buildSelect(draft.capacity), framework, ...more } };
   }
   const isDefault = framework === DEFAULT_FRAMEWORK && isEmpty(more);
   if (selected.length <= 1 && isDefault) return { environmentIds: selected };
@@ -250,65 +253,67 @@ function nodes(draft: Draft, frameworks: Framework[]): Nodes {
 }
 
 /** A priority that was given as a number, as the class that it is of; nothing else changes. */
-function classOf(name: string, value: unknown): unknown {
+function parsePriority(name: string, value: unknown): unknown {
   if (name !== "priority" || typeof value !== "number") return value;
   if (value === 0) return undefined;
   return value < 0 ? "low" : value < 100 ? "high" : "urgent";
 }
 
 /** `pod` is another name for beside, and the platform's own choice is what the form has empty. */
-function wayOf(runIn: string | undefined): string {
+function parseRunIn(runIn: string | undefined): string {
   return runIn === "pod" ? "beside" : runIn === undefined || runIn === "auto" ? "" : runIn;
 }
 
 /** As a person would type or choose it. */
-function typedOf(name: string, value: unknown): unknown {
-  const unit = unitOf(name);
-  return unit && typeof value === "number" ? durationText(value, unit) : classOf(name, value);
+function formatField(name: string, value: unknown): unknown {
+  const unit = getUnitSeconds(name);
+  return unit && typeof value === "number" ? formatDurationInput(value, unit) : parsePriority(name, value);
 }
 
-function textsOf(values: Record<string, unknown> = {}): Record<string, string> {
+function formatTexts(values: Record<string, unknown> = {}): Record<string, string> {
   return Object.fromEntries(
     Object.entries(values)
       .filter(([, value]) => value != null)
-      .map(([name, value]) => [name, textOf(value)]),
+      .map(([name, value]) => [name, formatOption(value)]),
   );
 }
 
-function madeOf(request: CreateRequest): Draft["made"] {
+function parseNewEnvironments(request: CreateRequest): Draft["made"] {
   const { template, count, afterwards, clusterId, zone } = request.newEnvironments ?? {};
   return {
-    template: textOf(template ?? EMPTY.made.template),
-    count: textOf(count ?? EMPTY.made.count),
-    afterwards: textOf(afterwards ?? EMPTY.made.afterwards),
+    template: formatOption(template ?? EMPTY_DRAFT.made.template),
+    count: formatOption(count ?? EMPTY_DRAFT.made.count),
+    afterwards: formatOption(afterwards ?? EMPTY_DRAFT.made.afterwards),
     ...(clusterId && { clusterId }),
     ...(zone && { zone }),
   };
 }
 
 /** Fields of capacity that list names. */
-const LISTS = ["gpuTypes", "zones", "exclude"] as const;
+const CAPACITY_LISTS = ["gpuTypes", "zones", "exclude"] as const;
 
 /** The form with a field, by the API's name, set to the text that the platform proposes; as it is if it has none such. */
-export function withField(draft: Draft, field: string, to: string): Draft {
-  const list = LISTS.find((name) => field === `distributedConfig.select.${name}`);
+export function setDraftField(draft: Draft, field: string, to: string): Draft {
+  const list = CAPACITY_LISTS.find((name) => field === `distributedConfig.select.${name}`);
   if (list) return draft.capacity ? { ...draft, capacity: { ...draft.capacity, [list]: to.split(", ") } } : draft;
   const [head = "", name] = field.split(".");
   if (head === "hyperparameters" && name) {
     return { ...draft, hyperparameters: { ...draft.hyperparameters, [name]: to } };
   }
   if (field === "distributedConfig.masterPort") return { ...draft, masterPort: to };
-  if (field === "distributedConfig.runIn") return { ...draft, runIn: wayOf(to) };
+  if (field === "distributedConfig.runIn") return { ...draft, runIn: parseRunIn(to) };
   if (field === "preemptible") return { ...draft, preemptible: to === "true" };
-  return [...PLAIN, ...CHOICES].includes(field) ? { ...draft, plain: { ...draft.plain, [field]: to } } : draft;
+  return [...TEXT_FIELDS, ...CHOICE_FIELDS].includes(field)
+    ? { ...draft, plain: { ...draft.plain, [field]: to } }
+    : draft;
 }
 
 /** The form that would send `request`. */
-export function draftOf(request: CreateRequest): Draft {
+export function buildDraft(request: CreateRequest): Draft {
   const config = request.distributedConfig?.enabled === false ? null : request.distributedConfig;
   const selected = config?.nodeIds?.length ? config.nodeIds : (request.environmentIds ?? []);
   const framework = config?.framework ?? DEFAULT_FRAMEWORK;
-  const tuning: Tuning = { strategy: textsOf(config?.strategy), options: textsOf(config?.options) };
+  const tuning: FrameworkSettings = { strategy: formatTexts(config?.strategy), options: formatTexts(config?.options) };
   const text = (value: number | string | null | undefined) => (value == null ? "" : String(value));
   return {
     taskName: text(request.taskName),
@@ -316,10 +321,10 @@ export function draftOf(request: CreateRequest): Draft {
     datasetId: text(request.datasetId),
     datasetVersionId: text(request.datasetVersionId),
     modelId: text(request.modelId),
-    launchMode: request.launchMode ?? LAUNCH_MODE,
-    made: madeOf(request),
+    launchMode: request.launchMode ?? DEFAULT_LAUNCH_MODE,
+    made: parseNewEnvironments(request),
     selected,
-    capacity: config?.select ? capacityOf(config.select) : null,
+    capacity: config?.select ? parseSelect(config.select) : null,
     projectId: text(request.projectId),
     preemptible: request.preemptible ?? false,
     spareIds: request.spareEnvironmentIds ?? [],
@@ -330,25 +335,28 @@ export function draftOf(request: CreateRequest): Draft {
     maxNodes: text(config?.elastic?.maxNodes),
     masterPort: text(config?.masterPort),
     backend: text(config?.backend),
-    runIn: wayOf(config?.runIn),
+    runIn: parseRunIn(config?.runIn),
     python: text(config?.python),
-    hyperparameters: textsOf(request.hyperparameters),
-    code: codeDraft(request.code, config?.masterNode ?? selected[0] ?? ""),
+    hyperparameters: formatTexts(request.hyperparameters),
+    code: parseCodeRequest(request.code, config?.masterNode ?? selected[0] ?? ""),
     script: request.entrypoint?.module ? `-m ${request.entrypoint.module}` : text(request.entrypoint?.script),
     args: (request.entrypoint?.args ?? []).join("\n"),
     env: Object.entries(request.env ?? {})
       .map(([name, value]) => `${name}=${value}`)
       .join("\n"),
     secrets: Object.entries(request.secretEnv ?? {}).map(([variable, secret]) => ({ variable, secret })),
-    plain: textsOf(
+    plain: formatTexts(
       Object.fromEntries(
-        [...PLAIN, ...CHOICES].map((name) => [name, typedOf(name, request[name as keyof CreateRequest])]),
+        [...TEXT_FIELDS, ...CHOICE_FIELDS].map((name) => [
+          name,
+          formatField(name, request[name as keyof CreateRequest]),
+        ]),
       ),
     ),
     // the form shows code beside a script alone
     rest: {
-      request: without(request, request.entrypoint ? SHOWN : SHOWN.filter((name) => name !== "code")),
-      config: without(config, SHOWN_OF_CONFIG),
+      request: omitFields(request, request.entrypoint ? SHOWN_FIELDS : SHOWN_FIELDS.filter((name) => name !== "code")),
+      config: omitFields(config, SHOWN_CONFIG_FIELDS),
     },
   };
 }

@@ -3,10 +3,10 @@ import { type KeyboardEvent, memo, type ReactNode, useId } from "react";
 import { useTranslation } from "react-i18next";
 import type { Environment } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { duration } from "@/lib/format";
+import { formatDuration } from "@/lib/format";
 import { Badge } from "@/ui/badge";
 import { EnvironmentBadges } from "@/ui/environment";
-import { Gpus } from "@/ui/gpus";
+import { GpuSummary } from "@/ui/gpus";
 import { useLabels } from "./labels";
 
 interface EnvironmentCardProps {
@@ -76,11 +76,11 @@ export const EnvironmentCard = memo(function EnvironmentCard(props: EnvironmentC
               {stack || "–"}
             </Fact>
             <Fact icon={<Cpu />} what="GPU">
-              <Gpus type={environment.gpuType} count={environment.gpuCount} emulated={environment.emulated} />
+              <GpuSummary type={environment.gpuType} count={environment.gpuCount} emulated={environment.emulated} />
             </Fact>
             {uptimeSeconds != null && (
               <Fact icon={<Clock />} what={t("create.uptime")}>
-                {duration(t, uptimeSeconds)}
+                {formatDuration(t, uptimeSeconds)}
               </Fact>
             )}
           </span>

@@ -5,7 +5,7 @@ import { useTranslation } from "react-i18next";
 import type { Environment } from "@/api/types";
 import { useTaskNames } from "@/lib/use-task-names";
 import { EnvironmentCard } from "./environment-card";
-import { type ProblemsByField, textFor } from "./problems";
+import { type ProblemsByField, getProblemText } from "./problems";
 
 const CARD_PX = 128;
 const GAP_PX = 10;
@@ -39,7 +39,7 @@ export function EnvironmentList({ environments, selected, master, problems, onTo
     overscan: 4,
     paddingStart: 4,
     paddingEnd: 4,
-    rangeExtractor: (range: Range) => withRow(defaultRangeExtractor(range), focusedRow, count),
+    rangeExtractor: (range: Range) => addFocusedRow(defaultRangeExtractor(range), focusedRow, count),
   });
   const ticked = new Set(selected);
   const names = useTaskNames(environments.map(({ heldBy }) => heldBy));
@@ -47,7 +47,7 @@ export function EnvironmentList({ environments, selected, master, problems, onTo
 
   const onArrow = useCallback(
     (event: KeyboardEvent, index: number) => {
-      const to = arrowTarget(event.key, index, columns, environments.length);
+      const to = findArrowTarget(event.key, index, columns, environments.length);
       if (to === undefined) return;
       event.preventDefault();
       flushSync(() => setFocused(to)); // its row exists from now on
@@ -101,7 +101,7 @@ export function EnvironmentList({ environments, selected, master, problems, onTo
                       index={index}
                       ticked={ticked.has(each.id)}
                       master={selected.length > 1 && master === each.id}
-                      problem={textFor(problems, `environments.${each.id}`)}
+                      problem={getProblemText(problems, `environments.${each.id}`)}
                       onToggle={onToggle}
                       onArrow={onArrow}
                       onFocus={setFocused}
@@ -118,12 +118,12 @@ export function EnvironmentList({ environments, selected, master, problems, onTo
   );
 }
 
-function withRow(rows: number[], row: number, count: number): number[] {
+function addFocusedRow(rows: number[], row: number, count: number): number[] {
   return row >= count || rows.includes(row) ? rows : [...rows, row].sort((a, b) => a - b);
 }
 
 /** Tab goes from box to box; the arrows, Home and End go further in a long list. */
-function arrowTarget(key: string, index: number, columns: number, count: number): number | undefined {
+function findArrowTarget(key: string, index: number, columns: number, count: number): number | undefined {
   const to = {
     ArrowDown: index + columns,
     ArrowUp: index - columns,

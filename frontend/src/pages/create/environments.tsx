@@ -4,13 +4,22 @@ import { lazy, memo, Suspense, useDeferredValue, useMemo, useState } from "react
 import { useTranslation } from "react-i18next";
 import { environmentsQuery } from "@/api/inventory";
 import type { Preview } from "@/api/types";
-import { integer } from "@/lib/format";
-import { Badge, Note } from "@/ui/badge";
+import { formatInteger } from "@/lib/format";
+import { Badge, Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { Failure, Loading } from "@/ui/failure";
-import { ANY_CAPACITY, type Capacity } from "./capacity";
-import { ANYTHING, type Choice, type Filter, matching, NO_GPU, offered, sorted, SORTS } from "./choice";
+import { LoadError, Loading } from "@/ui/failure";
+import { ANY_CAPACITY, type CapacityRequest } from "./capacity";
+import {
+  NO_FILTER,
+  type FilterOption,
+  type EnvironmentFilter,
+  filterEnvironments,
+  NO_GPU,
+  listFilterOptions,
+  sortEnvironments,
+  SORT_ORDERS,
+} from "./choice";
 import { EnvironmentList } from "./environment-list";
 import { useLabels } from "./labels";
 import type { ProblemsByField } from "./problems";
@@ -22,11 +31,11 @@ interface EnvironmentsProps {
   master: string;
   problems: ProblemsByField;
   /** What is asked for in place of the ticked ones; the cards show what would be chosen now. */
-  capacity: Capacity | null;
+  capacity: CapacityRequest | null;
   chosen: Preview["chosen"] | undefined;
   onToggle: (id: string) => void;
   onClear: () => void;
-  onCapacity: (capacity: Capacity | null) => void;
+  onCapacity: (capacity: CapacityRequest | null) => void;
   onByName: () => void;
 }
 
@@ -34,11 +43,11 @@ export const Environments = memo(function Environments(props: EnvironmentsProps)
   const { selected, master, problems, capacity, chosen, onToggle, onClear, onCapacity, onByName } = props;
   const { t } = useTranslation();
   const environments = useQuery(environmentsQuery);
-  const [choice, setChoice] = useState(ANYTHING);
+  const [choice, setChoice] = useState(NO_FILTER);
   const wanted = useDeferredValue(choice);
   const all = environments.data;
-  const inOrder = useMemo(() => sorted(all ?? [], wanted.sort), [all, wanted.sort]);
-  const shown = useMemo(() => matching(inOrder, wanted), [inOrder, wanted]);
+  const inOrder = useMemo(() => sortEnvironments(all ?? [], wanted.sort), [all, wanted.sort]);
+  const shown = useMemo(() => filterEnvironments(inOrder, wanted), [inOrder, wanted]);
   const wrong = problems.get("environments");
   return (
     <Card
@@ -79,16 +88,16 @@ export const Environments = memo(function Environments(props: EnvironmentsProps)
       <Filters choice={choice} onChange={setChoice} />
       {wrong && (
         <div className="mb-3">
-          <Note tone="bad">{wrong.map((problem) => problem.message).join(" ")}</Note>
+          <Callout tone="bad">{wrong.map((problem) => problem.message).join(" ")}</Callout>
         </div>
       )}
-      {environments.isError && <Failure error={environments.error} retry={() => void environments.refetch()} />}
+      {environments.isError && <LoadError error={environments.error} retry={() => void environments.refetch()} />}
       {environments.isPending && <Loading />}
       {all && (
         <p className="mb-2 text-sm text-muted" role="status">
           {shown.length === 0
             ? t("create.noEnvironments")
-            : t("create.shown", { shown: integer(shown.length), count: all.length })}
+            : t("create.shown", { shown: formatInteger(shown.length), count: all.length })}
         </p>
       )}
       {shown.length > 0 && (
@@ -104,12 +113,12 @@ export const Environments = memo(function Environments(props: EnvironmentsProps)
   );
 });
 
-function Filters({ choice, onChange }: { choice: Choice; onChange: (choice: Choice) => void }) {
+function Filters({ choice, onChange }: { choice: FilterOption; onChange: (choice: FilterOption) => void }) {
   const { t } = useTranslation();
   const labels = useLabels();
   const all = useQuery(environmentsQuery).data;
-  const values = useMemo(() => offered(all ?? []), [all]);
-  const name: Record<Filter, (value: string, name: string) => string> = {
+  const values = useMemo(() => listFilterOptions(all ?? []), [all]);
+  const name: Record<EnvironmentFilter, (value: string, name: string) => string> = {
     zone: (_, zone) => zone,
     status: labels.status,
     gpuType: (value, type) => (value === NO_GPU ? t("gpu.none") : type),
@@ -147,16 +156,16 @@ function Filters({ choice, onChange }: { choice: Choice; onChange: (choice: Choi
         aria-label={t("create.sort")}
         className="control col-span-2 sm:w-auto"
         value={choice.sort}
-        onChange={({ target }) => onChange({ ...choice, sort: target.value as Choice["sort"] })}
+        onChange={({ target }) => onChange({ ...choice, sort: target.value as FilterOption["sort"] })}
       >
-        {SORTS.map((sort) => (
+        {SORT_ORDERS.map((sort) => (
           <option key={sort} value={sort}>
             {t(`create.sortBy.${sort}`)}
           </option>
         ))}
       </select>
       {isFiltered && (
-        <Button look="ghost" onClick={() => onChange({ ...ANYTHING, sort: choice.sort })}>
+        <Button look="ghost" onClick={() => onChange({ ...NO_FILTER, sort: choice.sort })}>
           {t("create.clearFilters")}
         </Button>
       )}

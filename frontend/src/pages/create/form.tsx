@@ -7,28 +7,36 @@ import { environmentsQuery, frameworksQuery } from "@/api/inventory";
 import { previewQuery } from "@/api/tasks";
 import type { Environment, Framework, Preview as Previewed, Problem } from "@/api/types";
 import { withTexts } from "@/i18n";
-import { useSettled } from "@/lib/hooks";
+import { useDebounced } from "@/lib/hooks";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
 import { Loading } from "@/ui/failure";
-import { Fold } from "@/ui/fold";
-import { Scaling } from "@/ui/scaling";
+import { Collapsible } from "@/ui/fold";
+import { ScalingEstimate } from "@/ui/scaling";
 import { Advanced } from "./advanced";
-import { aggregate } from "./aggregate";
+import { sumEnvironments } from "./aggregate";
 import { Basics } from "./basics";
-import type { Capacity } from "./capacity";
-import { useCreate, useIdempotencyKey } from "./create";
+import type { CapacityRequest } from "./capacity";
+import { useCreateTask, useIdempotencyKey } from "./create";
 import { Distributed } from "./distributed";
-import { type Draft, EMPTY, hasScript, isNew, nodeCountOf, requestOf, toggle } from "./draft";
+import {
+  type Draft,
+  EMPTY_DRAFT,
+  usesOwnScript,
+  createsEnvironments,
+  countNodes,
+  buildRequest,
+  toggleEnvironment,
+} from "./draft";
 import { Environments } from "./environments";
 import { FrameworkFields } from "./framework-fields";
 import { Preview } from "./preview";
-import { RestFields } from "./rest";
-import { RunIn } from "./run-in";
-import { byField, controlOf, focusControl, partOf } from "./problems";
-import type { DraftStore } from "./saved";
+import { UnknownFieldList } from "./rest";
+import { RunInField } from "./run-in";
+import { groupByField, getControlName, focusControl, getFormSection } from "./problems";
+import type { DraftStorage } from "./saved";
 import { Summary } from "./summary";
-import { useMade } from "./use-made";
+import { useNewEnvironments } from "./use-made";
 
 const InUse = lazy(() => withTexts(import("./in-use"), "hosted"));
 const Packages = lazy(() => withTexts(import("./packages"), "hosted"));
@@ -43,7 +51,7 @@ const NO_FRAMEWORKS: Framework[] = [];
 
 interface CreateFormProps {
   start: Draft;
-  store: DraftStore;
+  store: DraftStorage;
   /** Whether `start` is what was left unsent here before. */
   restored: boolean;
   /** The control to begin with. */
@@ -58,16 +66,16 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
   const [draft, setDraft] = useState(initial);
   const [taken, setTaken] = useState<Draft>();
   const [tried, setTried] = useState(false);
-  const [touched, setTouched] = useState(() => filledParts(initial));
+  const [touched, setTouched] = useState(() => listFilledSections(initial));
   const frameworks = useQuery(frameworksQuery).data ?? NO_FRAMEWORKS;
-  const body = useMemo(() => requestOf(draft, frameworks), [draft, frameworks]);
-  const asked = useSettled(body, PREVIEW_AFTER_MS);
+  const body = useMemo(() => buildRequest(draft, frameworks), [draft, frameworks]);
+  const asked = useDebounced(body, PREVIEW_AFTER_MS);
   const preview = useQuery({ ...previewQuery(asked), enabled: frameworks.length > 0 });
-  const shown = useMemo(() => asChosen(draft, preview.data), [draft, preview.data]);
+  const shown = useMemo(() => applySelection(draft, preview.data), [draft, preview.data]);
   const inventory = useInventory(shown.selected);
-  const made = useMade(draft);
-  const chosen = isNew(draft) ? made.environments : inventory.chosen;
-  const create = useCreate(chosen, store);
+  const made = useNewEnvironments(draft);
+  const chosen = createsEnvironments(draft) ? made.environments : inventory.chosen;
+  const create = useCreateTask(chosen, store);
   const keyFor = useIdempotencyKey();
   useEffect(() => {
     if (goesTo && form.current) focusControl(form.current, goesTo);
@@ -76,14 +84,14 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
     if (draft !== initial) store.save(draft);
   }, [store, draft, initial]);
 
-  const refused = create.variables?.body === body ? problemsOf(create.error) : NO_PROBLEMS;
-  const found = refused.length > 0 ? refused : (preview.data?.problems ?? problemsOf(preview.error));
+  const refused = create.variables?.body === body ? getProblems(create.error) : NO_PROBLEMS;
+  const found = refused.length > 0 ? refused : (preview.data?.problems ?? getProblems(preview.error));
   /** What is wrong with the form as it was is not said of a template that has just replaced it. */
   const outdated = draft === taken && (asked !== body || preview.isPlaceholderData);
   const problems = useMemo(
     () =>
-      byField(
-        found.filter(({ field }) => !outdated && (tried || touched.has(partOf(field)))),
+      groupByField(
+        found.filter(({ field }) => !outdated && (tried || touched.has(getFormSection(field)))),
         shown.selected,
       ),
     [found, outdated, tried, touched, shown.selected],
@@ -101,7 +109,9 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
   );
   const onToggle = useCallback(
     (id: string) => {
-      setDraft((now) => (now.capacity ? { ...now, capacity: leftOut(now.capacity, id) } : toggle(now, id)));
+      setDraft((now) =>
+        now.capacity ? { ...now, capacity: excludeEnvironment(now.capacity, id) } : toggleEnvironment(now, id),
+      );
       touch("selected");
     },
     [touch],
@@ -109,27 +119,27 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
   const onTake = useCallback((template: Draft) => {
     setDraft(template);
     setTaken(template);
-    setTouched(filledParts(template));
+    setTouched(listFilledSections(template));
   }, []);
   const onClear = useCallback(() => onChange({ selected: [], master: "" }), [onChange]);
   const onCapacity = useCallback((capacity: Draft["capacity"]) => onChange({ capacity }), [onChange]);
   const onByName = () => onChange({ capacity: null, selected: shown.selected, master: shown.master });
   const goTo = ({ field }: Problem) => {
-    if (form.current) focusControl(form.current, controlOf(field, shown.selected));
+    if (form.current) focusControl(form.current, getControlName(field, shown.selected));
   };
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
     setTried(true);
     const onError = (error: Error) => {
-      const first = problemsOf(error).find(({ field }) => field);
+      const first = getProblems(error).find(({ field }) => field);
       if (first) goTo(first);
     };
     create.mutate({ body, key: keyFor(body) }, { onError });
   };
 
   const section = { draft: shown, problems, onChange };
-  const several = nodeCountOf(shown) > 1;
-  const sum = aggregate(chosen);
+  const several = countNodes(shown) > 1;
+  const sum = sumEnvironments(chosen);
   return (
     <form ref={form} onSubmit={submit} noValidate>
       {restored && (
@@ -143,7 +153,7 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
       )}
       <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_24rem] xl:grid-cols-[minmax(0,1fr)_29rem]">
         <div className="min-w-0 space-y-4">
-          <Fold
+          <Collapsible
             title={t("create.template.title")}
             wanted={false}
             className="rounded-xl border bg-surface px-4 py-3"
@@ -155,7 +165,7 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
             )}
           />
           <Basics {...section} />
-          {isNew(draft) ? (
+          {createsEnvironments(draft) ? (
             <Suspense fallback={<Loading />}>
               <NewEnvironments {...section} />
             </Suspense>
@@ -172,37 +182,40 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
               onClear={onClear}
             />
           )}
-          {shown.selected.length > 0 && !isNew(draft) && (
+          {shown.selected.length > 0 && !createsEnvironments(draft) && (
             <Suspense>
               <Scenes draft={shown} />
             </Suspense>
           )}
           {several && <Distributed {...section} chosen={chosen} preview={preview.data} worldSize={sum.worldSize} />}
-          <RunIn {...section} preview={preview.data} />
+          <RunInField {...section} preview={preview.data} />
           <Advanced
             {...section}
             framework={<FrameworkFields {...section} preview={preview.data} worldSize={sum.worldSize} />}
           />
-          <RestFields rest={draft.rest} onChange={onChange} />
+          <UnknownFieldList rest={draft.rest} onChange={onChange} />
         </div>
         {/* As long as it needs to be: it scrolls along until its end is in sight, and stays there. */}
         <aside className="min-w-0 space-y-4 self-end lg:sticky lg:bottom-20 lg:min-h-[calc(100dvh-9rem)]">
           <Summary
             chosen={chosen}
-            missing={isNew(draft) ? [] : inventory.missing}
-            made={isNew(draft) ? made.text : undefined}
+            missing={createsEnvironments(draft) ? [] : inventory.missing}
+            made={createsEnvironments(draft) ? made.text : undefined}
             hourly={preview.data?.hourly}
             framework={draft.framework}
-            notices={preview.data?.warnings.filter(({ code }) => !IN_CARDS.includes(code)) ?? []}
+            notices={preview.data?.warnings.filter(({ code }) => !SHOWN_IN_CARDS.includes(code)) ?? []}
             batch={preview.data?.batch}
             ready={
-              found.length === 0 && asked === body && !preview.isPlaceholderData && startsAtOnce(draft, preview.data)
+              found.length === 0 &&
+              asked === body &&
+              !preview.isPlaceholderData &&
+              canStartImmediately(draft, preview.data)
             }
             onRemove={onToggle}
           />
           {several && preview.data?.scaling && (
             <Card title={t("scaling.title")}>
-              <Scaling scaling={preview.data.scaling} />
+              <ScalingEstimate scaling={preview.data.scaling} />
             </Card>
           )}
           {preview.data?.packages && (
@@ -237,14 +250,14 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
 }
 
 /** The form as if what the platform would choose now had been ticked by hand. */
-function asChosen(draft: Draft, preview: Previewed | undefined): Draft {
+function applySelection(draft: Draft, preview: Previewed | undefined): Draft {
   if (!draft.capacity) return draft;
-  if (isNew(draft)) return draft;
+  if (createsEnvironments(draft)) return draft;
   return { ...draft, selected: preview?.chosen?.nodeIds ?? [], master: preview?.chosen?.masterNode ?? "" };
 }
 
 /** Said in a card of their own. */
-const IN_CARDS = [
+const SHOWN_IN_CARDS = [
   "IMPORT_MISSING",
   "IMPORTS_MISSING_MORE",
   "PACKAGES_DIFFER",
@@ -255,7 +268,7 @@ const IN_CARDS = [
 const QUEUES = ["ENVIRONMENTS_BUSY", "ENVIRONMENTS_IN_USE"];
 
 /** Nobody has to be waited for, and nothing comes before the start: no code to fetch, no pre-flight test, no drill. */
-function startsAtOnce(draft: Draft, preview: Previewed | undefined): boolean {
+function canStartImmediately(draft: Draft, preview: Previewed | undefined): boolean {
   if (!preview) return false;
   const waits =
     preview.chosen?.startsNow === false ||
@@ -263,24 +276,24 @@ function startsAtOnce(draft: Draft, preview: Previewed | undefined): boolean {
     preview.warnings.some(({ code }) => QUEUES.includes(code));
   const { preflight, drill } = draft.plain;
   const isOff = (value: string | undefined) => !value || value === "off";
-  const fetches = hasScript(draft) && !["", "snapshot"].includes(draft.code.source);
+  const fetches = usesOwnScript(draft) && !["", "snapshot"].includes(draft.code.source);
   return !waits && !fetches && isOff(preflight) && isOff(drill);
 }
 
 /** Unticking one of what was chosen says: not this one. */
-function leftOut(capacity: Capacity, id: string): Capacity {
+function excludeEnvironment(capacity: CapacityRequest, id: string): CapacityRequest {
   const { exclude } = capacity;
   return { ...capacity, exclude: exclude.includes(id) ? exclude.filter((each) => each !== id) : [...exclude, id] };
 }
 
 /** What was brought along counts as come to: its problems are said at once, those of an empty form are not. */
-function filledParts(draft: Draft): ReadonlySet<keyof Draft> {
-  const parts = Object.keys(EMPTY) as (keyof Draft)[];
-  return new Set(parts.filter((part) => JSON.stringify(draft[part]) !== JSON.stringify(EMPTY[part])));
+function listFilledSections(draft: Draft): ReadonlySet<keyof Draft> {
+  const parts = Object.keys(EMPTY_DRAFT) as (keyof Draft)[];
+  return new Set(parts.filter((part) => JSON.stringify(draft[part]) !== JSON.stringify(EMPTY_DRAFT[part])));
 }
 
 /** A body whose very shape is wrong is refused instead of previewed. */
-function problemsOf(error: Error | null): Problem[] {
+function getProblems(error: Error | null): Problem[] {
   return error instanceof ApiError ? error.problems : NO_PROBLEMS;
 }
 

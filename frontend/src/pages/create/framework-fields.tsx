@@ -4,16 +4,16 @@ import { environmentsQuery, frameworksQuery } from "@/api/inventory";
 import type { Framework, Preview } from "@/api/types";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
-import { Fold } from "@/ui/fold";
-import { DEFAULT_FRAMEWORK, tuned, tuningOf } from "./draft";
+import { Collapsible } from "@/ui/fold";
+import { DEFAULT_FRAMEWORK, updateTuning, getTuning } from "./draft";
 import { useLabels } from "./labels";
 import { OptionField } from "./option-field";
-import { frameworkNamed, rulesOf, strategyOf } from "./options";
-import { textFor } from "./problems";
+import { findFramework, getOptionRules, listStrategyFields } from "./options";
+import { getProblemText } from "./problems";
 import type { SectionProps } from "./section";
 
 /** Whether it may run on the chosen environments' cluster; without a choice, on any. */
-function runsOn(framework: Framework, cluster: string | undefined): boolean {
+function isSupportedOn(framework: Framework, cluster: string | undefined): boolean {
   const there = framework.clusters.find(({ clusterId }) => clusterId === cluster);
   return there ? there.available !== false : framework.available;
 }
@@ -25,13 +25,13 @@ function runsOn(framework: Framework, cluster: string | undefined): boolean {
 export function FrameworkSelect({ label, draft, problems, onChange }: SectionProps & { label: string }) {
   const { t } = useTranslation();
   const frameworks = useQuery(frameworksQuery).data ?? [];
-  const framework = frameworkNamed(frameworks, draft.framework);
+  const framework = findFramework(frameworks, draft.framework);
   const cluster = useQuery(environmentsQuery).data?.find(({ id }) => id === draft.selected[0])?.clusterId;
   const alone = draft.selected.length === 1;
   const nameOf = ({ value, label }: Framework) =>
     alone && value === DEFAULT_FRAMEWORK ? `${t("create.single")} · ${label}` : label;
   return (
-    <Field label={label} hint={framework?.description} error={textFor(problems, "distributedConfig.framework")}>
+    <Field label={label} hint={framework?.description} error={getProblemText(problems, "distributedConfig.framework")}>
       {(wiring) => (
         <select
           {...wiring}
@@ -43,7 +43,7 @@ export function FrameworkSelect({ label, draft, problems, onChange }: SectionPro
           {!framework && <option value={draft.framework}>{draft.framework}</option>}
           {frameworks.map((each) => (
             <option key={each.value} value={each.value}>
-              {runsOn(each, cluster) ? nameOf(each) : t("create.notInstalled", { framework: each.label })}
+              {isSupportedOn(each, cluster) ? nameOf(each) : t("create.notInstalled", { framework: each.label })}
             </option>
           ))}
         </select>
@@ -63,11 +63,12 @@ export function FrameworkFields({ draft, problems, onChange, preview, worldSize 
   const proposal = preview?.proposal;
   const labels = useLabels();
   const frameworks = useQuery(frameworksQuery).data ?? [];
-  const framework = frameworkNamed(frameworks, draft.framework);
-  const { strategy, options } = tuningOf(draft);
-  const degrees = [...new Set<string>([...strategyOf(framework), ...Object.keys(strategy)])];
-  const rules = Object.entries(rulesOf(framework));
-  const open = Object.values(options).some(Boolean) || textFor(problems, "distributedConfig.options") !== undefined;
+  const framework = findFramework(frameworks, draft.framework);
+  const { strategy, options } = getTuning(draft);
+  const degrees = [...new Set<string>([...listStrategyFields(framework), ...Object.keys(strategy)])];
+  const rules = Object.entries(getOptionRules(framework));
+  const open =
+    Object.values(options).some(Boolean) || getProblemText(problems, "distributedConfig.options") !== undefined;
   const placeholder = (name: string) => {
     const proposed = proposal?.strategy[name] ?? (degrees.length === 1 ? worldSize : undefined);
     return proposed === undefined ? t("create.automatic") : t("create.proposedValue", { value: proposed });
@@ -84,7 +85,7 @@ export function FrameworkFields({ draft, problems, onChange, preview, worldSize 
               <Field
                 key={name}
                 label={labels.strategy(name)}
-                error={textFor(problems, `distributedConfig.strategy.${name}`)}
+                error={getProblemText(problems, `distributedConfig.strategy.${name}`)}
               >
                 {(wiring) => (
                   <input
@@ -96,19 +97,22 @@ export function FrameworkFields({ draft, problems, onChange, preview, worldSize 
                     placeholder={placeholder(name)}
                     value={strategy[name] ?? ""}
                     onChange={({ target }) =>
-                      onChange(tuned(draft, { strategy: { ...strategy, [name]: target.value } }))
+                      onChange(updateTuning(draft, { strategy: { ...strategy, [name]: target.value } }))
                     }
                   />
                 )}
               </Field>
             ))}
           </div>
-          {textForItself(problems, "distributedConfig.strategy")}
-          <Splits splits={preview?.splits ?? []} onTake={(split) => onChange(tuned(draft, { strategy: split }))} />
+          {getOwnProblem(problems, "distributedConfig.strategy")}
+          <Splits
+            splits={preview?.splits ?? []}
+            onTake={(split) => onChange(updateTuning(draft, { strategy: split }))}
+          />
         </fieldset>
       )}
       {rules.length > 0 && (
-        <Fold
+        <Collapsible
           title={t("create.options", { count: rules.length })}
           wanted={open}
           summaryClassName="w-fit text-sm font-medium"
@@ -121,12 +125,12 @@ export function FrameworkFields({ draft, problems, onChange, preview, worldSize 
                 rule={rule}
                 value={options[name] ?? ""}
                 proposed={proposal?.options[name]}
-                error={textFor(problems, `distributedConfig.options.${name}`)}
-                onChange={(value) => onChange(tuned(draft, { options: { ...options, [name]: value } }))}
+                error={getProblemText(problems, `distributedConfig.options.${name}`)}
+                onChange={(value) => onChange(updateTuning(draft, { options: { ...options, [name]: value } }))}
               />
             ))}
           </div>
-        </Fold>
+        </Collapsible>
       )}
     </>
   );
@@ -159,7 +163,7 @@ function Splits({ splits, onTake }: SplitsProps) {
 }
 
 /** A problem of the whole, not of one of its fields. */
-function textForItself(problems: SectionProps["problems"], field: string) {
+function getOwnProblem(problems: SectionProps["problems"], field: string) {
   const found = problems.get(field);
   return found && <p className="mt-1.5 text-sm text-bad-ink">{found.map(({ message }) => message).join(" ")}</p>;
 }

@@ -3,8 +3,8 @@ import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test } from "vitest";
 import type { EnvironmentInUse, MemoryHolder } from "@/api/types";
-import { api, ok, platform } from "@/test/platform";
-import { visit } from "@/test/render";
+import { apiUrl, respondWith, platformHandlers } from "@/test/platform";
+import { renderAt } from "@/test/render";
 
 const kernel = (more: Partial<MemoryHolder> = {}): MemoryHolder => ({
   kind: "kernel",
@@ -27,9 +27,9 @@ const held = (...processes: MemoryHolder[]): EnvironmentInUse => ({
 
 function previewing(answers: () => { inUse: EnvironmentInUse[]; memoryLooking?: boolean }) {
   const none = { ranks: [], files: [], artifacts: [], command: [], problems: [], warnings: [], summary: null };
-  platform.use(
-    http.post(api("/training-tasks/preview"), () =>
-      ok({ ...none, proposal: null, packages: null, memoryLooking: false, ...answers() }),
+  platformHandlers.use(
+    http.post(apiUrl("/training-tasks/preview"), () =>
+      respondWith({ ...none, proposal: null, packages: null, memoryLooking: false, ...answers() }),
     ),
   );
 }
@@ -37,13 +37,13 @@ function previewing(answers: () => { inUse: EnvironmentInUse[]; memoryLooking?: 
 test("who holds how much is said, what is left beside them, and its owner can be asked", async () => {
   let asked = 0;
   previewing(() => ({ inUse: [held(kernel())] }));
-  platform.use(
-    http.post(api("/dev-environments/env-1/ask-owner"), () => {
+  platformHandlers.use(
+    http.post(apiUrl("/dev-environments/env-1/ask-owner"), () => {
       asked++;
-      return ok(null);
+      return respondWith(null);
     }),
   );
-  visit("/training/create?environments=env-1");
+  renderAt("/training/create?environments=env-1");
   await screen.findByText("train.ipynb");
   expect(screen.getByText(/内核 · li · .* · GPU 显存 68 GiB · 内存 1 GiB/)).toBeTruthy();
   expect(screen.getByText("GPU 0：与它们共用时，训练还可用 12 GiB（共 80 GiB）")).toBeTruthy();
@@ -55,13 +55,13 @@ test("who holds how much is said, what is left beside them, and its owner can be
 test("one's own kernel is stopped after a question, and the answer changes", async () => {
   let isEnded = false;
   previewing(() => ({ inUse: isEnded ? [] : [held(kernel({ mine: true }))] }));
-  platform.use(
-    http.post(api("/dev-environments/env-1/kernels/k1/end"), () => {
+  platformHandlers.use(
+    http.post(apiUrl("/dev-environments/env-1/kernels/k1/end"), () => {
       isEnded = true;
-      return ok(null);
+      return respondWith(null);
     }),
   );
-  visit("/training/create?environments=env-1");
+  renderAt("/training/create?environments=env-1");
   await userEvent.click(await screen.findByRole("button", { name: "停止我的内核" }));
   expect(isEnded).toBe(false);
   await userEvent.click(within(await screen.findByRole("alertdialog")).getByRole("button", { name: "停止我的内核" }));
@@ -71,6 +71,6 @@ test("one's own kernel is stopped after a question, and the answer changes", asy
 test("while an environment is looked into, the answer comes by itself", async () => {
   let looks = 0;
   previewing(() => (looks++ === 0 ? { inUse: [], memoryLooking: true } : { inUse: [held(kernel())] }));
-  visit("/training/create?environments=env-1");
+  renderAt("/training/create?environments=env-1");
   await screen.findByText("train.ipynb", undefined, { timeout: 5_000 });
 });

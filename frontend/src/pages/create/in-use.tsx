@@ -1,13 +1,13 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { BellRing, Clock, Square } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import { askOwner, endKernel } from "@/api/hosted";
+import { notifyOwner, shutdownKernel } from "@/api/hosted";
 import type { EnvironmentInUse, MemoryHolder } from "@/api/types";
-import { bytes, shortTime } from "@/lib/format";
+import { formatBytes, formatShortTime } from "@/lib/format";
 import { Badge } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { Confirm } from "@/ui/confirm";
+import { ConfirmDialog } from "@/ui/confirm";
 import { toastError } from "@/ui/failure";
 import { toast } from "@/ui/toast";
 import type { Draft } from "./draft";
@@ -51,7 +51,7 @@ export default function InUse({ draft, inUse, onChange }: InUseProps) {
 function Environment({ inUse: { environmentId, environment, processes, gpus } }: { inUse: EnvironmentInUse }) {
   const { t } = useTranslation();
   const ask = useMutation({
-    mutationFn: () => askOwner(environmentId),
+    mutationFn: () => notifyOwner(environmentId),
     onSuccess: () => toast.success(t("hosted.inUse.asked", { environment })),
     onError: (error) => toastError(t, error),
   });
@@ -74,7 +74,7 @@ function Environment({ inUse: { environmentId, environment, processes, gpus } }:
       </ul>
       {gpus.map(({ index, freeBytes, totalBytes }) => (
         <p key={index} className="mt-1 text-muted">
-          {t("hosted.inUse.left", { index, free: bytes(freeBytes), total: bytes(totalBytes) })}
+          {t("hosted.inUse.left", { index, free: formatBytes(freeBytes), total: formatBytes(totalBytes) })}
         </p>
       ))}
     </li>
@@ -86,7 +86,7 @@ function Holder({ environment, holder }: { environment: string; holder: MemoryHo
   const client = useQueryClient();
   const { kind, id, name, owner, since, rssBytes, gpuBytes, mine } = holder;
   const end = useMutation({
-    mutationFn: () => endKernel(environment, id),
+    mutationFn: () => shutdownKernel(environment, id),
     onSuccess: () => toast.success(t("hosted.endKernelDone")),
     onError: (error) => toastError(t, error),
     onSettled: () => client.invalidateQueries({ queryKey: ["task-preview"] }),
@@ -94,9 +94,9 @@ function Holder({ environment, holder }: { environment: string; holder: MemoryHo
   const facts = [
     t(`hosted.inUse.${kind}`),
     owner ?? "",
-    since === null ? "" : t("hosted.inUse.since", { time: shortTime(new Date(since * 1000).toISOString()) }),
-    gpuBytes > 0 ? t("hosted.inUse.gpu", { size: bytes(gpuBytes) }) : "",
-    rssBytes > 0 ? t("hosted.inUse.rss", { size: bytes(rssBytes) }) : "",
+    since === null ? "" : t("hosted.inUse.since", { time: formatShortTime(new Date(since * 1000).toISOString()) }),
+    gpuBytes > 0 ? t("hosted.inUse.gpu", { size: formatBytes(gpuBytes) }) : "",
+    rssBytes > 0 ? t("hosted.inUse.rss", { size: formatBytes(rssBytes) }) : "",
   ].filter(Boolean);
   return (
     <li className="flex flex-wrap items-center gap-2 px-3 py-2">
@@ -108,7 +108,7 @@ function Holder({ environment, holder }: { environment: string; holder: MemoryHo
         <span className="block text-muted">{facts.join(" · ")}</span>
       </span>
       {mine && kind === "kernel" && (
-        <Confirm
+        <ConfirmDialog
           danger
           title={t("hosted.endKernelTitle", { name })}
           description={t("hosted.endKernelHint")}

@@ -6,13 +6,13 @@ import { codeSourceQuery } from "@/api/code";
 import { datasetsQuery, modelsQuery } from "@/api/inventory";
 import { meQuery } from "@/api/session";
 import { checkpointsQuery, cloneQuery } from "@/api/tasks";
-import { Failure, Loading } from "@/ui/failure";
+import { LoadError, Loading } from "@/ui/failure";
 import { Page } from "@/ui/page";
-import { takenAnew } from "./code-draft";
-import { type Draft, draftOf, EMPTY, toggle, withField } from "./draft";
+import { buildRefetchDraft } from "./code-draft";
+import { type Draft, buildDraft, EMPTY_DRAFT, toggleEnvironment, setDraftField } from "./draft";
 import { CreateForm } from "./form";
-import { type DraftStore, draftStore } from "./saved";
-import { firstOf } from "./versions";
+import { type DraftStorage, openDraftStorage } from "./saved";
+import { fillDefaultChoices } from "./versions";
 
 /**
  * `?from=<task>` starts from that task's request, `&resumeFrom=<path>` at one of its checkpoints, `?retry=<task>` at its
@@ -23,7 +23,7 @@ export function Component() {
   const [params] = useSearchParams();
   const owner = useQuery(meQuery).data?.username ?? "";
   const origin = params.toString();
-  const store = useMemo(() => draftStore(owner, origin), [owner, origin]);
+  const store = useMemo(() => openDraftStorage(owner, origin), [owner, origin]);
   return (
     <Page title={t("create.title")}>
       <Form key={`${owner}?${origin}`} params={params} store={store} />
@@ -33,7 +33,7 @@ export function Component() {
 
 interface StartProps {
   params: URLSearchParams;
-  store: DraftStore;
+  store: DraftStorage;
 }
 
 /** What was left unsent here comes first; then what the address asks for. */
@@ -52,14 +52,14 @@ function Form({ params, store }: StartProps) {
     <CreateForm start={start} store={store} restored={false} goesTo={field} onStartOver={startOver} />
   );
   return source ? (
-    <Copied
+    <CloneForm
       id={source}
       resumes={params.has("retry")}
       checkpoint={params.get("resumeFrom")}
-      form={(start) => form(field && to ? withField(start, field, to) : start)}
+      form={(start) => form(field && to ? setDraftField(start, field, to) : start)}
     />
   ) : (
-    <Fresh environments={params.get("environments")} form={form} />
+    <NewTaskForm environments={params.get("environments")} form={form} />
   );
 }
 
@@ -73,27 +73,27 @@ interface CopiedProps {
   form: FormOf;
 }
 
-function Copied({ id, resumes, checkpoint, form }: CopiedProps) {
+function CloneForm({ id, resumes, checkpoint, form }: CopiedProps) {
   const request = useQuery(cloneQuery(id));
   const checkpoints = useQuery({ ...checkpointsQuery(id), enabled: resumes });
   const source = useQuery(codeSourceQuery(id));
   const failed = [request, checkpoints].find((query) => query.isError);
-  if (failed) return <Failure error={failed.error} retry={() => void failed.refetch()} />;
+  if (failed) return <LoadError error={failed.error} retry={() => void failed.refetch()} />;
   if (!request.data || (resumes && !checkpoints.data) || source.isPending) return <Loading />;
   const newest = checkpoints.data?.toSorted((a, b) => b.step - a.step)[0]?.path;
-  const copy = draftOf(request.data);
-  const draft = source.data?.changed ? { ...copy, code: takenAnew(copy.code) } : copy;
+  const copy = buildDraft(request.data);
+  const draft = source.data?.changed ? { ...copy, code: buildRefetchDraft(copy.code) } : copy;
   const resumeFrom = checkpoint ?? newest;
   return form(resumeFrom ? { ...draft, plain: { ...draft.plain, resumeFrom } } : draft);
 }
 
 /** Starts with the first dataset that can be used and the first model. */
-function Fresh({ environments, form }: { environments: string | null; form: FormOf }) {
+function NewTaskForm({ environments, form }: { environments: string | null; form: FormOf }) {
   const datasets = useQuery(datasetsQuery);
   const models = useQuery(modelsQuery);
   const failed = [datasets, models].find((query) => query.isError);
-  if (failed) return <Failure error={failed.error} retry={() => void failed.refetch()} />;
+  if (failed) return <LoadError error={failed.error} retry={() => void failed.refetch()} />;
   if (!datasets.data || !models.data) return <Loading />;
-  const start: Draft = { ...EMPTY, ...firstOf(datasets.data, models.data) };
-  return form((environments?.split(",").filter(Boolean) ?? []).reduce(toggle, start));
+  const start: Draft = { ...EMPTY_DRAFT, ...fillDefaultChoices(datasets.data, models.data) };
+  return form((environments?.split(",").filter(Boolean) ?? []).reduce(toggleEnvironment, start));
 }

@@ -3,7 +3,7 @@ import { useMemo } from "react";
 import { useTranslation } from "react-i18next";
 
 /** The server may know more values than this page has words for: those are shown as they are. */
-export function label(t: TFunction, exists: (key: string) => boolean, key: string, fallback: string): string {
+export function getLabel(t: TFunction, exists: (key: string) => boolean, key: string, fallback: string): string {
   return exists(key) ? t(key as "create.master") : fallback;
 }
 
@@ -11,7 +11,7 @@ export function useLabels() {
   const { t, i18n } = useTranslation();
   return useMemo(() => {
     const under = (section: string) => (name: string) =>
-      label(t, (key) => i18n.exists(key), `${section}.${name}`, name);
+      getLabel(t, (key) => i18n.exists(key), `${section}.${name}`, name);
     return {
       kind: under("environments.kindOf"),
       status: under("environments.statusOf"),
@@ -19,7 +19,7 @@ export function useLabels() {
       hyperparameter: under("create.hyperparameter"),
       field: under("create"),
       choice: (name: string, value: string) => under(`create.choice.${name}`)(value),
-      hint: (name: string) => label(t, (key) => i18n.exists(key), `create.${name}Hint`, ""),
+      hint: (name: string) => getLabel(t, (key) => i18n.exists(key), `create.${name}Hint`, ""),
     };
   }, [t, i18n]);
 }

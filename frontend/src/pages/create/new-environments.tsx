@@ -3,9 +3,9 @@ import { useTranslation } from "react-i18next";
 import { environmentTemplatesQuery } from "@/api/hosted";
 import { ButtonLink } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { Failure, Loading } from "@/ui/failure";
+import { LoadError, Loading } from "@/ui/failure";
 import { Field } from "@/ui/field";
-import { textFor } from "./problems";
+import { getProblemText } from "./problems";
 import type { SectionProps } from "./section";
 
 const AFTERWARDS = ["delete", "stop", "keep"] as const;
@@ -28,12 +28,12 @@ export default function NewEnvironments({ draft: { made }, problems, onChange }:
     >
       <p className="mb-3 text-sm text-muted">{t("hosted.newMode.hint")}</p>
       {whole && <p className="mb-3 text-sm whitespace-pre-line text-bad-ink">{whole.join("\n")}</p>}
-      {templates.isError && <Failure error={templates.error} retry={() => void templates.refetch()} />}
+      {templates.isError && <LoadError error={templates.error} retry={() => void templates.refetch()} />}
       {templates.isPending && <Loading />}
       <div className="grid items-start gap-4 sm:grid-cols-2">
         <Field
           label={t("hosted.newMode.template")}
-          error={textFor(problems, `${FIELD}.template`)}
+          error={getProblemText(problems, `${FIELD}.template`)}
           className="sm:col-span-2"
         >
           {(wiring) => (
@@ -56,7 +56,7 @@ export default function NewEnvironments({ draft: { made }, problems, onChange }:
             </select>
           )}
         </Field>
-        <Field label={t("hosted.newMode.count")} error={textFor(problems, `${FIELD}.count`)}>
+        <Field label={t("hosted.newMode.count")} error={getProblemText(problems, `${FIELD}.count`)}>
           {(wiring) => (
             <input
               {...wiring}
@@ -72,7 +72,7 @@ export default function NewEnvironments({ draft: { made }, problems, onChange }:
         <Field
           label={t("hosted.newMode.afterwards")}
           hint={t("hosted.newMode.afterwardsHint")}
-          error={textFor(problems, `${FIELD}.afterwards`)}
+          error={getProblemText(problems, `${FIELD}.afterwards`)}
         >
           {(wiring) => (
             <select

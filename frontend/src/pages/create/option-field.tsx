@@ -1,10 +1,10 @@
 import { useTranslation } from "react-i18next";
 import { Field } from "@/ui/field";
-import { range, type Rule, textOf } from "./options";
+import { formatRange, type OptionRule, formatOption } from "./options";
 
 interface OptionFieldProps {
   name: string;
-  rule: Rule;
+  rule: OptionRule;
   value: string;
   /** What the platform takes where nothing is typed, when that is not the schema's default. */
   proposed: unknown;
@@ -22,7 +22,7 @@ export function OptionField({ name, rule, value, proposed, error, onChange }: Op
       ? t("create.on")
       : choice === false
         ? t("create.off")
-        : (rule.enumTitles?.[textOf(choice)] ?? textOf(choice));
+        : (rule.enumTitles?.[formatOption(choice)] ?? formatOption(choice));
   const unsetText =
     unset === undefined || typeof unset === "object"
       ? t("create.automatic")
@@ -32,7 +32,7 @@ export function OptionField({ name, rule, value, proposed, error, onChange }: Op
   return (
     <Field
       label={label}
-      hint={rule.description ?? (isJson ? t("create.jsonHint") : hintOf(name, label, range(rule)))}
+      hint={rule.description ?? (isJson ? t("create.jsonHint") : getHint(name, label, formatRange(rule)))}
       error={error}
       className={isJson ? "sm:col-span-2" : undefined}
     >
@@ -76,6 +76,6 @@ export function OptionField({ name, rule, value, proposed, error, onChange }: Op
 }
 
 /** The API's name beside the word for it, and what is allowed. */
-function hintOf(name: string, label: string, allowed: string): string | undefined {
+function getHint(name: string, label: string, allowed: string): string | undefined {
   return [name !== label && name, allowed].filter(Boolean).join(" · ") || undefined;
 }

@@ -1,8 +1,8 @@
 import type { Framework } from "@/api/types";
-import { numberOr } from "@/lib/typed";
+import { parseNumber } from "@/lib/typed";
 
 /** One property of a framework's options, as its JSON Schema describes it. */
-export interface Rule {
+export interface OptionRule {
   type?: string;
   enum?: unknown[];
   /** Choice -> what it is called, where that is not the choice itself. */
@@ -16,32 +16,32 @@ export interface Rule {
   description?: string;
 }
 
-export type Rules = Record<string, Rule>;
+export type OptionRules = Record<string, OptionRule>;
 
-export function frameworkNamed(frameworks: Framework[], name: string): Framework | undefined {
+export function findFramework(frameworks: Framework[], name: string): Framework | undefined {
   return frameworks.find(({ value, aliases }) => value === name || aliases.includes(name));
 }
 
-export function rulesOf(framework: Framework | undefined): Rules {
-  return (framework?.options.properties as Rules | undefined) ?? {};
+export function getOptionRules(framework: Framework | undefined): OptionRules {
+  return (framework?.options.properties as OptionRules | undefined) ?? {};
 }
 
 /** What is typed into an option's field, as JSON; what cannot be read goes out as typed, for the server to judge. */
-export function valueOf(text: string, rule: Rule | undefined): unknown {
+export function parseOption(text: string, rule: OptionRule | undefined): unknown {
   if (rule?.enum) return rule.enum.find((choice) => String(choice) === text) ?? text;
   if (rule?.type === "boolean") return text === "true" || (text === "false" ? false : text);
-  if (rule?.type === "integer" || rule?.type === "number") return numberOr(text);
-  if (rule?.type === "object" || rule?.type === "array") return jsonOr(text);
+  if (rule?.type === "integer" || rule?.type === "number") return parseNumber(text);
+  if (rule?.type === "object" || rule?.type === "array") return parseJson(text);
   return text;
 }
 
 /** The text of a field that holds `value`. */
-export function textOf(value: unknown): string {
+export function formatOption(value: unknown): string {
   return typeof value === "string" ? value : JSON.stringify(value, null, 2);
 }
 
 /** `1 – 1024`, `≥ 1`; empty without bounds. Bounds too large to mean anything are left out. */
-export function range({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }: Rule): string {
+export function formatRange({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }: OptionRule): string {
   const high = maximum !== undefined && maximum < 1e9 ? maximum : undefined;
   if (minimum !== undefined && high !== undefined) return `${minimum} – ${high}`;
   return [
@@ -54,7 +54,7 @@ export function range({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }: 
     .join(", ");
 }
 
-function jsonOr(text: string): unknown {
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
@@ -72,7 +72,7 @@ const STRATEGY = {
 export type StrategyName = (typeof STRATEGY)[keyof typeof STRATEGY];
 
 /** The degrees of parallelism that the framework has, in the order in which it names them. */
-export function strategyOf(framework: Framework | undefined): StrategyName[] {
+export function listStrategyFields(framework: Framework | undefined): StrategyName[] {
   return (framework?.parallelism ?? []).flatMap((kind) =>
     kind in STRATEGY ? STRATEGY[kind as keyof typeof STRATEGY] : [],
   );

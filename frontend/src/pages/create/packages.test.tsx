@@ -2,11 +2,11 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test } from "vitest";
-import type { Installations, PackagesOfTask } from "@/api/packages";
-import { api, ok, platform } from "@/test/platform";
-import { visit } from "@/test/render";
+import type { PackageInstallations, TaskPackages } from "@/api/packages";
+import { apiUrl, respondWith, platformHandlers } from "@/test/platform";
+import { renderAt } from "@/test/render";
 
-type Environment = PackagesOfTask["environments"][number];
+type Environment = TaskPackages["environments"][number];
 
 const looked = (environmentId: string, more: Partial<Environment> = {}): Environment => ({
   environmentId,
@@ -22,7 +22,7 @@ const looked = (environmentId: string, more: Partial<Environment> = {}): Environ
   ...more,
 });
 
-const found: PackagesOfTask = {
+const found: TaskPackages = {
   python: "mine",
   environments: [looked("env-1"), looked("env-2")],
   looking: false,
@@ -36,15 +36,17 @@ const found: PackagesOfTask = {
   level: ["einops==0.8.0"],
 };
 
-function previewing(packages: () => PackagesOfTask | null) {
+function previewing(packages: () => TaskPackages | null) {
   const none = { ranks: [], files: [], artifacts: [], command: [], problems: [], inUse: [], summary: null };
   const warnings = [{ code: "IMPORT_MISSING", message: "einops 没有安装", hint: "" }];
-  platform.use(
-    http.post(api("/training-tasks/preview"), () => ok({ ...none, warnings, proposal: null, packages: packages() })),
+  platformHandlers.use(
+    http.post(apiUrl("/training-tasks/preview"), () =>
+      respondWith({ ...none, warnings, proposal: null, packages: packages() }),
+    ),
   );
 }
 
-const installed = (state: Installations["items"][number]["state"], output = ""): Installations => ({
+const installed = (state: PackageInstallations["items"][number]["state"], output = ""): PackageInstallations => ({
   id: "install-1",
   packages: found.level,
   askedBy: "me",
@@ -63,7 +65,7 @@ const installed = (state: Installations["items"][number]["state"], output = ""):
 
 test("what differs and what the script lacks is named once, with where it is", async () => {
   previewing(() => found);
-  visit("/training/create?environments=env-1,env-2");
+  renderAt("/training/create?environments=env-1,env-2");
   const notes = await screen.findByRole("list", { name: "各环境的包" });
   expect(within(notes).getByText("name-of-env-2 没有安装 einops")).toBeTruthy();
   expect(within(notes).getByText("在 train.py:3 导入")).toBeTruthy();
@@ -76,17 +78,17 @@ test("one button installs it in all, shows how that gets on, and looks again", a
   let isThere = false;
   let asked: unknown;
   previewing(() => (isThere ? { ...found, differences: [], missing: [], level: [] } : found));
-  platform.use(
-    http.post(api("/dev-environments/packages/level"), async ({ request }) => {
+  platformHandlers.use(
+    http.post(apiUrl("/dev-environments/packages/level"), async ({ request }) => {
       asked = await request.json();
-      return ok(installed("waiting"));
+      return respondWith(installed("waiting"));
     }),
-    http.get(api("/dev-environments/packages/level/install-1"), () => {
+    http.get(apiUrl("/dev-environments/packages/level/install-1"), () => {
       isThere = true;
-      return ok(installed("done", "Successfully installed einops-0.8.0"));
+      return respondWith(installed("done", "Successfully installed einops-0.8.0"));
     }),
   );
-  visit("/training/create?environments=env-1,env-2");
+  renderAt("/training/create?environments=env-1,env-2");
   await userEvent.click(await screen.findByRole("button", { name: "在所有环境中安装" }));
   expect(asked).toBeUndefined();
   await userEvent.click(
@@ -101,14 +103,14 @@ test("while they are looked at, that is said, and the answer comes by itself", a
   let looks = 0;
   const looking = { ...found, looking: true, differences: [], missing: [], level: [] };
   previewing(() => (looks++ === 0 ? looking : found));
-  visit("/training/create?environments=env-1,env-2");
+  renderAt("/training/create?environments=env-1,env-2");
   await screen.findByText("正在检查各环境的包…");
   await screen.findByText("name-of-env-2 没有安装 einops", undefined, { timeout: 5_000 });
 });
 
 test("nothing is said where nothing differs, or no rank runs inside", async () => {
   previewing(() => ({ ...found, differences: [], missing: [], level: [] }));
-  visit("/training/create?environments=env-1,env-2");
+  renderAt("/training/create?environments=env-1,env-2");
   await screen.findByText("分布式训练");
   expect(screen.queryByText("各环境的包")).toBeNull();
 });
@@ -122,6 +124,6 @@ test("an environment that cannot be entered says why", async () => {
     missing: [],
     level: [],
   }));
-  visit("/training/create?environments=env-1,env-2");
+  renderAt("/training/create?environments=env-1,env-2");
   await screen.findByText("镜像里没有 Python");
 });

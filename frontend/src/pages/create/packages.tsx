@@ -2,29 +2,34 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { PackagePlus } from "lucide-react";
 import { useEffect } from "react";
 import { useTranslation } from "react-i18next";
-import { type Installations, installationsQuery, levelPackages, type PackagesOfTask } from "@/api/packages";
+import {
+  type PackageInstallations,
+  installationsQuery,
+  installMissingPackages,
+  type TaskPackages,
+} from "@/api/packages";
 import { Badge, type Tone } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { Code } from "@/ui/code";
-import { Confirm } from "@/ui/confirm";
+import { CodeBlock } from "@/ui/code";
+import { ConfirmDialog } from "@/ui/confirm";
 import { toastError } from "@/ui/failure";
-import { Fold } from "@/ui/fold";
-import { Notes, type Said } from "@/ui/notes";
+import { Collapsible } from "@/ui/fold";
+import { MessageList, type Message } from "@/ui/notes";
 
-type Installation = Installations["items"][number];
+type Installation = PackageInstallations["items"][number];
 
 const TONE: Record<Installation["state"], Tone> = { waiting: "idle", running: "info", done: "ok", failed: "bad" };
-const MOST = 6;
+const MAX_LISTED = 6;
 
 /** Where the packages of the environments differ, what the script lacks in some of them, and one button against that. */
-export default function Packages({ packages }: { packages: PackagesOfTask }) {
+export default function Packages({ packages }: { packages: TaskPackages }) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const { environments, differences, missing, level: wanted, looking, python } = packages;
   const ids = environments.map(({ environmentId }) => environmentId);
   const level = useMutation({
-    mutationFn: () => levelPackages(ids, wanted, python),
+    mutationFn: () => installMissingPackages(ids, wanted, python),
     onError: (error) => toastError(t, error),
   });
   const id = level.data?.id;
@@ -37,20 +42,20 @@ export default function Packages({ packages }: { packages: PackagesOfTask }) {
   const nameOf = new Map(environments.map(({ environmentId, name }) => [environmentId, name]));
   const names = (ids: string[]) => ids.map((each) => nameOf.get(each) ?? each).join(", ");
   const isInstalling = level.isPending || (installations !== undefined && !over);
-  const notes: Said[] = [
-    ...missing.map(({ module, environmentIds, place, requirement }): Said => ({
+  const notes: Message[] = [
+    ...missing.map(({ module, environmentIds, place, requirement }): Message => ({
       id: `missing ${module}`,
       level: "warn",
       message: t("hosted.packages.missing", { module, environments: names(environmentIds) }),
       hint: requirement ? t("hosted.packages.imported", { place }) : t("hosted.packages.unknown", { place }),
     })),
-    ...differences.map(({ kind, name, fatal, values }): Said => ({
+    ...differences.map(({ kind, name, fatal, values }): Message => ({
       id: `${kind} ${name}`,
       level: fatal ? "fail" : "warn",
-      message: t("hosted.packages.differs", { name, values: versions(values, names) }),
+      message: t("hosted.packages.differs", { name, values: formatVersions(values, names) }),
       hint: fatal && t("hosted.packages.fatal"),
     })),
-    ...environments.flatMap(({ environmentId, state, reason }): Said[] =>
+    ...environments.flatMap(({ environmentId, state, reason }): Message[] =>
       state === "failed" && reason
         ? [{ id: environmentId, level: "info", message: reason.message, hint: reason.hint }]
         : [],
@@ -62,7 +67,7 @@ export default function Packages({ packages }: { packages: PackagesOfTask }) {
       title={t("hosted.packages.title")}
       aside={
         wanted.length > 0 && (
-          <Confirm
+          <ConfirmDialog
             title={t("hosted.packages.installTitle", { packages: wanted.join(", ") })}
             description={t("hosted.packages.installHint", { environments: names(ids) })}
             action={t("hosted.packages.install")}
@@ -82,7 +87,7 @@ export default function Packages({ packages }: { packages: PackagesOfTask }) {
           {t("hosted.packages.looking")}
         </p>
       )}
-      <Notes notes={notes} label={t("hosted.packages.title")} most={MOST} />
+      <MessageList notes={notes} label={t("hosted.packages.title")} most={MAX_LISTED} />
       {installations && (
         <ul aria-live="polite" className="mt-3 space-y-2 text-sm">
           {installations.items.map((each) => (
@@ -105,11 +110,11 @@ function Progress({ installation: { name, state, output, reason } }: { installat
   return (
     <li>
       {output ? (
-        <Fold title={title} wanted={state === "failed"} summaryClassName="w-fit">
+        <Collapsible title={title} wanted={state === "failed"} summaryClassName="w-fit">
           <div className="mt-1">
-            <Code name="pip.log" content={output} />
+            <CodeBlock name="pip.log" content={output} />
           </div>
-        </Fold>
+        </Collapsible>
       ) : (
         title
       )}
@@ -119,7 +124,7 @@ function Progress({ installation: { name, state, output, reason } }: { installat
 }
 
 /** `2.5.1 (a, b), 2.4.0 (c)` */
-function versions(values: Record<string, string>, names: (ids: string[]) => string): string {
+function formatVersions(values: Record<string, string>, names: (ids: string[]) => string): string {
   const byVersion = new Map<string, string[]>();
   for (const [id, version] of Object.entries(values)) {
     byVersion.set(version || "–", [...(byVersion.get(version || "–") ?? []), id]);

@@ -4,9 +4,9 @@ import type { Environment, Preview as PreviewData, Problem } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { Badge } from "@/ui/badge";
 import { Card } from "@/ui/card";
-import { Failure } from "@/ui/failure";
-import { Files } from "@/ui/files";
-import { Notes } from "@/ui/notes";
+import { LoadError } from "@/ui/failure";
+import { FileTabs } from "@/ui/files";
+import { MessageList } from "@/ui/notes";
 import { Tabs } from "@/ui/tabs";
 import { RankTable } from "./rank-table";
 
@@ -32,13 +32,13 @@ export function Preview({ preview, waiting, problems, environments, onGoTo }: Pr
           {isStale ? (
             <span className="text-sm text-muted">{t("create.previewing")}</span>
           ) : (
-            (data || problems.length > 0) && <State count={problems.length} />
+            (data || problems.length > 0) && <PreviewState count={problems.length} />
           )}
         </span>
       }
     >
       {preview.isError && problems.length === 0 && (
-        <Failure error={preview.error} retry={() => void preview.refetch()} />
+        <LoadError error={preview.error} retry={() => void preview.refetch()} />
       )}
       {problems.length > 0 && <Problems problems={problems} onGoTo={onGoTo} />}
       {data && data.ranks.length > 0 ? (
@@ -51,8 +51,8 @@ export function Preview({ preview, waiting, problems, environments, onGoTo }: Pr
                 label: t("create.rankCount", { count: data.ranks.length }),
                 content: <RankTable ranks={data.ranks} environments={environments} />,
               },
-              { id: "files", label: t("create.files"), content: <Files files={filesOf(data)} /> },
-              { id: "objects", label: t("create.objects"), content: <Files files={data.artifacts} /> },
+              { id: "files", label: t("create.files"), content: <FileTabs files={listFiles(data)} /> },
+              { id: "objects", label: t("create.objects"), content: <FileTabs files={data.artifacts} /> },
             ]}
           />
         </div>
@@ -63,7 +63,7 @@ export function Preview({ preview, waiting, problems, environments, onGoTo }: Pr
   );
 }
 
-function State({ count }: { count: number }) {
+function PreviewState({ count }: { count: number }) {
   const { t } = useTranslation();
   return count === 0 ? (
     <Badge tone="ok">{t("create.ready")}</Badge>
@@ -72,7 +72,7 @@ function State({ count }: { count: number }) {
   );
 }
 
-function filesOf({ files, command }: PreviewData) {
+function listFiles({ files, command }: PreviewData) {
   return [...files, { name: "command.sh", content: command.join(" ") }];
 }
 
@@ -80,7 +80,7 @@ function Problems({ problems, onGoTo }: { problems: Problem[]; onGoTo: (problem:
   const { t } = useTranslation();
   return (
     <div className="mb-3">
-      <Notes
+      <MessageList
         notes={problems.map((problem) => ({
           id: `${problem.field}/${problem.error}/${problem.message}`,
           level: "warn",

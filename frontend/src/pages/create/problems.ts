@@ -1,5 +1,5 @@
 import { flushSync } from "react-dom";
-import { CHOICES, PLAIN } from "@/api/request";
+import { CHOICE_FIELDS, TEXT_FIELDS } from "@/api/request";
 import type { Problem } from "@/api/types";
 import type { Draft } from "./draft";
 
@@ -11,24 +11,24 @@ const ENVIRONMENT = /^(?:environmentIds|distributedConfig\.nodeIds)(?:\.(\d+))?$
  * The name of the control that a problem's field belongs to: the server's own, but for environments, which it numbers in
  * the order of ticking: `environments.<id>`, or `environments` where it means all of them.
  */
-export function controlOf(field: string, selected: string[]): string {
+export function getControlName(field: string, selected: string[]): string {
   const match = ENVIRONMENT.exec(field);
   if (!match) return field;
   const id = match[1] === undefined ? undefined : selected[Number(match[1])];
   return id === undefined ? "environments" : `environments.${id}`;
 }
 
-export function byField(problems: Problem[], selected: string[]): ProblemsByField {
+export function groupByField(problems: Problem[], selected: string[]): ProblemsByField {
   const map = new Map<string, Problem[]>();
   for (const problem of problems) {
-    const name = controlOf(problem.field, selected);
+    const name = getControlName(problem.field, selected);
     map.set(name, [...(map.get(name) ?? []), problem]);
   }
   return map;
 }
 
 /** What is wrong with a field or anything inside it, in one line each. */
-export function textFor(problems: ProblemsByField, field: string): string | undefined {
+export function getProblemText(problems: ProblemsByField, field: string): string | undefined {
   const texts = [...problems]
     .filter(([name]) => name === field || name.startsWith(`${field}.`))
     .flatMap(([, found]) => found.map(({ message, hint }) => (hint ? `${message} ${hint}` : message)));
@@ -51,11 +51,11 @@ const PARTS: [prefix: string, part: keyof Draft][] = [
   ["distributedConfig.select", "capacity"],
   ["distributedConfig.python", "python"],
   ["preemptible", "preemptible"],
-  ...[...PLAIN, ...CHOICES].map((name): [string, keyof Draft] => [name, "plain"]),
+  ...[...TEXT_FIELDS, ...CHOICE_FIELDS].map((name): [string, keyof Draft] => [name, "plain"]),
 ];
 
 /** Which part of the draft a problem is about; everything else follows from the choice of environments. */
-export function partOf(field: string): keyof Draft {
+export function getFormSection(field: string): keyof Draft {
   return PARTS.find(([prefix]) => field.startsWith(prefix))?.[1] ?? "selected";
 }
 

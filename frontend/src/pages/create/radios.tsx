@@ -12,7 +12,7 @@ interface RadiosProps<Value extends string> {
 }
 
 /** One of a few, all in sight. A `value` that is none of them leaves all unticked. */
-export function Radios<Value extends string>({
+export function RadioGroup<Value extends string>({
   legend,
   name,
   value,

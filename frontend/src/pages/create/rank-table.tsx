@@ -3,8 +3,8 @@ import { useTranslation } from "react-i18next";
 import type { Environment, Preview } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { Badge } from "@/ui/badge";
-import { Code } from "@/ui/code";
-import { Rows } from "@/ui/rows";
+import { CodeBlock } from "@/ui/code";
+import { VirtualList } from "@/ui/rows";
 
 const ROW_PX = 32;
 const ROW =
@@ -38,7 +38,7 @@ export function RankTable({ ranks, environments }: RankTableProps) {
             <span role="columnheader">{t("create.device")}</span>
           </div>
         </div>
-        <Rows
+        <VirtualList
           count={ranks.length}
           height={ROW_PX}
           role="rowgroup"
@@ -77,10 +77,10 @@ export function RankTable({ ranks, environments }: RankTableProps) {
               </div>
             );
           }}
-        </Rows>
+        </VirtualList>
       </div>
       {shown && (
-        <Code
+        <CodeBlock
           name={`rank-${shown.rank}.env`}
           content={Object.entries(shown.env)
             .map(([name, value]) => `${name}=${value}`)

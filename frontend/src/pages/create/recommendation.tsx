@@ -3,16 +3,16 @@ import { Lightbulb } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { recommendQuery } from "@/api/recommend";
-import type { Recommended } from "@/api/types";
-import { count } from "@/lib/format";
-import { useSettled } from "@/lib/hooks";
+import type { RecommendedFramework } from "@/api/types";
+import { formatCount } from "@/lib/format";
+import { useDebounced } from "@/lib/hooks";
 import { Badge } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
-import { type Draft, hasScript, hyperparametersOf } from "./draft";
-import { textOf } from "./options";
+import { type Draft, usesOwnScript, parseHyperparameters } from "./draft";
+import { formatOption } from "./options";
 import type { SectionProps } from "./section";
-import { parseSize } from "./size";
+import { parseModelSize } from "./size";
 
 const ASK_AFTER_MS = 400;
 
@@ -21,15 +21,15 @@ export function Recommendation({ draft, onChange }: SectionProps) {
   const { t } = useTranslation();
   const [size, setSize] = useState("");
   const { selected, master, modelId } = draft;
-  const modelParameters = size.trim() ? parseSize(size) : undefined;
+  const modelParameters = size.trim() ? parseModelSize(size) : undefined;
   const body = {
     modelParameters,
     modelId: modelId || undefined,
     environmentIds: selected,
     masterNode: master || undefined,
-    hyperparameters: hasScript(draft) ? undefined : hyperparametersOf(draft),
+    hyperparameters: usesOwnScript(draft) ? undefined : parseHyperparameters(draft),
   };
-  const asked = useSettledValue(body);
+  const asked = useStableValue(body);
   const { data } = useQuery({ ...recommendQuery(asked), placeholderData: keepPreviousData });
   if (!data?.items.length && !size) return null;
   return (
@@ -44,7 +44,7 @@ export function Recommendation({ draft, onChange }: SectionProps) {
               {...wiring}
               className="control"
               autoComplete="off"
-              placeholder={data ? count(data.modelParameters) : "7B"}
+              placeholder={data ? formatCount(data.modelParameters) : "7B"}
               value={size}
               onChange={({ target }) => setSize(target.value)}
             />
@@ -61,7 +61,7 @@ export function Recommendation({ draft, onChange }: SectionProps) {
 }
 
 interface SuggestionProps {
-  suggestion: Recommended;
+  suggestion: RecommendedFramework;
   best: boolean;
   draft: Draft;
   onChange: SectionProps["onChange"];
@@ -71,13 +71,13 @@ function Suggestion({ suggestion, best, draft, onChange }: SuggestionProps) {
   const { t } = useTranslation();
   const { framework, label, strategy, options, reasons } = suggestion;
   const texts = (values: Record<string, unknown>) =>
-    Object.fromEntries(Object.entries(values).map(([name, value]) => [name, textOf(value)]));
+    Object.fromEntries(Object.entries(values).map(([name, value]) => [name, formatOption(value)]));
   const take = () =>
     onChange({
       framework,
       tuning: { ...draft.tuning, [framework]: { strategy: texts(strategy), options: texts(options) } },
     });
-  const facts = Object.entries({ ...strategy, ...options }).map(([name, value]) => `${name} ${textOf(value)}`);
+  const facts = Object.entries({ ...strategy, ...options }).map(([name, value]) => `${name} ${formatOption(value)}`);
   return (
     <li className="flex flex-wrap items-start justify-between gap-x-3 gap-y-1">
       <div className="min-w-0 flex-1 basis-52">
@@ -97,6 +97,6 @@ function Suggestion({ suggestion, best, draft, onChange }: SuggestionProps) {
 }
 
 /** Equal bodies are one question, though each rendering makes its own. */
-export function useSettledValue<T>(value: T): T {
-  return JSON.parse(useSettled(JSON.stringify(value), ASK_AFTER_MS)) as T;
+export function useStableValue<T>(value: T): T {
+  return JSON.parse(useDebounced(JSON.stringify(value), ASK_AFTER_MS)) as T;
 }

@@ -2,21 +2,21 @@ import { X } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
-import type { Draft, Rest } from "./draft";
+import type { Draft, UnknownFields } from "./draft";
 
 interface RestFieldsProps {
-  rest: Rest;
+  rest: UnknownFields;
   onChange: (patch: Partial<Draft>) => void;
 }
 
 /** What a cloned request says beside what the form shows: it is sent along unless it is removed here. */
-export function RestFields({ rest, onChange }: RestFieldsProps) {
+export function UnknownFieldList({ rest, onChange }: RestFieldsProps) {
   const { t } = useTranslation();
   const fields = (["request", "config"] as const).flatMap((part) =>
     Object.entries(rest[part]).map(([name, value]) => ({ part, name, value })),
   );
   if (fields.length === 0) return null;
-  const remove = (part: keyof Rest, name: string) => {
+  const remove = (part: keyof UnknownFields, name: string) => {
     const left = Object.fromEntries(Object.entries(rest[part]).filter(([each]) => each !== name));
     onChange({ rest: { ...rest, [part]: left } });
   };

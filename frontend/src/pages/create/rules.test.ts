@@ -1,17 +1,26 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { choicesOf, REQUEST, type Rule } from "@/api/request";
+import { getChoices, REQUEST, type RequestField } from "@/api/request";
 import type { CreateRequest } from "@/api/types";
 import { dataset, environment, framework } from "@/test/fixtures";
-import { aggregate } from "./aggregate";
-import { ANYTHING, matching, NO_GPU, offered, sorted } from "./choice";
-import { type Draft, draftOf, EMPTY, requestOf, toggle, tuned, tuningOf, withField } from "./draft";
-import { range, strategyOf } from "./options";
-import { draftStore } from "./saved";
-import { parseSize } from "./size";
-import { byField, textFor } from "./problems";
-import { usableVersion } from "./versions";
+import { sumEnvironments } from "./aggregate";
+import { NO_FILTER, filterEnvironments, NO_GPU, listFilterOptions, sortEnvironments } from "./choice";
+import {
+  type Draft,
+  buildDraft,
+  EMPTY_DRAFT,
+  buildRequest,
+  toggleEnvironment,
+  updateTuning,
+  getTuning,
+  setDraftField,
+} from "./draft";
+import { formatRange, listStrategyFields } from "./options";
+import { openDraftStorage } from "./saved";
+import { parseModelSize } from "./size";
+import { groupByField, getProblemText } from "./problems";
+import { findUsableVersion } from "./versions";
 
-const tick = (...ids: string[]) => ids.reduce(toggle, EMPTY);
+const tick = (...ids: string[]) => ids.reduce(toggleEnvironment, EMPTY_DRAFT);
 
 describe("the master", () => {
   test("is the first that was ticked", () => {
@@ -25,7 +34,7 @@ describe("the master", () => {
 
   test("stays as chosen by hand while others come and go", () => {
     const draft = { ...tick("env-1", "env-2", "env-3"), master: "env-3" };
-    expect(toggle(draft, "env-1").master).toBe("env-3");
+    expect(toggleEnvironment(draft, "env-1").master).toBe("env-3");
   });
 });
 
@@ -40,29 +49,31 @@ describe("a clone", () => {
     [{ snapshot: "5b0c41e0a3f2", git: { url: "https://git.example.org/a.git", revision: "v2" } }],
   ] as CreateRequest["code"][][])("brings the code of the first: %o", (code) => {
     const request = { ...base, environmentIds: ["env-1"], code } as CreateRequest;
-    expect(requestOf(draftOf(request), []).code).toEqual(code);
+    expect(buildRequest(buildDraft(request), []).code).toEqual(code);
   });
 
   test("says where its snapshot came from as long as it is that snapshot and that environment", () => {
     const code = { snapshot: "5b0c41e0a3f2", environment: "master", path: "src" } as const;
-    const draft = draftOf({ ...base, environmentIds: ["env-1"], entrypoint: { script: "train.py" }, code });
+    const draft = buildDraft({ ...base, environmentIds: ["env-1"], entrypoint: { script: "train.py" }, code });
     const other = { ...draft, code: { ...draft.code, snapshot: "8c1c" } };
-    expect(requestOf(other, []).code).toEqual({ snapshot: "8c1c" });
-    expect(requestOf(toggle(toggle(draft, "env-1"), "env-2"), []).code).toEqual({ snapshot: "5b0c41e0a3f2" });
+    expect(buildRequest(other, []).code).toEqual({ snapshot: "8c1c" });
+    expect(buildRequest(toggleEnvironment(toggleEnvironment(draft, "env-1"), "env-2"), []).code).toEqual({
+      snapshot: "5b0c41e0a3f2",
+    });
     const anew = { ...draft, code: { ...draft.code, source: "environment" as const } };
-    expect(requestOf(anew, []).code).toEqual({ environment: "master", path: "src" });
+    expect(buildRequest(anew, []).code).toEqual({ environment: "master", path: "src" });
   });
 
   /** A request with a value in each field that the platform knows, as far as they can be given together. */
-  const filled = (rules: Record<string, Rule>, left: string[]): Record<string, unknown> =>
+  const filled = (rules: Record<string, RequestField>, left: string[]): Record<string, unknown> =>
     Object.fromEntries(
       Object.entries(rules)
         .filter(([name]) => !left.includes(name))
         .map(([name, rule]) => [name, sample(name, rule, left)]),
     );
-  const sample = (name: string, rule: Rule, left: string[]): unknown => {
+  const sample = (name: string, rule: RequestField, left: string[]): unknown => {
     const type = Array.isArray(rule.type) ? rule.type[0] : rule.type;
-    const choices = choicesOf(rule);
+    const choices = getChoices(rule);
     if (choices) return choices.find((each) => each !== rule.default) ?? choices[0];
     if (rule.properties) return filled(rule.properties, left);
     if (type === "boolean") return true;
@@ -83,13 +94,13 @@ describe("a clone", () => {
       launchMode: "existing",
       later: { one: [1] },
     } as unknown as CreateRequest;
-    expect(requestOf(draftOf(request), [])).toEqual(request);
+    expect(buildRequest(buildDraft(request), [])).toEqual(request);
   });
 
   test("keeps what the form does not show, of one environment, too", () => {
     const config = { enabled: true, nodeIds: ["env-1"], masterNode: "env-1", framework: "pytorch-ddp", worldSize: 1 };
     const request = { ...base, launchMode: "existing", distributedConfig: config } as CreateRequest;
-    expect(requestOf(draftOf(request), [])).toEqual(request);
+    expect(buildRequest(buildDraft(request), [])).toEqual(request);
   });
 
   test.each([
@@ -98,13 +109,13 @@ describe("a clone", () => {
     ["environment", "environment"],
   ] as const)("runs where the first was to run: %s", (runIn, kept) => {
     const request: CreateRequest = { ...base, environmentIds: ["env-1"], distributedConfig: { enabled: true, runIn } };
-    expect(requestOf(draftOf(request), []).distributedConfig?.runIn).toBe(kept);
+    expect(buildRequest(buildDraft(request), []).distributedConfig?.runIn).toBe(kept);
   });
 
   test("makes its environments where the first had them", () => {
     const newEnvironments = { template: "a100", count: 3, afterwards: "stop", clusterId: "c", zone: "z" } as const;
     const request = { ...base, launchMode: "new", newEnvironments } as CreateRequest;
-    expect(requestOf(draftOf(request), []).newEnvironments).toEqual(newEnvironments);
+    expect(buildRequest(buildDraft(request), []).newEnvironments).toEqual(newEnvironments);
   });
 });
 
@@ -121,9 +132,9 @@ test.each([
   ],
 ])("a proposed value of %s is set in the form", (field, to, expected) => {
   const select = { nodes: 2, gpuTypes: ["V100"] };
-  const draft = draftOf({ taskName: "t", distributedConfig: { enabled: true, select } });
-  expect(requestOf(withField(draft, field, to), [])).toMatchObject(expected);
-  expect(withField(draft, "noSuchField", to)).toEqual(draft);
+  const draft = buildDraft({ taskName: "t", distributedConfig: { enabled: true, select } });
+  expect(buildRequest(setDraftField(draft, field, to), [])).toMatchObject(expected);
+  expect(setDraftField(draft, "noSuchField", to)).toEqual(draft);
 });
 
 describe("the request", () => {
@@ -134,16 +145,16 @@ describe("the request", () => {
     config: { type: "object" },
   };
   const tunable = { ...framework, options: { properties: rules } };
-  const named: Draft = { ...EMPTY, taskName: "t", datasetId: "d", datasetVersionId: "v", modelId: "m" };
+  const named: Draft = { ...EMPTY_DRAFT, taskName: "t", datasetId: "d", datasetVersionId: "v", modelId: "m" };
 
   test("of one environment has no distributed part", () => {
-    const body = requestOf(toggle(named, "env-1"), []);
+    const body = buildRequest(toggleEnvironment(named, "env-1"), []);
     expect(body.environmentIds).toEqual(["env-1"]);
     expect(body).not.toHaveProperty("distributedConfig");
   });
 
   test("of several names nodes, master and framework", () => {
-    const body = requestOf(["env-1", "env-3"].reduce(toggle, named), []);
+    const body = buildRequest(["env-1", "env-3"].reduce(toggleEnvironment, named), []);
     expect(body).not.toHaveProperty("environmentIds");
     expect(body.distributedConfig).toEqual({
       enabled: true,
@@ -155,56 +166,59 @@ describe("the request", () => {
 
   test("leaves out what was left empty, and sends words as words for the server to judge", () => {
     const draft = {
-      ...toggle(named, "env-1"),
+      ...toggleEnvironment(named, "env-1"),
       hyperparameters: { batchSize: "16", totalSteps: "", dtype: "auto" },
     };
-    expect(requestOf(draft, []).hyperparameters).toEqual({ batchSize: 16, dtype: "auto" });
-    expect(requestOf(draft, [])).not.toHaveProperty("env");
+    expect(buildRequest(draft, []).hyperparameters).toEqual({ batchSize: 16, dtype: "auto" });
+    expect(buildRequest(draft, [])).not.toHaveProperty("env");
   });
 
   test("a range of nodes makes a task elastic, and a clone of it is the same form", () => {
-    const two = ["env-1", "env-3"].reduce(toggle, { ...named, minNodes: "1", maxNodes: "" });
-    const body = requestOf(two, []);
+    const two = ["env-1", "env-3"].reduce(toggleEnvironment, { ...named, minNodes: "1", maxNodes: "" });
+    const body = buildRequest(two, []);
     expect(body.distributedConfig?.elastic).toEqual({ minNodes: 1 });
-    expect(draftOf(body)).toMatchObject({ minNodes: "1", maxNodes: "" });
-    expect(requestOf({ ...two, minNodes: "", maxNodes: "" }, []).distributedConfig).not.toHaveProperty("elastic");
+    expect(buildDraft(body)).toMatchObject({ minNodes: "1", maxNodes: "" });
+    expect(buildRequest({ ...two, minNodes: "", maxNodes: "" }, []).distributedConfig).not.toHaveProperty("elastic");
   });
 
   test("of one environment names a framework that is not the usual one", () => {
-    const body = requestOf({ ...toggle(named, "env-1"), framework: "deepspeed" }, []);
+    const body = buildRequest({ ...toggleEnvironment(named, "env-1"), framework: "deepspeed" }, []);
     expect(body.distributedConfig).toMatchObject({ nodeIds: ["env-1"], framework: "deepspeed" });
   });
 
   test("reads an option by its schema, keeps what cannot be read, and forgets none when frameworks change", () => {
-    const draft = ["env-1", "env-2"].reduce(toggle, named);
+    const draft = ["env-1", "env-2"].reduce(toggleEnvironment, named);
     const typed = { shardSize: "2x", cpuOffload: "true", config: "{not json", sharding: "" };
-    const filled = { ...draft, ...tuned(draft, { options: typed }) };
-    expect(requestOf(filled, [tunable]).distributedConfig?.options).toEqual({
+    const filled = { ...draft, ...updateTuning(draft, { options: typed }) };
+    expect(buildRequest(filled, [tunable]).distributedConfig?.options).toEqual({
       shardSize: "2x",
       cpuOffload: true,
       config: "{not json",
     });
     const other = { ...filled, framework: "deepspeed" };
-    expect(requestOf(other, [tunable]).distributedConfig).not.toHaveProperty("options");
-    expect(tuningOf({ ...other, framework: "pytorch-ddp" }).options).toEqual(typed);
+    expect(buildRequest(other, [tunable]).distributedConfig).not.toHaveProperty("options");
+    expect(getTuning({ ...other, framework: "pytorch-ddp" }).options).toEqual(typed);
   });
 
   test("splits environment variables at the first equals sign", () => {
-    expect(requestOf({ ...named, env: "NCCL_DEBUG=INFO\n\nOPTS=a=b" }, []).env).toEqual({
+    expect(buildRequest({ ...named, env: "NCCL_DEBUG=INFO\n\nOPTS=a=b" }, []).env).toEqual({
       NCCL_DEBUG: "INFO",
       OPTS: "a=b",
     });
   });
 
   test("of a script of one's own names neither dataset nor model where none was chosen; without a script both are asked for", () => {
-    const own = toggle({ ...EMPTY, taskName: "t", what: "script", script: "train.py" } as const, "env-1");
-    const body = requestOf(own, []);
+    const own = toggleEnvironment(
+      { ...EMPTY_DRAFT, taskName: "t", what: "script", script: "train.py" } as const,
+      "env-1",
+    );
+    const body = buildRequest(own, []);
     expect(body).toMatchObject({ datasetId: null, datasetVersionId: null, modelId: null });
-    expect(requestOf(draftOf(body), [])).toEqual(body);
-    const model = requestOf({ ...own, what: "model" }, []);
+    expect(buildRequest(buildDraft(body), [])).toEqual(body);
+    const model = buildRequest({ ...own, what: "model" }, []);
     expect(model).toMatchObject({ datasetId: "", modelId: "" });
     expect(model).not.toHaveProperty("entrypoint");
-    expect(requestOf({ ...own, datasetId: "d", datasetVersionId: "v" }, [])).toMatchObject({
+    expect(buildRequest({ ...own, datasetId: "d", datasetVersionId: "v" }, [])).toMatchObject({
       datasetId: "d",
       datasetVersionId: "v",
       modelId: null,
@@ -219,7 +233,7 @@ describe("the request", () => {
       drillMinutes: "90s",
       minRunSeconds: "5x",
     };
-    expect(requestOf({ ...named, plain }, [])).toMatchObject({
+    expect(buildRequest({ ...named, plain }, [])).toMatchObject({
       graceSeconds: 90,
       hangSeconds: 5400,
       maxRunSeconds: 172_800,
@@ -255,14 +269,14 @@ describe("the request", () => {
       priority: "high",
       resumeFrom: "checkpoints/task-1/step-50",
     };
-    expect(requestOf(draftOf(request), [tunable])).toEqual(request);
+    expect(buildRequest(buildDraft(request), [tunable])).toEqual(request);
     const ofModule = { ...request, entrypoint: { module: "pkg.train", args: ["--epochs", "3"] } };
-    expect(draftOf(ofModule).script).toBe("-m pkg.train");
-    expect(requestOf(draftOf(ofModule), [tunable])).toEqual(ofModule);
+    expect(buildDraft(ofModule).script).toBe("-m pkg.train");
+    expect(buildRequest(buildDraft(ofModule), [tunable])).toEqual(ofModule);
     const ofModel: CreateRequest = { ...request, code: { snapshot: "8c1c8c1c8c1c8c1c" } };
     delete ofModel.entrypoint;
-    expect(draftOf(ofModel).what).toBe("model");
-    expect(requestOf(draftOf(ofModel), [tunable])).toEqual(ofModel);
+    expect(buildDraft(ofModel).what).toBe("model");
+    expect(buildRequest(buildDraft(ofModel), [tunable])).toEqual(ofModel);
   });
 
   test("of capacity names no environment, and is cloned as it was asked for", () => {
@@ -284,11 +298,11 @@ describe("the request", () => {
       preemptible: true,
       distributedConfig: { enabled: true, select, framework: "pytorch-ddp" },
     };
-    expect(requestOf(draftOf(request), [])).toEqual(request);
+    expect(buildRequest(buildDraft(request), [])).toEqual(request);
   });
 
   test("of a priority that was a number says its class", () => {
-    const classes = [-5, 0, 7, 100].map((priority) => draftOf({ taskName: "t", priority }).plain.priority);
+    const classes = [-5, 0, 7, 100].map((priority) => buildDraft({ taskName: "t", priority }).plain.priority);
     expect(classes).toEqual(["low", undefined, "high", "urgent"]);
   });
 });
@@ -296,7 +310,7 @@ describe("the request", () => {
 test("a version that is ready is chosen first, one being prepared will do, one that failed will not", () => {
   const [version] = dataset.versions;
   const of = (...states: ("ready" | "preparing" | "failed")[]) =>
-    usableVersion({
+    findUsableVersion({
       ...dataset,
       versions: version ? states.map((status) => ({ ...version, id: status, status })) : [],
     });
@@ -311,7 +325,7 @@ test("the choice adds up; an environment without GPUs is one process", () => {
     environment("b", { gpuCount: 2, gpuType: "A100", zone: { id: "z", name: "上海可用区A" } }),
     environment("c", { gpuCount: 0, gpuType: "" }),
   ];
-  expect(aggregate(chosen)).toEqual({
+  expect(sumEnvironments(chosen)).toEqual({
     nodeCount: 3,
     totalGpus: 6,
     worldSize: 7,
@@ -322,7 +336,7 @@ test("the choice adds up; an environment without GPUs is one process", () => {
     crossZone: true,
     isDistributed: true,
   });
-  expect(aggregate([])).toMatchObject({ nodeCount: 0, worldSize: 0, crossZone: false, isDistributed: false });
+  expect(sumEnvironments([])).toMatchObject({ nodeCount: 0, worldSize: 0, crossZone: false, isDistributed: false });
 });
 
 test("environments are found, filtered and sorted, with those that cannot be ticked last", () => {
@@ -332,8 +346,10 @@ test("environments are found, filtered and sorted, with those that cannot be tic
     environment("d", { gpuCount: 0, gpuType: "", kind: "vscode", uptimeSeconds: 1 }),
     environment("c", { gpuCount: 4, zone: { id: "zone-c", name: "深圳可用区C" } }),
   ];
-  const ids = (choice: Partial<Parameters<typeof matching>[1]>) =>
-    matching(sorted(all, choice.sort ?? "gpuCount"), { ...ANYTHING, ...choice }).map(({ id }) => id);
+  const ids = (choice: Partial<Parameters<typeof filterEnvironments>[1]>) =>
+    filterEnvironments(sortEnvironments(all, choice.sort ?? "gpuCount"), { ...NO_FILTER, ...choice }).map(
+      ({ id }) => id,
+    );
   expect(ids({})).toEqual(["c", "b", "d", "a"]);
   expect(ids({ zone: "zone-c" })).toEqual(["c"]);
   expect(ids({ search: "NAME-OF-B" })).toEqual(["b"]);
@@ -345,7 +361,7 @@ test("environments are found, filtered and sorted, with those that cannot be tic
 
 test("the server's problems find the field, or the environment, that they name", () => {
   const problem = (field: string, message: string) => ({ field, error: "X", message, hint: "" });
-  const map = byField(
+  const map = groupByField(
     [
       problem("distributedConfig.nodeIds.1", "stopped"),
       problem("environmentIds", "none"),
@@ -353,62 +369,62 @@ test("the server's problems find the field, or the environment, that they name",
     ],
     ["env-1", "env-2"],
   );
-  expect(textFor(map, "environments.env-2")).toBe("stopped");
-  expect(textFor(map, "environments.env-1")).toBeUndefined();
+  expect(getProblemText(map, "environments.env-2")).toBe("stopped");
+  expect(getProblemText(map, "environments.env-1")).toBeUndefined();
   expect(map.get("environments")?.[0]?.message).toBe("none");
-  expect(textFor(map, "hyperparameters")).toBe("positive");
+  expect(getProblemText(map, "hyperparameters")).toBe("positive");
 });
 
 test("what can be filtered by is what there is", () => {
   const all = [environment("a"), environment("b", { gpuType: "", zone: { id: "z", name: "上海可用区A" } })];
-  expect(offered(all)).toMatchObject({
+  expect(listFilterOptions(all)).toMatchObject({
     gpuType: [
       [NO_GPU, ""],
       ["A100", "A100"],
     ],
     kind: [["jupyter", "jupyter"]],
   });
-  expect(offered(all).zone.map(([, name]) => name)).toEqual(["北京可用区A", "上海可用区A"]);
+  expect(listFilterOptions(all).zone.map(([, name]) => name)).toEqual(["北京可用区A", "上海可用区A"]);
 });
 
 test("bounds are told where they say something", () => {
-  expect(range({ minimum: 1, maximum: 1024 })).toBe("1 – 1024");
-  expect(range({ minimum: 1, maximum: 2 ** 31 })).toBe("≥ 1");
-  expect(range({ exclusiveMinimum: 0, maximum: 1 })).toBe("> 0, ≤ 1");
-  expect(range({})).toBe("");
+  expect(formatRange({ minimum: 1, maximum: 1024 })).toBe("1 – 1024");
+  expect(formatRange({ minimum: 1, maximum: 2 ** 31 })).toBe("≥ 1");
+  expect(formatRange({ exclusiveMinimum: 0, maximum: 1 })).toBe("> 0, ≤ 1");
+  expect(formatRange({})).toBe("");
 });
 
 test("a framework has the degrees of parallelism that it names", () => {
-  expect(strategyOf({ ...framework, parallelism: ["tensor", "pipeline", "data", "sharded"] })).toEqual([
+  expect(listStrategyFields({ ...framework, parallelism: ["tensor", "pipeline", "data", "sharded"] })).toEqual([
     "tensorParallel",
     "pipelineParallel",
     "dataParallel",
   ]);
-  expect(strategyOf({ ...framework, parallelism: ["data", "fsdp"] })).toEqual(["dataParallel", "fsdpParallel"]);
+  expect(listStrategyFields({ ...framework, parallelism: ["data", "fsdp"] })).toEqual(["dataParallel", "fsdpParallel"]);
 });
 
 test("a model's size is read as people write it", () => {
   const sizes = ["7B", "1.3 b", "350M", "70亿", "1,000,000", "175b", "many", "", "0"];
-  expect(sizes.map(parseSize)).toEqual([7e9, 1.3e9, 350e6, 7e9, 1e6, 175e9, undefined, undefined, undefined]);
+  expect(sizes.map(parseModelSize)).toEqual([7e9, 1.3e9, 350e6, 7e9, 1e6, 175e9, undefined, undefined, undefined]);
 });
 
 describe("a draft", () => {
   beforeEach(() => sessionStorage.clear());
 
   test("is found again by its owner, at the same address, until it is dropped", () => {
-    const store = draftStore("ada", "");
-    store.save({ ...EMPTY, taskName: "gpt" });
+    const store = openDraftStorage("ada", "");
+    store.save({ ...EMPTY_DRAFT, taskName: "gpt" });
     expect(store.load()?.taskName).toBe("gpt");
-    expect(draftStore("bob", "").load()).toBeUndefined();
-    expect(draftStore("ada", "from=task-1").load()).toBeUndefined();
+    expect(openDraftStorage("bob", "").load()).toBeUndefined();
+    expect(openDraftStorage("ada", "from=task-1").load()).toBeUndefined();
     store.drop();
     expect(store.load()).toBeUndefined();
   });
 
   test("of an older version is completed, and one that cannot be read is none", () => {
     sessionStorage.setItem("fermi.draft/ada/", JSON.stringify({ taskName: "old" }));
-    expect(draftStore("ada", "").load()).toEqual({ ...EMPTY, taskName: "old" });
+    expect(openDraftStorage("ada", "").load()).toEqual({ ...EMPTY_DRAFT, taskName: "old" });
     sessionStorage.setItem("fermi.draft/ada/", "{");
-    expect(draftStore("ada", "").load()).toBeUndefined();
+    expect(openDraftStorage("ada", "").load()).toBeUndefined();
   });
 });

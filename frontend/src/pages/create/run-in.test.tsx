@@ -3,8 +3,8 @@ import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test } from "vitest";
 import type { CreateRequest, Preview, Problem } from "@/api/types";
-import { api, ok, platform } from "@/test/platform";
-import { visit } from "@/test/render";
+import { apiUrl, respondWith, platformHandlers } from "@/test/platform";
+import { renderAt } from "@/test/render";
 
 type Place = Preview["environments"][number];
 
@@ -15,11 +15,11 @@ const beside = { way: "beside", code: "WAY_BESIDE_CLAIM", message: "GPU 由 Reso
 /** Every preview's answer, and what the last one was asked with. */
 function answering(environments: Place[], problems: Problem[] = []): { config?: CreateRequest["distributedConfig"] } {
   const asked: { config?: CreateRequest["distributedConfig"] } = {};
-  platform.use(
-    http.post(api("/training-tasks/preview"), async ({ request }) => {
+  platformHandlers.use(
+    http.post(apiUrl("/training-tasks/preview"), async ({ request }) => {
       asked.config = ((await request.json()) as CreateRequest).distributedConfig;
       const nothing = { ranks: [], files: [], artifacts: [], command: [], warnings: [], inUse: [], summary: null };
-      return ok({ ...nothing, environments, problems });
+      return respondWith({ ...nothing, environments, problems });
     }),
   );
   return asked;
@@ -30,7 +30,7 @@ const radio = (name: RegExp) => screen.findByRole("radio", { name });
 
 test("each environment says where its ranks run and why; the choice and the interpreter are sent", async () => {
   const asked = answering([place("env-1", inside), place("env-2", beside)]);
-  visit(PAIR);
+  renderAt(PAIR);
   const reasons = within(await screen.findByRole("group", { name: "各环境的运行位置及原因" }));
   expect(reasons.getAllByRole("listitem").map(({ textContent }) => textContent)).toEqual([
     `name-of-env-1环境内${inside.message}`,
@@ -49,7 +49,7 @@ test("each environment says where its ranks run and why; the choice and the inte
 
 test("environments with the same answer share it", async () => {
   answering([place("env-1", inside), place("env-2", inside)]);
-  visit(PAIR);
+  renderAt(PAIR);
   const reasons = within(await screen.findByRole("group", { name: "各环境的运行位置及原因" }));
   expect(reasons.getByText("name-of-env-1, name-of-env-2")).toBeTruthy();
   expect(reasons.getAllByText("环境内")).toHaveLength(1);
@@ -61,12 +61,12 @@ test("where the engine has one way there is nothing to choose, unless the reques
     taskName: "again",
     distributedConfig: { enabled: true, nodeIds: ["env-1", "env-2"], masterNode: "env-1", runIn: "pod" },
   };
-  platform.use(http.post(api("/training-tasks/task-1/clone"), () => ok({ request })));
-  visit(PAIR);
+  platformHandlers.use(http.post(apiUrl("/training-tasks/task-1/clone"), () => respondWith({ request })));
+  renderAt(PAIR);
   await screen.findByText("可以提交");
   expect(screen.queryByRole("radio", { name: /^环境外/ })).toBeNull();
   cleanup();
-  visit("/training/create?from=task-1");
+  renderAt("/training/create?from=task-1");
   expect(await radio(/^环境外/)).toHaveProperty("checked", true);
   expect(screen.queryByLabelText("Python 解释器")).toBeNull();
 });
@@ -79,7 +79,7 @@ test("what is wrong with the place and the interpreter stands at the control", a
       { field: "distributedConfig.python", error: "FIELD_LENGTH", message: "太长", hint: "" },
     ],
   );
-  visit(PAIR);
+  renderAt(PAIR);
   const choice = await screen.findByRole("group", { name: "运行位置", description: "镜像里没有 Python" });
   expect(within(choice).getAllByRole("radio")).toHaveLength(3);
   await userEvent.click(screen.getByRole("button", { name: "创建并启动训练" }));

@@ -1,16 +1,16 @@
-import { type Draft, EMPTY } from "./draft";
+import { type Draft, EMPTY_DRAFT } from "./draft";
 
 /** Drafts live as long as their tab: they survive a reload, and environment variables in them do not stay behind. */
 const PREFIX = "fermi.draft";
 
 /** `owner`: who is signed in; `origin`: what the form was opened with, such as the task it clones. */
-export function draftStore(owner: string, origin: string) {
+export function openDraftStorage(owner: string, origin: string) {
   const key = [PREFIX, owner, origin].join("/");
   return {
     load: (): Draft | undefined => {
       try {
         const text = sessionStorage.getItem(key);
-        return text ? { ...EMPTY, ...(JSON.parse(text) as Partial<Draft>) } : undefined;
+        return text ? { ...EMPTY_DRAFT, ...(JSON.parse(text) as Partial<Draft>) } : undefined;
       } catch {
         return undefined; // storage is off, or holds what another version wrote
       }
@@ -32,4 +32,4 @@ export function draftStore(owner: string, origin: string) {
   };
 }
 
-export type DraftStore = ReturnType<typeof draftStore>;
+export type DraftStorage = ReturnType<typeof openDraftStorage>;

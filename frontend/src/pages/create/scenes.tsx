@@ -3,17 +3,17 @@ import { useTranslation } from "react-i18next";
 import { recommendQuery } from "@/api/recommend";
 import type { Recommendation } from "@/api/types";
 import { Badge } from "@/ui/badge";
-import { Fold } from "@/ui/fold";
+import { Collapsible } from "@/ui/fold";
 import type { Draft } from "./draft";
-import { useSettledValue } from "./recommendation";
+import { useStableValue } from "./recommendation";
 
-type Scene = Recommendation["scenes"][number];
+type Scenario = Recommendation["scenes"][number];
 
 /** The requirement's table, with the row of the chosen environments. */
 export default function Scenes({ draft }: { draft: Draft }) {
   const { t } = useTranslation();
   const { selected, master, modelId } = draft;
-  const asked = useSettledValue({
+  const asked = useStableValue({
     modelParameters: undefined,
     modelId: modelId || undefined,
     environmentIds: selected,
@@ -24,11 +24,11 @@ export default function Scenes({ draft }: { draft: Draft }) {
   if (!data || !best) return null;
   return (
     <div className="rounded-xl border bg-surface px-4 py-3">
-      <Fold
+      <Collapsible
         title={
           <span>
             {t("create.scene.fits")}
-            <span className="font-medium">{`${best.name} · ${frameworksOf(best)} · ${best.feature}`}</span>
+            <span className="font-medium">{`${best.name} · ${formatFrameworks(best)} · ${best.feature}`}</span>
           </span>
         }
         wanted={false}
@@ -51,26 +51,26 @@ export default function Scenes({ draft }: { draft: Draft }) {
                   <td className="py-1 pr-3">
                     {each.name} {each.fits && <Badge tone="ok">{t("create.inUse")}</Badge>}
                   </td>
-                  <td className="py-1 pr-3 tabular-nums">{bounds(each.nodes)}</td>
-                  <td className="py-1 pr-3 tabular-nums">{bounds(each.gpus)}</td>
-                  <td className="py-1 pr-3">{frameworksOf(each)}</td>
+                  <td className="py-1 pr-3 tabular-nums">{formatBounds(each.nodes)}</td>
+                  <td className="py-1 pr-3 tabular-nums">{formatBounds(each.gpus)}</td>
+                  <td className="py-1 pr-3">{formatFrameworks(each)}</td>
                   <td className="py-1">{each.feature}</td>
                 </tr>
               ))}
             </tbody>
           </table>
         </div>
-      </Fold>
+      </Collapsible>
     </div>
   );
 }
 
-function frameworksOf({ frameworks }: Scene): string {
+function formatFrameworks({ frameworks }: Scenario): string {
   return frameworks.map(({ label }) => label).join("/");
 }
 
 /** `1`, `2-4`, `8+`: as the requirement writes them. */
-function bounds({ min, max }: Scene["nodes"]): string {
+function formatBounds({ min, max }: Scenario["nodes"]): string {
   if (max == null) return `${min}+`;
   return min === max ? String(min) : `${min}-${max}`;
 }

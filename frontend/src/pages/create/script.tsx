@@ -1,8 +1,8 @@
 import { useTranslation } from "react-i18next";
 import CodeFields from "./code";
-import { textFor } from "./problems";
+import { getProblemText } from "./problems";
 import type { SectionProps } from "./section";
-import { Line, Lines } from "./typed";
+import { MonospaceInput, MonospaceTextarea } from "./typed";
 
 /** A script of one's own: the code it is part of, and how it is started. */
 export default function Script(section: SectionProps) {
@@ -11,17 +11,23 @@ export default function Script(section: SectionProps) {
   return (
     <>
       <CodeFields {...section} />
-      <Line
+      <MonospaceInput
         name="entrypoint.script"
         value={draft.script}
         onText={(script) => onChange({ script })}
-        error={textFor(problems, "entrypoint")}
+        error={getProblemText(problems, "entrypoint")}
         label={t("create.script")}
         hint={t("create.scriptHint")}
         placeholder="train.py"
         className="sm:col-start-1"
       />
-      <Lines {...section} field="args" control="entrypoint.args" label={t("create.args")} hint={t("create.argsHint")} />
+      <MonospaceTextarea
+        {...section}
+        field="args"
+        control="entrypoint.args"
+        label={t("create.args")}
+        hint={t("create.argsHint")}
+      />
     </>
   );
 }

@@ -5,7 +5,7 @@ import { secretsQuery } from "@/api/account";
 import { environmentsQuery } from "@/api/inventory";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
-import { textFor } from "./problems";
+import { getProblemText } from "./problems";
 import type { SectionProps } from "./section";
 
 /** Variables that get secrets of the environments' project, by name. */
@@ -22,7 +22,7 @@ export function SecretVariables({ draft, problems, onChange }: SectionProps) {
       <Field
         label={t("create.secrets")}
         hint={project === undefined ? t("create.secretsFirst") : t("create.secretsHint")}
-        error={textFor(problems, "secretEnv")}
+        error={getProblemText(problems, "secretEnv")}
       >
         {(wiring) => (
           <div {...wiring} role="group" aria-label={t("create.secrets")} className="space-y-2">

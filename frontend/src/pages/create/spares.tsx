@@ -4,8 +4,8 @@ import { useTranslation } from "react-i18next";
 import { environmentsQuery } from "@/api/inventory";
 import { cx } from "@/lib/cx";
 import { Button } from "@/ui/button";
-import { ANYTHING, matching, sorted } from "./choice";
-import { textFor } from "./problems";
+import { NO_FILTER, filterEnvironments, sortEnvironments } from "./choice";
+import { getProblemText } from "./problems";
 import type { SectionProps } from "./section";
 
 const SHOWN = 12;
@@ -14,7 +14,7 @@ const SHOWN = 12;
  * Environments that may take the place of a lost one: of the same cluster and project as those that were chosen. They
  * need not be free or even running now.
  */
-export function Spares({ draft, problems, onChange }: SectionProps) {
+export function SpareEnvironments({ draft, problems, onChange }: SectionProps) {
   const { t } = useTranslation();
   const id = useId();
   const [search, setSearch] = useState("");
@@ -22,7 +22,7 @@ export function Spares({ draft, problems, onChange }: SectionProps) {
   const all = useQuery(environmentsQuery).data ?? [];
   const first = all.find((each) => each.id === draft.selected[0]);
   const { spareIds } = draft;
-  const error = textFor(problems, "spareEnvironmentIds");
+  const error = getProblemText(problems, "spareEnvironmentIds");
   const ticked = all.filter((each) => spareIds.includes(each.id));
   const gone = spareIds.filter((spare) => !all.some((each) => each.id === spare));
   const others = all.filter(
@@ -32,7 +32,7 @@ export function Spares({ draft, problems, onChange }: SectionProps) {
       !draft.selected.includes(each.id) &&
       (!first || (each.clusterId === first.clusterId && each.projectId === first.projectId)),
   );
-  const found = sorted(matching(others, { ...ANYTHING, search }), "name");
+  const found = sortEnvironments(filterEnvironments(others, { ...NO_FILTER, search }), "name");
   const toggle = (spare: string) =>
     onChange({
       spareIds: spareIds.includes(spare) ? spareIds.filter((each) => each !== spare) : [...spareIds, spare],

@@ -4,13 +4,13 @@ import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { frameworksQuery } from "@/api/inventory";
 import type { Environment, Notice, Preview } from "@/api/types";
-import { integer, money } from "@/lib/format";
-import { stepOf } from "@/lib/step";
+import { formatInteger, formatMoney } from "@/lib/format";
+import { describeOptimizerStep } from "@/lib/step";
 import { Badge } from "@/ui/badge";
 import { Card } from "@/ui/card";
-import { Notes, type Said } from "@/ui/notes";
-import { aggregate } from "./aggregate";
-import { frameworkNamed } from "./options";
+import { MessageList, type Message } from "@/ui/notes";
+import { sumEnvironments } from "./aggregate";
+import { findFramework } from "./options";
 
 interface SummaryProps {
   chosen: Environment[];
@@ -30,9 +30,9 @@ interface SummaryProps {
 export function Summary({ chosen, missing, framework, notices, batch, ready, onRemove, made, hourly }: SummaryProps) {
   const { t } = useTranslation();
   const frameworks = useQuery(frameworksQuery).data ?? [];
-  const sum = aggregate(chosen);
+  const sum = sumEnvironments(chosen);
   const several = sum.isDistributed;
-  const name = frameworkNamed(frameworks, framework)?.label ?? framework;
+  const name = findFramework(frameworks, framework)?.label ?? framework;
   const waits = chosen.some((each) => each.heldBy);
   if (chosen.length + missing.length === 0) {
     return (
@@ -41,7 +41,7 @@ export function Summary({ chosen, missing, framework, notices, batch, ready, onR
       </Card>
     );
   }
-  const said: (Said | false)[] = [
+  const said: (Message | false)[] = [
     several && { id: "using", level: "info", message: t("create.using", { framework: name }) },
     ready &&
       !several &&
@@ -54,7 +54,7 @@ export function Summary({ chosen, missing, framework, notices, batch, ready, onR
         level: "warn",
         message: t("create.waits"),
       },
-    ...notices.map(({ code, message, hint }): Said => ({
+    ...notices.map(({ code, message, hint }): Message => ({
       id: code,
       // What comes with every emulated environment speaks softly.
       level: code === "EMULATED_GPUS" ? "info" : "warn",
@@ -88,7 +88,7 @@ export function Summary({ chosen, missing, framework, notices, batch, ready, onR
           {sum.gpuTypes.length > 0 && ` (${sum.gpuTypes.join(", ")})`}
         </Fact>
         <Fact name={t("create.totalCpus")}>{t("create.cpusValue", { count: sum.totalCpus })}</Fact>
-        <Fact name={t("create.totalMemory")}>{integer(sum.totalMemoryGb)} GB</Fact>
+        <Fact name={t("create.totalMemory")}>{formatInteger(sum.totalMemoryGb)} GB</Fact>
         {sum.crossZone && (
           <Fact name={t("create.crossZone")}>
             <span className="inline-flex items-center gap-1 text-warn-ink">
@@ -97,15 +97,15 @@ export function Summary({ chosen, missing, framework, notices, batch, ready, onR
             </span>
           </Fact>
         )}
-        {hourly && <Fact name={t("create.perHour")}>{money(Number(hourly.amount), hourly.currency)}</Fact>}
-        {stepOf(batch, t).map(([name, value]) => (
+        {hourly && <Fact name={t("create.perHour")}>{formatMoney(Number(hourly.amount), hourly.currency)}</Fact>}
+        {describeOptimizerStep(batch, t).map(([name, value]) => (
           <Fact key={name} name={name}>
             {value}
           </Fact>
         ))}
       </dl>
       <div className="mt-3">
-        <Notes notes={said.filter((each) => each !== false)} />
+        <MessageList notes={said.filter((each) => each !== false)} />
       </div>
       <h3 className="mt-4 mb-1.5 text-sm font-medium">{t("create.chosen")}</h3>
       <ul className="max-h-56 space-y-1 overflow-y-auto text-sm">

@@ -1,27 +1,27 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
-import { templatesQuery } from "@/api/templates";
+import { taskTemplatesQuery } from "@/api/templates";
 import type { CreateRequest, Notice, TaskTemplate } from "@/api/types";
-import { Note } from "@/ui/badge";
+import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
-import { Failure, Loading } from "@/ui/failure";
-import { type Draft, draftOf } from "./draft";
+import { LoadError, Loading } from "@/ui/failure";
+import { type Draft, buildDraft } from "./draft";
 
 type Variant = "full" | "small";
 
 /** Use cases that fill the form: as the requirement has them, or small, to be tried at once. */
 export default function Templates({ onTake }: { onTake: (draft: Draft) => void }) {
   const { t } = useTranslation();
-  const templates = useQuery(templatesQuery);
+  const templates = useQuery(taskTemplatesQuery);
   const [taken, setTaken] = useState<{ id: string; variant: Variant; missing: Notice[] }>();
   const take = ({ id, ...template }: TaskTemplate, variant: Variant) => {
     const { request, missing } = template[variant];
     setTaken({ id, variant, missing });
-    onTake(draftOf(request as CreateRequest));
+    onTake(buildDraft(request as CreateRequest));
   };
   if (templates.isPending) return <Loading />;
-  if (templates.isError) return <Failure error={templates.error} retry={() => void templates.refetch()} />;
+  if (templates.isError) return <LoadError error={templates.error} retry={() => void templates.refetch()} />;
   return (
     <ul className="mt-3 grid gap-3 xl:grid-cols-3">
       {templates.data.map((each) => (
@@ -36,14 +36,14 @@ export default function Templates({ onTake }: { onTake: (draft: Draft) => void }
             ))}
           </ul>
           {taken?.id === each.id && (
-            <Note tone={taken.missing.length > 0 ? "warn" : "ok"} role="status">
+            <Callout tone={taken.missing.length > 0 ? "warn" : "ok"} role="status">
               {t(taken.variant === "full" ? "create.template.filled" : "create.template.filledSmall")}
               {taken.missing.map(({ code, message, hint }) => (
                 <span key={code} className="block">
                   {message} {hint}
                 </span>
               ))}
-            </Note>
+            </Callout>
           )}
           <div className="flex flex-wrap gap-2">
             <Button size="sm" onClick={() => take(each, "full")}>

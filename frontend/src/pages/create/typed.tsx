@@ -1,5 +1,5 @@
 import { Field } from "@/ui/field";
-import { textFor } from "./problems";
+import { getProblemText } from "./problems";
 import type { SectionProps } from "./section";
 
 interface LineProps {
@@ -15,7 +15,7 @@ interface LineProps {
 }
 
 /** A line of text in a fixed width. */
-export function Line({ name, label, hint, error, placeholder, className, value, onText }: LineProps) {
+export function MonospaceInput({ name, label, hint, error, placeholder, className, value, onText }: LineProps) {
   return (
     <Field label={label} hint={hint} error={error} className={className}>
       {(wiring) => (
@@ -43,9 +43,18 @@ interface LinesProps extends SectionProps {
   className?: string;
 }
 
-export function Lines({ draft, problems, onChange, field, label, hint, control = field, className }: LinesProps) {
+export function MonospaceTextarea({
+  draft,
+  problems,
+  onChange,
+  field,
+  label,
+  hint,
+  control = field,
+  className,
+}: LinesProps) {
   return (
-    <Field label={label} hint={hint} error={textFor(problems, control)} className={className}>
+    <Field label={label} hint={hint} error={getProblemText(problems, control)} className={className}>
       {(wiring) => (
         <textarea
           {...wiring}

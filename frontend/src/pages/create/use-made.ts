@@ -2,15 +2,15 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { environmentTemplatesQuery } from "@/api/hosted";
 import type { Environment } from "@/api/types";
-import { type Draft, isNew, nodeCountOf } from "./draft";
+import { type Draft, createsEnvironments, countNodes } from "./draft";
 
-const MOST = 1024;
+const MAX_ENVIRONMENTS = 1024;
 
 /** The environments that would be made for the task, as if they were there, so that their sums are told at once. */
-export function useMade(draft: Draft): { environments: Environment[]; text: string | undefined } {
-  const templates = useQuery({ ...environmentTemplatesQuery, enabled: isNew(draft) }).data;
+export function useNewEnvironments(draft: Draft): { environments: Environment[]; text: string | undefined } {
+  const templates = useQuery({ ...environmentTemplatesQuery, enabled: createsEnvironments(draft) }).data;
   const template = templates?.find(({ id }) => id === draft.made.template);
-  const count = Math.min(Math.max(Math.trunc(nodeCountOf(draft)), 0), MOST);
+  const count = Math.min(Math.max(Math.trunc(countNodes(draft)), 0), MAX_ENVIRONMENTS);
   const environments = useMemo(() => {
     if (!template) return [];
     const { name, kind, image, gpuType, gpuCount, emulated, cpuCores, memoryGb } = template;

@@ -1,8 +1,8 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { Plus } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import { addDataset, addVersion, datasetsChanged } from "@/api/catalog";
-import { maintains } from "@/api/session";
+import { addDataset, addVersion, invalidateDatasets } from "@/api/catalog";
+import { isMaintainer } from "@/api/session";
 import type { Dataset, Me } from "@/api/types";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
@@ -14,10 +14,10 @@ const FIELDS = ["name", "path", "description", "projectId"] as const;
 export function AddDataset({ me }: { me: Me }) {
   const { t } = useTranslation();
   const client = useQueryClient();
-  const projects = me.projects.filter(({ id }) => maintains(me, id));
+  const projects = me.projects.filter(({ id }) => isMaintainer(me, id));
   const add = async ({ name = "", path = "", description, projectId }: Record<string, string>) => {
     await addDataset({ name, path, projectId: projectId || null, ...(description && { description }) });
-    await datasetsChanged(client);
+    await invalidateDatasets(client);
   };
   return (
     <FormDialog
@@ -61,7 +61,7 @@ export function AddVersion({ dataset }: { dataset: Dataset }) {
   const client = useQueryClient();
   const add = async ({ path = "", name }: Record<string, string>) => {
     await addVersion(dataset.id, { path, ...(name && { name }) });
-    await datasetsChanged(client);
+    await invalidateDatasets(client);
   };
   return (
     <FormDialog

@@ -1,14 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
 import { datasetsQuery } from "@/api/inventory";
-import { maintains, meQuery } from "@/api/session";
+import { isMaintainer, meQuery } from "@/api/session";
 import type { Dataset, DatasetVersion } from "@/api/types";
-import { bytes, count, dateTime } from "@/lib/format";
-import { showName } from "@/lib/names";
-import { Badge, Note, type Tone } from "@/ui/badge";
+import { formatBytes, formatCount, formatDateTime } from "@/lib/format";
+import { escapeName } from "@/lib/names";
+import { Badge, Callout, type Tone } from "@/ui/badge";
 import { Card } from "@/ui/card";
-import { Empty } from "@/ui/empty";
-import { Failure, Loading } from "@/ui/failure";
+import { EmptyState } from "@/ui/empty";
+import { LoadError, Loading } from "@/ui/failure";
 import { Page } from "@/ui/page";
 import { ProgressBar } from "@/ui/progress";
 import { AddDataset, AddVersion } from "./add";
@@ -17,15 +17,15 @@ export function Component() {
   const { t } = useTranslation();
   const me = useQuery(meQuery).data;
   const datasets = useQuery(datasetsQuery);
-  const mayAdd = me && (me.isAdministrator || me.projects.some(({ id }) => maintains(me, id)));
+  const mayAdd = me && (me.isAdministrator || me.projects.some(({ id }) => isMaintainer(me, id)));
   return (
     <Page title={t("datasets.title")} actions={mayAdd && <AddDataset me={me} />}>
-      {datasets.isError && <Failure error={datasets.error} retry={() => void datasets.refetch()} />}
+      {datasets.isError && <LoadError error={datasets.error} retry={() => void datasets.refetch()} />}
       {datasets.isPending && <Loading />}
-      {datasets.data?.length === 0 && <Empty title={t("datasets.empty")} hint={t("datasets.emptyHint")} />}
+      {datasets.data?.length === 0 && <EmptyState title={t("datasets.empty")} hint={t("datasets.emptyHint")} />}
       <div className="space-y-4">
         {datasets.data?.map((dataset) => (
-          <DatasetCard key={dataset.id} dataset={dataset} mayAdd={maintains(me, dataset.projectId)} />
+          <DatasetCard key={dataset.id} dataset={dataset} mayAdd={isMaintainer(me, dataset.projectId)} />
         ))}
       </div>
     </Page>
@@ -68,18 +68,18 @@ function VersionItem({ version }: { version: DatasetVersion }) {
         {version.status === "ready" && (
           <span className="text-muted">
             {t("datasets.tokens", {
-              train: count(version.trainTokens),
-              valid: count(version.validTokens),
-              size: bytes(version.sizeBytes),
+              train: formatCount(version.trainTokens),
+              valid: formatCount(version.validTokens),
+              size: formatBytes(version.sizeBytes),
             })}
           </span>
         )}
         <time dateTime={version.createdAt} className="text-muted sm:ml-auto">
-          {dateTime(version.createdAt)}
+          {formatDateTime(version.createdAt)}
         </time>
       </div>
       <p className="font-mono text-xs break-all text-muted">
-        {version.id} · {showName(version.source)}
+        {version.id} · {escapeName(version.source)}
         {version.sha256 && ` · sha256 ${version.sha256.slice(0, 12)}`}
       </p>
       {version.status === "preparing" && (
@@ -91,9 +91,9 @@ function VersionItem({ version }: { version: DatasetVersion }) {
         </div>
       )}
       {version.error && (
-        <Note tone="bad">
+        <Callout tone="bad">
           {version.error.message} {version.error.hint}
-        </Note>
+        </Callout>
       )}
     </li>
   );

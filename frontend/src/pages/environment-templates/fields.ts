@@ -1,5 +1,5 @@
-import type { EnvironmentTemplate, Typed } from "@/api/hosted";
-import { linesOf, numberOr } from "@/lib/typed";
+import type { EnvironmentTemplate, FormBody } from "@/api/hosted";
+import { parseLines, parseNumber } from "@/lib/typed";
 import type { Pair } from "@/ui/hosted/pairs-field";
 
 const TEXTS = ["name", "description", "kind", "image", "gpuType", "startScript"] as const;
@@ -20,26 +20,26 @@ export const FIELDS = [
   "secretEnv",
 ] as const;
 
-type Shown = Pick<EnvironmentTemplate, "ports" | "env" | "secretEnv">;
+type FormTexts = Pick<EnvironmentTemplate, "ports" | "env" | "secretEnv">;
 
-export const portRows = ({ ports }: Shown): Pair[] => ports.map(({ name, port }) => [name, String(port)]);
-export const rowsOf = (variables: Record<string, string>): Pair[] => Object.entries(variables);
+export const formatPorts = ({ ports }: FormTexts): Pair[] => ports.map(({ name, port }) => [name, String(port)]);
+export const formatRows = (variables: Record<string, string>): Pair[] => Object.entries(variables);
 
 const pairs = (text: string | undefined) => JSON.parse(text ?? "[]") as Pair[];
 const trimmed = (text: string | undefined) =>
   Object.fromEntries(pairs(text).map(([name, value]) => [name.trim(), value]));
 
 /** The template that the dialog asks for; what is no number is sent as it was typed. */
-export function templateBody(texts: Record<string, string>): Typed {
+export function buildTemplateBody(texts: Record<string, string>): FormBody {
   return {
     ...Object.fromEntries(TEXTS.map((name) => [name, texts[name] ?? ""])),
-    ...Object.fromEntries(NUMBERS.map((name) => [name, texts[name] ? numberOr(texts[name]) : 0])),
+    ...Object.fromEntries(NUMBERS.map((name) => [name, texts[name] ? parseNumber(texts[name]) : 0])),
     clusterId: texts.clusterId ? texts.clusterId : null,
     zone: texts.zone ? texts.zone : null,
     emulated: texts.emulated === "on",
-    packages: linesOf(texts.packages ?? "").map((line) => line.trim()),
-    idleStopMinutes: texts.idleStopMinutes ? numberOr(texts.idleStopMinutes) : null,
-    ports: pairs(texts.ports).map(([name, port]) => ({ name: name.trim(), port: numberOr(port) })),
+    packages: parseLines(texts.packages ?? "").map((line) => line.trim()),
+    idleStopMinutes: texts.idleStopMinutes ? parseNumber(texts.idleStopMinutes) : null,
+    ports: pairs(texts.ports).map(([name, port]) => ({ name: name.trim(), port: parseNumber(port) })),
     env: trimmed(texts.env),
     secretEnv: trimmed(texts.secretEnv),
   };

@@ -1,15 +1,20 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Pencil, Plus } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import { changeTemplate, createTemplate, type EnvironmentTemplate, templatesChanged } from "@/api/hosted";
+import {
+  updateEnvironmentTemplate,
+  createEnvironmentTemplate,
+  type EnvironmentTemplate,
+  invalidateTemplates,
+} from "@/api/hosted";
 import { zonesQuery } from "@/api/inventory";
 import { clustersQuery } from "@/api/queue";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
-import { FormDialog, FormPart, LinesField, TextField } from "@/ui/form-dialog";
+import { FormDialog, FormRow, LinesField, TextField } from "@/ui/form-dialog";
 import { PairsField } from "@/ui/hosted/pairs-field";
 import { toast } from "@/ui/toast";
-import { FIELDS, NUMBERS, portRows, rowsOf, templateBody } from "./fields";
+import { FIELDS, NUMBERS, formatPorts, formatRows, buildTemplateBody } from "./fields";
 
 /** What a new one begins with. */
 const BLANK: Omit<EnvironmentTemplate, "id" | "createdBy" | "createdAt"> = {
@@ -51,10 +56,10 @@ export function TemplateForm({ template, owners }: TemplateFormProps) {
   const clusters = useQuery(clustersQuery).data ?? [];
   const shown = template ?? BLANK;
   const save = async (texts: Record<string, string>) => {
-    const body = templateBody(texts);
-    if (template) await changeTemplate(template.id, body);
-    else await createTemplate({ ...body, projectId: texts.projectId ? texts.projectId : null });
-    await templatesChanged(client);
+    const body = buildTemplateBody(texts);
+    if (template) await updateEnvironmentTemplate(template.id, body);
+    else await createEnvironmentTemplate({ ...body, projectId: texts.projectId ? texts.projectId : null });
+    await invalidateTemplates(client);
     toast.success(t("hosted.templates.saved"));
   };
   return (
@@ -80,7 +85,7 @@ export function TemplateForm({ template, owners }: TemplateFormProps) {
     >
       {(problem) => (
         <>
-          <FormPart title={t("hosted.templates.general")}>
+          <FormRow title={t("hosted.templates.general")}>
             <TextField name="name" label={t("hosted.name")} defaultValue={shown.name} error={problem("name")} />
             {!template && (
               <Choose
@@ -104,8 +109,8 @@ export function TemplateForm({ template, owners }: TemplateFormProps) {
               value={shown.kind}
               options={KINDS.map((kind) => [kind, t(`environments.kindOf.${kind}`)])}
             />
-          </FormPart>
-          <FormPart title={t("hosted.templates.software")}>
+          </FormRow>
+          <FormRow title={t("hosted.templates.software")}>
             <TextField
               name="image"
               label={t("hosted.templates.image")}
@@ -129,8 +134,8 @@ export function TemplateForm({ template, owners }: TemplateFormProps) {
                 error={problem("startScript")}
               />
             </div>
-          </FormPart>
-          <FormPart title={t("hosted.sizes")}>
+          </FormRow>
+          <FormRow title={t("hosted.sizes")}>
             <TextField
               name="gpuType"
               label={t("hosted.gpuType")}
@@ -160,8 +165,8 @@ export function TemplateForm({ template, owners }: TemplateFormProps) {
               <input type="checkbox" name="emulated" defaultChecked={shown.emulated} />
               {t("hosted.templates.emulated")}
             </label>
-          </FormPart>
-          <FormPart title={t("hosted.where")}>
+          </FormRow>
+          <FormRow title={t("hosted.where")}>
             <Choose
               name="zone"
               label={t("hosted.zone")}
@@ -176,7 +181,7 @@ export function TemplateForm({ template, owners }: TemplateFormProps) {
               value={shown.clusterId ?? ""}
               options={[["", t("hosted.anyCluster")], ...clusters.map(({ id, name }): [string, string] => [id, name])]}
             />
-          </FormPart>
+          </FormRow>
           <fieldset className="space-y-4">
             <legend className="mb-2 text-sm font-semibold text-muted">{t("hosted.templates.access")}</legend>
             <PairsField
@@ -185,7 +190,7 @@ export function TemplateForm({ template, owners }: TemplateFormProps) {
               label={t("hosted.templates.ports")}
               hint={t("hosted.templates.portsHint")}
               error={problem("ports")}
-              rows={portRows(shown)}
+              rows={formatPorts(shown)}
               nameLabel={t("hosted.templates.portName")}
               valueLabel={t("hosted.templates.portNumber")}
             />
@@ -194,7 +199,7 @@ export function TemplateForm({ template, owners }: TemplateFormProps) {
               label={t("hosted.templates.env")}
               hint=""
               error={problem("env")}
-              rows={rowsOf(shown.env)}
+              rows={formatRows(shown.env)}
               nameLabel={t("hosted.templates.envName")}
               valueLabel={t("hosted.templates.envValue")}
             />
@@ -203,7 +208,7 @@ export function TemplateForm({ template, owners }: TemplateFormProps) {
               label={t("hosted.templates.secretEnv")}
               hint={t("hosted.templates.secretHint")}
               error={problem("secretEnv")}
-              rows={rowsOf(shown.secretEnv)}
+              rows={formatRows(shown.secretEnv)}
               nameLabel={t("hosted.templates.envName")}
               valueLabel={t("hosted.templates.secretValue")}
             />

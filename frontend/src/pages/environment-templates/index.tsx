@@ -1,27 +1,32 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Trash2 } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import { deleteTemplate, type EnvironmentTemplate, environmentTemplatesQuery, templatesChanged } from "@/api/hosted";
-import { mayMake, meQuery } from "@/api/session";
+import {
+  deleteEnvironmentTemplate,
+  type EnvironmentTemplate,
+  environmentTemplatesQuery,
+  invalidateTemplates,
+} from "@/api/hosted";
+import { canCreate, meQuery } from "@/api/session";
 import type { Me } from "@/api/types";
-import { integer } from "@/lib/format";
+import { formatInteger } from "@/lib/format";
 import { Badge } from "@/ui/badge";
 import { Button, ButtonLink } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { Confirm } from "@/ui/confirm";
-import { Empty } from "@/ui/empty";
-import { Failure, Loading, toastError } from "@/ui/failure";
-import { Gpus } from "@/ui/gpus";
+import { ConfirmDialog } from "@/ui/confirm";
+import { EmptyState } from "@/ui/empty";
+import { LoadError, Loading, toastError } from "@/ui/failure";
+import { GpuSummary } from "@/ui/gpus";
 import { Page } from "@/ui/page";
 import { toast } from "@/ui/toast";
-import { MakeEnvironment } from "../environments/make";
+import { CreateEnvironment } from "../environments/make";
 import { TemplateForm } from "./form";
 
 export function Component() {
   const { t } = useTranslation();
   const me = useQuery(meQuery).data;
   const templates = useQuery(environmentTemplatesQuery);
-  const owners = ownersFor(me, t("hosted.templates.operators"));
+  const owners = listOwners(me, t("hosted.templates.operators"));
   const named = new Map(me?.projects.map(({ id, name }) => [id, name]));
   const groups = [...new Set(templates.data?.map(({ projectId }) => projectId))].sort((a, b) =>
     (a ?? "").localeCompare(b ?? ""),
@@ -37,9 +42,9 @@ export function Component() {
       }
     >
       <p className="mb-4 max-w-3xl text-sm text-muted">{t("hosted.templates.hint")}</p>
-      {templates.isError && <Failure error={templates.error} retry={() => void templates.refetch()} />}
+      {templates.isError && <LoadError error={templates.error} retry={() => void templates.refetch()} />}
       {templates.isPending && <Loading />}
-      {templates.data?.length === 0 && <Empty title={t("hosted.templates.none")} />}
+      {templates.data?.length === 0 && <EmptyState title={t("hosted.templates.none")} />}
       <div className="space-y-4">
         {groups.map((project) => (
           <Card
@@ -54,7 +59,7 @@ export function Component() {
               {templates.data
                 ?.filter((each) => each.projectId === project)
                 .map((each) => (
-                  <Row key={each.id} template={each} changes={mayChange(me, each)} makes={mayMake(me)} />
+                  <Row key={each.id} template={each} changes={canChange(me, each)} makes={canCreate(me)} />
                 ))}
             </ul>
           </Card>
@@ -65,7 +70,7 @@ export function Component() {
 }
 
 /** To whom templates may belong that this person makes: the catalogue is an administrator's. */
-function ownersFor(me: Me | undefined, operators: string): [string, string][] {
+function listOwners(me: Me | undefined, operators: string): [string, string][] {
   if (!me) return [];
   const projects = me.projects.filter(({ role }) => role !== "viewer" || me.isAdministrator);
   return [
@@ -74,8 +79,8 @@ function ownersFor(me: Me | undefined, operators: string): [string, string][] {
   ];
 }
 
-function mayChange(me: Me | undefined, { projectId }: EnvironmentTemplate): boolean {
-  return projectId === null ? me?.isAdministrator === true : mayMake(me, projectId);
+function canChange(me: Me | undefined, { projectId }: EnvironmentTemplate): boolean {
+  return projectId === null ? me?.isAdministrator === true : canCreate(me, projectId);
 }
 
 function Row({ template, changes, makes }: { template: EnvironmentTemplate; changes: boolean; makes: boolean }) {
@@ -84,13 +89,13 @@ function Row({ template, changes, makes }: { template: EnvironmentTemplate; chan
   const { id, name, kind, description, gpuType, gpuCount, emulated, cpuCores, memoryGb, zone, image, packages, ports } =
     template;
   const remove = useMutation({
-    mutationFn: () => deleteTemplate(id),
+    mutationFn: () => deleteEnvironmentTemplate(id),
     onSuccess: () => toast.success(t("hosted.templates.removed")),
     onError: (error) => toastError(t, error),
-    onSettled: () => templatesChanged(client),
+    onSettled: () => invalidateTemplates(client),
   });
   const facts = [
-    t("environments.cpuAndMemoryValue", { count: cpuCores, memory: integer(memoryGb) }),
+    t("environments.cpuAndMemoryValue", { count: cpuCores, memory: formatInteger(memoryGb) }),
     zone?.name,
     image,
     packages.join(", "),
@@ -102,16 +107,16 @@ function Row({ template, changes, makes }: { template: EnvironmentTemplate; chan
         <p className="flex flex-wrap items-center gap-2 font-medium">
           <span className="break-words">{name}</span>
           <Badge>{t(`environments.kindOf.${kind}`)}</Badge>
-          <Gpus type={gpuType} count={gpuCount} emulated={emulated} />
+          <GpuSummary type={gpuType} count={gpuCount} emulated={emulated} />
         </p>
         {description && <p className="break-words text-muted">{description}</p>}
         <p className="break-words text-muted">{facts.join(" · ")}</p>
       </div>
       <div className="flex flex-wrap gap-2">
-        {makes && <MakeEnvironment template={id} look="secondary" size="sm" label={`${t("hosted.make")} ${name}`} />}
+        {makes && <CreateEnvironment template={id} look="secondary" size="sm" label={`${t("hosted.make")} ${name}`} />}
         {changes && <TemplateForm template={template} owners={[]} />}
         {changes && (
-          <Confirm
+          <ConfirmDialog
             danger
             title={t("hosted.templates.removeTitle", { name })}
             description={t("hosted.templates.removeHint")}

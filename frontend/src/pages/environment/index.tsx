@@ -3,33 +3,33 @@ import { Ban, CircleCheck, ClipboardCheck, Play } from "lucide-react";
 import { lazy, Suspense } from "react";
 import { useTranslation } from "react-i18next";
 import { Link, useParams, useSearchParams } from "react-router";
-import { cordon, environmentQuery } from "@/api/environments";
+import { cordonMutation, environmentQuery } from "@/api/environments";
 import { ApiError } from "@/api/errors";
-import type { Hosted } from "@/api/hosted";
-import { maintains, meQuery } from "@/api/session";
+import type { ManagedEnvironment } from "@/api/hosted";
+import { isMaintainer, meQuery } from "@/api/session";
 import { tasksQuery } from "@/api/tasks";
 import type { Environment } from "@/api/types";
 import { withTexts } from "@/i18n";
-import { ago, dateTime, duration, integer, scale } from "@/lib/format";
+import { formatAge, formatDateTime, formatDuration, formatInteger, formatTaskScale } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
 import { useTaskNames } from "@/lib/use-task-names";
-import { Note } from "@/ui/badge";
+import { Callout } from "@/ui/badge";
 import { Button, ButtonLink } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { Confirm } from "@/ui/confirm";
-import { Empty } from "@/ui/empty";
+import { ConfirmDialog } from "@/ui/confirm";
+import { EmptyState } from "@/ui/empty";
 import { EnvironmentBadges } from "@/ui/environment";
-import { Failure, Loading, toastError } from "@/ui/failure";
-import { Gpus } from "@/ui/gpus";
-import { HostedActions } from "@/ui/hosted/actions";
+import { LoadError, Loading, toastError } from "@/ui/failure";
+import { GpuSummary } from "@/ui/gpus";
+import { EnvironmentActions } from "@/ui/hosted/actions";
 import { Page } from "@/ui/page";
 import { StatusBadge } from "@/ui/status";
-import { Facts } from "@/ui/table";
+import { DefinitionList } from "@/ui/table";
 import { Tabs } from "@/ui/tabs";
-import { Holder as HolderName } from "@/ui/holder";
-import { Doors, History as LifeHistory, Kernels, Life, Warnings } from "./life";
-import { HostedLogs } from "./logs";
-import { Warm } from "./warm";
+import { TaskLink as HolderName } from "@/ui/holder";
+import { BrowserLinks, RunHistory as LifeHistory, Kernels, Lifecycle, Warnings } from "./life";
+import { EnvironmentLogs } from "./logs";
+import { WarmProcess } from "./warm";
 
 const Machine = lazy(() => import("@/ui/machines/history"));
 const Terminal = lazy(() => withTexts(import("@/ui/terminal"), "terminal"));
@@ -42,16 +42,16 @@ export function Component() {
   if (environment.error instanceof ApiError && environment.error.status === 404) {
     return (
       <Page title={t("environments.notFound")}>
-        <Empty title={t("environments.notFound")} hint={t("environments.notFoundHint")}>
+        <EmptyState title={t("environments.notFound")} hint={t("environments.notFoundHint")}>
           <ButtonLink look="primary" to="/environments">
             {t("environments.backToList")}
           </ButtonLink>
-        </Empty>
+        </EmptyState>
       </Page>
     );
   }
   return environment.isError ? (
-    <Failure error={environment.error} retry={() => void environment.refetch()} />
+    <LoadError error={environment.error} retry={() => void environment.refetch()} />
   ) : (
     <Loading />
   );
@@ -74,7 +74,7 @@ function EnvironmentPage({ environment }: { environment: Environment }) {
       }
       actions={
         <>
-          {hosted && <HostedActions environment={environment} hosted={hosted} />}
+          {hosted && <EnvironmentActions environment={environment} hosted={hosted} />}
           {!obstacle && (
             <ButtonLink look="primary" to={`/training/create?environments=${environment.id}`}>
               <Play />
@@ -85,23 +85,23 @@ function EnvironmentPage({ environment }: { environment: Environment }) {
             <ClipboardCheck />
             {t("preflight.run")}
           </ButtonLink>
-          {maintains(me, environment.projectId) && <CordonButton environment={environment} />}
+          {isMaintainer(me, environment.projectId) && <CordonButton environment={environment} />}
         </>
       }
     >
       {hosted && <Warnings environment={environment} hosted={hosted} />}
       {obstacle && !(hosted && hosted.state !== "running") && (
         <div className="mb-4">
-          <Note tone="warn">{obstacle.message}</Note>
+          <Callout tone="warn">{obstacle.message}</Callout>
         </div>
       )}
       <div className="grid items-start gap-4 lg:grid-cols-[22rem_minmax(0,1fr)]">
         <div className="space-y-4">
-          {hosted && <Life hosted={hosted} />}
-          {hosted && <Doors environment={environment} hosted={hosted} />}
+          {hosted && <Lifecycle hosted={hosted} />}
+          {hosted && <BrowserLinks environment={environment} hosted={hosted} />}
           {hosted?.state === "running" && <Kernels environment={environment} hosted={hosted} />}
           <Holder environment={environment} hosted={hosted} />
-          <Warm environment={environment} />
+          <WarmProcess environment={environment} />
           <Hardware environment={environment} />
         </div>
         <div className="min-w-0 space-y-4">
@@ -117,7 +117,7 @@ function EnvironmentPage({ environment }: { environment: Environment }) {
 }
 
 /** What happened, the log, and a way in. `?tab=terminal` opens that one. */
-function Inside({ environment: { id, name }, hosted }: { environment: Environment; hosted: Hosted }) {
+function Inside({ environment: { id, name }, hosted }: { environment: Environment; hosted: ManagedEnvironment }) {
   const { t } = useTranslation();
   const [params, setParams] = useSearchParams();
   const tab = params.get("tab") ?? "life";
@@ -131,7 +131,11 @@ function Inside({ environment: { id, name }, hosted }: { environment: Environmen
         onOpen={open}
         tabs={[
           { id: "life", label: t("hosted.events"), content: <LifeHistory id={id} /> },
-          { id: "logs", label: t("hosted.logs"), content: <HostedLogs key={hosted.run} id={id} run={hosted.run} /> },
+          {
+            id: "logs",
+            label: t("hosted.logs"),
+            content: <EnvironmentLogs key={hosted.run} id={id} run={hosted.run} />,
+          },
           {
             id: "terminal",
             label: t("hosted.terminal"),
@@ -154,10 +158,10 @@ function Inside({ environment: { id, name }, hosted }: { environment: Environmen
 function CordonButton({ environment: { id, cordoned } }: { environment: Environment }) {
   const { t } = useTranslation();
   const client = useQueryClient();
-  const change = useMutation({ ...cordon(client, id), onError: (error) => toastError(t, error) });
+  const change = useMutation({ ...cordonMutation(client, id), onError: (error) => toastError(t, error) });
   const action = t(cordoned ? "environments.uncordon" : "environments.cordon");
   return (
-    <Confirm
+    <ConfirmDialog
       title={t(cordoned ? "environments.uncordonTitle" : "environments.cordonTitle")}
       description={t(cordoned ? "environments.uncordonHint" : "environments.cordonHint")}
       action={action}
@@ -172,7 +176,7 @@ function CordonButton({ environment: { id, cordoned } }: { environment: Environm
   );
 }
 
-function Holder({ environment, hosted }: { environment: Environment; hosted: Hosted | null }) {
+function Holder({ environment, hosted }: { environment: Environment; hosted: ManagedEnvironment | null }) {
   const { t } = useTranslation();
   const { id, heldBy } = environment;
   const history = useQuery(tasksQuery({ environment: id, page: 1 }));
@@ -199,12 +203,12 @@ function Hardware({ environment: each }: { environment: Environment }) {
   const versions = Object.entries(each.versions).map(([name, version]) => `${name} ${version}`);
   return (
     <Card title={t("environments.facts")}>
-      <Facts
+      <DefinitionList
         facts={[
-          ["GPU", <Gpus key="gpu" type={each.gpuType} count={each.gpuCount} emulated={each.emulated} />],
+          ["GPU", <GpuSummary key="gpu" type={each.gpuType} count={each.gpuCount} emulated={each.emulated} />],
           [
             t("environments.cpuAndMemory"),
-            t("environments.cpuAndMemoryValue", { count: each.cpuCores, memory: integer(each.memoryGb) }),
+            t("environments.cpuAndMemoryValue", { count: each.cpuCores, memory: formatInteger(each.memoryGb) }),
           ],
           [t("environments.zone"), each.zone.name],
           [t("environments.kind"), t(`environments.kindOf.${each.kind}`)],
@@ -214,7 +218,7 @@ function Hardware({ environment: each }: { environment: Environment }) {
           ["IP", each.ip ?? "–"],
           [t("environments.cluster"), `${each.clusterId} (${each.backend})`],
           [t("environments.owner"), each.owner ?? "–"],
-          [t("environments.uptime"), each.uptimeSeconds == null ? "–" : duration(t, each.uptimeSeconds)],
+          [t("environments.uptime"), each.uptimeSeconds == null ? "–" : formatDuration(t, each.uptimeSeconds)],
           [t("environments.versions"), versions.join(", ") || "–"],
         ]}
       />
@@ -235,9 +239,9 @@ function History({ id }: { id: string }) {
         </Link>
       }
     >
-      {tasks.isError && <Failure error={tasks.error} retry={() => void tasks.refetch()} />}
+      {tasks.isError && <LoadError error={tasks.error} retry={() => void tasks.refetch()} />}
       {tasks.isPending && <Loading />}
-      {tasks.data?.items.length === 0 && <Empty title={t("environments.noHistory")} />}
+      {tasks.data?.items.length === 0 && <EmptyState title={t("environments.noHistory")} />}
       <ul className="divide-y text-sm">
         {tasks.data?.items.map((task) => (
           <li key={task.taskId} className="flex flex-wrap items-center gap-x-3 gap-y-1 py-2.5">
@@ -246,9 +250,9 @@ function History({ id }: { id: string }) {
             </Link>
             <StatusBadge status={task.status} />
             <span className="text-muted">{task.owner}</span>
-            <span className="text-muted">{scale(t, task.nodeCount, task.worldSize)}</span>
-            <time dateTime={task.createdAt} title={dateTime(task.createdAt)} className="ml-auto text-muted">
-              {ago(task.createdAt, now)}
+            <span className="text-muted">{formatTaskScale(t, task.nodeCount, task.worldSize)}</span>
+            <time dateTime={task.createdAt} title={formatDateTime(task.createdAt)} className="ml-auto text-muted">
+              {formatAge(task.createdAt, now)}
             </time>
           </li>
         ))}

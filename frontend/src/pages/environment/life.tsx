@@ -3,73 +3,73 @@ import { ExternalLink } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import {
-  endKernel,
+  shutdownKernel,
   type EnvironmentRun,
-  environmentsChanged,
-  type Hosted,
+  invalidateEnvironments,
+  type ManagedEnvironment,
   type Kernel,
-  lifeQuery,
-  openAddress,
+  lifecycleQuery,
+  buildOpenUrl,
 } from "@/api/hosted";
 import type { Environment } from "@/api/types";
-import { ago, clockTime, dateTime, gpuHours, money, shortTime } from "@/lib/format";
+import { formatAge, formatTime, formatDateTime, formatGpuTime, formatMoney, formatShortTime } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
-import { Badge, Note } from "@/ui/badge";
+import { Badge, Callout } from "@/ui/badge";
 import { Button, ButtonAnchor } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { Confirm } from "@/ui/confirm";
-import { Failure, Loading, toastError } from "@/ui/failure";
+import { ConfirmDialog } from "@/ui/confirm";
+import { LoadError, Loading, toastError } from "@/ui/failure";
 import { KeepButton } from "@/ui/hosted/actions";
-import { costText } from "@/ui/hosted/cost";
-import { HostedSays } from "@/ui/hosted/says";
-import { Facts } from "@/ui/table";
+import { formatEnvironmentCost } from "@/ui/hosted/cost";
+import { EnvironmentReason } from "@/ui/hosted/says";
+import { DefinitionList } from "@/ui/table";
 import { toast } from "@/ui/toast";
 
 interface Props {
   environment: Environment;
-  hosted: Hosted;
+  hosted: ManagedEnvironment;
 }
 
 /** So long before it stops by itself, the page says so. */
-const SOON_MS = 15 * 60_000;
+const WARN_BEFORE_MS = 15 * 60_000;
 
 /** What is the matter, above all else: why it failed, and that it is about to stop. */
 export function Warnings({ environment, hosted }: Props) {
   const { t } = useTranslation();
   const now = useNow();
   const { reason, state, stopsAt, allowedActions } = hosted;
-  const isSoon = stopsAt !== null && Date.parse(stopsAt) - now < SOON_MS;
+  const isSoon = stopsAt !== null && Date.parse(stopsAt) - now < WARN_BEFORE_MS;
   return (
     <>
       {state === "failed" && reason && (
         <div className="mb-4">
-          <Note tone="bad" role="alert">
+          <Callout tone="bad" role="alert">
             <p className="font-medium">{reason.message}</p>
             {reason.hint && <p className="mt-0.5">{reason.hint}</p>}
-          </Note>
+          </Callout>
         </div>
       )}
       {isSoon && (
         <div className="mb-4">
-          <Note tone="warn" role="alert">
+          <Callout tone="warn" role="alert">
             <div className="flex flex-wrap items-center justify-between gap-2">
-              {t("hosted.stopsSoon", { time: shortTime(stopsAt) })}
+              {t("hosted.stopsSoon", { time: formatShortTime(stopsAt) })}
               {allowedActions.includes("keep") && <KeepButton id={environment.id} />}
             </div>
-          </Note>
+          </Callout>
         </div>
       )}
     </>
   );
 }
 
-export function Life({ hosted }: { hosted: Hosted }) {
+export function Lifecycle({ hosted }: { hosted: ManagedEnvironment }) {
   const { t } = useTranslation();
   const now = useNow();
   const { state, since, idleStopMinutes, activeAt, keepUntil, connections, templateName, run, taskId } = hosted;
   const idle =
     keepUntil && Date.parse(keepUntil) > now
-      ? t("hosted.kept", { time: shortTime(keepUntil) })
+      ? t("hosted.kept", { time: formatShortTime(keepUntil) })
       : idleStopMinutes === null
         ? t("hosted.idleNever")
         : t("hosted.idleAfter", { count: idleStopMinutes });
@@ -83,17 +83,17 @@ export function Life({ hosted }: { hosted: Hosted }) {
   return (
     <Card title={t("hosted.life")}>
       <p role="status" className="text-sm font-medium">
-        {t("hosted.since", { state: t(`environments.statusOf.${state}`), when: ago(since, now) })}
+        {t("hosted.since", { state: t(`environments.statusOf.${state}`), when: formatAge(since, now) })}
       </p>
-      <HostedSays hosted={hosted} className="mt-1" />
-      <Facts
+      <EnvironmentReason hosted={hosted} className="mt-1" />
+      <DefinitionList
         className="mt-3"
         facts={[
           [t("hosted.ofTemplate"), templateName ?? "–"],
           [t("hosted.run"), run || "–"],
-          [t("hosted.cost"), costText(t, hosted)],
+          [t("hosted.cost"), formatEnvironmentCost(t, hosted)],
           [t("hosted.idleRule"), idle],
-          [t("hosted.active"), activeAt ? ago(activeAt, now) : "–"],
+          [t("hosted.active"), activeAt ? formatAge(activeAt, now) : "–"],
           [t("hosted.connections"), connections],
           ...(taskId
             ? ([
@@ -117,7 +117,7 @@ export function Life({ hosted }: { hosted: Hosted }) {
 }
 
 /** All that can be opened in the browser. */
-export function Doors({ environment, hosted }: Props) {
+export function BrowserLinks({ environment, hosted }: Props) {
   const { t } = useTranslation();
   const opens = hosted.allowedActions.includes("open");
   return (
@@ -129,7 +129,7 @@ export function Doors({ environment, hosted }: Props) {
               <li key={name}>
                 <ButtonAnchor
                   size="sm"
-                  href={openAddress(environment.id, name)}
+                  href={buildOpenUrl(environment.id, name)}
                   target="_blank"
                   rel="noreferrer"
                   aria-label={t("hosted.openDoor", { name: port === null ? name : `${name}:${port}` })}
@@ -181,18 +181,18 @@ function KernelRow({
   const { t } = useTranslation();
   const client = useQueryClient();
   const end = useMutation({
-    mutationFn: () => endKernel(id, kernel),
+    mutationFn: () => shutdownKernel(id, kernel),
     onSuccess: () => toast.success(t("hosted.endKernelDone")),
     onError: (error) => toastError(t, error),
-    onSettled: () => environmentsChanged(client),
+    onSettled: () => invalidateEnvironments(client),
   });
   return (
     <li className="flex flex-wrap items-center gap-2 py-1.5">
       <span className="min-w-0 flex-1 break-words">{name}</span>
       <Badge tone={busy ? "accent" : "idle"}>{t(busy ? "hosted.busy" : "hosted.quiet")}</Badge>
-      {since && <span className="text-muted">{t("hosted.kernelSince", { time: shortTime(since) })}</span>}
+      {since && <span className="text-muted">{t("hosted.kernelSince", { time: formatShortTime(since) })}</span>}
       {ends && (
-        <Confirm
+        <ConfirmDialog
           danger
           title={t("hosted.endKernelTitle", { name })}
           description={t("hosted.endKernelHint")}
@@ -210,10 +210,10 @@ function KernelRow({
 }
 
 /** Newest first. */
-export function History({ id }: { id: string }) {
+export function RunHistory({ id }: { id: string }) {
   const { t } = useTranslation();
-  const life = useQuery(lifeQuery(id));
-  if (life.isError) return <Failure error={life.error} retry={() => void life.refetch()} />;
+  const life = useQuery(lifecycleQuery(id));
+  if (life.isError) return <LoadError error={life.error} retry={() => void life.refetch()} />;
   if (life.isPending) return <Loading />;
   const { events, runs } = life.data;
   return (
@@ -224,8 +224,8 @@ export function History({ id }: { id: string }) {
         <ol className="divide-y text-sm">
           {events.toReversed().map((event, index) => (
             <li key={`${event.at}/${event.code}/${index}`} className="flex gap-3 py-2">
-              <time dateTime={event.at} title={dateTime(event.at)} className="shrink-0 text-muted tabular-nums">
-                {clockTime(event.at)}
+              <time dateTime={event.at} title={formatDateTime(event.at)} className="shrink-0 text-muted tabular-nums">
+                {formatTime(event.at)}
               </time>
               <p className="min-w-0 break-words">{event.message}</p>
             </li>
@@ -258,15 +258,15 @@ function Runs({ runs }: { runs: EnvironmentRun[] }) {
           {runs.toReversed().map((run) => (
             <tr key={run.number} className="*:px-2 *:py-1.5">
               <td className="tabular-nums">{run.number}</td>
-              <td className="whitespace-nowrap">{dateTime(run.runningAt ?? run.createdAt)}</td>
-              <td className="whitespace-nowrap">{run.endedAt ? dateTime(run.endedAt) : t("hosted.runGoesOn")}</td>
-              <td className="break-words">{outcomeText(run)}</td>
+              <td className="whitespace-nowrap">{formatDateTime(run.runningAt ?? run.createdAt)}</td>
+              <td className="whitespace-nowrap">{run.endedAt ? formatDateTime(run.endedAt) : t("hosted.runGoesOn")}</td>
+              <td className="break-words">{formatOutcome(run)}</td>
               <td className="whitespace-nowrap tabular-nums">
                 {run.amount === null
-                  ? gpuHours(t, run.gpuHours)
+                  ? formatGpuTime(t, run.gpuHours)
                   : t("hosted.costValue", {
-                      amount: money(run.amount, run.currency),
-                      hours: gpuHours(t, run.gpuHours),
+                      amount: formatMoney(run.amount, run.currency),
+                      hours: formatGpuTime(t, run.gpuHours),
                     })}
               </td>
             </tr>
@@ -277,4 +277,4 @@ function Runs({ runs }: { runs: EnvironmentRun[] }) {
   );
 }
 
-const outcomeText = ({ outcome }: EnvironmentRun) => outcome?.message ?? "–";
+const formatOutcome = ({ outcome }: EnvironmentRun) => outcome?.message ?? "–";

@@ -1,21 +1,24 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
-import { hostedLogQuery } from "@/api/hosted";
-import { newestState, plain } from "@/api/logs";
-import { Failure, Loading } from "@/ui/failure";
-import { Rows } from "@/ui/rows";
+import { environmentLogQuery } from "@/api/hosted";
+import { getOverwrittenText, stripAnsi } from "@/api/logs";
+import { LoadError, Loading } from "@/ui/failure";
+import { VirtualList } from "@/ui/rows";
 
 const ROW_HEIGHT = 20;
 
 /** What the keeper and the service wrote in its newest run, as it comes. */
-export function HostedLogs({ id, run }: { id: string; run: number }) {
+export function EnvironmentLogs({ id, run }: { id: string; run: number }) {
   const { t } = useTranslation();
-  const log = useQuery(hostedLogQuery(id, run));
+  const log = useQuery(environmentLogQuery(id, run));
   const [follow, setFollow] = useState(true);
   const text = log.data?.text ?? "";
-  const lines = useMemo(() => (text ? plain(text).replace(/\n$/, "").split("\n").map(newestState) : []), [text]);
-  if (log.isError && !log.data) return <Failure error={log.error} retry={() => void log.refetch()} />;
+  const lines = useMemo(
+    () => (text ? stripAnsi(text).replace(/\n$/, "").split("\n").map(getOverwrittenText) : []),
+    [text],
+  );
+  if (log.isError && !log.data) return <LoadError error={log.error} retry={() => void log.refetch()} />;
   if (log.isPending) return <Loading />;
   if (lines.length === 0) return <p className="py-8 text-center text-sm text-muted">{t("hosted.noLog")}</p>;
   return (
@@ -27,7 +30,7 @@ export function HostedLogs({ id, run }: { id: string; run: number }) {
         </label>
         {log.data.cut && <span className="text-muted">{t("hosted.logCut")}</span>}
       </div>
-      <Rows
+      <VirtualList
         count={lines.length}
         height={ROW_HEIGHT}
         label={t("hosted.logs")}
@@ -36,7 +39,7 @@ export function HostedLogs({ id, run }: { id: string; run: number }) {
         onFollow={setFollow}
       >
         {(index) => <div className="leading-5 whitespace-pre">{lines[index]}</div>}
-      </Rows>
+      </VirtualList>
     </div>
   );
 }

@@ -1,9 +1,9 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
-import { warm } from "@/api/environments";
-import { maintains, mayMake, meQuery } from "@/api/session";
+import { warmMutation } from "@/api/environments";
+import { isMaintainer, canCreate, meQuery } from "@/api/session";
 import type { Environment } from "@/api/types";
-import { bytes, clockTime } from "@/lib/format";
+import { formatBytes, formatTime } from "@/lib/format";
 import { Card } from "@/ui/card";
 import { toastError } from "@/ui/failure";
 
@@ -11,13 +11,13 @@ const CHOICES = { default: null, on: true, off: false } as const;
 type Choice = keyof typeof CHOICES;
 
 /** Whether a process stands by in it with PyTorch imported, what it holds, or why there is none; and the switch. */
-export function Warm({ environment }: { environment: Environment }) {
+export function WarmProcess({ environment }: { environment: Environment }) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const me = useQuery(meQuery).data;
   const { id, projectId, owner, standby } = environment;
-  const change = useMutation({ ...warm(client, id), onError: (error) => toastError(t, error) });
-  const mayChange = maintains(me, projectId) || (me?.username === owner && mayMake(me, projectId));
+  const change = useMutation({ ...warmMutation(client, id), onError: (error) => toastError(t, error) });
+  const mayChange = isMaintainer(me, projectId) || (me?.username === owner && canCreate(me, projectId));
   const chosen = environment.warm == null ? "default" : environment.warm ? "on" : "off";
   return (
     <Card
@@ -43,8 +43,8 @@ export function Warm({ environment }: { environment: Environment }) {
       <p className="text-sm">
         {standby.state === "standing"
           ? t("environments.warmHolds", {
-              memory: bytes(standby.memoryBytes ?? 0),
-              until: standby.until ? clockTime(standby.until) : "–",
+              memory: formatBytes(standby.memoryBytes ?? 0),
+              until: standby.until ? formatTime(standby.until) : "–",
             })
           : t(`environments.warmIs.${standby.state}`)}
       </p>

@@ -2,13 +2,13 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test } from "vitest";
-import type { EnvironmentTemplate, Hosted } from "@/api/hosted";
-import { grown, LOG_KEPT, pricePerHour } from "@/api/hosted";
+import type { EnvironmentTemplate, ManagedEnvironment } from "@/api/hosted";
+import { appendLogText, MAX_LOG_CHARACTERS, calculateHourlyPrice } from "@/api/hosted";
 import { environment } from "@/test/fixtures";
-import { api, list, ok, platform, refuse } from "@/test/platform";
-import { visit } from "@/test/render";
-import { templateBody } from "../environment-templates/fields";
-import { makeBody } from "./make-body";
+import { apiUrl, respondWithList, respondWith, platformHandlers, respondWithError } from "@/test/platform";
+import { renderAt } from "@/test/render";
+import { buildTemplateBody } from "../environment-templates/fields";
+import { buildCreateBody } from "./make-body";
 
 const template: EnvironmentTemplate = {
   id: "template-1",
@@ -36,7 +36,7 @@ const template: EnvironmentTemplate = {
   createdAt: "2026-11-21T05:00:00Z",
 };
 
-const running: Hosted = {
+const running: ManagedEnvironment = {
   state: "running",
   since: "2026-11-21T05:00:00Z",
   reason: null,
@@ -60,15 +60,18 @@ const running: Hosted = {
   cost: { gpuHours: 2, amount: 20, currency: "CNY" },
 };
 
-const hosted = (over: Partial<Hosted> = {}) => ({ ...environment("env-1"), hosted: { ...running, ...over } });
-const shows = (over: Partial<Hosted> = {}) =>
-  platform.use(
-    http.get(api("/dev-environments"), () => list(hosted(over), environment("env-2"))),
-    http.get(api("/dev-environments/env-1"), () => ok(hosted(over))),
-    http.get(api("/dev-environments/env-1/life"), () => ok({ events: [], runs: [] })),
-    http.get(api("/environment-templates"), () => list(template)),
-    http.get(api("/prices"), () =>
-      ok({
+const hosted = (over: Partial<ManagedEnvironment> = {}) => ({
+  ...environment("env-1"),
+  hosted: { ...running, ...over },
+});
+const shows = (over: Partial<ManagedEnvironment> = {}) =>
+  platformHandlers.use(
+    http.get(apiUrl("/dev-environments"), () => respondWithList(hosted(over), environment("env-2"))),
+    http.get(apiUrl("/dev-environments/env-1"), () => respondWith(hosted(over))),
+    http.get(apiUrl("/dev-environments/env-1/life"), () => respondWith({ events: [], runs: [] })),
+    http.get(apiUrl("/environment-templates"), () => respondWithList(template)),
+    http.get(apiUrl("/prices"), () =>
+      respondWith({
         currency: "CNY",
         prices: [{ gpuType: "A100", zoneId: "", zoneName: "", perGpuHour: 10, since: "2026-01-01T00:00:00Z" }],
       }),
@@ -78,15 +81,17 @@ const shows = (over: Partial<Hosted> = {}) =>
 test("a new environment is asked for with what differs from its template, and its price is told", async () => {
   const sent: unknown[] = [];
   shows();
-  platform.use(
-    http.post(api("/dev-environments/make"), async ({ request }) => {
+  platformHandlers.use(
+    http.post(apiUrl("/dev-environments/make"), async ({ request }) => {
       sent.push([request.headers.get("Idempotency-Key"), await request.json()]);
       return sent.length === 1
-        ? refuse(400, "INVALID_REQUEST", "有误", [{ field: "name", error: "X", message: "要有名称", hint: "" }])
-        : ok(hosted({ state: "creating" }), 201);
+        ? respondWithError(400, "INVALID_REQUEST", "有误", [
+            { field: "name", error: "X", message: "要有名称", hint: "" },
+          ])
+        : respondWith(hosted({ state: "creating" }), 201);
     }),
   );
-  const page = visit("/environments");
+  const page = renderAt("/environments");
   await userEvent.click(await screen.findByRole("button", { name: "新建环境" }));
   const dialog = await screen.findByRole("dialog");
   await within(dialog).findByText("每小时约 ¥20.00");
@@ -107,13 +112,13 @@ test("a new environment is asked for with what differs from its template, and it
 test("only what the platform allows is offered, and deleting says that the disk goes", async () => {
   const sent: string[] = [];
   shows();
-  platform.use(
-    http.delete(api("/dev-environments/env-1"), () => {
+  platformHandlers.use(
+    http.delete(apiUrl("/dev-environments/env-1"), () => {
       sent.push("delete");
-      return ok(hosted({ state: "deleted" }));
+      return respondWith(hosted({ state: "deleted" }));
     }),
   );
-  visit("/environments/env-1");
+  renderAt("/environments/env-1");
   const open = await screen.findByRole("link", { name: "打开 JupyterLab" });
   expect(open.getAttribute("href")).toBe("/environments/env-1/open");
   expect(screen.getByRole("link", { name: "打开 tensorboard:6006" }).getAttribute("href")).toContain(
@@ -135,14 +140,14 @@ test("only what the platform allows is offered, and deleting says that the disk 
 test("one that is about to stop says so and can be kept; one that failed says why", async () => {
   const sent: unknown[] = [];
   shows({ stopsAt: "2026-11-21T06:00:00Z" });
-  platform.use(
-    http.post(api("/dev-environments/env-1/keep"), async ({ request }) => {
+  platformHandlers.use(
+    http.post(apiUrl("/dev-environments/env-1/keep"), async ({ request }) => {
       sent.push(await request.json());
       shows({ state: "failed", allowedActions: [], reason: { code: "X", message: "装不上 torch", hint: "换个版本" } });
-      return ok(hosted());
+      return respondWith(hosted());
     }),
   );
-  visit("/environments/env-1");
+  renderAt("/environments/env-1");
   const warning = await screen.findByText(/将自动停止/);
   await userEvent.click(
     within(warning.closest("[role=alert]") as HTMLElement).getByRole("button", { name: "再保留 2 小时" }),
@@ -154,7 +159,7 @@ test("one that is about to stop says so and can be kept; one that failed says wh
 
 test("one that was registered by hand has no life of its own", async () => {
   shows();
-  visit("/environments/env-2");
+  renderAt("/environments/env-2");
   await screen.findByRole("heading", { name: /name-of-env-2/ });
   expect(screen.queryByRole("tab", { name: "终端" })).toBeNull();
   expect(screen.queryByText("内核")).toBeNull();
@@ -170,7 +175,7 @@ test("what differs from the template is sent, and what is no number as it was ty
     gpuType: "A100",
     gpuCount: "2",
   };
-  expect(makeBody({ ...texts, cpuCores: "many", idleStopMinutes: "" }, template)).toEqual({
+  expect(buildCreateBody({ ...texts, cpuCores: "many", idleStopMinutes: "" }, template)).toEqual({
     templateId: "template-1",
     name: "lab",
     projectId: "p",
@@ -181,7 +186,7 @@ test("what differs from the template is sent, and what is no number as it was ty
 });
 
 test("a template's rows become ports and variables", () => {
-  const body = templateBody({
+  const body = buildTemplateBody({
     name: "x",
     packages: "torch\n\n numpy ",
     ports: '[["tensorboard ","6006"],["api","no"]]',
@@ -212,13 +217,17 @@ test("the most exact price counts, and none is none", () => {
     currency: "CNY",
     prices: [row("", "", 1), row("", "z", 2), row("A100", "", 3), row("A100", "z", 4)],
   };
-  const of = (type: string, zone: string) => pricePerHour(prices, type, zone, 2)?.amount;
+  const of = (type: string, zone: string) => calculateHourlyPrice(prices, type, zone, 2)?.amount;
   expect([of("A100", "z"), of("A100", "y"), of("H100", "z"), of("H100", "y")]).toEqual([8, 6, 4, 2]);
-  expect(pricePerHour({ ...prices, prices: [] }, "A100", "z", 2)).toBeNull();
-  expect(pricePerHour(prices, "A100", "z", 0)).toBeNull();
+  expect(calculateHourlyPrice({ ...prices, prices: [] }, "A100", "z", 2)).toBeNull();
+  expect(calculateHourlyPrice(prices, "A100", "z", 0)).toBeNull();
 });
 
 test("of a long log the newest is kept, from the beginning of a line", () => {
-  const log = grown({ text: "", cursor: null, cut: false }, "old\n" + "x".repeat(LOG_KEPT - 2) + "\nnew", 9);
+  const log = appendLogText(
+    { text: "", cursor: null, cut: false },
+    "old\n" + "x".repeat(MAX_LOG_CHARACTERS - 2) + "\nnew",
+    9,
+  );
   expect([log.text, log.cursor, log.cut]).toEqual(["new", 9, true]);
 });

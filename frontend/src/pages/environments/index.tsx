@@ -5,27 +5,27 @@ import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import { environmentPageQuery, ENVIRONMENTS_PER_PAGE } from "@/api/environments";
 import { zonesQuery } from "@/api/inventory";
-import { mayMake, meQuery } from "@/api/session";
+import { canCreate, meQuery } from "@/api/session";
 import type { Environment, EnvironmentOrdering } from "@/api/types";
-import { useListLook } from "@/lib/list";
+import { useTableSettings } from "@/lib/list";
 import { useFilters } from "@/lib/use-filters";
-import { duration, integer } from "@/lib/format";
+import { formatDuration, formatInteger } from "@/lib/format";
 import { useTaskNames } from "@/lib/use-task-names";
 import { Button, ButtonLink } from "@/ui/button";
-import { Empty } from "@/ui/empty";
+import { EmptyState } from "@/ui/empty";
 import { ENVIRONMENT_STATUSES, EnvironmentBadges } from "@/ui/environment";
-import { Failure, Loading } from "@/ui/failure";
+import { LoadError, Loading } from "@/ui/failure";
 import { FilterSelect, SearchBox } from "@/ui/filters";
-import { Gpus } from "@/ui/gpus";
-import { HostedActions } from "@/ui/hosted/actions";
-import { costText } from "@/ui/hosted/cost";
-import { HostedSays } from "@/ui/hosted/says";
-import { ListLook } from "@/ui/list-look";
-import { Holder } from "@/ui/holder";
+import { GpuSummary } from "@/ui/gpus";
+import { EnvironmentActions } from "@/ui/hosted/actions";
+import { formatEnvironmentCost } from "@/ui/hosted/cost";
+import { EnvironmentReason } from "@/ui/hosted/says";
+import { TableSettings } from "@/ui/list-look";
+import { TaskLink } from "@/ui/holder";
 import { Page } from "@/ui/page";
 import { Pager } from "@/ui/pager";
-import { MEDIUM, ROW, Table, WIDE } from "@/ui/table";
-import { MakeEnvironment } from "./make";
+import { MEDIUM_COLUMN, ROW, Table, WIDE_COLUMN } from "@/ui/table";
+import { CreateEnvironment } from "./make";
 
 const FILTERS = ["zone", "status", "kind", "search"] as const;
 const KINDS = ["jupyter", "vscode", "custom"] as const;
@@ -33,13 +33,13 @@ const KINDS = ["jupyter", "vscode", "custom"] as const;
 export function Component() {
   const { t } = useTranslation();
   const { filters, page, set, of, clear } = useFilters(FILTERS);
-  const { ordering, onOrder, hidden, onHide } = useListLook(ORDERS);
+  const { ordering, onOrder, hidden, onHide } = useTableSettings(ORDERS);
   const found = useQuery(
     environmentPageQuery({ ...filters, page, ...(ordering && { ordering: ordering as EnvironmentOrdering }) }),
   );
   const columns = useColumns(found.data?.items ?? NONE);
   const zones = useQuery(zonesQuery).data ?? [];
-  const makes = mayMake(useQuery(meQuery).data);
+  const makes = canCreate(useQuery(meQuery).data);
   const nothing = Object.keys(filters).length === 0;
   return (
     <Page
@@ -50,7 +50,7 @@ export function Component() {
             <LayoutTemplate />
             {t("hosted.toTemplates")}
           </ButtonLink>
-          {makes && <MakeEnvironment />}
+          {makes && <CreateEnvironment />}
         </>
       }
     >
@@ -79,18 +79,18 @@ export function Component() {
           {...of("kind")}
         />
         <div className="ml-auto flex items-center gap-2">
-          <ListLook section="environments" columns={columns} hidden={hidden} onHide={onHide} />
+          <TableSettings section="environments" columns={columns} hidden={hidden} onHide={onHide} />
         </div>
       </div>
-      {found.isError && <Failure error={found.error} retry={() => void found.refetch()} />}
+      {found.isError && <LoadError error={found.error} retry={() => void found.refetch()} />}
       {found.isPending && <Loading />}
       {found.data?.total === 0 && (
-        <Empty
+        <EmptyState
           title={t(nothing ? "hosted.nothingYet" : "environments.nothingMatches")}
           {...(nothing && makes && { hint: t("hosted.nothingYetHint") })}
         >
           {!nothing && <Button onClick={clear}>{t("tasks.clearFilters")}</Button>}
-        </Empty>
+        </EmptyState>
       )}
       {found.data && found.data.total > 0 && (
         <>
@@ -133,46 +133,46 @@ function useColumns(environments: Environment[]): EnvironmentColumn[] {
       id: "zone",
       label: t("environments.zone"),
       order: "zone",
-      className: `${MEDIUM} whitespace-nowrap`,
+      className: `${MEDIUM_COLUMN} whitespace-nowrap`,
       cell: ({ zone }) => zone.name,
     },
     {
       id: "gpus",
       label: "GPU",
       order: "gpuType",
-      className: MEDIUM,
-      cell: ({ gpuType, gpuCount, emulated }) => <Gpus type={gpuType} count={gpuCount} emulated={emulated} />,
+      className: MEDIUM_COLUMN,
+      cell: ({ gpuType, gpuCount, emulated }) => <GpuSummary type={gpuType} count={gpuCount} emulated={emulated} />,
     },
     {
       id: "cpus",
       label: t("environments.cpuAndMemory"),
       order: "-cpuCores",
-      className: `${WIDE} whitespace-nowrap`,
+      className: `${WIDE_COLUMN} whitespace-nowrap`,
       cell: ({ cpuCores, memoryGb }) =>
-        t("environments.cpuAndMemoryValue", { count: cpuCores, memory: integer(memoryGb) }),
+        t("environments.cpuAndMemoryValue", { count: cpuCores, memory: formatInteger(memoryGb) }),
     },
-    { id: "stack", label: t("environments.stack"), className: WIDE, cell: ({ stack }) => stack },
+    { id: "stack", label: t("environments.stack"), className: WIDE_COLUMN, cell: ({ stack }) => stack },
     {
       id: "uptime",
       label: t("environments.uptime"),
       order: "uptime",
-      className: `${WIDE} whitespace-nowrap tabular-nums`,
-      cell: ({ uptimeSeconds }) => (uptimeSeconds == null ? "–" : duration(t, uptimeSeconds)),
+      className: `${WIDE_COLUMN} whitespace-nowrap tabular-nums`,
+      cell: ({ uptimeSeconds }) => (uptimeSeconds == null ? "–" : formatDuration(t, uptimeSeconds)),
     },
     {
       id: "usedBy",
       label: t("environments.usedBy"),
-      className: MEDIUM,
+      className: MEDIUM_COLUMN,
       cell: ({ heldBy }) =>
-        heldBy ? <Holder id={heldBy} names={names} /> : <span className="text-muted">{t("environments.free")}</span>,
+        heldBy ? <TaskLink id={heldBy} names={names} /> : <span className="text-muted">{t("environments.free")}</span>,
     },
     {
       id: "cost",
       label: t("hosted.cost"),
-      className: `${WIDE} whitespace-nowrap tabular-nums`,
+      className: `${WIDE_COLUMN} whitespace-nowrap tabular-nums`,
       cell: (environment) => {
         const hosted = environment.hosted;
-        return hosted ? costText(t, hosted) : "–";
+        return hosted ? formatEnvironmentCost(t, hosted) : "–";
       },
     },
   ];
@@ -210,12 +210,12 @@ function EnvironmentTable({ environments, columns, ordering, onOrder }: Environm
             </Link>
             <div className="font-mono text-xs text-muted in-data-dense:ml-2 in-data-dense:inline">{each.id}</div>
             <div className="mt-1 text-xs text-muted md:hidden">
-              {each.zone.name} · <Gpus type={each.gpuType} count={each.gpuCount} emulated={each.emulated} />
+              {each.zone.name} · <GpuSummary type={each.gpuType} count={each.gpuCount} emulated={each.emulated} />
             </div>
           </td>
           <td>
             <EnvironmentBadges environment={each} />
-            <Life environment={each} />
+            <LifecycleCell environment={each} />
           </td>
           {columns.map(({ id, className, cell }) => (
             <td key={id} className={className}>
@@ -223,7 +223,7 @@ function EnvironmentTable({ environments, columns, ordering, onOrder }: Environm
             </td>
           ))}
           <td className="max-md:hidden">
-            <Nearest environment={each} />
+            <ListAction environment={each} />
           </td>
         </tr>
       ))}
@@ -231,14 +231,14 @@ function EnvironmentTable({ environments, columns, ordering, onOrder }: Environm
   );
 }
 
-function Life({ environment }: { environment: Environment }) {
+function LifecycleCell({ environment }: { environment: Environment }) {
   const hosted = environment.hosted;
   return (
     hosted && (
       <>
-        <HostedSays hosted={hosted} className="mt-1 max-w-72" />
+        <EnvironmentReason hosted={hosted} className="mt-1 max-w-72" />
         <span className="mt-2 block md:hidden">
-          <Nearest environment={environment} />
+          <ListAction environment={environment} />
         </span>
       </>
     )
@@ -246,13 +246,13 @@ function Life({ environment }: { environment: Environment }) {
 }
 
 /** What is done from the list: to come in, or to start it. */
-function Nearest({ environment }: { environment: Environment }) {
+function ListAction({ environment }: { environment: Environment }) {
   const { t } = useTranslation();
   const hosted = environment.hosted;
   if (!hosted) return null;
   return (
     <span className="flex justify-end gap-1 max-md:justify-start">
-      <HostedActions environment={environment} hosted={hosted} brief />
+      <EnvironmentActions environment={environment} hosted={hosted} brief />
       {hosted.allowedActions.includes("open") && (
         <ButtonLink
           size="sm"

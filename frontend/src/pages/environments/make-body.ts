@@ -1,5 +1,5 @@
-import type { EnvironmentTemplate, Typed } from "@/api/hosted";
-import { numberOr } from "@/lib/typed";
+import type { EnvironmentTemplate, FormBody } from "@/api/hosted";
+import { parseNumber } from "@/lib/typed";
 
 const NUMBERS = ["gpuCount", "cpuCores", "memoryGb", "sharedMemoryGb", "diskGb"] as const;
 const PLACES = ["clusterId", "zone", "host"] as const;
@@ -8,7 +8,7 @@ const PLACES = ["clusterId", "zone", "host"] as const;
 export const FIELDS = ["templateId", "name", "projectId", ...PLACES, "gpuType", ...NUMBERS, "idleStopMinutes"] as const;
 
 /** What is asked for: the template, and what differs from it. What is no number is sent as it was typed. */
-export function makeBody(texts: Record<string, string>, template: EnvironmentTemplate): Typed {
+export function buildCreateBody(texts: Record<string, string>, template: EnvironmentTemplate): FormBody {
   const differing = NUMBERS.filter((name) => {
     const text = texts[name] ?? "";
     return text !== "" && text !== String(template[name]);
@@ -21,7 +21,7 @@ export function makeBody(texts: Record<string, string>, template: EnvironmentTem
     projectId: texts.projectId ?? "",
     ...Object.fromEntries(places.map((name) => [name, texts[name]])),
     ...(texts.gpuType !== undefined && texts.gpuType !== template.gpuType && { gpuType: texts.gpuType }),
-    ...Object.fromEntries(differing.map((name) => [name, numberOr(texts[name] ?? "")])),
-    ...(idle !== String(template.idleStopMinutes ?? "") && { idleStopMinutes: idle === "" ? null : numberOr(idle) }),
+    ...Object.fromEntries(differing.map((name) => [name, parseNumber(texts[name] ?? "")])),
+    ...(idle !== String(template.idleStopMinutes ?? "") && { idleStopMinutes: idle === "" ? null : parseNumber(idle) }),
   };
 }

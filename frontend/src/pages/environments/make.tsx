@@ -4,30 +4,30 @@ import { useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { useNavigate } from "react-router";
 import {
-  environmentsChanged,
+  invalidateEnvironments,
   type EnvironmentTemplate,
   environmentTemplatesQuery,
-  makeEnvironment,
-  pricePerHour,
+  createEnvironment,
+  calculateHourlyPrice,
 } from "@/api/hosted";
 import { zonesQuery } from "@/api/inventory";
 import { clustersQuery } from "@/api/queue";
 import { meQuery } from "@/api/session";
 import { pricesQuery } from "@/api/usage";
 import { cx } from "@/lib/cx";
-import { money } from "@/lib/format";
-import { idempotencyKey } from "@/lib/ids";
+import { formatMoney } from "@/lib/format";
+import { createIdempotencyKey } from "@/lib/ids";
 import { Badge } from "@/ui/badge";
 import { Button, ButtonLink } from "@/ui/button";
-import { Empty } from "@/ui/empty";
-import { Failure, Loading } from "@/ui/failure";
+import { EmptyState } from "@/ui/empty";
+import { LoadError, Loading } from "@/ui/failure";
 import { Field } from "@/ui/field";
-import { FormDialog, FormPart, TextField } from "@/ui/form-dialog";
-import { Gpus } from "@/ui/gpus";
+import { FormDialog, FormRow, TextField } from "@/ui/form-dialog";
+import { GpuSummary } from "@/ui/gpus";
 import { toast } from "@/ui/toast";
-import { FIELDS, makeBody } from "./make-body";
+import { FIELDS, buildCreateBody } from "./make-body";
 
-interface MakeProps {
+interface CreateEnvironmentProps {
   /** The one to begin with. */
   template?: string;
   label?: string;
@@ -36,7 +36,7 @@ interface MakeProps {
 }
 
 /** Asks what a new environment is made from, and goes to its page. */
-export function MakeEnvironment({ template: first, label, look = "primary", size = "md" }: MakeProps) {
+export function CreateEnvironment({ template: first, label, look = "primary", size = "md" }: CreateEnvironmentProps) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const navigate = useNavigate();
@@ -45,12 +45,12 @@ export function MakeEnvironment({ template: first, label, look = "primary", size
   const make = async (texts: Record<string, string>) => {
     const template = templates?.find(({ id }) => id === texts.templateId);
     if (!template) return;
-    const body = makeBody(texts, template);
+    const body = buildCreateBody(texts, template);
     const text = JSON.stringify(body);
-    if (sent.current?.text !== text) sent.current = { text, key: idempotencyKey() };
-    const made = await makeEnvironment(body, sent.current.key);
+    if (sent.current?.text !== text) sent.current = { text, key: createIdempotencyKey() };
+    const made = await createEnvironment(body, sent.current.key);
     toast.success(t("hosted.made"));
-    await environmentsChanged(client);
+    await invalidateEnvironments(client);
     await navigate(`/environments/${made.id}`);
   };
   return (
@@ -79,13 +79,13 @@ function Fields({ first, problem }: { first: string | undefined; problem: Proble
   const { t } = useTranslation();
   const templates = useQuery(environmentTemplatesQuery);
   const [chosen, setChosen] = useState(first);
-  if (templates.isError) return <Failure error={templates.error} retry={() => void templates.refetch()} />;
+  if (templates.isError) return <LoadError error={templates.error} retry={() => void templates.refetch()} />;
   if (templates.isPending) return <Loading />;
   if (templates.data.length === 0) {
     return (
-      <Empty title={t("hosted.noTemplates")} hint={t("hosted.noTemplatesHint")}>
+      <EmptyState title={t("hosted.noTemplates")} hint={t("hosted.noTemplatesHint")}>
         <ButtonLink to="/environment-templates">{t("hosted.toTemplates")}</ButtonLink>
-      </Empty>
+      </EmptyState>
     );
   }
   const template = templates.data.find(({ id }) => id === chosen) ?? templates.data[0];
@@ -141,7 +141,7 @@ function TemplateCard(props: { template: EnvironmentTemplate; chosen: boolean; o
         </span>
         {description && <span className="block break-words text-muted">{description}</span>}
         <span className="block text-muted">
-          <Gpus type={gpuType} count={gpuCount} emulated={emulated} />
+          <GpuSummary type={gpuType} count={gpuCount} emulated={emulated} />
         </span>
       </span>
     </label>
@@ -157,7 +157,7 @@ function Details({ template, problem }: { template: EnvironmentTemplate; problem
   const [zone, setZone] = useState(template.zone?.id ?? "");
   const [gpuCount, setGpuCount] = useState(String(template.gpuCount));
   const [gpuType, setGpuType] = useState(template.gpuType);
-  const price = pricePerHour(prices, gpuType, zone, Number(gpuCount));
+  const price = calculateHourlyPrice(prices, gpuType, zone, Number(gpuCount));
   const projects = (me?.projects ?? []).filter(
     ({ id, role }) =>
       (template.projectId === null || template.projectId === id) && (role !== "viewer" || me?.isAdministrator),
@@ -183,7 +183,7 @@ function Details({ template, problem }: { template: EnvironmentTemplate; problem
           options={projects.map(({ id, name }) => [id, name])}
         />
       </div>
-      <FormPart title={t("hosted.sizes")}>
+      <FormRow title={t("hosted.sizes")}>
         <Field label={t("hosted.gpuCount")} error={problem("gpuCount")}>
           {(wiring) => (
             <input
@@ -221,8 +221,8 @@ function Details({ template, problem }: { template: EnvironmentTemplate; problem
           defaultValue={template.idleStopMinutes ?? ""}
           error={problem("idleStopMinutes")}
         />
-      </FormPart>
-      <FormPart title={t("hosted.where")}>
+      </FormRow>
+      <FormRow title={t("hosted.where")}>
         <Field label={t("hosted.zone")} error={problem("zone")}>
           {(wiring) => (
             <select
@@ -249,10 +249,10 @@ function Details({ template, problem }: { template: EnvironmentTemplate; problem
           options={[["", t("hosted.anyCluster")], ...clusters.map(({ id, name }): [string, string] => [id, name])]}
         />
         <TextField name="host" label={t("hosted.host")} hint={t("hosted.hostHint")} error={problem("host")} />
-      </FormPart>
+      </FormRow>
       {Number(gpuCount) > 0 && prices && (
         <p role="status" className="text-sm font-medium">
-          {price ? t("hosted.perHour", { amount: money(price.amount, price.currency) }) : t("hosted.noPrice")}
+          {price ? t("hosted.perHour", { amount: formatMoney(price.amount, price.currency) }) : t("hosted.noPrice")}
         </p>
       )}
     </>

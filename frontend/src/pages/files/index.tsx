@@ -6,26 +6,26 @@ import { useSearchParams } from "react-router";
 import {
   deleteFile,
   type FileItem,
-  FILES_PAGE,
-  filesChanged,
+  FILES_PER_PAGE,
+  invalidateFiles,
   filesQuery,
   fileUseQuery,
-  makeFolder,
+  createFolder,
   moveFile,
 } from "@/api/files";
 import { meQuery } from "@/api/session";
 import { cx } from "@/lib/cx";
-import { pageOf } from "@/lib/filters";
-import { bytes } from "@/lib/format";
-import { showName } from "@/lib/names";
+import { readPageNumber } from "@/lib/filters";
+import { formatBytes } from "@/lib/format";
+import { escapeName } from "@/lib/names";
 import { Button } from "@/ui/button";
-import { Confirm } from "@/ui/confirm";
-import { Empty } from "@/ui/empty";
-import { Failure, Loading, toastError } from "@/ui/failure";
+import { ConfirmDialog } from "@/ui/confirm";
+import { EmptyState } from "@/ui/empty";
+import { LoadError, Loading, toastError } from "@/ui/failure";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { Page } from "@/ui/page";
 import { Pager } from "@/ui/pager";
-import { FileList, Way } from "./list";
+import { FileList, Breadcrumbs } from "./list";
 import { Uploads, useUploads } from "./uploads";
 
 export function Component() {
@@ -37,7 +37,7 @@ export function Component() {
   const asked = {
     path: params.get("path") ?? "",
     search: params.get("search") ?? "",
-    page: pageOf(params),
+    page: readPageNumber(params),
   };
   const go = (to: Record<string, string>) =>
     setParams(Object.entries({ project, path: asked.path, ...to }).filter(([, value]) => value !== ""));
@@ -80,11 +80,11 @@ function Use({ project }: { project: string }) {
   const { t } = useTranslation();
   const use = useQuery(fileUseQuery(project)).data;
   if (!use) return null;
-  const used = bytes(use.usedBytes);
+  const used = formatBytes(use.usedBytes);
   const most = use.maxFileBytes;
   return (
     <p className="text-sm text-muted">
-      {most === null ? t("files.used", { used }) : t("files.usedOf", { used, most: bytes(most) })}
+      {most === null ? t("files.used", { used }) : t("files.usedOf", { used, most: formatBytes(most) })}
       {" · "}
       {t("files.place")}: <code className="text-xs">{use.remote ? "$FERMI_FILES_URL" : "$FERMI_FILES_DIR"}</code>
     </p>
@@ -107,7 +107,7 @@ function Browser({ project, asked, writes, go }: BrowserProps) {
   const chosen = useRef<HTMLInputElement>(null);
   const remove = useMutation({
     mutationFn: (path: string) => deleteFile(project, path),
-    onSuccess: () => filesChanged(client, project),
+    onSuccess: () => invalidateFiles(client, project),
     onError: (error) => toastError(t, error),
   });
   const open = (path: string) => go({ path });
@@ -129,14 +129,14 @@ function Browser({ project, asked, writes, go }: BrowserProps) {
   const actions = (item: FileItem) => (
     <>
       <Rename project={project} item={item} />
-      <Confirm
+      <ConfirmDialog
         danger
-        title={t("files.removeTitle", { name: showName(item.name) })}
+        title={t("files.removeTitle", { name: escapeName(item.name) })}
         description={t("files.removeHint")}
         action={t("files.remove")}
         onConfirm={() => remove.mutate(item.path)}
         trigger={
-          <Button look="ghost" size="icon" aria-label={t("files.removeOf", { name: showName(item.name) })}>
+          <Button look="ghost" size="icon" aria-label={t("files.removeOf", { name: escapeName(item.name) })}>
             <Trash2 />
           </Button>
         }
@@ -146,7 +146,7 @@ function Browser({ project, asked, writes, go }: BrowserProps) {
   return (
     <div {...dragging} className={cx("space-y-4 rounded-xl", over && "outline-2 outline-accent outline-dashed")}>
       <div className="flex flex-wrap items-center justify-between gap-2">
-        <Way path={asked.path} onOpen={open} />
+        <Breadcrumbs path={asked.path} onOpen={open} />
         {writes && (
           <span className="flex flex-wrap gap-2">
             <NewFolder project={project} path={asked.path} />
@@ -168,9 +168,9 @@ function Browser({ project, asked, writes, go }: BrowserProps) {
         )}
       </div>
       <Uploads all={uploads.all} again={uploads.again} leave={uploads.leave} />
-      {files.isError && <Failure error={files.error} retry={() => void files.refetch()} />}
+      {files.isError && <LoadError error={files.error} retry={() => void files.refetch()} />}
       {files.isPending && <Loading />}
-      {files.data?.total === 0 && <Empty title={t("files.empty")} hint={writes ? t("files.emptyHint") : ""} />}
+      {files.data?.total === 0 && <EmptyState title={t("files.empty")} hint={writes ? t("files.emptyHint") : ""} />}
       {files.data && files.data.total > 0 && (
         <>
           <FileList
@@ -182,7 +182,7 @@ function Browser({ project, asked, writes, go }: BrowserProps) {
           />
           <Pager
             count={t("files.count", { count: files.data.total })}
-            pages={Math.ceil(files.data.total / FILES_PAGE)}
+            pages={Math.ceil(files.data.total / FILES_PER_PAGE)}
             page={asked.page}
             onPage={(page) => go({ search: asked.search, page: String(page) })}
           />
@@ -196,8 +196,8 @@ function NewFolder({ project, path }: { project: string; path: string }) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const make = async ({ path: name = "" }: Record<string, string>) => {
-    await makeFolder(project, path ? `${path}/${name}` : name);
-    await filesChanged(client, project);
+    await createFolder(project, path ? `${path}/${name}` : name);
+    await invalidateFiles(client, project);
   };
   return (
     <FormDialog
@@ -222,16 +222,16 @@ function Rename({ project, item }: { project: string; item: FileItem }) {
   const client = useQueryClient();
   const move = async ({ to = "" }: Record<string, string>) => {
     await moveFile(project, item.path, to);
-    await filesChanged(client, project);
+    await invalidateFiles(client, project);
   };
   return (
     <FormDialog
-      title={t("files.renameOf", { name: showName(item.name) })}
+      title={t("files.renameOf", { name: escapeName(item.name) })}
       submit={t("files.rename")}
       fields={["to"]}
       onSubmit={move}
       trigger={
-        <Button look="ghost" size="icon" aria-label={t("files.renameOf", { name: showName(item.name) })}>
+        <Button look="ghost" size="icon" aria-label={t("files.renameOf", { name: escapeName(item.name) })}>
           <Pencil />
         </Button>
       }

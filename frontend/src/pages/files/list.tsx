@@ -1,11 +1,11 @@
 import { Download, FileText, Folder } from "lucide-react";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
-import { fileAddress, type FileItem } from "@/api/files";
-import { bytes, dateTime } from "@/lib/format";
-import { showName } from "@/lib/names";
+import { buildDownloadUrl, type FileItem } from "@/api/files";
+import { formatBytes, formatDateTime } from "@/lib/format";
+import { escapeName } from "@/lib/names";
 import { ButtonAnchor } from "@/ui/button";
-import { MEDIUM, Table, WIDE } from "@/ui/table";
+import { MEDIUM_COLUMN, Table, WIDE_COLUMN } from "@/ui/table";
 
 interface FileListProps {
   items: FileItem[];
@@ -23,14 +23,14 @@ export function FileList({ items, below, whole, onOpen, actions }: FileListProps
   const columns = [
     { label: t("files.name") },
     { label: t("files.size"), className: "text-right" },
-    { label: t("files.modified"), className: MEDIUM },
-    { label: t("files.by"), className: WIDE },
+    { label: t("files.modified"), className: MEDIUM_COLUMN },
+    { label: t("files.by"), className: WIDE_COLUMN },
     { label: <span className="sr-only">{t("files.list")}</span>, className: "w-px" },
   ];
   return (
     <Table label={t("files.list")} columns={columns}>
       {items.map((item) => {
-        const shown = showName(whole ? item.path : item.name);
+        const shown = escapeName(whole ? item.path : item.name);
         const Icon = item.kind === "folder" ? Folder : FileText;
         return (
           <tr key={item.path} className="*:px-4 *:py-2">
@@ -47,18 +47,18 @@ export function FileList({ items, below, whole, onOpen, actions }: FileListProps
               </span>
             </td>
             <td className="text-right whitespace-nowrap tabular-nums">
-              {item.sizeBytes === null ? "–" : bytes(item.sizeBytes)}
+              {item.sizeBytes === null ? "–" : formatBytes(item.sizeBytes)}
             </td>
-            <td className={`${MEDIUM} whitespace-nowrap text-muted`}>{dateTime(item.modifiedAt)}</td>
-            <td className={`${WIDE} text-muted`}>{item.by || "–"}</td>
+            <td className={`${MEDIUM_COLUMN} whitespace-nowrap text-muted`}>{formatDateTime(item.modifiedAt)}</td>
+            <td className={`${WIDE_COLUMN} text-muted`}>{item.by || "–"}</td>
             <td>
               <span className="flex justify-end gap-1">
                 <ButtonAnchor
                   look="ghost"
                   size="icon"
-                  href={fileAddress(below, item)}
+                  href={buildDownloadUrl(below, item)}
                   download
-                  aria-label={t("files.downloadOf", { name: showName(item.name) })}
+                  aria-label={t("files.downloadOf", { name: escapeName(item.name) })}
                 >
                   <Download />
                 </ButtonAnchor>
@@ -73,7 +73,7 @@ export function FileList({ items, below, whole, onOpen, actions }: FileListProps
 }
 
 /** The way to a folder, each step of which can be gone back to. */
-export function Way({ path, onOpen }: { path: string; onOpen: (path: string) => void }) {
+export function Breadcrumbs({ path, onOpen }: { path: string; onOpen: (path: string) => void }) {
   const { t } = useTranslation();
   const names = path ? path.split("/") : [];
   return (
@@ -85,7 +85,7 @@ export function Way({ path, onOpen }: { path: string; onOpen: (path: string) => 
         <span key={index} className="flex items-center gap-1">
           <span aria-hidden>/</span>
           <button type="button" className="link break-all" onClick={() => onOpen(names.slice(0, index + 1).join("/"))}>
-            {showName(name)}
+            {escapeName(name)}
           </button>
         </span>
       ))}

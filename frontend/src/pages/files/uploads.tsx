@@ -2,16 +2,16 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { ApiError } from "@/api/errors";
-import { filesChanged, uploadFile } from "@/api/files";
-import { showName } from "@/lib/names";
+import { invalidateFiles, uploadFile } from "@/api/files";
+import { escapeName } from "@/lib/names";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { describe } from "@/ui/failure";
+import { describeError } from "@/ui/failure";
 import { ProgressBar } from "@/ui/progress";
 
-const ABREAST = 3;
+const MAX_PARALLEL_UPLOADS = 3;
 
-export interface Sending {
+export interface UploadState {
   id: number;
   path: string;
   file: File;
@@ -23,32 +23,32 @@ export interface Sending {
 /** Files on their way, a few at once; one that failed goes on where it was. */
 export function useUploads(project: string) {
   const client = useQueryClient();
-  const [all, setAll] = useState<Sending[]>([]);
+  const [all, setAll] = useState<UploadState[]>([]);
   const next = useRef(0);
   const stops = useRef(new Map<number, AbortController>());
-  const waiting = useRef<{ one: Sending; replace: boolean }[]>([]);
+  const waiting = useRef<{ one: UploadState; replace: boolean }[]>([]);
   useEffect(() => {
     const running = stops.current;
     return () => running.forEach((stop) => stop.abort());
   }, []);
 
-  const change = (id: number, to: Partial<Sending>) =>
+  const change = (id: number, to: Partial<UploadState>) =>
     setAll((before) => before.map((one) => (one.id === id ? { ...one, ...to } : one)));
   const begin = () => {
-    while (stops.current.size < ABREAST) {
+    while (stops.current.size < MAX_PARALLEL_UPLOADS) {
       const first = waiting.current.shift();
       if (!first) return;
       void send(first.one, first.replace);
     }
   };
-  const send = async ({ id, path, file }: Sending, replace: boolean) => {
+  const send = async ({ id, path, file }: UploadState, replace: boolean) => {
     const stop = new AbortController();
     stops.current.set(id, stop);
     change(id, { state: "sending", error: undefined });
     try {
       await uploadFile(project, path, file, replace, (share) => change(id, { share }), stop.signal);
       change(id, { state: "done", share: 1 });
-      await filesChanged(client, project);
+      await invalidateFiles(client, project);
     } catch (error) {
       if (!stop.signal.aborted) change(id, { state: "failed", error });
     } finally {
@@ -57,7 +57,7 @@ export function useUploads(project: string) {
     }
   };
   const add = (files: Iterable<File>, folder: string) => {
-    const more = [...files].map((file): Sending => {
+    const more = [...files].map((file): UploadState => {
       const name = file.webkitRelativePath || file.name;
       return { id: next.current++, path: folder ? `${folder}/${name}` : name, file, share: 0, state: "waiting" };
     });
@@ -65,7 +65,7 @@ export function useUploads(project: string) {
     waiting.current.push(...more.map((one) => ({ one, replace: false })));
     begin();
   };
-  const again = (one: Sending, replace: boolean) => {
+  const again = (one: UploadState, replace: boolean) => {
     waiting.current.push({ one, replace });
     begin();
   };
@@ -86,13 +86,13 @@ export function Uploads({ all, again, leave }: Omit<ReturnType<typeof useUploads
         {all.map((one) => (
           <li key={one.id}>
             <div className="flex flex-wrap items-center justify-between gap-2">
-              <span className="min-w-0 break-all">{showName(one.path)}</span>
+              <span className="min-w-0 break-all">{escapeName(one.path)}</span>
               <span className="flex items-center gap-2 text-muted">
                 {one.state === "done" && t("files.sent")}
                 {one.state === "failed" && t("files.failed")}
                 {one.state === "failed" && (
-                  <Button size="sm" onClick={() => again(one, isThere(one.error))}>
-                    {isThere(one.error) ? t("files.replace") : t("files.again")}
+                  <Button size="sm" onClick={() => again(one, existsAlready(one.error))}>
+                    {existsAlready(one.error) ? t("files.replace") : t("files.again")}
                   </Button>
                 )}
                 <Button size="sm" look="ghost" onClick={() => leave(one.id)}>
@@ -102,13 +102,13 @@ export function Uploads({ all, again, leave }: Omit<ReturnType<typeof useUploads
             </div>
             <ProgressBar
               small
-              label={one.share > 0 ? showName(one.path) : `${t("files.hashing")}: ${showName(one.path)}`}
+              label={one.share > 0 ? escapeName(one.path) : `${t("files.hashing")}: ${escapeName(one.path)}`}
               value={one.share}
             />
             {one.error !== undefined && (
               <p role="alert" className="mt-1 text-bad-ink">
                 {one.error instanceof ApiError || !(one.error instanceof Error)
-                  ? describe(t, one.error)
+                  ? describeError(t, one.error)
                   : one.error.message}
               </p>
             )}
@@ -120,4 +120,4 @@ export function Uploads({ all, again, leave }: Omit<ReturnType<typeof useUploads
 }
 
 /** Whether what stands in the way is another content under the same name. */
-const isThere = (error: unknown) => error instanceof ApiError && error.code === "FILE_EXISTS";
+const existsAlready = (error: unknown) => error instanceof ApiError && error.code === "FILE_EXISTS";

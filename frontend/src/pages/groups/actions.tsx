@@ -3,18 +3,18 @@ import { Play, RotateCcw, Square, Trash2 } from "lucide-react";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { toast } from "@/ui/toast";
-import { taskChanged } from "@/api/tasks";
+import { invalidateTask } from "@/api/tasks";
 import type { WorkerGroup } from "@/api/types";
-import { deleteGroup, steerGroup, workersChanged } from "@/api/workers";
+import { deleteGroup, runGroupAction, invalidateWorkers } from "@/api/workers";
 import { ApiError } from "@/api/errors";
 import { Button } from "@/ui/button";
-import { Confirm } from "@/ui/confirm";
+import { ConfirmDialog } from "@/ui/confirm";
 import { toastError } from "@/ui/failure";
-import { problemText } from "@/ui/form-dialog";
-import { Configure } from "./configure";
+import { formatProblems } from "@/ui/form-dialog";
+import { GroupSettingsDialog } from "./configure";
 
-const STEERING = ["start", "stop", "restart"] as const;
-const ICON: Record<(typeof STEERING)[number], ReactNode> = {
+const ACTIONS = ["start", "stop", "restart"] as const;
+const ICON: Record<(typeof ACTIONS)[number], ReactNode> = {
   start: <Play />,
   stop: <Square />,
   restart: <RotateCcw />,
@@ -28,12 +28,12 @@ export function GroupActions({ group }: { group: WorkerGroup }) {
   const client = useQueryClient();
   const onError = (error: Error) => {
     const [first, ...others] = error instanceof ApiError ? error.problems : [];
-    if (first) toast.error(problemText(first), { description: others.map(problemText).join("\n") });
+    if (first) toast.error(formatProblems(first), { description: others.map(formatProblems).join("\n") });
     else toastError(t, error);
   };
-  const onSettled = () => Promise.all([workersChanged(client), taskChanged(client)]);
+  const onSettled = () => Promise.all([invalidateWorkers(client), invalidateTask(client)]);
   const steer = useMutation({
-    mutationFn: (action: (typeof STEERING)[number]) => steerGroup(id, action),
+    mutationFn: (action: (typeof ACTIONS)[number]) => runGroupAction(id, action),
     onError,
     onSuccess: (_, action) => toast.success(t(DONE[action])),
     onSettled,
@@ -46,8 +46,8 @@ export function GroupActions({ group }: { group: WorkerGroup }) {
   });
   return (
     <>
-      {STEERING.filter((action) => allowedActions.includes(action)).map((action) => (
-        <Confirm
+      {ACTIONS.filter((action) => allowedActions.includes(action)).map((action) => (
+        <ConfirmDialog
           key={action}
           danger={action === "stop"}
           title={t(`groups.${action}Title`, { name })}
@@ -62,9 +62,9 @@ export function GroupActions({ group }: { group: WorkerGroup }) {
           }
         />
       ))}
-      {allowedActions.includes("edit") && <Configure group={group} />}
+      {allowedActions.includes("edit") && <GroupSettingsDialog group={group} />}
       {allowedActions.includes("delete") && (
-        <Confirm
+        <ConfirmDialog
           danger
           title={t("groups.deleteTitle", { name })}
           description={t("groups.deleteHint")}

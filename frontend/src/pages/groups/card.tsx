@@ -3,10 +3,10 @@ import { Link } from "react-router";
 import type { WorkerGroup } from "@/api/types";
 import { Badge } from "@/ui/badge";
 import { Card } from "@/ui/card";
-import { problemText } from "@/ui/form-dialog";
+import { formatProblems } from "@/ui/form-dialog";
 import { StatusBadge } from "@/ui/status";
-import { Notes } from "@/ui/notes";
-import { Facts } from "@/ui/table";
+import { MessageList } from "@/ui/notes";
+import { DefinitionList } from "@/ui/table";
 import { WorkerBadge } from "@/ui/worker";
 import { GroupActions } from "./actions";
 
@@ -38,12 +38,12 @@ export function GroupCard({ group }: { group: WorkerGroup }) {
     >
       <div className="space-y-4">
         {workers.length > 0 && problems.length > 0 && <p className="text-sm font-medium">{t("groups.problems")}</p>}
-        <Notes
+        <MessageList
           notes={[
             ...(workers.length > 0 ? problems : []).map((problem, index) => ({
               id: `problem ${index}`,
               level: "fail" as const,
-              message: problemText(problem),
+              message: formatProblems(problem),
             })),
             ...warnings.map(({ message, hint }, index) => ({
               id: `warning ${index}`,
@@ -53,7 +53,7 @@ export function GroupCard({ group }: { group: WorkerGroup }) {
             })),
           ]}
         />
-        <Facts
+        <DefinitionList
           className="sm:grid sm:grid-cols-2 sm:gap-x-8 sm:gap-y-1.5 sm:space-y-0"
           facts={[
             [t("groups.masterAddress"), group.masterAddress || "–"],

@@ -3,22 +3,22 @@ import { Settings } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { toast } from "@/ui/toast";
 import type { WorkerGroup } from "@/api/types";
-import { changeGroup, workersChanged } from "@/api/workers";
+import { updateGroup, invalidateWorkers } from "@/api/workers";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
-import { FormDialog, FormPart, LinesField, TextField } from "@/ui/form-dialog";
-import { changeOf, FIELDS, textsOf } from "./settings";
+import { FormDialog, FormRow, LinesField, TextField } from "@/ui/form-dialog";
+import { buildSettingsChange, FIELDS, formatSettings } from "./settings";
 
 /** The gear: how the group's processes find each other, and what they run. */
-export function Configure({ group }: { group: WorkerGroup }) {
+export function GroupSettingsDialog({ group }: { group: WorkerGroup }) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const { name, workers, problems, allowedActions } = group;
-  const texts = textsOf(group);
+  const texts = formatSettings(group);
   const save = async (typed: Record<string, string>) => {
-    await changeGroup(group.id, changeOf(typed));
+    await updateGroup(group.id, buildSettingsChange(typed));
     toast.success(t("groups.saved"));
-    await workersChanged(client);
+    await invalidateWorkers(client);
   };
   return (
     <FormDialog
@@ -45,7 +45,7 @@ export function Configure({ group }: { group: WorkerGroup }) {
         return (
           <>
             <TextField {...wired("name")} label={t("groups.name")} required />
-            <FormPart title={t("groups.network")}>
+            <FormRow title={t("groups.network")}>
               <TextField
                 {...wired("masterAddress")}
                 label={t("groups.masterAddress")}
@@ -75,8 +75,8 @@ export function Configure({ group }: { group: WorkerGroup }) {
                   </select>
                 )}
               </Field>
-            </FormPart>
-            <FormPart title={t("groups.program")}>
+            </FormRow>
+            <FormRow title={t("groups.program")}>
               <TextField
                 {...wired("script")}
                 label={t("groups.script")}
@@ -87,7 +87,7 @@ export function Configure({ group }: { group: WorkerGroup }) {
               <LinesField {...wired("args")} label={t("groups.args")} hint={t("create.argsHint")} />
               <LinesField {...wired("env")} label={t("groups.env")} hint={t("create.envHint")} />
               <LinesField {...wired("secretEnv")} label={t("create.secrets")} hint={t("groups.secretsHint")} />
-            </FormPart>
+            </FormRow>
           </>
         );
       }}

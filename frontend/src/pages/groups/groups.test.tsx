@@ -3,12 +3,12 @@ import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test, vi } from "vitest";
 import { group } from "@/test/fixtures";
-import { api, list, ok, platform, refuse, withRole } from "@/test/platform";
-import { visit } from "@/test/render";
-import { changeOf, textsOf } from "./settings";
+import { apiUrl, respondWithList, respondWith, platformHandlers, respondWithError, buildUser } from "@/test/platform";
+import { renderAt } from "@/test/render";
+import { buildSettingsChange, formatSettings } from "./settings";
 
 test("a group shows its workers by rank, as the document's table has them", async () => {
-  visit("/workers/groups");
+  renderAt("/workers/groups");
   const table = await screen.findByRole("group", { name: "bert 的 Worker，按 rank 排列" });
   const rows = [...table.querySelectorAll("tbody tr")].map((row) =>
     [...row.querySelectorAll("td")].map((cell) => cell.textContent).slice(0, 4),
@@ -22,9 +22,9 @@ test("a group shows its workers by rank, as the document's table has them", asyn
 });
 
 test("only what the server allows is offered, and starting asks first", async () => {
-  const started = vi.fn(() => ok(group));
-  platform.use(http.post(api("/worker-groups/group-1/start"), started));
-  visit("/workers/groups");
+  const started = vi.fn(() => respondWith(group));
+  platformHandlers.use(http.post(apiUrl("/worker-groups/group-1/start"), started));
+  renderAt("/workers/groups");
   await userEvent.click(await screen.findByRole("button", { name: "启动" }));
   expect(screen.queryByRole("button", { name: "停止" })).toBeNull();
   const dialog = within(await screen.findByRole("alertdialog", { name: "启动分组 bert？" }));
@@ -37,14 +37,14 @@ test("only what the server allows is offered, and starting asks first", async ()
 test("a variable that looks like a key is warned of, and secrets are used by name", async () => {
   const sent = vi.fn();
   const warning = { code: "ENV_LOOKS_SECRET", message: "OPENAI_KEY 像是密钥", hint: "请用项目的密钥" };
-  platform.use(
-    http.get(api("/worker-groups"), () => list({ ...group, warnings: [warning] })),
-    http.patch(api("/worker-groups/group-1"), async ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/worker-groups"), () => respondWithList({ ...group, warnings: [warning] })),
+    http.patch(apiUrl("/worker-groups/group-1"), async ({ request }) => {
       sent(await request.json());
-      return ok(group);
+      return respondWith(group);
     }),
   );
-  visit("/workers/groups");
+  renderAt("/workers/groups");
   await screen.findByText(warning.message);
   screen.getByText(warning.hint);
   await userEvent.click(screen.getByRole("button", { name: "配置 bert" }));
@@ -58,8 +58,10 @@ test("a variable that looks like a key is warned of, and secrets are used by nam
 });
 
 test("a group whose worker has no GPU shows the backend that is used", async () => {
-  platform.use(http.get(api("/worker-groups"), () => list({ ...group, effectiveBackend: "gloo" })));
-  visit("/workers/groups");
+  platformHandlers.use(
+    http.get(apiUrl("/worker-groups"), () => respondWithList({ ...group, effectiveBackend: "gloo" })),
+  );
+  renderAt("/workers/groups");
   await screen.findByText("gloo（设置为 nccl；有 Worker 没有 GPU）");
 });
 
@@ -69,8 +71,8 @@ test("a group that runs links to its task", async () => {
     task: { id: "task-1", name: "bert-1", status: "running" },
     allowedActions: ["stop", "restart"],
   };
-  platform.use(http.get(api("/worker-groups"), () => list(running)));
-  visit("/workers/groups");
+  platformHandlers.use(http.get(apiUrl("/worker-groups"), () => respondWithList(running)));
+  renderAt("/workers/groups");
   const link = await screen.findByRole("link", { name: /bert-1/ });
   expect(link.getAttribute("href")).toBe("/training/task-1");
   expect(screen.queryByRole("button", { name: "配置 bert" })).toBeNull();
@@ -80,19 +82,21 @@ test("a group that runs links to its task", async () => {
 test("the gear shows what is wrong on the fields it names, before and after saving", async () => {
   const problem = (field: string, message: string) => ({ field, error: "X", message, hint: "" });
   const sent: unknown[] = [];
-  platform.use(
-    http.get(api("/worker-groups"), () => list({ ...group, problems: [problem("masterAddress", "gn9 不在分组中")] })),
-    http.patch(api("/worker-groups/group-1"), async ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/worker-groups"), () =>
+      respondWithList({ ...group, problems: [problem("masterAddress", "gn9 不在分组中")] }),
+    ),
+    http.patch(apiUrl("/worker-groups/group-1"), async ({ request }) => {
       sent.push(await request.json());
       return sent.length === 1
-        ? refuse(400, "INVALID_REQUEST", "有误", [
+        ? respondWithError(400, "INVALID_REQUEST", "有误", [
             problem("worldSize", "World Size 大于 4"),
             problem("env.RANK", "RANK 由平台设置"),
           ])
-        : ok(group);
+        : respondWith(group);
     }),
   );
-  visit("/workers/groups");
+  renderAt("/workers/groups");
   await userEvent.click(await screen.findByRole("button", { name: "配置 bert" }));
   const dialog = within(await screen.findByRole("dialog", { name: "配置分组 bert" }));
   dialog.getByText("gn9 不在分组中");
@@ -114,8 +118,8 @@ test("the dialog's texts make the settings they came from; what is not a number 
   const { name, masterAddress, worldSize, masterPort, backend, script, args, env, secretEnv, maxRestarts } = group;
   const variables = { env, secretEnv };
   const settings = { name, masterAddress, worldSize, masterPort, backend, script, args, ...variables, maxRestarts };
-  expect(changeOf(textsOf(group))).toEqual(settings);
-  expect(changeOf({ ...textsOf(group), masterPort: "", worldSize: "two" })).toEqual({
+  expect(buildSettingsChange(formatSettings(group))).toEqual(settings);
+  expect(buildSettingsChange({ ...formatSettings(group), masterPort: "", worldSize: "two" })).toEqual({
     ...settings,
     masterPort: 29500,
     worldSize: "two",
@@ -123,25 +127,25 @@ test("the dialog's texts make the settings they came from; what is not a number 
 });
 
 test("a viewer is offered no group to make", async () => {
-  platform.use(
-    http.get(api("/auth/me"), () => ok(withRole("viewer"))),
-    http.get(api("/worker-groups"), () => list()),
+  platformHandlers.use(
+    http.get(apiUrl("/auth/me"), () => respondWith(buildUser("viewer"))),
+    http.get(apiUrl("/worker-groups"), () => respondWithList()),
   );
-  visit("/workers/groups");
+  renderAt("/workers/groups");
   await screen.findByText("还没有分组");
   expect(screen.queryByRole("button", { name: "新建分组" })).toBeNull();
 });
 
 test("a group is created by its name alone", async () => {
   const created = vi.fn();
-  platform.use(
-    http.get(api("/worker-groups"), () => list()),
-    http.post(api("/worker-groups"), async ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/worker-groups"), () => respondWithList()),
+    http.post(apiUrl("/worker-groups"), async ({ request }) => {
       created(await request.json());
-      return ok(group, 201);
+      return respondWith(group, 201);
     }),
   );
-  visit("/workers/groups");
+  renderAt("/workers/groups");
   await screen.findByText("还没有分组");
   await userEvent.click(screen.getAllByRole("button", { name: "新建分组" })[0] as HTMLElement);
   const dialog = within(await screen.findByRole("dialog"));

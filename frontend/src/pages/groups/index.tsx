@@ -1,12 +1,12 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Plus } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import { createGroup, groupsQuery, workersChanged } from "@/api/workers";
-import { ProjectField, useProjects } from "@/pages/workers/project";
+import { createGroup, groupsQuery, invalidateWorkers } from "@/api/workers";
+import { ProjectField, useWritableProjects } from "@/pages/workers/project";
 import { WorkerSections } from "@/pages/workers/sections";
 import { Button } from "@/ui/button";
-import { Empty } from "@/ui/empty";
-import { Failure, Loading } from "@/ui/failure";
+import { EmptyState } from "@/ui/empty";
+import { LoadError, Loading } from "@/ui/failure";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { Page } from "@/ui/page";
 import { GroupCard } from "./card";
@@ -14,17 +14,17 @@ import { GroupCard } from "./card";
 export function Component() {
   const { t } = useTranslation();
   const groups = useQuery(groupsQuery);
-  const mayCreate = useProjects().length > 0;
+  const mayCreate = useWritableProjects().length > 0;
   return (
     <Page title={t("workers.groups")} actions={mayCreate && <CreateGroup />}>
       <WorkerSections />
-      {groups.isError && <Failure error={groups.error} retry={() => void groups.refetch()} />}
+      {groups.isError && <LoadError error={groups.error} retry={() => void groups.refetch()} />}
       {groups.isPending && <Loading />}
       {groups.data?.length === 0 && (
         <section className="rounded-xl border bg-surface shadow-xs">
-          <Empty title={t("groups.empty")} hint={mayCreate ? t("groups.emptyHint") : undefined}>
+          <EmptyState title={t("groups.empty")} hint={mayCreate ? t("groups.emptyHint") : undefined}>
             {mayCreate && <CreateGroup />}
-          </Empty>
+          </EmptyState>
         </section>
       )}
       <div className="grid items-start gap-4 xl:grid-cols-2">
@@ -41,7 +41,7 @@ function CreateGroup() {
   const client = useQueryClient();
   const create = async ({ name = "", projectId }: Record<string, string>) => {
     await createGroup({ name, ...(projectId && { projectId }) });
-    await workersChanged(client);
+    await invalidateWorkers(client);
   };
   return (
     <FormDialog

@@ -1,5 +1,5 @@
 import type { WorkerGroup, WorkerGroupChange } from "@/api/types";
-import { environmentOf, linesOf, numberOr } from "@/lib/typed";
+import { parseVariables, parseLines, parseNumber } from "@/lib/typed";
 
 /** Names of the dialog's controls, as the API has them. */
 export const FIELDS = [
@@ -18,7 +18,7 @@ export const FIELDS = [
 type Field = (typeof FIELDS)[number];
 
 /** The dialog's texts. */
-export function textsOf(group: WorkerGroup): Record<Field, string> {
+export function formatSettings(group: WorkerGroup): Record<Field, string> {
   return {
     name: group.name,
     masterAddress: group.masterAddress,
@@ -27,13 +27,13 @@ export function textsOf(group: WorkerGroup): Record<Field, string> {
     backend: group.backend,
     script: group.script,
     args: group.args.join("\n"),
-    env: pairsOf(group.env),
-    secretEnv: pairsOf(group.secretEnv),
+    env: parsePairs(group.env),
+    secretEnv: parsePairs(group.secretEnv),
     maxRestarts: String(group.maxRestarts),
   };
 }
 
-const pairsOf = (variables: Record<string, string>) =>
+const parsePairs = (variables: Record<string, string>) =>
   Object.entries(variables)
     .map(([name, value]) => `${name}=${value}`)
     .join("\n");
@@ -41,18 +41,18 @@ const pairsOf = (variables: Record<string, string>) =>
 const DEFAULT_PORT = 29500;
 
 /** What is not a number is sent as it was typed, so that the server's own words say what is wrong with it. */
-export function changeOf(texts: Record<string, string>): WorkerGroupChange {
+export function buildSettingsChange(texts: Record<string, string>): WorkerGroupChange {
   const text = (field: Field) => texts[field] ?? "";
   return {
     name: text("name"),
     masterAddress: text("masterAddress"),
-    worldSize: text("worldSize") ? (numberOr(text("worldSize")) as number) : null,
-    masterPort: numberOr(text("masterPort") || String(DEFAULT_PORT)) as number,
+    worldSize: text("worldSize") ? (parseNumber(text("worldSize")) as number) : null,
+    masterPort: parseNumber(text("masterPort") || String(DEFAULT_PORT)) as number,
     backend: text("backend") as WorkerGroup["backend"],
     script: text("script"),
-    args: linesOf(text("args")),
-    env: environmentOf(text("env")),
-    secretEnv: environmentOf(text("secretEnv")),
-    maxRestarts: numberOr(text("maxRestarts") || "0") as number,
+    args: parseLines(text("args")),
+    env: parseVariables(text("env")),
+    secretEnv: parseVariables(text("secretEnv")),
+    maxRestarts: parseNumber(text("maxRestarts") || "0") as number,
   };
 }

@@ -2,20 +2,20 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
 import type { JoinToken } from "@/api/types";
 import { joinTokensQuery, revokeJoinToken, workerKeys } from "@/api/workers";
-import { dateTime } from "@/lib/format";
+import { formatDateTime } from "@/lib/format";
 import { AddWorkers } from "@/pages/workers/add";
-import { useProjects } from "@/pages/workers/project";
+import { useWritableProjects } from "@/pages/workers/project";
 import { WorkerSections } from "@/pages/workers/sections";
 import { Card } from "@/ui/card";
-import { Empty } from "@/ui/empty";
-import { Failure, Loading, toastError } from "@/ui/failure";
+import { EmptyState } from "@/ui/empty";
+import { LoadError, Loading, toastError } from "@/ui/failure";
 import { Page } from "@/ui/page";
 import { TokenRow } from "@/ui/token";
 
 export function Component() {
   const { t } = useTranslation();
   const tokens = useQuery(joinTokensQuery);
-  const projects = useProjects().map(({ id }) => id);
+  const projects = useWritableProjects().map(({ id }) => id);
   return (
     <Page title={t("workers.joinTokens")} actions={projects.length > 0 && <AddWorkers />}>
       <WorkerSections />
@@ -23,9 +23,9 @@ export function Component() {
         <p className="text-sm text-muted">
           {t("workers.addHint")} {t("workers.tokensHint")}
         </p>
-        {tokens.isError && <Failure error={tokens.error} retry={() => void tokens.refetch()} />}
+        {tokens.isError && <LoadError error={tokens.error} retry={() => void tokens.refetch()} />}
         {tokens.isPending && <Loading />}
-        {tokens.data?.length === 0 && <Empty title={t("workers.noTokens")} />}
+        {tokens.data?.length === 0 && <EmptyState title={t("workers.noTokens")} />}
         <ul className="mt-2 divide-y text-sm">
           {tokens.data?.map((token) => (
             <TokenItem key={token.id} token={token} mayRevoke={projects.includes(token.projectId)} />
@@ -49,8 +49,8 @@ function TokenItem({ token, mayRevoke }: { token: JoinToken; mayRevoke: boolean 
       name={token.name}
       facts={
         <>
-          {t("settings.createdAt", { time: dateTime(token.createdAt) })} ·{" "}
-          {token.lastUsedAt ? t("workers.usedAt", { time: dateTime(token.lastUsedAt) }) : t("workers.neverUsed")}
+          {t("settings.createdAt", { time: formatDateTime(token.createdAt) })} ·{" "}
+          {token.lastUsedAt ? t("workers.usedAt", { time: formatDateTime(token.lastUsedAt) }) : t("workers.neverUsed")}
         </>
       }
       title={t("workers.revokeTitle", { name: token.name })}

@@ -6,10 +6,10 @@ import { Link } from "react-router";
 import { ATTENTION_PER_PAGE, attentionQuery } from "@/api/overview";
 import type { Attention as Found, AttentionKind } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { ago, integer } from "@/lib/format";
+import { formatAge, formatInteger } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
 import { Card } from "@/ui/card";
-import { Failure, Loading } from "@/ui/failure";
+import { LoadError, Loading } from "@/ui/failure";
 import { Pager } from "@/ui/pager";
 
 type Item = Found["items"][number];
@@ -51,7 +51,7 @@ export function Attention({ address: { filters, page, set }, className, mine }: 
       aside={data && <span className="text-sm text-muted tabular-nums">{t("overview.entries", { count: all })}</span>}
       {...(className && { className })}
     >
-      {found.isError && <Failure error={found.error} retry={() => void found.refetch()} />}
+      {found.isError && <LoadError error={found.error} retry={() => void found.refetch()} />}
       {found.isPending && <Loading />}
       {data && all === 0 && <p className="py-8 text-center text-sm text-muted">{t("overview.allWell")}</p>}
       {data && all > 0 && (
@@ -70,7 +70,7 @@ export function Attention({ address: { filters, page, set }, className, mine }: 
               >
                 {ICON[each.level]}
                 {t(`overview.kind.${each.kind}`)}
-                <span className="text-muted tabular-nums">{integer(each.count)}</span>
+                <span className="text-muted tabular-nums">{formatInteger(each.count)}</span>
               </button>
             ))}
           </div>
@@ -115,7 +115,7 @@ function Entry({ item }: { item: Item }) {
         </span>
       </div>
       <time dateTime={item.since ?? undefined} className="shrink-0 text-xs whitespace-nowrap text-muted tabular-nums">
-        {item.since && ago(item.since, now)}
+        {item.since && formatAge(item.since, now)}
       </time>
     </li>
   );

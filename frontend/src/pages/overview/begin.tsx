@@ -8,7 +8,7 @@ import { Card } from "@/ui/card";
 export const isUnused = ({ tasks }: Overview) => Object.values(tasks).every((count) => count === 0);
 
 /** What to do first, where nothing was trained yet. */
-export function Begin({ overview: { gpus } }: { overview: Overview }) {
+export function GettingStarted({ overview: { gpus } }: { overview: Overview }) {
   const { t } = useTranslation();
   const without = gpus.total === 0;
   const steps = [

@@ -1,7 +1,7 @@
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import type { Overview } from "@/api/types";
-import { shortTime } from "@/lib/format";
+import { formatShortTime } from "@/lib/format";
 import { Badge, type Tone } from "@/ui/badge";
 import { Card } from "@/ui/card";
 
@@ -22,7 +22,7 @@ const TONE: Record<Kind, Tone> = {
 };
 
 /** What came, went and was set aside. */
-export function Capacity({ overview: { capacity } }: { overview: Overview }) {
+export function CapacityEvents({ overview: { capacity } }: { overview: Overview }) {
   const { t } = useTranslation();
   return (
     <Card title={t("overview.capacity")} aside={<span className="text-sm text-muted">{t("overview.week")}</span>}>
@@ -47,7 +47,7 @@ export function Capacity({ overview: { capacity } }: { overview: Overview }) {
                 <span className="shrink-0 text-xs text-muted">{t("counted.gpus", { count: event.gpus })}</span>
               )}
               <time dateTime={event.at} className="shrink-0 text-xs text-muted tabular-nums">
-                {shortTime(event.at)}
+                {formatShortTime(event.at)}
               </time>
             </li>
           ))}

@@ -8,7 +8,7 @@ interface ChoiceProps<Name extends string> {
 }
 
 /** One of a few, side by side. */
-export function Choice<Name extends string>({ label, options, chosen, onChange }: ChoiceProps<Name>) {
+export function SegmentedControl<Name extends string>({ label, options, chosen, onChange }: ChoiceProps<Name>) {
   return (
     <div role="group" aria-label={label} className="inline-flex max-w-full overflow-x-auto rounded-lg bg-sunken p-0.5">
       {options.map(([name, text]) => (

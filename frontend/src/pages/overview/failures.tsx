@@ -1,10 +1,10 @@
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import type { Overview } from "@/api/types";
-import { integer } from "@/lib/format";
+import { formatInteger } from "@/lib/format";
 import { Badge } from "@/ui/badge";
 import { Card } from "@/ui/card";
-import { percentOf } from "./share";
+import { formatShare } from "./share";
 
 /** What failed in a week: by cause, and by the nodes that were blamed. */
 export function Failures({ overview: { failures } }: { overview: Overview }) {
@@ -50,7 +50,7 @@ export function Failures({ overview: { failures } }: { overview: Overview }) {
         {nodes.length > 0 && (
           <div>
             <h3 className="mb-1 text-xs font-medium text-muted">
-              {t("overview.nodes")} · {integer(failures.nodesBlamed)}
+              {t("overview.nodes")} · {formatInteger(failures.nodesBlamed)}
             </h3>
             <ul className="max-h-64 divide-y overflow-y-auto text-sm" tabIndex={0} aria-label={t("overview.nodes")}>
               {nodes.map(({ environmentId, name, starts, failures: count, standsOut }) => (
@@ -69,8 +69,8 @@ export function Failures({ overview: { failures } }: { overview: Overview }) {
                     )}
                   </span>
                   <span className="shrink-0 text-muted tabular-nums">
-                    {t("overview.ofStarts", { failures: integer(count), count: starts })}
-                    <span className="ml-2 inline-block w-12 text-right">{percentOf(count, starts)}</span>
+                    {t("overview.ofStarts", { failures: formatInteger(count), count: starts })}
+                    <span className="ml-2 inline-block w-12 text-right">{formatShare(count, starts)}</span>
                   </span>
                 </li>
               ))}

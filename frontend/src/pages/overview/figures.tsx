@@ -3,9 +3,9 @@ import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import type { Overview } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { duration, integer, secondsBetween } from "@/lib/format";
+import { formatDuration, formatInteger, getSecondsBetween } from "@/lib/format";
 import { GpuBar } from "./gpu-bar";
-import { FILL, percentOf, STATES } from "./share";
+import { STATE_COLORS, formatShare, GPU_STATES } from "./share";
 
 export function Figures({ overview }: { overview: Overview }) {
   const { t } = useTranslation();
@@ -13,38 +13,42 @@ export function Figures({ overview }: { overview: Overview }) {
   return (
     <section aria-label={t("overview.now")} className="overflow-hidden rounded-xl border bg-surface shadow-xs">
       <dl className="grid grid-cols-2 gap-px bg-line *:bg-surface *:p-4 md:grid-cols-4 xl:grid-cols-8">
-        <Figure name={t("overview.gpus")} value={integer(gpus.total)} to="/environments" />
+        <Figure name={t("overview.gpus")} value={formatInteger(gpus.total)} to="/environments" />
         <Figure
           name={t("overview.held")}
-          value={integer(gpus.held)}
-          hint={percentOf(gpus.held, gpus.total)}
+          value={formatInteger(gpus.held)}
+          hint={formatShare(gpus.held, gpus.total)}
           to="/queue/timeline"
         />
-        <Figure name={t("overview.gpu.busy")} value={integer(gpus.busy)} hint={percentOf(gpus.busy, gpus.held)} />
+        <Figure
+          name={t("overview.gpu.busy")}
+          value={formatInteger(gpus.busy)}
+          hint={formatShare(gpus.busy, gpus.held)}
+        />
         <Figure
           name={t("overview.heldIdle")}
-          value={integer(gpus.idle)}
-          hint={percentOf(gpus.idle, gpus.held)}
+          value={formatInteger(gpus.idle)}
+          hint={formatShare(gpus.idle, gpus.held)}
           tone={gpus.idle > 0 ? "text-warn-ink" : undefined}
           to="/overview?kind=gpus_idle"
         />
-        <Figure name={t("status.running")} value={integer(tasks.running)} to="/training?status=running" />
+        <Figure name={t("status.running")} value={formatInteger(tasks.running)} to="/training?status=running" />
         <Figure
           name={t("overview.waiting")}
-          value={integer(queue.total)}
-          hint={queue.since && t("overview.longest", { time: duration(t, secondsBetween(queue.since, at)) })}
+          value={formatInteger(queue.total)}
+          hint={queue.since && t("overview.longest", { time: formatDuration(t, getSecondsBetween(queue.since, at)) })}
           to="/queue"
         />
         <Figure
           name={t("overview.failedWeek")}
-          value={integer(failures.attempts)}
+          value={formatInteger(failures.attempts)}
           hint={t("overview.failedPermanently", { count: failures.tasks })}
           tone={failures.attempts > 0 ? "text-bad-ink" : undefined}
           to="/training?status=failed"
         />
         <Figure
           name={t("usage.goodput")}
-          value={goodput.goodput === null ? "–" : percentOf(goodput.goodput, 1)}
+          value={goodput.goodput === null ? "–" : formatShare(goodput.goodput, 1)}
           hint={t("overview.week")}
           to="/usage"
         />
@@ -52,11 +56,11 @@ export function Figures({ overview }: { overview: Overview }) {
       <div className="space-y-2 border-t p-4">
         <GpuBar tally={gpus} name={t("overview.gpus")} thick />
         <ul className="flex flex-wrap gap-x-4 gap-y-1 text-xs text-muted">
-          {STATES.map((state) => (
+          {GPU_STATES.map((state) => (
             <li key={state} title={t(`overview.gpuHint.${state}`)} className="flex items-center gap-1.5">
-              <span aria-hidden className={cx("size-2.5 rounded-sm", FILL[state])} />
+              <span aria-hidden className={cx("size-2.5 rounded-sm", STATE_COLORS[state])} />
               {t(`overview.gpu.${state}`)}
-              <span className="font-medium text-ink tabular-nums">{integer(gpus[state])}</span>
+              <span className="font-medium text-ink tabular-nums">{formatInteger(gpus[state])}</span>
             </li>
           ))}
         </ul>

@@ -1,10 +1,10 @@
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import type { Overview } from "@/api/types";
-import { gpuHours } from "@/lib/format";
+import { formatGpuTime } from "@/lib/format";
 import { Card } from "@/ui/card";
-import { PartsBar, PARTS, type Part } from "@/pages/usage/parts";
-import { percentOf } from "./share";
+import { TimeBreakdownBar, PARTS, type Part } from "@/pages/usage/parts";
+import { formatShare } from "./share";
 
 /** What the held GPU time of the week went into. */
 export function Goodput({ overview: { goodput } }: { overview: Overview }) {
@@ -23,20 +23,24 @@ export function Goodput({ overview: { goodput } }: { overview: Overview }) {
         <p className="text-sm text-muted">{t("usage.empty")}</p>
       ) : (
         <>
-          <PartsBar name={t("overview.goodput")} sum={{ ...goodput, openGpuHours: 0 }} most={goodput.gpuHours} />
+          <TimeBreakdownBar
+            name={t("overview.goodput")}
+            sum={{ ...goodput, openGpuHours: 0 }}
+            most={goodput.gpuHours}
+          />
           <dl className="mt-3 grid grid-cols-[auto_1fr_auto] gap-x-3 gap-y-1 text-sm">
             {parts.map((part) => (
               <div key={part} className="col-span-3 grid grid-cols-subgrid" title={t(`usage.partHint.${part}`)}>
                 <dt className="text-muted">{t(`usage.partOf.${part}`)}</dt>
-                <dd className="text-right tabular-nums">{gpuHours(t, goodput[part])}</dd>
+                <dd className="text-right tabular-nums">{formatGpuTime(t, goodput[part])}</dd>
                 <dd className="w-14 text-right text-muted tabular-nums">
-                  {percentOf(goodput[part], goodput.gpuHours)}
+                  {formatShare(goodput[part], goodput.gpuHours)}
                 </dd>
               </div>
             ))}
             <div className="col-span-3 mt-1 grid grid-cols-subgrid border-t pt-1">
               <dt className="col-span-2 text-muted">{t("overview.ettr")}</dt>
-              <dd className="text-right tabular-nums">{goodput.ettr === null ? "–" : percentOf(goodput.ettr, 1)}</dd>
+              <dd className="text-right tabular-nums">{goodput.ettr === null ? "–" : formatShare(goodput.ettr, 1)}</dd>
             </div>
           </dl>
         </>

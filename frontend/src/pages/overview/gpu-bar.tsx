@@ -1,14 +1,16 @@
 import { useTranslation } from "react-i18next";
-import type { GpuTally } from "@/api/types";
+import type { GpuCounts } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { integer } from "@/lib/format";
-import { FILL, present } from "./share";
+import { formatInteger } from "@/lib/format";
+import { STATE_COLORS, listStatesPresent } from "./share";
 
 /** As long as its GPUs are of `most`. What its colours mean is also said. */
 export function GpuBar({ tally, name, most = tally.total, thick }: GpuBarProps) {
   const { t } = useTranslation();
-  const states = present(tally);
-  const said = states.map((state) => `${t(`overview.gpu.${state}`)} ${integer(tally[state])}`).join(t("queue.comma"));
+  const states = listStatesPresent(tally);
+  const said = states
+    .map((state) => `${t(`overview.gpu.${state}`)} ${formatInteger(tally[state])}`)
+    .join(t("queue.comma"));
   return (
     <div
       role="img"
@@ -19,7 +21,7 @@ export function GpuBar({ tally, name, most = tally.total, thick }: GpuBarProps) 
       {states.map((state) => (
         <span
           key={state}
-          className={cx("h-full min-w-px", FILL[state])}
+          className={cx("h-full min-w-px", STATE_COLORS[state])}
           style={{ width: `${(tally[state] / Math.max(most, 1)) * 100}%` }}
         />
       ))}
@@ -28,7 +30,7 @@ export function GpuBar({ tally, name, most = tally.total, thick }: GpuBarProps) 
 }
 
 interface GpuBarProps {
-  tally: GpuTally;
+  tally: GpuCounts;
   name: string;
   most?: number;
   thick?: boolean;

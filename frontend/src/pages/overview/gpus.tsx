@@ -1,18 +1,18 @@
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
-import type { GpuTally, Overview } from "@/api/types";
-import { integer } from "@/lib/format";
+import type { GpuCounts, Overview } from "@/api/types";
+import { formatInteger } from "@/lib/format";
 import { Card } from "@/ui/card";
-import { MEDIUM } from "@/ui/table";
-import { Choice } from "./choice";
+import { MEDIUM_COLUMN } from "@/ui/table";
+import { SegmentedControl } from "./choice";
 import { GpuBar } from "./gpu-bar";
-import { percentOf } from "./share";
+import { formatShare } from "./share";
 
 const BY = ["zones", "types", "projects", "people"] as const;
-type By = (typeof BY)[number];
+type GroupBy = (typeof BY)[number];
 
 /** Where more of them are: a list that the address filters. */
-const LIST: Partial<Record<By, (tally: GpuTally) => string>> = {
+const LIST: Partial<Record<GroupBy, (tally: GpuCounts) => string>> = {
   zones: ({ key }) => `/environments?zone=${encodeURIComponent(key)}`,
   types: ({ key }) => `/environments?gpuType=${encodeURIComponent(key)}`,
   people: ({ key }) => `/training?status=running&owner=${encodeURIComponent(key)}`,
@@ -22,22 +22,23 @@ const LIST: Partial<Record<By, (tally: GpuTally) => string>> = {
 interface GpusProps {
   overview: Overview;
   /** Those to choose from, the usual one first. */
-  by?: readonly By[];
+  by?: readonly GroupBy[];
   value: string;
   onChange: (by: string) => void;
 }
 
-export function Gpus({ overview, by: choices = BY, value, onChange }: GpusProps) {
+export function GpuBreakdown({ overview, by: choices = BY, value, onChange }: GpusProps) {
   const { t } = useTranslation();
   const by = choices.find((each) => each === value) ?? choices[0] ?? "zones";
   const rows = overview[by].filter(({ total }) => total > 0);
   const most = Math.max(...rows.map(({ total }) => total), 1);
-  const nameOf = ({ key, name }: GpuTally) => name || key || t(by === "types" ? "overview.anyType" : "overview.others");
+  const nameOf = ({ key, name }: GpuCounts) =>
+    name || key || t(by === "types" ? "overview.anyType" : "overview.others");
   return (
     <Card
       title={t("overview.gpusBy")}
       aside={
-        <Choice
+        <SegmentedControl
           label={t("overview.gpusBy")}
           options={choices.map((each) => [each, t(`overview.by.${each}`)])}
           chosen={by}
@@ -59,8 +60,8 @@ export function Gpus({ overview, by: choices = BY, value, onChange }: GpusProps)
                   <span className="sr-only">{t("overview.gpus")}</span>
                 </th>
                 <th className="text-right">{t("overview.held")}</th>
-                <th className={`${MEDIUM} text-right`}>{t("overview.gpu.busy")}</th>
-                <th className={`${MEDIUM} pl-3 text-right`}>{t("overview.heldIdle")}</th>
+                <th className={`${MEDIUM_COLUMN} text-right`}>{t("overview.gpu.busy")}</th>
+                <th className={`${MEDIUM_COLUMN} pl-3 text-right`}>{t("overview.heldIdle")}</th>
               </tr>
             </thead>
             <tbody>
@@ -79,12 +80,14 @@ export function Gpus({ overview, by: choices = BY, value, onChange }: GpusProps)
                     <GpuBar tally={tally} name={nameOf(tally)} most={most} />
                   </td>
                   <td className="pl-3 text-right whitespace-nowrap tabular-nums">
-                    {integer(tally.held)}
-                    {tally.total !== tally.held && <span className="text-muted"> / {integer(tally.total)}</span>}
+                    {formatInteger(tally.held)}
+                    {tally.total !== tally.held && <span className="text-muted"> / {formatInteger(tally.total)}</span>}
                   </td>
-                  <td className={`${MEDIUM} pl-3 text-right tabular-nums`}>{percentOf(tally.busy, tally.held)}</td>
-                  <td className={`${MEDIUM} pl-3 text-right tabular-nums`}>
-                    {tally.idle > 0 ? integer(tally.idle) : "–"}
+                  <td className={`${MEDIUM_COLUMN} pl-3 text-right tabular-nums`}>
+                    {formatShare(tally.busy, tally.held)}
+                  </td>
+                  <td className={`${MEDIUM_COLUMN} pl-3 text-right tabular-nums`}>
+                    {tally.idle > 0 ? formatInteger(tally.idle) : "–"}
                   </td>
                 </tr>
               ))}

@@ -4,27 +4,27 @@ import { useTranslation } from "react-i18next";
 import { zonesQuery } from "@/api/inventory";
 import { overviewQuery } from "@/api/overview";
 import { meQuery } from "@/api/session";
-import { clockTime } from "@/lib/format";
+import { formatTime } from "@/lib/format";
 import { useFilters } from "@/lib/use-filters";
 import { ButtonLink } from "@/ui/button";
-import { Failure, Loading } from "@/ui/failure";
+import { LoadError, Loading } from "@/ui/failure";
 import { FilterSelect } from "@/ui/filters";
 import { Page } from "@/ui/page";
 import { Attention } from "./attention";
-import { Begin, isUnused } from "./begin";
-import { Capacity } from "./capacity";
-import { Choice } from "./choice";
+import { GettingStarted, isUnused } from "./begin";
+import { CapacityEvents } from "./capacity";
+import { SegmentedControl } from "./choice";
 import { Failures } from "./failures";
 import { Figures } from "./figures";
 import { Goodput } from "./goodput";
-import { Gpus } from "./gpus";
-import { Mine } from "./mine";
+import { GpuBreakdown } from "./gpus";
+import { MyWork } from "./mine";
 import { Utilisation } from "./utilisation";
-import { Waiting } from "./waiting";
+import { QueueSummary } from "./waiting";
 
 const FILTERS = ["view", "project", "zone", "gpuType", "kind", "by", "span"] as const;
 
-export type Address = ReturnType<typeof useFilters<(typeof FILTERS)[number]>>;
+export type OverviewUrlState = ReturnType<typeof useFilters<(typeof FILTERS)[number]>>;
 
 /** The first page: all of it for whoever runs the platform, their own for whoever trains; each may see the other. */
 export function Component() {
@@ -39,7 +39,7 @@ export function Component() {
       title={t("overview.title")}
       actions={
         <>
-          <Choice
+          <SegmentedControl
             label={t("overview.view")}
             options={[
               ["mine", t("overview.viewOf.mine")],
@@ -55,12 +55,12 @@ export function Component() {
         </>
       }
     >
-      {view === "mine" ? <Mine me={me} address={address} /> : <All address={address} />}
+      {view === "mine" ? <MyWork me={me} address={address} /> : <PlatformOverview address={address} />}
     </Page>
   );
 }
 
-function All({ address }: { address: Address }) {
+function PlatformOverview({ address }: { address: OverviewUrlState }) {
   const { t } = useTranslation();
   const { filters, of } = address;
   const { project, zone, gpuType } = filters;
@@ -90,13 +90,13 @@ function All({ address }: { address: Address }) {
           options={types.filter(Boolean).map((name) => [name, name])}
           {...of("gpuType")}
         />
-        {data && <span className="ml-auto text-sm text-muted tabular-nums">{clockTime(data.at)}</span>}
+        {data && <span className="ml-auto text-sm text-muted tabular-nums">{formatTime(data.at)}</span>}
       </div>
-      {isError && <Failure error={error} retry={() => void refetch()} />}
+      {isError && <LoadError error={error} retry={() => void refetch()} />}
       {isPending && <Loading />}
       {data && (
         <div className="space-y-4">
-          {isUnused(data) ? <Begin overview={data} /> : <Figures overview={data} />}
+          {isUnused(data) ? <GettingStarted overview={data} /> : <Figures overview={data} />}
           <div className="grid gap-4 xl:grid-cols-3">
             <Attention address={address} className="xl:col-span-2" />
             <div className="grid content-start gap-4 md:grid-cols-2 xl:grid-cols-1">
@@ -106,12 +106,12 @@ function All({ address }: { address: Address }) {
           </div>
           <div className="grid items-start gap-4 *:grid *:min-w-0 *:gap-4 lg:grid-cols-2">
             <div>
-              <Gpus overview={data} {...of("by")} />
+              <GpuBreakdown overview={data} {...of("by")} />
               <Failures overview={data} />
             </div>
             <div>
-              <Waiting overview={data} />
-              <Capacity overview={data} />
+              <QueueSummary overview={data} />
+              <CapacityEvents overview={data} />
             </div>
           </div>
         </div>

@@ -2,15 +2,15 @@ import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
 import { limitsQuery, memberLimitsQuery } from "@/api/limits";
 import type { Me } from "@/api/types";
-import { gpuHours, measured, money } from "@/lib/format";
-import { Amount } from "@/pages/settings/amount";
+import { formatGpuTime, formatMeasurement, formatMoney } from "@/lib/format";
+import { LimitUsage } from "@/pages/settings/amount";
 import { Card } from "@/ui/card";
-import { Failure } from "@/ui/failure";
+import { LoadError } from "@/ui/failure";
 
 type Project = Me["projects"][number];
 
 /** What the reader's projects leave to use: their own limits, and those of all members together. */
-export function Left({ me }: { me: Me }) {
+export function RemainingQuota({ me }: { me: Me }) {
   const { t } = useTranslation();
   return (
     <Card title={t("overview.mine.left")}>
@@ -21,7 +21,7 @@ export function Left({ me }: { me: Me }) {
         aria-label={t("overview.mine.left")}
       >
         {me.projects.map((project) => (
-          <OfProject key={project.id} project={project} username={me.username} />
+          <ProjectQuota key={project.id} project={project} username={me.username} />
         ))}
         {me.projects.length === 0 && <p className="text-sm text-muted">{t("overview.mine.noProjects")}</p>}
       </div>
@@ -29,17 +29,17 @@ export function Left({ me }: { me: Me }) {
   );
 }
 
-function OfProject({ project, username }: { project: Project; username: string }) {
+function ProjectQuota({ project, username }: { project: Project; username: string }) {
   const { t } = useTranslation();
   const limits = useQuery(limitsQuery(project.id));
   const own = useQuery(memberLimitsQuery(project.id, username));
   const failed = [limits, own].find(({ isError }) => isError);
-  if (failed) return <Failure error={failed.error} retry={() => void failed.refetch()} />;
+  if (failed) return <LoadError error={failed.error} retry={() => void failed.refetch()} />;
   if (!limits.data || own.isPending) return null;
   const { use, currency, mostGpus, mostTasks, budget } = limits.data;
   const mine = own.data;
-  const costs = (value: number) => money(value, currency);
-  const hours = (value: number) => gpuHours(t, value);
+  const costs = (value: number) => formatMoney(value, currency);
+  const hours = (value: number) => formatGpuTime(t, value);
   const rows = [
     { what: "gpus", whose: "you", used: mine?.use.gpus, most: mine?.mostGpus },
     { what: "gpus", whose: "project", used: use.gpus, most: mostGpus },
@@ -52,14 +52,14 @@ function OfProject({ project, username }: { project: Project; username: string }
   const limited = rows.flatMap((row) =>
     row.used === undefined || row.most === undefined || row.most === null
       ? []
-      : [{ shown: measured, ...row, used: row.used, most: row.most }],
+      : [{ shown: formatMeasurement, ...row, used: row.used, most: row.most }],
   );
   return (
     <section aria-label={project.name} className="space-y-2 text-sm">
       <h3 className="font-medium">{project.name}</h3>
       {limited.length === 0 && <p className="text-muted">{t("overview.mine.noLimits")}</p>}
       {limited.map(({ what, whose, used, most, shown }) => (
-        <Amount
+        <LimitUsage
           key={what + whose}
           name={t(`overview.mine.whose.${whose}`, { what: t(`limits.${what}`) })}
           used={used}

@@ -5,39 +5,39 @@ import { Link } from "react-router";
 import { overviewQuery } from "@/api/overview";
 import { tasksQuery } from "@/api/tasks";
 import type { Me, Status, TaskBrief } from "@/api/types";
-import { integer } from "@/lib/format";
+import { formatInteger } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
-import { State, Steps } from "@/pages/tasks/columns";
-import { usePlaces } from "@/pages/tasks/places";
+import { StatusCell, StepCell } from "@/pages/tasks/columns";
+import { useQueuePositions } from "@/pages/tasks/places";
 import { ButtonLink } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { Empty } from "@/ui/empty";
-import { Failure, Loading } from "@/ui/failure";
+import { EmptyState } from "@/ui/empty";
+import { LoadError, Loading } from "@/ui/failure";
 import { Attention } from "./attention";
 import { Figure } from "./figures";
-import { Gpus } from "./gpus";
-import type { Address } from "./index";
-import { Left } from "./left";
+import { GpuBreakdown } from "./gpus";
+import type { OverviewUrlState } from "./index";
+import { RemainingQuota } from "./left";
 
 const RUNNING: Status[] = ["running", "starting", "stopping"];
 const WAITING: Status[] = ["queued", "initializing"];
-const EVERY_MS = 5_000;
+const POLL_MS = 5_000;
 
 /** What somebody trains, holds, may still use, and has to look at. */
-export function Mine({ me, address }: { me: Me; address: Address }) {
+export function MyWork({ me, address }: { me: Me; address: OverviewUrlState }) {
   const { t } = useTranslation();
   const owner = me.username;
-  const running = useQuery({ ...tasksQuery({ owner, status: RUNNING, page: 1 }), refetchInterval: EVERY_MS });
-  const waiting = useQuery({ ...tasksQuery({ owner, status: WAITING, page: 1 }), refetchInterval: EVERY_MS });
+  const running = useQuery({ ...tasksQuery({ owner, status: RUNNING, page: 1 }), refetchInterval: POLL_MS });
+  const waiting = useQuery({ ...tasksQuery({ owner, status: WAITING, page: 1 }), refetchInterval: POLL_MS });
   const overview = useQuery(overviewQuery({}));
   const held = overview.data?.people.find(({ key }) => key === owner);
   const failed = [running, waiting, overview].find(({ isError }) => isError);
   const list = (status: Status[]) =>
     `/training?${status.map((each) => `status=${each}&`).join("")}owner=${encodeURIComponent(owner)}`;
-  const number = (value: number | null | undefined) => (value == null ? "–" : integer(value));
+  const number = (value: number | null | undefined) => (value == null ? "–" : formatInteger(value));
   return (
     <div className="space-y-4">
-      {failed && <Failure error={failed.error} retry={() => void failed.refetch()} />}
+      {failed && <LoadError error={failed.error} retry={() => void failed.refetch()} />}
       <section aria-label={t("overview.now")} className="overflow-hidden rounded-xl border bg-surface shadow-xs">
         <dl className="grid grid-cols-2 gap-px bg-line *:bg-surface *:p-4 md:grid-cols-4">
           <Figure name={t("status.running")} value={number(running.data?.total)} to={list(RUNNING)} />
@@ -54,14 +54,14 @@ export function Mine({ me, address }: { me: Me; address: Address }) {
       <div className="grid items-start gap-4 *:grid *:min-w-0 *:gap-4 xl:grid-cols-3">
         <div className="xl:col-span-2">
           <Tasks
-            tasks={running.data && waiting.data && together(running.data.items, waiting.data.items)}
+            tasks={running.data && waiting.data && mergeTasks(running.data.items, waiting.data.items)}
             all={list([...RUNNING, ...WAITING])}
           />
           <Attention mine address={address} />
         </div>
         <div>
-          <Left me={me} />
-          {overview.data && <Gpus overview={overview.data} by={["types", "zones"]} {...address.of("by")} />}
+          <RemainingQuota me={me} />
+          {overview.data && <GpuBreakdown overview={overview.data} by={["types", "zones"]} {...address.of("by")} />}
         </div>
       </div>
     </div>
@@ -69,7 +69,7 @@ export function Mine({ me, address }: { me: Me; address: Address }) {
 }
 
 /** Each once: one that has just begun may still be told of among those that wait. */
-function together(running: TaskBrief[], waiting: TaskBrief[]): TaskBrief[] {
+function mergeTasks(running: TaskBrief[], waiting: TaskBrief[]): TaskBrief[] {
   const known = new Set(running.map(({ taskId }) => taskId));
   return [...running, ...waiting.filter(({ taskId }) => !known.has(taskId))];
 }
@@ -78,7 +78,7 @@ function together(running: TaskBrief[], waiting: TaskBrief[]): TaskBrief[] {
 function Tasks({ tasks, all }: { tasks: TaskBrief[] | undefined; all: string }) {
   const { t } = useTranslation();
   const now = useNow(true);
-  const places = usePlaces(tasks ?? []);
+  const places = useQueuePositions(tasks ?? []);
   return (
     <Card
       title={t("overview.mine.tasks")}
@@ -90,12 +90,12 @@ function Tasks({ tasks, all }: { tasks: TaskBrief[] | undefined; all: string }) 
     >
       {!tasks && <Loading />}
       {tasks?.length === 0 && (
-        <Empty title={t("overview.mine.none")}>
+        <EmptyState title={t("overview.mine.none")}>
           <ButtonLink look="primary" to="/training/create">
             <Plus />
             {t("tasks.create")}
           </ButtonLink>
-        </Empty>
+        </EmptyState>
       )}
       {tasks && tasks.length > 0 && (
         <ul aria-label={t("overview.mine.tasks")} className="divide-y border-y text-sm">
@@ -107,12 +107,12 @@ function Tasks({ tasks, all }: { tasks: TaskBrief[] | undefined; all: string }) 
               >
                 {task.taskName}
               </Link>
-              <State t={t} shown={{ task, now, place: places.get(task.taskId) }} />
+              <StatusCell t={t} shown={{ task, now, place: places.get(task.taskId) }} />
               <span className="shrink-0 text-xs text-muted tabular-nums sm:w-20 sm:text-right">
                 {t("counted.gpus", { count: task.totalGpus })}
               </span>
               <span className="text-right text-xs tabular-nums sm:w-36">
-                <Steps task={task} />
+                <StepCell task={task} />
               </span>
             </li>
           ))}

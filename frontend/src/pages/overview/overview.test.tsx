@@ -2,12 +2,12 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test } from "vitest";
-import type { Attention, GpuTally, Overview, TaskBrief } from "@/api/types";
+import type { Attention, GpuCounts, Overview, TaskBrief } from "@/api/types";
 import { limits, task } from "@/test/fixtures";
-import { api, list, me, ok, platform } from "@/test/platform";
-import { visit } from "@/test/render";
+import { apiUrl, respondWithList, me, respondWith, platformHandlers } from "@/test/platform";
+import { renderAt } from "@/test/render";
 
-const tally = (key: string, over: Partial<GpuTally> = {}): GpuTally => ({
+const tally = (key: string, over: Partial<GpuCounts> = {}): GpuCounts => ({
   key,
   name: key,
   total: 16,
@@ -154,15 +154,15 @@ const attention: Attention = {
 
 function shows(found: Overview, needs: Attention) {
   const asked: string[] = [];
-  platform.use(
-    http.get(api("/auth/me"), () => ok({ ...me, isAdministrator: true })),
-    http.get(api("/overview"), ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/auth/me"), () => respondWith({ ...me, isAdministrator: true })),
+    http.get(apiUrl("/overview"), ({ request }) => {
       asked.push(new URL(request.url).search);
-      return ok(found);
+      return respondWith(found);
     }),
-    http.get(api("/overview/attention"), ({ request }) => {
+    http.get(apiUrl("/overview/attention"), ({ request }) => {
       asked.push(`attention${new URL(request.url).search}`);
-      return ok(needs);
+      return respondWith(needs);
     }),
   );
   return asked;
@@ -178,7 +178,7 @@ const card = async (name: string) => {
 
 test("figures, and where each of them leads", async () => {
   shows(overview, attention);
-  visit("/overview");
+  renderAt("/overview");
   expect((await screen.findByRole("link", { name: "占用但空闲: 3" })).getAttribute("href")).toBe(
     "/overview?kind=gpus_idle",
   );
@@ -204,7 +204,7 @@ test("figures, and where each of them leads", async () => {
 
 test("all that needs somebody is counted; a kind and a page are in the address", async () => {
   const asked = shows(overview, attention);
-  const page = visit("/overview?page=2");
+  const page = renderAt("/overview?page=2");
   const needs = await card("需要处理");
   await needs.findByText("第 2 / 6 页");
   expect(needs.getByRole("link", { name: "node-7" }).getAttribute("href")).toBe("/environments/env-7");
@@ -218,7 +218,7 @@ test("all that needs somebody is counted; a kind and a page are in the address",
 
 test("GPUs are shown by zone, type, project or person, and the address says by what and of which", async () => {
   const asked = shows(overview, attention);
-  const page = visit("/overview?project=project-1");
+  const page = renderAt("/overview?project=project-1");
   const gpus = await card("GPU 分布");
   expect(gpus.getByRole("rowheader").textContent).toBe("北京");
   await userEvent.click(gpus.getByRole("button", { name: "用户" }));
@@ -231,13 +231,13 @@ test("GPUs are shown by zone, type, project or person, and the address says by w
 test("a cause opens its tasks, and is named above them until it is taken away", async () => {
   shows(overview, attention);
   const asked: (string | null)[] = [];
-  platform.use(
-    http.get(api("/training-tasks"), ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks"), ({ request }) => {
       asked.push(new URL(request.url).searchParams.get("cause"));
-      return list(brief("task-5"));
+      return respondWithList(brief("task-5"));
     }),
   );
-  const page = visit("/overview");
+  const page = renderAt("/overview");
   await userEvent.click((await card("失败")).getByRole("link", { name: "… 失联" }));
   await screen.findByRole("link", { name: "task-5" });
   expect(asked).toEqual(["0123456789abcdef"]);
@@ -252,7 +252,7 @@ test("where nothing was trained yet, the first page leads to a first task", asyn
     { ...nothing, gpus: tally("", { name: "", total: 4, free: 4 }) },
     { ...attention, kinds: [], items: [], total: 0 },
   );
-  visit("/overview");
+  renderAt("/overview");
   const begin = await card("这里还没有训练过任何任务");
   expect(begin.getByText("4 个 GPU 空闲。")).toBeTruthy();
   expect(begin.getByRole("link", { name: "创建训练任务" }).getAttribute("href")).toBe("/training/create");
@@ -261,7 +261,7 @@ test("where nothing was trained yet, the first page leads to a first task", asyn
 
 test("where there is nothing each part says so", async () => {
   shows(nothing, { ...attention, kinds: [], items: [], total: 0 });
-  visit("/overview");
+  renderAt("/overview");
   await screen.findByText("没有需要处理的事项");
   for (const text of ["还没有环境", "没有失败", "没有变化", "没有任务在排队", "还没有记录，每十分钟记一次。"])
     expect(screen.getByText(text)).toBeTruthy();
@@ -269,7 +269,7 @@ test("where there is nothing each part says so", async () => {
 
 test("the first page is the overview: of everything for an administrator", async () => {
   shows(overview, attention);
-  const page = visit("/");
+  const page = renderAt("/");
   await waitFor(() => expect(page.address()).toBe("/overview"));
   await card("利用率");
   await userEvent.click(screen.getByRole("button", { name: "我的" }));
@@ -278,11 +278,11 @@ test("the first page is the overview: of everything for an administrator", async
 });
 
 function ownTasks(running: object[], waiting: object[]) {
-  platform.use(
-    http.get(api("/training-tasks"), ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks"), ({ request }) => {
       const { searchParams } = new URL(request.url);
       expect(searchParams.get("owner")).toBe("ada");
-      return list(...(searchParams.getAll("status").includes("running") ? running : waiting));
+      return respondWithList(...(searchParams.getAll("status").includes("running") ? running : waiting));
     }),
   );
 }
@@ -290,11 +290,11 @@ function ownTasks(running: object[], waiting: object[]) {
 test("of a member, the first page has their tasks, GPUs, quota and what needs them", async () => {
   const asked = shows({ ...overview, people: [tally("ada", { held: 10, idle: 3 })] }, attention);
   ownTasks([brief("task-5")], [brief("task-6", { status: "queued" }), brief("task-7", { status: "queued" })]);
-  platform.use(
-    http.get(api("/auth/me"), () => ok(me)),
-    http.get(api("/queue"), () => list({ taskId: "task-7", number: 4 })),
-    http.get(api("/projects/:id/limits/users"), () =>
-      list({
+  platformHandlers.use(
+    http.get(apiUrl("/auth/me"), () => respondWith(me)),
+    http.get(apiUrl("/queue"), () => respondWithList({ taskId: "task-7", number: 4 })),
+    http.get(apiUrl("/projects/:id/limits/users"), () =>
+      respondWithList({
         username: "ada",
         mostGpus: 16,
         mostTasks: null,
@@ -303,9 +303,11 @@ test("of a member, the first page has their tasks, GPUs, quota and what needs th
         use: { gpus: 10, tasks: 3, gpuHours: 9 },
       }),
     ),
-    http.get(api("/projects/:id/limits"), () => ok({ ...limits, mostGpus: 40, use: { ...limits.use, gpus: 32 } })),
+    http.get(apiUrl("/projects/:id/limits"), () =>
+      respondWith({ ...limits, mostGpus: 40, use: { ...limits.use, gpus: 32 } }),
+    ),
   );
-  const page = visit("/");
+  const page = renderAt("/");
   await waitFor(() => expect(page.address()).toBe("/overview"));
   await screen.findByRole("link", { name: "等待中: 2" });
   expect((await screen.findByRole("link", { name: "训练中: 1" })).getAttribute("href")).toBe(
@@ -335,12 +337,12 @@ test("who trains nothing and has no limits is told so", async () => {
   shows(nothing, { ...attention, kinds: [], items: [], total: 0 });
   ownTasks([], []);
   const none = { ...limits, mostGpus: null, mostTasks: null, gpuHours: null, budget: null };
-  platform.use(
-    http.get(api("/auth/me"), () => ok(me)),
-    http.get(api("/projects/:id/limits/users"), () => list()),
-    http.get(api("/projects/:id/limits"), () => ok(none)),
+  platformHandlers.use(
+    http.get(apiUrl("/auth/me"), () => respondWith(me)),
+    http.get(apiUrl("/projects/:id/limits/users"), () => respondWithList()),
+    http.get(apiUrl("/projects/:id/limits"), () => respondWith(none)),
   );
-  visit("/overview");
+  renderAt("/overview");
   await screen.findByText("你没有运行中或等待中的任务");
   await screen.findByText("没有限额");
   await screen.findByText("没有需要处理的事项");

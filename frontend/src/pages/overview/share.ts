@@ -1,10 +1,10 @@
-import type { GpuTally } from "@/api/types";
+import type { GpuCounts } from "@/api/types";
 
 /** How a GPU can be, what is of use first. */
-export const STATES = ["busy", "unknown", "idle", "free", "outOfService"] as const;
-export type GpuState = (typeof STATES)[number];
+export const GPU_STATES = ["busy", "unknown", "idle", "free", "outOfService"] as const;
+export type GpuState = (typeof GPU_STATES)[number];
 
-export const FILL: Record<GpuState, string> = {
+export const STATE_COLORS: Record<GpuState, string> = {
   busy: "bg-ok",
   unknown: "bg-info",
   idle: "bg-warn",
@@ -12,10 +12,10 @@ export const FILL: Record<GpuState, string> = {
   outOfService: "bg-bad",
 };
 
-export const percent = (share: number): string =>
+export const formatPercent = (share: number): string =>
   `${share > 0 && share < 0.1 ? (share * 100).toFixed(1) : Math.round(share * 100)} %`;
 
 /** "–" of nothing. */
-export const percentOf = (part: number, whole: number): string => (whole > 0 ? percent(part / whole) : "–");
+export const formatShare = (part: number, whole: number): string => (whole > 0 ? formatPercent(part / whole) : "–");
 
-export const present = (tally: GpuTally): GpuState[] => STATES.filter((state) => tally[state] > 0);
+export const listStatesPresent = (tally: GpuCounts): GpuState[] => GPU_STATES.filter((state) => tally[state] > 0);

@@ -1,11 +1,11 @@
 import { useTranslation } from "react-i18next";
 import type { Overview } from "@/api/types";
-import { locale } from "@/i18n";
+import { getLocale } from "@/i18n";
 import { cx } from "@/lib/cx";
-import { shortTime } from "@/lib/format";
+import { formatShortTime } from "@/lib/format";
 import { Card } from "@/ui/card";
-import { Choice } from "./choice";
-import { percentOf } from "./share";
+import { SegmentedControl } from "./choice";
+import { formatShare } from "./share";
 
 const SPANS = ["day", "month"] as const;
 type Point = Overview["utilisation"]["day"][number];
@@ -25,16 +25,16 @@ export function Utilisation({ overview, value, onChange }: UtilisationProps) {
   const span = value === "month" ? "month" : "day";
   const points = overview.utilisation[span];
   const sum = (name: "there" | "held" | "measured" | "used") => points.reduce((all, point) => all + point[name], 0);
-  const held = percentOf(sum("held"), sum("there"));
-  const used = percentOf(sum("used"), sum("measured"));
-  const measured = t("overview.measuredShare", { share: percentOf(sum("measured"), sum("there")) });
+  const held = formatShare(sum("held"), sum("there"));
+  const used = formatShare(sum("used"), sum("measured"));
+  const measured = t("overview.measuredShare", { share: formatShare(sum("measured"), sum("there")) });
   const heldText = t("overview.heldShare", { share: held });
   const usedText = t("overview.usedShare", { share: used });
   return (
     <Card
       title={t("overview.utilisation")}
       aside={
-        <Choice
+        <SegmentedControl
           label={t("overview.utilisation")}
           options={SPANS.map((each) => [each, t(`overview.span.${each}`)])}
           chosen={span}
@@ -59,7 +59,7 @@ export function Utilisation({ overview, value, onChange }: UtilisationProps) {
           </svg>
           <div aria-hidden className="mt-1 flex justify-between text-xs text-muted tabular-nums">
             {[0, points.length >> 1, points.length - 1].map((index) => (
-              <span key={index}>{points[index] && when(points[index].at, span)}</span>
+              <span key={index}>{points[index] && formatInterval(points[index].at, span)}</span>
             ))}
           </div>
           <ul className="mt-2 flex flex-wrap gap-x-4 gap-y-1 text-xs text-muted">
@@ -88,9 +88,9 @@ function Bar({ point, x, span }: { point: Point; x: number; span: "day" | "month
   const held = share(point.held);
   const used = share(point.used);
   const said = [
-    when(point.at, span),
-    t("overview.heldShare", { share: percentOf(point.held, point.there) }),
-    t("overview.usedShare", { share: percentOf(point.used, point.measured) }),
+    formatInterval(point.at, span),
+    t("overview.heldShare", { share: formatShare(point.held, point.there) }),
+    t("overview.usedShare", { share: formatShare(point.used, point.measured) }),
   ];
   return (
     <g>
@@ -102,7 +102,7 @@ function Bar({ point, x, span }: { point: Point; x: number; span: "day" | "month
   );
 }
 
-function when(iso: string, span: "day" | "month"): string {
-  if (span === "day") return shortTime(iso);
-  return new Date(iso).toLocaleDateString(locale(), { month: "short", day: "numeric" });
+function formatInterval(iso: string, span: "day" | "month"): string {
+  if (span === "day") return formatShortTime(iso);
+  return new Date(iso).toLocaleDateString(getLocale(), { month: "short", day: "numeric" });
 }

@@ -1,13 +1,13 @@
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import type { Overview } from "@/api/types";
-import { duration, integer, secondsBetween } from "@/lib/format";
+import { formatDuration, formatInteger, getSecondsBetween } from "@/lib/format";
 import { Card } from "@/ui/card";
 
-type Queue = Overview["queue"];
+type LongestWaiting = Overview["queue"];
 
 /** Who waits: by age, for what, and the ones that have waited longest. */
-export function Waiting({ overview: { queue, at } }: { overview: Overview }) {
+export function QueueSummary({ overview: { queue, at } }: { overview: Overview }) {
   const { t } = useTranslation();
   return (
     <Card
@@ -22,11 +22,11 @@ export function Waiting({ overview: { queue, at } }: { overview: Overview }) {
         <p className="text-sm text-muted">{t("queue.empty")}</p>
       ) : (
         <div className="space-y-4">
-          <Ages ages={queue.ages} />
+          <AgeHistogram ages={queue.ages} />
           <ul className="space-y-1.5 text-sm">
             {queue.reasons.map(({ cause, message, count }) => (
               <li key={cause} className="flex items-baseline gap-3">
-                <span className="w-10 shrink-0 text-right font-medium tabular-nums">{integer(count)}</span>
+                <span className="w-10 shrink-0 text-right font-medium tabular-nums">{formatInteger(count)}</span>
                 {cause ? (
                   <Link
                     to={`/training?status=queued&status=initializing&cause=${encodeURIComponent(cause)}`}
@@ -56,7 +56,9 @@ export function Waiting({ overview: { queue, at } }: { overview: Overview }) {
                     {task.owner} · {t("counted.gpus", { count: task.gpus })}
                   </span>
                 </span>
-                <span className="shrink-0 text-muted tabular-nums">{duration(t, secondsBetween(task.since, at))}</span>
+                <span className="shrink-0 text-muted tabular-nums">
+                  {formatDuration(t, getSecondsBetween(task.since, at))}
+                </span>
               </li>
             ))}
           </ul>
@@ -66,19 +68,19 @@ export function Waiting({ overview: { queue, at } }: { overview: Overview }) {
   );
 }
 
-function Ages({ ages }: { ages: Queue["ages"] }) {
+function AgeHistogram({ ages }: { ages: LongestWaiting["ages"] }) {
   const { t } = useTranslation();
   const most = Math.max(...ages.map(({ count }) => count), 1);
   const name = (index: number) => {
     const upTo = ages[index]?.upTo;
     const from = ages[index - 1]?.upTo;
-    return upTo ? `< ${duration(t, upTo)}` : `≥ ${duration(t, from ?? 0)}`;
+    return upTo ? `< ${formatDuration(t, upTo)}` : `≥ ${formatDuration(t, from ?? 0)}`;
   };
   return (
     <ol className="grid grid-cols-6 gap-1.5 text-center text-xs">
       {ages.map(({ count }, index) => (
         <li key={index} className="flex min-w-0 flex-col justify-end">
-          <span className="font-medium tabular-nums">{integer(count)}</span>
+          <span className="font-medium tabular-nums">{formatInteger(count)}</span>
           <span className="flex h-14 items-end rounded-sm bg-sunken">
             <span
               className={index < 3 ? "w-full rounded-sm bg-accent" : "w-full rounded-sm bg-warn"}

@@ -6,15 +6,15 @@ import { ApiError } from "@/api/errors";
 import { environmentsQuery } from "@/api/inventory";
 import { createPreflight, preflightKeys } from "@/api/preflights";
 import type { Environment, PreflightRequest } from "@/api/types";
-import { Note } from "@/ui/badge";
+import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
 import { EnvironmentBadges } from "@/ui/environment";
-import { describe, Failure, Loading } from "@/ui/failure";
+import { describeError, LoadError, Loading } from "@/ui/failure";
 import { Field } from "@/ui/field";
 import { SearchBox } from "@/ui/filters";
-import { problemText } from "@/ui/form-dialog";
-import { Gpus } from "@/ui/gpus";
+import { formatProblems } from "@/ui/form-dialog";
+import { GpuSummary } from "@/ui/gpus";
 import { Page } from "@/ui/page";
 
 const LEVELS = ["quick", "full"] as const;
@@ -63,7 +63,7 @@ export function Component() {
             </span>
           }
         >
-          {inventory.isError && <Failure error={inventory.error} retry={() => void inventory.refetch()} />}
+          {inventory.isError && <LoadError error={inventory.error} retry={() => void inventory.refetch()} />}
           {inventory.isPending && <Loading />}
           {inventory.data && (
             <Choice
@@ -78,11 +78,11 @@ export function Component() {
         <Card className="lg:sticky lg:top-18">
           <div className="space-y-4">
             {start.error && (
-              <Note tone="bad" role="alert">
+              <Callout tone="bad" role="alert">
                 {problems.length > 0
-                  ? problems.map((problem, index) => <p key={index}>{problemText(problem)}</p>)
-                  : describe(t, start.error)}
-              </Note>
+                  ? problems.map((problem, index) => <p key={index}>{formatProblems(problem)}</p>)
+                  : describeError(t, start.error)}
+              </Callout>
             )}
             <fieldset className="space-y-2">
               <legend className="text-sm font-medium">{t("preflight.level")}</legend>
@@ -168,7 +168,7 @@ function Choice({ environments, selected, onToggle }: ChoiceProps) {
                 <span className="flex flex-wrap items-center gap-x-2 gap-y-1 text-xs text-muted">
                   <EnvironmentBadges environment={environment} />
                   {environment.zone.name}
-                  <Gpus type={environment.gpuType} count={environment.gpuCount} emulated={environment.emulated} />
+                  <GpuSummary type={environment.gpuType} count={environment.gpuCount} emulated={environment.emulated} />
                 </span>
               </span>
             </label>

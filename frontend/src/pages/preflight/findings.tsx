@@ -1,24 +1,30 @@
 import { useTranslation } from "react-i18next";
 import type { Finding } from "@/api/types";
-import { Fold } from "@/ui/fold";
-import { LevelBadge } from "@/ui/level";
-import { severity } from "./matrix";
+import { Collapsible } from "@/ui/fold";
+import { SeverityBadge } from "@/ui/level";
+import { getSeverity } from "./matrix";
 
 /** What is wrong comes first; what passed is folded away. */
 export function Findings({ findings }: { findings: Finding[] }) {
   const { t } = useTranslation();
-  const wrong = findings.filter(({ level }) => level !== "pass").sort((a, b) => severity(b.level) - severity(a.level));
+  const wrong = findings
+    .filter(({ level }) => level !== "pass")
+    .sort((a, b) => getSeverity(b.level) - getSeverity(a.level));
   const passed = findings.filter(({ level }) => level === "pass");
   return (
     <div className="space-y-2 text-sm">
       {findings.length === 0 && <p className="text-muted">{t("preflight.noFindings")}</p>}
       <FindingList findings={wrong} />
       {passed.length > 0 && (
-        <Fold wanted={false} title={t("preflight.showPassed", { count: passed.length })} summaryClassName="text-muted">
+        <Collapsible
+          wanted={false}
+          title={t("preflight.showPassed", { count: passed.length })}
+          summaryClassName="text-muted"
+        >
           <div className="mt-2">
             <FindingList findings={passed} />
           </div>
-        </Fold>
+        </Collapsible>
       )}
     </div>
   );
@@ -30,7 +36,7 @@ function FindingList({ findings }: { findings: Finding[] }) {
     <ul className="divide-y">
       {findings.map((finding, index) => (
         <li key={index} className="flex items-start gap-3 py-1.5">
-          <LevelBadge level={finding.level} />
+          <SeverityBadge level={finding.level} />
           <div className="min-w-0 flex-1">
             <p className="break-words">
               {finding.message} <span className="font-mono text-xs text-muted">{finding.check}</span>

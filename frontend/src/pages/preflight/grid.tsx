@@ -1,9 +1,9 @@
 import { type KeyboardEvent, useRef } from "react";
 import { useTranslation } from "react-i18next";
 import { cx } from "@/lib/cx";
-import { measured } from "@/lib/format";
-import { LEVEL_ICON, LEVEL_TONE } from "@/ui/level";
-import { type Cell, moved } from "./matrix";
+import { formatMeasurement } from "@/lib/format";
+import { SEVERITY_ICON, SEVERITY_TONE } from "@/ui/level";
+import { type Cell, moveSelection } from "./matrix";
 
 const LOOK = {
   ok: "border-ok-line bg-ok-soft text-ok-ink",
@@ -24,12 +24,12 @@ interface GridProps {
 }
 
 /** One stop for Tab; the arrow keys go from square to square. */
-export function Grid({ cells, chosen, onChoose }: GridProps) {
+export function LinkMatrix({ cells, chosen, onChoose }: GridProps) {
   const { t } = useTranslation();
   const table = useRef<HTMLTableElement>(null);
   const roomy = cells.length <= ROOMY;
   const onKeyDown = (event: KeyboardEvent) => {
-    const next = moved(chosen, event.key, cells.length);
+    const next = moveSelection(chosen, event.key, cells.length);
     if (!next) return;
     event.preventDefault();
     onChoose(next);
@@ -98,7 +98,7 @@ function Square({ cell: { from, to, pair, level }, place, chosen, roomy, onChoos
   const what =
     from === to ? t("preflight.node", { name: from.name }) : t("preflight.pair", { from: from.name, to: to.name });
   const outcome = level ? t(`preflight.outcomeOf.${level}`) : t("preflight.waiting");
-  const rtt = pair?.rttMs == null ? undefined : t("preflight.milliseconds", { value: measured(pair.rttMs) });
+  const rtt = pair?.rttMs == null ? undefined : t("preflight.milliseconds", { value: formatMeasurement(pair.rttMs) });
   return (
     <button
       type="button"
@@ -111,11 +111,11 @@ function Square({ cell: { from, to, pair, level }, place, chosen, roomy, onChoos
       className={cx(
         "flex w-full items-center justify-center gap-1 rounded-md border text-xs whitespace-nowrap tabular-nums",
         roomy ? "h-9 min-w-24 px-2" : "h-7 min-w-7",
-        level ? LOOK[LEVEL_TONE[level]] : "border-dashed border-line text-muted",
+        level ? LOOK[SEVERITY_TONE[level]] : "border-dashed border-line text-muted",
         chosen && "ring-2 ring-accent-line ring-offset-1 ring-offset-surface",
       )}
     >
-      {level ? LEVEL_ICON[level] : "…"}
+      {level ? SEVERITY_ICON[level] : "…"}
       {roomy && level && (rtt ?? outcome)}
     </button>
   );

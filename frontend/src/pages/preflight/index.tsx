@@ -6,22 +6,22 @@ import { Link, useParams } from "react-router";
 import { ApiError } from "@/api/errors";
 import { isRunning, preflightQuery } from "@/api/preflights";
 import type { Preflight } from "@/api/types";
-import { dateTime, duration, measured, secondsBetween } from "@/lib/format";
+import { formatDateTime, formatDuration, formatMeasurement, getSecondsBetween } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
-import { save } from "@/lib/save";
-import { Note } from "@/ui/badge";
+import { downloadBlob } from "@/lib/save";
+import { Callout } from "@/ui/badge";
 import { Button, ButtonLink } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { Empty } from "@/ui/empty";
-import { Failure, Loading } from "@/ui/failure";
-import { LEVEL_TONE, LevelBadge } from "@/ui/level";
+import { EmptyState } from "@/ui/empty";
+import { LoadError, Loading } from "@/ui/failure";
+import { SEVERITY_TONE, SeverityBadge } from "@/ui/level";
 import { Page } from "@/ui/page";
 import { PreflightStatus } from "@/ui/preflight-status";
-import { Facts } from "@/ui/table";
+import { DefinitionList } from "@/ui/table";
 import { Findings } from "./findings";
-import { Grid } from "./grid";
-import { type Cell, cellsOf, severity, worstOf } from "./matrix";
-import { Stop } from "./stop";
+import { LinkMatrix } from "./grid";
+import { type Cell, buildCells, getSeverity, findWorstCell } from "./matrix";
+import { StopButton } from "./stop";
 
 export function Component() {
   const { t } = useTranslation();
@@ -31,15 +31,15 @@ export function Component() {
   if (preflight.error instanceof ApiError && preflight.error.status === 404) {
     return (
       <Page title={t("preflight.notFound")}>
-        <Empty title={t("preflight.notFound")} hint={t("preflight.notFoundHint")}>
+        <EmptyState title={t("preflight.notFound")} hint={t("preflight.notFoundHint")}>
           <ButtonLink look="primary" to="/preflight">
             {t("preflight.backToList")}
           </ButtonLink>
-        </Empty>
+        </EmptyState>
       </Page>
     );
   }
-  return preflight.isError ? <Failure error={preflight.error} retry={() => void preflight.refetch()} /> : <Loading />;
+  return preflight.isError ? <LoadError error={preflight.error} retry={() => void preflight.refetch()} /> : <Loading />;
 }
 
 function PreflightPage({ preflight }: { preflight: Preflight }) {
@@ -47,7 +47,7 @@ function PreflightPage({ preflight }: { preflight: Preflight }) {
   const { id, status, reason } = preflight;
   const again = preflight.nodes.map(({ environmentId }) => environmentId).join(",");
   const download = () =>
-    save(new Blob([JSON.stringify(preflight, null, 2)], { type: "application/json" }), `${id}.json`);
+    downloadBlob(new Blob([JSON.stringify(preflight, null, 2)], { type: "application/json" }), `${id}.json`);
   return (
     <Page
       title={`${t("preflight.title")} ${id}`}
@@ -62,7 +62,7 @@ function PreflightPage({ preflight }: { preflight: Preflight }) {
       }
       actions={
         <>
-          {preflight.allowedActions.includes("stop") && <Stop id={id} />}
+          {preflight.allowedActions.includes("stop") && <StopButton id={id} />}
           <ButtonLink to={`/preflight/create?environments=${again}`}>
             <RotateCcw />
             {t("preflight.again")}
@@ -76,7 +76,7 @@ function PreflightPage({ preflight }: { preflight: Preflight }) {
     >
       <div className="space-y-4">
         {reason && (
-          <Note tone={status === "failed" ? "bad" : "warn"}>
+          <Callout tone={status === "failed" ? "bad" : "warn"}>
             <p className="font-medium">{reason.message}</p>
             {reason.hint && (
               <p>
@@ -84,14 +84,14 @@ function PreflightPage({ preflight }: { preflight: Preflight }) {
                 {reason.hint}
               </p>
             )}
-          </Note>
+          </Callout>
         )}
         <Verdict preflight={preflight} />
         <Matrix preflight={preflight} />
         <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_22rem]">
           <Nodes preflight={preflight} />
           <div className="min-w-0 space-y-4">
-            {preflight.together && <Together together={preflight.together} />}
+            {preflight.together && <CollectiveResults together={preflight.together} />}
             <Run preflight={preflight} />
           </div>
         </div>
@@ -105,14 +105,14 @@ function Verdict({ preflight }: { preflight: Preflight }) {
   const { t } = useTranslation();
   const { verdict, nodes } = preflight;
   if (!verdict) {
-    if (isRunning(preflight)) return <Note tone="info">{t("preflight.pending")}</Note>;
-    return preflight.reason ? null : <Note tone="idle">{t("preflight.noVerdict")}</Note>;
+    if (isRunning(preflight)) return <Callout tone="info">{t("preflight.pending")}</Callout>;
+    return preflight.reason ? null : <Callout tone="idle">{t("preflight.noVerdict")}</Callout>;
   }
   const nameOf = (id: string) => nodes.find(({ environmentId }) => environmentId === id)?.name ?? id;
   return (
-    <Note tone={LEVEL_TONE[verdict.level]} role="status">
+    <Callout tone={SEVERITY_TONE[verdict.level]} role="status">
       <h2 className="flex flex-wrap items-center gap-2 font-semibold">
-        <LevelBadge level={verdict.level} />
+        <SeverityBadge level={verdict.level} />
         {verdict.message}
       </h2>
       {verdict.culprits.length > 0 && (
@@ -137,20 +137,20 @@ function Verdict({ preflight }: { preflight: Preflight }) {
           ))}
         </ul>
       )}
-    </Note>
+    </Callout>
   );
 }
 
 function Matrix({ preflight }: { preflight: Preflight }) {
   const { t } = useTranslation();
   const [pointed, setPointed] = useState<[row: number, column: number]>();
-  const cells = cellsOf(preflight);
-  const chosen = pointed ?? worstOf(cells);
+  const cells = buildCells(preflight);
+  const chosen = pointed ?? findWorstCell(cells);
   const cell = cells[chosen[0]]?.[chosen[1]];
   return (
     <Card title={t("preflight.matrix")}>
       <p className="mb-3 text-sm text-muted">{t("preflight.matrixHint")}</p>
-      <Grid cells={cells} chosen={chosen} onChoose={setPointed} />
+      <LinkMatrix cells={cells} chosen={chosen} onChoose={setPointed} />
       {cell && <Details cell={cell} />}
     </Card>
   );
@@ -163,19 +163,21 @@ function Details({ cell: { from, to, pair, level } }: { cell: Cell }) {
     <section aria-label={t("preflight.details")} className="mt-4 rounded-lg bg-sunken px-4 py-3">
       <h3 className="mb-2 flex flex-wrap items-center gap-2 text-sm font-semibold">
         {isNode ? t("preflight.node", { name: from.name }) : t("preflight.pair", { from: from.name, to: to.name })}
-        {level && <LevelBadge level={level} />}
+        {level && <SeverityBadge level={level} />}
       </h3>
       {pair && (
-        <Facts
+        <DefinitionList
           className="mb-2 max-w-sm"
           facts={[
             [
               t("preflight.rtt"),
-              pair.rttMs == null ? "–" : t("preflight.milliseconds", { value: measured(pair.rttMs) }),
+              pair.rttMs == null ? "–" : t("preflight.milliseconds", { value: formatMeasurement(pair.rttMs) }),
             ],
             [
               t("preflight.bandwidth"),
-              pair.bandwidthMbps == null ? "–" : t("preflight.megabits", { value: measured(pair.bandwidthMbps) }),
+              pair.bandwidthMbps == null
+                ? "–"
+                : t("preflight.megabits", { value: formatMeasurement(pair.bandwidthMbps) }),
             ],
             [t("preflight.interface"), pair.interface ?? "–"],
           ]}
@@ -193,9 +195,9 @@ function Details({ cell: { from, to, pair, level } }: { cell: Cell }) {
 /** The worst come first. */
 function Nodes({ preflight }: { preflight: Preflight }) {
   const { t } = useTranslation();
-  const diagonal = cellsOf(preflight)
+  const diagonal = buildCells(preflight)
     .flatMap((line, place) => line[place] ?? [])
-    .sort((a, b) => severity(b.level) - severity(a.level));
+    .sort((a, b) => getSeverity(b.level) - getSeverity(a.level));
   return (
     <Card title={t("preflight.nodes")}>
       <ul className="divide-y">
@@ -205,7 +207,7 @@ function Nodes({ preflight }: { preflight: Preflight }) {
               <Link to={`/environments/${from.environmentId}`} className="font-medium hover:underline">
                 {from.name}
               </Link>
-              {level && <LevelBadge level={level} />}
+              {level && <SeverityBadge level={level} />}
             </p>
             {level ? (
               <Findings findings={from.findings} />
@@ -219,14 +221,14 @@ function Nodes({ preflight }: { preflight: Preflight }) {
   );
 }
 
-function Together({ together }: { together: NonNullable<Preflight["together"]> }) {
+function CollectiveResults({ together }: { together: NonNullable<Preflight["together"]> }) {
   const { t } = useTranslation();
   const took = (ms: number | null | undefined) =>
-    ms == null ? "–" : t("preflight.milliseconds", { value: measured(ms) });
+    ms == null ? "–" : t("preflight.milliseconds", { value: formatMeasurement(ms) });
   return (
-    <Card title={t("preflight.together")} aside={<LevelBadge level={together.level} />}>
+    <Card title={t("preflight.together")} aside={<SeverityBadge level={together.level} />}>
       <p className="mb-3 text-sm text-muted">{t("preflight.togetherHint")}</p>
-      <Facts
+      <DefinitionList
         className="mb-3"
         facts={[
           [t("preflight.allReduce"), took(together.allReduceMs)],
@@ -244,10 +246,10 @@ function Run({ preflight }: { preflight: Preflight }) {
   const facts: [string, ReactNode][] = [
     [t("preflight.level"), t(`preflight.levelOf.${preflight.level}`)],
     [t("task.owner"), preflight.owner],
-    [t("preflight.created"), dateTime(preflight.createdAt)],
+    [t("preflight.created"), formatDateTime(preflight.createdAt)],
     [
       t("preflight.duration"),
-      duration(t, secondsBetween(preflight.startedAt ?? preflight.createdAt, preflight.endedAt ?? now)),
+      formatDuration(t, getSecondsBetween(preflight.startedAt ?? preflight.createdAt, preflight.endedAt ?? now)),
     ],
   ];
   if (preflight.taskId) {
@@ -260,7 +262,7 @@ function Run({ preflight }: { preflight: Preflight }) {
   }
   return (
     <Card title={t("preflight.about")}>
-      <Facts facts={facts} />
+      <DefinitionList facts={facts} />
     </Card>
   );
 }

@@ -14,7 +14,7 @@ export interface Cell {
 }
 
 /** Every node has its place from the beginning, so that nothing moves as results come. */
-export function cellsOf({ nodes, pairs, status }: Preflight): Cell[][] {
+export function buildCells({ nodes, pairs, status }: Preflight): Cell[][] {
   const known = (level: Level | undefined) =>
     level === "unknown" && (status === "queued" || status === "running") ? undefined : level;
   const found = new Map(pairs.map((pair) => [`${pair.from} ${pair.to}`, pair]));
@@ -29,15 +29,15 @@ export function cellsOf({ nodes, pairs, status }: Preflight): Cell[][] {
 
 const SEVERITY: Record<Level, number> = { fail: 3, warn: 2, unknown: 1, pass: 0 };
 
-export function severity(level: Level | undefined): number {
+export function getSeverity(level: Level | undefined): number {
   return level === undefined ? -1 : SEVERITY[level];
 }
 
 /** Where to look first: the worst square, and of equally bad ones a node before a link. */
-export function worstOf(cells: Cell[][]): [row: number, column: number] {
+export function findWorstCell(cells: Cell[][]): [row: number, column: number] {
   let worst: [number, number] = [0, 0];
   const rank = ([row, column]: [number, number]) =>
-    2 * severity(cells[row]?.[column]?.level) + (row === column ? 1 : 0);
+    2 * getSeverity(cells[row]?.[column]?.level) + (row === column ? 1 : 0);
   cells.forEach((line, row) =>
     line.forEach((_, column) => {
       if (rank([row, column]) > rank(worst)) worst = [row, column];
@@ -54,7 +54,7 @@ const STEP: Record<string, [row: number, column: number]> = {
 };
 
 /** Where a key leads from a square, if it is one that leads anywhere. */
-export function moved(
+export function moveSelection(
   [row, column]: [number, number],
   key: string,
   size: number,

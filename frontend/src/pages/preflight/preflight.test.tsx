@@ -4,16 +4,16 @@ import { http } from "msw";
 import { expect, test, vi } from "vitest";
 import type { Preflight } from "@/api/types";
 import { preflight, task } from "@/test/fixtures";
-import { api, ok, platform, refuse } from "@/test/platform";
-import { visit } from "@/test/render";
-import { cellsOf, moved, worstOf } from "./matrix";
+import { apiUrl, respondWith, platformHandlers, respondWithError } from "@/test/platform";
+import { renderAt } from "@/test/render";
+import { buildCells, moveSelection, findWorstCell } from "./matrix";
 
 vi.mock("@/pages/task/chart", () => ({ Chart: () => null }));
 
 const square = (name: RegExp) => screen.findByRole("button", { name });
 
 test("the verdict names the culprit and what to do; the worst square is open", async () => {
-  visit("/preflight/preflight-1");
+  renderAt("/preflight/preflight-1");
   await screen.findByRole("heading", { name: /一条线路很慢/ });
   screen.getByText("gn7 的下行很慢");
   screen.getByText(/换掉它，或修好网线/);
@@ -24,7 +24,7 @@ test("the verdict names the culprit and what to do; the worst square is open", a
 });
 
 test("the arrow keys go from square to square, and the details follow", async () => {
-  visit("/preflight/preflight-1");
+  renderAt("/preflight/preflight-1");
   (await square(/^gn6 → gn7/)).focus();
   await userEvent.keyboard("{ArrowDown}");
   expect(document.activeElement).toBe(await square(/^节点 gn7, 通过$/));
@@ -46,8 +46,8 @@ test("a run that goes on keeps a place for what has not come yet, and looks agai
     together: null,
     verdict: null,
   };
-  platform.use(http.get(api("/preflights/:id"), () => ok(over ? preflight : running)));
-  visit("/preflight/preflight-1");
+  platformHandlers.use(http.get(apiUrl("/preflights/:id"), () => respondWith(over ? preflight : running)));
+  renderAt("/preflight/preflight-1");
   await screen.findByText("正在检查，结果会逐项出现。");
   expect(screen.getAllByRole("button", { name: /等待结果$/ })).toHaveLength(3);
   over = true;
@@ -57,30 +57,30 @@ test("a run that goes on keeps a place for what has not come yet, and looks agai
 test("the worst square is a node before a link, and keys stay inside", () => {
   const [a, b] = preflight.nodes;
   if (!a || !b) throw new Error("the fixture has two nodes");
-  const cells = cellsOf({ ...preflight, nodes: [a, { ...b, level: "warn" }] });
+  const cells = buildCells({ ...preflight, nodes: [a, { ...b, level: "warn" }] });
   expect(cells.map((line) => line.map(({ level }) => level))).toEqual([
     ["pass", "warn"],
     ["pass", "warn"],
   ]);
-  expect(worstOf(cells)).toEqual([1, 1]);
-  expect(moved([0, 1], "ArrowRight", 2)).toEqual([0, 1]);
-  expect(moved([1, 1], "Home", 2)).toEqual([1, 0]);
-  expect(moved([1, 1], "a", 2)).toBeUndefined();
+  expect(findWorstCell(cells)).toEqual([1, 1]);
+  expect(moveSelection([0, 1], "ArrowRight", 2)).toEqual([0, 1]);
+  expect(moveSelection([1, 1], "Home", 2)).toEqual([1, 0]);
+  expect(moveSelection([1, 1], "a", 2)).toBeUndefined();
 });
 
 test("a new run is started with the environments of the address, and a refusal is told", async () => {
   const sent: unknown[] = [];
-  platform.use(
-    http.post(api("/preflights"), async ({ request }) => {
+  platformHandlers.use(
+    http.post(apiUrl("/preflights"), async ({ request }) => {
       sent.push(await request.json());
       return sent.length === 1
-        ? refuse(400, "INVALID_REQUEST", "有误", [
+        ? respondWithError(400, "INVALID_REQUEST", "有误", [
             { field: "environmentIds.0", error: "X", message: "name-of-env-2 没有运行", hint: "" },
           ])
-        : ok(preflight, 201);
+        : respondWith(preflight, 201);
     }),
   );
-  const page = visit("/preflight/create?environments=env-2");
+  const page = renderAt("/preflight/create?environments=env-2");
   await userEvent.click(await screen.findByRole("checkbox", { name: /name-of-env-1/ }));
   await userEvent.click(screen.getByRole("radio", { name: /完整/ }));
   await userEvent.click(screen.getByRole("button", { name: "开始预检" }));
@@ -95,7 +95,7 @@ test("a new run is started with the environments of the address, and a refusal i
 });
 
 test("the list shows how each went and leads to it", async () => {
-  visit("/preflight");
+  renderAt("/preflight");
   const link = await screen.findByRole("link", { name: "gn6, gn7" });
   expect(link.getAttribute("href")).toBe("/preflight/preflight-1");
   expect(link.closest("tr")?.textContent).toContain("有提醒");
@@ -103,8 +103,8 @@ test("the list shows how each went and leads to it", async () => {
 
 test("a task leads to its pre-flight, and is told well without dataset and model", async () => {
   const ofGroup = { ...task, datasetId: null, datasetVersionId: null, modelId: null, preflightId: "preflight-1" };
-  platform.use(http.get(api("/training-tasks/task-1"), () => ok(ofGroup)));
-  visit("/training/task-1");
+  platformHandlers.use(http.get(apiUrl("/training-tasks/task-1"), () => respondWith(ofGroup)));
+  renderAt("/training/task-1");
   const link = await screen.findByRole("link", { name: "preflight-1" });
   expect(link.getAttribute("href")).toBe("/preflight/preflight-1");
   expect(link.closest("dl")?.textContent).not.toContain("null");
@@ -116,14 +116,14 @@ test("a task's scripts are downloaded for a target; a refusal is told", async ()
   const click = vi.spyOn(HTMLAnchorElement.prototype, "click").mockImplementation(function (this: HTMLAnchorElement) {
     saved.push(this.download);
   });
-  platform.use(
-    http.get(api("/training-tasks/task-1/scripts"), ({ request }) =>
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/task-1/scripts"), ({ request }) =>
       new URL(request.url).searchParams.get("target") === "compose"
-        ? refuse(400, "INVALID_REQUEST", "不能用 compose 启动")
+        ? respondWithError(400, "INVALID_REQUEST", "不能用 compose 启动")
         : new Response("tar", { headers: { "Content-Disposition": 'attachment; filename="task-1-slurm.tar.gz"' } }),
     ),
   );
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await userEvent.click(await screen.findByRole("button", { name: "下载脚本" }));
   await userEvent.click(await screen.findByRole("button", { name: "下载 compose" }));
   await screen.findByText("不能用 compose 启动");

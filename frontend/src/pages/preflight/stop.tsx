@@ -5,7 +5,7 @@ import { preflightKeys, stopPreflight } from "@/api/preflights";
 import { Button } from "@/ui/button";
 import { toastError } from "@/ui/failure";
 
-export function Stop({ id }: { id: string }) {
+export function StopButton({ id }: { id: string }) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const stop = useMutation({

@@ -4,33 +4,33 @@ import { useTranslation } from "react-i18next";
 import { Link, useSearchParams } from "react-router";
 import { PREFLIGHTS_PER_PAGE, preflightsQuery } from "@/api/preflights";
 import type { PreflightBrief } from "@/api/types";
-import { pageOf, withFilter } from "@/lib/filters";
-import { ago, dateTime, duration, secondsBetween } from "@/lib/format";
+import { readPageNumber, setFilter } from "@/lib/filters";
+import { formatAge, formatDateTime, formatDuration, getSecondsBetween } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
 import { ButtonLink } from "@/ui/button";
-import { Empty } from "@/ui/empty";
-import { Failure, Loading } from "@/ui/failure";
-import { LevelBadge } from "@/ui/level";
+import { EmptyState } from "@/ui/empty";
+import { LoadError, Loading } from "@/ui/failure";
+import { SeverityBadge } from "@/ui/level";
 import { Page } from "@/ui/page";
 import { Pager } from "@/ui/pager";
 import { PreflightStatus } from "@/ui/preflight-status";
-import { MEDIUM, ROW, Table, WIDE } from "@/ui/table";
+import { MEDIUM_COLUMN, ROW, Table, WIDE_COLUMN } from "@/ui/table";
 
 export function Component() {
   const { t } = useTranslation();
   const [params, setParams] = useSearchParams();
-  const page = pageOf(params);
+  const page = readPageNumber(params);
   const found = useQuery(preflightsQuery(page));
   return (
     <Page title={t("preflight.title")} actions={<NewPreflight />}>
       <p className="mb-4 text-sm text-muted">{t("preflight.lead")}</p>
-      {found.isError && <Failure error={found.error} retry={() => void found.refetch()} />}
+      {found.isError && <LoadError error={found.error} retry={() => void found.refetch()} />}
       {found.isPending && <Loading />}
       {found.data?.total === 0 && (
         <section className="rounded-xl border bg-surface shadow-xs">
-          <Empty title={t("preflight.empty")} hint={t("preflight.emptyHint")}>
+          <EmptyState title={t("preflight.empty")} hint={t("preflight.emptyHint")}>
             <NewPreflight />
-          </Empty>
+          </EmptyState>
         </section>
       )}
       {found.data && found.data.total > 0 && (
@@ -40,7 +40,7 @@ export function Component() {
             count={t("preflight.count", { count: found.data.total })}
             pages={Math.ceil(found.data.total / PREFLIGHTS_PER_PAGE)}
             page={page}
-            onPage={(next) => setParams((now) => withFilter(now, "page", String(next)), { replace: true })}
+            onPage={(next) => setParams((now) => setFilter(now, "page", String(next)), { replace: true })}
           />
         </>
       )}
@@ -67,9 +67,9 @@ function PreflightTable({ preflights }: { preflights: PreflightBrief[] }) {
       columns={[
         { label: t("preflight.environments") },
         { label: t("preflight.outcome") },
-        { label: t("preflight.level"), className: MEDIUM },
-        { label: t("preflight.created"), className: MEDIUM },
-        { label: t("preflight.duration"), className: `${WIDE} text-right` },
+        { label: t("preflight.level"), className: MEDIUM_COLUMN },
+        { label: t("preflight.created"), className: MEDIUM_COLUMN },
+        { label: t("preflight.duration"), className: `${WIDE_COLUMN} text-right` },
       ]}
     >
       {preflights.map((each) => (
@@ -79,18 +79,20 @@ function PreflightTable({ preflights }: { preflights: PreflightBrief[] }) {
               to={`/preflight/${each.id}`}
               className="font-medium break-words hover:text-accent-ink hover:underline"
             >
-              {environmentsText(each, (first, count) => t("preflight.environmentsOf", { first, count }))}
+              {formatEnvironments(each, (first, count) => t("preflight.environmentsOf", { first, count }))}
             </Link>
             <div className="truncate font-mono text-xs text-muted">{each.id}</div>
             {each.verdict && <div className="mt-0.5 line-clamp-2 text-xs text-muted">{each.verdict.message}</div>}
           </td>
-          <td>{each.verdict ? <LevelBadge level={each.verdict.level} /> : <PreflightStatus status={each.status} />}</td>
-          <td className={MEDIUM}>{t(`preflight.levelOf.${each.level}`)}</td>
-          <td className={`${MEDIUM} whitespace-nowrap`} title={dateTime(each.createdAt)}>
-            {ago(each.createdAt, now)}
+          <td>
+            {each.verdict ? <SeverityBadge level={each.verdict.level} /> : <PreflightStatus status={each.status} />}
           </td>
-          <td className={`${WIDE} text-right whitespace-nowrap tabular-nums`}>
-            {duration(t, secondsBetween(each.createdAt, each.endedAt ?? now))}
+          <td className={MEDIUM_COLUMN}>{t(`preflight.levelOf.${each.level}`)}</td>
+          <td className={`${MEDIUM_COLUMN} whitespace-nowrap`} title={formatDateTime(each.createdAt)}>
+            {formatAge(each.createdAt, now)}
+          </td>
+          <td className={`${WIDE_COLUMN} text-right whitespace-nowrap tabular-nums`}>
+            {formatDuration(t, getSecondsBetween(each.createdAt, each.endedAt ?? now))}
           </td>
         </tr>
       ))}
@@ -100,7 +102,7 @@ function PreflightTable({ preflights }: { preflights: PreflightBrief[] }) {
 
 const NAMED = 3;
 
-function environmentsText({ environments }: PreflightBrief, others: (first: string, count: number) => string) {
+function formatEnvironments({ environments }: PreflightBrief, others: (first: string, count: number) => string) {
   const names = environments.map(({ name }) => name);
   return names.length > NAMED ? others(names.slice(0, NAMED).join(", "), names.length) : names.join(", ");
 }

@@ -5,18 +5,18 @@ import { useTranslation } from "react-i18next";
 import { zonesQuery } from "@/api/inventory";
 import { meQuery } from "@/api/session";
 import type { Price, PriceRequest } from "@/api/types";
-import { pricesQuery, putPrices } from "@/api/usage";
-import { dateTime, money } from "@/lib/format";
-import { numberOr } from "@/lib/typed";
+import { pricesQuery, savePrices } from "@/api/usage";
+import { formatDateTime, formatMoney } from "@/lib/format";
+import { parseNumber } from "@/lib/typed";
 import { UsageSections } from "@/pages/usage/sections";
 import { Button } from "@/ui/button";
-import { Confirm } from "@/ui/confirm";
-import { Empty } from "@/ui/empty";
-import { Failure, Loading, toastError } from "@/ui/failure";
+import { ConfirmDialog } from "@/ui/confirm";
+import { EmptyState } from "@/ui/empty";
+import { LoadError, Loading, toastError } from "@/ui/failure";
 import { Field } from "@/ui/field";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { Page } from "@/ui/page";
-import { MEDIUM, ROW, Table } from "@/ui/table";
+import { MEDIUM_COLUMN, ROW, Table } from "@/ui/table";
 
 const NONE: Price[] = [];
 
@@ -26,7 +26,7 @@ export function Component() {
   const mayChange = useQuery(meQuery).data?.isAdministrator ?? false;
   const prices = found.data?.prices ?? NONE;
   const add = mayChange && found.data && (
-    <Edit
+    <PriceDialog
       prices={prices}
       at={prices.length}
       trigger={
@@ -41,13 +41,13 @@ export function Component() {
     <Page title={t("prices.title")} actions={add}>
       <UsageSections />
       <p className="mb-3 text-sm text-muted">{t("prices.hint")}</p>
-      {found.isError && <Failure error={found.error} retry={() => void found.refetch()} />}
+      {found.isError && <LoadError error={found.error} retry={() => void found.refetch()} />}
       {found.isPending && <Loading />}
       {found.data && prices.length === 0 && (
         <section className="rounded-xl border bg-surface shadow-xs">
-          <Empty title={t("prices.empty")} hint={t("prices.emptyHint")}>
+          <EmptyState title={t("prices.empty")} hint={t("prices.emptyHint")}>
             {add}
-          </Empty>
+          </EmptyState>
         </section>
       )}
       {found.data && prices.length > 0 && (
@@ -61,7 +61,7 @@ function PriceTable({ prices, currency, mayChange }: { prices: Price[]; currency
   const { t } = useTranslation();
   const client = useQueryClient();
   const remove = useMutation({
-    mutationFn: (at: number) => putPrices(client, prices.toSpliced(at, 1)),
+    mutationFn: (at: number) => savePrices(client, prices.toSpliced(at, 1)),
     onError: (error) => toastError(t, error),
   });
   return (
@@ -71,7 +71,7 @@ function PriceTable({ prices, currency, mayChange }: { prices: Price[]; currency
         { label: t("prices.gpuType") },
         { label: t("environments.zone") },
         { label: t("prices.perGpuHour"), className: "text-right" },
-        { label: t("prices.since"), className: MEDIUM },
+        { label: t("prices.since"), className: MEDIUM_COLUMN },
         ...(mayChange ? [{ label: <span className="sr-only">{t("prices.change")}</span> }] : []),
       ]}
     >
@@ -82,12 +82,12 @@ function PriceTable({ prices, currency, mayChange }: { prices: Price[]; currency
           <tr key={`${gpuType} ${zoneId}`} className={ROW}>
             <td>{gpuType || t("prices.anyType")}</td>
             <td>{zoneName || zoneId || t("prices.anyZone")}</td>
-            <td className="text-right tabular-nums">{money(perGpuHour, currency)}</td>
-            <td className={`${MEDIUM} whitespace-nowrap`}>{dateTime(since)}</td>
+            <td className="text-right tabular-nums">{formatMoney(perGpuHour, currency)}</td>
+            <td className={`${MEDIUM_COLUMN} whitespace-nowrap`}>{formatDateTime(since)}</td>
             {mayChange && (
               <td className="w-px">
                 <span className="flex justify-end gap-1">
-                  <Edit
+                  <PriceDialog
                     prices={prices}
                     at={at}
                     trigger={
@@ -96,7 +96,7 @@ function PriceTable({ prices, currency, mayChange }: { prices: Price[]; currency
                       </Button>
                     }
                   />
-                  <Confirm
+                  <ConfirmDialog
                     danger
                     title={t("prices.removeTitle", { name })}
                     description={t("prices.removeHint")}
@@ -124,7 +124,7 @@ function PriceTable({ prices, currency, mayChange }: { prices: Price[]; currency
 }
 
 /** One line of the list, under the names by which the platform calls its fields. */
-function Edit({ prices, at, trigger }: { prices: Price[]; at: number; trigger: ReactNode }) {
+function PriceDialog({ prices, at, trigger }: { prices: Price[]; at: number; trigger: ReactNode }) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const zones = useQuery(zonesQuery).data ?? [];
@@ -135,9 +135,9 @@ function Edit({ prices, at, trigger }: { prices: Price[]; at: number; trigger: R
       gpuType: texts[gpuType] ?? "",
       zoneId: texts[zoneId] ?? "",
       // What is no number goes as it was typed: the platform says what is wrong with it.
-      perGpuHour: numberOr(texts[perGpuHour] ?? "") as number,
+      perGpuHour: parseNumber(texts[perGpuHour] ?? "") as number,
     };
-    return putPrices(client, [...prices.slice(0, at), line, ...prices.slice(at + 1)].map(asSent));
+    return savePrices(client, [...prices.slice(0, at), line, ...prices.slice(at + 1)].map(buildPrice));
   };
   return (
     <FormDialog
@@ -183,6 +183,6 @@ function Edit({ prices, at, trigger }: { prices: Price[]; at: number; trigger: R
   );
 }
 
-function asSent({ gpuType, zoneId, perGpuHour }: PriceRequest): PriceRequest {
+function buildPrice({ gpuType, zoneId, perGpuHour }: PriceRequest): PriceRequest {
   return { gpuType, zoneId, perGpuHour };
 }

@@ -1,13 +1,13 @@
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
-import type { Waiter } from "@/api/types";
-import { dateTime, shortTime } from "@/lib/format";
+import type { QueuedTask } from "@/api/types";
+import { formatDateTime, formatShortTime } from "@/lib/format";
 
 /** Tasks named in a row; the others are counted. */
 const NAMED = 3;
 
 /** Why it waits, and what must end first. */
-export function Why({ waiter: { reason, after } }: { waiter: Waiter }) {
+export function WaitReason({ waiter: { reason, after } }: { waiter: QueuedTask }) {
   const { t } = useTranslation();
   const rest = after.length - NAMED;
   return (
@@ -26,7 +26,7 @@ export function Why({ waiter: { reason, after } }: { waiter: Waiter }) {
               ) : (
                 t("queue.anonymous")
               )}
-              {until && ` (${t("queue.until", { time: shortTime(until) })})`}
+              {until && ` (${t("queue.until", { time: formatShortTime(until) })})`}
             </span>
           ))}
           {rest > 0 && t("queue.afterMore", { count: rest })}
@@ -37,7 +37,7 @@ export function Why({ waiter: { reason, after } }: { waiter: Waiter }) {
 }
 
 /** The estimate and how far off it may be. */
-export function Begins({ waiter: { begins, early, late }, now }: { waiter: Waiter; now: number }) {
+export function EstimatedStart({ waiter: { begins, early, late }, now }: { waiter: QueuedTask; now: number }) {
   const { t } = useTranslation();
   if (!begins) {
     return (
@@ -48,11 +48,11 @@ export function Begins({ waiter: { begins, early, late }, now }: { waiter: Waite
   }
   const soon = new Date(begins).getTime() <= now;
   return (
-    <div className="whitespace-nowrap tabular-nums" title={dateTime(begins)}>
-      {soon ? t("queue.anyMoment") : t("queue.about", { time: shortTime(begins) })}
+    <div className="whitespace-nowrap tabular-nums" title={formatDateTime(begins)}>
+      {soon ? t("queue.anyMoment") : t("queue.about", { time: formatShortTime(begins) })}
       {early && late && early !== late && (
         <div className="text-xs text-muted">
-          {shortTime(early)} – {shortTime(late)}
+          {formatShortTime(early)} – {formatShortTime(late)}
         </div>
       )}
     </div>

@@ -4,8 +4,8 @@ import { clustersQuery, queueQuery, WAITING_PER_PAGE } from "@/api/queue";
 import { meQuery } from "@/api/session";
 import { useFilters } from "@/lib/use-filters";
 import { Button, ButtonLink } from "@/ui/button";
-import { Empty } from "@/ui/empty";
-import { Failure, Loading } from "@/ui/failure";
+import { EmptyState } from "@/ui/empty";
+import { LoadError, Loading } from "@/ui/failure";
 import { FilterSelect } from "@/ui/filters";
 import { Page } from "@/ui/page";
 import { Pager } from "@/ui/pager";
@@ -40,18 +40,18 @@ export function Component() {
           {...of("cluster")}
         />
       </div>
-      {queue.isError && <Failure error={queue.error} retry={() => void queue.refetch()} />}
+      {queue.isError && <LoadError error={queue.error} retry={() => void queue.refetch()} />}
       {queue.isPending && <Loading />}
       {queue.data?.total === 0 && (
         <section className="rounded-xl border bg-surface shadow-xs">
           {filtered ? (
-            <Empty title={t("queue.nothingMatches")}>
+            <EmptyState title={t("queue.nothingMatches")}>
               <Button onClick={clear}>{t("tasks.clearFilters")}</Button>
-            </Empty>
+            </EmptyState>
           ) : (
-            <Empty title={t("queue.empty")} hint={t("queue.emptyHint")}>
+            <EmptyState title={t("queue.empty")} hint={t("queue.emptyHint")}>
               <ButtonLink to="/queue/timeline">{t("queue.seeTimeline")}</ButtonLink>
-            </Empty>
+            </EmptyState>
           )}
         </section>
       )}

@@ -1,17 +1,17 @@
-import type { Waiter } from "@/api/types";
+import type { QueuedTask } from "@/api/types";
 
 /** Those among which a task can be moved: of its project and class. */
-export function peersOf(waiters: Waiter[], of: Waiter): Waiter[] {
+export function listPeers(waiters: QueuedTask[], of: QueuedTask): QueuedTask[] {
   return waiters.filter(
     ({ taskId, projectId, priority }) => taskId !== null && projectId === of.projectId && priority === of.priority,
   );
 }
 
 /** The queue with `id` before `before` among its peers, who share the places that they have; null: behind them all. */
-export function moved(waiters: Waiter[], id: string, before: string | null): Waiter[] {
+export function applyMove(waiters: QueuedTask[], id: string, before: string | null): QueuedTask[] {
   const task = waiters.find(({ taskId }) => taskId === id);
   if (!task || id === before) return waiters;
-  const peers = peersOf(waiters, task);
+  const peers = listPeers(waiters, task);
   const others = peers.filter((each) => each !== task);
   const at = before === null ? others.length : others.findIndex(({ taskId }) => taskId === before);
   if (at === -1) return waiters;
@@ -29,8 +29,8 @@ export interface Move {
 }
 
 /** One place on. Downwards it is the next one that goes before this one: who follows beyond the page is not known. */
-export function step(waiters: Waiter[], task: Waiter, by: "up" | "down"): Move | undefined {
-  const peers = peersOf(waiters, task);
+export function moveOneStep(waiters: QueuedTask[], task: QueuedTask, by: "up" | "down"): Move | undefined {
+  const peers = listPeers(waiters, task);
   const at = peers.indexOf(task);
   const [id, before] =
     by === "up" ? [task.taskId, peers[at - 1]?.taskId ?? null] : [peers[at + 1]?.taskId ?? null, task.taskId];
@@ -38,8 +38,13 @@ export function step(waiters: Waiter[], task: Waiter, by: "up" | "down"): Move |
 }
 
 /** What dropping a task on another means: before it from below, behind it from above. `last`: nothing follows the page. */
-export function dropped(waiters: Waiter[], dragged: Waiter, on: Waiter, last: boolean): Move | undefined {
-  const peers = peersOf(waiters, dragged);
+export function moveToDropTarget(
+  waiters: QueuedTask[],
+  dragged: QueuedTask,
+  on: QueuedTask,
+  last: boolean,
+): Move | undefined {
+  const peers = listPeers(waiters, dragged);
   const [from, to] = [peers.indexOf(dragged), peers.indexOf(on)];
   if (dragged.taskId === null || to === -1 || from === to) return undefined;
   if (from > to) return { id: dragged.taskId, before: on.taskId };

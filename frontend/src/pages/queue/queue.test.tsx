@@ -2,11 +2,11 @@ import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test } from "vitest";
-import type { Waiter } from "@/api/types";
+import type { QueuedTask } from "@/api/types";
 import { waiter } from "@/test/fixtures";
-import { api, list, ok, platform, refuse } from "@/test/platform";
-import { visit } from "@/test/render";
-import { dropped, moved, step } from "./order";
+import { apiUrl, respondWithList, respondWith, platformHandlers, respondWithError } from "@/test/platform";
+import { renderAt } from "@/test/render";
+import { moveToDropTarget, applyMove, moveOneStep } from "./order";
 
 const names = () =>
   screen
@@ -15,16 +15,16 @@ const names = () =>
     .map((row) => within(row).queryByRole("link", { name: /waits-/ })?.textContent ?? "?");
 
 /** A queue that a maintainer sees, and that does what it is told. */
-function movable(...items: Waiter[]) {
+function movable(...items: QueuedTask[]) {
   const sent: unknown[] = [];
   let now = items.map((each) => ({ ...each, mayMove: each.taskId !== null }));
-  platform.use(
-    http.get(api("/queue"), () => list(...now)),
-    http.post(api("/training-tasks/:id/move"), async ({ request, params }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/queue"), () => respondWithList(...now)),
+    http.post(apiUrl("/training-tasks/:id/move"), async ({ request, params }) => {
       const { before } = (await request.json()) as { before: string | null };
       sent.push([params.id, before]);
-      now = moved(now, String(params.id), before);
-      return ok({});
+      now = applyMove(now, String(params.id), before);
+      return respondWith({});
     }),
   );
   return sent;
@@ -33,9 +33,9 @@ function movable(...items: Waiter[]) {
 const others = waiter(2, { taskId: null, taskName: "", owner: "", projectId: null });
 
 test("who waits for what, why, when, and after whom; others are not named", async () => {
-  platform.use(
-    http.get(api("/queue"), () =>
-      list(
+  platformHandlers.use(
+    http.get(apiUrl("/queue"), () =>
+      respondWithList(
         waiter(1, {
           priority: "urgent",
           begins: "2026-11-21T06:30:00Z",
@@ -50,7 +50,7 @@ test("who waits for what, why, when, and after whom; others are not named", asyn
       ),
     ),
   );
-  visit("/queue");
+  renderAt("/queue");
   const first = (await screen.findByRole("link", { name: "waits-1" })).closest("tr");
   if (!first) throw new Error("no row");
   expect(within(first).getByRole("link", { name: "waits-1" }).getAttribute("href")).toBe("/training/task-1");
@@ -66,13 +66,13 @@ test("who waits for what, why, when, and after whom; others are not named", asyn
 
 test("the address filters by project and cluster", async () => {
   const asked: string[] = [];
-  platform.use(
-    http.get(api("/queue"), ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/queue"), ({ request }) => {
       asked.push(new URL(request.url).search);
-      return list(waiter(1));
+      return respondWithList(waiter(1));
     }),
   );
-  const page = visit("/queue?project=project-1");
+  const page = renderAt("/queue?project=project-1");
   await screen.findByRole("link", { name: "waits-1" });
   await userEvent.selectOptions(
     await screen.findByLabelText("集群"),
@@ -84,7 +84,7 @@ test("the address filters by project and cluster", async () => {
 
 test("a maintainer moves a task with the keyboard, and the focus goes along", async () => {
   const sent = movable(waiter(1), others, waiter(3), waiter(4, { priority: "high" }));
-  visit("/queue");
+  renderAt("/queue");
   (await screen.findByRole("button", { name: "上移 waits-3" })).focus();
   await userEvent.keyboard("{Enter}");
   await waitFor(() => expect(names()).toEqual(["waits-3", "?", "waits-1", "waits-4"]));
@@ -95,7 +95,7 @@ test("a maintainer moves a task with the keyboard, and the focus goes along", as
 
 test("a maintainer drags a task behind another of its project and class", async () => {
   const sent = movable(waiter(1), waiter(2), waiter(3));
-  visit("/queue");
+  renderAt("/queue");
   const row = async (name: string) => {
     const found = (await screen.findByRole("link", { name })).closest("tr");
     if (!found) throw new Error(name);
@@ -111,16 +111,18 @@ test("a maintainer drags a task behind another of its project and class", async 
 
 test("a refused move is taken back, with the platform's words", async () => {
   movable(waiter(1), waiter(2));
-  platform.use(http.post(api("/training-tasks/:id/move"), () => refuse(409, "CONFLICT", "这个任务刚刚开始了")));
-  visit("/queue");
+  platformHandlers.use(
+    http.post(apiUrl("/training-tasks/:id/move"), () => respondWithError(409, "CONFLICT", "这个任务刚刚开始了")),
+  );
+  renderAt("/queue");
   await userEvent.click(await screen.findByRole("button", { name: "下移 waits-1" }));
   await screen.findByText("这个任务刚刚开始了");
   await waitFor(() => expect(names()).toEqual(["waits-1", "waits-2"]));
 });
 
 test("an empty queue says so, and one that cannot be loaded can be asked for again", async () => {
-  platform.use(http.get(api("/queue"), () => refuse(500, "UNKNOWN", "出错了"), { once: true }));
-  visit("/queue");
+  platformHandlers.use(http.get(apiUrl("/queue"), () => respondWithError(500, "UNKNOWN", "出错了"), { once: true }));
+  renderAt("/queue");
   await screen.findByText("出错了");
   await userEvent.click(screen.getByRole("button", { name: "重试" }));
   await screen.findByText("没有任务在排队");
@@ -128,18 +130,18 @@ test("an empty queue says so, and one that cannot be loaded can be asked for aga
 
 test("a move gives its peers' places anew and touches nobody else", () => {
   const queue = [waiter(1), waiter(2, { priority: "high" }), waiter(3), waiter(4)];
-  const order = (items: Waiter[]) => items.map(({ taskId, number }) => `${taskId} ${number}`);
-  expect(order(moved(queue, "task-4", "task-1"))).toEqual(["task-4 1", "task-2 2", "task-1 3", "task-3 4"]);
-  expect(order(moved(queue, "task-1", null))).toEqual(["task-3 1", "task-2 2", "task-4 3", "task-1 4"]);
-  expect(moved(queue, "task-1", "task-2")).toBe(queue);
+  const order = (items: QueuedTask[]) => items.map(({ taskId, number }) => `${taskId} ${number}`);
+  expect(order(applyMove(queue, "task-4", "task-1"))).toEqual(["task-4 1", "task-2 2", "task-1 3", "task-3 4"]);
+  expect(order(applyMove(queue, "task-1", null))).toEqual(["task-3 1", "task-2 2", "task-4 3", "task-1 4"]);
+  expect(applyMove(queue, "task-1", "task-2")).toBe(queue);
 });
 
 test("downwards the next one goes before; below the page's end only the last page knows", () => {
   const [first, second, third] = [waiter(1), waiter(2), waiter(3)];
   const queue = [first, second, third];
-  expect(step(queue, first, "up")).toBeUndefined();
-  expect(step(queue, first, "down")).toEqual({ id: "task-2", before: "task-1" });
-  expect(dropped(queue, first, second, true)).toEqual({ id: "task-1", before: "task-3" });
-  expect(dropped(queue, first, third, true)).toEqual({ id: "task-1", before: null });
-  expect(dropped(queue, first, third, false)).toEqual({ id: "task-1", before: "task-3" });
+  expect(moveOneStep(queue, first, "up")).toBeUndefined();
+  expect(moveOneStep(queue, first, "down")).toEqual({ id: "task-2", before: "task-1" });
+  expect(moveToDropTarget(queue, first, second, true)).toEqual({ id: "task-1", before: "task-3" });
+  expect(moveToDropTarget(queue, first, third, true)).toEqual({ id: "task-1", before: null });
+  expect(moveToDropTarget(queue, first, third, false)).toEqual({ id: "task-1", before: "task-3" });
 });

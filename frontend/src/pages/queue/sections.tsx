@@ -1,10 +1,10 @@
 import { useTranslation } from "react-i18next";
-import { Sections } from "@/ui/sections";
+import { SectionNav } from "@/ui/sections";
 
 export function QueueSections() {
   const { t } = useTranslation();
   return (
-    <Sections
+    <SectionNav
       label={t("queue.sections")}
       links={[
         { to: "/queue", label: t("queue.title") },

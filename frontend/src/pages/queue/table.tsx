@@ -4,48 +4,48 @@ import { type DragEvent, useLayoutEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import type { QueueFilters } from "@/api/queue";
-import type { Waiter } from "@/api/types";
+import type { QueuedTask } from "@/api/types";
 import { meQuery } from "@/api/session";
 import { cx } from "@/lib/cx";
-import { ago, dateTime } from "@/lib/format";
+import { formatAge, formatDateTime } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
 import { Badge } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { PriorityBadge } from "@/ui/priority";
-import { MEDIUM, ROW, Table, WIDE } from "@/ui/table";
-import { Begins, Why } from "./facts";
-import { useMoving } from "./moving";
-import { dropped, type Move, peersOf, step } from "./order";
+import { MEDIUM_COLUMN, ROW, Table, WIDE_COLUMN } from "@/ui/table";
+import { EstimatedStart, WaitReason } from "./facts";
+import { useReorderQueue } from "./moving";
+import { moveToDropTarget, type Move, listPeers, moveOneStep } from "./order";
 
 interface QueueTableProps {
-  waiters: Waiter[];
+  waiters: QueuedTask[];
   filters: QueueFilters;
   /** Nothing follows this page. */
   last: boolean;
 }
 
-const WAYS = ["up", "down"] as const;
-type Way = (typeof WAYS)[number];
+const DIRECTIONS = ["up", "down"] as const;
+type Direction = (typeof DIRECTIONS)[number];
 
 export function QueueTable({ waiters, filters, last }: QueueTableProps) {
   const { t } = useTranslation();
   const me = useQuery(meQuery).data;
   const now = useNow();
-  const moving = useMoving(filters);
-  const [dragged, setDragged] = useState<Waiter>();
+  const moving = useReorderQueue(filters);
+  const [dragged, setDragged] = useState<QueuedTask>();
   const [over, setOver] = useState<string>();
   const table = useRef<HTMLDivElement>(null);
-  const pressed = useRef<{ id: string; way: Way }>(undefined);
+  const pressed = useRef<{ id: string; way: Direction }>(undefined);
   const project = (id: string | null) => me?.projects.find((each) => each.id === id)?.name ?? id ?? "–";
-  const maintained = (waiter: Waiter) =>
-    waiter.mayMove && waiter.taskId !== null && peersOf(waiters, waiter).length > 1;
+  const maintained = (waiter: QueuedTask) =>
+    waiter.mayMove && waiter.taskId !== null && listPeers(waiters, waiter).length > 1;
   const movable = waiters.some(maintained);
 
   /** A row that moves takes the focus of its buttons with it. */
   useLayoutEffect(() => {
     if (!pressed.current) return;
     const { id, way } = pressed.current;
-    const [wanted, other] = [way, WAYS.find((each) => each !== way)].map((each) =>
+    const [wanted, other] = [way, DIRECTIONS.find((each) => each !== way)].map((each) =>
       table.current?.querySelector<HTMLButtonElement>(`[data-move="${id} ${each}"]:not(:disabled)`),
     );
     (wanted ?? other)?.focus();
@@ -53,12 +53,12 @@ export function QueueTable({ waiters, filters, last }: QueueTableProps) {
   }, [waiters]);
 
   const move = (change: Move | undefined) => change && moving.mutate(change);
-  const press = (waiter: Waiter, way: Way) => {
+  const press = (waiter: QueuedTask, way: Direction) => {
     if (waiter.taskId) pressed.current = { id: waiter.taskId, way };
-    move(step(waiters, waiter, way));
+    move(moveOneStep(waiters, waiter, way));
   };
-  const accepts = (waiter: Waiter) => dragged !== undefined && peersOf(waiters, dragged).includes(waiter);
-  const dragging = (waiter: Waiter) => ({
+  const accepts = (waiter: QueuedTask) => dragged !== undefined && listPeers(waiters, dragged).includes(waiter);
+  const dragging = (waiter: QueuedTask) => ({
     draggable: true,
     onDragStart: (event: DragEvent) => {
       event.dataTransfer.effectAllowed = "move";
@@ -76,7 +76,7 @@ export function QueueTable({ waiters, filters, last }: QueueTableProps) {
     },
     onDrop: (event: DragEvent) => {
       event.preventDefault();
-      if (dragged && accepts(waiter)) move(dropped(waiters, dragged, waiter, last));
+      if (dragged && accepts(waiter)) move(moveToDropTarget(waiters, dragged, waiter, last));
     },
   });
 
@@ -88,12 +88,12 @@ export function QueueTable({ waiters, filters, last }: QueueTableProps) {
         columns={[
           { label: t("queue.number") },
           { label: t("queue.task") },
-          { label: t("queue.project"), className: MEDIUM },
-          { label: t("queue.class"), className: MEDIUM },
-          { label: t("queue.asks"), className: MEDIUM },
-          { label: t("queue.since"), className: WIDE },
-          { label: t("queue.why"), className: MEDIUM },
-          { label: t("queue.begins"), className: MEDIUM },
+          { label: t("queue.project"), className: MEDIUM_COLUMN },
+          { label: t("queue.class"), className: MEDIUM_COLUMN },
+          { label: t("queue.asks"), className: MEDIUM_COLUMN },
+          { label: t("queue.since"), className: WIDE_COLUMN },
+          { label: t("queue.why"), className: MEDIUM_COLUMN },
+          { label: t("queue.begins"), className: MEDIUM_COLUMN },
           ...(movable ? [{ label: <span className="sr-only">{t("queue.move")}</span> }] : []),
         ]}
       >
@@ -137,41 +137,41 @@ export function QueueTable({ waiters, filters, last }: QueueTableProps) {
                   <div>
                     <PriorityBadge priority={priority} /> {asks.text}
                   </div>
-                  <Why waiter={waiter} />
+                  <WaitReason waiter={waiter} />
                   <div className="flex flex-wrap gap-x-2">
-                    {t("queue.begins")} <Begins waiter={waiter} now={now} />
+                    {t("queue.begins")} <EstimatedStart waiter={waiter} now={now} />
                   </div>
                 </div>
               </td>
-              <td className={MEDIUM}>
+              <td className={MEDIUM_COLUMN}>
                 <div className="break-words">{project(projectId)}</div>
                 <div className="text-xs text-muted">{owner || "–"}</div>
               </td>
-              <td className={MEDIUM}>
+              <td className={MEDIUM_COLUMN}>
                 <PriorityBadge priority={priority} />
               </td>
-              <td className={MEDIUM}>{asks.text}</td>
-              <td className={`${WIDE} whitespace-nowrap`} title={dateTime(since)}>
-                {ago(since, now)}
+              <td className={MEDIUM_COLUMN}>{asks.text}</td>
+              <td className={`${WIDE_COLUMN} whitespace-nowrap`} title={formatDateTime(since)}>
+                {formatAge(since, now)}
               </td>
-              <td className={`${MEDIUM} max-w-md`}>
-                <Why waiter={waiter} />
+              <td className={`${MEDIUM_COLUMN} max-w-md`}>
+                <WaitReason waiter={waiter} />
               </td>
-              <td className={MEDIUM}>
-                <Begins waiter={waiter} now={now} />
+              <td className={MEDIUM_COLUMN}>
+                <EstimatedStart waiter={waiter} now={now} />
               </td>
               {movable && (
                 <td className="w-px">
                   {mayMove && (
                     <span className="flex flex-col justify-end md:flex-row">
-                      {WAYS.map((way) => (
+                      {DIRECTIONS.map((way) => (
                         <Button
                           key={way}
                           look="ghost"
                           size="icon"
                           data-move={`${taskId ?? ""} ${way}`}
                           aria-label={t(`queue.${way}`, { name: taskName })}
-                          disabled={!step(waiters, waiter, way)}
+                          disabled={!moveOneStep(waiters, waiter, way)}
                           onClick={() => press(waiter, way)}
                         >
                           {way === "up" ? <ArrowUp /> : <ArrowDown />}

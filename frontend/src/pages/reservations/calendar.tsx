@@ -1,10 +1,10 @@
 import { Bookmark, Plus, Wrench } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import type { Reservation } from "@/api/types";
-import { locale } from "@/i18n";
+import { getLocale } from "@/i18n";
 import { cx } from "@/lib/cx";
-import { shortTime } from "@/lib/format";
-import { dateText, dayOf, plusDays, touches, type View, weeksOf } from "@/lib/days";
+import { formatShortTime } from "@/lib/format";
+import { formatDateInput, startOfDay, addDays, overlapsDay, type CalendarView, listWeeks } from "@/lib/days";
 import { ReservationForm } from "./form";
 
 /** A day of a month has room for so many. */
@@ -13,14 +13,14 @@ const IN_MONTH = 3;
 interface CalendarProps {
   reservations: Reservation[];
   anchor: Date;
-  view: View;
+  view: CalendarView;
   mayCreate: boolean;
 }
 
 export function Calendar({ reservations, anchor, view, mayCreate }: CalendarProps) {
   const { t } = useTranslation();
-  const weeks = weeksOf(anchor, view);
-  const today = dayOf(new Date()).getTime();
+  const weeks = listWeeks(anchor, view);
+  const today = startOfDay(new Date()).getTime();
   const room = view === "month" ? IN_MONTH : Infinity;
   return (
     <div className="overflow-hidden rounded-xl border bg-surface shadow-xs">
@@ -29,20 +29,20 @@ export function Calendar({ reservations, anchor, view, mayCreate }: CalendarProp
           <tr>
             {weeks[0]?.map((day) => (
               <th key={day.getDay()} scope="col" className="px-1 py-2 text-center font-medium">
-                {day.toLocaleDateString(locale(), { weekday: "short" })}
+                {day.toLocaleDateString(getLocale(), { weekday: "short" })}
               </th>
             ))}
           </tr>
         </thead>
         <tbody>
           {weeks.map((week) => (
-            <tr key={dateText(week[0] ?? anchor)} className="border-b last:border-b-0">
+            <tr key={formatDateInput(week[0] ?? anchor)} className="border-b last:border-b-0">
               {week.map((day) => {
-                const here = reservations.filter((each) => touches(each, day));
+                const here = reservations.filter((each) => overlapsDay(each, day));
                 const other = view === "month" && day.getMonth() !== anchor.getMonth();
                 return (
                   <td
-                    key={dateText(day)}
+                    key={formatDateInput(day)}
                     aria-current={day.getTime() === today ? "date" : undefined}
                     className={cx(
                       "group border-r p-1 align-top last:border-r-0",
@@ -52,7 +52,7 @@ export function Calendar({ reservations, anchor, view, mayCreate }: CalendarProp
                   >
                     <div className="mb-1 flex items-center justify-between">
                       <time
-                        dateTime={dateText(day)}
+                        dateTime={formatDateInput(day)}
                         className={cx(
                           "inline-flex size-6 items-center justify-center rounded-full text-xs tabular-nums",
                           other && "text-muted",
@@ -64,11 +64,11 @@ export function Calendar({ reservations, anchor, view, mayCreate }: CalendarProp
                       {mayCreate && (
                         <ReservationForm
                           from={day}
-                          to={plusDays(day, 1)}
+                          to={addDays(day, 1)}
                           trigger={
                             <button
                               type="button"
-                              aria-label={t("reservations.createOn", { day: day.toLocaleDateString(locale()) })}
+                              aria-label={t("reservations.createOn", { day: day.toLocaleDateString(getLocale()) })}
                               className="hidden size-6 items-center justify-center rounded text-muted opacity-0 group-hover:opacity-100 hover:bg-sunken focus-visible:opacity-100 sm:flex [&>svg]:size-4"
                             >
                               <Plus />
@@ -101,19 +101,19 @@ export function Calendar({ reservations, anchor, view, mayCreate }: CalendarProp
 }
 
 /** For whom, in words. */
-export function useFor() {
+export function useReservedFor() {
   const { t } = useTranslation();
   return ({ kind, projectName }: Reservation) =>
     kind === "maintenance" ? t("reservations.maintenance") : projectName || t("reservations.otherProject");
 }
 
 function Chip({ reservation, day }: { reservation: Reservation; day: Date }) {
-  const forWhom = useFor()(reservation);
+  const forWhom = useReservedFor()(reservation);
   const { kind, environments, beginsAt, endsAt, note } = reservation;
   const begins = new Date(beginsAt) >= day;
   return (
     <div
-      title={`${forWhom}: ${environments.map(({ name }) => name).join(", ")}\n${shortTime(beginsAt)} – ${shortTime(endsAt)}\n${note}`}
+      title={`${forWhom}: ${environments.map(({ name }) => name).join(", ")}\n${formatShortTime(beginsAt)} – ${formatShortTime(endsAt)}\n${note}`}
       className={cx(
         "flex items-center gap-1 rounded border px-1 py-0.5 text-xs [&>svg]:size-3 [&>svg]:shrink-0",
         kind === "maintenance"
@@ -124,7 +124,7 @@ function Chip({ reservation, day }: { reservation: Reservation; day: Date }) {
       {kind === "maintenance" ? <Wrench aria-hidden /> : <Bookmark aria-hidden />}
       <span className="sr-only truncate sm:not-sr-only">
         {begins &&
-          `${new Date(beginsAt).toLocaleTimeString(locale(), { hour: "2-digit", minute: "2-digit", hour12: false })} `}
+          `${new Date(beginsAt).toLocaleTimeString(getLocale(), { hour: "2-digit", minute: "2-digit", hour12: false })} `}
         {note || forWhom} ({environments.length})
       </span>
     </div>

@@ -3,16 +3,16 @@ import { type ReactNode, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { toast } from "@/ui/toast";
 import { environmentsQuery } from "@/api/inventory";
-import { changeReservation, createReservation, reservationsChanged } from "@/api/reservations";
+import { updateReservation, createReservation, invalidateReservations } from "@/api/reservations";
 import type { Reservation } from "@/api/types";
-import { maintains, meQuery } from "@/api/session";
+import { isMaintainer, meQuery } from "@/api/session";
 import { Field } from "@/ui/field";
 import { FormDialog, TextField } from "@/ui/form-dialog";
-import { isoFrom, localText } from "@/lib/days";
+import { parseDateTimeInput, formatDateTimeInput } from "@/lib/days";
 
 const FIELDS = ["projectId", "environmentIds", "beginsAt", "endsAt", "note"] as const;
 /** More are found by searching. */
-const LISTED = 100;
+const MAX_LISTED = 100;
 
 interface ReservationFormProps {
   trigger: ReactNode;
@@ -26,18 +26,18 @@ export function ReservationForm({ trigger, reservation, from, to }: ReservationF
   const { t } = useTranslation();
   const client = useQueryClient();
   const me = useQuery(meQuery).data;
-  const projects = me?.projects.filter(({ id }) => maintains(me, id)) ?? [];
+  const projects = me?.projects.filter(({ id }) => isMaintainer(me, id)) ?? [];
   const save = async (texts: Record<string, string>) => {
     const body = {
       projectId: texts.projectId || null,
       environmentIds: (texts.environmentIds ?? "").split(",").filter(Boolean),
-      beginsAt: isoFrom(texts.beginsAt ?? ""),
-      endsAt: isoFrom(texts.endsAt ?? ""),
+      beginsAt: parseDateTimeInput(texts.beginsAt ?? ""),
+      endsAt: parseDateTimeInput(texts.endsAt ?? ""),
       note: texts.note ?? "",
     };
-    await (reservation ? changeReservation(reservation.id, body) : createReservation(body));
+    await (reservation ? updateReservation(reservation.id, body) : createReservation(body));
     toast.success(t("reservations.saved"));
-    await reservationsChanged(client);
+    await invalidateReservations(client);
   };
   return (
     <FormDialog
@@ -75,8 +75,8 @@ export function ReservationForm({ trigger, reservation, from, to }: ReservationF
               error={problem("note")}
               defaultValue={reservation?.note}
             />
-            <Moment name="beginsAt" label={t("timeline.from")} error={problem("beginsAt")} at={from} />
-            <Moment name="endsAt" label={t("timeline.to")} error={problem("endsAt")} at={to} />
+            <DateTimeField name="beginsAt" label={t("timeline.from")} error={problem("beginsAt")} at={from} />
+            <DateTimeField name="endsAt" label={t("timeline.to")} error={problem("endsAt")} at={to} />
           </div>
           <Environments
             chosen={reservation?.environments.map(({ id }) => id) ?? []}
@@ -88,7 +88,17 @@ export function ReservationForm({ trigger, reservation, from, to }: ReservationF
   );
 }
 
-function Moment({ name, label, error, at }: { name: string; label: string; error: string | undefined; at: Date }) {
+function DateTimeField({
+  name,
+  label,
+  error,
+  at,
+}: {
+  name: string;
+  label: string;
+  error: string | undefined;
+  at: Date;
+}) {
   return (
     <Field label={label} error={error}>
       {(wiring) => (
@@ -97,7 +107,7 @@ function Moment({ name, label, error, at }: { name: string; label: string; error
           name={name}
           type="datetime-local"
           className="control"
-          defaultValue={localText(at)}
+          defaultValue={formatDateTimeInput(at)}
           required
         />
       )}
@@ -137,7 +147,7 @@ function Environments({ chosen, error }: { chosen: string[]; error: string | und
             aria-label={t("reservations.environments")}
             className="max-h-52 divide-y overflow-y-auto rounded-lg border"
           >
-            {found.slice(0, LISTED).map(({ id, name, zone, gpuCount, gpuType }) => (
+            {found.slice(0, MAX_LISTED).map(({ id, name, zone, gpuCount, gpuType }) => (
               <li key={id}>
                 <label className="flex items-center gap-2 px-3 py-1.5 text-sm">
                   <input type="checkbox" checked={ticked.includes(id)} onChange={() => toggle(id)} />
@@ -148,9 +158,9 @@ function Environments({ chosen, error }: { chosen: string[]; error: string | und
                 </label>
               </li>
             ))}
-            {found.length > LISTED && (
+            {found.length > MAX_LISTED && (
               <li className="px-3 py-1.5 text-sm text-muted">
-                {t("reservations.more", { count: found.length - LISTED })}
+                {t("reservations.more", { count: found.length - MAX_LISTED })}
               </li>
             )}
           </ul>

@@ -3,44 +3,45 @@ import { ChevronLeft, ChevronRight, Pencil, Plus, Trash2 } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import { toast } from "@/ui/toast";
-import { deleteReservation, reservationsChanged, reservationsQuery } from "@/api/reservations";
+import { deleteReservation, invalidateReservations, reservationsQuery } from "@/api/reservations";
 import type { Reservation } from "@/api/types";
-import { maintains, meQuery } from "@/api/session";
-import { locale } from "@/i18n";
+import { isMaintainer, meQuery } from "@/api/session";
+import { getLocale } from "@/i18n";
 import { useFilters } from "@/lib/use-filters";
-import { dateTime } from "@/lib/format";
+import { formatDateTime } from "@/lib/format";
 import { QueueSections } from "@/pages/queue/sections";
 import { Badge } from "@/ui/badge";
 import { Button } from "@/ui/button";
-import { Confirm } from "@/ui/confirm";
-import { Empty } from "@/ui/empty";
-import { Failure, Loading, toastError } from "@/ui/failure";
+import { ConfirmDialog } from "@/ui/confirm";
+import { EmptyState } from "@/ui/empty";
+import { LoadError, Loading, toastError } from "@/ui/failure";
 import { FilterSelect } from "@/ui/filters";
 import { Page } from "@/ui/page";
-import { MEDIUM, ROW, Table } from "@/ui/table";
-import { Calendar, useFor } from "./calendar";
-import { dateText, dayFrom, plusDays, plusMonths, type View, weeksOf } from "@/lib/days";
+import { MEDIUM_COLUMN, ROW, Table } from "@/ui/table";
+import { Calendar, useReservedFor } from "./calendar";
+import { formatDateInput, parseDateInput, addDays, addMonths, type CalendarView, listWeeks } from "@/lib/days";
 import { ReservationForm } from "./form";
 
 const FILTERS = ["project", "view", "day"] as const;
 const HOUR = 3_600_000;
 /** Environments named in a row; the others are counted. */
-const NAMED = 4;
+const MAX_NAMED = 4;
 
 export function Component() {
   const { t } = useTranslation();
   const { filters, set, of } = useFilters(FILTERS);
-  const view: View = filters.view === "week" ? "week" : "month";
-  const anchor = dayFrom(filters.day, new Date());
-  const days = weeksOf(anchor, view).flat();
+  const view: CalendarView = filters.view === "week" ? "week" : "month";
+  const anchor = parseDateInput(filters.day, new Date());
+  const days = listWeeks(anchor, view).flat();
   const from = days[0] ?? anchor;
-  const to = plusDays(days.at(-1) ?? anchor, 1);
+  const to = addDays(days.at(-1) ?? anchor, 1);
   const asked = { from: from.toISOString(), to: to.toISOString() };
   const found = useQuery(reservationsQuery({ ...asked, ...(filters.project && { project: filters.project }) }));
   const me = useQuery(meQuery).data;
   const projects = me?.projects ?? [];
-  const mayCreate = me !== undefined && (me.isAdministrator || projects.some(({ id }) => maintains(me, id)));
-  const go = (by: number) => set("day", dateText(view === "week" ? plusDays(anchor, 7 * by) : plusMonths(anchor, by)));
+  const mayCreate = me !== undefined && (me.isAdministrator || projects.some(({ id }) => isMaintainer(me, id)));
+  const go = (by: number) =>
+    set("day", formatDateInput(view === "week" ? addDays(anchor, 7 * by) : addMonths(anchor, by)));
   const reservations = found.data ?? [];
   const create = mayCreate && <Create />;
   return (
@@ -55,7 +56,7 @@ export function Component() {
         />
         <div role="group" aria-label={t("timeline.range")} className="flex flex-wrap items-center gap-1 md:ml-auto">
           <span className="px-2 font-medium" aria-live="polite">
-            {anchor.toLocaleDateString(locale(), { year: "numeric", month: "long" })}
+            {anchor.toLocaleDateString(getLocale(), { year: "numeric", month: "long" })}
           </span>
           <Button size="icon" aria-label={t("timeline.earlier")} onClick={() => go(-1)}>
             <ChevronLeft />
@@ -75,7 +76,7 @@ export function Component() {
           </select>
         </div>
       </div>
-      {found.isError && <Failure error={found.error} retry={() => void found.refetch()} />}
+      {found.isError && <LoadError error={found.error} retry={() => void found.refetch()} />}
       {found.isPending && <Loading />}
       {found.data && (
         <div className="space-y-4">
@@ -84,9 +85,9 @@ export function Component() {
             <List reservations={reservations} />
           ) : (
             <section className="rounded-xl border bg-surface shadow-xs">
-              <Empty title={t("reservations.empty")} hint={t("reservations.emptyHint")}>
+              <EmptyState title={t("reservations.empty")} hint={t("reservations.emptyHint")}>
                 {create}
-              </Empty>
+              </EmptyState>
             </section>
           )}
         </div>
@@ -115,7 +116,7 @@ function Create() {
 
 function List({ reservations }: { reservations: Reservation[] }) {
   const { t } = useTranslation();
-  const nameOf = useFor();
+  const nameOf = useReservedFor();
   return (
     <Table
       label={t("app.reservations")}
@@ -123,14 +124,14 @@ function List({ reservations }: { reservations: Reservation[] }) {
         { label: t("reservations.for") },
         { label: t("timeline.from") },
         { label: t("timeline.to") },
-        { label: t("reservations.environments"), className: MEDIUM },
-        { label: t("reservations.note"), className: MEDIUM },
+        { label: t("reservations.environments"), className: MEDIUM_COLUMN },
+        { label: t("reservations.note"), className: MEDIUM_COLUMN },
         { label: <span className="sr-only">{t("reservations.change")}</span> },
       ]}
     >
       {reservations.map((each) => {
         const { id, kind, environments, note } = each;
-        const rest = environments.length - NAMED;
+        const rest = environments.length - MAX_NAMED;
         return (
           <tr key={id} className={ROW}>
             <td>
@@ -140,10 +141,10 @@ function List({ reservations }: { reservations: Reservation[] }) {
                 {note && <div>{note}</div>}
               </div>
             </td>
-            <td className="whitespace-nowrap tabular-nums">{dateTime(each.beginsAt)}</td>
-            <td className="whitespace-nowrap tabular-nums">{dateTime(each.endsAt)}</td>
-            <td className={MEDIUM}>
-              {environments.slice(0, NAMED).map((environment, index) => (
+            <td className="whitespace-nowrap tabular-nums">{formatDateTime(each.beginsAt)}</td>
+            <td className="whitespace-nowrap tabular-nums">{formatDateTime(each.endsAt)}</td>
+            <td className={MEDIUM_COLUMN}>
+              {environments.slice(0, MAX_NAMED).map((environment, index) => (
                 <span key={environment.id}>
                   {index > 0 && t("queue.comma")}
                   <Link to={`/environments/${environment.id}`} className="text-accent-ink underline">
@@ -153,7 +154,7 @@ function List({ reservations }: { reservations: Reservation[] }) {
               ))}
               {rest > 0 && t("queue.afterMore", { count: rest })}
             </td>
-            <td className={`${MEDIUM} break-words`}>{note || "–"}</td>
+            <td className={`${MEDIUM_COLUMN} break-words`}>{note || "–"}</td>
             <td className="w-px">{each.mayChange && <Change reservation={each} name={note || nameOf(each)} />}</td>
           </tr>
         );
@@ -169,7 +170,7 @@ function Change({ reservation, name }: { reservation: Reservation; name: string 
     mutationFn: () => deleteReservation(reservation.id),
     onError: (error) => toastError(t, error),
     onSuccess: () => toast.success(t("reservations.deleted")),
-    onSettled: () => reservationsChanged(client),
+    onSettled: () => invalidateReservations(client),
   });
   return (
     <span className="flex justify-end">
@@ -183,7 +184,7 @@ function Change({ reservation, name }: { reservation: Reservation; name: string 
           </Button>
         }
       />
-      <Confirm
+      <ConfirmDialog
         danger
         title={t("reservations.deleteTitle", { name })}
         description={t("reservations.deleteHint")}

@@ -3,9 +3,16 @@ import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test } from "vitest";
 import type { Reservation } from "@/api/types";
-import { api, list, ok, platform, refuse, withRole } from "@/test/platform";
-import { visit } from "@/test/render";
-import { dateText, dayFrom, isoFrom, localText, touches, weeksOf } from "@/lib/days";
+import { apiUrl, respondWithList, respondWith, platformHandlers, respondWithError, buildUser } from "@/test/platform";
+import { renderAt } from "@/test/render";
+import {
+  formatDateInput,
+  parseDateInput,
+  parseDateTimeInput,
+  formatDateTimeInput,
+  overlapsDay,
+  listWeeks,
+} from "@/lib/days";
 
 const reservation: Reservation = {
   id: "reservation-1",
@@ -30,15 +37,15 @@ const maintenance: Reservation = {
 };
 
 function asMaintainer(...items: Reservation[]) {
-  platform.use(
-    http.get(api("/auth/me"), () => ok(withRole("maintainer"))),
-    http.get(api("/reservations"), () => list(...items)),
+  platformHandlers.use(
+    http.get(apiUrl("/auth/me"), () => respondWith(buildUser("maintainer"))),
+    http.get(apiUrl("/reservations"), () => respondWithList(...items)),
   );
 }
 
 test("a month shows each window on its days and in a list; a member changes nothing", async () => {
-  platform.use(http.get(api("/reservations"), () => list(reservation, maintenance)));
-  visit("/queue/reservations?day=2026-11-01");
+  platformHandlers.use(http.get(apiUrl("/reservations"), () => respondWithList(reservation, maintenance)));
+  renderAt("/queue/reservations?day=2026-11-01");
   const calendar = await screen.findByRole("table", { name: "预留日历" });
   expect(within(calendar).getAllByText(/论文截止/)).toHaveLength(2);
   expect(within(calendar).getAllByText(/维护/)).toHaveLength(2);
@@ -49,14 +56,14 @@ test("a month shows each window on its days and in a list; a member changes noth
 
 test("the address says which month or week is asked for", async () => {
   const asked: string[] = [];
-  platform.use(
-    http.get(api("/reservations"), ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/reservations"), ({ request }) => {
       const { searchParams } = new URL(request.url);
-      asked.push(["from", "to"].map((name) => dateText(new Date(searchParams.get(name) ?? ""))).join(" "));
-      return list();
+      asked.push(["from", "to"].map((name) => formatDateInput(new Date(searchParams.get(name) ?? ""))).join(" "));
+      return respondWithList();
     }),
   );
-  const page = visit("/queue/reservations?day=2026-11-23");
+  const page = renderAt("/queue/reservations?day=2026-11-23");
   await screen.findByText("这段时间没有预留，也没有维护");
   expect(asked.at(-1)).toBe("2026-10-26 2026-12-07");
   await userEvent.selectOptions(screen.getByLabelText("视图"), "week");
@@ -68,17 +75,17 @@ test("the address says which month or week is asked for", async () => {
 test("a reservation is made, and what is wrong with it stands at its field", async () => {
   asMaintainer();
   const sent: unknown[] = [];
-  platform.use(
-    http.post(api("/reservations"), async ({ request }) => {
+  platformHandlers.use(
+    http.post(apiUrl("/reservations"), async ({ request }) => {
       sent.push(await request.json());
       return sent.length === 1
-        ? refuse(400, "INVALID_REQUEST", "有误", [
+        ? respondWithError(400, "INVALID_REQUEST", "有误", [
             { field: "environmentIds", error: "X", message: "这段时间已经预留", hint: "" },
           ])
-        : ok(reservation, 201);
+        : respondWith(reservation, 201);
     }),
   );
-  visit("/queue/reservations");
+  renderAt("/queue/reservations");
   await userEvent.click((await screen.findAllByRole("button", { name: "新建预留" }))[0] as HTMLElement);
   const dialog = await screen.findByRole("dialog");
   await userEvent.click(await within(dialog).findByRole("checkbox", { name: /name-of-env-2/ }));
@@ -97,17 +104,17 @@ test("a reservation is made, and what is wrong with it stands at its field", asy
 test("a reservation is changed from what it is, and deleted after a question", async () => {
   asMaintainer({ ...reservation, mayChange: true });
   const sent: unknown[] = [];
-  platform.use(
-    http.patch(api("/reservations/reservation-1"), async ({ request }) => {
+  platformHandlers.use(
+    http.patch(apiUrl("/reservations/reservation-1"), async ({ request }) => {
       sent.push(await request.json());
-      return ok(reservation);
+      return respondWith(reservation);
     }),
-    http.delete(api("/reservations/reservation-1"), () => {
+    http.delete(apiUrl("/reservations/reservation-1"), () => {
       sent.push("deleted");
-      return ok(null);
+      return respondWith(null);
     }),
   );
-  visit("/queue/reservations?day=2026-11-01");
+  renderAt("/queue/reservations?day=2026-11-01");
   await userEvent.click(await screen.findByRole("button", { name: "修改预留“论文截止”" }));
   const dialog = await screen.findByRole("dialog");
   await userEvent.clear(within(dialog).getByLabelText("备注"));
@@ -121,8 +128,8 @@ test("a reservation is changed from what it is, and deleted after a question", a
 });
 
 test("weeks begin on Monday, and a window touches each day that it has a part of", () => {
-  const november = weeksOf(new Date(2026, 10, 23), "month");
-  expect(november.map((week) => dateText(week[0] as Date))).toEqual([
+  const november = listWeeks(new Date(2026, 10, 23), "month");
+  expect(november.map((week) => formatDateInput(week[0] as Date))).toEqual([
     "2026-10-26",
     "2026-11-02",
     "2026-11-09",
@@ -131,17 +138,17 @@ test("weeks begin on Monday, and a window touches each day that it has a part of
     "2026-11-30",
   ]);
   expect(
-    weeksOf(new Date(2026, 10, 22), "week")
+    listWeeks(new Date(2026, 10, 22), "week")
       .flat()
-      .map(dateText)
+      .map(formatDateInput)
       .at(-1),
   ).toBe("2026-11-22");
-  const days = november.flat().filter((day) => touches(reservation, day));
-  expect(days.map(dateText)).toEqual(["2026-11-24", "2026-11-25"]);
+  const days = november.flat().filter((day) => overlapsDay(reservation, day));
+  expect(days.map(formatDateInput)).toEqual(["2026-11-24", "2026-11-25"]);
 });
 
 test("moments go through the form unchanged; what is no moment is the platform's to refuse", () => {
-  expect(isoFrom(localText(new Date(reservation.beginsAt)))).toBe(reservation.beginsAt);
-  expect(isoFrom("tomorrow")).toBe("tomorrow");
-  expect(dateText(dayFrom("nonsense", new Date(2026, 10, 23, 17)))).toBe("2026-11-23");
+  expect(parseDateTimeInput(formatDateTimeInput(new Date(reservation.beginsAt)))).toBe(reservation.beginsAt);
+  expect(parseDateTimeInput("tomorrow")).toBe("tomorrow");
+  expect(formatDateInput(parseDateInput("nonsense", new Date(2026, 10, 23, 17)))).toBe("2026-11-23");
 });

@@ -1,5 +1,5 @@
 import { useTranslation } from "react-i18next";
-import { measured } from "@/lib/format";
+import { formatMeasurement } from "@/lib/format";
 import { Badge } from "@/ui/badge";
 import { Meter } from "@/ui/meter";
 
@@ -13,7 +13,7 @@ interface AmountProps {
 }
 
 /** What is used of a limit. */
-export function Amount({ name, used, most, mark, shown = measured, note }: AmountProps) {
+export function LimitUsage({ name, used, most, mark, shown = formatMeasurement, note }: AmountProps) {
   const { t } = useTranslation();
   const share = most === null ? 0 : most === 0 ? Number(used > 0) : used / most;
   const text = most === null ? t("limits.unlimited", { used: shown(used) }) : `${shown(used)} / ${shown(most)}`;

@@ -5,12 +5,12 @@ import type { Me } from "@/api/types";
 import { useShortcuts } from "@/app/keyboard";
 import { useChangeLanguage } from "@/app/preferences";
 import { setTheme, type Theme, useTheme } from "@/app/theme";
-import { language, LANGUAGES } from "@/i18n";
+import { getLanguage, LANGUAGES } from "@/i18n";
 import { ButtonAnchor, ButtonLink } from "@/ui/button";
 import { Card } from "@/ui/card";
 import { Field } from "@/ui/field";
 import { Page } from "@/ui/page";
-import { Facts } from "@/ui/table";
+import { DefinitionList } from "@/ui/table";
 import { Projects } from "./projects";
 import { Tokens } from "./tokens";
 
@@ -38,7 +38,7 @@ function Profile({ me }: { me: Me }) {
   const [shortcuts, setShortcuts] = useShortcuts();
   return (
     <Card title={t("settings.profile")}>
-      <Facts
+      <DefinitionList
         facts={[
           [t("settings.username"), me.username],
           [t("settings.email"), me.email || "–"],
@@ -51,7 +51,7 @@ function Profile({ me }: { me: Me }) {
             <select
               {...wiring}
               className="control"
-              value={language()}
+              value={getLanguage()}
               onChange={({ target }) => void changeLanguage(target.value)}
             >
               {LANGUAGES.map(({ code, name }) => (

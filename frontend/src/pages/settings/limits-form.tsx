@@ -3,12 +3,12 @@ import { Gauge } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { zonesQuery } from "@/api/inventory";
-import { limitsChanged, putLimits } from "@/api/limits";
+import { invalidateLimits, saveLimits } from "@/api/limits";
 import type { Limits } from "@/api/types";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
-import { FormDialog, FormPart, TextField } from "@/ui/form-dialog";
-import { FIELDS, limitsOf, textsOf } from "./limits-texts";
+import { FormDialog, FormRow, TextField } from "@/ui/form-dialog";
+import { FIELDS, parseLimits, formatLimits } from "./limits-texts";
 
 const CLASSES = ["low", "normal", "high", "urgent"] as const;
 const OF_ENVIRONMENTS = ["maxEnvironments", "maxEnvironmentGpus"] as const;
@@ -23,10 +23,10 @@ export function EditLimits({ limits }: { limits: Limits }) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const zones = useQuery(zonesQuery).data ?? [];
-  const texts = textsOf(limits);
+  const texts = formatLimits(limits);
   const save = async (typed: Record<string, string>) => {
-    await putLimits(limits.projectId, limitsOf(typed));
-    await limitsChanged(client, limits.projectId);
+    await saveLimits(limits.projectId, parseLimits(typed));
+    await invalidateLimits(client, limits.projectId);
   };
   return (
     <FormDialog
@@ -48,7 +48,7 @@ export function EditLimits({ limits }: { limits: Limits }) {
         const number = (name: (typeof FIELDS)[number]) => ({ ...wired(name), inputMode: "numeric" as const });
         return (
           <>
-            <FormPart title={t("limits.ofProject")}>
+            <FormRow title={t("limits.ofProject")}>
               <TextField
                 {...number("guaranteedGpus")}
                 label={t("limits.guaranteed")}
@@ -69,34 +69,34 @@ export function EditLimits({ limits }: { limits: Limits }) {
                 hint={t("limits.listHint")}
                 placeholder="A100, H100"
               />
-              <Checks
+              <CheckboxGroup
                 {...wired("priorities")}
                 label={t("limits.priorities")}
                 hint={t("limits.usualPriorities")}
                 options={CLASSES.map((each) => [each, t(`queue.classOf.${each}`)])}
               />
-              <Checks
+              <CheckboxGroup
                 {...wired("zones")}
                 label={t("limits.zones")}
                 hint={t("limits.noneIsAll")}
                 options={zones.map(({ id, name }) => [id, name])}
               />
-            </FormPart>
-            <FormPart title={t("limits.kept")}>
+            </FormRow>
+            <FormRow title={t("limits.kept")}>
               <TextField {...number("maxFileBytes")} label={t("limits.fileGib")} hint={t("limits.emptyIsNone")} />
               {OF_ENVIRONMENTS.map((name) => (
                 <TextField key={name} {...number(name)} label={t(`limits.${name}`)} hint={t("limits.emptyIsNone")} />
               ))}
-            </FormPart>
-            <FormPart title={t("limits.ofEachMember")}>
+            </FormRow>
+            <FormRow title={t("limits.ofEachMember")}>
               <TextField {...number("userMostGpus")} label={t("limits.mostGpus")} hint={t("limits.emptyIsNone")} />
               <TextField {...number("userMostTasks")} label={t("limits.mostTasks")} hint={t("limits.emptyIsNone")} />
               <TextField {...number("userGpuHours")} label={t("limits.gpuHours")} hint={t("limits.emptyIsNone")} />
               {OF_MEMBERS.map(([name, label]) => (
                 <TextField key={name} {...number(name)} label={t(`limits.${label}`)} hint={t("limits.emptyIsNone")} />
               ))}
-            </FormPart>
-            <FormPart title={t("limits.budget")}>
+            </FormRow>
+            <FormRow title={t("limits.budget")}>
               <TextField
                 {...number("budget")}
                 label={t("limits.budgetIn", { currency: limits.currency })}
@@ -113,7 +113,7 @@ export function EditLimits({ limits }: { limits: Limits }) {
                   </select>
                 )}
               </Field>
-            </FormPart>
+            </FormRow>
           </>
         );
       }}
@@ -131,7 +131,7 @@ interface ChecksProps {
 }
 
 /** Several of a few, as one text: "low, high". */
-function Checks({ name, label, hint, error, defaultValue, options }: ChecksProps) {
+function CheckboxGroup({ name, label, hint, error, defaultValue, options }: ChecksProps) {
   const [chosen, setChosen] = useState(defaultValue.split(", ").filter(Boolean));
   const toggle = (value: string) =>
     setChosen(chosen.includes(value) ? chosen.filter((each) => each !== value) : [...chosen, value]);

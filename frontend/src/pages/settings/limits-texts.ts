@@ -1,5 +1,5 @@
 import type { Limits } from "@/api/types";
-import { numberOr } from "@/lib/typed";
+import { parseNumber } from "@/lib/typed";
 
 /** The dialog's fields, as the API calls them. */
 export const FIELDS = [
@@ -44,12 +44,12 @@ const NUMBERS = [
 ] as const;
 
 /** Empty: no limit. What is no number stays as it was typed, so that the platform says what is wrong with it. */
-export function numberOrNull(text: string | undefined): number | string | null {
-  return text?.trim() ? numberOr(text) : null;
+export function parseNumberOrNull(text: string | undefined): number | string | null {
+  return text?.trim() ? parseNumber(text) : null;
 }
 
 /** The longest run is typed in hours, and the size of files in GiB. */
-export function textsOf(limits: Limits): Texts {
+export function formatLimits(limits: Limits): Texts {
   const numbers = NUMBERS.map((name) => [name, limits[name] === null ? "" : String(limits[name])]);
   const lists = LISTS.map((name) => [name, limits[name].join(", ")]);
   const { weight, longestRunSeconds, atBudget, maxFileBytes } = limits;
@@ -63,18 +63,18 @@ export function textsOf(limits: Limits): Texts {
   };
 }
 
-export function limitsOf(texts: Record<string, string>): Record<string, unknown> {
-  const longest = numberOrNull(texts.longestRunSeconds);
-  const files = numberOrNull(texts.maxFileBytes);
+export function parseLimits(texts: Record<string, string>): Record<string, unknown> {
+  const longest = parseNumberOrNull(texts.longestRunSeconds);
+  const files = parseNumberOrNull(texts.maxFileBytes);
   const listed = (text = "") =>
     text
       .split(/[,，]/)
       .map((each) => each.trim())
       .filter(Boolean);
   return {
-    ...Object.fromEntries(NUMBERS.map((name) => [name, numberOrNull(texts[name])])),
+    ...Object.fromEntries(NUMBERS.map((name) => [name, parseNumberOrNull(texts[name])])),
     ...Object.fromEntries(LISTS.map((name) => [name, listed(texts[name])])),
-    weight: numberOr(texts.weight ?? ""),
+    weight: parseNumber(texts.weight ?? ""),
     longestRunSeconds: typeof longest === "number" ? Math.round(longest * HOUR) : longest,
     atBudget: texts.atBudget,
     maxFileBytes: typeof files === "number" ? Math.round(files * GIB) : files,

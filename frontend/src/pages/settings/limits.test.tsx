@@ -3,12 +3,12 @@ import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test } from "vitest";
 import { limits } from "@/test/fixtures";
-import { api, list, ok, platform, refuse, withRole } from "@/test/platform";
-import { visit } from "@/test/render";
-import { limitsOf, textsOf } from "./limits-texts";
+import { apiUrl, respondWithList, respondWith, platformHandlers, respondWithError, buildUser } from "@/test/platform";
+import { renderAt } from "@/test/render";
+import { parseLimits, formatLimits } from "./limits-texts";
 
 test("limits stand beside what is used of them, and a budget warns at 80 %", async () => {
-  visit("/settings");
+  renderAt("/settings");
   const gpus = await screen.findByRole("meter", { name: "占用的 GPU" });
   expect(gpus.getAttribute("aria-valuetext")).toBe("6 / 8");
   expect(screen.getByText("其中 2 个是借用的，可能被收回")).toBeTruthy();
@@ -20,16 +20,18 @@ test("limits stand beside what is used of them, and a budget warns at 80 %", asy
 
 test("an administrator changes limits, and what is wrong stands at its field", async () => {
   const sent: unknown[] = [];
-  platform.use(
-    http.get(api("/projects/:id/limits"), () => ok({ ...limits, mayChange: true })),
-    http.put(api("/projects/project-1/limits"), async ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/projects/:id/limits"), () => respondWith({ ...limits, mayChange: true })),
+    http.put(apiUrl("/projects/project-1/limits"), async ({ request }) => {
       sent.push(await request.json());
       return sent.length === 1
-        ? refuse(400, "INVALID_REQUEST", "有误", [{ field: "mostGpus", error: "X", message: "要是整数", hint: "" }])
-        : ok(limits);
+        ? respondWithError(400, "INVALID_REQUEST", "有误", [
+            { field: "mostGpus", error: "X", message: "要是整数", hint: "" },
+          ])
+        : respondWith(limits);
     }),
   );
-  visit("/settings");
+  renderAt("/settings");
   await userEvent.click(await screen.findByRole("button", { name: "修改配额" }));
   const dialog = await screen.findByRole("dialog");
   const most = within(dialog).getByLabelText("最多 GPU", { selector: "[name=mostGpus]" });
@@ -49,19 +51,21 @@ test("a maintainer gives a member limits of their own, and takes them back", asy
   const sent: unknown[] = [];
   const none = { mostTasks: null, gpuHours: null, maxEnvironments: null, maxEnvironmentGpus: null };
   const bob = { username: "bob", mostGpus: 4, ...none, own: true };
-  platform.use(
-    http.get(api("/auth/me"), () => ok(withRole("maintainer"))),
-    http.get(api("/projects/:id/limits/users"), () => list({ ...bob, use: { gpus: 2, tasks: 1, gpuHours: 5 } })),
-    http.put(api("/projects/project-1/limits/users/bob"), async ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/auth/me"), () => respondWith(buildUser("maintainer"))),
+    http.get(apiUrl("/projects/:id/limits/users"), () =>
+      respondWithList({ ...bob, use: { gpus: 2, tasks: 1, gpuHours: 5 } }),
+    ),
+    http.put(apiUrl("/projects/project-1/limits/users/bob"), async ({ request }) => {
       sent.push(await request.json());
-      return ok(bob);
+      return respondWith(bob);
     }),
-    http.delete(api("/projects/project-1/limits/users/bob"), () => {
+    http.delete(apiUrl("/projects/project-1/limits/users/bob"), () => {
       sent.push("deleted");
-      return ok(null);
+      return respondWith(null);
     }),
   );
-  visit("/settings");
+  renderAt("/settings");
   await userEvent.click(await screen.findByText("成员的配额与用量"));
   await userEvent.click(await screen.findByRole("button", { name: "修改配额：bob" }));
   const dialog = await screen.findByRole("dialog");
@@ -73,5 +77,5 @@ test("a maintainer gives a member limits of their own, and takes them back", asy
 });
 
 test("limits go through the form unchanged", () => {
-  expect(limits).toMatchObject(limitsOf(textsOf(limits)));
+  expect(limits).toMatchObject(parseLimits(formatLimits(limits)));
 });

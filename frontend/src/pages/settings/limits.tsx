@@ -1,18 +1,18 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Gauge } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import { deleteUserLimits, limitsChanged, limitsQuery, putUserLimits, userLimitsQuery } from "@/api/limits";
+import { deleteUserLimits, invalidateLimits, limitsQuery, saveUserLimits, userLimitsQuery } from "@/api/limits";
 import type { Limits as LimitsData, UserLimits } from "@/api/types";
-import { dateTime, duration, gpuHours, measured, money } from "@/lib/format";
+import { formatDateTime, formatDuration, formatGpuTime, formatMeasurement, formatMoney } from "@/lib/format";
 import { Badge } from "@/ui/badge";
 import { Button } from "@/ui/button";
-import { Failure, Loading, toastError } from "@/ui/failure";
+import { LoadError, Loading, toastError } from "@/ui/failure";
 import { FormDialog, TextField } from "@/ui/form-dialog";
-import { Fold } from "@/ui/fold";
-import { Facts } from "@/ui/table";
-import { Amount } from "./amount";
+import { Collapsible } from "@/ui/fold";
+import { DefinitionList } from "@/ui/table";
+import { LimitUsage } from "./amount";
 import { EditLimits } from "./limits-form";
-import { numberOrNull } from "./limits-texts";
+import { parseNumberOrNull } from "./limits-texts";
 
 /** A warning comes at this share of a budget. */
 const WARNED = 0.8;
@@ -27,11 +27,11 @@ export function Limits({ project, mayChange }: { project: string; mayChange: boo
         <h3 className="text-sm font-semibold">{t("limits.title")}</h3>
         {limits.data?.mayChange && <EditLimits limits={limits.data} />}
       </div>
-      {limits.isError && <Failure error={limits.error} retry={() => void limits.refetch()} />}
+      {limits.isError && <LoadError error={limits.error} retry={() => void limits.refetch()} />}
       {limits.isPending && <Loading />}
-      {limits.data && <Use limits={limits.data} />}
+      {limits.data && <LimitTable limits={limits.data} />}
       {limits.data && (
-        <Fold
+        <Collapsible
           wanted={false}
           title={t("limits.members")}
           className="mt-3"
@@ -43,7 +43,7 @@ export function Limits({ project, mayChange }: { project: string; mayChange: boo
   );
 }
 
-function Use({ limits }: { limits: LimitsData }) {
+function LimitTable({ limits }: { limits: LimitsData }) {
   const { t } = useTranslation();
   const { use, currency, guaranteedGpus, budget } = limits;
   const borrowed = guaranteedGpus === null ? 0 : Math.max(0, use.sharedGpus - guaranteedGpus);
@@ -60,41 +60,41 @@ function Use({ limits }: { limits: LimitsData }) {
     ],
     [
       t("limits.longestRun"),
-      limits.longestRunSeconds === null ? t("limits.none") : duration(t, limits.longestRunSeconds),
+      limits.longestRunSeconds === null ? t("limits.none") : formatDuration(t, limits.longestRunSeconds),
     ],
   ];
   return (
     <div className="mt-2 space-y-3 text-sm">
       <div className="grid gap-x-8 gap-y-3 sm:grid-cols-2">
-        <Amount name={t("limits.gpus")} used={use.gpus} most={limits.mostGpus} />
-        <Amount
+        <LimitUsage name={t("limits.gpus")} used={use.gpus} most={limits.mostGpus} />
+        <LimitUsage
           name={t("limits.guaranteed")}
           used={use.sharedGpus}
           most={guaranteedGpus}
           note={borrowed > 0 ? t("limits.borrowed", { count: borrowed }) : undefined}
         />
-        <Amount name={t("limits.tasks")} used={use.tasks} most={limits.mostTasks} />
-        <Amount name={t("limits.environments")} used={use.environments} most={limits.maxEnvironments} />
-        <Amount name={t("limits.environmentGpus")} used={use.environmentGpus} most={limits.maxEnvironmentGpus} />
-        <Amount
+        <LimitUsage name={t("limits.tasks")} used={use.tasks} most={limits.mostTasks} />
+        <LimitUsage name={t("limits.environments")} used={use.environments} most={limits.maxEnvironments} />
+        <LimitUsage name={t("limits.environmentGpus")} used={use.environmentGpus} most={limits.maxEnvironmentGpus} />
+        <LimitUsage
           name={t("limits.gpuHours")}
           used={use.gpuHours}
           most={limits.gpuHours}
-          shown={(value) => gpuHours(t, value)}
+          shown={(value) => formatGpuTime(t, value)}
         />
-        <Amount
+        <LimitUsage
           name={t("limits.budget")}
           used={use.cost}
           most={budget}
           mark={WARNED}
-          shown={(value) => money(value, currency)}
+          shown={(value) => formatMoney(value, currency)}
           note={budget === null ? undefined : t(`limits.atBudgetOf.${limits.atBudget}`)}
         />
       </div>
-      <Facts facts={facts} />
+      <DefinitionList facts={facts} />
       {limits.updatedAt && (
         <p className="text-xs text-muted">
-          {t("limits.changed", { by: limits.updatedBy || "–", at: dateTime(limits.updatedAt) })}
+          {t("limits.changed", { by: limits.updatedBy || "–", at: formatDateTime(limits.updatedAt) })}
         </p>
       )}
     </div>
@@ -104,7 +104,7 @@ function Use({ limits }: { limits: LimitsData }) {
 function Members({ project, mayChange }: { project: string; mayChange: boolean }) {
   const { t } = useTranslation();
   const users = useQuery(userLimitsQuery(project));
-  if (users.isError) return <Failure error={users.error} retry={() => void users.refetch()} />;
+  if (users.isError) return <LoadError error={users.error} retry={() => void users.refetch()} />;
   if (users.isPending) return <Loading />;
   return (
     <div role="group" aria-label={t("limits.members")} tabIndex={0} className="mt-2 overflow-x-auto">
@@ -130,7 +130,7 @@ function Members({ project, mayChange }: { project: string; mayChange: boolean }
               </th>
               <Cell used={user.use.gpus} most={user.mostGpus} />
               <Cell used={user.use.tasks} most={user.mostTasks} />
-              <Cell used={user.use.gpuHours} most={user.gpuHours} shown={(value) => gpuHours(t, value)} />
+              <Cell used={user.use.gpuHours} most={user.gpuHours} shown={(value) => formatGpuTime(t, value)} />
               {mayChange && (
                 <td className="pr-0!">
                   <EditUser project={project} user={user} />
@@ -150,7 +150,7 @@ interface CellProps {
   shown?: (value: number) => string;
 }
 
-function Cell({ used, most, shown = measured }: CellProps) {
+function Cell({ used, most, shown = formatMeasurement }: CellProps) {
   return (
     <td className="whitespace-nowrap tabular-nums">
       {shown(used)} <span className="text-muted">/ {most === null ? "–" : shown(most)}</span>
@@ -172,14 +172,14 @@ function EditUser({ project, user }: { project: string; user: UserLimits }) {
   const client = useQueryClient();
   const { username } = user;
   const save = async (texts: Record<string, string>) => {
-    const body = Object.fromEntries(USER_FIELDS.map((field) => [field, numberOrNull(texts[field])]));
-    await putUserLimits(project, username, body);
-    await limitsChanged(client, project);
+    const body = Object.fromEntries(USER_FIELDS.map((field) => [field, parseNumberOrNull(texts[field])]));
+    await saveUserLimits(project, username, body);
+    await invalidateLimits(client, project);
   };
   const clear = useMutation({
     mutationFn: () => deleteUserLimits(project, username),
     onError: (error) => toastError(t, error),
-    onSettled: () => limitsChanged(client, project),
+    onSettled: () => invalidateLimits(client, project),
   });
   return (
     <span className="flex justify-end gap-1">

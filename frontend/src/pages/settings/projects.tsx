@@ -1,13 +1,21 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Plus } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import { accountKeys, addMember, changeRole, createProject, membersQuery, removeMember, setWarm } from "@/api/account";
-import { maintains, sessionKeys } from "@/api/session";
+import {
+  accountKeys,
+  addMember,
+  updateMemberRole,
+  createProject,
+  membersQuery,
+  removeMember,
+  updateProjectWarmth,
+} from "@/api/account";
+import { isMaintainer, sessionKeys } from "@/api/session";
 import type { Me, Member } from "@/api/types";
 import { Badge } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { Failure, Loading, toastError } from "@/ui/failure";
+import { LoadError, Loading, toastError } from "@/ui/failure";
 import { Field } from "@/ui/field";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { Limits } from "./limits";
@@ -27,7 +35,7 @@ export function Projects({ me }: { me: Me }) {
   return (
     <>
       {me.projects.map((project) => (
-        <ProjectCard key={project.id} project={project} mayChange={maintains(me, project.id)} />
+        <ProjectCard key={project.id} project={project} mayChange={isMaintainer(me, project.id)} />
       ))}
       {me.projects.length === 0 && (
         <Card title={t("settings.projects")}>
@@ -63,7 +71,7 @@ function ProjectCard({ project, mayChange }: { project: MyProject; mayChange: bo
       aside={mayChange ? <AddMember project={project.id} /> : <Badge>{t(`settings.roleOf.${project.role}`)}</Badge>}
     >
       <p className="font-mono text-xs text-muted">{project.id}</p>
-      {members.isError && <Failure error={members.error} retry={() => void members.refetch()} />}
+      {members.isError && <LoadError error={members.error} retry={() => void members.refetch()} />}
       {members.isPending && <Loading />}
       <ul className="mt-2 divide-y text-sm" aria-label={t("settings.members")}>
         {members.data?.map((member) => (
@@ -81,7 +89,7 @@ function WarmEnvironments({ project, mayChange }: { project: MyProject; mayChang
   const { t } = useTranslation();
   const client = useQueryClient();
   const change = useMutation({
-    mutationFn: (warm: boolean) => setWarm(project.id, warm),
+    mutationFn: (warm: boolean) => updateProjectWarmth(project.id, warm),
     onError: (error: Error) => toastError(t, error),
     onSettled: () => client.invalidateQueries({ queryKey: sessionKeys.me }),
   });
@@ -161,7 +169,7 @@ function MemberItem({ project, member, mayChange }: MemberItemProps) {
     onSettled: () => client.invalidateQueries({ queryKey: accountKeys.members(project) }),
   };
   const change = useMutation({
-    mutationFn: (role: Member["role"]) => changeRole(project, { ...member, role }),
+    mutationFn: (role: Member["role"]) => updateMemberRole(project, { ...member, role }),
     ...after,
   });
   const remove = useMutation({ mutationFn: () => removeMember(project, member.username), ...after });

@@ -3,7 +3,7 @@ import { X } from "lucide-react";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { Button } from "@/ui/button";
-import { Confirm } from "@/ui/confirm";
+import { ConfirmDialog } from "@/ui/confirm";
 
 interface Props {
   name: ReactNode;
@@ -28,7 +28,7 @@ export function RemovableRow({ name, children, below, label, title, hint, remove
       <span className="ml-auto flex items-center justify-end gap-2">
         {children}
         {remove && (
-          <Confirm
+          <ConfirmDialog
             danger
             title={title}
             description={hint}

@@ -2,11 +2,11 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { KeyRound } from "lucide-react";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
-import { accountKeys, putSecret, removeSecret, secretsQuery } from "@/api/account";
+import { accountKeys, saveSecret, removeSecret, secretsQuery } from "@/api/account";
 import type { Secret } from "@/api/types";
-import { dateTime } from "@/lib/format";
+import { formatDateTime } from "@/lib/format";
 import { Button } from "@/ui/button";
-import { Failure, toastError } from "@/ui/failure";
+import { LoadError, toastError } from "@/ui/failure";
 import { Field } from "@/ui/field";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { RemovableRow } from "./row";
@@ -37,7 +37,7 @@ export function Secrets({ project, mayChange }: SecretsProps) {
         )}
       </div>
       <p className="mt-1 text-xs text-muted">{t("settings.secretsHint")}</p>
-      {secrets.isError && <Failure error={secrets.error} retry={() => void secrets.refetch()} />}
+      {secrets.isError && <LoadError error={secrets.error} retry={() => void secrets.refetch()} />}
       <ul className="mt-1 divide-y text-sm" aria-label={t("settings.secrets")}>
         {secrets.data?.map((secret) => (
           <SecretRow key={secret.name} project={project} secret={secret} mayChange={mayChange} />
@@ -64,7 +64,7 @@ function SecretRow({ project, secret, mayChange }: SecretsProps & { secret: Secr
       remove={mayChange ? remove : undefined}
     >
       <span className="text-xs text-muted">
-        {t("settings.secretSet", { by: secret.updatedBy ?? "–", at: dateTime(secret.updatedAt) })}
+        {t("settings.secretSet", { by: secret.updatedBy ?? "–", at: formatDateTime(secret.updatedAt) })}
       </span>
       {mayChange && (
         <SetSecret
@@ -81,7 +81,7 @@ function SetSecret({ project, name, trigger }: { project: string; name?: string;
   const { t } = useTranslation();
   const client = useQueryClient();
   const set = async (texts: Record<string, string>) => {
-    await putSecret(project, name ?? texts.name ?? "", texts.value ?? "");
+    await saveSecret(project, name ?? texts.name ?? "", texts.value ?? "");
     await client.invalidateQueries({ queryKey: accountKeys.secrets(project) });
   };
   return (

@@ -4,17 +4,17 @@ import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { accountKeys, createToken, revokeToken, tokensQuery } from "@/api/account";
 import type { Token } from "@/api/types";
-import { dateTime } from "@/lib/format";
-import { Note } from "@/ui/badge";
+import { formatDateTime } from "@/lib/format";
+import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { Failure, Loading, toastError } from "@/ui/failure";
+import { LoadError, Loading, toastError } from "@/ui/failure";
 import { CopyButton } from "@/ui/files";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { Field } from "@/ui/field";
 import { TokenRow } from "@/ui/token";
 
-const LIVES = [7, 30, 90, 365] as const;
+const LIFETIMES = [7, 30, 90, 365] as const;
 
 export function Tokens() {
   const { t } = useTranslation();
@@ -31,16 +31,16 @@ export function Tokens() {
       <p className="text-sm text-muted">{t("settings.tokensHint")}</p>
       {made && (
         <div className="mt-3">
-          <Note tone="ok" role="status">
+          <Callout tone="ok" role="status">
             <p className="font-medium">{t("settings.tokenOnce")}</p>
             <p className="mt-1 flex items-center gap-2 font-mono text-xs">
               <code className="min-w-0 break-all select-all">{made}</code>
               <CopyButton text={made} />
             </p>
-          </Note>
+          </Callout>
         </div>
       )}
-      {tokens.isError && <Failure error={tokens.error} retry={() => void tokens.refetch()} />}
+      {tokens.isError && <LoadError error={tokens.error} retry={() => void tokens.refetch()} />}
       {tokens.isPending && <Loading />}
       <ul className="mt-2 divide-y text-sm">
         {tokens.data?.map((token) => (
@@ -73,7 +73,7 @@ function CreateToken({ onCreate }: { onCreate: (texts: Record<string, string>) =
           <Field label={t("settings.expires")} error={problem("expiresInDays")}>
             {(wiring) => (
               <select {...wiring} name="days" className="control" defaultValue="90">
-                {LIVES.map((days) => (
+                {LIFETIMES.map((days) => (
                   <option key={days} value={days}>
                     {t("unit.day", { count: days })}
                   </option>
@@ -101,8 +101,10 @@ function TokenItem({ token }: { token: Token }) {
       name={token.name}
       facts={
         <>
-          {t("settings.createdAt", { time: dateTime(token.createdAt) })} ·{" "}
-          {token.expiresAt ? t("settings.expiresAt", { time: dateTime(token.expiresAt) }) : t("settings.neverExpires")}
+          {t("settings.createdAt", { time: formatDateTime(token.createdAt) })} ·{" "}
+          {token.expiresAt
+            ? t("settings.expiresAt", { time: formatDateTime(token.expiresAt) })
+            : t("settings.neverExpires")}
         </>
       }
       title={t("settings.revokeTitle", { name: token.name })}

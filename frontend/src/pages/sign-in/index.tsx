@@ -3,14 +3,14 @@ import type { TFunction } from "i18next";
 import { type SubmitEvent, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { useNavigate, useSearchParams } from "react-router";
-import { ContactNotice } from "@/app/contact-notice";
+import { ConnectionBanner } from "@/app/contact-notice";
 import { LanguageSwitch, ThemeSwitch } from "@/app/preferences";
 import { ApiError } from "@/api/errors";
 import { meQuery, signIn, signInQuery } from "@/api/session";
-import { Note } from "@/ui/badge";
+import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { CopyButton } from "@/ui/copy";
-import { describe } from "@/ui/failure";
+import { describeError } from "@/ui/failure";
 import { Field } from "@/ui/field";
 import { Logo } from "@/ui/logo";
 
@@ -22,7 +22,7 @@ const OPERATORS = "/admin/";
 const DOOR = /^\/environments\/[^/]+\/open(\?|$)/;
 
 /** Only a path of this site: `next` comes from the address, which anybody may have written. */
-export function safeNext(next: string | null): string {
+export function getSafeNext(next: string | null): string {
   return next?.startsWith("/") && !/^\/[/\\]/.test(next) ? next : "/";
 }
 
@@ -40,7 +40,7 @@ export function Component() {
         return;
       }
       await client.resetQueries({ queryKey: meQuery.queryKey });
-      const next = safeNext(params.get("next"));
+      const next = getSafeNext(params.get("next"));
       if (next.startsWith(OPERATORS) || DOOR.test(next)) location.assign(next);
       else await navigate(next, { replace: true });
     },
@@ -54,7 +54,7 @@ export function Component() {
   return (
     <div className="flex min-h-dvh flex-col">
       <title>{`${t("signIn.title")} · Fermi`}</title>
-      <ContactNotice />
+      <ConnectionBanner />
       <header className="flex justify-end gap-1 p-3">
         <LanguageSwitch />
         <ThemeSwitch />
@@ -67,16 +67,16 @@ export function Component() {
         </div>
         <form onSubmit={submit} className="space-y-4 rounded-xl border bg-surface p-5 shadow-xs">
           {error && (
-            <Note tone="bad" role="alert">
-              {message(t, error)}
-            </Note>
+            <Callout tone="bad" role="alert">
+              {getErrorMessage(t, error)}
+            </Callout>
           )}
           {wantsCode ? <CodeField /> : <PasswordFields />}
           <Button type="submit" look="primary" className="w-full justify-center" disabled={isPending}>
             {t(isPending ? "signIn.submitting" : "signIn.submit")}
           </Button>
         </form>
-        <WayIn />
+        <SignInHelp />
       </main>
     </div>
   );
@@ -85,7 +85,7 @@ export function Component() {
 const LOGIN_LINK = ".venv/bin/fermi login-link";
 
 /** Where the platform runs on somebody's own machine there may be no password at all. */
-function WayIn() {
+function SignInHelp() {
   const { t } = useTranslation();
   const { data } = useQuery(signInQuery);
   if (!data) return null;
@@ -135,8 +135,8 @@ function CodeField() {
   );
 }
 
-function message(t: TFunction, error: Error): string {
-  if (!(error instanceof ApiError)) return describe(t, error);
+function getErrorMessage(t: TFunction, error: Error): string {
+  if (!(error instanceof ApiError)) return describeError(t, error);
   if (error.code === "too_many_login_attempts") return t("signIn.locked");
   return WRONG.has(error.code) ? t("signIn.wrong") : error.message;
 }

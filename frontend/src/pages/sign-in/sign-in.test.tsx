@@ -2,9 +2,9 @@ import { cleanup, screen } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, test } from "vitest";
-import { api, me, ok, platform, refuse } from "@/test/platform";
-import { visit } from "@/test/render";
-import { safeNext } from ".";
+import { apiUrl, me, respondWith, platformHandlers, respondWithError } from "@/test/platform";
+import { renderAt } from "@/test/render";
+import { getSafeNext } from ".";
 
 const LOGIN = "http://fermi.test/_allauth/browser/v1/auth/login";
 
@@ -20,15 +20,17 @@ const answer = (status: number, code: string) =>
 test("somebody who is not signed in signs in, and lands where they meant to go", async () => {
   let signedIn = false;
   let sent: unknown;
-  platform.use(
-    http.get(api("/auth/me"), () => (signedIn ? ok(me) : refuse(401, "NOT_AUTHENTICATED", "请先登录"))),
+  platformHandlers.use(
+    http.get(apiUrl("/auth/me"), () =>
+      signedIn ? respondWith(me) : respondWithError(401, "NOT_AUTHENTICATED", "请先登录"),
+    ),
     http.post(LOGIN, async ({ request }) => {
       sent = await request.json();
       signedIn = true;
       return HttpResponse.json({ status: 200 });
     }),
   );
-  const page = visit("/training?status=failed");
+  const page = renderAt("/training?status=failed");
   await signIn();
   await screen.findByRole("heading", { name: "训练任务" });
   expect(page.address()).toBe("/training?status=failed");
@@ -36,22 +38,22 @@ test("somebody who is not signed in signs in, and lands where they meant to go",
 });
 
 test("a wrong password is said so", async () => {
-  platform.use(answer(400, "username_password_mismatch"));
-  visit("/sign-in");
+  platformHandlers.use(answer(400, "username_password_mismatch"));
+  renderAt("/sign-in");
   await signIn();
   expect((await screen.findByRole("alert")).textContent).toBe("用户名或密码不正确。");
 });
 
 test("a locked account is told to wait", async () => {
-  platform.use(answer(400, "too_many_login_attempts"));
-  visit("/sign-in");
+  platformHandlers.use(answer(400, "too_many_login_attempts"));
+  renderAt("/sign-in");
   await signIn();
   expect((await screen.findByRole("alert")).textContent).toContain("暂时锁定");
 });
 
 test("an account with a second factor is asked for its code", async () => {
   const sent: unknown[] = [];
-  platform.use(
+  platformHandlers.use(
     http.post(LOGIN, () =>
       HttpResponse.json({ data: { flows: [{ id: "mfa_authenticate", is_pending: true }] } }, { status: 401 }),
     ),
@@ -60,7 +62,7 @@ test("an account with a second factor is asked for its code", async () => {
       return HttpResponse.json({ status: 200 });
     }),
   );
-  visit("/sign-in");
+  renderAt("/sign-in");
   await signIn();
   await userEvent.type(await screen.findByLabelText("验证码"), "123456");
   await userEvent.click(screen.getByRole("button", { name: "登录" }));
@@ -70,46 +72,46 @@ test("an account with a second factor is asked for its code", async () => {
 
 test("an e-mail address is sent as one", async () => {
   let sent: unknown;
-  platform.use(
+  platformHandlers.use(
     http.post(LOGIN, async ({ request }) => {
       sent = await request.json();
       return HttpResponse.json({ status: 200 });
     }),
   );
-  visit("/sign-in");
+  renderAt("/sign-in");
   await signIn("ada@example.org");
   await screen.findByRole("heading", { name: "概览" });
   expect(sent).toEqual({ email: "ada@example.org", password: "secret" });
 });
 
 test("nobody is led to another site after signing in", () => {
-  expect(safeNext("/training/task-1?x=1")).toBe("/training/task-1?x=1");
+  expect(getSafeNext("/training/task-1?x=1")).toBe("/training/task-1?x=1");
   for (const next of ["//evil.example", "/\\evil.example", "https://evil.example", null]) {
-    expect(safeNext(next)).toBe("/");
+    expect(getSafeNext(next)).toBe("/");
   }
 });
 
 test("an embedded platform says how to get a link, any other whom to ask", async () => {
-  visit("/sign-in");
+  renderAt("/sign-in");
   await screen.findByText("没有账号或忘记了密码，请联系平台管理员。");
   expect(screen.queryByText(".venv/bin/fermi login-link")).toBeNull();
   cleanup();
-  platform.use(http.get(api("/auth/sign-in"), () => ok({ embedded: true })));
-  visit("/sign-in");
+  platformHandlers.use(http.get(apiUrl("/auth/sign-in"), () => respondWith({ embedded: true })));
+  renderAt("/sign-in");
   await screen.findByText(".venv/bin/fermi login-link");
 });
 
 test("a platform that is not there is said on the sign-in page too", async () => {
-  platform.use(
-    http.get(api("/auth/sign-in"), () => HttpResponse.error()),
+  platformHandlers.use(
+    http.get(apiUrl("/auth/sign-in"), () => HttpResponse.error()),
     http.get("http://fermi.test/healthz", () => HttpResponse.error()),
   );
-  visit("/sign-in");
+  renderAt("/sign-in");
   await screen.findByText(/连接不上平台，页面上是/);
 });
 
 test("who is no operator is told who may enter, and finds the way back", async () => {
-  visit("/operators-only");
+  renderAt("/operators-only");
   await screen.findByRole("heading", { name: "运维后台只对运维人员开放", level: 1 });
   const back = screen.getByRole("link", { name: "回到训练任务" });
   expect(back.getAttribute("href")).toBe("/training");

@@ -4,25 +4,25 @@ import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { useNavigate } from "react-router";
 import { toast } from "@/ui/toast";
-import { deleteTask, stopTask, taskKeys } from "@/api/tasks";
+import { deleteTaskMutation, stopTaskMutation, taskKeys } from "@/api/tasks";
 import type { Action, Task } from "@/api/types";
 import { Button, ButtonLink } from "@/ui/button";
-import { Confirm } from "@/ui/confirm";
+import { ConfirmDialog } from "@/ui/confirm";
 import { toastError } from "@/ui/failure";
 import { PauseButton, ResumeButton } from "./pausing";
 import { ResumePoint } from "./resume-point";
 import { RetryButton } from "./retrying";
-import { Scripts } from "./scripts";
-import { useSteering } from "./use-steering";
+import { ScriptDownload } from "./scripts";
+import { useTaskAction } from "./use-steering";
 
 /** What may be done is what the server says may be done. */
 export function Actions({ task }: { task: Task }) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const navigate = useNavigate();
-  const stop = useSteering(task.taskId, stopTask(task.taskId), "task.stopDone");
+  const stop = useTaskAction(task.taskId, stopTaskMutation(task.taskId), "task.stopDone");
   const remove = useMutation({
-    ...deleteTask(task.taskId),
+    ...deleteTaskMutation(task.taskId),
     onError: (error) => toastError(t, error),
     onSuccess: async () => {
       toast.success(t("task.deleteDone"));
@@ -32,7 +32,7 @@ export function Actions({ task }: { task: Task }) {
   });
   const buttons: Record<Action, ReactNode> = {
     stop: (
-      <Confirm
+      <ConfirmDialog
         key="stop"
         danger
         title={t("task.stopTitle")}
@@ -62,7 +62,7 @@ export function Actions({ task }: { task: Task }) {
       </ButtonLink>
     ),
     delete: (
-      <Confirm
+      <ConfirmDialog
         key="delete"
         danger
         title={t("task.deleteTitle")}
@@ -83,7 +83,7 @@ export function Actions({ task }: { task: Task }) {
       {(Object.keys(buttons) as Action[])
         .filter((action) => task.allowedActions.includes(action))
         .map((action) => buttons[action])}
-      <Scripts id={task.taskId} />
+      <ScriptDownload id={task.taskId} />
     </>
   );
 }

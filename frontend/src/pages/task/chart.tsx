@@ -2,8 +2,8 @@ import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { useTheme } from "@/app/theme";
-import { figure, integer } from "@/lib/format";
-import { align, type Points } from "./series";
+import { formatNumber, formatInteger } from "@/lib/format";
+import { alignSeries, type Points } from "./series";
 
 export interface Line {
   label: string;
@@ -34,8 +34,8 @@ interface ChartProps {
 
 const HEIGHT = 220;
 /** Pixels of a digit, and beside the text of an axis. */
-const DIGIT = 7;
-const BESIDE = 20;
+const DIGIT_PX = 7;
+const AXIS_PADDING_PX = 20;
 const LOGARITHMIC = { distr: 3 } as unknown as uPlot.Scale; // its enum exists as a type only
 
 /** Made anew when its looks change; new points only replace its data. */
@@ -64,12 +64,12 @@ export function Chart({ label, lines, marks, stepLabel, log }: ChartProps) {
         scales: { x: { time: false }, y: log ? LOGARITHMIC : {} },
         cursor: { points: { size: 6 }, drag: { x: true, y: false } },
         axes: [
-          { ...axis, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? integer(tick) : "")) },
+          { ...axis, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? formatInteger(tick) : "")) },
           {
             ...axis,
             size: (_, texts: string[] | null) =>
-              Math.max(5, ...(texts ?? []).map((text) => text.length)) * DIGIT + BESIDE,
-            values: (_, ticks) => ticks.map((tick: number | null) => (tick === null ? "" : figure(tick))),
+              Math.max(5, ...(texts ?? []).map((text) => text.length)) * DIGIT_PX + AXIS_PADDING_PX,
+            values: (_, ticks) => ticks.map((tick: number | null) => (tick === null ? "" : formatNumber(tick))),
           },
         ],
         series: [
@@ -80,9 +80,9 @@ export function Chart({ label, lines, marks, stepLabel, log }: ChartProps) {
             width: line.look === "dots" ? 0 : 1.5,
             alpha: line.look === "faint" ? 0.3 : 1,
             dash: line.look === "dashed" ? [4, 4] : undefined,
-            points: line.look === "dots" ? { show: true, size: 6, fill: color(line.color) } : { show: isAlone },
+            points: line.look === "dots" ? { show: true, size: 6, fill: color(line.color) } : { show: isIsolatedPoint },
             spanGaps: true,
-            value: (_: uPlot, value: number | null) => (value == null ? "–" : figure(value)),
+            value: (_: uPlot, value: number | null) => (value == null ? "–" : formatNumber(value)),
           })),
         ],
         hooks: { draw: [(u) => drawMarks(u, drawn.current, color)] },
@@ -103,8 +103,8 @@ export function Chart({ label, lines, marks, stepLabel, log }: ChartProps) {
     drawn.current = marks;
     const u = plot.current;
     const marked = marks.flatMap(({ step, to }) => [step, to ?? step]);
-    const data = align(
-      lines.map((line) => (log ? positive(line.points) : line.points)),
+    const data = alignSeries(
+      lines.map((line) => (log ? keepPositive(line.points) : line.points)),
       marked,
     );
     u?.setData(data);
@@ -117,11 +117,11 @@ export function Chart({ label, lines, marks, stepLabel, log }: ChartProps) {
 }
 
 /** One point makes no line, but it can be seen. */
-function isAlone(u: uPlot, series: number): boolean {
+function isIsolatedPoint(u: uPlot, series: number): boolean {
   return (u.data[series] ?? []).filter((value) => value != null).length === 1;
 }
 
-function positive(points: Points): Points {
+function keepPositive(points: Points): Points {
   return new Map([...points].filter(([, value]) => value > 0));
 }
 

@@ -3,17 +3,17 @@ import { useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
 import type { Metric } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { figure, integer } from "@/lib/format";
+import { formatNumber, formatInteger } from "@/lib/format";
 import { Card } from "@/ui/card";
-import { Empty } from "@/ui/empty";
+import { EmptyState } from "@/ui/empty";
 import { Chart, type Line, type Mark } from "./chart";
-import { namesOf, seriesOf, smooth } from "./series";
+import { listMetricNames, buildSeries, smoothPoints } from "./series";
 
 /** Drawn into the loss's chart, not in one of its own. */
 const VALIDATION = "val_loss";
-const AT_FIRST = ["loss", "tokens_per_s"];
+const DEFAULT_METRICS = ["loss", "tokens_per_s"];
 /** Stretches that were not finite, the newest. */
-const MOST_MARKED = 10;
+const MAX_MARKS = 10;
 
 interface View {
   smoothing: number;
@@ -23,8 +23,8 @@ interface View {
 /** Any metric that was reported, each in a chart of its own; several attempts make one line. */
 export function Charts({ metrics, loading }: { metrics: Metric[]; loading: boolean }) {
   const { t } = useTranslation();
-  const names = useMemo(() => namesOf(metrics).filter((name) => name !== VALIDATION), [metrics]);
-  const [chosen, setChosen] = useState(AT_FIRST);
+  const names = useMemo(() => listMetricNames(metrics).filter((name) => name !== VALIDATION), [metrics]);
+  const [chosen, setChosen] = useState(DEFAULT_METRICS);
   const [view, setView] = useState<View>({ smoothing: 0, log: false });
   const shown = names.filter((name) => chosen.includes(name));
   const toggle = (name: string) =>
@@ -32,7 +32,7 @@ export function Charts({ metrics, loading }: { metrics: Metric[]; loading: boole
   return (
     <Card title={t("task.charts")} aside={names.length > 0 && <Controls view={view} onChange={setView} />}>
       {names.length === 0 ? (
-        <div className={cx(loading && "min-h-84")}>{!loading && <Empty title={t("task.noMetrics")} />}</div>
+        <div className={cx(loading && "min-h-84")}>{!loading && <EmptyState title={t("task.noMetrics")} />}</div>
       ) : (
         <>
           <div role="group" aria-label={t("task.chooseMetrics")} className="mb-3 flex flex-wrap gap-1.5">
@@ -49,7 +49,7 @@ export function Charts({ metrics, loading }: { metrics: Metric[]; loading: boole
                     : "text-muted hover:text-ink",
                 )}
               >
-                {labelOf(t, name)}
+                {getMetricLabel(t, name)}
               </button>
             ))}
           </div>
@@ -95,18 +95,18 @@ function Controls({ view, onChange }: { view: View; onChange: (view: View) => vo
 
 function MetricChart({ name, metrics, smoothing, log }: View & { name: string; metrics: Metric[] }) {
   const { t } = useTranslation();
-  const series = useMemo(() => seriesOf(metrics, name), [metrics, name]);
+  const series = useMemo(() => buildSeries(metrics, name), [metrics, name]);
   const validation = useMemo(
-    () => (name === "loss" ? seriesOf(metrics, VALIDATION).points : undefined),
+    () => (name === "loss" ? buildSeries(metrics, VALIDATION).points : undefined),
     [metrics, name],
   );
-  const label = labelOf(t, name);
+  const label = getMetricLabel(t, name);
   const lines = useMemo(() => {
     const color = name === "loss" ? "--accent-ink" : "--info-ink";
     const raw: Line = { label, points: series.points, color };
     const found: Line[] = smoothing
       ? [
-          { ...raw, label: t("task.smoothed", { name: label }), points: smooth(series.points, smoothing) },
+          { ...raw, label: t("task.smoothed", { name: label }), points: smoothPoints(series.points, smoothing) },
           { ...raw, look: "faint" },
         ]
       : [raw];
@@ -122,7 +122,7 @@ function MetricChart({ name, metrics, smoothing, log }: View & { name: string; m
     (): Mark[] => [
       ...series.restarts.map((step) => ({ step, label: t("task.restart"), color: "--warn-ink" })),
       ...series.notFinite
-        .slice(-MOST_MARKED)
+        .slice(-MAX_MARKS)
         .map(({ from, to }) => ({ step: from, to, label: "NaN", color: "--bad-ink" })),
     ],
     [series, t],
@@ -130,10 +130,10 @@ function MetricChart({ name, metrics, smoothing, log }: View & { name: string; m
   const gap = series.notFinite.at(-1);
   const newest = [...series.points.values()].at(-1);
   const value = gap?.open
-    ? t("task.nanSince", { step: integer(gap.from) })
+    ? t("task.nanSince", { step: formatInteger(gap.from) })
     : newest === undefined
       ? ""
-      : figure(newest);
+      : formatNumber(newest);
   return (
     <figure className="min-w-0">
       <figcaption className="mb-1 text-sm text-muted">
@@ -146,7 +146,7 @@ function MetricChart({ name, metrics, smoothing, log }: View & { name: string; m
 }
 
 /** What the reference trainers report has a name; what a script calls its own stays as it is. */
-function labelOf(t: TFunction, name: string): string {
+function getMetricLabel(t: TFunction, name: string): string {
   if (name === "loss") return t("task.lossChart");
   return name === "tokens_per_s" ? t("task.throughputChart") : name;
 }

@@ -4,26 +4,26 @@ import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import { diffQuery, fileQuery, type TaskCode, taskCodeQuery, treeQuery } from "@/api/code";
-import { bytes } from "@/lib/format";
-import { showName } from "@/lib/names";
-import { Badge, Note } from "@/ui/badge";
-import { Code } from "@/ui/code";
+import { formatBytes } from "@/lib/format";
+import { escapeName } from "@/lib/names";
+import { Badge, Callout } from "@/ui/badge";
+import { CodeBlock } from "@/ui/code";
 import { CopyButton } from "@/ui/copy";
-import { Empty } from "@/ui/empty";
-import { Failure, Loading } from "@/ui/failure";
+import { EmptyState } from "@/ui/empty";
+import { LoadError, Loading } from "@/ui/failure";
 
 /** What the ranks run: where it came from, its files, and what changed since the task before. */
 export default function CodeOfTask({ id }: { id: string }) {
   const { t } = useTranslation();
   const code = useQuery(taskCodeQuery(id));
   const [changes, setChanges] = useState(false);
-  if (code.isError) return <Failure error={code.error} retry={() => void code.refetch()} />;
+  if (code.isError) return <LoadError error={code.error} retry={() => void code.refetch()} />;
   if (!code.data) return <Loading />;
   const { snapshot, fetch, previous } = code.data;
   if (!snapshot && fetch) {
-    return <Note tone={fetch.error ? "bad" : "info"}>{fetch.error?.message ?? t("code.fetching")}</Note>;
+    return <Callout tone={fetch.error ? "bad" : "info"}>{fetch.error?.message ?? t("code.fetching")}</Callout>;
   }
-  if (!snapshot) return <Empty title={t("code.none")} hint={t("code.noneHint")} />;
+  if (!snapshot) return <EmptyState title={t("code.none")} hint={t("code.noneHint")} />;
   return (
     <div className="space-y-4">
       <Origin id={id} code={code.data} />
@@ -64,10 +64,10 @@ function Origin({ id, code: { snapshot, origin, requirements } }: { id: string; 
           <div key={name} className="contents">
             <dt className="text-muted">{name}</dt>
             <dd className="flex flex-wrap items-center gap-2 font-mono break-all">
-              {showName(value)}
+              {escapeName(value)}
               {name === t("code.snapshot") && (
                 <span className="font-sans text-muted">
-                  {t("code.counted", { count: snapshot.files, size: bytes(snapshot.sizeBytes) })}
+                  {t("code.counted", { count: snapshot.files, size: formatBytes(snapshot.sizeBytes) })}
                 </span>
               )}
               {name === t("code.commit") && origin?.dirty && <Badge tone="warn">{t("code.dirty")}</Badge>}
@@ -90,10 +90,10 @@ function Tree({ snapshot }: { snapshot: string }) {
   const [folder, setFolder] = useState("");
   const [file, setFile] = useState<string>();
   const tree = useQuery(treeQuery(snapshot, folder));
-  if (tree.isError) return <Failure error={tree.error} retry={() => void tree.refetch()} />;
+  if (tree.isError) return <LoadError error={tree.error} retry={() => void tree.refetch()} />;
   return (
     <div className="grid gap-4 md:grid-cols-[16rem_minmax(0,1fr)]">
-      <ul className="max-h-96 space-y-0.5 overflow-auto text-sm" aria-label={showName(folder) || t("code.root")}>
+      <ul className="max-h-96 space-y-0.5 overflow-auto text-sm" aria-label={escapeName(folder) || t("code.root")}>
         {folder && (
           <li>
             <Entry name=".." icon={FolderUp} onOpen={() => setFolder(folder.split("/").slice(0, -1).join("/"))} />
@@ -131,7 +131,7 @@ function Entry({ name, icon: Icon, pressed = false, onOpen }: EntryProps) {
       className="flex w-full items-center gap-2 rounded-md px-2 py-1 text-left font-mono text-xs break-all hover:bg-sunken aria-pressed:bg-accent-soft"
     >
       <Icon className="size-4 shrink-0 text-muted" aria-hidden />
-      {showName(name)}
+      {escapeName(name)}
     </button>
   );
 }
@@ -139,12 +139,12 @@ function Entry({ name, icon: Icon, pressed = false, onOpen }: EntryProps) {
 function Content({ snapshot, path }: { snapshot: string; path: string }) {
   const { t } = useTranslation();
   const file = useQuery(fileQuery(snapshot, path));
-  if (file.isError) return <Failure error={file.error} retry={() => void file.refetch()} />;
+  if (file.isError) return <LoadError error={file.error} retry={() => void file.refetch()} />;
   if (!file.data) return <Loading />;
   if (file.data.text === null) return <p className="text-sm text-muted">{t("code.binary")}</p>;
   return (
     <div className="min-w-0 space-y-2">
-      <Code name={path} content={file.data.text} />
+      <CodeBlock name={path} content={file.data.text} />
       {file.data.cut && <p className="text-sm text-muted">{t("code.cut")}</p>}
     </div>
   );
@@ -154,7 +154,7 @@ function Changes({ snapshot, previous }: { snapshot: string; previous: TaskCode[
   const { t } = useTranslation();
   const diff = useQuery({ ...diffQuery(previous?.snapshotId ?? "", snapshot), enabled: previous !== null });
   if (!previous) return <p className="text-sm text-muted">{t("code.noPrevious")}</p>;
-  if (diff.isError) return <Failure error={diff.error} retry={() => void diff.refetch()} />;
+  if (diff.isError) return <LoadError error={diff.error} retry={() => void diff.refetch()} />;
   if (!diff.data) return <Loading />;
   return (
     <div className="space-y-3">
@@ -165,18 +165,18 @@ function Changes({ snapshot, previous }: { snapshot: string; previous: TaskCode[
       </p>
       {diff.data.items.length === 0 && <p className="text-sm text-muted">{t("code.same")}</p>}
       {diff.data.items.map(({ path, change, diff: lines, binary, cut }) => (
-        <section key={path} aria-label={showName(path)} className="min-w-0">
+        <section key={path} aria-label={escapeName(path)} className="min-w-0">
           <h3 className="mb-1 flex items-center gap-2 font-mono text-xs break-all">
             <Badge tone={change === "removed" ? "bad" : change === "added" ? "ok" : "info"}>
               {t(`code.change.${change}`)}
             </Badge>
-            {showName(path)}
+            {escapeName(path)}
           </h3>
           {binary && <p className="text-sm text-muted">{t("code.binary")}</p>}
           {lines && (
             <pre className="max-h-96 overflow-auto rounded-lg border bg-sunken p-3 font-mono text-xs leading-relaxed">
               {lines.split("\n").map((line, index) => (
-                <span key={index} className={colour(line)}>
+                <span key={index} className={getLineColor(line)}>
                   {line}
                   {"\n"}
                 </span>
@@ -190,7 +190,7 @@ function Changes({ snapshot, previous }: { snapshot: string; previous: TaskCode[
   );
 }
 
-function colour(line: string): string {
+function getLineColor(line: string): string {
   if (line.startsWith("+")) return "text-ok-ink";
   if (line.startsWith("-")) return "text-bad-ink";
   return line.startsWith("@@") ? "text-info-ink" : "";

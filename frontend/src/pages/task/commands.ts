@@ -1,19 +1,19 @@
 import { useMemo } from "react";
 import { useTranslation } from "react-i18next";
-import { pauseTask, resumeTask, stopTask } from "@/api/tasks";
+import { pauseTaskMutation, resumeTaskMutation, stopTaskMutation } from "@/api/tasks";
 import type { Task } from "@/api/types";
-import { type Command, useCommands } from "@/app/commands";
+import { type Command, usePageCommands } from "@/app/commands";
 import { toast } from "@/ui/toast";
-import { useSteering } from "./use-steering";
+import { useTaskAction } from "./use-steering";
 
 /** What the palette offers on a task's page: what the server says may be done, and its id to take along. */
 export function useTaskCommands(task: Task): void {
   const { t } = useTranslation();
   const { taskId: id, taskName: name, allowedActions } = task;
   const allowed = allowedActions.join();
-  const { mutate: stop } = useSteering(id, stopTask(id), "task.stopDone");
-  const { mutate: pause } = useSteering(id, pauseTask(id), "task.pauseDone");
-  const { mutate: resume } = useSteering(id, resumeTask(id), "task.resumeDone");
+  const { mutate: stop } = useTaskAction(id, stopTaskMutation(id), "task.stopDone");
+  const { mutate: pause } = useTaskAction(id, pauseTaskMutation(id), "task.pauseDone");
+  const { mutate: resume } = useTaskAction(id, resumeTaskMutation(id), "task.resumeDone");
   const commands = useMemo(() => {
     const all: Command[] = [
       { id: "stop", label: t("task.stop"), also: "stop", confirm: t("task.stopTitle"), run: () => stop() },
@@ -31,5 +31,5 @@ export function useTaskCommands(task: Task): void {
         : []),
     ].map((command) => ({ detail: name, ...command }));
   }, [t, id, name, allowed, stop, pause, resume]);
-  useCommands(commands);
+  usePageCommands(commands);
 }

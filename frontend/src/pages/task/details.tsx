@@ -2,12 +2,12 @@ import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
 import { checkpointsQuery, eventsQuery, planQuery } from "@/api/tasks";
 import type { CreateRequest, RenderedFile, Task } from "@/api/types";
-import { bytes, clockTime, dateTime, figure, integer } from "@/lib/format";
-import { showName } from "@/lib/names";
-import { Failure, Loading } from "@/ui/failure";
+import { formatBytes, formatTime, formatDateTime, formatNumber, formatInteger } from "@/lib/format";
+import { escapeName } from "@/lib/names";
+import { LoadError, Loading } from "@/ui/failure";
 import { ButtonLink } from "@/ui/button";
-import { CopyButton, Files } from "@/ui/files";
-import { recipes } from "./reuse";
+import { CopyButton, FileTabs } from "@/ui/files";
+import { buildRecipes } from "./reuse";
 
 function Nothing({ text }: { text: string }) {
   return <p className="py-8 text-center text-sm text-muted">{text}</p>;
@@ -17,15 +17,15 @@ function Nothing({ text }: { text: string }) {
 export function Events({ id }: { id: string }) {
   const { t } = useTranslation();
   const events = useQuery(eventsQuery(id));
-  if (events.isError) return <Failure error={events.error} retry={() => void events.refetch()} />;
+  if (events.isError) return <LoadError error={events.error} retry={() => void events.refetch()} />;
   if (events.isPending) return <Loading />;
   if (events.data.length === 0) return <Nothing text={t("task.noEvents")} />;
   return (
     <ol className="divide-y text-sm">
       {[...events.data].reverse().map((event) => (
         <li key={event.id} className="flex gap-3 py-2">
-          <time dateTime={event.at} title={dateTime(event.at)} className="shrink-0 text-muted tabular-nums">
-            {clockTime(event.at)}
+          <time dateTime={event.at} title={formatDateTime(event.at)} className="shrink-0 text-muted tabular-nums">
+            {formatTime(event.at)}
           </time>
           <div className="min-w-0">
             <p className="break-words">{event.message}</p>
@@ -38,14 +38,14 @@ export function Events({ id }: { id: string }) {
 }
 
 /** The create page with this task's request, starting from one of its checkpoints. */
-export function resumeAddress(id: string, path: string): string {
+export function buildResumeUrl(id: string, path: string): string {
   return `/training/create?${new URLSearchParams({ from: id, resumeFrom: path }).toString()}`;
 }
 
 export function Checkpoints({ id }: { id: string }) {
   const { t } = useTranslation();
   const checkpoints = useQuery(checkpointsQuery(id));
-  if (checkpoints.isError) return <Failure error={checkpoints.error} retry={() => void checkpoints.refetch()} />;
+  if (checkpoints.isError) return <LoadError error={checkpoints.error} retry={() => void checkpoints.refetch()} />;
   if (checkpoints.isPending) return <Loading />;
   if (checkpoints.data.length === 0) return <Nothing text={t("task.noCheckpoints")} />;
   return (
@@ -65,19 +65,19 @@ export function Checkpoints({ id }: { id: string }) {
         <tbody className="divide-y">
           {checkpoints.data.map((each) => (
             <tr key={`${each.attempt}/${each.step}`} className="*:px-2 *:py-1.5 *:whitespace-nowrap">
-              <td className="tabular-nums">{integer(each.step)}</td>
+              <td className="tabular-nums">{formatInteger(each.step)}</td>
               <td>{each.attempt}</td>
-              <td className="tabular-nums">{each.valLoss == null ? "–" : figure(each.valLoss)}</td>
-              <td>{each.sizeBytes == null ? "–" : bytes(each.sizeBytes)}</td>
-              <td>{dateTime(each.at)}</td>
+              <td className="tabular-nums">{each.valLoss == null ? "–" : formatNumber(each.valLoss)}</td>
+              <td>{each.sizeBytes == null ? "–" : formatBytes(each.sizeBytes)}</td>
+              <td>{formatDateTime(each.at)}</td>
               <td>
-                <ButtonLink size="sm" to={resumeAddress(id, each.path)}>
+                <ButtonLink size="sm" to={buildResumeUrl(id, each.path)}>
                   {t("task.resumeHere")}
                 </ButtonLink>
               </td>
               <td>
                 <span className="flex items-center gap-1 font-mono text-xs">
-                  {showName(each.path)}
+                  {escapeName(each.path)}
                   <CopyButton text={each.path} />
                 </span>
               </td>
@@ -89,14 +89,14 @@ export function Checkpoints({ id }: { id: string }) {
   );
 }
 
-export function Rendered({ task }: { task: Task }) {
+export function RenderedPlan({ task }: { task: Task }) {
   const { t } = useTranslation();
   const plan = useQuery({ ...planQuery(task.taskId, task.attempt), enabled: task.attempt > 0 });
   if (task.attempt === 0) return <Nothing text={t("task.noFiles")} />;
-  if (plan.isError) return <Failure error={plan.error} retry={() => void plan.refetch()} />;
+  if (plan.isError) return <LoadError error={plan.error} retry={() => void plan.refetch()} />;
   if (plan.isPending) return <Loading />;
   const files: RenderedFile[] = [...plan.data.files, ...plan.data.artifacts];
-  return files.length > 0 ? <Files files={files} /> : <Nothing text={t("task.noFiles")} />;
+  return files.length > 0 ? <FileTabs files={files} /> : <Nothing text={t("task.noFiles")} />;
 }
 
 export function Reuse({ task }: { task: Task }) {
@@ -104,7 +104,7 @@ export function Reuse({ task }: { task: Task }) {
   return (
     <div className="space-y-3">
       <p className="text-sm text-muted">{t("task.reuseHint")}</p>
-      <Files files={recipes(task.request as CreateRequest, location.origin)} />
+      <FileTabs files={buildRecipes(task.request as CreateRequest, location.origin)} />
     </div>
   );
 }

@@ -3,16 +3,16 @@ import { Play, Square } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { createDrill, drillKeys, drillQuery, stopDrill } from "@/api/drills";
 import { isRunning } from "@/api/preflights";
-import { taskChanged } from "@/api/tasks";
+import { invalidateTask } from "@/api/tasks";
 import type { Drill as Found, Task } from "@/api/types";
-import { bytes } from "@/lib/format";
-import { showName } from "@/lib/names";
-import { Note, type Tone } from "@/ui/badge";
+import { formatBytes } from "@/lib/format";
+import { escapeName } from "@/lib/names";
+import { Callout, type Tone } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { Failure, Loading, toastError } from "@/ui/failure";
+import { LoadError, Loading, toastError } from "@/ui/failure";
 import { PreflightStatus } from "@/ui/preflight-status";
-import { Facts } from "@/ui/table";
+import { DefinitionList } from "@/ui/table";
 
 const TONE: Record<NonNullable<Found["verdict"]>["level"], Tone> = { pass: "ok", fail: "bad", unknown: "warn" };
 
@@ -24,7 +24,7 @@ export function Drill({ task }: { task: Task }) {
   const begin = useMutation({
     mutationFn: () => createDrill(task.taskId),
     onError: (error) => toastError(t, error),
-    onSuccess: () => taskChanged(client, task.taskId),
+    onSuccess: () => invalidateTask(client, task.taskId),
   });
   const found = task.drillId === null ? undefined : drill.data;
   const idle = task.drillId === null || (found !== undefined && !isRunning(found));
@@ -32,7 +32,7 @@ export function Drill({ task }: { task: Task }) {
     <Card title={t("drill.title")} aside={found && <PreflightStatus status={found.status} />}>
       {task.drillId === null && <p className="text-sm text-muted">{t("drill.what")}</p>}
       {task.drillId !== null && drill.isPending && <Loading />}
-      {task.drillId !== null && drill.isError && <Failure error={drill.error} retry={() => void drill.refetch()} />}
+      {task.drillId !== null && drill.isError && <LoadError error={drill.error} retry={() => void drill.refetch()} />}
       {found && <Result drill={found} />}
       <div className="mt-3 flex gap-2">
         {idle && task.allowedActions.length > 0 && (
@@ -53,21 +53,21 @@ function Result({ drill }: { drill: Found }) {
   return (
     <div className="space-y-3">
       {drill.verdict && (
-        <Note tone={TONE[drill.verdict.level]}>
+        <Callout tone={TONE[drill.verdict.level]}>
           <p className="font-medium">{drill.verdict.message}</p>
           {drill.verdict.hint && <p className="mt-0.5">{drill.verdict.hint}</p>}
-        </Note>
+        </Callout>
       )}
-      {!drill.verdict && drill.reason && <Note tone="info">{drill.reason.message}</Note>}
+      {!drill.verdict && drill.reason && <Callout tone="info">{drill.reason.message}</Callout>}
       {drill.rank !== null && (
-        <Facts
+        <DefinitionList
           facts={[
             [t("drill.killed"), t("drill.rankOn", { rank: drill.rank, node: drill.node })],
             [
               t("drill.checkpoint"),
               <span key="path" className="font-mono text-xs break-all">
-                {showName(drill.checkpoint?.path ?? "")}
-                {drill.checkpoint?.sizeBytes != null && ` (${bytes(drill.checkpoint.sizeBytes)})`}
+                {escapeName(drill.checkpoint?.path ?? "")}
+                {drill.checkpoint?.sizeBytes != null && ` (${formatBytes(drill.checkpoint.sizeBytes)})`}
               </span>,
             ],
             [t("drill.killedStep"), drill.killedStep ?? "–"],

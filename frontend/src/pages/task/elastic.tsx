@@ -1,27 +1,27 @@
 import { Expand } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import { growTask } from "@/api/tasks";
+import { growTaskMutation } from "@/api/tasks";
 import type { Task } from "@/api/types";
-import { Note } from "@/ui/badge";
+import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { Confirm } from "@/ui/confirm";
-import { Facts } from "@/ui/table";
+import { ConfirmDialog } from "@/ui/confirm";
+import { DefinitionList } from "@/ui/table";
 import { ResumePoint } from "./resume-point";
-import { useSteering } from "./use-steering";
+import { useTaskAction } from "./use-steering";
 
-const WORDS = ["free", "held", "running", "stopped", "unhealthy", "cordoned", "leftOut", "deleted"] as const;
-type Word = (typeof WORDS)[number];
-const isWord = (status: string): status is Word => (WORDS as readonly string[]).includes(status);
+const NODE_STATES = ["free", "held", "running", "stopped", "unhealthy", "cordoned", "leftOut", "deleted"] as const;
+type NodeState = (typeof NODE_STATES)[number];
+const isNodeState = (status: string): status is NodeState => (NODE_STATES as readonly string[]).includes(status);
 
 /** On how many of its nodes an elastic task runs, what the others wait for, and the way back to all of them. */
 export function Elastic({ task, elastic }: { task: Task; elastic: NonNullable<Task["elastic"]> }) {
   const { t } = useTranslation();
-  const grow = useSteering(task.taskId, growTask(task.taskId), "task.growDone");
+  const grow = useTaskAction(task.taskId, growTaskMutation(task.taskId), "task.growDone");
   const mayGrow = task.status === "running" && task.allowedActions.includes("stop") && elastic.largest > elastic.nodes;
   return (
     <Card title={t("task.elastic")}>
-      <Facts
+      <DefinitionList
         facts={[
           [t("task.nodesNow"), t("task.nodesOf", { nodes: elastic.nodes, all: elastic.maxNodes })],
           [t("task.sizes"), elastic.sizes.join(", ") || "–"],
@@ -35,7 +35,7 @@ export function Elastic({ task, elastic }: { task: Task; elastic: NonNullable<Ta
             <li key={environmentId} className="flex justify-between gap-2">
               <span>{name}</span>
               <span className="text-muted">
-                {isWord(status) ? t(`task.awayOf.${status}`) : status}
+                {isNodeState(status) ? t(`task.awayOf.${status}`) : status}
                 {taskId && ` (${taskId})`}
               </span>
             </li>
@@ -44,12 +44,12 @@ export function Elastic({ task, elastic }: { task: Task; elastic: NonNullable<Ta
       )}
       {elastic.resizing && (
         <div className="mt-3">
-          <Note tone="info">{t("task.resizing")}</Note>
+          <Callout tone="info">{t("task.resizing")}</Callout>
         </div>
       )}
       {mayGrow && !elastic.resizing && (
         <div className="mt-3">
-          <Confirm
+          <ConfirmDialog
             title={t("task.growTitle", { nodes: elastic.largest })}
             description={<ResumePoint task={task.taskId} hint={t("task.growHint")} />}
             action={t("task.grow")}

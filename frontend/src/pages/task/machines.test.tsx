@@ -2,8 +2,8 @@ import { screen, waitFor } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test, vi } from "vitest";
-import { api, ok, platform } from "@/test/platform";
-import { visit } from "@/test/render";
+import { apiUrl, respondWith, platformHandlers } from "@/test/platform";
+import { renderAt } from "@/test/render";
 
 vi.mock("./chart", () => ({ Chart: () => null }));
 vi.mock("@/ui/machines/time-chart", () => ({
@@ -18,13 +18,13 @@ const asked = vi.fn<(query: URLSearchParams) => void>();
 
 const machines = async (more: object, address = "/training/task-1") => {
   const times = { from: "2026-11-21T05:00:00Z", to: "2026-11-21T05:01:00Z", stepSeconds: 15 };
-  platform.use(
-    http.get(api("/training-tasks/:id/telemetry"), ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/:id/telemetry"), ({ request }) => {
       asked(new URL(request.url).searchParams);
-      return ok({ ...times, emulated: false, marks: [], series: [], ...more });
+      return respondWith({ ...times, emulated: false, marks: [], series: [], ...more });
     }),
   );
-  const page = visit(address);
+  const page = renderAt(address);
   await userEvent.click(await screen.findByRole("tab", { name: "机器" }));
   return page;
 };

@@ -2,28 +2,28 @@ import type { TFunction } from "i18next";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { useTranslation } from "react-i18next";
-import { isOver } from "@/api/tasks";
+import { isFinished } from "@/api/tasks";
 import { taskTelemetryQuery } from "@/api/telemetry";
 import type { Metric, Task, Telemetry } from "@/api/types";
-import { figure } from "@/lib/format";
-import { numbersOf } from "@/lib/numbers";
-import { useRemembered } from "@/lib/remembered";
+import { formatNumber } from "@/lib/format";
+import { parseNumberRanges } from "@/lib/numbers";
+import { useLocalStorage } from "@/lib/remembered";
 import { Badge } from "@/ui/badge";
 import { Button } from "@/ui/button";
-import { Empty } from "@/ui/empty";
-import { Failure, Loading } from "@/ui/failure";
-import type { Drawn } from "@/ui/machines/bands";
-import { Chooser, Numbers } from "@/ui/machines/chooser";
+import { EmptyState } from "@/ui/empty";
+import { LoadError, Loading } from "@/ui/failure";
+import type { ChartLine } from "@/ui/machines/bands";
+import { ChartSelector, NumberRangeField } from "@/ui/machines/chooser";
 import { Legend } from "@/ui/machines/legend";
-import { useLook, usePanels } from "@/ui/machines/look";
-import { metricsOf, PANEL_IDS } from "@/ui/machines/metrics";
-import { Caption, Panels } from "@/ui/machines/panels";
-import { printedAs, stepsAt, stepTicks } from "@/ui/machines/steps";
+import { useChartUrlState, useVisiblePanels } from "@/ui/machines/look";
+import { listMetrics, PANEL_IDS } from "@/ui/machines/metrics";
+import { Caption, ChartPanels } from "@/ui/machines/panels";
+import { alignMetric, findStepAt, computeStepTicks } from "@/ui/machines/steps";
 import { type Axis, type Curve, TimeChart } from "@/ui/machines/time-chart";
 
-const POINTS = 300;
+const MAX_POINTS = 300;
 /** Of a task with very many ranks, fewer points of each are enough for a band. */
-const MANY = 64;
+const MAX_POINTS_LARGE_GANG = 64;
 
 interface Props {
   task: Task;
@@ -34,19 +34,20 @@ interface Props {
 /** What the task's GPUs, processors and network did, on one axis with its loss. */
 export default function Machines({ task, metrics, rank }: Props) {
   const { t } = useTranslation();
-  const { text, change, stretch, zoom } = useLook();
-  const charts = usePanels(PANEL_IDS);
-  const [below, setBelow] = useRemembered("machines.below");
+  const { text, change, stretch, zoom } = useChartUrlState();
+  const charts = useVisiblePanels(PANEL_IDS);
+  const [below, setBelow] = useLocalStorage("machines.below");
   const bySteps = below === "steps" && metrics.length > 0;
-  const node = numbersOf(text("nodes"), task.nodeCount) ?? [];
-  const chosen = numbersOf(text("ranks"), task.worldSize) ?? [];
-  const points = task.worldSize > MANY ? POINTS / 2 : POINTS;
-  const wanted = { metric: metricsOf(charts.panels), points, stretch, node, rank: chosen };
-  const told = useQuery(taskTelemetryQuery(task.taskId, wanted, !isOver(task)));
-  const step = useMemo(() => (metrics.length > 0 ? stepsAt(metrics) : undefined), [metrics]);
-  const ticks = useMemo(() => (bySteps ? stepTicks(metrics) : undefined), [bySteps, metrics]);
-  const marks = useMemo(() => marksOf(t, told.data?.marks ?? []), [told.data?.marks, t]);
-  if (!told.data) return told.isError ? <Failure error={told.error} retry={() => void told.refetch()} /> : <Loading />;
+  const node = parseNumberRanges(text("nodes"), task.nodeCount) ?? [];
+  const chosen = parseNumberRanges(text("ranks"), task.worldSize) ?? [];
+  const points = task.worldSize > MAX_POINTS_LARGE_GANG ? MAX_POINTS / 2 : MAX_POINTS;
+  const wanted = { metric: listMetrics(charts.panels), points, stretch, node, rank: chosen };
+  const told = useQuery(taskTelemetryQuery(task.taskId, wanted, !isFinished(task)));
+  const step = useMemo(() => (metrics.length > 0 ? findStepAt(metrics) : undefined), [metrics]);
+  const ticks = useMemo(() => (bySteps ? computeStepTicks(metrics) : undefined), [bySteps, metrics]);
+  const marks = useMemo(() => buildMarks(t, told.data?.marks ?? []), [told.data?.marks, t]);
+  if (!told.data)
+    return told.isError ? <LoadError error={told.error} retry={() => void told.refetch()} /> : <Loading />;
   const narrowed = stretch || node.length > 0 || chosen.length > 0;
   const hasLoss = metrics.some(({ values }) => values.loss != null);
   return (
@@ -68,9 +69,9 @@ export default function Machines({ task, metrics, rank }: Props) {
               {t("machines.bySteps")}
             </label>
           )}
-          <Chooser ids={PANEL_IDS} charts={charts}>
+          <ChartSelector ids={PANEL_IDS} charts={charts}>
             {task.nodeCount > 1 && (
-              <Numbers
+              <NumberRangeField
                 label={t("machines.nodes")}
                 value={text("nodes")}
                 count={task.nodeCount}
@@ -78,25 +79,27 @@ export default function Machines({ task, metrics, rank }: Props) {
               />
             )}
             {task.worldSize > 1 && (
-              <Numbers
+              <NumberRangeField
                 label={t("machines.ranks")}
                 value={text("ranks")}
                 count={task.worldSize}
                 onChange={(ranks) => change({ ranks })}
               />
             )}
-          </Chooser>
+          </ChartSelector>
         </span>
       </div>
-      {told.isError && <Failure error={told.error} retry={() => void told.refetch()} />}
+      {told.isError && <LoadError error={told.error} retry={() => void told.refetch()} />}
       {told.data.series.length === 0 && (
-        <Empty
+        <EmptyState
           title={t("machines.nothing")}
-          hint={t(narrowed ? "machines.nothingChosen" : isOver(task) ? "machines.nothingOver" : "machines.nothingYet")}
+          hint={t(
+            narrowed ? "machines.nothingChosen" : isFinished(task) ? "machines.nothingOver" : "machines.nothingYet",
+          )}
         />
       )}
       {told.data.series.length > 0 && (
-        <Panels
+        <ChartPanels
           answer={told.data}
           panels={charts.panels}
           marks={marks}
@@ -121,21 +124,21 @@ function Loss({ metrics, axis, step }: LossProps) {
   const { t } = useTranslation();
   const title = t("task.lossChart");
   const { moments, curves, drawn } = useMemo(() => {
-    const { moments, values } = printedAs(metrics, "loss");
+    const { moments, values } = alignMetric(metrics, "loss");
     const curves: Curve[] = [{ label: title, values, color: "--accent-ink", look: "strong" }];
-    const drawn: Drawn[] = [{ key: "loss", values, role: "line" }];
+    const drawn: ChartLine[] = [{ key: "loss", values, role: "line" }];
     return { moments, curves, drawn };
   }, [metrics, title]);
   return (
     <figure className="min-w-0">
       <Caption title={title} lines={drawn} moments={moments} cursor={axis.cursor} step={step} />
-      <TimeChart label={title} axis={axis} moments={moments} curves={curves} text={figure} />
-      <Legend {...{ drawn, curves, moments }} cursor={axis.cursor} nodes={false} text={figure} />
+      <TimeChart label={title} axis={axis} moments={moments} curves={curves} text={formatNumber} />
+      <Legend {...{ drawn, curves, moments }} cursor={axis.cursor} nodes={false} text={formatNumber} />
     </figure>
   );
 }
 
-const marksOf = (t: TFunction, marks: Telemetry["marks"]) =>
+const buildMarks = (t: TFunction, marks: Telemetry["marks"]) =>
   marks
     .map(({ at, code, attempt, failed }) => ({
       at: new Date(at).getTime() / 1000,

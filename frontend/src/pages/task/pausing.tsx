@@ -1,16 +1,16 @@
 import { Pause, Play } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import { pauseTask, resumeTask } from "@/api/tasks";
+import { pauseTaskMutation, resumeTaskMutation } from "@/api/tasks";
 import { Button } from "@/ui/button";
-import { Confirm } from "@/ui/confirm";
+import { ConfirmDialog } from "@/ui/confirm";
 import { ResumePoint } from "./resume-point";
-import { useSteering } from "./use-steering";
+import { useTaskAction } from "./use-steering";
 
 export function PauseButton({ id }: { id: string }) {
   const { t } = useTranslation();
-  const pause = useSteering(id, pauseTask(id), "task.pauseDone");
+  const pause = useTaskAction(id, pauseTaskMutation(id), "task.pauseDone");
   return (
-    <Confirm
+    <ConfirmDialog
       title={t("task.pauseTitle")}
       description={<ResumePoint task={id} hint={t("task.pauseHint")} />}
       action={t("task.pause")}
@@ -27,7 +27,7 @@ export function PauseButton({ id }: { id: string }) {
 
 export function ResumeButton({ id }: { id: string }) {
   const { t } = useTranslation();
-  const resume = useSteering(id, resumeTask(id), "task.resumeDone");
+  const resume = useTaskAction(id, resumeTaskMutation(id), "task.resumeDone");
   return (
     <Button look="primary" disabled={resume.isPending} onClick={() => resume.mutate()}>
       <Play />

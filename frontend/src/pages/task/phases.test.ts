@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { TaskEvent } from "@/api/types";
-import { stretchesOf } from "./phases";
+import { buildPhases } from "./phases";
 
 const at = (second: number) => new Date(Date.UTC(2026, 10, 21, 5, 0, second)).toISOString();
 const event = (second: number, attempt: number, code: string): TaskEvent => ({
@@ -26,7 +26,7 @@ const RESTARTED = [
 ];
 
 test("waiting belongs to the attempt that it waits for, and the last phase goes on", () => {
-  expect(stretchesOf({ createdAt: at(0), endedAt: null }, RESTARTED)).toEqual([
+  expect(buildPhases({ createdAt: at(0), endedAt: null }, RESTARTED)).toEqual([
     {
       attempt: 1,
       phases: [
@@ -49,13 +49,13 @@ test("waiting belongs to the attempt that it waits for, and the last phase goes 
 
 test("how a task ended takes no time", () => {
   const ended = [...RESTARTED, event(20, 2, "STATE_SUCCEEDED")];
-  const last = stretchesOf({ createdAt: at(0), endedAt: at(20) }, ended).at(-1);
+  const last = buildPhases({ createdAt: at(0), endedAt: at(20) }, ended).at(-1);
   expect(last?.phases.at(-1)).toEqual({ state: "running", from: at(12), to: at(20) });
 });
 
 test("a task that never started has waited", () => {
   const ended = [event(1, 0, "STATE_QUEUED"), event(5, 0, "STATE_STOPPED")];
-  expect(stretchesOf({ createdAt: at(0), endedAt: at(5) }, ended)).toEqual([
+  expect(buildPhases({ createdAt: at(0), endedAt: at(5) }, ended)).toEqual([
     {
       attempt: 1,
       phases: [

@@ -1,4 +1,4 @@
-import { isOver } from "@/api/tasks";
+import { isFinished } from "@/api/tasks";
 import type { Status, Task, TaskEvent } from "@/api/types";
 
 export interface Phase {
@@ -9,7 +9,7 @@ export interface Phase {
 }
 
 /** What led to an attempt, and the attempt itself: waiting, starting, training, stopping. */
-export interface Stretch {
+export interface PhaseInterval {
   attempt: number;
   phases: Phase[];
 }
@@ -18,15 +18,15 @@ const PREFIX = "STATE_";
 const WAITING: Status[] = ["initializing", "queued"];
 
 /** A task's life from its events, oldest first. Waiting belongs to the attempt that it waits for. */
-export function stretchesOf(task: Pick<Task, "createdAt" | "endedAt">, events: TaskEvent[]): Stretch[] {
+export function buildPhases(task: Pick<Task, "createdAt" | "endedAt">, events: TaskEvent[]): PhaseInterval[] {
   const moves = events
     .filter(({ kind, code }) => kind === "state" && code.startsWith(PREFIX))
     .map(({ code, at, attempt }) => ({ state: code.slice(PREFIX.length).toLowerCase() as Status, at, attempt }));
   const begun = [{ state: "initializing" as Status, at: task.createdAt, attempt: 0 }, ...moves];
-  const stretches: Stretch[] = [];
+  const stretches: PhaseInterval[] = [];
   begun.forEach(({ state, at, attempt }, index) => {
     const next = begun[index + 1];
-    if (!next && isOver(task)) return; // how it ended is no time spent
+    if (!next && isFinished(task)) return; // how it ended is no time spent
     const number = WAITING.includes(state) ? attempt + 1 : attempt;
     let stretch = stretches.at(-1);
     if (stretch?.attempt !== number) stretches.push((stretch = { attempt: number, phases: [] }));

@@ -1,45 +1,49 @@
 import { type ReactNode, useMemo } from "react";
 import { useTranslation } from "react-i18next";
-import { isOver } from "@/api/tasks";
+import { isFinished } from "@/api/tasks";
 import type { Metric, Task } from "@/api/types";
-import { duration, figure, integer, secondsBetween } from "@/lib/format";
+import { formatDuration, formatNumber, formatInteger, getSecondsBetween } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
 import { Card } from "@/ui/card";
 import { ProgressBar } from "@/ui/progress";
-import { secondsLeft, seriesOf } from "./series";
+import { estimateSecondsLeft, buildSeries } from "./series";
 
-function newest(metrics: Metric[], name: string): number | undefined {
+function getNewestPoint(metrics: Metric[], name: string): number | undefined {
   return metrics.findLast((metric) => metric.values[name] != null)?.values[name] ?? undefined;
 }
 
-export function Progress({ task, metrics }: { task: Task; metrics: Metric[] }) {
+export function TaskProgress({ task, metrics }: { task: Task; metrics: Metric[] }) {
   const { t } = useTranslation();
-  const over = isOver(task);
+  const over = isFinished(task);
   const now = useNow(!over);
   const step = Math.max(task.step ?? 0, metrics.at(-1)?.step ?? 0); // steps are counted between points, too
-  const loss = newest(metrics, "loss") ?? task.loss;
-  const gap = useMemo(() => seriesOf(metrics, "loss").notFinite.at(-1), [metrics]);
-  const nan = gap?.open ? t("task.nanSince", { step: integer(gap.from) }) : task.lossNotFinite ? "NaN" : undefined;
-  const throughput = newest(metrics, "tokens_per_s");
-  const left = task.status === "running" ? secondsLeft(metrics, task.totalSteps) : undefined;
+  const loss = getNewestPoint(metrics, "loss") ?? task.loss;
+  const gap = useMemo(() => buildSeries(metrics, "loss").notFinite.at(-1), [metrics]);
+  const nan = gap?.open
+    ? t("task.nanSince", { step: formatInteger(gap.from) })
+    : task.lossNotFinite
+      ? "NaN"
+      : undefined;
+  const throughput = getNewestPoint(metrics, "tokens_per_s");
+  const left = task.status === "running" ? estimateSecondsLeft(metrics, task.totalSteps) : undefined;
   const share = task.totalSteps ? Math.min(1, step / task.totalSteps) : undefined;
   return (
     <Card>
       <dl className="grid grid-cols-2 gap-x-4 gap-y-3 sm:grid-cols-3 lg:grid-cols-5">
         <Figure label={t("task.step")}>
-          {integer(step)}
-          {task.totalSteps != null && <span className="text-base text-muted"> / {integer(task.totalSteps)}</span>}
+          {formatInteger(step)}
+          {task.totalSteps != null && <span className="text-base text-muted"> / {formatInteger(task.totalSteps)}</span>}
         </Figure>
         <Figure label={t("task.loss")}>
-          {nan ? <span className="text-bad-ink">{nan}</span> : loss == null ? "–" : figure(loss)}
+          {nan ? <span className="text-bad-ink">{nan}</span> : loss == null ? "–" : formatNumber(loss)}
         </Figure>
         <Figure label={t("task.throughput")}>
-          {throughput === undefined ? "–" : t("task.tokensPerSecond", { value: integer(Math.round(throughput)) })}
+          {throughput === undefined ? "–" : t("task.tokensPerSecond", { value: formatInteger(Math.round(throughput)) })}
         </Figure>
         <Figure label={t("task.elapsed")}>
-          {task.startedAt ? duration(t, secondsBetween(task.startedAt, task.endedAt ?? now)) : "–"}
+          {task.startedAt ? formatDuration(t, getSecondsBetween(task.startedAt, task.endedAt ?? now)) : "–"}
         </Figure>
-        {left !== undefined && <Figure label={t("task.remaining")}>{duration(t, left)}</Figure>}
+        {left !== undefined && <Figure label={t("task.remaining")}>{formatDuration(t, left)}</Figure>}
       </dl>
       {share !== undefined && (
         <div className="mt-4">

@@ -1,21 +1,21 @@
 import { memo, useState } from "react";
 import { useTranslation } from "react-i18next";
 import type { RankChoice } from "@/api/logs";
-import type { Pulse } from "@/api/types";
+import type { RankProgress } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { duration, integer } from "@/lib/format";
+import { formatDuration, formatInteger } from "@/lib/format";
 
 interface PulsesProps {
-  pulses: Pulse[];
+  pulses: RankProgress[];
   chosen: RankChoice;
   onChoose: (rank: number) => void;
 }
 
 /** How each rank gets on. Of a large gang the odd ones are found by what they waited longest for. */
-export function Pulses({ pulses, chosen, onChoose }: PulsesProps) {
+export function RankProgressTable({ pulses, chosen, onChoose }: PulsesProps) {
   const { t } = useTranslation();
   const [slowestFirst, setSlowestFirst] = useState(false);
-  const rows = slowestFirst ? pulses.toSorted((one, other) => waited(other) - waited(one)) : pulses;
+  const rows = slowestFirst ? pulses.toSorted((one, other) => getWaitShare(other) - getWaitShare(one)) : pulses;
   return (
     <div
       role="group"
@@ -51,31 +51,31 @@ export function Pulses({ pulses, chosen, onChoose }: PulsesProps) {
 }
 
 interface RowProps {
-  pulse: Pulse;
+  pulse: RankProgress;
   chosen: boolean;
   onChoose: (rank: number) => void;
 }
 
-const Row = memo(PulseRow, (before, after) => before.pulse === after.pulse && before.chosen === after.chosen);
+const Row = memo(RankProgressRow, (before, after) => before.pulse === after.pulse && before.chosen === after.chosen);
 
-function PulseRow({ pulse, chosen, onChoose }: RowProps) {
+function RankProgressRow({ pulse, chosen, onChoose }: RowProps) {
   const { t } = useTranslation();
   return (
     <tr className={cx("cursor-pointer *:px-2 *:py-1", chosen && "bg-accent-soft")} onClick={() => onChoose(pulse.rank)}>
       <td className="text-left">{pulse.rank}</td>
-      <td>{pulse.step == null ? t(`pulse.phases.${pulse.phase}`) : integer(pulse.step)}</td>
-      <td>{pulse.sinceStep == null ? "–" : since(t, pulse.sinceStep)}</td>
+      <td>{pulse.step == null ? t(`pulse.phases.${pulse.phase}`) : formatInteger(pulse.step)}</td>
+      <td>{pulse.sinceStep == null ? "–" : getSecondsSinceStep(t, pulse.sinceStep)}</td>
       <td>{pulse.waitingShare == null ? "–" : share(pulse.waitingShare)}</td>
     </tr>
   );
 }
 
-function waited(pulse: Pulse): number {
+function getWaitShare(pulse: RankProgress): number {
   return pulse.sinceStep ?? Infinity;
 }
 
-function since(t: Parameters<typeof duration>[0], seconds: number): string {
-  return seconds < 10 ? t("pulse.seconds", { seconds: seconds.toFixed(1) }) : duration(t, seconds);
+function getSecondsSinceStep(t: Parameters<typeof formatDuration>[0], seconds: number): string {
+  return seconds < 10 ? t("pulse.seconds", { seconds: seconds.toFixed(1) }) : formatDuration(t, seconds);
 }
 
 function share(part: number): string {

@@ -4,10 +4,10 @@ import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import { taskQueueQuery } from "@/api/sharing";
 import type { Task } from "@/api/types";
-import { dateTime } from "@/lib/format";
+import { formatDateTime } from "@/lib/format";
 import { ButtonLink } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { Facts } from "@/ui/table";
+import { DefinitionList } from "@/ui/table";
 
 /** Of a task that waits: its place, what must end first, when it will begin, and what would let it begin sooner. */
 export default function Queue({ task }: { task: Task }) {
@@ -21,11 +21,11 @@ export default function Queue({ task }: { task: Task }) {
     facts.push([
       t("task.queue.begins"),
       begins ? (
-        <span title={early && late ? `${dateTime(early)} – ${dateTime(late)}` : undefined}>
-          {dateTime(begins)}
+        <span title={early && late ? `${formatDateTime(early)} – ${formatDateTime(late)}` : undefined}>
+          {formatDateTime(begins)}
           {early && late && early !== late && (
             <span className="block text-xs font-normal text-muted">
-              {dateTime(early)} – {dateTime(late)}
+              {formatDateTime(early)} – {formatDateTime(late)}
             </span>
           )}
         </span>
@@ -48,7 +48,7 @@ export default function Queue({ task }: { task: Task }) {
         </Link>
       }
     >
-      <Facts facts={facts} />
+      <DefinitionList facts={facts} />
       {after.length > 0 && (
         <>
           <h3 className="mt-3 mb-1 text-sm font-medium">{t("task.queue.after")}</h3>
@@ -62,7 +62,7 @@ export default function Queue({ task }: { task: Task }) {
                 ) : (
                   <span className="text-muted">{t("task.queue.others")}</span>
                 )}
-                <span className="shrink-0 text-muted">{until ? dateTime(until) : ""}</span>
+                <span className="shrink-0 text-muted">{until ? formatDateTime(until) : ""}</span>
               </li>
             ))}
           </ul>

@@ -3,30 +3,30 @@ import type { ReactElement } from "react";
 import { useTranslation } from "react-i18next";
 import { useNavigate } from "react-router";
 import { toast } from "@/ui/toast";
-import { cordonById } from "@/api/environments";
-import { isOver, restartTask, resumeById, stopById, taskChanged } from "@/api/tasks";
-import type { Remedy, Task } from "@/api/types";
+import { cordonEnvironment } from "@/api/environments";
+import { isFinished, restartTaskMutation, requestResume, requestStop, invalidateTask } from "@/api/tasks";
+import type { SuggestedAction, Task } from "@/api/types";
 import { Button, ButtonLink } from "@/ui/button";
-import { Confirm } from "@/ui/confirm";
+import { ConfirmDialog } from "@/ui/confirm";
 import { toastError } from "@/ui/failure";
 import { useCodeChoice } from "./code-choice";
 import { RetryButton } from "./retrying";
 
 interface RemediesProps {
-  actions: Remedy[];
+  actions: SuggestedAction[];
   task: Task;
   onRank: (rank: number) => void;
 }
 
 /** What the reader may do now: buttons for what the platform does, words for what people do elsewhere. */
-export function Remedies({ actions, task, onRank }: RemediesProps) {
+export function SuggestedActions({ actions, task, onRank }: RemediesProps) {
   const { t } = useTranslation();
   const allowed = actions.filter(({ allowed }) => allowed);
   /** Once the script is edited, a retry is the next step: it goes on from the newest checkpoint, too. */
   const retries = task.allowedActions.includes("retry") && allowed.some(({ code }) => code === "EDIT_SCRIPT");
   const shown = allowed
     .filter(({ code }) => !(retries && code === "RESTART_FROM_CHECKPOINT"))
-    .map((action) => [action, buttonFor(action, task, onRank)] as const);
+    .map((action) => [action, renderActionButton(action, task, onRank)] as const);
   const buttons = shown.filter(([, button]) => button);
   const advice = shown.filter(([, button]) => !button);
   return (
@@ -58,7 +58,7 @@ export function Remedies({ actions, task, onRank }: RemediesProps) {
 const text = (value: unknown) => (typeof value === "string" || typeof value === "number" ? String(value) : "");
 
 /** The page that a step is taken on, where it is another one. */
-function pageFor({ code, params }: Remedy, task: Task): string | undefined {
+function getActionUrl({ code, params }: SuggestedAction, task: Task): string | undefined {
   const clone = (field: string, to = "") =>
     `/training/create?${new URLSearchParams({ from: task.taskId, ...(field && { field }), ...(to && { to }) }).toString()}`;
   switch (code) {
@@ -82,10 +82,10 @@ function pageFor({ code, params }: Remedy, task: Task): string | undefined {
   }
 }
 
-const DONE_HERE = ["RESTART_FROM_CHECKPOINT", "WITHOUT_NODE", "USE_SPARE", "CORDON", "STOP", "RESUME"];
+const ACTIONS_ON_PAGE = ["RESTART_FROM_CHECKPOINT", "WITHOUT_NODE", "USE_SPARE", "CORDON", "STOP", "RESUME"];
 
-function buttonFor(action: Remedy, task: Task, onRank: (rank: number) => void): ReactElement | null {
-  const page = pageFor(action, task);
+function renderActionButton(action: SuggestedAction, task: Task, onRank: (rank: number) => void): ReactElement | null {
+  const page = getActionUrl(action, task);
   if (page)
     return (
       <ButtonLink size="sm" to={page} title={action.hint}>
@@ -98,11 +98,11 @@ function buttonFor(action: Remedy, task: Task, onRank: (rank: number) => void): 
         {action.label}
       </Button>
     );
-  return DONE_HERE.includes(action.code) ? <Step action={action} task={task} /> : null;
+  return ACTIONS_ON_PAGE.includes(action.code) ? <ActionButton action={action} task={task} /> : null;
 }
 
 /** Something that the platform does itself, once more asked. */
-function Step({ action, task }: { action: Remedy; task: Task }) {
+function ActionButton({ action, task }: { action: SuggestedAction; task: Task }) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const navigate = useNavigate();
@@ -112,30 +112,30 @@ function Step({ action, task }: { action: Remedy; task: Task }) {
   const environment = text(action.params.environmentId);
   const step = useMutation({
     mutationFn: async (): Promise<string> => {
-      if (action.code === "STOP") await stopById(taskId);
-      else if (action.code === "RESUME") await resumeById(taskId);
-      else if (action.code === "CORDON") await cordonById(environment, true);
+      if (action.code === "STOP") await requestStop(taskId);
+      else if (action.code === "RESUME") await requestResume(taskId);
+      else if (action.code === "CORDON") await cordonEnvironment(environment, true);
       else {
         const leaveOut = action.code === "RESTART_FROM_CHECKPOINT" ? [] : [environment];
-        return (await restartTask(taskId, { leaveOut, useSpares: action.code === "USE_SPARE", code })).taskId;
+        return (await restartTaskMutation(taskId, { leaveOut, useSpares: action.code === "USE_SPARE", code })).taskId;
       }
       return taskId;
     },
     onError: (error) => toastError(t, error),
     onSuccess: async (next) => {
       toast.success(t("task.why.done"));
-      await taskChanged(client, taskId);
+      await invalidateTask(client, taskId);
       if (next !== taskId) await navigate(`/training/${next}`);
     },
   });
   return (
-    <Confirm
+    <ConfirmDialog
       title={t("task.why.ask", { label: action.label })}
       description={action.hint}
       action={action.label}
       danger={action.code === "STOP"}
       onConfirm={() => step.mutate()}
-      onOpenChange={restarts && isOver(task) ? onOpenChange : undefined}
+      onOpenChange={restarts && isFinished(task) ? onOpenChange : undefined}
       trigger={
         <Button size="sm" disabled={step.isPending}>
           {action.label}
@@ -143,6 +143,6 @@ function Step({ action, task }: { action: Remedy; task: Task }) {
       }
     >
       {field}
-    </Confirm>
+    </ConfirmDialog>
   );
 }

@@ -2,9 +2,9 @@ import { useMutation } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { useNavigate } from "react-router";
-import { retryTask } from "@/api/tasks";
+import { retryTaskMutation } from "@/api/tasks";
 import { Button } from "@/ui/button";
-import { Confirm } from "@/ui/confirm";
+import { ConfirmDialog } from "@/ui/confirm";
 import { toastError } from "@/ui/failure";
 import { toast } from "@/ui/toast";
 import { useCodeChoice } from "./code-choice";
@@ -22,7 +22,7 @@ export function RetryButton({ id, size, children }: RetryButtonProps) {
   const navigate = useNavigate();
   const { code, field, onOpenChange } = useCodeChoice(id);
   const retry = useMutation({
-    ...retryTask(id),
+    ...retryTaskMutation(id),
     onError: (error) => toastError(t, error),
     onSuccess: async ({ taskId }) => {
       toast.success(t("task.retryDone"));
@@ -30,7 +30,7 @@ export function RetryButton({ id, size, children }: RetryButtonProps) {
     },
   });
   return (
-    <Confirm
+    <ConfirmDialog
       title={t("task.retryTitle")}
       description={<ResumePoint task={id} hint={t("task.retryHint")} />}
       action={t("task.retry")}
@@ -43,6 +43,6 @@ export function RetryButton({ id, size, children }: RetryButtonProps) {
       }
     >
       {field}
-    </Confirm>
+    </ConfirmDialog>
   );
 }

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { CreateRequest } from "@/api/types";
-import { quoted } from "@/lib/shell";
-import { asCommand, recipes, yaml } from "./reuse";
+import { quoteForShell } from "@/lib/shell";
+import { formatCommand, buildRecipes, formatYaml } from "./reuse";
 
 const request = {
   taskName: "it's 第一个",
@@ -26,7 +26,7 @@ const request = {
 } as unknown as CreateRequest;
 
 test("the command says all that the request says, one word each for the shell", () => {
-  expect(asCommand(request).split(" \\\n  ")).toEqual([
+  expect(formatCommand(request).split(" \\\n  ")).toEqual([
     "fermi submit",
     String.raw`--name 'it'\''s 第一个'`,
     "--dataset dataset-001:version-001",
@@ -49,23 +49,25 @@ test("the command says all that the request says, one word each for the shell", 
 });
 
 test("a module is named as a module", () => {
-  const command = asCommand({ ...request, entrypoint: { module: "pkg.train", args: ["--epochs", "3"] } });
+  const command = formatCommand({ ...request, entrypoint: { module: "pkg.train", args: ["--epochs", "3"] } });
   expect(command).toContain("--module pkg.train \\\n  -- --epochs 3");
 });
 
 test("a script that reads neither dataset nor model says so: the command would choose the only ones", () => {
-  const command = asCommand({ ...request, datasetId: null, datasetVersionId: null, modelId: null });
+  const command = formatCommand({ ...request, datasetId: null, datasetVersionId: null, modelId: null });
   expect(command).toContain("--dataset none \\\n  --model none");
 });
 
 test("curl sends exactly the request", () => {
-  const curl = recipes(request, "http://fermi.test").find(({ name }) => name === "curl.sh")?.content ?? "";
+  const curl = buildRecipes(request, "http://fermi.test").find(({ name }) => name === "curl.sh")?.content ?? "";
   const body = /<<'END'\n([\s\S]*)\nEND\n$/.exec(curl)?.[1] ?? "";
   expect(JSON.parse(body)).toEqual(request);
 });
 
 test("YAML keeps types apart: what looks like a number or a word of the language is quoted", () => {
-  expect(yaml({ a: "1", b: 1, c: "yes", d: "a: b", e: [], f: {}, g: [{ h: 1, i: 2 }], j: null, k: "北京 A" })).toBe(
+  expect(
+    formatYaml({ a: "1", b: 1, c: "yes", d: "a: b", e: [], f: {}, g: [{ h: 1, i: 2 }], j: null, k: "北京 A" }),
+  ).toBe(
     [
       'a: "1"',
       "b: 1",
@@ -83,7 +85,7 @@ test("YAML keeps types apart: what looks like a number or a word of the language
 });
 
 test("a word that a shell would take apart is quoted, a plain one is not", () => {
-  expect([quoted("a/b-c=1"), quoted("a b"), quoted("$HOME"), quoted("")]).toEqual([
+  expect([quoteForShell("a/b-c=1"), quoteForShell("a b"), quoteForShell("$HOME"), quoteForShell("")]).toEqual([
     "a/b-c=1",
     "'a b'",
     "'$HOME'",

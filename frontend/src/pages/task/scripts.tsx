@@ -2,18 +2,18 @@ import { useMutation } from "@tanstack/react-query";
 import { Download, FileCode } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { downloadScripts, TARGETS } from "@/api/scripts";
-import { save } from "@/lib/save";
-import { Note } from "@/ui/badge";
+import { downloadBlob } from "@/lib/save";
+import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
-import { describe } from "@/ui/failure";
+import { describeError } from "@/ui/failure";
 import { Modal } from "@/ui/modal";
 
 /** The task as files to be run by hand, for one of the ways to start it. */
-export function Scripts({ id }: { id: string }) {
+export function ScriptDownload({ id }: { id: string }) {
   const { t } = useTranslation();
   const download = useMutation({
     mutationFn: (target: (typeof TARGETS)[number]) => downloadScripts(id, target),
-    onSuccess: ({ content, name }) => save(content, name),
+    onSuccess: ({ content, name }) => downloadBlob(content, name),
   });
   return (
     <Modal
@@ -29,9 +29,9 @@ export function Scripts({ id }: { id: string }) {
     >
       {download.error && (
         <div className="mb-3">
-          <Note tone="bad" role="alert">
-            {describe(t, download.error)}
-          </Note>
+          <Callout tone="bad" role="alert">
+            {describeError(t, download.error)}
+          </Callout>
         </div>
       )}
       <ul className="divide-y text-sm">

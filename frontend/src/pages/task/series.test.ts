@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { metric } from "@/test/fixtures";
-import { align, namesOf, secondsLeft, seriesOf, smooth } from "./series";
+import { alignSeries, listMetricNames, estimateSecondsLeft, buildSeries, smoothPoints } from "./series";
 
 test("several attempts are one line, and what a restart made void is kept apart", () => {
   const metrics = [
@@ -11,7 +11,7 @@ test("several attempts are one line, and what a restart made void is kept apart"
     metric(5, 30, 2.9, { attempt: 2 }),
     metric(6, 40, 2, { attempt: 2 }),
   ];
-  const series = seriesOf(metrics, "loss");
+  const series = buildSeries(metrics, "loss");
   expect([...series.points]).toEqual([
     [10, 5],
     [20, 3.9],
@@ -26,12 +26,12 @@ test("several attempts are one line, and what a restart made void is kept apart"
 });
 
 test("one rank's numbers make the line when several report", () => {
-  const series = seriesOf([metric(1, 10, 5), metric(2, 10, 6, { rank: 1 })], "loss");
+  const series = buildSeries([metric(1, 10, 5), metric(2, 10, 6, { rank: 1 })], "loss");
   expect([...series.points]).toEqual([[10, 5]]);
 });
 
 test("a metric that nobody reported is an empty line", () => {
-  expect(seriesOf([metric(1, 10, 5)], "val_loss")).toEqual({
+  expect(buildSeries([metric(1, 10, 5)], "val_loss")).toEqual({
     points: new Map(),
     discarded: new Map(),
     restarts: [],
@@ -49,7 +49,7 @@ test("where a metric was not finite is known, and whether it still is", () => {
     metric(5, 5, 3, { values: { lr: 1 } }),
     bad(6, 6),
   ];
-  const series = seriesOf([...metrics, bad(7, 7, { rank: 1 })], "loss");
+  const series = buildSeries([...metrics, bad(7, 7, { rank: 1 })], "loss");
   expect([...series.points]).toEqual([
     [1, 5],
     [4, 4],
@@ -59,13 +59,13 @@ test("where a metric was not finite is known, and whether it still is", () => {
     { from: 6, to: 6, open: true },
   ]);
   const resumed = [...metrics, metric(8, 5, 3.5, { attempt: 2 })];
-  expect(seriesOf(resumed, "loss").notFinite, "a restart made it void").toEqual([{ from: 2, to: 3, open: false }]);
-  expect(seriesOf([bad(1, 1)], "loss").notFinite).toEqual([{ from: 1, to: 1, open: true }]);
+  expect(buildSeries(resumed, "loss").notFinite, "a restart made it void").toEqual([{ from: 2, to: 3, open: false }]);
+  expect(buildSeries([bad(1, 1)], "loss").notFinite).toEqual([{ from: 1, to: 1, open: true }]);
 });
 
 test("lines with different steps share one axis", () => {
   expect(
-    align([
+    alignSeries([
       new Map([
         [1, 5],
         [3, 4],
@@ -77,7 +77,7 @@ test("lines with different steps share one axis", () => {
     [5, null, 4],
     [null, 9, null],
   ]);
-  expect(align([new Map([[1, 5]])], [4, 1])).toEqual([
+  expect(alignSeries([new Map([[1, 5]])], [4, 1])).toEqual([
     [1, 4],
     [5, null],
   ]);
@@ -85,14 +85,14 @@ test("lines with different steps share one axis", () => {
 
 test("the time left follows the pace of the running attempt", () => {
   const metrics = [metric(1, 90, 5), metric(2, 10, 5, { attempt: 2 }), metric(3, 20, 4, { attempt: 2 })];
-  expect(secondsLeft(metrics, 100)).toBe(80);
-  expect(secondsLeft(metrics.slice(0, 1), 100)).toBeUndefined();
-  expect(secondsLeft(metrics, null)).toBeUndefined();
+  expect(estimateSecondsLeft(metrics, 100)).toBe(80);
+  expect(estimateSecondsLeft(metrics.slice(0, 1), 100)).toBeUndefined();
+  expect(estimateSecondsLeft(metrics, null)).toBeUndefined();
 });
 
 test("every metric that was reported can be chosen", () => {
   const metrics = [metric(1, 1, 5), metric(2, 2, 4, { values: { loss: 4, lr: 0.1 } })];
-  expect(namesOf(metrics)).toEqual(["loss", "lr"]);
+  expect(listMetricNames(metrics)).toEqual(["loss", "lr"]);
 });
 
 test("smoothing starts at the first value, follows the line and leaves its steps alone", () => {
@@ -101,9 +101,9 @@ test("smoothing starts at the first value, follows the line and leaves its steps
     [2, 10],
     [3, 0],
   ]);
-  const smoothed = [...smooth(jump, 0.5)];
+  const smoothed = [...smoothPoints(jump, 0.5)];
   expect(smoothed.map(([step]) => step)).toEqual([1, 2, 3]);
   expect(smoothed[1]?.[1]).toBeCloseTo(10);
   expect(smoothed[2]?.[1]).toBeCloseTo(10 * (3 / 7));
-  expect([...smooth(jump, 0)]).toEqual([...jump]);
+  expect([...smoothPoints(jump, 0)]).toEqual([...jump]);
 });

@@ -10,10 +10,10 @@ export interface Series {
   /** The first step of every attempt after the first. */
   restarts: number[];
   /** Where it was NaN or infinite; `to` is the last such step. */
-  notFinite: Gap[];
+  notFinite: NonFiniteInterval[];
 }
 
-export interface Gap {
+export interface NonFiniteInterval {
   from: number;
   to: number;
   /** Nothing finite followed. */
@@ -21,7 +21,7 @@ export interface Gap {
 }
 
 /** One metric as one line through all attempts; `metrics` in the order in which they were made. */
-export function seriesOf(metrics: Metric[], name: string): Series {
+export function buildSeries(metrics: Metric[], name: string): Series {
   const reported = metrics.filter((metric) => metric.values[name] !== undefined);
   const rank = Math.min(...reported.map((metric) => metric.rank));
   const mine = reported.filter((metric) => metric.rank === rank);
@@ -52,7 +52,7 @@ export function seriesOf(metrics: Metric[], name: string): Series {
 }
 
 /** Every metric that was ever reported, in the order of first appearance. */
-export function namesOf(metrics: Metric[]): string[] {
+export function listMetricNames(metrics: Metric[]): string[] {
   const names = new Set<string>();
   for (const { values } of metrics) for (const name in values) names.add(name);
   return [...names];
@@ -62,7 +62,7 @@ export function namesOf(metrics: Metric[]): string[] {
  * Exponential moving average, `weight` 0 (nothing) to below 1. Divided by the weights so far, so that it does not
  * start at zero and climb.
  */
-export function smooth(points: Points, weight: number): Points {
+export function smoothPoints(points: Points, weight: number): Points {
   let sum = 0;
   let weights = 0;
   const smoothed: Points = new Map();
@@ -75,19 +75,19 @@ export function smooth(points: Points, weight: number): Points {
 }
 
 /** uPlot's shape: the steps of all lines, and `more` of the axis, then each line's values at them. */
-export function align(lines: Points[], more: number[] = []): [number[], ...(number | null)[][]] {
+export function alignSeries(lines: Points[], more: number[] = []): [number[], ...(number | null)[][]] {
   const steps = [...new Set([...more, ...lines.flatMap((line) => [...line.keys()])])].sort((a, b) => a - b);
   return [steps, ...lines.map((line) => steps.map((step) => line.get(step) ?? null))];
 }
 
-const RECENT = 50;
+const PACE_POINTS = 50;
 
 /** Seconds that are left at the pace of the last points of this attempt; undefined while there is no pace yet. */
-export function secondsLeft(metrics: Metric[], totalSteps: number | null): number | undefined {
+export function estimateSecondsLeft(metrics: Metric[], totalSteps: number | null): number | undefined {
   const last = metrics.at(-1);
   if (!last || totalSteps == null) return undefined;
   const recent = metrics
-    .slice(-RECENT)
+    .slice(-PACE_POINTS)
     .filter((metric) => metric.attempt === last.attempt && metric.rank === last.rank);
   const first = recent[0];
   if (!first || last.step <= first.step) return undefined;

@@ -3,7 +3,7 @@ import type { Task, TaskBrief } from "@/api/types";
 import { Badge } from "@/ui/badge";
 
 /** What of a task's place among others is out of the ordinary. */
-export function SharingBadges({ task }: { task: Task | TaskBrief }) {
+export function QueueBadges({ task }: { task: Task | TaskBrief }) {
   const { t } = useTranslation();
   return (
     <>

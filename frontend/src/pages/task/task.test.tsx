@@ -4,8 +4,8 @@ import { http } from "msw";
 import { expect, test, vi } from "vitest";
 import { FakeEventSource } from "@/test/event-source";
 import { codeSource, drill, metric, task } from "@/test/fixtures";
-import { api, ok, platform, refuse } from "@/test/platform";
-import { visit } from "@/test/render";
+import { apiUrl, respondWith, platformHandlers, respondWithError } from "@/test/platform";
+import { renderAt } from "@/test/render";
 
 vi.mock("./chart", () => ({
   Chart: ({ label }: { label: string }) => <div role="img" aria-label={label} />,
@@ -17,7 +17,7 @@ const actions = () =>
     .concat(screen.queryByRole("link", { name: "克隆" }) ? ["克隆"] : []);
 
 test("only what the server allows is offered", async () => {
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await screen.findByRole("heading", { name: /first-task/ });
   expect(actions()).toEqual(["停止", "克隆"]);
 });
@@ -30,12 +30,12 @@ test("the reason of an end is on the page without waiting long for the diagnosis
     reason: { code: "RANK_FAILED", message: "rank 1 退出码 1", hint: "查看它的日志" },
     allowedActions: ["retry", "clone", "delete"],
   };
-  const slow = http.get(api("/training-tasks/task-1/diagnosis"), () => new Promise<never>(() => undefined));
-  platform.use(
-    http.get(api("/training-tasks/task-1"), () => ok(ended)),
+  const slow = http.get(apiUrl("/training-tasks/task-1/diagnosis"), () => new Promise<never>(() => undefined));
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/task-1"), () => respondWith(ended)),
     slow,
   );
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await screen.findByText("rank 1 退出码 1");
   expect(screen.getByText(/查看它的日志/)).toBeTruthy();
   expect(actions()).toEqual(["重试", "删除", "克隆"]);
@@ -53,15 +53,15 @@ test.each([
   ["what was sent", { ...folder, kind: "upload", changed: null }, undefined, "snapshot"],
 ])("a retry runs %s", async (_, source, chosen, code) => {
   const retried = vi.fn();
-  platform.use(
-    http.get(api("/training-tasks/task-1"), () => ok(failed)),
-    http.get(api("/training-tasks/task-1/code/source"), () => ok(codeSource(source))),
-    http.post(api("/training-tasks/task-1/retry"), async ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/task-1"), () => respondWith(failed)),
+    http.get(apiUrl("/training-tasks/task-1/code/source"), () => respondWith(codeSource(source))),
+    http.post(apiUrl("/training-tasks/task-1/retry"), async ({ request }) => {
       retried(await request.json());
-      return ok({ taskId: "task-1" }, 201);
+      return respondWith({ taskId: "task-1" }, 201);
     }),
   );
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await userEvent.click(await screen.findByRole("button", { name: "重试" }));
   const dialog = within(await screen.findByRole("alertdialog"));
   await waitFor(() => expect(dialog.getByRole("status").textContent).not.toContain("正在"));
@@ -72,15 +72,15 @@ test.each([
 
 test("a retry waits for no environment that does not answer", async () => {
   const retried = vi.fn();
-  platform.use(
-    http.get(api("/training-tasks/task-1"), () => ok(failed)),
-    http.get(api("/training-tasks/task-1/code/source"), () => new Promise(() => {})),
-    http.post(api("/training-tasks/task-1/retry"), async ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/task-1"), () => respondWith(failed)),
+    http.get(apiUrl("/training-tasks/task-1/code/source"), () => new Promise(() => {})),
+    http.post(apiUrl("/training-tasks/task-1/retry"), async ({ request }) => {
       retried(await request.json());
-      return ok({ taskId: "task-1" }, 201);
+      return respondWith({ taskId: "task-1" }, 201);
     }),
   );
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await userEvent.click(await screen.findByRole("button", { name: "重试" }));
   const dialog = within(await screen.findByRole("alertdialog"));
   expect(dialog.getByRole("status").textContent).toContain("正在与快照比较");
@@ -89,9 +89,9 @@ test("a retry waits for no environment that does not answer", async () => {
 });
 
 test("stopping asks first, then tells the server once", async () => {
-  const stopped = vi.fn(() => ok({}));
-  platform.use(http.post(api("/training-tasks/task-1/stop"), stopped));
-  visit("/training/task-1");
+  const stopped = vi.fn(() => respondWith({}));
+  platformHandlers.use(http.post(apiUrl("/training-tasks/task-1/stop"), stopped));
+  renderAt("/training/task-1");
   await userEvent.click(await screen.findByRole("button", { name: "停止" }));
   const dialog = await screen.findByRole("alertdialog");
   expect(stopped).not.toHaveBeenCalled();
@@ -107,13 +107,13 @@ test.each([
 ])("%s says before it is confirmed from where training goes on and what is lost", async (label, allowedActions) => {
   const message = "没有检查点：否则会丢失 2,101 步。";
   const resumePoint = { step: null, savedAt: null, attempt: null, path: "", stepsLost: 2101, message };
-  platform.use(
-    http.get(api("/training-tasks/task-1"), () => ok({ ...task, allowedActions })),
-    http.get(api("/training-tasks/task-1/diagnosis"), () =>
-      ok({ taskId: "task-1", status: "running", healthy: true, summary: "", findings: [], resumePoint }),
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/task-1"), () => respondWith({ ...task, allowedActions })),
+    http.get(apiUrl("/training-tasks/task-1/diagnosis"), () =>
+      respondWith({ taskId: "task-1", status: "running", healthy: true, summary: "", findings: [], resumePoint }),
     ),
   );
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await userEvent.click(await screen.findByRole("button", { name: label }));
   expect(await within(await screen.findByRole("alertdialog")).findByText(message)).toBeTruthy();
 });
@@ -121,16 +121,16 @@ test.each([
 test("a drill is begun from the task's page, and shows whether training resumes and at what cost", async () => {
   const asked = vi.fn();
   let newest: string | null = null;
-  platform.use(
-    http.get(api("/training-tasks/task-1"), () => ok({ ...task, drillId: newest })),
-    http.post(api("/drills"), async ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/task-1"), () => respondWith({ ...task, drillId: newest })),
+    http.post(apiUrl("/drills"), async ({ request }) => {
       asked(await request.json());
       newest = drill.id;
-      return ok(drill);
+      return respondWith(drill);
     }),
-    http.get(api("/drills/drill-1"), () => ok(drill)),
+    http.get(apiUrl("/drills/drill-1"), () => respondWith(drill)),
   );
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await userEvent.click(await screen.findByRole("button", { name: "演练重启" }));
   await screen.findByText("训练从第 90 步继续");
   expect(asked).toHaveBeenCalledExactlyOnceWith({ taskId: "task-1" });
@@ -151,18 +151,20 @@ test("an elastic task says on how many nodes it runs and who is away, and grows 
     resizing: false,
     away: [{ environmentId: "env-4", name: "gn8", status: "held", taskId: "task-7" }],
   };
-  const grown = vi.fn(() => ok({}));
-  platform.use(
-    http.get(api("/training-tasks/task-1"), () => ok({ ...task, elastic })),
-    http.post(api("/training-tasks/task-1/grow"), grown),
+  const grown = vi.fn(() => respondWith({}));
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/task-1"), () => respondWith({ ...task, elastic })),
+    http.post(apiUrl("/training-tasks/task-1/grow"), grown),
   );
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await screen.findByText("4 个中的 3 个");
   expect(screen.getByText(/被其他任务占用/).textContent).toContain("task-7");
   expect(screen.queryByRole("button", { name: "立即扩大" })).toBeNull();
 
-  platform.use(http.get(api("/training-tasks/task-1"), () => ok({ ...task, elastic: { ...elastic, largest: 4 } })));
-  visit("/training/task-1");
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/task-1"), () => respondWith({ ...task, elastic: { ...elastic, largest: 4 } })),
+  );
+  renderAt("/training/task-1");
   await userEvent.click(await screen.findByRole("button", { name: "立即扩大" }));
   await userEvent.click(
     within(await screen.findByRole("alertdialog")).getByRole("button", { name: "立即扩大", hidden: false }),
@@ -171,7 +173,7 @@ test("an elastic task says on how many nodes it runs and who is away, and grows 
 });
 
 test("what the stream brings appears: points, state, log lines", async () => {
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await screen.findByText("1 行");
   const [stream] = FakeEventSource.opened;
   expect(stream?.url).toBe("/api/v1/training-tasks/task-1/stream?logs=0");
@@ -186,7 +188,7 @@ test("what the stream brings appears: points, state, log lines", async () => {
 });
 
 test("choosing a rank reads its log, and the stream follows", async () => {
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await userEvent.click(await screen.findByRole("button", { name: /rank 1/ }));
   await waitFor(() => expect(FakeEventSource.opened.at(-1)?.url).toContain("logs=1"));
   expect(screen.getByLabelText<HTMLSelectElement>("进程").value).toBe("1");
@@ -194,7 +196,7 @@ test("choosing a rank reads its log, and the stream follows", async () => {
 });
 
 test("a new language opens a new stream", async () => {
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await screen.findByText("1 行");
   await userEvent.click(screen.getByRole("button", { name: "Switch to English" }));
   await screen.findByText("1 line");
@@ -202,7 +204,7 @@ test("a new language opens a new stream", async () => {
 });
 
 test("what an optimizer step comes to is among the settings", async () => {
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await screen.findByText("64 = 8 × 2 × 4");
   expect(screen.getByText("0.006 (0.003, linear)")).toBeTruthy();
 });
@@ -211,8 +213,8 @@ test("where the ranks of each environment run is said with the reason, and the i
   const runsIn = { way: "inside", code: "WAY_INSIDE_GPUS", message: "环境持有 2 个 GPU。" };
   const request = { distributedConfig: { python: "conda-torch" } };
   const nodes = task.nodes.map((node) => ({ ...node, runsIn }));
-  platform.use(http.get(api("/training-tasks/task-1"), () => ok({ ...task, nodes, request })));
-  visit("/training/task-1");
+  platformHandlers.use(http.get(apiUrl("/training-tasks/task-1"), () => respondWith({ ...task, nodes, request })));
+  renderAt("/training/task-1");
   const reasons = within(await screen.findByRole("group", { name: "各环境的运行位置及原因" }));
   expect(reasons.getByText("name-of-env-1")).toBeTruthy();
   expect(reasons.getByText("环境内")).toBeTruthy();
@@ -221,22 +223,22 @@ test("where the ranks of each environment run is said with the reason, and the i
 });
 
 test("emulated GPUs are marked as such", async () => {
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await screen.findByText("模拟");
 });
 
 test("a task that is not there is said so", async () => {
-  platform.use(http.get(api("/training-tasks/task-9"), () => refuse(404, "NOT_FOUND", "没有")));
-  visit("/training/task-9");
+  platformHandlers.use(http.get(apiUrl("/training-tasks/task-9"), () => respondWithError(404, "NOT_FOUND", "没有")));
+  renderAt("/training/task-9");
   await screen.findByRole("heading", { name: "没有这个任务" });
 });
 
 test("the log opens on the rank that failed first; ranks say how they ended, and another can be read", async () => {
   const endings = ["ended", "failed"] as const;
   const asked: (string | null)[] = [];
-  platform.use(
-    http.get(api("/training-tasks/task-1"), () =>
-      ok({
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/task-1"), () =>
+      respondWith({
         ...task,
         status: "failed",
         endedAt: task.startedAt,
@@ -244,10 +246,10 @@ test("the log opens on the rank that failed first; ranks say how they ended, and
         attempts: task.attempts.map((attempt) => ({ ...attempt, failedRank: 1 })),
       }),
     ),
-    http.get(api("/training-tasks/:id/logs"), ({ request }) => {
+    http.get(apiUrl("/training-tasks/:id/logs"), ({ request }) => {
       const rank = new URL(request.url).searchParams.get("rank");
       asked.push(rank);
-      return ok({
+      return respondWith({
         rank,
         attempt: 1,
         lines: [{ offset: 0, text: `log of rank ${rank ?? ""}` }],
@@ -256,7 +258,7 @@ test("the log opens on the rank that failed first; ranks say how they ended, and
       });
     }),
   );
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await screen.findByText("rank 1 最先失败，原因通常在它的日志末尾。");
   expect(screen.getByLabelText<HTMLSelectElement>("进程").value).toBe("1");
   expect(asked).not.toContain("0");
@@ -287,8 +289,10 @@ test("the pulse of each rank is shown while the task runs; the one that waits lo
   });
   const nothing = { step: null, steppedAt: null, sinceStep: null, stepSeconds: null, waitingShare: null };
   const ranks = [pulse(0, {}), pulse(1, { sinceStep: 83 }), pulse(2, { ...nothing, phase: "compiling" })];
-  platform.use(http.get(api("/training-tasks/task-1/pulses"), () => ok({ taskId: "task-1", attempt: 1, ranks })));
-  visit("/training/task-1");
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/task-1/pulses"), () => respondWith({ taskId: "task-1", attempt: 1, ranks })),
+  );
+  renderAt("/training/task-1");
   const table = within(await screen.findByRole("group", { name: "各 rank 的脉搏" }));
   const rows = () =>
     table
@@ -308,25 +312,27 @@ test("the pulse of each rank is shown while the task runs; the one that waits lo
 });
 
 test("a task that has ended is asked for no pulse", async () => {
-  const asked = vi.fn(() => ok({ taskId: "task-1", attempt: 1, ranks: [] }));
-  platform.use(
-    http.get(api("/training-tasks/task-1"), () => ok({ ...task, status: "succeeded", endedAt: task.startedAt })),
-    http.get(api("/training-tasks/task-1/pulses"), asked),
+  const asked = vi.fn(() => respondWith({ taskId: "task-1", attempt: 1, ranks: [] }));
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/task-1"), () =>
+      respondWith({ ...task, status: "succeeded", endedAt: task.startedAt }),
+    ),
+    http.get(apiUrl("/training-tasks/task-1/pulses"), asked),
   );
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await screen.findByText("1 行");
   expect(asked).not.toHaveBeenCalled();
 });
 
 test("pointing at a rank shows the last line of its log", async () => {
-  platform.use(
-    http.get(api("/training-tasks/:id/logs"), ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/:id/logs"), ({ request }) => {
       const rank = new URL(request.url).searchParams.get("rank");
       const lines = [{ offset: 0, text: `\u001b[32mhello\u001b[0m from rank ${rank ?? ""}` }];
-      return ok({ rank, attempt: 1, lines, cursor: "1", end: true });
+      return respondWith({ rank, attempt: 1, lines, cursor: "1", end: true });
     }),
   );
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await userEvent.hover(await screen.findByRole("button", { name: /rank 1/ }));
   const aside = within(screen.getByRole("complementary"));
   await aside.findByText("hello from rank 1");
@@ -338,8 +344,10 @@ test("a loss that is no number any more is the headline, and marked in the chart
     metric(2, 2, 0, { values: { loss: null } }),
     metric(3, 3, 0, { values: { loss: null } }),
   ];
-  platform.use(http.get(api("/training-tasks/:id/metrics"), () => ok({ items: points, next: null })));
-  visit("/training/task-1");
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/:id/metrics"), () => respondWith({ items: points, next: null })),
+  );
+  renderAt("/training/task-1");
   await screen.findByRole("img", { name: "损失 自第 2 步起为 NaN" });
   const headline = screen.getByText("损失", { selector: "dt" }).nextElementSibling;
   expect(headline?.textContent).toBe("自第 2 步起为 NaN");
@@ -347,8 +355,10 @@ test("a loss that is no number any more is the headline, and marked in the chart
 
 test("other metrics can be added, smoothed and drawn on a logarithmic axis", async () => {
   const points = [metric(1, 1, 4, { values: { loss: 4, lr: 0.1 } }), metric(2, 2, 2, { values: { loss: 2, lr: 0.2 } })];
-  platform.use(http.get(api("/training-tasks/:id/metrics"), () => ok({ items: points, next: null })));
-  visit("/training/task-1");
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/:id/metrics"), () => respondWith({ items: points, next: null })),
+  );
+  renderAt("/training/task-1");
   await screen.findByRole("img", { name: "损失 2" });
   expect(screen.queryByRole("img", { name: "lr 0.2" })).toBeNull();
   await userEvent.click(screen.getByRole("button", { name: "lr" }));
@@ -359,8 +369,10 @@ test("other metrics can be added, smoothed and drawn on a logarithmic axis", asy
 });
 
 test("the request can be taken away as a command", async () => {
-  platform.use(http.get(api("/training-tasks/task-1"), () => ok({ ...task, request: { taskName: "first-task" } })));
-  visit("/training/task-1");
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/task-1"), () => respondWith({ ...task, request: { taskName: "first-task" } })),
+  );
+  renderAt("/training/task-1");
   await userEvent.click(await screen.findByRole("tab", { name: "命令与 YAML" }));
   expect((await screen.findByLabelText("fermi.sh")).textContent).toContain("fermi submit");
   await userEvent.click(screen.getByRole("button", { name: "task.yaml" }));
@@ -375,7 +387,9 @@ test("how far off a task was from what was expected is said", async () => {
     preflightId: null,
     reasons: [],
   };
-  platform.use(http.get(api("/training-tasks/:id/scaling"), () => ok({ expected, tokensPerSecond: 500, offBy: -0.5 })));
-  visit("/training/task-1");
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/:id/scaling"), () => respondWith({ expected, tokensPerSecond: 500, offBy: -0.5 })),
+  );
+  renderAt("/training/task-1");
   await screen.findByText(/比预期低 50%/);
 });

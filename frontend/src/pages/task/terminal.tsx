@@ -1,6 +1,6 @@
 import { useTranslation } from "react-i18next";
 import type { Task } from "@/api/types";
-import { Note } from "@/ui/badge";
+import { Callout } from "@/ui/badge";
 import Terminal from "@/ui/terminal";
 
 /** A shell beside a rank: its node, its variables, its working directory. */
@@ -36,7 +36,7 @@ export default function RankTerminal({
           label={t("terminal.ofRank", { rank })}
         />
       ) : (
-        <Note tone="info">{t("terminal.notRunning")}</Note>
+        <Callout tone="info">{t("terminal.notRunning")}</Callout>
       )}
     </div>
   );

@@ -3,10 +3,10 @@ import { useTranslation } from "react-i18next";
 import { eventsQuery } from "@/api/tasks";
 import type { Attempt, Status, Task } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { clockTime, dateTime, duration, secondsBetween } from "@/lib/format";
+import { formatTime, formatDateTime, formatDuration, getSecondsBetween } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
 import { Card } from "@/ui/card";
-import { type Phase, type Stretch, stretchesOf } from "./phases";
+import { type Phase, type PhaseInterval, buildPhases } from "./phases";
 
 const COLOR: Record<Status, string> = {
   initializing: "bg-info",
@@ -28,10 +28,10 @@ export function Timeline({ task }: { task: Task }) {
   return (
     <Card title={t("task.timeline")}>
       <ol className="space-y-4">
-        {stretchesOf(task, events.data)
+        {buildPhases(task, events.data)
           .reverse()
           .map((stretch) => (
-            <StretchItem
+            <PhaseItem
               key={stretch.attempt}
               stretch={stretch}
               attempt={task.attempts.find(({ number }) => number === stretch.attempt)}
@@ -43,7 +43,7 @@ export function Timeline({ task }: { task: Task }) {
   );
 }
 
-function StretchItem({ stretch, attempt, now }: { stretch: Stretch; attempt: Attempt | undefined; now: number }) {
+function PhaseItem({ stretch, attempt, now }: { stretch: PhaseInterval; attempt: Attempt | undefined; now: number }) {
   const { t } = useTranslation();
   const begun = stretch.phases[0]?.from ?? "";
   const going = stretch.phases.some(({ to }) => to === null);
@@ -60,8 +60,8 @@ function StretchItem({ stretch, attempt, now }: { stretch: Stretch; attempt: Att
         <span className="font-medium">
           {attempt ? t("task.attempt", { number: attempt.number }) : t("task.beforeAttempt")}
         </span>
-        <time dateTime={begun} title={dateTime(begun)} className="text-muted tabular-nums">
-          {clockTime(begun)}
+        <time dateTime={begun} title={formatDateTime(begun)} className="text-muted tabular-nums">
+          {formatTime(begun)}
         </time>
       </p>
       {attempt && <p className="break-words">{attempt.outcome ? attempt.outcome.message : t("task.ongoing")}</p>}
@@ -80,7 +80,7 @@ function StretchItem({ stretch, attempt, now }: { stretch: Stretch; attempt: Att
 /** One bar, as long as the whole; under it, what its parts are. */
 function Phases({ phases, now }: { phases: Phase[]; now: number }) {
   const { t } = useTranslation();
-  const parts = phases.map((phase) => ({ ...phase, seconds: secondsBetween(phase.from, phase.to ?? now) }));
+  const parts = phases.map((phase) => ({ ...phase, seconds: getSecondsBetween(phase.from, phase.to ?? now) }));
   return (
     <>
       <div aria-hidden className="mt-1.5 flex h-1.5 gap-px overflow-hidden rounded-full bg-sunken">
@@ -92,7 +92,7 @@ function Phases({ phases, now }: { phases: Phase[]; now: number }) {
         {parts.map(({ from, to, state, seconds }) => (
           <li key={from} className="flex items-center gap-1.5 whitespace-nowrap tabular-nums">
             <span aria-hidden className={cx("size-2 rounded-full", COLOR[state])} />
-            {t(`status.${state}`)} {to && seconds < 1 ? t("task.underASecond") : duration(t, seconds)}
+            {t(`status.${state}`)} {to && seconds < 1 ? t("task.underASecond") : formatDuration(t, seconds)}
           </li>
         ))}
       </ul>

@@ -2,11 +2,11 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { beforeEach, expect, test, vi } from "vitest";
-import type { Diagnosed, Remedy } from "@/api/types";
+import type { DiagnosisFinding, SuggestedAction } from "@/api/types";
 import { FakeEventSource } from "@/test/event-source";
 import { codeSource, task } from "@/test/fixtures";
-import { api, ok, platform } from "@/test/platform";
-import { visit } from "@/test/render";
+import { apiUrl, respondWith, platformHandlers } from "@/test/platform";
+import { renderAt } from "@/test/render";
 
 vi.mock("./chart", () => ({
   Chart: ({ label }: { label: string }) => <div role="img" aria-label={label} />,
@@ -14,11 +14,11 @@ vi.mock("./chart", () => ({
 
 const place = { rank: 3, nodeRank: 1, node: "env-b" };
 
-function remedy(code: Remedy["code"], label: string, over: Partial<Remedy> = {}): Remedy {
+function remedy(code: SuggestedAction["code"], label: string, over: Partial<SuggestedAction> = {}): SuggestedAction {
   return { code, label, hint: `${label}会怎样`, params: {}, allowed: true, ...over };
 }
 
-const hang: Diagnosed = {
+const hang: DiagnosisFinding = {
   code: "HANG",
   level: "fail",
   message: "rank 3 卡住了",
@@ -38,7 +38,7 @@ const hang: Diagnosed = {
   ],
 };
 
-const before: Diagnosed = {
+const before: DiagnosisFinding = {
   ...hang,
   code: "RANK_FAILED",
   level: "info",
@@ -50,9 +50,9 @@ const before: Diagnosed = {
   actions: [],
 };
 
-function diagnose(...findings: Diagnosed[]) {
+function diagnose(...findings: DiagnosisFinding[]) {
   const answer = { taskId: "task-1", status: "running", healthy: false, summary: hang.message, findings };
-  platform.use(http.get(api("/training-tasks/task-1/diagnosis"), () => ok(answer)));
+  platformHandlers.use(http.get(apiUrl("/training-tasks/task-1/diagnosis"), () => respondWith(answer)));
 }
 
 const panel = () => screen.findByRole("region", { name: "当前状况与原因" });
@@ -62,7 +62,7 @@ beforeEach(() => {
 });
 
 test("a healthy task says so in one quiet line", async () => {
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   const shown = await panel();
   expect(shown.textContent).toBe("训练正常：第 3 步。");
   expect(within(shown).queryByRole("button")).toBeNull();
@@ -70,7 +70,7 @@ test("a healthy task says so in one quiet line", async () => {
 
 test("what is wrong is shown with its place, its evidence folded and what may be done", async () => {
   diagnose(hang, before);
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   const shown = within(await panel());
   expect(shown.getByRole("status").textContent).toBe("rank 3 卡住了");
   expect(shown.getByText("rank 3 · env-b")).toBeTruthy();
@@ -88,13 +88,13 @@ test("what is wrong is shown with its place, its evidence folded and what may be
 test("going on without a node asks first, and says which one to the platform", async () => {
   const asked = vi.fn();
   diagnose(hang);
-  platform.use(
-    http.post(api("/training-tasks/task-1/restart"), async ({ request }) => {
+  platformHandlers.use(
+    http.post(apiUrl("/training-tasks/task-1/restart"), async ({ request }) => {
       asked(await request.json());
-      return ok({ taskId: "task-1" });
+      return respondWith({ taskId: "task-1" });
     }),
   );
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await userEvent.click(await screen.findByRole("button", { name: "去掉 env-b 后继续" }));
   const dialog = within(await screen.findByRole("alertdialog"));
   expect(dialog.getByText("去掉 env-b 后继续会怎样")).toBeTruthy();
@@ -109,11 +109,11 @@ test("once the script is edited, one button retries, and asks which code", async
   const ended = { ...task, status: "failed", endedAt: "2026-11-21T05:10:00Z", allowedActions: ["retry"] as const };
   const source = codeSource({ snapshotId: "8c1c8c1c8c1c", kind: "environment", environment: "gpu-a", changed: true });
   diagnose({ ...hang, actions: [...hang.actions, remedy("RESTART_FROM_CHECKPOINT", "从检查点重启")] });
-  platform.use(
-    http.get(api("/training-tasks/task-1"), () => ok(ended)),
-    http.get(api("/training-tasks/task-1/code/source"), () => ok(source)),
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/task-1"), () => respondWith(ended)),
+    http.get(apiUrl("/training-tasks/task-1/code/source"), () => respondWith(source)),
   );
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   const shown = within(await panel());
   expect(shown.queryByRole("button", { name: "从检查点重启" })).toBeNull();
   await userEvent.click(shown.getByRole("button", { name: "用修改后的代码重试" }));
@@ -122,7 +122,7 @@ test("once the script is edited, one button retries, and asks which code", async
 });
 
 test("news of the task has the panel ask again", async () => {
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await panel();
   diagnose(hang);
   const event = {

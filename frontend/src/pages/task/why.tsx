@@ -2,15 +2,15 @@ import { useQuery } from "@tanstack/react-query";
 import { Check, Info, TriangleAlert, X } from "lucide-react";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
-import { diagnosisQuery, isOver } from "@/api/tasks";
-import type { Diagnosed, Diagnosis, Task } from "@/api/types";
+import { diagnosisQuery, isFinished } from "@/api/tasks";
+import type { DiagnosisFinding, Diagnosis, Task } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { ago, dateTime } from "@/lib/format";
+import { formatAge, formatDateTime } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
-import { Fold } from "@/ui/fold";
-import { Remedies } from "./remedies";
+import { Collapsible } from "@/ui/fold";
+import { SuggestedActions } from "./remedies";
 
-const LOOK: Record<Diagnosed["level"], { icon: ReactNode; ink: string; box: string }> = {
+const SEVERITY_STYLE: Record<DiagnosisFinding["level"], { icon: ReactNode; ink: string; box: string }> = {
   info: { icon: <Info aria-hidden />, ink: "text-info-ink", box: "border-line bg-surface" },
   warn: { icon: <TriangleAlert aria-hidden />, ink: "text-warn-ink", box: "border-warn-line bg-warn-soft" },
   fail: { icon: <X aria-hidden />, ink: "text-bad-ink", box: "border-bad-line bg-bad-soft" },
@@ -27,12 +27,12 @@ interface WhyProps {
 /** Why the task is as it is: one quiet line where it is well, else what, since when, where, the evidence and what to do. */
 export default function Why({ task, onRank, children }: WhyProps) {
   const { t } = useTranslation();
-  const { data } = useQuery(diagnosisQuery(task.taskId, isOver(task)));
+  const { data } = useQuery(diagnosisQuery(task.taskId, isFinished(task)));
   if (!data) return children;
-  const going = data.findings.filter((one, index) => one.until == null && (index === 0 || !repeats(one, data)));
+  const going = data.findings.filter((one, index) => one.until == null && (index === 0 || !repeatsSummary(one, data)));
   const earlier = data.findings.filter(({ until }) => until != null);
   const level = going[0]?.level ?? (data.healthy ? "info" : "fail");
-  const { icon, ink, box } = data.healthy ? LOOK.info : LOOK[level];
+  const { icon, ink, box } = data.healthy ? SEVERITY_STYLE.info : SEVERITY_STYLE[level];
   return (
     <section
       aria-label={t("task.why.title")}
@@ -48,30 +48,31 @@ export default function Why({ task, onRank, children }: WhyProps) {
       {going.length > 0 && (
         <ul className="divide-y divide-line">
           {going.map((finding) => (
-            <Finding key={keyOf(finding)} finding={finding} of={data} task={task} onRank={onRank} />
+            <Finding key={buildFindingKey(finding)} finding={finding} of={data} task={task} onRank={onRank} />
           ))}
         </ul>
       )}
-      {earlier.length > 0 && <Earlier findings={earlier} />}
+      {earlier.length > 0 && <EarlierFindings findings={earlier} />}
     </section>
   );
 }
 
 /** It says no more than the summary above it. */
-const repeats = ({ message, hint, evidence, actions }: Diagnosed, { summary }: Diagnosis) =>
+const repeatsSummary = ({ message, hint, evidence, actions }: DiagnosisFinding, { summary }: Diagnosis) =>
   message === summary && !hint && evidence.length === 0 && actions.length === 0;
 
-const keyOf = ({ attempt, code, since, message }: Diagnosed) => [attempt, code, since, message].join(" ");
+const buildFindingKey = ({ attempt, code, since, message }: DiagnosisFinding) =>
+  [attempt, code, since, message].join(" ");
 
 interface FindingProps {
-  finding: Diagnosed;
+  finding: DiagnosisFinding;
   of: Diagnosis;
   task: Task;
   onRank: (rank: number) => void;
 }
 
 function Finding({ finding, of, task, onRank }: FindingProps) {
-  const { icon, ink } = LOOK[finding.level];
+  const { icon, ink } = SEVERITY_STYLE[finding.level];
   return (
     <li className="space-y-1.5 py-2 pl-6 first:pt-1 last:pb-1">
       {finding.message !== of.summary && (
@@ -82,11 +83,11 @@ function Finding({ finding, of, task, onRank }: FindingProps) {
           <span className="min-w-0 break-words">{finding.message}</span>
         </p>
       )}
-      <Place finding={finding} />
+      <FindingContext finding={finding} />
       {finding.hint && <p className="break-words">{finding.hint}</p>}
       {finding.evidence.map((one, index) =>
         one.lines.length > 0 ? (
-          <Fold
+          <Collapsible
             key={index}
             wanted={false}
             title={<span className="min-w-0 break-words">{one.message}</span>}
@@ -95,20 +96,20 @@ function Finding({ finding, of, task, onRank }: FindingProps) {
             <pre className="mt-1 max-h-80 overflow-auto rounded-lg border bg-sunken p-2.5 font-mono text-xs text-ink">
               {one.lines.join("\n")}
             </pre>
-          </Fold>
+          </Collapsible>
         ) : (
           <p key={index} className="break-words">
             {one.message}
           </p>
         ),
       )}
-      <Remedies actions={finding.actions} task={task} onRank={onRank} />
+      <SuggestedActions actions={finding.actions} task={task} onRank={onRank} />
     </li>
   );
 }
 
 /** Since when, in which attempt, on which rank and node. */
-function Place({ finding }: { finding: Diagnosed }) {
+function FindingContext({ finding }: { finding: DiagnosisFinding }) {
   const { t } = useTranslation();
   const now = useNow();
   const places = finding.where.map(({ rank, node }) =>
@@ -117,7 +118,9 @@ function Place({ finding }: { finding: Diagnosed }) {
   return (
     <p className="flex flex-wrap gap-x-3 text-xs text-muted">
       {finding.since && (
-        <span title={dateTime(finding.since)}>{t("task.why.since", { time: ago(finding.since, now) })}</span>
+        <span title={formatDateTime(finding.since)}>
+          {t("task.why.since", { time: formatAge(finding.since, now) })}
+        </span>
       )}
       {finding.attempt > 0 && <span>{t("task.attempt", { number: finding.attempt })}</span>}
       {places.map((place) => (
@@ -127,17 +130,17 @@ function Place({ finding }: { finding: Diagnosed }) {
   );
 }
 
-function Earlier({ findings }: { findings: Diagnosed[] }) {
+function EarlierFindings({ findings }: { findings: DiagnosisFinding[] }) {
   const { t } = useTranslation();
   return (
-    <Fold
+    <Collapsible
       wanted={false}
       title={t("task.why.earlier", { count: findings.length })}
       summaryClassName="mt-1 cursor-pointer text-xs text-muted"
     >
       <ul className="mt-1 space-y-1.5 pl-6">
         {findings.map((finding) => (
-          <li key={keyOf(finding)}>
+          <li key={buildFindingKey(finding)}>
             <p className="break-words">{finding.message}</p>
             {finding.evidence
               .filter(({ lines }) => lines.length === 0)
@@ -146,10 +149,10 @@ function Earlier({ findings }: { findings: Diagnosed[] }) {
                   {message}
                 </p>
               ))}
-            <Place finding={finding} />
+            <FindingContext finding={finding} />
           </li>
         ))}
       </ul>
-    </Fold>
+    </Collapsible>
   );
 }

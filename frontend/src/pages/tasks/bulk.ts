@@ -1,13 +1,13 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
-import { deleteById, stopById, taskChanged } from "@/api/tasks";
+import { requestDelete, requestStop, invalidateTask } from "@/api/tasks";
 import type { TaskBrief } from "@/api/types";
-import { useTicks } from "@/lib/ticks";
-import { describe } from "@/ui/failure";
+import { useSelection } from "@/lib/ticks";
+import { describeError } from "@/ui/failure";
 
 /** How it went for one of the selected; with its name, as the list may show it no longer. */
-export interface Outcome {
+export interface BulkResult {
   id: string;
   name: string;
   ok: boolean;
@@ -15,33 +15,33 @@ export interface Outcome {
 }
 
 /** What can be done with several tasks together. */
-const BULK = {
-  stop: { ask: stopById, done: "task.stopDone" },
-  delete: { ask: deleteById, done: "task.deleteDone" },
+const BULK_ACTIONS = {
+  stop: { ask: requestStop, done: "task.stopDone" },
+  delete: { ask: requestDelete, done: "task.deleteDone" },
 } as const;
 
-export type BulkAction = keyof typeof BULK;
+export type BulkAction = keyof typeof BULK_ACTIONS;
 
-const ACTIONS = Object.keys(BULK) as BulkAction[];
-const AT_ONCE = 4;
+const ACTIONS = Object.keys(BULK_ACTIONS) as BulkAction[];
+const MAX_PARALLEL = 4;
 
-export function maySelect({ allowedActions }: TaskBrief): boolean {
+export function canSelect({ allowedActions }: TaskBrief): boolean {
   return ACTIONS.some((action) => allowedActions.includes(action));
 }
 
 /** The ticked tasks of a list, and stopping or deleting those of them that allow it: each answers for itself. */
-export function useBulk(tasks: TaskBrief[]) {
+export function useBulkActions(tasks: TaskBrief[]) {
   const { t } = useTranslation();
   const client = useQueryClient();
-  const [outcomes, setOutcomes] = useState<Outcome[]>([]);
-  const ticks = useTicks(tasks.filter(maySelect).map(({ taskId }) => taskId));
+  const [outcomes, setOutcomes] = useState<BulkResult[]>([]);
+  const ticks = useSelection(tasks.filter(canSelect).map(({ taskId }) => taskId));
   /** The ticked ones that allow it. */
   const selected = (action: BulkAction) =>
     tasks.filter(({ taskId, allowedActions }) => ticks.selected.includes(taskId) && allowedActions.includes(action));
 
   const run = useMutation({
     mutationFn: async (action: BulkAction) => {
-      const { ask, done } = BULK[action];
+      const { ask, done } = BULK_ACTIONS[action];
       setOutcomes([]);
       const waiting = selected(action);
       const worker = async () => {
@@ -49,16 +49,16 @@ export function useBulk(tasks: TaskBrief[]) {
           const { taskId: id, taskName: name } = task;
           const outcome = await ask(id).then(
             () => ({ ok: true, message: t(done) }),
-            (error: unknown) => ({ ok: false, message: describe(t, error) }),
+            (error: unknown) => ({ ok: false, message: describeError(t, error) }),
           );
           setOutcomes((before) => [...before, { id, name, ...outcome }]);
         }
       };
-      await Promise.all(Array.from({ length: AT_ONCE }, worker));
+      await Promise.all(Array.from({ length: MAX_PARALLEL }, worker));
     },
     onSettled: () => {
       ticks.clear();
-      return taskChanged(client);
+      return invalidateTask(client);
     },
   });
 
@@ -74,4 +74,4 @@ export function useBulk(tasks: TaskBrief[]) {
   };
 }
 
-export type Bulk = ReturnType<typeof useBulk>;
+export type BulkActions = ReturnType<typeof useBulkActions>;

@@ -1,16 +1,24 @@
 import { TriangleAlert } from "lucide-react";
 import type { TFunction } from "i18next";
 import type { ReactNode } from "react";
-import { isOver } from "@/api/tasks";
+import { isFinished } from "@/api/tasks";
 import type { TaskBrief } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { ago, dateTime, duration, figure, integer, scale, secondsBetween } from "@/lib/format";
+import {
+  formatAge,
+  formatDateTime,
+  formatDuration,
+  formatNumber,
+  formatInteger,
+  formatTaskScale,
+  getSecondsBetween,
+} from "@/lib/format";
 import { ProgressBar } from "@/ui/progress";
 import { StatusBadge } from "@/ui/status";
-import { MEDIUM, WIDEST } from "@/ui/table";
+import { MEDIUM_COLUMN, WIDEST_COLUMN } from "@/ui/table";
 
 /** What the cells of a task's row are drawn from. */
-export interface Shown {
+export interface TaskRowData {
   task: TaskBrief;
   now: number;
   /** The place in the queue, from 1. */
@@ -22,7 +30,7 @@ export interface TaskColumn {
   label: string;
   order?: string;
   className: string;
-  cell: (shown: Shown) => ReactNode;
+  cell: (shown: TaskRowData) => ReactNode;
 }
 
 export const ORDERS = ["name", "status", "framework", "worldSize", "step", "loss", "owner", "createdAt"] as const;
@@ -34,73 +42,73 @@ export function taskColumns(t: TFunction): TaskColumn[] {
       id: "framework",
       label: t("tasks.framework"),
       order: "framework",
-      className: `${MEDIUM} whitespace-nowrap`,
+      className: `${MEDIUM_COLUMN} whitespace-nowrap`,
       cell: ({ task }) => task.framework,
     },
     {
       id: "scale",
       label: t("tasks.scale"),
       order: "-worldSize",
-      className: `${MEDIUM} whitespace-nowrap`,
-      cell: ({ task }) => scale(t, task.nodeCount, task.worldSize),
+      className: `${MEDIUM_COLUMN} whitespace-nowrap`,
+      cell: ({ task }) => formatTaskScale(t, task.nodeCount, task.worldSize),
     },
     {
       id: "progress",
       label: t("tasks.progress"),
       order: "-step",
-      className: `${MEDIUM} text-right tabular-nums whitespace-nowrap`,
-      cell: ({ task }) => <Steps task={task} />,
+      className: `${MEDIUM_COLUMN} text-right tabular-nums whitespace-nowrap`,
+      cell: ({ task }) => <StepCell task={task} />,
     },
     {
       id: "loss",
       label: t("tasks.loss"),
       order: "loss",
-      className: `${MEDIUM} text-right tabular-nums`,
-      cell: ({ task }) => <Loss task={task} />,
+      className: `${MEDIUM_COLUMN} text-right tabular-nums`,
+      cell: ({ task }) => <LossCell task={task} />,
     },
-    { id: "owner", label: t("tasks.owner"), order: "owner", className: WIDEST, cell: ({ task }) => task.owner },
+    { id: "owner", label: t("tasks.owner"), order: "owner", className: WIDEST_COLUMN, cell: ({ task }) => task.owner },
     {
       id: "created",
       label: t("tasks.created"),
       order: "-createdAt",
-      className: `${WIDEST} whitespace-nowrap`,
-      cell: ({ task, now }) => <span title={dateTime(task.createdAt)}>{ago(task.createdAt, now)}</span>,
+      className: `${WIDEST_COLUMN} whitespace-nowrap`,
+      cell: ({ task, now }) => <span title={formatDateTime(task.createdAt)}>{formatAge(task.createdAt, now)}</span>,
     },
     {
       id: "duration",
       label: t("tasks.duration"),
-      className: `${WIDEST} text-right whitespace-nowrap tabular-nums`,
-      cell: ({ task, now }) => elapsed(t, task, now) ?? "–",
+      className: `${WIDEST_COLUMN} text-right whitespace-nowrap tabular-nums`,
+      cell: ({ task, now }) => formatElapsed(t, task, now) ?? "–",
     },
   ];
 }
 
-function Loss({ task }: { task: TaskBrief }) {
-  const text = lossText(task);
+function LossCell({ task }: { task: TaskBrief }) {
+  const text = formatLoss(task);
   return task.lossNotFinite ? <span className="font-medium text-bad-ink">{text}</span> : (text ?? "–");
 }
 
 /** Undefined: it has printed none. */
-export function lossText(task: TaskBrief): string | undefined {
+export function formatLoss(task: TaskBrief): string | undefined {
   if (task.lossNotFinite) return "NaN";
-  return task.loss == null ? undefined : figure(task.loss);
+  return task.loss == null ? undefined : formatNumber(task.loss);
 }
 
-export function elapsed(t: TFunction, task: TaskBrief, now: number): string | undefined {
+export function formatElapsed(t: TFunction, task: TaskBrief, now: number): string | undefined {
   if (!task.startedAt) return undefined;
-  return duration(t, secondsBetween(task.startedAt, isOver(task) ? (task.endedAt ?? now) : now));
+  return formatDuration(t, getSecondsBetween(task.startedAt, isFinished(task) ? (task.endedAt ?? now) : now));
 }
 
 /** How far it is, where it is known how far it goes. */
-export function Steps({ task }: { task: TaskBrief }) {
+export function StepCell({ task }: { task: TaskBrief }) {
   const { step, totalSteps, taskName } = task;
   if (step == null) return "–";
   return (
     <>
-      {integer(step)}
+      {formatInteger(step)}
       {totalSteps ? (
         <>
-          <span className="text-muted"> / {integer(totalSteps)}</span>
+          <span className="text-muted"> / {formatInteger(totalSteps)}</span>
           <div className="mt-1 min-w-24 in-data-dense:mt-0 md:ml-auto md:max-w-32">
             <ProgressBar small label={taskName} value={Math.min(1, step / totalSteps)} />
           </div>
@@ -111,7 +119,7 @@ export function Steps({ task }: { task: TaskBrief }) {
 }
 
 /** The state, with a sign where something is wrong and the place in the queue. */
-export function State({ t, shown: { task, place } }: { t: TFunction; shown: Shown }) {
+export function StatusCell({ t, shown: { task, place } }: { t: TFunction; shown: TaskRowData }) {
   return (
     <span className="inline-flex flex-wrap items-center gap-x-1.5 gap-y-1 in-data-dense:flex-nowrap">
       <StatusBadge status={task.status} />

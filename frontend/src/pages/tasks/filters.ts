@@ -1,13 +1,13 @@
 import type { TaskFilters } from "@/api/tasks";
 import type { Status } from "@/api/types";
-import { pageOf, textsOf } from "@/lib/filters";
+import { readPageNumber, readFilterTexts } from "@/lib/filters";
 import { STATUSES } from "@/ui/status";
 
 const TEXTS = ["framework", "zone", "owner", "environment", "search", "cause"] as const;
 
 export function readFilters(params: URLSearchParams): TaskFilters {
   const status = params.getAll("status").filter((each): each is Status => STATUSES.includes(each as Status));
-  return { ...(status.length > 0 && { status }), ...textsOf(params, TEXTS), page: pageOf(params) };
+  return { ...(status.length > 0 && { status }), ...readFilterTexts(params, TEXTS), page: readPageNumber(params) };
 }
 
 export function isFiltered(filters: TaskFilters): boolean {

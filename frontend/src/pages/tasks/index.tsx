@@ -8,22 +8,22 @@ import { meQuery } from "@/api/session";
 import { TASKS_PER_PAGE, tasksQuery } from "@/api/tasks";
 import type { TaskBrief, TaskOrdering } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { withFilter } from "@/lib/filters";
-import { integer } from "@/lib/format";
-import { useListLook, withoutFilters } from "@/lib/list";
+import { setFilter } from "@/lib/filters";
+import { formatInteger } from "@/lib/format";
+import { useTableSettings, removeFilters } from "@/lib/list";
 import { Button, ButtonLink } from "@/ui/button";
-import { Confirm } from "@/ui/confirm";
-import { Empty } from "@/ui/empty";
-import { Failure, Loading } from "@/ui/failure";
-import { ListLook } from "@/ui/list-look";
+import { ConfirmDialog } from "@/ui/confirm";
+import { EmptyState } from "@/ui/empty";
+import { LoadError, Loading } from "@/ui/failure";
+import { TableSettings } from "@/ui/list-look";
 import { Page } from "@/ui/page";
 import { Pager } from "@/ui/pager";
 import { FilterSelect, SearchBox } from "@/ui/filters";
 import { STATUSES } from "@/ui/status";
-import { type Bulk, type BulkAction, useBulk } from "./bulk";
+import { type BulkActions, type BulkAction, useBulkActions } from "./bulk";
 import { ORDERS, taskColumns } from "./columns";
 import { isFiltered, readFilters } from "./filters";
-import { Outcomes } from "./outcomes";
+import { BulkResults } from "./outcomes";
 import { TaskTable } from "./table";
 
 const NONE: TaskBrief[] = [];
@@ -32,13 +32,13 @@ export function Component() {
   const { t } = useTranslation();
   const [params, setParams] = useSearchParams();
   const filters = readFilters(params);
-  const { ordering, onOrder, hidden, onHide } = useListLook(ORDERS);
+  const { ordering, onOrder, hidden, onHide } = useTableSettings(ORDERS);
   const tasks = useQuery(tasksQuery({ ...filters, ...(ordering && { ordering: ordering as TaskOrdering }) }));
   const total = tasks.data?.total ?? 0;
   const columns = taskColumns(t);
-  const set = (name: string, value: string) => setParams((now) => withFilter(now, name, value), { replace: true });
-  const clear = () => setParams(withoutFilters);
-  const bulk = useBulk(tasks.data?.items ?? NONE);
+  const set = (name: string, value: string) => setParams((now) => setFilter(now, name, value), { replace: true });
+  const clear = () => setParams(removeFilters);
+  const bulk = useBulkActions(tasks.data?.items ?? NONE);
   return (
     <Page
       title={t("tasks.title")}
@@ -52,19 +52,19 @@ export function Component() {
       <div className="mb-4 flex flex-wrap items-center gap-2">
         <SearchBox label={t("tasks.search")} value={filters.search ?? ""} onSettled={(text) => set("search", text)} />
         <Filters params={params} onChange={set} />
-        {filters.cause && <Cause onClear={() => set("cause", "")} />}
+        {filters.cause && <CauseFilter onClear={() => set("cause", "")} />}
         {isFiltered(filters) && (
           <Button look="ghost" size="sm" onClick={clear}>
             {t("tasks.clearFilters")}
           </Button>
         )}
         <div className="ml-auto flex flex-wrap items-center justify-end gap-2">
-          <ListLook section="training" columns={columns} hidden={hidden} onHide={onHide} />
+          <TableSettings section="training" columns={columns} hidden={hidden} onHide={onHide} />
           {bulk.ticks.ids.length > 0 && <BulkBar bulk={bulk} />}
         </div>
       </div>
-      <Outcomes bulk={bulk} />
-      {tasks.isError && <Failure error={tasks.error} retry={() => void tasks.refetch()} />}
+      <BulkResults bulk={bulk} />
+      {tasks.isError && <LoadError error={tasks.error} retry={() => void tasks.refetch()} />}
       {tasks.isPending && <Loading />}
       {tasks.data && (
         <>
@@ -79,15 +79,15 @@ export function Component() {
           ) : (
             <section className="rounded-xl border bg-surface shadow-xs">
               {isFiltered(filters) ? (
-                <Empty title={t("tasks.nothingMatches")}>
+                <EmptyState title={t("tasks.nothingMatches")}>
                   <Button onClick={clear}>{t("tasks.clearFilters")}</Button>
-                </Empty>
+                </EmptyState>
               ) : (
-                <Empty title={t("tasks.empty")} hint={t("tasks.emptyHint")}>
+                <EmptyState title={t("tasks.empty")} hint={t("tasks.emptyHint")}>
                   <ButtonLink look="primary" to="/training/create">
                     {t("tasks.create")}
                   </ButtonLink>
-                </Empty>
+                </EmptyState>
               )}
             </section>
           )}
@@ -97,7 +97,7 @@ export function Component() {
         <Pager
           count={
             tasks.data?.totalIsExact === false
-              ? t("tasks.countMore", { number: integer(total) })
+              ? t("tasks.countMore", { number: formatInteger(total) })
               : t("tasks.count", { count: total })
           }
           pages={Math.ceil(total / TASKS_PER_PAGE)}
@@ -110,7 +110,7 @@ export function Component() {
 }
 
 /** Which the overview has led to: in its words, or after a reload in these. */
-function Cause({ onClear }: { onClear: () => void }) {
+function CauseFilter({ onClear }: { onClear: () => void }) {
   const { t } = useTranslation();
   const state: unknown = useLocation().state;
   const told = typeof state === "object" && state && "cause" in state && typeof state.cause === "string" && state.cause;
@@ -180,13 +180,13 @@ function Filters({ params, onChange }: FiltersProps) {
   );
 }
 
-function BulkBar({ bulk }: { bulk: Bulk }) {
+function BulkBar({ bulk }: { bulk: BulkActions }) {
   const { t } = useTranslation();
   const count = bulk.ticks.selected.length;
   const button = (action: BulkAction, icon: ReactNode) => {
     const among = bulk.selected(action).length;
     return (
-      <Confirm
+      <ConfirmDialog
         danger
         title={t(`tasks.${action}Title`, { count: among })}
         description={t(`task.${action}Hint`)}

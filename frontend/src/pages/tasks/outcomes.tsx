@@ -2,10 +2,10 @@ import { Check, X } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import { Button } from "@/ui/button";
-import type { Bulk } from "./bulk";
+import type { BulkActions } from "./bulk";
 
 /** How it went for the selected tasks, until it is put away: under a filter the rows themselves leave the list. */
-export function Outcomes({ bulk: { outcomes, action, isPending, forget } }: { bulk: Bulk }) {
+export function BulkResults({ bulk: { outcomes, action, isPending, forget } }: { bulk: BulkActions }) {
   const { t } = useTranslation();
   if (outcomes.length === 0) return null;
   const failed = outcomes.filter(({ ok }) => !ok).length;

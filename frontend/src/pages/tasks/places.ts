@@ -3,7 +3,7 @@ import { queueQuery } from "@/api/queue";
 import type { TaskBrief } from "@/api/types";
 
 /** Where those of the tasks that wait stand in the queue; nothing is asked while none waits. */
-export function usePlaces(tasks: TaskBrief[]): ReadonlyMap<string, number> {
+export function useQueuePositions(tasks: TaskBrief[]): ReadonlyMap<string, number> {
   const enabled = tasks.some(({ status, paused }) => status === "queued" && !paused);
   const queue = useQuery({ ...queueQuery({ page: 1 }), enabled }).data;
   const places = (enabled && queue?.items) || [];

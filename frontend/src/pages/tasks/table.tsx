@@ -2,14 +2,14 @@ import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import type { TaskBrief } from "@/api/types";
 import { useNow } from "@/lib/hooks";
-import { ROW, Table, TICK, TickAll } from "@/ui/table";
-import { type Bulk, maySelect } from "./bulk";
-import { elapsed, lossText, type Shown, State, Steps, type TaskColumn } from "./columns";
-import { usePlaces } from "./places";
+import { ROW, Table, CHECKBOX_CELL, SelectAllCheckbox } from "@/ui/table";
+import { type BulkActions, canSelect } from "./bulk";
+import { formatElapsed, formatLoss, type TaskRowData, StatusCell, StepCell, type TaskColumn } from "./columns";
+import { useQueuePositions } from "./places";
 
 interface TaskTableProps {
   tasks: TaskBrief[];
-  bulk: Bulk;
+  bulk: BulkActions;
   columns: TaskColumn[];
   ordering: string | undefined;
   onOrder: (ordering: string) => void;
@@ -19,14 +19,14 @@ interface TaskTableProps {
 export function TaskTable({ tasks, bulk, columns, ordering, onOrder }: TaskTableProps) {
   const { t } = useTranslation();
   const now = useNow();
-  const places = usePlaces(tasks);
+  const places = useQueuePositions(tasks);
   return (
     <Table
       label={t("tasks.title")}
       ordering={ordering}
       onOrder={onOrder}
       columns={[
-        { label: <TickAll ticks={bulk.ticks} label={t("tasks.selectAll")} />, className: TICK },
+        { label: <SelectAllCheckbox ticks={bulk.ticks} label={t("tasks.selectAll")} />, className: CHECKBOX_CELL },
         { label: t("tasks.name"), order: "name" },
         { label: t("tasks.status"), order: "status" },
         ...columns,
@@ -36,11 +36,11 @@ export function TaskTable({ tasks, bulk, columns, ordering, onOrder }: TaskTable
         const shown = { task, now, place: places.get(task.taskId) };
         return (
           <tr key={task.taskId} className={ROW}>
-            <td className={TICK}>
+            <td className={CHECKBOX_CELL}>
               <input
                 type="checkbox"
                 aria-label={t("tasks.select", { name: task.taskName })}
-                disabled={!maySelect(task)}
+                disabled={!canSelect(task)}
                 checked={bulk.ticks.selected.includes(task.taskId)}
                 onChange={() => bulk.ticks.toggle(task.taskId)}
               />
@@ -49,7 +49,7 @@ export function TaskTable({ tasks, bulk, columns, ordering, onOrder }: TaskTable
               <Name shown={shown} />
             </td>
             <td>
-              <State t={t} shown={shown} />
+              <StatusCell t={t} shown={shown} />
             </td>
             {columns.map(({ id, className, cell }) => (
               <td key={id} className={className}>
@@ -63,12 +63,12 @@ export function TaskTable({ tasks, bulk, columns, ordering, onOrder }: TaskTable
   );
 }
 
-function Name({ shown }: { shown: Shown }) {
+function Name({ shown }: { shown: TaskRowData }) {
   const { t } = useTranslation();
   const { task, now } = shown;
   const why = (task.finding ?? task.reason)?.message;
-  const loss = lossText(task);
-  const facts = [loss && `${t("tasks.loss")} ${loss}`, elapsed(t, task, now)];
+  const loss = formatLoss(task);
+  const facts = [loss && `${t("tasks.loss")} ${loss}`, formatElapsed(t, task, now)];
   return (
     <>
       <div className="md:in-data-dense:flex md:in-data-dense:items-baseline md:in-data-dense:gap-3">
@@ -93,7 +93,7 @@ function Name({ shown }: { shown: Shown }) {
         {task.step != null && (
           <div className="tabular-nums">
             <span className="text-muted">{t("tasks.progress")} </span>
-            <Steps task={task} />
+            <StepCell task={task} />
           </div>
         )}
         <p className="text-muted tabular-nums">{facts.filter(Boolean).join(" · ")}</p>

@@ -3,42 +3,42 @@ import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test } from "vitest";
 import { task } from "@/test/fixtures";
-import { api, list, ok, platform, refuse } from "@/test/platform";
-import { visit } from "@/test/render";
-import { withFilter } from "@/lib/filters";
+import { apiUrl, respondWithList, respondWith, platformHandlers, respondWithError } from "@/test/platform";
+import { renderAt } from "@/test/render";
+import { setFilter } from "@/lib/filters";
 import { readFilters } from "./filters";
 
 test("the list shows tasks with their state and links to them", async () => {
-  visit("/training");
+  renderAt("/training");
   const link = await screen.findByRole("link", { name: "first-task" });
   expect(link.getAttribute("href")).toBe("/training/task-1");
   expect(screen.getByText("训练中", { selector: "td *" })).toBeTruthy();
 });
 
 test("an empty list leads to the create page", async () => {
-  platform.use(http.get(api("/training-tasks"), () => list()));
-  visit("/training");
+  platformHandlers.use(http.get(apiUrl("/training-tasks"), () => respondWithList()));
+  renderAt("/training");
   await screen.findByText("还没有训练任务");
   expect(screen.getAllByRole("link", { name: "创建训练任务" })).toHaveLength(2);
 });
 
 test("of very many tasks, as many pages are offered as the platform turns over", async () => {
   const many = { items: [task], total: 5000, totalIsExact: false, page: 1, pageSize: 20, nextCursor: "next" };
-  platform.use(http.get(api("/training-tasks"), () => ok(many)));
-  visit("/training");
+  platformHandlers.use(http.get(apiUrl("/training-tasks"), () => respondWith(many)));
+  renderAt("/training");
   await screen.findByText("超过 5,000 个任务");
   expect(screen.getByText(/250/)).toBeTruthy();
 });
 
 test("filters live in the address and are sent to the server", async () => {
   const asked: string[] = [];
-  platform.use(
-    http.get(api("/training-tasks"), ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks"), ({ request }) => {
       asked.push(new URL(request.url).search);
-      return list(task);
+      return respondWithList(task);
     }),
   );
-  const page = visit("/training");
+  const page = renderAt("/training");
   await userEvent.selectOptions(await screen.findByLabelText("状态"), "failed");
   await userEvent.type(screen.getByLabelText("按名称或编号搜索"), "gpt");
   await waitFor(() => expect(page.address()).toBe("/training?status=failed&search=gpt"));
@@ -46,20 +46,20 @@ test("filters live in the address and are sent to the server", async () => {
 });
 
 test("a list that cannot be loaded says why and can be tried again", async () => {
-  platform.use(http.get(api("/training-tasks"), () => refuse(400, "INVALID_REQUEST", "请求有误")));
-  visit("/training");
+  platformHandlers.use(http.get(apiUrl("/training-tasks"), () => respondWithError(400, "INVALID_REQUEST", "请求有误")));
+  renderAt("/training");
   const alert = await screen.findByRole("alert");
   expect(alert.textContent).toContain("请求有误");
   expect(alert.textContent).toContain("请求号 req-1");
-  platform.resetHandlers();
+  platformHandlers.resetHandlers();
   await userEvent.click(screen.getByRole("button", { name: "重试" }));
   await screen.findByRole("link", { name: "first-task" });
 });
 
 test("a session that ended leads back to signing in", async () => {
-  const page = visit("/training");
+  const page = renderAt("/training");
   await screen.findByRole("link", { name: "first-task" });
-  platform.use(http.all(api("/*"), () => refuse(401, "NOT_AUTHENTICATED", "请先登录")));
+  platformHandlers.use(http.all(apiUrl("/*"), () => respondWithError(401, "NOT_AUTHENTICATED", "请先登录")));
   await userEvent.selectOptions(screen.getByLabelText("状态"), "failed");
   await screen.findByRole("button", { name: "登录" });
   expect(page.address()).toBe("/sign-in?next=%2Ftraining%3Fstatus%3Dfailed");
@@ -67,13 +67,13 @@ test("a session that ended leads back to signing in", async () => {
 
 test("the language is one click away and asks the server again", async () => {
   const languages: (string | null)[] = [];
-  platform.use(
-    http.get(api("/training-tasks"), ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks"), ({ request }) => {
       languages.push(request.headers.get("accept-language"));
-      return list(task);
+      return respondWithList(task);
     }),
   );
-  visit("/training");
+  renderAt("/training");
   await userEvent.click(await screen.findByRole("button", { name: "Switch to English" }));
   await screen.findByRole("heading", { name: "Training tasks" });
   await waitFor(() => expect(languages.at(-1)).toBe("en"));
@@ -83,19 +83,19 @@ test("the language is one click away and asks the server again", async () => {
 
 test("a filter that is not one is passed over, and a new filter starts at the first page", () => {
   expect(readFilters(new URLSearchParams("status=nonsense&page=-1"))).toEqual({ page: 1 });
-  expect(withFilter(new URLSearchParams("page=3&search=a"), "search", "b").toString()).toBe("search=b");
-  expect(withFilter(new URLSearchParams("page=3"), "page", "4").toString()).toBe("page=4");
+  expect(setFilter(new URLSearchParams("page=3&search=a"), "search", "b").toString()).toBe("search=b");
+  expect(setFilter(new URLSearchParams("page=3"), "page", "4").toString()).toBe("page=4");
 });
 
 test("a press on a heading orders the list, another turns it round, and a third leaves it as it comes", async () => {
   const asked: (string | null)[] = [];
-  platform.use(
-    http.get(api("/training-tasks"), ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks"), ({ request }) => {
       asked.push(new URL(request.url).searchParams.get("ordering"));
-      return list(task);
+      return respondWithList(task);
     }),
   );
-  const page = visit("/training?status=running&page=3");
+  const page = renderAt("/training?status=running&page=3");
   const heading = () => screen.findByRole("columnheader", { name: "步数" });
   for (const [sort, ordering] of [
     ["descending", "-step"],
@@ -110,7 +110,7 @@ test("a press on a heading orders the list, another turns it round, and a third 
 });
 
 test("an order and columns come from the address, and nonsense is passed over", async () => {
-  visit("/training?ordering=secret&hide=owner,nonsense");
+  renderAt("/training?ordering=secret&hide=owner,nonsense");
   await screen.findByRole("columnheader", { name: "损失" });
   expect(screen.queryByRole("columnheader", { name: "创建者" })).toBeNull();
   await userEvent.click(screen.getByText("列"));
@@ -119,16 +119,16 @@ test("an order and columns come from the address, and nonsense is passed over", 
 });
 
 test("a task that waits says where it stands in the queue, and one that runs how far it is", async () => {
-  platform.use(
-    http.get(api("/training-tasks"), () =>
-      list(
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks"), () =>
+      respondWithList(
         { ...task, step: 250, totalSteps: 1000 },
         { ...task, taskId: "task-2", taskName: "second", status: "queued", step: null },
       ),
     ),
-    http.get(api("/queue"), () => list({ taskId: "task-2", number: 7 })),
+    http.get(apiUrl("/queue"), () => respondWithList({ taskId: "task-2", number: 7 })),
   );
-  visit("/training");
+  renderAt("/training");
   const waiting = await screen.findByRole("row", { name: /second/ });
   await within(waiting).findAllByText("队列第 7 位");
   const [bar] = screen.getAllByRole("progressbar", { name: "first-task" });
@@ -136,7 +136,7 @@ test("a task that waits says where it stands in the queue, and one that runs how
 });
 
 test("compact rows are remembered", async () => {
-  visit("/training");
+  renderAt("/training");
   const list = await screen.findByRole("group", { name: "训练任务" });
   expect(list.dataset.dense).toBeUndefined();
   await userEvent.click(screen.getByRole("button", { name: "紧凑行" }));
@@ -148,18 +148,18 @@ test("compact rows are remembered", async () => {
 
 test("filters, order and columns are kept under a name, and come back by it", async () => {
   const kept: object[] = [];
-  platform.use(
-    http.get(api("/saved-views"), () => list(...kept)),
-    http.post(api("/saved-views"), async ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/saved-views"), () => respondWithList(...kept)),
+    http.post(apiUrl("/saved-views"), async ({ request }) => {
       kept.push({ ...((await request.json()) as object), id: "view-1" });
-      return ok(kept[0], 201);
+      return respondWith(kept[0], 201);
     }),
-    http.delete(api("/saved-views/view-1"), () => {
+    http.delete(apiUrl("/saved-views/view-1"), () => {
       kept.length = 0;
-      return ok({});
+      return respondWith({});
     }),
   );
-  const page = visit("/training?status=running&ordering=-step&hide=owner&page=2");
+  const page = renderAt("/training?status=running&ordering=-step&hide=owner&page=2");
   await userEvent.click(await screen.findByText("视图"));
   await userEvent.type(await screen.findByRole("textbox", { name: "视图名称" }), "running ones{Enter}");
   const view = await screen.findByRole("link", { name: "running ones" });
@@ -180,22 +180,22 @@ test("filters, order and columns are kept under a name, and come back by it", as
 test("several tasks are stopped at once, and each says how it went, also when a filter hides it then", async () => {
   const names = ["a", "b", "c"];
   const stopped = new Set<unknown>();
-  platform.use(
-    http.get(api("/training-tasks"), () =>
-      list(
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks"), () =>
+      respondWithList(
         ...names
           .map((name) => ({ ...task, taskId: `task-${name}`, taskName: name }))
           .filter(({ taskId }) => !stopped.has(taskId)),
         { ...task, taskId: "task-over", taskName: "over", allowedActions: ["clone"] },
       ),
     ),
-    http.post(api("/training-tasks/:id/stop"), ({ params }) => {
-      if (params.id === "task-b") return refuse(403, "FORBIDDEN", "没有权限");
+    http.post(apiUrl("/training-tasks/:id/stop"), ({ params }) => {
+      if (params.id === "task-b") return respondWithError(403, "FORBIDDEN", "没有权限");
       stopped.add(params.id);
-      return ok({});
+      return respondWith({});
     }),
   );
-  visit("/training?status=running");
+  renderAt("/training?status=running");
   const over = await screen.findByRole("checkbox", { name: "选择 over" });
   expect((over as HTMLInputElement).disabled).toBe(true);
   await userEvent.click(screen.getByRole("checkbox", { name: "选择本页全部" }));
@@ -226,15 +226,15 @@ test("of the selected tasks, those that have ended are deleted together", async 
     allowedActions,
   });
   const all = [of("a", "retry", "delete"), of("b", "retry", "delete"), of("runs", "stop")];
-  platform.use(
-    http.get(api("/training-tasks"), () => list(...all.filter(({ taskId }) => !gone.has(taskId)))),
-    http.delete(api("/training-tasks/:id"), ({ params }) => {
-      if (params.id === "task-b") return refuse(409, "CHECKPOINTS_IN_USE", "检查点正在使用");
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks"), () => respondWithList(...all.filter(({ taskId }) => !gone.has(taskId)))),
+    http.delete(apiUrl("/training-tasks/:id"), ({ params }) => {
+      if (params.id === "task-b") return respondWithError(409, "CHECKPOINTS_IN_USE", "检查点正在使用");
       gone.add(params.id);
-      return ok(null);
+      return respondWith(null);
     }),
   );
-  visit("/training");
+  renderAt("/training");
   await screen.findByRole("checkbox", { name: "选择 a" });
   await userEvent.click(screen.getByRole("checkbox", { name: "选择本页全部" }));
   screen.getByText("已选 3 个");
@@ -251,8 +251,8 @@ test("of the selected tasks, those that have ended are deleted together", async 
 });
 
 test("a viewer is offered no stop", async () => {
-  platform.use(http.get(api("/training-tasks"), () => list({ ...task, allowedActions: [] })));
-  visit("/training");
+  platformHandlers.use(http.get(apiUrl("/training-tasks"), () => respondWithList({ ...task, allowedActions: [] })));
+  renderAt("/training");
   expect(await screen.findByRole("checkbox", { name: "选择 first-task" })).toHaveProperty("disabled", true);
   expect(screen.queryByRole("button", { name: "停止所选" })).toBeNull();
 });

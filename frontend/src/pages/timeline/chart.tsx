@@ -4,9 +4,9 @@ import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import type { Span, TimelineEnvironment } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { shortTime } from "@/lib/format";
-import { isWindow, SpanBar } from "./span";
-import { placed, placeOf, rowsOf, ticksOf, type Window } from "./window";
+import { formatShortTime } from "@/lib/format";
+import { isPlannedWindow, SpanBar } from "./span";
+import { positionSpan, computePosition, buildRows, computeTicks, type Window } from "./window";
 
 const ROW = 40;
 const HEAD = 32;
@@ -18,10 +18,10 @@ interface ChartProps {
 }
 
 /** Rows of environments below a line of time. Only those in sight exist. */
-export function Chart({ environments, window, now }: ChartProps) {
+export function TimelineChart({ environments, window, now }: ChartProps) {
   const { t } = useTranslation();
   const box = useRef<HTMLDivElement>(null);
-  const rows = rowsOf(environments);
+  const rows = buildRows(environments);
   // eslint-disable-next-line react-hooks/incompatible-library -- only this component reads the virtualizer
   const virtual = useVirtualizer({
     count: rows.length,
@@ -30,7 +30,7 @@ export function Chart({ environments, window, now }: ChartProps) {
     overscan: 10,
     scrollMargin: HEAD,
   });
-  const present = placeOf(now, window);
+  const present = computePosition(now, window);
   const hasPresent = present >= 0 && present <= 100;
   return (
     <div
@@ -46,13 +46,13 @@ export function Chart({ environments, window, now }: ChartProps) {
             {t("timeline.environment")}
           </div>
           <div className="relative min-w-0 flex-1 overflow-hidden tabular-nums">
-            {ticksOf(window).map((at) => (
+            {computeTicks(window).map((at) => (
               <span
                 key={at}
                 className="absolute top-2 pl-1 whitespace-nowrap"
-                style={{ left: `${placeOf(at, window)}%` }}
+                style={{ left: `${computePosition(at, window)}%` }}
               >
-                {shortTime(new Date(at).toISOString())}
+                {formatShortTime(new Date(at).toISOString())}
               </span>
             ))}
             {hasPresent && (
@@ -66,8 +66,8 @@ export function Chart({ environments, window, now }: ChartProps) {
           </div>
         </div>
         <div aria-hidden className="absolute bottom-0 left-(--names) right-0" style={{ top: HEAD }}>
-          {ticksOf(window).map((at) => (
-            <Line key={at} left={placeOf(at, window)} className="border-line" />
+          {computeTicks(window).map((at) => (
+            <EnvironmentRow key={at} left={computePosition(at, window)} className="border-line" />
           ))}
         </div>
         {virtual.getVirtualItems().map(({ index, key, start }) => {
@@ -87,7 +87,7 @@ export function Chart({ environments, window, now }: ChartProps) {
           return (
             <div key={key} className="absolute inset-x-0 top-0 flex border-b" style={style}>
               <EnvironmentName environment={row.environment} />
-              <Track environment={row.environment} window={window} />
+              <SpanTrack environment={row.environment} window={window} />
             </div>
           );
         })}
@@ -97,7 +97,7 @@ export function Chart({ environments, window, now }: ChartProps) {
             className="pointer-events-none absolute bottom-0 left-(--names) right-0"
             style={{ top: HEAD }}
           >
-            <Line left={present} className="border-bad" />
+            <EnvironmentRow left={present} className="border-bad" />
           </div>
         )}
       </div>
@@ -105,7 +105,7 @@ export function Chart({ environments, window, now }: ChartProps) {
   );
 }
 
-function Line({ left, className }: { left: number; className: string }) {
+function EnvironmentRow({ left, className }: { left: number; className: string }) {
   return <div className={cx("absolute inset-y-0 border-l", className)} style={{ left: `${left}%` }} />;
 }
 
@@ -121,13 +121,13 @@ function EnvironmentName({ environment: { id, name, gpuCount, gpuType } }: { env
   );
 }
 
-function Track({ environment: { spans }, window }: { environment: TimelineEnvironment; window: Window }) {
-  const depth = (span: Span) => (isWindow(span) ? 0 : span.kind === "held" ? 1 : 2);
+function SpanTrack({ environment: { spans }, window }: { environment: TimelineEnvironment; window: Window }) {
+  const depth = (span: Span) => (isPlannedWindow(span) ? 0 : span.kind === "held" ? 1 : 2);
   const fromBehind = spans.toSorted((a, b) => depth(a) - depth(b));
   return (
     <div className="relative min-w-0 flex-1 overflow-hidden">
       {fromBehind.map((span, index) => {
-        const place = placed(span, window);
+        const place = positionSpan(span, window);
         return place && <SpanBar key={index} span={span} {...place} />;
       })}
     </div>

@@ -6,15 +6,15 @@ import { meQuery } from "@/api/session";
 import { timelineQuery } from "@/api/timeline";
 import { useFilters } from "@/lib/use-filters";
 import { Button } from "@/ui/button";
-import { Empty } from "@/ui/empty";
-import { Failure, Loading } from "@/ui/failure";
+import { EmptyState } from "@/ui/empty";
+import { LoadError, Loading } from "@/ui/failure";
 import { FilterSelect, SearchBox } from "@/ui/filters";
 import { Page } from "@/ui/page";
 import { QueueSections } from "@/pages/queue/sections";
-import { Chart } from "./chart";
+import { TimelineChart } from "./chart";
 import { SpanList } from "./list";
 import { Legend } from "./span";
-import { USUAL, windowAt, zonesOf, ZOOMS } from "./window";
+import { DEFAULT_ZOOM_HOURS, computeWindow, listZones, ZOOM_HOURS } from "./window";
 
 const FILTERS = ["project", "zone", "search", "view"] as const;
 const TICK_MS = 30_000;
@@ -22,15 +22,15 @@ const TICK_MS = 30_000;
 export function Component() {
   const { t } = useTranslation();
   const { filters, set, of } = useFilters(FILTERS);
-  const [zoom, setZoom] = useState(USUAL);
+  const [zoom, setZoom] = useState(DEFAULT_ZOOM_HOURS);
   const [shift, setShift] = useState(0);
-  const now = usePresent();
-  const window = windowAt(now, zoom, shift);
+  const now = useSlowClock();
+  const window = computeWindow(now, zoom, shift);
   const asked = { from: new Date(window.from).toISOString(), to: new Date(window.to).toISOString() };
   const timeline = useQuery(timelineQuery({ ...asked, ...(filters.project && { project: filters.project }) }));
   const projects = useQuery(meQuery).data?.projects ?? [];
   const all = timeline.data?.environments ?? [];
-  const zones = zonesOf(all);
+  const zones = listZones(all);
   const search = filters.search?.toLowerCase() ?? "";
   const shown = all.filter(
     ({ id, name, zone }) =>
@@ -38,7 +38,7 @@ export function Component() {
   );
   const home = () => {
     setShift(0);
-    setZoom(USUAL);
+    setZoom(DEFAULT_ZOOM_HOURS);
   };
   const asTable = filters.view === "table";
   return (
@@ -66,7 +66,7 @@ export function Component() {
           <Button size="icon" aria-label={t("timeline.earlier")} onClick={() => setShift(shift - 1)}>
             <ChevronLeft />
           </Button>
-          <Button disabled={shift === 0 && zoom === USUAL} onClick={home}>
+          <Button disabled={shift === 0 && zoom === DEFAULT_ZOOM_HOURS} onClick={home}>
             {t("timeline.now")}
           </Button>
           <Button size="icon" aria-label={t("timeline.later")} onClick={() => setShift(shift + 1)}>
@@ -78,7 +78,7 @@ export function Component() {
           <Button
             size="icon"
             aria-label={t("timeline.out")}
-            disabled={zoom === ZOOMS.length - 1}
+            disabled={zoom === ZOOM_HOURS.length - 1}
             onClick={() => setZoom(zoom + 1)}
           >
             <ZoomOut />
@@ -89,11 +89,11 @@ export function Component() {
           </Button>
         </div>
       </div>
-      {timeline.isError && <Failure error={timeline.error} retry={() => void timeline.refetch()} />}
+      {timeline.isError && <LoadError error={timeline.error} retry={() => void timeline.refetch()} />}
       {timeline.isPending && <Loading />}
       {timeline.data && shown.length === 0 && (
         <section className="rounded-xl border bg-surface shadow-xs">
-          <Empty title={t("environments.nothingMatches")} />
+          <EmptyState title={t("environments.nothingMatches")} />
         </section>
       )}
       {shown.length > 0 &&
@@ -102,7 +102,7 @@ export function Component() {
         ) : (
           <div className="space-y-3">
             <Legend />
-            <Chart environments={shown} window={window} now={now} />
+            <TimelineChart environments={shown} window={window} now={now} />
           </div>
         ))}
     </Page>
@@ -110,7 +110,7 @@ export function Component() {
 }
 
 /** Milliseconds, moving now and then: a minute is less than a pixel. */
-function usePresent(): number {
+function useSlowClock(): number {
   const [now, setNow] = useState(() => Date.now());
   useEffect(() => {
     const timer = setInterval(() => setNow(Date.now()), TICK_MS);

@@ -2,11 +2,11 @@ import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import type { Span, TimelineEnvironment } from "@/api/types";
-import { dateTime } from "@/lib/format";
+import { formatDateTime } from "@/lib/format";
 import { Pager } from "@/ui/pager";
-import { MEDIUM, ROW, Table } from "@/ui/table";
-import { spanName } from "./span";
-import { placed, type Window } from "./window";
+import { MEDIUM_COLUMN, ROW, Table } from "@/ui/table";
+import { formatSpanName } from "./span";
+import { positionSpan, type Window } from "./window";
 
 const PER_PAGE = 50;
 
@@ -21,7 +21,7 @@ export function SpanList({ environments, window }: { environments: TimelineEnvir
   const { t } = useTranslation();
   const [page, setPage] = useState(1);
   const lines = environments.flatMap((environment): Line[] => {
-    const spans = environment.spans.filter((span) => placed(span, window));
+    const spans = environment.spans.filter((span) => positionSpan(span, window));
     return spans.length > 0 ? spans.map((span) => ({ environment, span })) : [{ environment }];
   });
   const pages = Math.max(1, Math.ceil(lines.length / PER_PAGE));
@@ -32,7 +32,7 @@ export function SpanList({ environments, window }: { environments: TimelineEnvir
         label={t("app.timeline")}
         columns={[
           { label: t("timeline.environment") },
-          { label: t("environments.zone"), className: MEDIUM },
+          { label: t("environments.zone"), className: MEDIUM_COLUMN },
           { label: t("timeline.what") },
           { label: t("timeline.who") },
           { label: t("timeline.from") },
@@ -44,24 +44,24 @@ export function SpanList({ environments, window }: { environments: TimelineEnvir
             <th scope="row" className="font-medium break-words">
               {environment.name}
             </th>
-            <td className={MEDIUM}>{environment.zone}</td>
+            <td className={MEDIUM_COLUMN}>{environment.zone}</td>
             {span ? (
               <>
                 <td className="whitespace-nowrap">{t(`timeline.kindOf.${span.kind}`)}</td>
                 <td>
                   {span.taskId ? (
                     <Link to={`/training/${span.taskId}`} className="text-accent-ink hover:underline">
-                      {spanName(t, span)}
+                      {formatSpanName(t, span)}
                     </Link>
                   ) : (
-                    spanName(t, span)
+                    formatSpanName(t, span)
                   )}
                 </td>
                 <td className="whitespace-nowrap tabular-nums">
-                  {span.from === null ? t("timeline.noEnd") : dateTime(span.from)}
+                  {span.from === null ? t("timeline.noEnd") : formatDateTime(span.from)}
                 </td>
                 <td className="whitespace-nowrap tabular-nums">
-                  {span.to === null ? t("timeline.noEnd") : dateTime(span.to)}
+                  {span.to === null ? t("timeline.noEnd") : formatDateTime(span.to)}
                   {!span.sure && <div className="text-xs text-muted">{t("timeline.unsure")}</div>}
                 </td>
               </>

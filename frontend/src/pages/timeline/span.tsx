@@ -5,7 +5,7 @@ import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import type { Span } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { shortTime } from "@/lib/format";
+import { formatShortTime } from "@/lib/format";
 
 type SpanKind = Span["kind"];
 
@@ -28,21 +28,21 @@ const LOOK: Record<SpanKind, string> = {
 const UNSURE: Record<SpanKind, string> = { ...LOOK, held: "border-accent-line bg-accent-soft text-accent-ink" };
 
 /** Windows that were set lie behind what tasks do in them. */
-export function isWindow({ kind }: Pick<Span, "kind">): boolean {
+export function isPlannedWindow({ kind }: Pick<Span, "kind">): boolean {
   return kind === "reserved" || kind === "maintenance";
 }
 
-export function spanName(t: TFunction, { kind, name }: Pick<Span, "kind" | "name">): string {
+export function formatSpanName(t: TFunction, { kind, name }: Pick<Span, "kind" | "name">): string {
   if (name) return name;
-  return isWindow({ kind }) ? t(`timeline.kindOf.${kind}`) : t("queue.anonymous");
+  return isPlannedWindow({ kind }) ? t(`timeline.kindOf.${kind}`) : t("queue.anonymous");
 }
 
-export function spanTimes(t: TFunction, { from, to, sure }: Span): string {
-  const end = to === null ? t("timeline.noEnd") : shortTime(to);
-  return `${from === null ? t("timeline.noEnd") : shortTime(from)} – ${sure || to === null ? end : t("timeline.perhaps", { time: end })}`;
+export function formatSpanTimes(t: TFunction, { from, to, sure }: Span): string {
+  const end = to === null ? t("timeline.noEnd") : formatShortTime(to);
+  return `${from === null ? t("timeline.noEnd") : formatShortTime(from)} – ${sure || to === null ? end : t("timeline.perhaps", { time: end })}`;
 }
 
-function look(kind: SpanKind, sure: boolean): string {
+function getSpanStyle(kind: SpanKind, sure: boolean): string {
   return cx(
     "flex items-center gap-1 overflow-hidden rounded border px-1 text-xs whitespace-nowrap [&>svg]:size-3 [&>svg]:shrink-0",
     sure ? LOOK[kind] : UNSURE[kind],
@@ -52,8 +52,8 @@ function look(kind: SpanKind, sure: boolean): string {
 }
 
 /** Stripes for what was set aside, as on a plan. */
-function stripes(kind: SpanKind) {
-  if (!isWindow({ kind })) return {};
+function buildStripes(kind: SpanKind) {
+  if (!isPlannedWindow({ kind })) return {};
   const angle = kind === "reserved" ? 45 : -45;
   return {
     backgroundImage: `repeating-linear-gradient(${angle}deg, var(--${kind === "reserved" ? "info" : "warn"}-line) 0 1px, transparent 1px 7px)`,
@@ -62,17 +62,17 @@ function stripes(kind: SpanKind) {
 
 export function SpanBar({ span, left, width }: { span: Span; left: number; width: number }) {
   const { t } = useTranslation();
-  const name = spanName(t, span);
-  const title = `${t(`timeline.kindOf.${span.kind}`)}: ${name}, ${spanTimes(t, span)}`;
+  const name = formatSpanName(t, span);
+  const title = `${t(`timeline.kindOf.${span.kind}`)}: ${name}, ${formatSpanTimes(t, span)}`;
   const shared = {
     title,
-    className: cx("absolute", look(span.kind, span.sure), isWindow(span) ? "inset-y-0" : "inset-y-1.5"),
-    style: { left: `${left}%`, width: `${width}%`, minWidth: 4, ...stripes(span.kind) },
+    className: cx("absolute", getSpanStyle(span.kind, span.sure), isPlannedWindow(span) ? "inset-y-0" : "inset-y-1.5"),
+    style: { left: `${left}%`, width: `${width}%`, minWidth: 4, ...buildStripes(span.kind) },
   };
   const inside = (
     <>
       {ICON[span.kind]}
-      <span className={cx("truncate", isWindow(span) && "self-end")}>
+      <span className={cx("truncate", isPlannedWindow(span) && "self-end")}>
         {!span.sure && "≈ "}
         {name}
       </span>
@@ -91,12 +91,12 @@ export function Legend() {
   return (
     <ul aria-label={t("timeline.legend")} className="flex flex-wrap gap-x-3 gap-y-1.5">
       {KINDS.map((kind) => (
-        <li key={kind} className={look(kind, true)} style={stripes(kind)}>
+        <li key={kind} className={getSpanStyle(kind, true)} style={buildStripes(kind)}>
           {ICON[kind]}
           {t(`timeline.kindOf.${kind}`)}
         </li>
       ))}
-      <li className={look("held", false)}>≈ {t("timeline.unsure")}</li>
+      <li className={getSpanStyle("held", false)}>≈ {t("timeline.unsure")}</li>
     </ul>
   );
 }

@@ -3,9 +3,9 @@ import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test } from "vitest";
 import type { Span, TimelineEnvironment } from "@/api/types";
-import { api, ok, platform, refuse } from "@/test/platform";
-import { visit } from "@/test/render";
-import { placed, rowsOf, ticksOf, USUAL, windowAt } from "./window";
+import { apiUrl, respondWith, platformHandlers, respondWithError } from "@/test/platform";
+import { renderAt } from "@/test/render";
+import { positionSpan, buildRows, computeTicks, DEFAULT_ZOOM_HOURS, computeWindow } from "./window";
 
 const HOUR = 3_600_000;
 const inHours = (hours: number) => new Date(Date.now() + hours * HOUR).toISOString();
@@ -29,10 +29,10 @@ const row = (number: number, ...spans: Span[]): TimelineEnvironment => ({
 
 const shows = (...environments: TimelineEnvironment[]) => {
   const asked: URLSearchParams[] = [];
-  platform.use(
-    http.get(api("/environments/timeline"), ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/environments/timeline"), ({ request }) => {
       asked.push(new URL(request.url).searchParams);
-      return ok({ environments });
+      return respondWith({ environments });
     }),
   );
   return asked;
@@ -50,7 +50,7 @@ test("who holds what, who is next, what is set aside, and what is only an estima
     ),
     row(2, span({ taskId: null, name: "" })),
   );
-  visit("/queue/timeline");
+  renderAt("/queue/timeline");
   const held = await screen.findByRole("link", { name: /^占用: first-task/ });
   expect(held.getAttribute("href")).toBe("/training/task-1");
   expect(screen.getByRole("link", { name: /^下一个: second, .*无法预估/ }).textContent).toContain("≈");
@@ -61,7 +61,7 @@ test("who holds what, who is next, what is set aside, and what is only an estima
 
 test("the past six hours and the next 24 are asked for; buttons move and zoom", async () => {
   const asked = shows(row(1, span()));
-  visit("/queue/timeline");
+  renderAt("/queue/timeline");
   await screen.findByText("gn1");
   expect(hoursOf(asked.at(-1))).toEqual([-6, 24]);
   await userEvent.click(screen.getByRole("button", { name: "向后" }));
@@ -73,7 +73,7 @@ test("the past six hours and the next 24 are asked for; buttons move and zoom", 
 
 test("a thousand environments are a few rows of the page, and all of the table's", async () => {
   shows(...Array.from({ length: 1000 }, (_, index) => row(index, span())));
-  const page = visit("/queue/timeline");
+  const page = renderAt("/queue/timeline");
   await screen.findByText("gn1");
   expect(screen.getAllByRole("link", { name: /^gn/ }).length).toBeLessThan(100);
   await userEvent.click(screen.getByRole("button", { name: "表格" }));
@@ -86,10 +86,12 @@ test("a thousand environments are a few rows of the page, and all of the table's
 });
 
 test("what the platform refuses is said, and asked again on demand", async () => {
-  platform.use(
-    http.get(api("/environments/timeline"), () => refuse(403, "FORBIDDEN", "这个项目不让你看"), { once: true }),
+  platformHandlers.use(
+    http.get(apiUrl("/environments/timeline"), () => respondWithError(403, "FORBIDDEN", "这个项目不让你看"), {
+      once: true,
+    }),
   );
-  visit("/queue/timeline?project=project-9");
+  renderAt("/queue/timeline?project=project-9");
   await screen.findByText("这个项目不让你看");
   shows(row(1));
   await userEvent.click(screen.getByRole("button", { name: "重试" }));
@@ -97,14 +99,14 @@ test("what the platform refuses is said, and asked again on demand", async () =>
 });
 
 test("a span is cut at the window; one without an end reaches its edge", () => {
-  const window = windowAt(Date.UTC(2026, 10, 23, 12), USUAL, 0);
+  const window = computeWindow(Date.UTC(2026, 10, 23, 12), DEFAULT_ZOOM_HOURS, 0);
   const at = (hours: number) => new Date(window.from + hours * HOUR).toISOString();
-  expect(placed(span({ from: at(-5), to: at(15) }), window)).toEqual({ left: 0, width: 50 });
-  expect(placed(span({ from: at(15), to: null }), window)).toEqual({ left: 50, width: 50 });
-  expect(placed(span({ from: at(-5), to: at(0) }), window)).toBeUndefined();
-  expect(placed(span({ from: null, to: null }), window)).toEqual({ left: 90, width: 10 });
-  expect(ticksOf(window).length).toBeLessThanOrEqual(10);
-  expect(rowsOf([row(2), row(1), row(3)])).toMatchObject([
+  expect(positionSpan(span({ from: at(-5), to: at(15) }), window)).toEqual({ left: 0, width: 50 });
+  expect(positionSpan(span({ from: at(15), to: null }), window)).toEqual({ left: 50, width: 50 });
+  expect(positionSpan(span({ from: at(-5), to: at(0) }), window)).toBeUndefined();
+  expect(positionSpan(span({ from: null, to: null }), window)).toEqual({ left: 90, width: 10 });
+  expect(computeTicks(window).length).toBeLessThanOrEqual(10);
+  expect(buildRows([row(2), row(1), row(3)])).toMatchObject([
     { zone: "可用区A", count: 2 },
     { environment: { id: "env-1" } },
     { environment: { id: "env-3" } },

@@ -4,36 +4,36 @@ import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import { meQuery } from "@/api/session";
 import type { Usage } from "@/api/types";
-import { USAGE_BY, type UsageBy, usageCsv, usageQuery } from "@/api/usage";
+import { USAGE_GROUPINGS, type UsageGrouping, buildUsageCsvUrl, usageQuery } from "@/api/usage";
 import { useFilters } from "@/lib/use-filters";
-import { dateText, dayFrom, dayOf, plusDays, plusMonths } from "@/lib/days";
-import { gpuHours, integer, money } from "@/lib/format";
+import { formatDateInput, parseDateInput, startOfDay, addDays, addMonths } from "@/lib/days";
+import { formatGpuTime, formatInteger, formatMoney } from "@/lib/format";
 import { ButtonAnchor } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { Empty } from "@/ui/empty";
-import { Failure, Loading } from "@/ui/failure";
+import { EmptyState } from "@/ui/empty";
+import { LoadError, Loading } from "@/ui/failure";
 import { FilterSelect } from "@/ui/filters";
 import { Page } from "@/ui/page";
 import { Pager } from "@/ui/pager";
-import { MEDIUM, ROW, Table } from "@/ui/table";
-import { PartsBar, PartsLegend } from "./parts";
+import { MEDIUM_COLUMN, ROW, Table } from "@/ui/table";
+import { TimeBreakdownBar, TimeBreakdownLegend } from "./parts";
 import { UsageSections } from "./sections";
 
 const FILTERS = ["by", "project", "from", "to"] as const;
 const PER_PAGE = 50;
-const PAGES: Partial<Record<UsageBy, string>> = { task: "/training", environment: "/environments" };
+const PAGES: Partial<Record<UsageGrouping, string>> = { task: "/training", environment: "/environments" };
 
 export function Component() {
   const { t } = useTranslation();
   const { filters: texts, page, set, of } = useFilters(FILTERS);
-  const today = dayOf(new Date());
-  const by = USAGE_BY.find((each) => each === texts.by) ?? "project";
-  const first = texts.from ? dayFrom(texts.from, today) : plusMonths(today, 0);
-  const last = dayFrom(texts.to, today);
+  const today = startOfDay(new Date());
+  const by = USAGE_GROUPINGS.find((each) => each === texts.by) ?? "project";
+  const first = texts.from ? parseDateInput(texts.from, today) : addMonths(today, 0);
+  const last = parseDateInput(texts.to, today);
   const filters = {
     by,
     from: first.toISOString(),
-    to: plusDays(last, 1).toISOString(),
+    to: addDays(last, 1).toISOString(),
     ...(texts.project && { project: texts.project }),
   };
   const usage = useQuery(usageQuery(filters));
@@ -42,7 +42,7 @@ export function Component() {
     <Page
       title={t("usage.title")}
       actions={
-        <ButtonAnchor href={usageCsv(filters)} download>
+        <ButtonAnchor href={buildUsageCsvUrl(filters)} download>
           <Download />
           {t("usage.csv")}
         </ButtonAnchor>
@@ -56,7 +56,7 @@ export function Component() {
           value={by}
           onChange={({ target }) => set("by", target.value)}
         >
-          {USAGE_BY.map((each) => (
+          {USAGE_GROUPINGS.map((each) => (
             <option key={each} value={each}>
               {t(`usage.byOf.${each}`)}
             </option>
@@ -71,7 +71,7 @@ export function Component() {
         <Day label={t("timeline.from")} day={first} onChange={of("from").onChange} />
         <Day label={t("timeline.to")} day={last} onChange={of("to").onChange} />
       </div>
-      {usage.isError && <Failure error={usage.error} retry={() => void usage.refetch()} />}
+      {usage.isError && <LoadError error={usage.error} retry={() => void usage.refetch()} />}
       {usage.isPending && <Loading />}
       {usage.data && <Report usage={usage.data} by={by} page={page} onPage={(n) => set("page", n)} />}
     </Page>
@@ -91,7 +91,7 @@ function Day({ label, day, onChange }: DayProps) {
       <input
         type="date"
         className="control w-auto"
-        value={dateText(day)}
+        value={formatDateInput(day)}
         onChange={({ target }) => onChange(target.value)}
       />
     </label>
@@ -100,7 +100,7 @@ function Day({ label, day, onChange }: DayProps) {
 
 interface ReportProps {
   usage: Usage;
-  by: UsageBy;
+  by: UsageGrouping;
   page: number;
   onPage: (page: string) => void;
 }
@@ -108,11 +108,11 @@ interface ReportProps {
 function Report({ usage, by, page, onPage }: ReportProps) {
   const { t } = useTranslation();
   const { items, total, currency } = usage;
-  const cost = (value: number | null) => (value === null ? "–" : money(value, currency));
+  const cost = (value: number | null) => (value === null ? "–" : formatMoney(value, currency));
   if (items.length === 0) {
     return (
       <section className="rounded-xl border bg-surface shadow-xs">
-        <Empty title={t("usage.empty")} hint={t("usage.emptyHint")} />
+        <EmptyState title={t("usage.empty")} hint={t("usage.emptyHint")} />
       </section>
     );
   }
@@ -124,31 +124,31 @@ function Report({ usage, by, page, onPage }: ReportProps) {
     <div className="space-y-4">
       <Card>
         <dl className="grid grid-cols-2 gap-4 sm:grid-cols-3 lg:grid-cols-5">
-          <Figure name={t("usage.gpuHours")} value={gpuHours(t, total.gpuHours)} />
+          <Figure name={t("usage.gpuHours")} value={formatGpuTime(t, total.gpuHours)} />
           <Figure name={t("usage.cost")} value={cost(total.cost)} hint={total.cost === null && t("usage.noPrice")} />
-          <Figure name={t("usage.goodput")} value={percent(total.goodput)} hint={t("usage.goodputHint")} />
-          <Figure name={t("usage.ettr")} value={percent(total.ettr)} hint={t("overview.ettr")} />
+          <Figure name={t("usage.goodput")} value={formatPercent(total.goodput)} hint={t("usage.goodputHint")} />
+          <Figure name={t("usage.ettr")} value={formatPercent(total.ettr)} hint={t("overview.ettr")} />
           <Figure
             name={t("usage.partOf.open")}
-            value={gpuHours(t, total.openGpuHours)}
+            value={formatGpuTime(t, total.openGpuHours)}
             hint={t("usage.partHint.open")}
           />
         </dl>
         <div className="mt-4 space-y-2">
-          <PartsBar name={t("usage.total")} sum={total} most={total.gpuHours} />
-          <PartsLegend />
+          <TimeBreakdownBar name={t("usage.total")} sum={total} most={total.gpuHours} />
+          <TimeBreakdownLegend />
         </div>
       </Card>
       <Table
         label={t("usage.title")}
         columns={[
           { label: t(`usage.byOf.${by}`) },
-          { label: t("usage.tasks"), className: `${MEDIUM} text-right` },
+          { label: t("usage.tasks"), className: `${MEDIUM_COLUMN} text-right` },
           { label: t("usage.gpuHours"), className: "text-right" },
-          { label: t("usage.parts"), className: `${MEDIUM} w-2/5` },
+          { label: t("usage.parts"), className: `${MEDIUM_COLUMN} w-2/5` },
           { label: t("usage.cost"), className: "text-right" },
           { label: t("usage.goodput"), className: "text-right" },
-          { label: t("usage.ettr"), className: `${MEDIUM} text-right` },
+          { label: t("usage.ettr"), className: `${MEDIUM_COLUMN} text-right` },
         ]}
       >
         {items.slice((at - 1) * PER_PAGE, at * PER_PAGE).map((item) => {
@@ -164,14 +164,14 @@ function Report({ usage, by, page, onPage }: ReportProps) {
                   name
                 )}
               </th>
-              <td className={`${MEDIUM} text-right tabular-nums`}>{integer(item.tasks)}</td>
-              <td className="text-right whitespace-nowrap tabular-nums">{gpuHours(t, item.gpuHours)}</td>
-              <td className={`${MEDIUM} align-middle`}>
-                <PartsBar name={name} sum={item} most={most} />
+              <td className={`${MEDIUM_COLUMN} text-right tabular-nums`}>{formatInteger(item.tasks)}</td>
+              <td className="text-right whitespace-nowrap tabular-nums">{formatGpuTime(t, item.gpuHours)}</td>
+              <td className={`${MEDIUM_COLUMN} align-middle`}>
+                <TimeBreakdownBar name={name} sum={item} most={most} />
               </td>
               <td className="text-right whitespace-nowrap tabular-nums">{cost(item.cost)}</td>
-              <td className="text-right tabular-nums">{percent(item.goodput)}</td>
-              <td className={`${MEDIUM} text-right tabular-nums`}>{percent(item.ettr)}</td>
+              <td className="text-right tabular-nums">{formatPercent(item.goodput)}</td>
+              <td className={`${MEDIUM_COLUMN} text-right tabular-nums`}>{formatPercent(item.ettr)}</td>
             </tr>
           );
         })}
@@ -186,7 +186,7 @@ function Report({ usage, by, page, onPage }: ReportProps) {
   );
 }
 
-function percent(share: number | null): string {
+function formatPercent(share: number | null): string {
   return share === null ? "–" : `${Math.round(share * 100)}%`;
 }
 

@@ -2,7 +2,7 @@ import { useTranslation } from "react-i18next";
 import type { TFunction } from "i18next";
 import type { Usage } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { gpuHours } from "@/lib/format";
+import { formatGpuTime } from "@/lib/format";
 
 type Sum = Pick<Usage["total"], Exclude<Part, "open"> | "openGpuHours">;
 
@@ -22,35 +22,35 @@ const FILL: Record<Part, string> = {
 };
 
 /** GPU-hours. */
-export function hoursOf(sum: Sum, part: Part): number {
+export function getPartHours(sum: Sum, part: Part): number {
   return part === "open" ? sum.openGpuHours : sum[part];
 }
 
-function said(t: TFunction, sum: Sum): string {
-  return PARTS.filter((part) => hoursOf(sum, part) > 0)
-    .map((part) => `${t(`usage.partOf.${part}`)} ${gpuHours(t, hoursOf(sum, part))}`)
+function describeParts(t: TFunction, sum: Sum): string {
+  return PARTS.filter((part) => getPartHours(sum, part) > 0)
+    .map((part) => `${t(`usage.partOf.${part}`)} ${formatGpuTime(t, getPartHours(sum, part))}`)
     .join(t("queue.comma"));
 }
 
 /** As long as its GPU-hours are of `most`. What its colours mean is also said. */
-export function PartsBar({ name, sum, most }: { name: string; sum: Sum; most: number }) {
+export function TimeBreakdownBar({ name, sum, most }: { name: string; sum: Sum; most: number }) {
   const { t } = useTranslation();
-  const text = said(t, sum);
+  const text = describeParts(t, sum);
   const share = (hours: number) => `${most > 0 ? (hours / most) * 100 : 0}%`;
   return (
     <div role="img" aria-label={`${name}: ${text}`} title={text} className="flex h-3 min-w-32 gap-px rounded bg-sunken">
-      {PARTS.filter((part) => hoursOf(sum, part) > 0).map((part) => (
+      {PARTS.filter((part) => getPartHours(sum, part) > 0).map((part) => (
         <span
           key={part}
           className={cx("h-full first:rounded-l last:rounded-r", FILL[part])}
-          style={{ width: share(hoursOf(sum, part)) }}
+          style={{ width: share(getPartHours(sum, part)) }}
         />
       ))}
     </div>
   );
 }
 
-export function PartsLegend() {
+export function TimeBreakdownLegend() {
   const { t } = useTranslation();
   return (
     <ul aria-label={t("timeline.legend")} className="flex flex-wrap gap-x-4 gap-y-1 text-xs text-muted">

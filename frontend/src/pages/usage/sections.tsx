@@ -1,10 +1,10 @@
 import { useTranslation } from "react-i18next";
-import { Sections } from "@/ui/sections";
+import { SectionNav } from "@/ui/sections";
 
 export function UsageSections() {
   const { t } = useTranslation();
   return (
-    <Sections
+    <SectionNav
       label={t("usage.sections")}
       links={[
         { to: "/usage", label: t("usage.title") },

@@ -3,8 +3,8 @@ import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test } from "vitest";
 import type { Price, Usage } from "@/api/types";
-import { api, me, ok, platform, refuse } from "@/test/platform";
-import { visit } from "@/test/render";
+import { apiUrl, me, respondWith, platformHandlers, respondWithError } from "@/test/platform";
+import { renderAt } from "@/test/render";
 
 type Item = Usage["items"][number];
 const sum = {
@@ -32,10 +32,16 @@ const item = (key: string, over: Partial<Item> = {}): Item => ({
 
 function uses(...items: Item[]) {
   const asked: URLSearchParams[] = [];
-  platform.use(
-    http.get(api("/usage"), ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/usage"), ({ request }) => {
       asked.push(new URL(request.url).searchParams);
-      return ok({ items, total: sum, currency: "CNY", from: "2026-11-01T00:00:00Z", to: "2026-12-01T00:00:00Z" });
+      return respondWith({
+        items,
+        total: sum,
+        currency: "CNY",
+        from: "2026-11-01T00:00:00Z",
+        to: "2026-12-01T00:00:00Z",
+      });
     }),
   );
   return asked;
@@ -43,7 +49,7 @@ function uses(...items: Item[]) {
 
 test("GPU-hours, cost, goodput, and what the time went into", async () => {
   uses(item("env-1"), item("env-2", { gpuHours: 5, cost: null, goodput: null, ettr: null }));
-  visit("/usage?by=environment");
+  renderAt("/usage?by=environment");
   const link = await screen.findByRole("link", { name: "name-of-env-1" });
   expect(link.getAttribute("href")).toBe("/environments/env-1");
   const [, first, second] = screen.getAllByRole("row");
@@ -57,7 +63,7 @@ test("GPU-hours, cost, goodput, and what the time went into", async () => {
 
 test("the address says by what, of which project, and from when to when; a spreadsheet gets the same", async () => {
   const asked = uses(item("ada"));
-  const page = visit("/usage?from=2026-11-01&to=2026-11-15");
+  const page = renderAt("/usage?from=2026-11-01&to=2026-11-15");
   await screen.findByText("name-of-ada");
   await userEvent.selectOptions(screen.getByLabelText("统计维度"), "user");
   await userEvent.selectOptions(screen.getByLabelText("项目"), "project-1");
@@ -74,8 +80,10 @@ test("the address says by what, of which project, and from when to when; a sprea
 });
 
 test("a refusal is said in the platform's words, and nothing used is said too", async () => {
-  platform.use(http.get(api("/usage"), () => refuse(400, "TIMES_BACKWARDS", "结束早于开始"), { once: true }));
-  visit("/usage");
+  platformHandlers.use(
+    http.get(apiUrl("/usage"), () => respondWithError(400, "TIMES_BACKWARDS", "结束早于开始"), { once: true }),
+  );
+  renderAt("/usage");
   await screen.findByText("结束早于开始");
   uses();
   await userEvent.click(screen.getByRole("button", { name: "重试" }));
@@ -92,22 +100,22 @@ const price: Price = {
 
 test("everybody sees prices; administrators add one, and what is wrong stands at its field", async () => {
   const sent: unknown[] = [];
-  platform.use(
-    http.get(api("/prices"), () => ok({ currency: "CNY", prices: [price] })),
-    http.put(api("/prices"), async ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/prices"), () => respondWith({ currency: "CNY", prices: [price] })),
+    http.put(apiUrl("/prices"), async ({ request }) => {
       sent.push(await request.json());
       return sent.length === 1
-        ? refuse(400, "INVALID_REQUEST", "有误", [
+        ? respondWithError(400, "INVALID_REQUEST", "有误", [
             { field: "prices.1.perGpuHour", error: "X", message: "要是一个数", hint: "" },
           ])
-        : ok({
+        : respondWith({
             currency: "CNY",
             prices: [price, { ...price, gpuType: "H100", zoneId: "zone-a", zoneName: "北京可用区A" }],
           });
     }),
-    http.get(api("/auth/me"), () => ok({ ...me, isAdministrator: true })),
+    http.get(apiUrl("/auth/me"), () => respondWith({ ...me, isAdministrator: true })),
   );
-  visit("/usage/prices");
+  renderAt("/usage/prices");
   await screen.findByText("¥12.50");
   await userEvent.click(await screen.findByRole("button", { name: "添加价格" }));
   const dialog = await screen.findByRole("dialog");
@@ -132,8 +140,8 @@ test("everybody sees prices; administrators add one, and what is wrong stands at
 });
 
 test("nobody else is offered to change prices", async () => {
-  platform.use(http.get(api("/prices"), () => ok({ currency: "CNY", prices: [price] })));
-  visit("/usage/prices");
+  platformHandlers.use(http.get(apiUrl("/prices"), () => respondWith({ currency: "CNY", prices: [price] })));
+  renderAt("/usage/prices");
   await screen.findByText("¥12.50");
   expect(screen.queryByRole("button", { name: /价格/ })).toBeNull();
 });

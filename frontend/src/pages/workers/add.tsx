@@ -3,9 +3,9 @@ import { Plus } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import type { JoinTokenCreated } from "@/api/types";
 import { createJoinToken, workerKeys } from "@/api/workers";
-import { Note } from "@/ui/badge";
+import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
-import { Code } from "@/ui/code";
+import { CodeBlock } from "@/ui/code";
 import { CopyButton } from "@/ui/copy";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { ProjectField } from "./project";
@@ -27,7 +27,7 @@ export function AddWorkers() {
       submit={t("workers.create")}
       fields={["name", "projectId"]}
       onSubmit={create}
-      result={(made) => <Made made={made} />}
+      result={(made) => <TokenCreated made={made} />}
       trigger={
         <Button look="primary">
           <Plus />
@@ -51,14 +51,14 @@ export function AddWorkers() {
   );
 }
 
-function Made({ made: { token, command } }: { made: JoinTokenCreated }) {
+function TokenCreated({ made: { token, command } }: { made: JoinTokenCreated }) {
   const { t } = useTranslation();
   return (
     <div role="status" className="space-y-4">
-      <Note tone="ok">{t("workers.once")}</Note>
+      <Callout tone="ok">{t("workers.once")}</Callout>
       <div className="space-y-1.5">
         <p className="text-sm font-medium">{t("workers.command")}</p>
-        <Code name="fermi-worker.sh" content={command} />
+        <CodeBlock name="fermi-worker.sh" content={command} />
       </div>
       <div className="space-y-1">
         <p className="text-sm font-medium">{t("workers.token")}</p>

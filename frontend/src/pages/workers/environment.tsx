@@ -3,23 +3,32 @@ import { Braces } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { ApiError } from "@/api/errors";
 import { workerEnvironmentQuery } from "@/api/workers";
-import { quoted } from "@/lib/shell";
-import { Note } from "@/ui/badge";
+import { quoteForShell } from "@/lib/shell";
+import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
-import { Code } from "@/ui/code";
-import { Failure, Loading } from "@/ui/failure";
-import { problemText } from "@/ui/form-dialog";
+import { CodeBlock } from "@/ui/code";
+import { LoadError, Loading } from "@/ui/failure";
+import { formatProblems } from "@/ui/form-dialog";
 import { Modal } from "@/ui/modal";
 
 /** What every process needs to find the others, in the order in which one reads it. */
-const FIRST = ["MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "LOCAL_WORLD_SIZE"];
+const FIRST_VARIABLES = [
+  "MASTER_ADDR",
+  "MASTER_PORT",
+  "WORLD_SIZE",
+  "RANK",
+  "LOCAL_RANK",
+  "NODE_RANK",
+  "LOCAL_WORLD_SIZE",
+];
 
 /** As lines that a shell can be given. */
-export function exports(env: Record<string, string>): string {
-  const place = (name: string) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
+export function formatExports(env: Record<string, string>): string {
+  const place = (name: string) =>
+    FIRST_VARIABLES.includes(name) ? FIRST_VARIABLES.indexOf(name) : FIRST_VARIABLES.length;
   return Object.entries(env)
     .sort(([a], [b]) => place(a) - place(b) || (a < b ? -1 : 1))
-    .map(([name, value]) => `export ${name}=${quoted(value)}\n`)
+    .map(([name, value]) => `export ${name}=${quoteForShell(value)}\n`)
     .join("");
 }
 
@@ -44,20 +53,20 @@ export function EnvironmentPreview({ id }: { id: string }) {
 function Variables({ id }: { id: string }) {
   const environment = useQuery(workerEnvironmentQuery(id));
   if (environment.error instanceof ApiError && environment.error.status === 409)
-    return <Note tone="info">{environment.error.message}</Note>;
-  if (environment.isError) return <Failure error={environment.error} retry={() => void environment.refetch()} />;
+    return <Callout tone="info">{environment.error.message}</Callout>;
+  if (environment.isError) return <LoadError error={environment.error} retry={() => void environment.refetch()} />;
   if (environment.isPending) return <Loading />;
   const { env, problems } = environment.data;
   return (
     <div className="space-y-3">
       {problems.length > 0 && (
-        <Note tone="warn">
+        <Callout tone="warn">
           {problems.map((problem, index) => (
-            <p key={index}>{problemText(problem)}</p>
+            <p key={index}>{formatProblems(problem)}</p>
           ))}
-        </Note>
+        </Callout>
       )}
-      {Object.keys(env).length > 0 && <Code name={`${id}.sh`} content={exports(env)} />}
+      {Object.keys(env).length > 0 && <CodeBlock name={`${id}.sh`} content={formatExports(env)} />}
     </div>
   );
 }

@@ -2,20 +2,20 @@ import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
 import { groupsQuery, WORKERS_PER_PAGE, workersQuery } from "@/api/workers";
 import type { Worker, WorkerGroup, WorkerOrdering } from "@/api/types";
-import { useListLook } from "@/lib/list";
+import { useTableSettings } from "@/lib/list";
 import { useFilters } from "@/lib/use-filters";
-import { useTicks } from "@/lib/ticks";
+import { useSelection } from "@/lib/ticks";
 import { Button } from "@/ui/button";
-import { Empty } from "@/ui/empty";
-import { Failure, Loading } from "@/ui/failure";
+import { EmptyState } from "@/ui/empty";
+import { LoadError, Loading } from "@/ui/failure";
 import { FilterSelect, SearchBox } from "@/ui/filters";
-import { ListLook } from "@/ui/list-look";
+import { TableSettings } from "@/ui/list-look";
 import { Page } from "@/ui/page";
 import { Pager } from "@/ui/pager";
 import { WORKER_STATUSES } from "@/ui/worker";
 import { AddWorkers } from "./add";
-import { MoveTo } from "./move";
-import { useProjects } from "./project";
+import { MoveWorkers } from "./move";
+import { useWritableProjects } from "./project";
 import { WorkerSections } from "./sections";
 import { WorkerTable } from "./table";
 
@@ -29,13 +29,13 @@ const NO_GROUPS: WorkerGroup[] = [];
 export function Component() {
   const { t } = useTranslation();
   const { filters, page, set, of, clear } = useFilters(FILTERS);
-  const { ordering, onOrder } = useListLook(ORDERS);
+  const { ordering, onOrder } = useTableSettings(ORDERS);
   const found = useQuery(workersQuery({ ...filters, page, ...(ordering && { ordering: ordering as WorkerOrdering }) }));
   const groups = useQuery(groupsQuery).data ?? NO_GROUPS;
-  const mayAdd = useProjects().length > 0;
+  const mayAdd = useWritableProjects().length > 0;
   const workers = found.data?.items ?? NOBODY;
   const movable = workers.filter(({ allowedActions }) => allowedActions.includes("move"));
-  const ticks = useTicks(movable.map(({ id }) => id));
+  const ticks = useSelection(movable.map(({ id }) => id));
   const nodes = [...new Set([...(filters.node ? [filters.node] : []), ...workers.map(({ node }) => node)])];
   const filtered = Object.keys(filters).length > 0;
   return (
@@ -62,22 +62,22 @@ export function Component() {
           {...of("status")}
         />
         <div className="ml-auto">
-          <ListLook section="workers" />
+          <TableSettings section="workers" />
         </div>
-        {movable.length > 0 && <MoveTo ticks={ticks} groups={groups} />}
+        {movable.length > 0 && <MoveWorkers ticks={ticks} groups={groups} />}
       </div>
-      {found.isError && <Failure error={found.error} retry={() => void found.refetch()} />}
+      {found.isError && <LoadError error={found.error} retry={() => void found.refetch()} />}
       {found.isPending && <Loading />}
       {found.data?.total === 0 && (
         <section className="rounded-xl border bg-surface shadow-xs">
           {filtered ? (
-            <Empty title={t("workers.nothingMatches")}>
+            <EmptyState title={t("workers.nothingMatches")}>
               <Button onClick={clear}>{t("tasks.clearFilters")}</Button>
-            </Empty>
+            </EmptyState>
           ) : (
-            <Empty title={t("workers.empty")} hint={mayAdd ? t("workers.emptyHint") : undefined}>
+            <EmptyState title={t("workers.empty")} hint={mayAdd ? t("workers.emptyHint") : undefined}>
               {mayAdd && <AddWorkers />}
-            </Empty>
+            </EmptyState>
           )}
         </section>
       )}

@@ -3,13 +3,13 @@ import { FolderInput } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { toast } from "@/ui/toast";
 import type { WorkerGroup } from "@/api/types";
-import { moveWorkers, workersChanged } from "@/api/workers";
-import type { Ticks } from "@/lib/ticks";
+import { moveWorkers, invalidateWorkers } from "@/api/workers";
+import type { Selection } from "@/lib/ticks";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
 import { FormDialog } from "@/ui/form-dialog";
 
-export function MoveTo({ ticks, groups }: { ticks: Ticks; groups: WorkerGroup[] }) {
+export function MoveWorkers({ ticks, groups }: { ticks: Selection; groups: WorkerGroup[] }) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const count = ticks.selected.length;
@@ -17,7 +17,7 @@ export function MoveTo({ ticks, groups }: { ticks: Ticks; groups: WorkerGroup[] 
     await moveWorkers(ticks.selected, groupId || null);
     toast.success(t("workers.moved", { count }));
     ticks.clear();
-    await workersChanged(client);
+    await invalidateWorkers(client);
   };
   return (
     <div className="ml-auto flex items-center gap-2">

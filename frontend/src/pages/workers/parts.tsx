@@ -1,10 +1,10 @@
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import type { Worker } from "@/api/types";
-import { bytes, integer } from "@/lib/format";
+import { formatBytes, formatInteger } from "@/lib/format";
 import { Badge, type Tone } from "@/ui/badge";
 
-export function Rank({ worker: { rank, localRank, nodeRank, worldSize } }: { worker: Worker }) {
+export function RankCell({ worker: { rank, localRank, nodeRank, worldSize } }: { worker: Worker }) {
   const { t } = useTranslation();
   if (rank == null) return <span className="text-muted">–</span>;
   return (
@@ -21,7 +21,7 @@ export function Rank({ worker: { rank, localRank, nodeRank, worldSize } }: { wor
 type ProcessState = Worker["process"]["state"];
 const TONE: Record<ProcessState, Tone> = { idle: "idle", starting: "info", running: "accent", exited: "idle" };
 
-export function Process({ worker: { process } }: { worker: Worker }) {
+export function ProcessCell({ worker: { process } }: { worker: Worker }) {
   const { t } = useTranslation();
   const { state, pid, exitCode, taskId } = process;
   const failed = exitCode != null && exitCode !== 0;
@@ -42,7 +42,7 @@ export function Process({ worker: { process } }: { worker: Worker }) {
 
 const MB = 2 ** 20;
 
-export function GpuUse({ worker: { id, usage } }: { worker: Worker }) {
+export function GpuUsageCell({ worker: { id, usage } }: { worker: Worker }) {
   const { t } = useTranslation();
   const share = usage.gpuUtilization;
   const used = usage.gpuMemoryUsedMb;
@@ -53,13 +53,13 @@ export function GpuUse({ worker: { id, usage } }: { worker: Worker }) {
       {share != null && (
         <div className="flex items-center gap-2">
           <Meter label={`${t("workers.usage")} ${id}`} value={share / 100} />
-          <span className="w-9 text-right">{integer(Math.round(share))}%</span>
+          <span className="w-9 text-right">{formatInteger(Math.round(share))}%</span>
         </div>
       )}
       {used != null && (
         <div>
-          {bytes(used * MB)}
-          {total != null && ` / ${bytes(total * MB)}`}
+          {formatBytes(used * MB)}
+          {total != null && ` / ${formatBytes(total * MB)}`}
         </div>
       )}
     </div>
@@ -81,13 +81,17 @@ function Meter({ label, value }: { label: string; value: number }) {
   );
 }
 
-export function HostUse({ worker: { usage } }: { worker: Worker }) {
+export function HostUsageCell({ worker: { usage } }: { worker: Worker }) {
   const { t } = useTranslation();
   if (usage.cpuPercent == null && usage.memoryUsedMb == null) return "–";
   return (
     <>
-      {usage.cpuPercent != null && <div>{t("workers.cpuUse", { percent: integer(Math.round(usage.cpuPercent)) })}</div>}
-      {usage.memoryUsedMb != null && <div>{t("workers.memoryUse", { size: bytes(usage.memoryUsedMb * MB) })}</div>}
+      {usage.cpuPercent != null && (
+        <div>{t("workers.cpuUse", { percent: formatInteger(Math.round(usage.cpuPercent)) })}</div>
+      )}
+      {usage.memoryUsedMb != null && (
+        <div>{t("workers.memoryUse", { size: formatBytes(usage.memoryUsedMb * MB) })}</div>
+      )}
     </>
   );
 }

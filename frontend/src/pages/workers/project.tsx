@@ -5,14 +5,14 @@ import { meQuery } from "@/api/session";
 import { Field } from "@/ui/field";
 
 /** Those in which one is more than a viewer: the server takes workers, join tokens and groups for no other. */
-export function useProjects() {
+export function useWritableProjects() {
   return useQuery(meQuery).data?.projects.filter(({ role }) => role !== "viewer") ?? [];
 }
 
 /** `projectId` of a form; nothing to those who have but one such project. */
 export function ProjectField({ error }: { error?: ReactNode }) {
   const { t } = useTranslation();
-  const projects = useProjects();
+  const projects = useWritableProjects();
   if (projects.length <= 1) return null;
   return (
     <Field label={t("workers.project")} error={error}>

@@ -1,10 +1,10 @@
 import { useTranslation } from "react-i18next";
-import { Sections } from "@/ui/sections";
+import { SectionNav } from "@/ui/sections";
 
 export function WorkerSections() {
   const { t } = useTranslation();
   return (
-    <Sections
+    <SectionNav
       label={t("workers.sections")}
       links={[
         { to: "/workers", label: t("workers.title") },

@@ -3,21 +3,21 @@ import { Trash2 } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import type { Worker } from "@/api/types";
-import { deleteWorker, workersChanged } from "@/api/workers";
-import { duration } from "@/lib/format";
+import { deleteWorker, invalidateWorkers } from "@/api/workers";
+import { formatDuration } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
-import type { Ticks } from "@/lib/ticks";
+import type { Selection } from "@/lib/ticks";
 import { Button } from "@/ui/button";
-import { Confirm } from "@/ui/confirm";
+import { ConfirmDialog } from "@/ui/confirm";
 import { toastError } from "@/ui/failure";
-import { MEDIUM, ROW, Table, TICK, TickAll, WIDE } from "@/ui/table";
+import { MEDIUM_COLUMN, ROW, Table, CHECKBOX_CELL, SelectAllCheckbox, WIDE_COLUMN } from "@/ui/table";
 import { WorkerBadge } from "@/ui/worker";
 import { EnvironmentPreview } from "./environment";
-import { GpuUse, HostUse, Process, Rank } from "./parts";
+import { GpuUsageCell, HostUsageCell, ProcessCell, RankCell } from "./parts";
 
 interface WorkerTableProps {
   workers: Worker[];
-  ticks: Ticks;
+  ticks: Selection;
   /** When the server said this, by the page's clock. */
   seenAt: number;
   ordering: string | undefined;
@@ -34,20 +34,20 @@ export function WorkerTable({ workers, ticks, seenAt, ordering, onOrder, onNode 
       ordering={ordering}
       onOrder={onOrder}
       columns={[
-        { label: <TickAll ticks={ticks} label={t("workers.selectAll")} />, className: TICK },
+        { label: <SelectAllCheckbox ticks={ticks} label={t("workers.selectAll")} />, className: CHECKBOX_CELL },
         { label: t("workers.id"), order: "id" },
         { label: t("workers.status"), order: "lastHeartbeatAt" },
-        { label: t("workers.group"), className: MEDIUM, order: "group" },
-        { label: t("workers.rank"), className: MEDIUM },
-        { label: t("workers.process"), className: MEDIUM },
-        { label: t("workers.usage"), className: WIDE },
-        { label: t("workers.host"), className: WIDE },
+        { label: t("workers.group"), className: MEDIUM_COLUMN, order: "group" },
+        { label: t("workers.rank"), className: MEDIUM_COLUMN },
+        { label: t("workers.process"), className: MEDIUM_COLUMN },
+        { label: t("workers.usage"), className: WIDE_COLUMN },
+        { label: t("workers.host"), className: WIDE_COLUMN },
         { label: "" },
       ]}
     >
       {workers.map((worker) => (
         <tr key={worker.id} className={ROW}>
-          <td className={TICK}>
+          <td className={CHECKBOX_CELL}>
             <input
               type="checkbox"
               aria-label={t("workers.select", { id: worker.id })}
@@ -77,7 +77,7 @@ export function WorkerTable({ workers, ticks, seenAt, ordering, onOrder, onNode 
                 {worker.group?.name ?? t("workers.noGroup")}
                 {worker.rank != null && ` · rank ${worker.rank}`}
               </div>
-              <Process worker={worker} />
+              <ProcessCell worker={worker} />
             </div>
           </td>
           <td className="whitespace-nowrap">
@@ -88,7 +88,7 @@ export function WorkerTable({ workers, ticks, seenAt, ordering, onOrder, onNode 
               </div>
             )}
           </td>
-          <td className={MEDIUM}>
+          <td className={MEDIUM_COLUMN}>
             {worker.group ? (
               <Link to={`/workers/groups#${worker.group.id}`} className="text-accent-ink hover:underline">
                 {worker.group.name}
@@ -97,17 +97,17 @@ export function WorkerTable({ workers, ticks, seenAt, ordering, onOrder, onNode 
               <span className="text-muted">{t("workers.noGroup")}</span>
             )}
           </td>
-          <td className={`${MEDIUM} tabular-nums`}>
-            <Rank worker={worker} />
+          <td className={`${MEDIUM_COLUMN} tabular-nums`}>
+            <RankCell worker={worker} />
           </td>
-          <td className={MEDIUM}>
-            <Process worker={worker} />
+          <td className={MEDIUM_COLUMN}>
+            <ProcessCell worker={worker} />
           </td>
-          <td className={WIDE}>
-            <GpuUse worker={worker} />
+          <td className={WIDE_COLUMN}>
+            <GpuUsageCell worker={worker} />
           </td>
-          <td className={`${WIDE} text-xs whitespace-nowrap text-muted tabular-nums`}>
-            <HostUse worker={worker} />
+          <td className={`${WIDE_COLUMN} text-xs whitespace-nowrap text-muted tabular-nums`}>
+            <HostUsageCell worker={worker} />
           </td>
           <td className="w-px">
             <span className="flex justify-end gap-1">
@@ -123,7 +123,7 @@ export function WorkerTable({ workers, ticks, seenAt, ordering, onOrder, onNode 
 
 function Age({ seconds }: { seconds: number }) {
   const { t } = useTranslation();
-  return seconds < 1 ? t("workers.heartbeatNow") : t("workers.heartbeat", { age: duration(t, seconds) });
+  return seconds < 1 ? t("workers.heartbeatNow") : t("workers.heartbeat", { age: formatDuration(t, seconds) });
 }
 
 function DeleteWorker({ id }: { id: string }) {
@@ -132,10 +132,10 @@ function DeleteWorker({ id }: { id: string }) {
   const remove = useMutation({
     mutationFn: () => deleteWorker(id),
     onError: (error) => toastError(t, error),
-    onSettled: () => workersChanged(client),
+    onSettled: () => invalidateWorkers(client),
   });
   return (
-    <Confirm
+    <ConfirmDialog
       danger
       title={t("workers.deleteTitle", { id })}
       description={t("workers.deleteHint")}

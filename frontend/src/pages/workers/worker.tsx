@@ -5,16 +5,16 @@ import { Link, useParams } from "react-router";
 import { ApiError } from "@/api/errors";
 import type { Worker } from "@/api/types";
 import { workerQuery } from "@/api/workers";
-import { dateTime } from "@/lib/format";
+import { formatDateTime } from "@/lib/format";
 import { ButtonLink } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { Empty } from "@/ui/empty";
-import { Failure, Loading } from "@/ui/failure";
+import { EmptyState } from "@/ui/empty";
+import { LoadError, Loading } from "@/ui/failure";
 import { Page } from "@/ui/page";
-import { Facts } from "@/ui/table";
+import { DefinitionList } from "@/ui/table";
 import { WorkerBadge } from "@/ui/worker";
 import { EnvironmentPreview } from "./environment";
-import { GpuUse, HostUse, Process, Rank } from "./parts";
+import { GpuUsageCell, HostUsageCell, ProcessCell, RankCell } from "./parts";
 
 const History = lazy(() => import("@/ui/machines/history"));
 
@@ -25,16 +25,16 @@ export function Component() {
   if (worker.error instanceof ApiError && worker.error.status === 404) {
     return (
       <Page title={t("workers.notFound")}>
-        <Empty title={t("workers.notFound")} hint={t("workers.notFoundHint")}>
+        <EmptyState title={t("workers.notFound")} hint={t("workers.notFoundHint")}>
           <ButtonLink look="primary" to="/workers">
             {t("workers.backToList")}
           </ButtonLink>
-        </Empty>
+        </EmptyState>
       </Page>
     );
   }
   if (worker.data) return <WorkerPage key={id} worker={worker.data} />;
-  return worker.isError ? <Failure error={worker.error} retry={() => void worker.refetch()} /> : <Loading />;
+  return worker.isError ? <LoadError error={worker.error} retry={() => void worker.refetch()} /> : <Loading />;
 }
 
 function WorkerPage({ worker }: { worker: Worker }) {
@@ -52,7 +52,7 @@ function WorkerPage({ worker }: { worker: Worker }) {
     >
       <div className="grid items-start gap-4 lg:grid-cols-[22rem_minmax(0,1fr)]">
         <Card title={t("workers.facts")}>
-          <Facts
+          <DefinitionList
             facts={[
               [t("workers.node"), `${worker.node}${worker.ip ? ` · ${worker.ip}` : ""}`],
               ["GPU", worker.gpu == null ? t("workers.cpu") : t("workers.gpu", { number: worker.gpu })],
@@ -70,10 +70,10 @@ function WorkerPage({ worker }: { worker: Worker }) {
                   t("workers.noGroup")
                 ),
               ],
-              [t("workers.rank"), <Rank key="rank" worker={worker} />],
-              [t("workers.process"), <Process key="process" worker={worker} />],
-              [t("workers.usage"), <GpuUse key="use" worker={worker} />],
-              [t("workers.host"), <HostUse key="host" worker={worker} />],
+              [t("workers.rank"), <RankCell key="rank" worker={worker} />],
+              [t("workers.process"), <ProcessCell key="process" worker={worker} />],
+              [t("workers.usage"), <GpuUsageCell key="use" worker={worker} />],
+              [t("workers.host"), <HostUsageCell key="host" worker={worker} />],
               [
                 t("workers.inEnvironment"),
                 worker.environmentId ? (
@@ -88,7 +88,7 @@ function WorkerPage({ worker }: { worker: Worker }) {
                   "–"
                 ),
               ],
-              [t("workers.lastHeartbeat"), worker.lastHeartbeatAt ? dateTime(worker.lastHeartbeatAt) : "–"],
+              [t("workers.lastHeartbeat"), worker.lastHeartbeatAt ? formatDateTime(worker.lastHeartbeatAt) : "–"],
               [t("workers.version"), worker.version || "–"],
             ]}
           />

@@ -3,9 +3,17 @@ import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test, vi } from "vitest";
 import { worker } from "@/test/fixtures";
-import { api, list, me, ok, platform, refuse, withRole } from "@/test/platform";
-import { visit } from "@/test/render";
-import { exports } from "./environment";
+import {
+  apiUrl,
+  respondWithList,
+  me,
+  respondWith,
+  platformHandlers,
+  respondWithError,
+  buildUser,
+} from "@/test/platform";
+import { renderAt } from "@/test/render";
+import { formatExports } from "./environment";
 
 vi.mock("@/ui/machines/time-chart", () => ({
   ...{ LEFT: 78, RIGHT: 12 },
@@ -29,8 +37,8 @@ test("a worker shows its state, heartbeat, rank, process and use", async () => {
       memoryUsedMb: 512,
     },
   });
-  platform.use(http.get(api("/workers"), () => list(busy)));
-  visit("/workers");
+  platformHandlers.use(http.get(apiUrl("/workers"), () => respondWithList(busy)));
+  renderAt("/workers");
   const row = (await screen.findByRole("checkbox", { name: "选择 gn6-1" })).closest("tr");
   const text = row?.textContent ?? "";
   for (const part of ["心跳迟到", "GPU 1", "bert", "1 / 4", "进程号 4242", "87%", "2 GiB / 8 GiB"])
@@ -45,8 +53,8 @@ test("a worker shows its state, heartbeat, rank, process and use", async () => {
 
 test("where somebody may only look, nothing is offered that would be refused", async () => {
   const rows = [worker("gn6-0", { allowedActions: [] }), worker("gn7-0", { allowedActions: [] })];
-  platform.use(http.get(api("/workers"), () => list(...rows)));
-  visit("/workers");
+  platformHandlers.use(http.get(apiUrl("/workers"), () => respondWithList(...rows)));
+  renderAt("/workers");
   const tick = await screen.findByRole<HTMLInputElement>("checkbox", { name: "选择 gn6-0" });
   expect(tick.disabled).toBe(true);
   expect(screen.getByRole<HTMLInputElement>("checkbox", { name: "选择本页全部" }).disabled).toBe(true);
@@ -58,13 +66,16 @@ test("hosts are added to, and join tokens revoked of, projects of which one is m
   const token = { id: "j-1", name: "room A", createdAt: "2026-11-21T05:00:00Z", lastUsedAt: null };
   const theirs = { id: "project-2", name: "视觉", role: "viewer", warm: false, createdAt: token.createdAt };
   const both = { ...me, projects: [...me.projects, theirs] };
-  platform.use(
-    http.get(api("/auth/me"), () => ok(both)),
-    http.get(api("/workers/join-tokens"), () =>
-      list({ ...token, projectId: "project-1" }, { ...token, id: "j-2", name: "room B", projectId: "project-2" }),
+  platformHandlers.use(
+    http.get(apiUrl("/auth/me"), () => respondWith(both)),
+    http.get(apiUrl("/workers/join-tokens"), () =>
+      respondWithList(
+        { ...token, projectId: "project-1" },
+        { ...token, id: "j-2", name: "room B", projectId: "project-2" },
+      ),
     ),
   );
-  visit("/workers/join-tokens");
+  renderAt("/workers/join-tokens");
   const row = (name: string) => within(screen.getByText(name).closest("li") as HTMLElement);
   await screen.findByText("room A");
   expect(row("room A").getByRole("button", { name: "撤销" })).toBeTruthy();
@@ -82,12 +93,12 @@ test("a viewer is offered no adding of workers and no revoking, nor told to do s
     createdAt: "2026-11-21T05:00:00Z",
     lastUsedAt: null,
   };
-  platform.use(
-    http.get(api("/auth/me"), () => ok(withRole("viewer"))),
-    http.get(api("/workers"), () => list()),
-    http.get(api("/workers/join-tokens"), () => list(token)),
+  platformHandlers.use(
+    http.get(apiUrl("/auth/me"), () => respondWith(buildUser("viewer"))),
+    http.get(apiUrl("/workers"), () => respondWithList()),
+    http.get(apiUrl("/workers/join-tokens"), () => respondWithList(token)),
   );
-  visit("/workers");
+  renderAt("/workers");
   await screen.findByText("还没有 Worker");
   expect(screen.queryByRole("button", { name: "添加 Worker" })).toBeNull();
   expect(screen.queryByText(/在每台主机上运行/)).toBeNull();
@@ -98,8 +109,10 @@ test("a viewer is offered no adding of workers and no revoking, nor told to do s
 });
 
 test("of several projects' workers, those that one may change can be moved and deleted", async () => {
-  platform.use(http.get(api("/workers"), () => list(worker("gn6-0", { allowedActions: [] }), worker("gn7-0"))));
-  visit("/workers");
+  platformHandlers.use(
+    http.get(apiUrl("/workers"), () => respondWithList(worker("gn6-0", { allowedActions: [] }), worker("gn7-0"))),
+  );
+  renderAt("/workers");
   const tick = await screen.findByRole<HTMLInputElement>("checkbox", { name: "选择 gn7-0" });
   expect(tick.disabled).toBe(false);
   expect(screen.getByRole("button", { name: "删除 gn7-0" })).toBeTruthy();
@@ -108,13 +121,13 @@ test("of several projects' workers, those that one may change can be moved and d
 
 test("filters live in the address and are sent to the server; a node is one click away", async () => {
   const asked: string[] = [];
-  platform.use(
-    http.get(api("/workers"), ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/workers"), ({ request }) => {
       asked.push(new URL(request.url).search);
-      return list(worker("gn6-0"), worker("gn7-0"));
+      return respondWithList(worker("gn6-0"), worker("gn7-0"));
     }),
   );
-  const page = visit("/workers?status=lost");
+  const page = renderAt("/workers?status=lost");
   await userEvent.click(await screen.findByRole("button", { name: "只看节点 gn7" }));
   await userEvent.selectOptions(screen.getByLabelText("分组"), "bert");
   await waitFor(() => expect(page.address()).toBe("/workers?status=lost&node=gn7&group=group-1"));
@@ -123,13 +136,16 @@ test("filters live in the address and are sent to the server; a node is one clic
 });
 
 test("an empty list says what to do; the command is shown once the token is made", async () => {
-  platform.use(
-    http.get(api("/workers"), () => list()),
-    http.post(api("/workers/join-tokens"), () =>
-      ok({ id: "j-1", name: "room A", token: "fermi_join_x", command: "fermi worker --token fermi_join_x" }, 201),
+  platformHandlers.use(
+    http.get(apiUrl("/workers"), () => respondWithList()),
+    http.post(apiUrl("/workers/join-tokens"), () =>
+      respondWith(
+        { id: "j-1", name: "room A", token: "fermi_join_x", command: "fermi worker --token fermi_join_x" },
+        201,
+      ),
     ),
   );
-  visit("/workers");
+  renderAt("/workers");
   await screen.findByText("还没有 Worker");
   await userEvent.click(screen.getAllByRole("button", { name: "添加 Worker" })[0] as HTMLElement);
   const dialog = within(await screen.findByRole("dialog"));
@@ -142,17 +158,17 @@ test("an empty list says what to do; the command is shown once the token is made
 
 test("the ticked workers are moved together, and a refusal is said in the dialog", async () => {
   const sent: unknown[] = [];
-  platform.use(
-    http.post(api("/worker-groups/move"), async ({ request }) => {
+  platformHandlers.use(
+    http.post(apiUrl("/worker-groups/move"), async ({ request }) => {
       sent.push(await request.json());
       return sent.length === 1
-        ? refuse(409, "WORKERS_HELD", "有误", [
+        ? respondWithError(409, "WORKERS_HELD", "有误", [
             { field: "workerIds.0", error: "WORKER_HELD", message: "gn6-0 正被 task-1 使用", hint: "先停止它" },
           ])
-        : ok({ moved: 2 });
+        : respondWith({ moved: 2 });
     }),
   );
-  visit("/workers");
+  renderAt("/workers");
   await userEvent.click(await screen.findByRole("checkbox", { name: "选择本页全部" }));
   await userEvent.click(screen.getByRole("button", { name: "移动到" }));
   const dialog = within(await screen.findByRole("dialog", { name: "把 2 个 Worker 移动到" }));
@@ -169,15 +185,15 @@ test("the ticked workers are moved together, and a refusal is said in the dialog
 });
 
 test("a worker's environment is previewed, ready to be pasted", async () => {
-  platform.use(
-    http.get(api("/workers/gn6-0/environment"), () =>
-      ok({
+  platformHandlers.use(
+    http.get(apiUrl("/workers/gn6-0/environment"), () =>
+      respondWith({
         env: { RANK: "0", NCCL_DEBUG: "a b", MASTER_ADDR: "gn6" },
         problems: [{ field: "worldSize", error: "X", message: "World Size 太大", hint: "" }],
       }),
     ),
   );
-  visit("/workers");
+  renderAt("/workers");
   await userEvent.click(await screen.findByRole("button", { name: "查看 gn6-0 的环境变量" }));
   const code = await screen.findByLabelText("gn6-0.sh");
   expect(code.textContent).toBe("export MASTER_ADDR=gn6\nexport RANK=0\nexport NCCL_DEBUG='a b'\n");
@@ -196,7 +212,7 @@ test("variables stand in the order in which one reads them", () => {
     "MASTER_ADDR",
   ];
   const env = Object.fromEntries(names.map((name) => [name, "1"]));
-  expect([...exports(env).matchAll(/export (\w+)/g)].map(([, name]) => name)).toEqual([
+  expect([...formatExports(env).matchAll(/export (\w+)/g)].map(([, name]) => name)).toEqual([
     "MASTER_ADDR",
     "MASTER_PORT",
     "WORLD_SIZE",
@@ -209,8 +225,8 @@ test("variables stand in the order in which one reads them", () => {
 });
 
 test("a worker is deleted, and a join token revoked, after a question", async () => {
-  const deleted = vi.fn(() => ok(null));
-  const revoked = vi.fn(() => ok(null));
+  const deleted = vi.fn(() => respondWith(null));
+  const revoked = vi.fn(() => respondWith(null));
   const token = {
     id: "j-1",
     name: "room A",
@@ -218,12 +234,12 @@ test("a worker is deleted, and a join token revoked, after a question", async ()
     createdAt: "2026-11-21T05:00:00Z",
     lastUsedAt: null,
   };
-  platform.use(
-    http.delete(api("/workers/gn6-0"), deleted),
-    http.get(api("/workers/join-tokens"), () => list(token)),
-    http.delete(api("/workers/join-tokens/j-1"), revoked),
+  platformHandlers.use(
+    http.delete(apiUrl("/workers/gn6-0"), deleted),
+    http.get(apiUrl("/workers/join-tokens"), () => respondWithList(token)),
+    http.delete(apiUrl("/workers/join-tokens/j-1"), revoked),
   );
-  visit("/workers");
+  renderAt("/workers");
   await userEvent.click(await screen.findByRole("button", { name: "删除 gn6-0" }));
   expect(deleted).not.toHaveBeenCalled();
   await userEvent.click(within(await screen.findByRole("alertdialog")).getByRole("button", { name: "删除" }));
@@ -236,11 +252,11 @@ test("a worker is deleted, and a join token revoked, after a question", async ()
 
 test("a worker's page shows what it is, what was measured of it, and who had it", async () => {
   const asked = vi.fn();
-  platform.use(
-    http.get(api("/workers/gn6-0"), () => ok(worker("gn6-0", { rank: 3, worldSize: 8 }))),
-    http.get(api("/workers/gn6-0/telemetry"), ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/workers/gn6-0"), () => respondWith(worker("gn6-0", { rank: 3, worldSize: 8 }))),
+    http.get(apiUrl("/workers/gn6-0/telemetry"), ({ request }) => {
       asked(new URL(request.url).searchParams.getAll("metric"));
-      return ok({
+      return respondWith({
         ...{ from: "2026-11-21T05:00:00Z", to: "2026-11-21T06:00:00Z", stepSeconds: 1800, emulated: false },
         series: [{ metric: "gpu", unit: "%", index: "0", node: null, rank: null, values: [50, 75], most: null }],
         tasks: [
@@ -250,7 +266,7 @@ test("a worker's page shows what it is, what was measured of it, and who had it"
       });
     }),
   );
-  visit("/workers");
+  renderAt("/workers");
   await userEvent.click(await screen.findByRole("link", { name: "gn6-0" }));
   expect(await screen.findByRole("img", { name: "GPU 利用率: 75 %" })).toBeTruthy();
   const tasks = within(screen.getByRole("region", { name: "使用者" }));
@@ -265,7 +281,7 @@ test("a worker's page shows what it is, what was measured of it, and who had it"
 });
 
 test("a worker that is not there says so", async () => {
-  platform.use(http.get(api("/workers/gone"), () => refuse(404, "NOT_FOUND", "")));
-  visit("/workers/gone");
+  platformHandlers.use(http.get(apiUrl("/workers/gone"), () => respondWithError(404, "NOT_FOUND", "")));
+  renderAt("/workers/gone");
   expect(await screen.findByRole("heading", { name: "没有这个 Worker" })).toBeTruthy();
 });

@@ -2,9 +2,9 @@ import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import { zonesQuery } from "@/api/inventory";
-import { integer } from "@/lib/format";
-import { Empty } from "@/ui/empty";
-import { Failure, Loading } from "@/ui/failure";
+import { formatInteger } from "@/lib/format";
+import { EmptyState } from "@/ui/empty";
+import { LoadError, Loading } from "@/ui/failure";
 import { Page } from "@/ui/page";
 import { ROW, Table } from "@/ui/table";
 
@@ -13,9 +13,9 @@ export function Component() {
   const zones = useQuery(zonesQuery);
   return (
     <Page title={t("zones.title")}>
-      {zones.isError && <Failure error={zones.error} retry={() => void zones.refetch()} />}
+      {zones.isError && <LoadError error={zones.error} retry={() => void zones.refetch()} />}
       {zones.isPending && <Loading />}
-      {zones.data?.length === 0 && <Empty title={t("zones.empty")} />}
+      {zones.data?.length === 0 && <EmptyState title={t("zones.empty")} />}
       {zones.data && zones.data.length > 0 && (
         <Table
           label={t("zones.title")}
@@ -37,8 +37,8 @@ export function Component() {
                 </Link>
                 <div className="font-mono text-xs text-muted">{id}</div>
               </td>
-              <td className="text-right tabular-nums">{integer(environmentCount)}</td>
-              <td className="text-right tabular-nums">{integer(gpuCount)}</td>
+              <td className="text-right tabular-nums">{formatInteger(environmentCount)}</td>
+              <td className="text-right tabular-nums">{formatInteger(gpuCount)}</td>
               <td>
                 <Link
                   to={`/training?zone=${encodeURIComponent(id)}`}

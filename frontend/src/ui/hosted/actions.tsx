@@ -3,26 +3,33 @@ import { Clock, Copy, ExternalLink, Play, RotateCcw, SlidersHorizontal, Square, 
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { useNavigate } from "react-router";
-import { environmentsChanged, type Hosted, type HostedAction, openAddress, steer, type Steer } from "@/api/hosted";
+import {
+  invalidateEnvironments,
+  type ManagedEnvironment,
+  type EnvironmentAction,
+  buildOpenUrl,
+  environmentMutation,
+  type EnvironmentOperation,
+} from "@/api/hosted";
 import type { Environment } from "@/api/types";
-import { numberOr } from "@/lib/typed";
+import { parseNumber } from "@/lib/typed";
 import { Button, ButtonAnchor } from "@/ui/button";
-import { Confirm } from "@/ui/confirm";
+import { ConfirmDialog } from "@/ui/confirm";
 import { toastError } from "@/ui/failure";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { toast } from "@/ui/toast";
-import { SIZES } from "./sizes";
+import { SIZE_FIELDS } from "./sizes";
 
 export const KEEP_HOURS = 2;
 
 interface ActionsProps {
   environment: Environment;
-  hosted: Hosted;
+  hosted: ManagedEnvironment;
   /** In a list there is room for the nearest: to open it, or to start it. */
   brief?: boolean;
 }
 
-const NEAREST: HostedAction[] = ["open", "start"];
+const LIST_ACTIONS: EnvironmentAction[] = ["open", "start"];
 /** What is done of each by a press; the others ask for something first. */
 const DONE = {
   start: "hosted.startDone",
@@ -33,12 +40,12 @@ const DONE = {
 } as const;
 
 /** What may be done is what the server says may be done. */
-export function HostedActions({ environment, hosted, brief = false }: ActionsProps) {
+export function EnvironmentActions({ environment, hosted, brief = false }: ActionsProps) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const navigate = useNavigate();
   const { id, name, kind } = environment;
-  const act = useMutation(steer(client, id));
+  const act = useMutation(environmentMutation(client, id));
   const press = (which: keyof typeof DONE) =>
     act.mutate(
       { act: which, ...(which === "keep" && { body: { hours: KEEP_HOURS } }) },
@@ -54,7 +61,7 @@ export function HostedActions({ environment, hosted, brief = false }: ActionsPro
   const wired = { size, disabled: act.isPending };
   const busy = hosted.kernels.filter((kernel) => kernel.busy).map((kernel) => kernel.name);
   const confirmed = (which: "stop" | "restart" | "delete", icon: ReactNode, description: string, title: string) => (
-    <Confirm
+    <ConfirmDialog
       key={which}
       danger={which !== "restart"}
       title={title}
@@ -69,13 +76,13 @@ export function HostedActions({ environment, hosted, brief = false }: ActionsPro
       }
     />
   );
-  const buttons: Record<HostedAction, () => ReactNode> = {
+  const buttons: Record<EnvironmentAction, () => ReactNode> = {
     open: () => (
       <ButtonAnchor
         key="open"
         look={brief ? "secondary" : "primary"}
         size={size}
-        href={openAddress(id)}
+        href={buildOpenUrl(id)}
         target="_blank"
         rel="noreferrer"
         {...(brief && { "aria-label": t("hosted.openDoor", { name }) })}
@@ -132,19 +139,19 @@ export function HostedActions({ environment, hosted, brief = false }: ActionsPro
     ),
     delete: () => confirmed("delete", <Trash2 />, t("hosted.deleteHint"), t("hosted.deleteTitle", { name })),
   };
-  const offered = (Object.keys(buttons) as HostedAction[]).filter((each) => hosted.allowedActions.includes(each));
-  return <>{offered.filter((each) => !brief || NEAREST.includes(each)).map((each) => buttons[each]())}</>;
+  const offered = (Object.keys(buttons) as EnvironmentAction[]).filter((each) => hosted.allowedActions.includes(each));
+  return <>{offered.filter((each) => !brief || LIST_ACTIONS.includes(each)).map((each) => buttons[each]())}</>;
 }
 
 export function KeepButton({ id }: { id: string }) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const keep = useMutation({
-    ...steer(client, id),
+    ...environmentMutation(client, id),
     onSuccess: () => toast.success(t("hosted.keepDone")),
     onError: (error) => toastError(t, error),
   });
-  const act: Steer = "keep";
+  const act: EnvironmentOperation = "keep";
   return (
     <Button disabled={keep.isPending} onClick={() => keep.mutate({ act, body: { hours: KEEP_HOURS } })}>
       <Clock />
@@ -154,10 +161,10 @@ export function KeepButton({ id }: { id: string }) {
 }
 
 /** Only what was changed is sent. */
-function Resize({ environment, hosted }: { environment: Environment; hosted: Hosted }) {
+function Resize({ environment, hosted }: { environment: Environment; hosted: ManagedEnvironment }) {
   const { t } = useTranslation();
   const client = useQueryClient();
-  const act = useMutation(steer(client, environment.id));
+  const act = useMutation(environmentMutation(client, environment.id));
   const known: Partial<Record<string, number>> = {
     gpuCount: environment.gpuCount,
     cpuCores: environment.cpuCores,
@@ -170,7 +177,7 @@ function Resize({ environment, hosted }: { environment: Environment; hosted: Hos
       title={t("hosted.resize")}
       description={t("hosted.resizeHint")}
       submit={t("app.save")}
-      fields={SIZES}
+      fields={SIZE_FIELDS}
       trigger={
         <Button>
           <SlidersHorizontal />
@@ -178,16 +185,16 @@ function Resize({ environment, hosted }: { environment: Environment; hosted: Hos
         </Button>
       }
       onSubmit={async (texts) => {
-        const changed = SIZES.filter((name) => texts[name] !== "" && texts[name] !== String(known[name] ?? ""));
-        const body = Object.fromEntries(changed.map((name) => [name, numberOr(texts[name] ?? "")]));
+        const changed = SIZE_FIELDS.filter((name) => texts[name] !== "" && texts[name] !== String(known[name] ?? ""));
+        const body = Object.fromEntries(changed.map((name) => [name, parseNumber(texts[name] ?? "")]));
         await act.mutateAsync({ act: "resize", body });
-        await environmentsChanged(client);
+        await invalidateEnvironments(client);
         toast.success(t("hosted.resizeDone"));
       }}
     >
       {(problem) => (
         <div className="grid items-start gap-4 sm:grid-cols-2">
-          {SIZES.map((name) => (
+          {SIZE_FIELDS.map((name) => (
             <TextField
               key={name}
               name={name}

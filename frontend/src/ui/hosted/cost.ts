@@ -1,10 +1,10 @@
 import type { TFunction } from "i18next";
-import type { Hosted } from "@/api/hosted";
-import { gpuHours, money } from "@/lib/format";
+import type { ManagedEnvironment } from "@/api/hosted";
+import { formatGpuTime, formatMoney } from "@/lib/format";
 
 /** So far. */
-export function costText(t: TFunction, { cost }: Hosted): string {
-  const hours = gpuHours(t, cost.gpuHours);
-  if (cost.amount !== null) return t("hosted.costValue", { amount: money(cost.amount, cost.currency), hours });
+export function formatEnvironmentCost(t: TFunction, { cost }: ManagedEnvironment): string {
+  const hours = formatGpuTime(t, cost.gpuHours);
+  if (cost.amount !== null) return t("hosted.costValue", { amount: formatMoney(cost.amount, cost.currency), hours });
   return cost.gpuHours > 0 ? t("hosted.costUnpriced", { hours }) : hours;
 }

@@ -1,8 +1,8 @@
-import type { Hosted } from "@/api/hosted";
+import type { ManagedEnvironment } from "@/api/hosted";
 import { cx } from "@/lib/cx";
 
 /** What it is at, or why it is so and what to do, in a line or two. */
-export function HostedSays({ hosted, className }: { hosted: Hosted; className?: string }) {
+export function EnvironmentReason({ hosted, className }: { hosted: ManagedEnvironment; className?: string }) {
   const said = hosted.doing ?? hosted.reason;
   if (!said) return null;
   const hint = hosted.doing ? "" : hosted.reason?.hint;

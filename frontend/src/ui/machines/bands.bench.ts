@@ -1,6 +1,6 @@
 import { bench } from "vitest";
 import type { TelemetrySeries } from "@/api/types";
-import { panelsOf } from "./bands";
+import { buildPanels } from "./bands";
 
 const RANKS = 512;
 const MOMENTS = 300;
@@ -10,5 +10,5 @@ const series = Array.from({ length: RANKS }, (_, rank): TelemetrySeries => ({
 }));
 
 bench(`${RANKS} ranks at ${MOMENTS} moments become a band`, () => {
-  panelsOf(series, ["gpu"]);
+  buildPanels(series, ["gpu"]);
 });

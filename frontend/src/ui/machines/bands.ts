@@ -1,9 +1,9 @@
 import type { TelemetrySeries } from "@/api/types";
-import { kindOf, type PanelId } from "./metrics";
+import { getPanelConfig, type PanelId } from "./metrics";
 
 export type Values = (number | null)[];
 
-export interface Drawn {
+export interface ChartLine {
   key: string;
   values: Values;
   /** One series by itself; or of all the least, the largest, the middle, and where the lowest and highest tenth begin. */
@@ -16,7 +16,7 @@ export interface Drawn {
 export interface Panel {
   id: PanelId;
   unit: string;
-  drawn: Drawn[];
+  drawn: ChartLine[];
   /** How many series are behind it. */
   count: number;
   /** They are of several nodes. */
@@ -24,36 +24,42 @@ export interface Panel {
 }
 
 /** More lines than this are a band of all of them. */
-export const MOST_LINES = 16;
+export const MAX_LINES = 16;
 
 /** What was measured, as charts: those that say something, in their order. `alone`: a rank that is singled out. */
-export function panelsOf(series: TelemetrySeries[], ids: PanelId[], alone?: number): Panel[] {
+export function buildPanels(series: TelemetrySeries[], ids: PanelId[], alone?: number): Panel[] {
   const said = series.filter(({ values }) => values.some((value) => value != null));
   return ids.flatMap((id) => {
-    const { metrics, oneOf } = kindOf(id);
+    const { metrics, oneOf } = getPanelConfig(id);
     const first = metrics.find((metric) => said.some((one) => one.metric === metric));
     const known = said.filter(({ metric }) => (oneOf ? metric === first : metrics.includes(metric)));
     if (!known[0]) return [];
     const nodes = new Set(known.map(({ node }) => node)).size > 1;
-    return [{ id, unit: known[0].unit, drawn: drawn(known, alone), count: known.length, nodes }];
+    return [{ id, unit: known[0].unit, drawn: buildLines(known, alone), count: known.length, nodes }];
   });
 }
 
-function drawn(series: TelemetrySeries[], alone: number | undefined): Drawn[] {
-  const line = (one: TelemetrySeries): Drawn => ({ key: keyOf(one), values: one.values, role: "line", series: one });
-  if (series.length <= MOST_LINES) return series.map(line);
+function buildLines(series: TelemetrySeries[], alone: number | undefined): ChartLine[] {
+  const line = (one: TelemetrySeries): ChartLine => ({
+    key: buildSeriesKey(one),
+    values: one.values,
+    role: "line",
+    series: one,
+  });
+  if (series.length <= MAX_LINES) return series.map(line);
   const single = series.filter((one) => alone !== undefined && one.rank === alone);
-  return [...band(series), ...single.map(line)];
+  return [...computeBand(series), ...single.map(line)];
 }
 
-const keyOf = ({ metric, node, rank, index }: TelemetrySeries): string => [metric, node, rank, index].join(" ");
+const buildSeriesKey = ({ metric, node, rank, index }: TelemetrySeries): string =>
+  [metric, node, rank, index].join(" ");
 
 /** All at each moment, as five lines, in time that grows with the number of values. */
-export function band(series: TelemetrySeries[]): Drawn[] {
+export function computeBand(series: TelemetrySeries[]): ChartLine[] {
   const length = series[0]?.values.length ?? 0;
   const known = new Float64Array(series.length);
   const lines = { most: [], high: [], middle: [], low: [], least: [] } as Record<
-    Exclude<Drawn["role"], "line">,
+    Exclude<ChartLine["role"], "line">,
     Values
   >;
   const [largest, smallest] = [new Int32Array(length).fill(-1), new Int32Array(length).fill(-1)];
@@ -71,9 +77,9 @@ export function band(series: TelemetrySeries[]): Drawn[] {
     const place = { low: tenth, middle: count >> 1, high: count - 1 - tenth };
     lines.most.push(count ? most : null);
     lines.least.push(count ? least : null);
-    lines.low.push(count ? select(known, 0, count, place.low) : null);
-    lines.middle.push(count ? select(known, place.low, count, place.middle) : null);
-    lines.high.push(count ? select(known, place.middle, count, place.high) : null);
+    lines.low.push(count ? selectNth(known, 0, count, place.low) : null);
+    lines.middle.push(count ? selectNth(known, place.low, count, place.middle) : null);
+    lines.high.push(count ? selectNth(known, place.middle, count, place.high) : null);
   }
   const of = (places: Int32Array) => (at: number) => series[places[at] ?? -1];
   return [
@@ -86,7 +92,7 @@ export function band(series: TelemetrySeries[]): Drawn[] {
 }
 
 /** The value that would stand at `place` if those in [from, until) were sorted; no larger one is before it then. */
-function select(values: Float64Array, from: number, until: number, place: number): number {
+function selectNth(values: Float64Array, from: number, until: number, place: number): number {
   let low = from;
   let high = until - 1;
   const of = (at: number) => values[at] ?? 0;
@@ -109,20 +115,20 @@ function select(values: Float64Array, from: number, until: number, place: number
 }
 
 /** Unix seconds of the values of an answer. */
-export function moments(from: string, stepSeconds: number, count: number): number[] {
+export function buildTimestamps(from: string, stepSeconds: number, count: number): number[] {
   const first = new Date(from).getTime() / 1000;
   return Array.from({ length: count }, (_, at) => first + at * stepSeconds);
 }
 
 /** Short silences are how samples come. */
-const SILENCE_S = 60;
+const MIN_GAP_S = 60;
 
 /** From when to when nothing at all was measured. */
-export function silences(series: TelemetrySeries[], moments: number[], until: number): [number, number][] {
+export function findGaps(series: TelemetrySeries[], moments: number[], until: number): [number, number][] {
   const found: [number, number][] = [];
   let since: number | undefined;
   const end = (at: number, step: number) => {
-    if (since !== undefined && at - since > Math.max(SILENCE_S, step)) found.push([since, at]);
+    if (since !== undefined && at - since > Math.max(MIN_GAP_S, step)) found.push([since, at]);
     since = undefined;
   };
   const step = (moments[1] ?? until) - (moments[0] ?? 0);
@@ -135,15 +141,15 @@ export function silences(series: TelemetrySeries[], moments: number[], until: nu
 }
 
 /** How far back a newest value may lie behind that of others. */
-const LATE = 4;
+const MAX_LAG_STEPS = 4;
 
 /** The place of the newest value of all. */
-export const newestOf = (lines: Values[]): number =>
+export const findNewestIndex = (lines: Values[]): number =>
   Math.max(-1, ...lines.map((values) => values.findLastIndex((value) => value != null)));
 
 /** What a line says at a place; without a cursor, its own newest near it. */
-export function valueAt(values: Values, at: number, newest: boolean): number | null {
+export function getValueAt(values: Values, at: number, newest: boolean): number | null {
   const value = values[at] ?? null;
   if (value !== null || !newest) return value;
-  return values.slice(Math.max(0, at - LATE), Math.max(0, at)).findLast((each) => each != null) ?? null;
+  return values.slice(Math.max(0, at - MAX_LAG_STEPS), Math.max(0, at)).findLast((each) => each != null) ?? null;
 }

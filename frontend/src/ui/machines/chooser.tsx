@@ -2,21 +2,21 @@ import { SlidersHorizontal } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { cx } from "@/lib/cx";
-import { MOST_NUMBERS, numbersOf } from "@/lib/numbers";
+import { MAX_NUMBERS, parseNumberRanges } from "@/lib/numbers";
 import { Button } from "@/ui/button";
 import { Popup } from "@/ui/popup";
-import type { usePanels } from "./look";
+import type { useVisiblePanels } from "./look";
 import type { PanelId } from "./metrics";
 
 interface Props {
   ids: PanelId[];
-  charts: ReturnType<typeof usePanels>;
+  charts: ReturnType<typeof useVisiblePanels>;
   /** Which nodes and ranks, where there are several. */
   children?: React.ReactNode;
 }
 
 /** Which charts are shown, and of which nodes and ranks. */
-export function Chooser({ ids, charts: { panels, toggle, reset }, children }: Props) {
+export function ChartSelector({ ids, charts: { panels, toggle, reset }, children }: Props) {
   const { t } = useTranslation();
   return (
     <Popup wide label={t("machines.choose")} icon={<SlidersHorizontal aria-hidden />}>
@@ -55,10 +55,10 @@ interface NumbersProps {
 }
 
 /** Numbers such as `0-7,12`, told once they are some; empty: all. */
-export function Numbers({ label, value, count, onChange }: NumbersProps) {
+export function NumberRangeField({ label, value, count, onChange }: NumbersProps) {
   const { t } = useTranslation();
   const [text, setText] = useState(value);
-  const wrong = numbersOf(text, count) === undefined;
+  const wrong = parseNumberRanges(text, count) === undefined;
   return (
     <div className="text-sm">
       <label>
@@ -71,13 +71,13 @@ export function Numbers({ label, value, count, onChange }: NumbersProps) {
           value={text}
           onChange={({ target }) => {
             setText(target.value);
-            if (numbersOf(target.value, count) !== undefined) onChange(target.value.trim());
+            if (parseNumberRanges(target.value, count) !== undefined) onChange(target.value.trim());
           }}
         />
       </label>
       {wrong && (
         <span role="alert" className="text-xs text-bad-ink">
-          {t("machines.wrongNumbers", { last: count - 1, most: MOST_NUMBERS })}
+          {t("machines.wrongNumbers", { last: count - 1, most: MAX_NUMBERS })}
         </span>
       )}
     </div>

@@ -1,7 +1,7 @@
 import { useSyncExternalStore } from "react";
 
 /** Where on the axis of time the pointer is: unix seconds; null away from the charts. */
-export class Cursor {
+export class ChartCursor {
   private at: number | null = null;
   private readonly listeners = new Set<() => void>();
 
@@ -20,12 +20,12 @@ export class Cursor {
 }
 
 /** What `of` makes of where the cursor is; who asks is drawn again only when that changes. */
-export function useCursor<T extends number | string | null>(cursor: Cursor, of: (at: number | null) => T): T {
+export function useChartCursor<T extends number | string | null>(cursor: ChartCursor, of: (at: number | null) => T): T {
   return useSyncExternalStore(cursor.subscribe, () => of(cursor.get()));
 }
 
 /** The place of the moment nearest to one; null without any. `moments` in order. */
-export function nearest(moments: number[], at: number | null): number | null {
+export function findNearestIndex(moments: number[], at: number | null): number | null {
   if (at === null || moments.length === 0) return null;
   let low = 0;
   let high = moments.length - 1;

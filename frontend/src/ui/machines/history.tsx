@@ -2,31 +2,31 @@ import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
 import { machineTelemetryQuery } from "@/api/telemetry";
 import { cx } from "@/lib/cx";
-import { Note } from "@/ui/badge";
+import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { Empty } from "@/ui/empty";
-import { Failure, Loading } from "@/ui/failure";
-import { Chooser } from "./chooser";
-import { Holders } from "./holders";
-import { useLook, usePanels } from "./look";
-import { metricsOf, OF_MACHINES, PANEL_IDS } from "./metrics";
-import { Panels } from "./panels";
+import { EmptyState } from "@/ui/empty";
+import { LoadError, Loading } from "@/ui/failure";
+import { ChartSelector } from "./chooser";
+import { UseHistory } from "./holders";
+import { useChartUrlState, useVisiblePanels } from "./look";
+import { listMetrics, MACHINE_PANELS, PANEL_IDS } from "./metrics";
+import { ChartPanels } from "./panels";
 
 const HOUR = 3600;
 const RANGES = { hour: HOUR, day: 24 * HOUR, week: 7 * 24 * HOUR, month: 30 * 24 * HOUR, year: 365 * 24 * HOUR };
-type Range = keyof typeof RANGES;
-const NAMES = Object.keys(RANGES) as Range[];
+type RangeSelect = keyof typeof RANGES;
+const NAMES = Object.keys(RANGES) as RangeSelect[];
 const POINTS = 300;
-const CHARTS = { environment: OF_MACHINES, worker: PANEL_IDS };
+const CHARTS = { environment: MACHINE_PANELS, worker: PANEL_IDS };
 
 /** What an environment or a worker did over its life, and who had it meanwhile. */
 export default function History({ kind, id }: { kind: "environment" | "worker"; id: string }) {
   const { t } = useTranslation();
-  const { text, change, stretch, zoom } = useLook();
-  const charts = usePanels(CHARTS[kind]);
+  const { text, change, stretch, zoom } = useChartUrlState();
+  const charts = useVisiblePanels(CHARTS[kind]);
   const range = NAMES.find((name) => name === text("range")) ?? "hour";
-  const wanted = { metric: metricsOf(charts.panels), stretch, points: POINTS };
+  const wanted = { metric: listMetrics(charts.panels), stretch, points: POINTS };
   const told = useQuery(machineTelemetryQuery(kind, id, wanted, RANGES[range]));
   return (
     <Card
@@ -52,26 +52,26 @@ export default function History({ kind, id }: { kind: "environment" | "worker"; 
               </button>
             ))}
           </div>
-          <Chooser ids={CHARTS[kind]} charts={charts} />
+          <ChartSelector ids={CHARTS[kind]} charts={charts} />
         </div>
       }
     >
       <div className="space-y-3">
-        {told.isError && <Failure error={told.error} retry={() => void told.refetch()} />}
+        {told.isError && <LoadError error={told.error} retry={() => void told.refetch()} />}
         {!told.data && !told.isError && <Loading tall />}
-        {told.data?.emulated && <Note tone="warn">{t("machines.emulated")}</Note>}
+        {told.data?.emulated && <Callout tone="warn">{t("machines.emulated")}</Callout>}
         {told.data?.series.length === 0 && (
-          <Empty
+          <EmptyState
             title={t("machines.nothing")}
             hint={t(kind === "environment" ? "machines.nothingHere" : "machines.nothingOfWorker")}
           />
         )}
         {told.data && (told.data.series.length > 0 || told.data.tasks.length > 0) && (
-          <Panels
+          <ChartPanels
             answer={told.data}
             panels={told.data.series.length > 0 ? charts.panels : []}
             onZoom={zoom}
-            extra={(axis) => <Holders tasks={told.data.tasks} axis={axis} />}
+            extra={(axis) => <UseHistory tasks={told.data.tasks} axis={axis} />}
           />
         )}
       </div>

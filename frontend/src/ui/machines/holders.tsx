@@ -1,23 +1,23 @@
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
-import type { Holding } from "@/api/types";
+import type { MachineUse } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { shortTime } from "@/lib/format";
-import { useCursor } from "./cursor";
+import { formatShortTime } from "@/lib/format";
+import { useChartCursor } from "./cursor";
 import { type Axis, LEFT, RIGHT } from "./time-chart";
 
 /** The newest ones; all are on the axis. */
-const LISTED = 6;
+const MAX_LISTED = 6;
 
 /** Who had the machine, on the axis of the charts beside it. */
-export function Holders({ tasks, axis }: { tasks: Holding[]; axis: Axis }) {
+export function UseHistory({ tasks, axis }: { tasks: MachineUse[]; axis: Axis }) {
   const { t } = useTranslation();
   const [pointed, setPointed] = useState<string>();
   const { from, to, cursor } = axis;
   const share = (at: number) => Math.min(1, Math.max(0, (at - from) / (to - from)));
   const seconds = (iso: string | null) => (iso ? new Date(iso).getTime() / 1000 : to);
-  const at = useCursor(cursor, (at) => (at === null ? null : share(at)));
+  const at = useChartCursor(cursor, (at) => (at === null ? null : share(at)));
   const all = tasks.map((task) => ({
     task,
     key: `${task.id ?? task.name} ${task.from}`,
@@ -35,7 +35,7 @@ export function Holders({ tasks, axis }: { tasks: Holding[]; axis: Axis }) {
         {all.map(({ task, key, left, right }) => (
           <span
             key={key}
-            title={named(task.name || t("machines.others"), task, t("machines.now"))}
+            title={formatTaskName(task.name || t("machines.others"), task, t("machines.now"))}
             onPointerEnter={() => setPointed(key)}
             onPointerLeave={() => setPointed(undefined)}
             className={cx(
@@ -52,7 +52,7 @@ export function Holders({ tasks, axis }: { tasks: Holding[]; axis: Axis }) {
       ) : (
         <ol className="text-xs">
           {all
-            .slice(-LISTED)
+            .slice(-MAX_LISTED)
             .reverse()
             .map(({ task, key }) => (
               <li
@@ -72,12 +72,12 @@ export function Holders({ tasks, axis }: { tasks: Holding[]; axis: Axis }) {
                   <span className="truncate text-muted">{task.name || t("machines.others")}</span>
                 )}
                 <span className="ml-auto shrink-0 text-muted tabular-nums">
-                  {shortTime(task.from)} – {task.to ? shortTime(task.to) : t("machines.now")}
+                  {formatShortTime(task.from)} – {task.to ? formatShortTime(task.to) : t("machines.now")}
                 </span>
               </li>
             ))}
-          {all.length > LISTED && (
-            <li className="px-1.5 py-1 text-muted">{t("machines.earlier", { count: all.length - LISTED })}</li>
+          {all.length > MAX_LISTED && (
+            <li className="px-1.5 py-1 text-muted">{t("machines.earlier", { count: all.length - MAX_LISTED })}</li>
           )}
         </ol>
       )}
@@ -85,5 +85,5 @@ export function Holders({ tasks, axis }: { tasks: Holding[]; axis: Axis }) {
   );
 }
 
-const named = (name: string, { from, to }: Holding, now: string) =>
-  `${name} · ${shortTime(from)} – ${to ? shortTime(to) : now}`;
+const formatTaskName = (name: string, { from, to }: MachineUse, now: string) =>
+  `${name} · ${formatShortTime(from)} – ${to ? formatShortTime(to) : now}`;

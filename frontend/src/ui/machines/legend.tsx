@@ -1,14 +1,14 @@
 import { useTranslation } from "react-i18next";
-import { type Drawn, newestOf, valueAt } from "./bands";
-import { type Cursor, nearest, useCursor } from "./cursor";
-import { nameOf } from "./names";
+import { type ChartLine, findNewestIndex, getValueAt } from "./bands";
+import { type ChartCursor, findNearestIndex, useChartCursor } from "./cursor";
+import { formatSeriesName } from "./names";
 import type { Curve } from "./time-chart";
 
 interface Props {
-  drawn: Drawn[];
+  drawn: ChartLine[];
   curves: Curve[];
   moments: number[];
-  cursor: Cursor;
+  cursor: ChartCursor;
   nodes: boolean;
   text: (value: number) => string;
   onEmphasis?: (place: number | undefined) => void;
@@ -17,19 +17,19 @@ interface Props {
 /** Letters of a value. */
 const VALUE = 11;
 /** Those of Chinese are twice as wide. */
-const widthOf = (text: string) => text.length + text.replaceAll(/[^\u2e80-\uffff]/g, "").length;
+const getTextWidth = (text: string) => text.length + text.replaceAll(/[^\u2e80-\uffff]/g, "").length;
 
 /** Which line is which, and its value at the cursor, or its newest. It has the same height wherever the cursor is. */
 export function Legend({ drawn, curves, moments, cursor, nodes, text, onEmphasis }: Props) {
   const { t } = useTranslation();
-  const chosen = useCursor(cursor, (at) => nearest(moments, at));
-  const at = chosen ?? newestOf(drawn.map(({ values }) => values));
+  const chosen = useChartCursor(cursor, (at) => findNearestIndex(moments, at));
+  const at = chosen ?? findNewestIndex(drawn.map(({ values }) => values));
   const said = (values: Curve["values"]) => {
-    const value = valueAt(values, at, chosen === null);
+    const value = getValueAt(values, at, chosen === null);
     return value === null ? "–" : text(value);
   };
   const many = drawn.some(({ role }) => role !== "line");
-  const letters = Math.max(...curves.map(({ label }) => widthOf(label))) + (many ? 10 : 0) + VALUE;
+  const letters = Math.max(...curves.map(({ label }) => getTextWidth(label))) + (many ? 10 : 0) + VALUE;
   const entries = drawn.flatMap((each, place) => (each.role === "low" ? [] : [{ each, place }]));
   const low = drawn.find(({ role }) => role === "low");
   return (
@@ -40,7 +40,7 @@ export function Legend({ drawn, curves, moments, cursor, nodes, text, onEmphasis
     >
       {entries.map(({ each, place }) => {
         const whose = each.whose?.(at);
-        const name = whose && nameOf(t, whose, nodes);
+        const name = whose && formatSeriesName(t, whose, nodes);
         const curve = curves[place];
         return (
           <li

@@ -1,13 +1,13 @@
 import { useCallback, useMemo } from "react";
 import { useSearchParams } from "react-router";
-import type { Stretch } from "@/api/telemetry";
-import { useRemembered } from "@/lib/remembered";
-import { AT_FIRST, type PanelId } from "./metrics";
+import type { TimeRange } from "@/api/telemetry";
+import { useLocalStorage } from "@/lib/remembered";
+import { DEFAULT_PANELS, type PanelId } from "./metrics";
 
 type Name = "from" | "to" | "nodes" | "ranks" | "range";
 
 /** What one looks at, as the address has it: it can be passed on, and outlives a change of tabs. */
-export function useLook() {
+export function useChartUrlState() {
   const [params, setParams] = useSearchParams();
   const change = useCallback(
     (texts: Partial<Record<Name, string>>) =>
@@ -27,7 +27,7 @@ export function useLook() {
   const [from, to] = [Number(params.get("from")), Number(params.get("to"))];
   const stretch = useMemo(() => (from > 0 && to > from ? { from: from * 1000, to: to * 1000 } : undefined), [from, to]);
   const zoom = useCallback(
-    (stretch: Stretch | undefined) =>
+    (stretch: TimeRange | undefined) =>
       change({
         from: stretch ? String(Math.floor(stretch.from / 1000)) : "",
         to: stretch ? String(Math.ceil(stretch.to / 1000)) : "",
@@ -39,9 +39,9 @@ export function useLook() {
 }
 
 /** Which charts somebody wants on this browser, of those that there are here. */
-export function usePanels(ids: PanelId[]) {
-  const [text, remember] = useRemembered("machines.charts");
-  const chosen = useMemo(() => (text === null ? AT_FIRST : text.split(",")), [text]);
+export function useVisiblePanels(ids: PanelId[]) {
+  const [text, remember] = useLocalStorage("machines.charts");
+  const chosen = useMemo(() => (text === null ? DEFAULT_PANELS : text.split(",")), [text]);
   const panels = useMemo(() => ids.filter((id) => chosen.includes(id)), [ids, chosen]);
   const toggle = (id: PanelId) =>
     remember((chosen.includes(id) ? chosen.filter((each) => each !== id) : [...chosen, id]).join(","));

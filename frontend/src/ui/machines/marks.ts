@@ -6,25 +6,25 @@ export interface TimeMark {
 }
 
 /** Texts above the marks, of which none covers another. */
-export interface MarkText {
+export interface MarkLabel {
   x: number;
   text: string;
   bad: boolean;
 }
 
-const APART = 8;
+const MIN_DISTANCE_PX = 8;
 
 /** Marks whose texts would touch share the first one's, with how many more there are. `marks` in order, with their places. */
-export function markTexts(
+export function groupMarkLabels(
   marks: (TimeMark & { x: number })[],
   widthOf: (text: string) => number,
   right: number,
-): MarkText[] {
+): MarkLabel[] {
   const groups: { x: number; label: string; more: number; bad: boolean }[] = [];
   const textOf = ({ label, more }: { label: string; more: number }) => (more ? `${label} +${more}` : label);
   for (const { x, label, bad = false } of marks) {
     const last = groups.at(-1);
-    if (last && x < last.x + widthOf(textOf({ ...last, more: last.more + 1 })) + APART) {
+    if (last && x < last.x + widthOf(textOf({ ...last, more: last.more + 1 })) + MIN_DISTANCE_PX) {
       last.more++;
       last.bad ||= bad;
     } else groups.push({ x, label, more: 0, bad });

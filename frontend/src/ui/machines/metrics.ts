@@ -1,6 +1,6 @@
 import type { MetricName } from "@/api/telemetry";
 
-interface Kind {
+interface PanelConfig {
   metrics: readonly MetricName[];
   /** Of these metrics only the first of which anything is known. */
   oneOf?: true;
@@ -14,7 +14,7 @@ interface Kind {
   near?: true;
 }
 
-const KINDS = {
+const PANELS = {
   gpu: { metrics: ["gpu"], atFirst: true, top: 100 },
   gpuMemory: { metrics: ["gpu_memory"], atFirst: true },
   power: { metrics: ["power"], atFirst: true },
@@ -38,23 +38,23 @@ const KINDS = {
   load: { metrics: ["load"] },
   shm: { metrics: ["shm"] },
   diskUsed: { metrics: ["disk_used"] },
-} as const satisfies Record<string, Kind>;
+} as const satisfies Record<string, PanelConfig>;
 
-export type PanelId = keyof typeof KINDS;
-export const PANEL_IDS = Object.keys(KINDS) as PanelId[];
+export type PanelId = keyof typeof PANELS;
+export const PANEL_IDS = Object.keys(PANELS) as PanelId[];
 
-export const kindOf = (id: PanelId): Kind => KINDS[id];
+export const getPanelConfig = (id: PanelId): PanelConfig => PANELS[id];
 
-export const AT_FIRST = PANEL_IDS.filter((id) => kindOf(id).atFirst);
-export const OF_MACHINES = PANEL_IDS.filter((id) => !kindOf(id).ofTasks);
+export const DEFAULT_PANELS = PANEL_IDS.filter((id) => getPanelConfig(id).atFirst);
+export const MACHINE_PANELS = PANEL_IDS.filter((id) => !getPanelConfig(id).ofTasks);
 
-export const metricsOf = (panels: PanelId[]): MetricName[] => [
-  ...new Set(panels.flatMap((panel) => kindOf(panel).metrics)),
+export const listMetrics = (panels: PanelId[]): MetricName[] => [
+  ...new Set(panels.flatMap((panel) => getPanelConfig(panel).metrics)),
 ];
 
 /** Bits of `throttled`. */
-const SLOWED = { power: 1, heat: 2, hardware: 4, other: 8 } as const;
+const THROTTLE_BITS = { power: 1, heat: 2, hardware: 4, other: 8 } as const;
 
 /** Why a GPU was slower than it could be. */
-export const slowedBy = (bits: number): (keyof typeof SLOWED)[] =>
-  (Object.keys(SLOWED) as (keyof typeof SLOWED)[]).filter((why) => bits & SLOWED[why]);
+export const decodeThrottleReasons = (bits: number): (keyof typeof THROTTLE_BITS)[] =>
+  (Object.keys(THROTTLE_BITS) as (keyof typeof THROTTLE_BITS)[]).filter((why) => bits & THROTTLE_BITS[why]);

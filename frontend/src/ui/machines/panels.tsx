@@ -1,15 +1,23 @@
 import type { TFunction } from "i18next";
 import { memo, useId, useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
-import type { Stretch } from "@/api/telemetry";
+import type { TimeRange } from "@/api/telemetry";
 import type { TelemetrySeries } from "@/api/types";
-import { dateTime } from "@/lib/format";
-import { type Drawn, moments as momentsOf, newestOf, type Panel, panelsOf, silences, valueAt } from "./bands";
-import { Cursor, nearest, useCursor } from "./cursor";
+import { formatDateTime } from "@/lib/format";
+import {
+  type ChartLine,
+  buildTimestamps as momentsOf,
+  findNewestIndex,
+  type Panel,
+  buildPanels,
+  findGaps,
+  getValueAt,
+} from "./bands";
+import { ChartCursor, findNearestIndex, useChartCursor } from "./cursor";
 import { Legend } from "./legend";
 import type { TimeMark } from "./marks";
-import { kindOf, type PanelId } from "./metrics";
-import { nameOf, valueText } from "./names";
+import { getPanelConfig, type PanelId } from "./metrics";
+import { formatSeriesName, formatValue } from "./names";
 import { type Axis, type Curve, TimeChart } from "./time-chart";
 
 /** Told apart also by those who see fewer colours; beyond their number lines are dashed. */
@@ -17,7 +25,7 @@ const COLORS = ["--curve-1", "--curve-2", "--curve-3", "--curve-4", "--curve-5",
 const DASHES = [undefined, [6, 3], [2, 2], [8, 3, 2, 3]];
 const NO_MARKS: TimeMark[] = [];
 /** Shorter stretches have no point of their own. */
-const SHORTEST_S = 60;
+const MIN_ZOOM_S = 60;
 
 export interface Answer {
   from: string;
@@ -37,38 +45,38 @@ interface Props {
   step?: (at: number) => number | null;
   /** What else stands on the same axis: before the charts. */
   extra?: (axis: Axis) => React.ReactNode;
-  onZoom: (stretch: Stretch | undefined) => void;
+  onZoom: (stretch: TimeRange | undefined) => void;
 }
 
 /** Charts of what was measured on one axis of time, whose cursors move together; dragging looks closer. */
-export function Panels({ answer, panels: ids, marks = NO_MARKS, alone, ticks, step, extra, onZoom }: Props) {
+export function ChartPanels({ answer, panels: ids, marks = NO_MARKS, alone, ticks, step, extra, onZoom }: Props) {
   const { t } = useTranslation();
   const group = useId();
-  const [cursor] = useState(() => new Cursor());
+  const [cursor] = useState(() => new ChartCursor());
   const { stepSeconds, series } = answer;
   const [from, to] = [new Date(answer.from).getTime() / 1000, new Date(answer.to).getTime() / 1000];
-  const panels = useMemo(() => panelsOf(series, ids, alone), [series, ids, alone]);
+  const panels = useMemo(() => buildPanels(series, ids, alone), [series, ids, alone]);
   const count = series[0]?.values.length ?? 0;
   const moments = useMemo(() => momentsOf(answer.from, stepSeconds, count), [answer.from, stepSeconds, count]);
   const axis = useMemo<Axis>(
     () => ({
       ...{ from, to, group, cursor, marks, ticks },
-      silences: silences(series, moments, to),
+      silences: findGaps(series, moments, to),
       onZoom: (from, to) => {
-        const missing = Math.max(0, SHORTEST_S - (to - from)) / 2;
+        const missing = Math.max(0, MIN_ZOOM_S - (to - from)) / 2;
         onZoom({ from: (from - missing) * 1000, to: (to + missing) * 1000 });
       },
       onAll: () => onZoom(undefined),
     }),
     [from, to, group, cursor, marks, ticks, series, moments, onZoom],
   );
-  const unmeasured = ids.filter((id) => !panels.some((panel) => panel.id === id) && !kindOf(id).atFirst);
+  const unmeasured = ids.filter((id) => !panels.some((panel) => panel.id === id) && !getPanelConfig(id).atFirst);
   return (
     <>
       <div className="grid gap-x-4 gap-y-4 xl:grid-cols-2">
         {extra?.(axis)}
         {panels.map((panel) => (
-          <Figure key={panel.id} panel={panel} axis={axis} moments={moments} step={step} />
+          <ChartFigure key={panel.id} panel={panel} axis={axis} moments={moments} step={step} />
         ))}
       </div>
       {unmeasured.length > 0 && (
@@ -89,25 +97,25 @@ interface FigureProps {
   step?: (at: number) => number | null;
 }
 
-const Figure = memo(function Figure({ panel, axis, moments, step }: FigureProps) {
+const ChartFigure = memo(function Figure({ panel, axis, moments, step }: FigureProps) {
   const { t } = useTranslation();
   const [emphasis, setEmphasis] = useState<number>();
   const { id, unit, drawn, nodes } = panel;
-  const curves = useMemo(() => curvesOf(t, drawn, nodes), [t, drawn, nodes]);
-  const text = (value: number) => valueText(t, id, unit, value);
+  const curves = useMemo(() => buildCurves(t, drawn, nodes), [t, drawn, nodes]);
+  const text = (value: number) => formatValue(t, id, unit, value);
   const title = t(`machines.panel.${id}`);
   return (
     <figure className="min-w-0">
       <Caption title={title} lines={drawn} moments={moments} cursor={axis.cursor} step={step} />
       <TimeChart
-        label={`${title}: ${summary(t, panel, text)}`}
+        label={`${title}: ${formatSummary(t, panel, text)}`}
         axis={axis}
         moments={moments}
         curves={curves}
         emphasis={emphasis}
         binary={unit.startsWith("B")}
-        top={kindOf(id).top}
-        near={kindOf(id).near}
+        top={getPanelConfig(id).top}
+        near={getPanelConfig(id).near}
         text={text}
       />
       <Legend {...{ drawn, curves, moments, nodes, text }} cursor={axis.cursor} onEmphasis={setEmphasis} />
@@ -119,17 +127,17 @@ interface CaptionProps {
   title: string;
   lines: { values: (number | null)[] }[];
   moments: number[];
-  cursor: Cursor;
+  cursor: ChartCursor;
   step?: (at: number) => number | null;
 }
 
 /** What the chart is of, and of which moment its legend tells. */
 export function Caption({ title, lines, moments, cursor, step }: CaptionProps) {
   const { t } = useTranslation();
-  const chosen = useCursor(cursor, (at) => nearest(moments, at));
-  const at = moments[chosen ?? newestOf(lines.map(({ values }) => values))];
+  const chosen = useChartCursor(cursor, (at) => findNearestIndex(moments, at));
+  const at = moments[chosen ?? findNewestIndex(lines.map(({ values }) => values))];
   const reached = at === undefined ? null : (step?.(at) ?? null);
-  const time = at === undefined ? "" : dateTime(new Date(at * 1000).toISOString());
+  const time = at === undefined ? "" : formatDateTime(new Date(at * 1000).toISOString());
   return (
     <figcaption className="flex h-5 items-baseline justify-between gap-x-3 overflow-hidden">
       <span className="text-sm whitespace-nowrap">{title}</span>
@@ -142,7 +150,7 @@ export function Caption({ title, lines, moments, cursor, step }: CaptionProps) {
 }
 
 /** Each by its colour, or by its dashes where there are more lines than colours or one has several of them. */
-function curvesOf(t: TFunction, drawn: Drawn[], nodes: boolean): Curve[] {
+function buildCurves(t: TFunction, drawn: ChartLine[], nodes: boolean): Curve[] {
   const lines = drawn.flatMap(({ role, series }) => (role === "line" && series ? [series] : []));
   const whose = (one: TelemetrySeries) => [one.node, one.rank, one.index].join(" ");
   const owners = [...new Set(lines.map(whose))];
@@ -150,13 +158,19 @@ function curvesOf(t: TFunction, drawn: Drawn[], nodes: boolean): Curve[] {
   const inBand = lines.length < drawn.length;
   return drawn.map(({ role, values, series }) => {
     if (role === "line" && series && inBand)
-      return { label: nameOf(t, series, nodes), values, color: "--curve-3", look: "line" };
+      return { label: formatSeriesName(t, series, nodes), values, color: "--curve-3", look: "line" };
     if (role === "line" && series) {
       const place = owners.indexOf(whose(series));
       const color = COLORS[place % COLORS.length] ?? "--muted";
       const rows = Math.ceil(owners.length / COLORS.length);
       const dash = DASHES[metrics.indexOf(series.metric) * rows + Math.floor(place / COLORS.length)];
-      return { label: nameOf(t, series, nodes), values, color, dash, look: drawn.length > 1 ? "line" : "strong" };
+      return {
+        label: formatSeriesName(t, series, nodes),
+        values,
+        color,
+        dash,
+        look: drawn.length > 1 ? "line" : "strong",
+      };
     }
     if (role === "middle") return { label: t("machines.middle"), values, color: "--accent-ink", look: "strong" };
     if (role === "high" || role === "low")
@@ -167,9 +181,9 @@ function curvesOf(t: TFunction, drawn: Drawn[], nodes: boolean): Curve[] {
 }
 
 /** The newest of it: of one its value, of several their range. */
-function summary(t: TFunction, { drawn, count }: Panel, text: (value: number) => string): string {
-  const at = newestOf(drawn.map(({ values }) => values));
-  const newest = drawn.flatMap(({ values }) => valueAt(values, at, true) ?? []);
+function formatSummary(t: TFunction, { drawn, count }: Panel, text: (value: number) => string): string {
+  const at = findNewestIndex(drawn.map(({ values }) => values));
+  const newest = drawn.flatMap(({ values }) => getValueAt(values, at, true) ?? []);
   const [least, most] = [Math.min(...newest), Math.max(...newest)];
   const range = least === most ? text(most) : `${text(least)} – ${text(most)}`;
   return count > 1 ? t("machines.of", { range, count }) : range;

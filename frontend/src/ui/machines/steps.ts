@@ -8,27 +8,27 @@ interface Point {
 
 const AT = ({ at }: Point) => at;
 const STEP = ({ step }: Point) => step;
-const seconds = (iso: string) => new Date(iso).getTime() / 1000;
+const toUnixSeconds = (iso: string) => new Date(iso).getTime() / 1000;
 
 /** The step that training had reached at a moment (unix seconds): null before the first one that was reported. */
-export function stepsAt(metrics: Metric[]): (at: number) => number | null {
-  const known = pointsOf(metrics);
-  return (at) => known[firstWhere(known, (point) => point.at > at) - 1]?.step ?? null;
+export function findStepAt(metrics: Metric[]): (at: number) => number | null {
+  const known = buildPoints(metrics);
+  return (at) => known[findFirstIndex(known, (point) => point.at > at) - 1]?.step ?? null;
 }
 
 /** Where on the axis of time round steps stand, at most `most` of them between two moments. A step that was done again
  * stands where it was done for good. */
-export function stepTicks(
+export function computeStepTicks(
   metrics: Metric[],
 ): (from: number, to: number, most: number) => { at: number; step: number }[] {
-  const kept = forGood(pointsOf(metrics));
+  const kept = removeRepeatedSteps(buildPoints(metrics));
   const stepOf = (at: number): number | undefined => {
-    const next = firstWhere(kept, (point) => point.at >= at);
-    return between(kept[next - 1], kept[next], AT, STEP, at);
+    const next = findFirstIndex(kept, (point) => point.at >= at);
+    return selectBetween(kept[next - 1], kept[next], AT, STEP, at);
   };
   const placeOf = (step: number): number | undefined => {
-    const next = firstWhere(kept, (point) => point.step >= step);
-    return between(kept[next - 1], kept[next], STEP, AT, step);
+    const next = findFirstIndex(kept, (point) => point.step >= step);
+    return selectBetween(kept[next - 1], kept[next], STEP, AT, step);
   };
   return (from, to, most) => {
     const [first, last] = [kept[0], kept.at(-1)];
@@ -53,16 +53,16 @@ function roundUp(number: number): number {
   return ([1, 2, 5].find((times) => times * power >= number) ?? 10) * power;
 }
 
-function pointsOf(metrics: Metric[]): Point[] {
+function buildPoints(metrics: Metric[]): Point[] {
   const rank = metrics.reduce((least, metric) => Math.min(least, metric.rank), Infinity);
   return metrics
     .filter((metric) => metric.rank === rank)
-    .map(({ at, step, attempt }) => ({ at: seconds(at), step, attempt }))
+    .map(({ at, step, attempt }) => ({ at: toUnixSeconds(at), step, attempt }))
     .sort((a, b) => a.at - b.at);
 }
 
 /** Without what a later attempt did again. */
-function forGood(points: Point[]): Point[] {
+function removeRepeatedSteps(points: Point[]): Point[] {
   const kept: Point[] = [];
   let next = Infinity;
   points.toReversed().forEach((point, place, all) => {
@@ -70,7 +70,7 @@ function forGood(points: Point[]): Point[] {
       const after = all[place - 1];
       const last = { ...point, step: next - 1 };
       const at =
-        after?.attempt === point.attempt && after.step > last.step && between(point, after, STEP, AT, last.step);
+        after?.attempt === point.attempt && after.step > last.step && selectBetween(point, after, STEP, AT, last.step);
       if (at && last.step > point.step) kept.push({ ...last, at });
       kept.push(point);
       next = point.step;
@@ -80,7 +80,7 @@ function forGood(points: Point[]): Point[] {
 }
 
 /** Of points in order, the first of which something is true. */
-function firstWhere(points: Point[], is: (point: Point) => boolean): number {
+function findFirstIndex(points: Point[], is: (point: Point) => boolean): number {
   let low = 0;
   let high = points.length;
   while (low < high) {
@@ -93,7 +93,7 @@ function firstWhere(points: Point[], is: (point: Point) => boolean): number {
 }
 
 /** Between two attempts nothing was done: what the next one begins with counts. */
-function between(
+function selectBetween(
   before: Point | undefined,
   after: Point | undefined,
   x: (point: Point) => number,
@@ -107,14 +107,14 @@ function between(
 }
 
 /** What was printed, with nothing between two attempts: unix seconds, and values at them. */
-export function printedAs(metrics: Metric[], name: string): { moments: number[]; values: (number | null)[] } {
+export function alignMetric(metrics: Metric[], name: string): { moments: number[]; values: (number | null)[] } {
   const rank = metrics.reduce(
     (least, { rank, values }) => (values[name] == null ? least : Math.min(least, rank)),
     Infinity,
   );
   const mine = metrics
     .filter((metric) => metric.rank === rank && Number.isFinite(metric.values[name]))
-    .map(({ at, attempt, values }) => ({ at: seconds(at), attempt, value: values[name] ?? null }))
+    .map(({ at, attempt, values }) => ({ at: toUnixSeconds(at), attempt, value: values[name] ?? null }))
     .sort((a, b) => a.at - b.at);
   const moments: number[] = [];
   const values: (number | null)[] = [];

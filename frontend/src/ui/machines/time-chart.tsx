@@ -2,9 +2,9 @@ import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { useTheme } from "@/app/theme";
-import { locale } from "@/i18n";
-import type { Cursor } from "./cursor";
-import { markTexts, type TimeMark } from "./marks";
+import { getLocale } from "@/i18n";
+import type { ChartCursor } from "./cursor";
+import { groupMarkLabels, type TimeMark } from "./marks";
 
 export interface Curve {
   label: string;
@@ -23,7 +23,7 @@ export interface Axis {
   to: number;
   /** Charts whose cursors move together. */
   group: string;
-  cursor: Cursor;
+  cursor: ChartCursor;
   marks: TimeMark[];
   /** From when to when nothing was measured. */
   silences: [number, number][];
@@ -56,7 +56,7 @@ export const LEFT = 78;
 export const RIGHT = 12;
 const ABOVE = 16;
 const BELOW = 28;
-const APART = 72;
+const MIN_TICK_PX = 72;
 const DAY = 86_400;
 /** Ticks that are round in bytes: 1, 2, 4 … of each unit. */
 const BINARY = Array.from({ length: 60 }, (_, power) => 2 ** power);
@@ -83,7 +83,7 @@ export function TimeChart({ label, axis, moments, curves, emphasis, binary, top,
     const known = JSON.parse(looks) as Omit<Curve, "values">[];
     const edges = known.flatMap(({ look }, at) => (look === "edge" ? [at + 1] : []));
     const rule = { stroke: color("--muted"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false } };
-    const round = (u: uPlot) => now.current.axis.ticks?.(...ends(u), Math.floor(u.width / APART)) ?? [];
+    const round = (u: uPlot) => now.current.axis.ticks?.(...buildBandEdges(u), Math.floor(u.width / MIN_TICK_PX)) ?? [];
     const made = new uPlot(
       {
         width: element.clientWidth,
@@ -93,7 +93,7 @@ export function TimeChart({ label, axis, moments, curves, emphasis, binary, top,
         focus: { alpha: 0.15 },
         scales: {
           x: { range: () => [now.current.axis.from, now.current.axis.to] },
-          y: { range: (_, least, most) => rangeOf(least, most, top, near) },
+          y: { range: (_, least, most) => computeValueRange(least, most, top, near) },
         },
         cursor: {
           y: false,
@@ -106,12 +106,12 @@ export function TimeChart({ label, axis, moments, curves, emphasis, binary, top,
           {
             ...rule,
             size: BELOW,
-            space: APART,
+            space: MIN_TICK_PX,
             ...(bySteps && { splits: (u: uPlot) => round(u).map(({ at }) => at) }),
             values: (u, ticks) =>
               bySteps
-                ? round(u).map(({ step }) => step.toLocaleString(locale()))
-                : ticks.map((at) => timeText(at, ends(u)[1] - ends(u)[0])),
+                ? round(u).map(({ step }) => step.toLocaleString(getLocale()))
+                : ticks.map((at) => formatTimeTick(at, buildBandEdges(u)[1] - buildBandEdges(u)[0])),
           },
           {
             ...rule,
@@ -127,15 +127,15 @@ export function TimeChart({ label, axis, moments, curves, emphasis, binary, top,
             stroke: color(curve.color),
             width: WIDTH[curve.look],
             dash: curve.dash,
-            points: { show: true, size: 4, width: 0, fill: color(curve.color), filter: alone },
+            points: { show: true, size: 4, width: 0, fill: color(curve.color), filter: findIsolatedPoints },
           })),
         ],
         bands:
           edges.length === 2
-            ? [{ series: [edges[0] ?? 1, edges[1] ?? 2], fill: faint(color("--accent-line"), 22) }]
+            ? [{ series: [edges[0] ?? 1, edges[1] ?? 2], fill: buildFaintColor(color("--accent-line"), 22) }]
             : [],
         hooks: {
-          drawClear: [(u) => drawSilences(u, now.current.axis.silences, color("--sunken"))],
+          drawClear: [(u) => drawGaps(u, now.current.axis.silences, color("--sunken"))],
           draw: [(u) => drawMarks(u, now.current.axis.marks, color("--warn-ink"), color("--bad-ink"))],
           setSelect: [
             (u) => {
@@ -174,11 +174,11 @@ export function TimeChart({ label, axis, moments, curves, emphasis, binary, top,
   return <div ref={box} role="img" aria-label={label} className="min-w-0" />;
 }
 
-const faint = (color: string, percent: number) => `color-mix(in srgb, ${color} ${percent}%, transparent)`;
+const buildFaintColor = (color: string, percent: number) => `color-mix(in srgb, ${color} ${percent}%, transparent)`;
 
-const ends = (u: uPlot): [number, number] => [u.scales.x?.min ?? 0, u.scales.x?.max ?? 0];
+const buildBandEdges = (u: uPlot): [number, number] => [u.scales.x?.min ?? 0, u.scales.x?.max ?? 0];
 
-function rangeOf(least: number | null, most: number | null, top = 0, near = false): [number, number] {
+function computeValueRange(least: number | null, most: number | null, top = 0, near = false): [number, number] {
   const highest = Math.max(most ?? 0, top);
   if (!near || least === null) return [Math.min(0, least ?? 0), (highest > top ? highest * 1.05 : highest) || 1];
   const beside = Math.max((highest - least) / 8, highest / 20, 1);
@@ -186,7 +186,7 @@ function rangeOf(least: number | null, most: number | null, top = 0, near = fals
 }
 
 /** The points that no line leads to or from. */
-function alone(u: uPlot, series: number): number[] {
+function findIsolatedPoints(u: uPlot, series: number): number[] {
   const values = u.data[series] ?? [];
   const found: number[] = [];
   for (let at = 0; at < values.length; at++)
@@ -195,15 +195,15 @@ function alone(u: uPlot, series: number): number[] {
 }
 
 /** The day where a chart shows several, the seconds where it shows minutes. */
-function timeText(at: number, span: number): string {
-  return new Date(at * 1000).toLocaleString(locale(), {
+function formatTimeTick(at: number, span: number): string {
+  return new Date(at * 1000).toLocaleString(getLocale(), {
     ...(span > 2 * DAY && { month: "numeric", day: "numeric" }),
     ...(span <= 20 * DAY && { hour: "2-digit", minute: "2-digit", hour12: false }),
     ...(span < 600 && { second: "2-digit" }),
   });
 }
 
-function drawSilences(u: uPlot, silences: [number, number][], color: string): void {
+function drawGaps(u: uPlot, silences: [number, number][], color: string): void {
   const { ctx, bbox } = u;
   ctx.save();
   ctx.fillStyle = color;
@@ -231,7 +231,7 @@ function drawMarks(u: uPlot, marks: TimeMark[], color: string, bad: string): voi
     ctx.lineTo(x, bbox.top + bbox.height);
     ctx.stroke();
   }
-  for (const { x, text, bad: isBad } of markTexts(seen, (text) => ctx.measureText(text).width, right)) {
+  for (const { x, text, bad: isBad } of groupMarkLabels(seen, (text) => ctx.measureText(text).width, right)) {
     ctx.fillStyle = isBad ? bad : color;
     ctx.fillText(text, x, bbox.top - 5 * devicePixelRatio);
   }

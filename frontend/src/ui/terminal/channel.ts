@@ -1,7 +1,17 @@
-import { flowing, openShell, readAnswer, readFrame, resized, type Size, type Start, typed, typedBytes } from "./wire";
+import {
+  encodeFlowControl,
+  encodeOpenRequest,
+  parseAnswer,
+  parseFrame,
+  encodeResize,
+  type Size,
+  type ShellStart,
+  encodeInput,
+  encodeInputBytes,
+} from "./wire";
 
 /** Why a shell is over. `lost`: the connection broke, or was never made. */
-export type Ending =
+export type ShellEnd =
   { kind: "exited"; code: number } | { kind: "refused"; why: string } | { kind: "lost"; why: string };
 
 interface Listener {
@@ -9,9 +19,9 @@ interface Listener {
   /** `done` is called once it has been dealt with: while too much waits, the platform sends nothing more. */
   onOutput: (bytes: Uint8Array, done: () => void) => void;
   /** Of a shell that has shown nothing for a while. */
-  onStarting: (start: Start) => void;
+  onStarting: (start: ShellStart) => void;
   /** Told once. */
-  onEnd: (ending: Ending) => void;
+  onEnd: (ending: ShellEnd) => void;
 }
 
 export interface Shell {
@@ -23,11 +33,11 @@ export interface Shell {
 }
 
 /** Bytes that may wait to be drawn, and how few of them let more come. */
-const MOST = 1 << 20;
-const FEW = 1 << 17;
+const MAX_PENDING_BYTES = 1 << 20;
+const RESUME_BELOW_BYTES = 1 << 17;
 
 /** A login shell at the other end of the platform's channel at `path`. */
-export function connect(path: string, size: Size, { onOpen, onOutput, onStarting, onEnd }: Listener): Shell {
+export function connectShell(path: string, size: Size, { onOpen, onOutput, onStarting, onEnd }: Listener): Shell {
   const address = new URL(path, location.href);
   address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
   const socket = new WebSocket(address);
@@ -39,36 +49,36 @@ export function connect(path: string, size: Size, { onOpen, onOutput, onStarting
   const flow = (next: boolean) => {
     if (flows === next || socket.readyState !== WebSocket.OPEN) return;
     flows = next;
-    socket.send(flowing(next));
+    socket.send(encodeFlowControl(next));
   };
   const output = (bytes: Uint8Array) => {
     waiting += bytes.length;
-    if (waiting > MOST) flow(false);
+    if (waiting > MAX_PENDING_BYTES) flow(false);
     onOutput(bytes, () => {
       waiting -= bytes.length;
-      if (waiting < FEW) flow(true);
+      if (waiting < RESUME_BELOW_BYTES) flow(true);
     });
   };
-  const end = (ending: Ending) => {
+  const end = (ending: ShellEnd) => {
     if (state === "over") return;
     state = "over";
     socket.close();
     onEnd(ending);
   };
-  socket.onopen = () => socket.send(openShell(size));
+  socket.onopen = () => socket.send(encodeOpenRequest(size));
   socket.onmessage = ({ data }: MessageEvent<string | ArrayBuffer>) => {
     if (state === "over") return;
     if (typeof data === "string") {
-      const answer = readAnswer(data);
+      const answer = parseAnswer(data);
       if (answer?.ok === false) end({ kind: "refused", why: answer.message });
       else if (answer && state === "asked") {
         state = "open";
-        if (wanted !== size) socket.send(resized(wanted));
+        if (wanted !== size) socket.send(encodeResize(wanted));
         onOpen();
       }
       return;
     }
-    const frame = readFrame(data);
+    const frame = parseFrame(data);
     if (frame?.kind === "output") output(frame.bytes);
     else if (frame?.kind === "starting") onStarting(frame.start);
     else if (frame) end({ kind: "exited", code: frame.code });
@@ -76,11 +86,11 @@ export function connect(path: string, size: Size, { onOpen, onOutput, onStarting
   socket.onclose = ({ reason }) => end({ kind: "lost", why: reason });
   const send = (data: Uint8Array<ArrayBuffer>) => state === "open" && socket.send(data);
   return {
-    type: (text) => send(typed(text)),
-    typeBytes: (text) => send(typedBytes(text)),
+    type: (text) => send(encodeInput(text)),
+    typeBytes: (text) => send(encodeInputBytes(text)),
     resize: (next) => {
       wanted = next;
-      send(resized(next));
+      send(encodeResize(next));
     },
     close: () => {
       state = "over";

@@ -6,12 +6,12 @@ import { useEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 import type { TFunction } from "i18next";
 import { type Theme, useTheme } from "@/app/theme";
-import { useRemembered } from "@/lib/remembered";
-import { Badge, Note } from "@/ui/badge";
+import { useLocalStorage } from "@/lib/remembered";
+import { Badge, Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { toastError } from "@/ui/failure";
-import { connect, type Ending, type Shell } from "./channel";
-import type { Start } from "./wire";
+import { connectShell, type ShellEnd, type Shell } from "./channel";
+import type { ShellStart } from "./wire";
 
 interface TerminalProps {
   /** The platform's channel that it speaks to. */
@@ -20,7 +20,7 @@ interface TerminalProps {
   label: string;
 }
 
-type State = "connecting" | "open" | Ending;
+type State = "connecting" | "open" | ShellEnd;
 
 /** After so long without a connection it is said what is waited for; a shell that shows nothing says it by itself. */
 const SILENT_MS = 3_000;
@@ -33,16 +33,16 @@ export default function Terminal({ path, label }: TerminalProps) {
   const first = useRef<HTMLButtonElement>(null);
   const [terminal, setTerminal] = useState<Xterm>();
   const [state, setState] = useState<State>("connecting");
-  const [waits, setWaits] = useState<"connection" | Start>();
+  const [waits, setWaits] = useState<"connection" | ShellStart>();
   const [round, setRound] = useState(0);
-  const [reader, setReader] = useRemembered("terminal.reader");
+  const [reader, setReader] = useLocalStorage("terminal.reader");
   useEffect(() => {
     if (!box.current) return;
     const made = new Xterm({ fontSize: 13, fontFamily: monospace(), scrollback: 10_000, cursorBlink: false });
     const fit = new FitAddon();
     made.loadAddon(fit);
     made.open(box.current);
-    made.attachCustomKeyEventHandler((event) => ours(event, made, () => first.current?.focus()));
+    made.attachCustomKeyEventHandler((event) => isTerminalKey(event, made, () => first.current?.focus()));
     fit.fit();
     const watch = new ResizeObserver(() => fit.fit());
     watch.observe(box.current);
@@ -54,12 +54,12 @@ export default function Terminal({ path, label }: TerminalProps) {
     };
   }, []);
   useEffect(() => {
-    if (terminal) set(terminal, { theme: COLOURS[theme], screenReaderMode: reader === "on" });
+    if (terminal) setupTerminal(terminal, { theme: COLOURS[theme], screenReaderMode: reader === "on" });
   }, [terminal, theme, reader]);
   useEffect(() => terminal?.textarea?.setAttribute("aria-label", label), [terminal, label]);
   useEffect(() => {
     if (!terminal) return;
-    const shell = connect(
+    const shell = connectShell(
       path,
       { columns: terminal.cols, rows: terminal.rows },
       {
@@ -83,7 +83,7 @@ export default function Terminal({ path, label }: TerminalProps) {
       clearTimeout(slow);
       setWaits(undefined);
     };
-    const leave = joined(terminal, shell);
+    const leave = connectTerminal(terminal, shell);
     return () => {
       said();
       leave();
@@ -138,14 +138,14 @@ export default function Terminal({ path, label }: TerminalProps) {
         </Button>
       </div>
       {over && (
-        <Note tone={state.kind === "exited" ? "info" : "warn"} role="alert">
-          {reasonOf(t, state)}
-        </Note>
+        <Callout tone={state.kind === "exited" ? "info" : "warn"} role="alert">
+          {describeEnd(t, state)}
+        </Callout>
       )}
       {waits && (
-        <Note tone="info" role="status">
-          {waits === "connection" ? t("terminal.opens") : startOf(t, waits)}
-        </Note>
+        <Callout tone="info" role="status">
+          {waits === "connection" ? t("terminal.opens") : describeStart(t, waits)}
+        </Callout>
       )}
       <div
         ref={box}
@@ -160,12 +160,12 @@ export default function Terminal({ path, label }: TerminalProps) {
   );
 }
 
-function set(terminal: Xterm, options: ITerminalOptions): void {
+function setupTerminal(terminal: Xterm, options: ITerminalOptions): void {
   terminal.options = options;
 }
 
 /** Until it is called: what is typed goes to the shell, and the shell knows how large its terminal is. */
-function joined(terminal: Xterm, shell: Shell): () => void {
+function connectTerminal(terminal: Xterm, shell: Shell): () => void {
   const ears = [
     terminal.onData((text) => shell.type(text)),
     terminal.onBinary((text) => shell.typeBytes(text)),
@@ -178,7 +178,7 @@ function joined(terminal: Xterm, shell: Shell): () => void {
 }
 
 /** Whether a key is the shell's: F6 leaves the terminal, and with Shift, Ctrl+C and Ctrl+V are the clipboard's. */
-function ours(event: KeyboardEvent, terminal: Xterm, leave: () => void): boolean {
+function isTerminalKey(event: KeyboardEvent, terminal: Xterm, leave: () => void): boolean {
   if (event.type !== "keydown") return true;
   if (event.key === "F6") {
     event.preventDefault();
@@ -201,14 +201,14 @@ function copySelected(terminal: Xterm): void {
   document.execCommand("copy");
 }
 
-function startOf(t: TFunction, { files, command }: Start): string {
+function describeStart(t: TFunction, { files, command }: ShellStart): string {
   const parts = [t("terminal.starts")];
   if (files.length > 0) parts.push(t("terminal.reads", { files: files.join(", ") }));
   if (command) parts.push(t("terminal.runs", { command }));
   return parts.join(t("terminal.between"));
 }
 
-function reasonOf(t: TFunction, ending: Ending): string {
+function describeEnd(t: TFunction, ending: ShellEnd): string {
   if (ending.kind === "exited") return t("terminal.exited", { code: ending.code });
   if (ending.kind === "refused") return t("terminal.refused", { why: ending.why });
   return ending.why ? t("terminal.lostBecause", { why: ending.why }) : t("terminal.lost");

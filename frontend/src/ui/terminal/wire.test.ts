@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
-import { openShell, readAnswer, readFrame, resized, typed, typedBytes } from "./wire";
+import { encodeOpenRequest, parseAnswer, parseFrame, encodeResize, encodeInput, encodeInputBytes } from "./wire";
 
 const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
 
 test("a shell is asked for with the size of its terminal", () => {
-  expect(JSON.parse(openShell({ columns: 120, rows: 30 }))).toMatchObject({
+  expect(JSON.parse(encodeOpenRequest({ columns: 120, rows: 30 }))).toMatchObject({
     open: "exec",
     command: null,
     tty: { columns: 120, rows: 30 },
@@ -12,9 +12,9 @@ test("a shell is asked for with the size of its terminal", () => {
 });
 
 test("what is typed goes to channel 0 as UTF-8, and a mouse's report byte for byte", () => {
-  expect([...typed("é")]).toEqual([0, 0xc3, 0xa9]);
-  expect([...typedBytes("\u001b[M\u00e9")]).toEqual([0, 27, 91, 77, 0xe9]);
-  const control = resized({ columns: 80, rows: 24 });
+  expect([...encodeInput("é")]).toEqual([0, 0xc3, 0xa9]);
+  expect([...encodeInputBytes("\u001b[M\u00e9")]).toEqual([0, 27, 91, 77, 0xe9]);
+  const control = encodeResize({ columns: 80, rows: 24 });
   expect(control[0]).toBe(3);
   expect(JSON.parse(text(control.subarray(1)))).toEqual({ resize: { columns: 80, rows: 24 } });
 });
@@ -22,10 +22,10 @@ test("what is typed goes to channel 0 as UTF-8, and a mouse's report byte for by
 test("output comes on two channels, and the exit on the last", () => {
   const frame = (channel: number, payload: string) =>
     Uint8Array.of(channel, ...new TextEncoder().encode(payload)).buffer;
-  const output = readFrame(frame(2, "no such file"));
+  const output = parseFrame(frame(2, "no such file"));
   expect(output?.kind === "output" && text(output.bytes)).toBe("no such file");
-  expect(readFrame(frame(3, '{"exit": 130}'))).toEqual({ kind: "exit", code: 130 });
-  expect([readFrame(frame(3, "{")), readFrame(frame(9, "x")), readFrame(new ArrayBuffer(0))]).toEqual([
+  expect(parseFrame(frame(3, '{"exit": 130}'))).toEqual({ kind: "exit", code: 130 });
+  expect([parseFrame(frame(3, "{")), parseFrame(frame(9, "x")), parseFrame(new ArrayBuffer(0))]).toEqual([
     null,
     null,
     null,
@@ -33,7 +33,7 @@ test("output comes on two channels, and the exit on the last", () => {
 });
 
 test("a shell that shows nothing says what it waits for, whatever shape that has", () => {
-  const read = (payload: string) => readFrame(Uint8Array.of(3, ...new TextEncoder().encode(payload)).buffer);
+  const read = (payload: string) => parseFrame(Uint8Array.of(3, ...new TextEncoder().encode(payload)).buffer);
   expect(read('{"starting": {"files": ["~/.bashrc"], "command": "flock x"}}')).toEqual({
     kind: "starting",
     start: { files: ["~/.bashrc"], command: "flock x" },
@@ -43,11 +43,11 @@ test("a shell that shows nothing says what it waits for, whatever shape that has
 });
 
 test("a refusal says why, and what is no answer is none", () => {
-  expect(readAnswer('{"ok": true, "pid": 7}')).toEqual({ ok: true });
-  expect(readAnswer('{"ok": false, "code": "AWAY", "message": "它不在"}')).toMatchObject({
+  expect(parseAnswer('{"ok": true, "pid": 7}')).toEqual({ ok: true });
+  expect(parseAnswer('{"ok": false, "code": "AWAY", "message": "它不在"}')).toMatchObject({
     ok: false,
     message: "它不在",
   });
-  expect(readAnswer('{"ok": false, "code": "AWAY"}')).toMatchObject({ message: "AWAY" });
-  expect([readAnswer("{}"), readAnswer("nonsense"), readAnswer("null")]).toEqual([null, null, null]);
+  expect(parseAnswer('{"ok": false, "code": "AWAY"}')).toMatchObject({ message: "AWAY" });
+  expect([parseAnswer("{}"), parseAnswer("nonsense"), parseAnswer("null")]).toEqual([null, null, null]);
 });

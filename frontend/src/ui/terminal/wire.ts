@@ -12,17 +12,17 @@ export interface Size {
 }
 
 /** The first thing that is said: a login shell on a terminal of this size. */
-export const openShell = (tty: Size): string =>
+export const encodeOpenRequest = (tty: Size): string =>
   JSON.stringify({ open: "exec", command: null, cwd: "", env: { TERM: "xterm-256color" }, tty });
 
 /** Whether more may come: pages cannot stop reading a WebSocket. */
-export const flowing = (flow: boolean): string => JSON.stringify({ flow });
+export const encodeFlowControl = (flow: boolean): string => JSON.stringify({ flow });
 
 export type Answer = { ok: true } | { ok: false; code: string; message: string };
 
 /** null: it is no answer. */
-export function readAnswer(text: string): Answer | null {
-  const said = objectOf(text);
+export function parseAnswer(text: string): Answer | null {
+  const said = asObject(text);
   if (said?.ok === true) return { ok: true };
   if (said?.ok !== false) return null;
   const code = typeof said.code === "string" ? said.code : "UNKNOWN";
@@ -32,53 +32,53 @@ export function readAnswer(text: string): Answer | null {
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-function frame(channel: number, payload: Uint8Array): Uint8Array<ArrayBuffer> {
+function encodeFrame(channel: number, payload: Uint8Array): Uint8Array<ArrayBuffer> {
   const whole = new Uint8Array(payload.length + 1);
   whole[0] = channel;
   whole.set(payload, 1);
   return whole;
 }
 
-export const typed = (text: string) => frame(IN, encoder.encode(text));
+export const encodeInput = (text: string) => encodeFrame(IN, encoder.encode(text));
 
 /** What a mouse reports under xterm's oldest protocol: one byte for each character, whatever it is. */
-export const typedBytes = (text: string) =>
-  frame(
+export const encodeInputBytes = (text: string) =>
+  encodeFrame(
     IN,
     Uint8Array.from(text, (character) => character.charCodeAt(0) & 255),
   );
 
-export const resized = (size: Size) => frame(CONTROL, encoder.encode(JSON.stringify({ resize: size })));
+export const encodeResize = (size: Size) => encodeFrame(CONTROL, encoder.encode(JSON.stringify({ resize: size })));
 
 /** What a login shell is at that has printed nothing: the files that it reads, and the command that it waits for, or "". */
-export interface Start {
+export interface ShellStart {
   files: string[];
   command: string;
 }
 
 export type Frame =
-  { kind: "output"; bytes: Uint8Array } | { kind: "starting"; start: Start } | { kind: "exit"; code: number };
+  { kind: "output"; bytes: Uint8Array } | { kind: "starting"; start: ShellStart } | { kind: "exit"; code: number };
 
 /** null: nothing that is known here. */
-export function readFrame(data: ArrayBuffer): Frame | null {
+export function parseFrame(data: ArrayBuffer): Frame | null {
   const whole = new Uint8Array(data);
   const payload = whole.subarray(1);
   if (whole[0] === OUT || whole[0] === ERR) return { kind: "output", bytes: payload };
-  const said = whole[0] === CONTROL ? objectOf(decoder.decode(payload)) : null;
+  const said = whole[0] === CONTROL ? asObject(decoder.decode(payload)) : null;
   if (typeof said?.exit === "number") return { kind: "exit", code: said.exit };
-  return said && "starting" in said ? { kind: "starting", start: startOf(said.starting) } : null;
+  return said && "starting" in said ? { kind: "starting", start: parseShellStart(said.starting) } : null;
 }
 
 /** It comes from a place that is not trusted. */
-function startOf(said: unknown): Start {
-  const { files, command } = (said ?? {}) as Partial<Record<keyof Start, unknown>>;
+function parseShellStart(said: unknown): ShellStart {
+  const { files, command } = (said ?? {}) as Partial<Record<keyof ShellStart, unknown>>;
   return {
     files: Array.isArray(files) ? files.filter((file) => typeof file === "string") : [],
     command: typeof command === "string" ? command : "",
   };
 }
 
-function objectOf(text: string): Record<string, unknown> | null {
+function asObject(text: string): Record<string, unknown> | null {
   try {
     const said = JSON.parse(text) as unknown;
     return typeof said === "object" && said !== null ? (said as Record<string, unknown>) : null;

@@ -2,15 +2,15 @@ import { useQueryClient } from "@tanstack/react-query";
 import { Plus } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
-import { changeChannel, createChannel, noticeKeys } from "@/api/notices";
+import { updateChannel, createChannel, noticeKeys } from "@/api/notices";
 import type { Me, NoticeChannel } from "@/api/types";
-import { language, LANGUAGES } from "@/i18n";
-import { Note } from "@/ui/badge";
+import { getLanguage, LANGUAGES } from "@/i18n";
+import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
 import { CopyButton } from "@/ui/files";
 import { FormDialog, TextField } from "@/ui/form-dialog";
-import { OwnerField, scopeOf } from "./owner";
+import { OwnerField, parseOwner } from "./owner";
 
 const FIELDS = ["name", "kind", "address", "language"] as const;
 const KINDS = ["apprise", "webhook"] as const;
@@ -25,8 +25,8 @@ export function ChannelForm({ me, channel }: { me: Me; channel?: NoticeChannel }
   const save = async ({ name = "", address = "", language: lang, enabled }: Record<string, string>) => {
     const common = { name, language: lang as NoticeChannel["language"], enabled: enabled === "on" };
     let secret = "";
-    if (channel) await changeChannel(channel.id, { ...common, ...(address && { address }) });
-    else ({ secret } = await createChannel({ ...common, ...scopeOf(owner), kind, address }));
+    if (channel) await updateChannel(channel.id, { ...common, ...(address && { address }) });
+    else ({ secret } = await createChannel({ ...common, ...parseOwner(owner), kind, address }));
     await client.invalidateQueries({ queryKey: noticeKeys.channels });
     return secret;
   };
@@ -37,7 +37,7 @@ export function ChannelForm({ me, channel }: { me: Me; channel?: NoticeChannel }
       submit={t("notices.save")}
       fields={FIELDS}
       onSubmit={save}
-      {...(!channel && { result: (secret: string) => <Made secret={secret} /> })}
+      {...(!channel && { result: (secret: string) => <ChannelCreated secret={secret} /> })}
       trigger={
         <Button size="sm" aria-label={title}>
           {!channel && <Plus />}
@@ -94,7 +94,7 @@ export function ChannelForm({ me, channel }: { me: Me; channel?: NoticeChannel }
           </Field>
           <Field label={t("notices.language")} error={problem("language")}>
             {(wiring) => (
-              <select {...wiring} name="language" className="control" defaultValue={channel?.language ?? language()}>
+              <select {...wiring} name="language" className="control" defaultValue={channel?.language ?? getLanguage()}>
                 {LANGUAGES.map(({ code, name }) => (
                   <option key={code} value={code} lang={code}>
                     {name}
@@ -113,10 +113,10 @@ export function ChannelForm({ me, channel }: { me: Me; channel?: NoticeChannel }
   );
 }
 
-function Made({ secret }: { secret: string }) {
+function ChannelCreated({ secret }: { secret: string }) {
   const { t } = useTranslation();
   return (
-    <Note tone="ok" role="status">
+    <Callout tone="ok" role="status">
       <p className="font-medium">{t(secret ? "notices.secretOnce" : "notices.madeHint")}</p>
       {secret && (
         <p className="mt-1 flex items-center gap-2 font-mono text-xs">
@@ -124,6 +124,6 @@ function Made({ secret }: { secret: string }) {
           <CopyButton text={secret} />
         </p>
       )}
-    </Note>
+    </Callout>
   );
 }

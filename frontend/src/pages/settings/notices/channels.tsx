@@ -2,16 +2,16 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
 import { channelsQuery, deleteChannel, noticeKeys, testChannel } from "@/api/notices";
 import type { Me, NoticeChannel } from "@/api/types";
-import { dateTime } from "@/lib/format";
+import { formatDateTime } from "@/lib/format";
 import { Badge } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { Failure, Loading, toastError } from "@/ui/failure";
-import { Fold } from "@/ui/fold";
+import { LoadError, Loading, toastError } from "@/ui/failure";
+import { Collapsible } from "@/ui/fold";
 import { RemovableRow } from "../row";
 import { ChannelForm } from "./channel-form";
 import { Deliveries, Delivery } from "./deliveries";
-import { mayChange, useOwnerName } from "./owner";
+import { canChange, useOwnerName } from "./owner";
 
 export function Channels({ me }: { me: Me }) {
   const { t } = useTranslation();
@@ -19,7 +19,7 @@ export function Channels({ me }: { me: Me }) {
   return (
     <Card title={t("notices.channels")} aside={<ChannelForm me={me} />}>
       <p className="text-sm text-muted">{t("notices.channelsHint")}</p>
-      {channels.isError && <Failure error={channels.error} retry={() => void channels.refetch()} />}
+      {channels.isError && <LoadError error={channels.error} retry={() => void channels.refetch()} />}
       {channels.isPending && <Loading />}
       <ul className="mt-2 divide-y text-sm" aria-label={t("notices.channels")}>
         {channels.data?.map((channel) => (
@@ -44,7 +44,7 @@ function ChannelItem({ me, channel }: { me: Me; channel: NoticeChannel }) {
     onSettled: () => Promise.all([changed(), client.invalidateQueries({ queryKey: noticeKeys.rules })]),
   });
   const { name } = channel;
-  const may = mayChange(me, channel);
+  const may = canChange(me, channel);
   return (
     <RemovableRow
       name={
@@ -58,12 +58,12 @@ function ChannelItem({ me, channel }: { me: Me; channel: NoticeChannel }) {
           <span className="block font-mono text-xs break-words text-muted">{channel.address}</span>
           {channel.lastSentAt && (
             <span className="block text-xs text-muted">
-              {t("notices.lastSent", { at: dateTime(channel.lastSentAt) })}
+              {t("notices.lastSent", { at: formatDateTime(channel.lastSentAt) })}
             </span>
           )}
           {channel.restsUntil && (
             <span className="block text-xs text-warn-ink">
-              {t("notices.rests", { count: channel.failures, at: dateTime(channel.restsUntil) })}
+              {t("notices.rests", { count: channel.failures, at: formatDateTime(channel.restsUntil) })}
             </span>
           )}
           {test.data && (
@@ -71,7 +71,7 @@ function ChannelItem({ me, channel }: { me: Me; channel: NoticeChannel }) {
               <Delivery delivery={test.data} />
             </div>
           )}
-          <Fold
+          <Collapsible
             title={t("notices.log")}
             wanted={false}
             summaryClassName="text-xs text-muted"

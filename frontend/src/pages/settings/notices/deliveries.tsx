@@ -3,9 +3,9 @@ import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { DELIVERIES_PAGE, deliveriesQuery } from "@/api/notices";
 import type { NoticeDelivery } from "@/api/types";
-import { dateTime, measured } from "@/lib/format";
+import { formatDateTime, formatMeasurement } from "@/lib/format";
 import { Badge } from "@/ui/badge";
-import { Failure, Loading } from "@/ui/failure";
+import { LoadError, Loading } from "@/ui/failure";
 import { Pager } from "@/ui/pager";
 
 const TONE = { waiting: "info", sent: "ok", failed: "bad", dropped: "idle" } as const;
@@ -15,7 +15,7 @@ export function Deliveries({ channel }: { channel: string }) {
   const { t } = useTranslation();
   const [page, setPage] = useState(1);
   const found = useQuery(deliveriesQuery(channel, page));
-  if (found.isError) return <Failure error={found.error} retry={() => void found.refetch()} />;
+  if (found.isError) return <LoadError error={found.error} retry={() => void found.refetch()} />;
   if (found.isPending) return <Loading />;
   if (found.data.total === 0) return <p className="py-2 text-sm text-muted">{t("notices.nothingSent")}</p>;
   return (
@@ -46,15 +46,17 @@ export function Delivery({ delivery }: { delivery: NoticeDelivery }) {
         <Badge tone={TONE[delivery.outcome]}>{t(`notices.outcomeOf.${delivery.outcome}`)}</Badge>
         <span className="min-w-0 break-words">{delivery.title}</span>
         {delivery.dueAt && (
-          <span className="text-muted">{t("notices.triedNext", { at: dateTime(delivery.dueAt) })}</span>
+          <span className="text-muted">{t("notices.triedNext", { at: formatDateTime(delivery.dueAt) })}</span>
         )}
       </div>
       <ol className="mt-1 space-y-1 text-muted">
         {delivery.tries.map((tried) => (
           <li key={tried.at} className="break-words">
-            {dateTime(tried.at)}
+            {formatDateTime(tried.at)}
             {" · "}
-            {tried.seconds === null ? t("notices.cutShort") : t("notices.seconds", { value: measured(tried.seconds) })}
+            {tried.seconds === null
+              ? t("notices.cutShort")
+              : t("notices.seconds", { value: formatMeasurement(tried.seconds) })}
             {tried.error && <span className="block text-bad-ink">{tried.error.message}</span>}
             {tried.answer && <code className="block break-all">{tried.answer}</code>}
           </li>

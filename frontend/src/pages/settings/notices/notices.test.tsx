@@ -3,9 +3,9 @@ import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test } from "vitest";
 import type { InboxItem, NoticeChannel, NoticeDelivery, NoticeRule } from "@/api/types";
-import { api, list, ok, platform, refuse } from "@/test/platform";
-import { visit } from "@/test/render";
-import { minutesOf, timeText } from "./rule-texts";
+import { apiUrl, respondWithList, respondWith, platformHandlers, respondWithError } from "@/test/platform";
+import { renderAt } from "@/test/render";
+import { parseTimeOfDay, formatTimeOfDay } from "./rule-texts";
 
 const AT = "2026-11-21T05:00:00Z";
 
@@ -59,17 +59,17 @@ const failed: InboxItem = {
 test("the bell says how much is unread, and who has read all of it sees none", async () => {
   let readAt: string | null = null;
   const read: unknown[] = [];
-  platform.use(
-    http.get(api("/inbox"), () =>
-      ok({ items: [{ ...failed, readAt }], unread: readAt ? 0 : 1, total: 1, page: 1, pageSize: 10 }),
+  platformHandlers.use(
+    http.get(apiUrl("/inbox"), () =>
+      respondWith({ items: [{ ...failed, readAt }], unread: readAt ? 0 : 1, total: 1, page: 1, pageSize: 10 }),
     ),
-    http.post(api("/inbox/read"), async ({ request }) => {
+    http.post(apiUrl("/inbox/read"), async ({ request }) => {
       read.push(await request.json());
       readAt = AT;
-      return ok({ unread: 0 });
+      return respondWith({ unread: 0 });
     }),
   );
-  visit("/settings");
+  renderAt("/settings");
   await userEvent.click(await screen.findByText("通知：1 条未读"));
   const bell = await screen.findByRole("region", { name: "通知" });
   const link = await within(bell).findByRole("link", { name: "任务 llm 失败" });
@@ -82,18 +82,18 @@ test("the bell says how much is unread, and who has read all of it sees none", a
 
 test("a webhook's secret is shown once, and a refused address says at its field how to allow it", async () => {
   const sent: unknown[] = [];
-  platform.use(
-    http.get(api("/notice-channels"), () => list()),
-    http.get(api("/notice-rules"), () => list()),
-    http.post(api("/notice-channels"), async ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/notice-channels"), () => respondWithList()),
+    http.get(apiUrl("/notice-rules"), () => respondWithList()),
+    http.post(apiUrl("/notice-channels"), async ({ request }) => {
       sent.push(await request.json());
       const hint = "加入 FERMI_NOTICE_HOSTS";
       return sent.length === 1
-        ? refuse(400, "INVALID_REQUEST", "有误", [{ field: "address", error: "X", message: "不允许", hint }])
-        : ok({ ...channel, secret: "fermi_whsec_1" }, 201);
+        ? respondWithError(400, "INVALID_REQUEST", "有误", [{ field: "address", error: "X", message: "不允许", hint }])
+        : respondWith({ ...channel, secret: "fermi_whsec_1" }, 201);
     }),
   );
-  visit("/settings/notices");
+  renderAt("/settings/notices");
   await userEvent.click(await screen.findByRole("button", { name: "添加渠道" }));
   const dialog = await screen.findByRole("dialog");
   await userEvent.type(within(dialog).getByLabelText("名称"), "值班");
@@ -115,14 +115,14 @@ test("a webhook's secret is shown once, and a refused address says at its field 
 });
 
 test("a test says what the server answered, and a channel of the platform is not a member's to change", async () => {
-  platform.use(
-    http.get(api("/notice-channels"), () =>
-      list(channel, { ...channel, id: "channel-2", name: "平台群", scope: "platform" }),
+  platformHandlers.use(
+    http.get(apiUrl("/notice-channels"), () =>
+      respondWithList(channel, { ...channel, id: "channel-2", name: "平台群", scope: "platform" }),
     ),
-    http.get(api("/notice-rules"), () => list()),
-    http.post(api("/notice-channels/channel-1/test"), () => ok(refused)),
+    http.get(apiUrl("/notice-rules"), () => respondWithList()),
+    http.post(apiUrl("/notice-channels/channel-1/test"), () => respondWith(refused)),
   );
-  visit("/settings/notices");
+  renderAt("/settings/notices");
   await userEvent.click(await screen.findByRole("button", { name: "通过 值班 发送测试消息" }));
   await screen.findByText("服务器返回 404。");
   expect(screen.getByText("no such room")).toBeTruthy();
@@ -132,15 +132,15 @@ test("a test says what the server answered, and a channel of the platform is not
 
 test("a rule names its channels, what is told, and its quiet hours", async () => {
   const sent: unknown[] = [];
-  platform.use(
-    http.get(api("/notice-channels"), () => list(channel)),
-    http.get(api("/notice-rules"), () => list()),
-    http.post(api("/notice-rules"), async ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/notice-channels"), () => respondWithList(channel)),
+    http.get(apiUrl("/notice-rules"), () => respondWithList()),
+    http.post(apiUrl("/notice-rules"), async ({ request }) => {
       sent.push(await request.json());
-      return ok({}, 201);
+      return respondWith({}, 201);
     }),
   );
-  visit("/settings/notices");
+  renderAt("/settings/notices");
   await userEvent.click(await screen.findByRole("button", { name: "添加规则" }));
   const dialog = await screen.findByRole("dialog");
   await userEvent.type(within(dialog).getByLabelText("名称"), "夜里");
@@ -180,15 +180,17 @@ test("the list says of a rule from how many restarts and minutes of waiting on i
     enabled: true,
     createdAt: AT,
   };
-  platform.use(
-    http.get(api("/notice-channels"), () => list(channel)),
-    http.get(api("/notice-rules"), () => list(rule, { ...rule, id: "rule-2", restarts: null, waitsSeconds: null })),
+  platformHandlers.use(
+    http.get(apiUrl("/notice-channels"), () => respondWithList(channel)),
+    http.get(apiUrl("/notice-rules"), () =>
+      respondWithList(rule, { ...rule, id: "rule-2", restarts: null, waitsSeconds: null }),
+    ),
   );
-  visit("/settings/notices");
+  renderAt("/settings/notices");
   expect((await screen.findAllByText("任务重启满 3 次起 · 等待满 10 分钟起")).length).toBe(1);
 });
 
 test("minutes of the day go through a time field unchanged", () => {
-  for (const minutes of [0, 61, 1439]) expect(minutesOf(timeText(minutes))).toBe(minutes);
-  expect(minutesOf(timeText(null))).toBeNull();
+  for (const minutes of [0, 61, 1439]) expect(parseTimeOfDay(formatTimeOfDay(minutes))).toBe(minutes);
+  expect(parseTimeOfDay(formatTimeOfDay(null))).toBeNull();
 });

@@ -1,24 +1,24 @@
 import { useTranslation } from "react-i18next";
-import { maintains } from "@/api/session";
+import { isMaintainer } from "@/api/session";
 import type { Me, NoticeChannel } from "@/api/types";
 import { Field } from "@/ui/field";
 
 type Owned = Pick<NoticeChannel, "scope" | "projectId">;
 
 /** Whose something is, as one text for a form and for comparing. */
-export function ownerOf({ scope, projectId }: Owned): string {
+export function formatOwner({ scope, projectId }: Owned): string {
   return scope === "project" ? `project:${projectId}` : scope;
 }
 
-export function scopeOf(owner: string): Owned {
+export function parseOwner(owner: string): Owned {
   const [scope, projectId] = owner.split(":");
   return projectId
     ? { scope: "project", projectId }
     : { scope: scope === "platform" ? "platform" : "me", projectId: null };
 }
 
-export function mayChange(me: Me, { scope, projectId }: Owned): boolean {
-  return scope === "me" || maintains(me, projectId);
+export function canChange(me: Me, { scope, projectId }: Owned): boolean {
+  return scope === "me" || isMaintainer(me, projectId);
 }
 
 export function useOwnerName(me: Me): (owned: Owned) => string {
@@ -40,7 +40,7 @@ interface OwnerFieldProps {
 export function OwnerField({ me, value, onChange }: OwnerFieldProps) {
   const { t } = useTranslation();
   const nameOf = useOwnerName(me);
-  const projects = me.projects.filter(({ id }) => maintains(me, id)).map(({ id }) => `project:${id}`);
+  const projects = me.projects.filter(({ id }) => isMaintainer(me, id)).map(({ id }) => `project:${id}`);
   const owners = ["me", ...projects, ...(me.isAdministrator ? ["platform"] : [])];
   return (
     <Field label={t("notices.owner")}>
@@ -48,7 +48,7 @@ export function OwnerField({ me, value, onChange }: OwnerFieldProps) {
         <select {...wiring} className="control" value={value} onChange={({ target }) => onChange(target.value)}>
           {owners.map((owner) => (
             <option key={owner} value={owner}>
-              {nameOf(scopeOf(owner))}
+              {nameOf(parseOwner(owner))}
             </option>
           ))}
         </select>

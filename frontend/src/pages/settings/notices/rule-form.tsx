@@ -2,13 +2,13 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Plus } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
-import { changeRule, channelsQuery, createRule, noticeKeys } from "@/api/notices";
+import { updateRule, channelsQuery, createRule, noticeKeys } from "@/api/notices";
 import type { Me, NoticeRule } from "@/api/types";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
-import { FormDialog, FormPart, TextField } from "@/ui/form-dialog";
-import { OwnerField, ownerOf, scopeOf } from "./owner";
-import { conditionsOf, timeText } from "./rule-texts";
+import { FormDialog, FormRow, TextField } from "@/ui/form-dialog";
+import { OwnerField, formatOwner, parseOwner } from "./owner";
+import { buildConditions, formatTimeOfDay } from "./rule-texts";
 
 const FIELDS = [
   "name", "channels", "kinds", "level", "restarts", "waitsSeconds", "quietFrom", "quietTo", "timezone", "breaksThrough",
@@ -33,14 +33,14 @@ const KINDS: NoticeRule["kinds"] = [
 export function RuleForm({ me, rule }: { me: Me; rule?: NoticeRule }) {
   const { t } = useTranslation();
   const client = useQueryClient();
-  const [owner, setOwner] = useState(rule ? ownerOf(rule) : "me");
+  const [owner, setOwner] = useState(rule ? formatOwner(rule) : "me");
   const [kinds, setKinds] = useState(rule?.kinds ?? []);
   const [ticked, setTicked] = useState(rule?.channels ?? []);
-  const channels = (useQuery(channelsQuery).data ?? []).filter((channel) => ownerOf(channel) === owner);
+  const channels = (useQuery(channelsQuery).data ?? []).filter((channel) => formatOwner(channel) === owner);
   const save = async (texts: Record<string, string>) => {
     const here = channels.map(({ id }) => id).filter((id) => ticked.includes(id));
-    const body = { ...conditionsOf(texts), kinds, channels: here };
-    await (rule ? changeRule(rule.id, body) : createRule({ ...body, ...scopeOf(owner) }));
+    const body = { ...buildConditions(texts), kinds, channels: here };
+    await (rule ? updateRule(rule.id, body) : createRule({ ...body, ...parseOwner(owner) }));
     await client.invalidateQueries({ queryKey: noticeKeys.rules });
   };
   const title = rule ? t("notices.changeOf", { name: rule.name }) : t("notices.addRule");
@@ -62,7 +62,7 @@ export function RuleForm({ me, rule }: { me: Me; rule?: NoticeRule }) {
         <>
           <TextField name="name" label={t("notices.name")} error={problem("name")} defaultValue={rule?.name} required />
           {!rule && <OwnerField me={me} value={owner} onChange={setOwner} />}
-          <Ticks
+          <CheckboxGroup
             title={t("notices.channels")}
             options={channels.map(({ id, name }) => [id, name])}
             value={ticked}
@@ -70,7 +70,7 @@ export function RuleForm({ me, rule }: { me: Me; rule?: NoticeRule }) {
             none={t("notices.noChannelsHere")}
             error={problem("channels")}
           />
-          <Ticks
+          <CheckboxGroup
             title={t("notices.kinds")}
             options={KINDS.map((kind) => [kind, t(`notices.what.${kind}`)])}
             value={kinds}
@@ -95,7 +95,7 @@ export function RuleForm({ me, rule }: { me: Me; rule?: NoticeRule }) {
               error={problem("waitsSeconds")}
             />
           </div>
-          <FormPart title={t("notices.quiet")}>
+          <FormRow title={t("notices.quiet")}>
             <TimeField
               name="quietFrom"
               label={t("notices.quietFrom")}
@@ -121,7 +121,7 @@ export function RuleForm({ me, rule }: { me: Me; rule?: NoticeRule }) {
               value={rule?.breaksThrough ?? "fail"}
               error={problem("breaksThrough")}
             />
-          </FormPart>
+          </FormRow>
           <label className="flex items-center gap-2 text-sm">
             <input type="checkbox" name="enabled" defaultChecked={rule?.enabled ?? true} />
             {t("notices.enabled")}
@@ -142,7 +142,7 @@ interface TicksProps<Value extends string> {
   error: string | undefined;
 }
 
-function Ticks<Value extends string>({ title, options, value, onChange, none, error }: TicksProps<Value>) {
+function CheckboxGroup<Value extends string>({ title, options, value, onChange, none, error }: TicksProps<Value>) {
   const toggle = (one: Value) => onChange(value.includes(one) ? value.filter((each) => each !== one) : [...value, one]);
   return (
     <fieldset>
@@ -188,7 +188,9 @@ function LevelField({ name, label, value, error }: FieldProps<NoticeRule["level"
 function TimeField({ name, label, value, error }: FieldProps<number | null>) {
   return (
     <Field label={label} error={error}>
-      {(wiring) => <input {...wiring} type="time" name={name} className="control" defaultValue={timeText(value)} />}
+      {(wiring) => (
+        <input {...wiring} type="time" name={name} className="control" defaultValue={formatTimeOfDay(value)} />
+      )}
     </Field>
   );
 }

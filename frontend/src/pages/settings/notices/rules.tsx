@@ -4,11 +4,11 @@ import { channelsQuery, deleteRule, noticeKeys, rulesQuery } from "@/api/notices
 import type { Me, NoticeRule } from "@/api/types";
 import { Badge } from "@/ui/badge";
 import { Card } from "@/ui/card";
-import { Failure, Loading, toastError } from "@/ui/failure";
+import { LoadError, Loading, toastError } from "@/ui/failure";
 import { RemovableRow } from "../row";
-import { mayChange, useOwnerName } from "./owner";
+import { canChange, useOwnerName } from "./owner";
 import { RuleForm } from "./rule-form";
-import { timeText } from "./rule-texts";
+import { formatTimeOfDay } from "./rule-texts";
 
 export function Rules({ me }: { me: Me }) {
   const { t } = useTranslation();
@@ -16,7 +16,7 @@ export function Rules({ me }: { me: Me }) {
   return (
     <Card title={t("notices.rules")} aside={<RuleForm me={me} />}>
       <p className="text-sm text-muted">{t("notices.rulesHint")}</p>
-      {rules.isError && <Failure error={rules.error} retry={() => void rules.refetch()} />}
+      {rules.isError && <LoadError error={rules.error} retry={() => void rules.refetch()} />}
       {rules.isPending && <Loading />}
       <ul className="mt-2 divide-y text-sm" aria-label={t("notices.rules")}>
         {rules.data?.map((rule) => (
@@ -43,7 +43,7 @@ function RuleItem({ me, rule }: { me: Me; rule: NoticeRule }) {
     restarts !== null && t("notices.fromRestarts", { count: restarts }),
     waitsSeconds !== null && t("notices.fromMinutes", { count: waitsSeconds / 60 }),
   ].filter(Boolean);
-  const may = mayChange(me, rule);
+  const may = canChange(me, rule);
   const kinds = rule.kinds.map((kind) => t(`notices.what.${kind}`)).join(", ");
   const by = channels.filter(({ id }) => rule.channels.includes(id)).map((channel) => channel.name);
   return (
@@ -58,7 +58,11 @@ function RuleItem({ me, rule }: { me: Me; rule: NoticeRule }) {
           {conditions.length > 0 && <span className="block text-xs text-muted">{conditions.join(" · ")}</span>}
           {quietFrom !== null && quietTo !== null && (
             <span className="block text-xs text-muted">
-              {t("notices.quietAt", { from: timeText(quietFrom), to: timeText(quietTo), zone: rule.timezone })}
+              {t("notices.quietAt", {
+                from: formatTimeOfDay(quietFrom),
+                to: formatTimeOfDay(quietTo),
+                zone: rule.timezone,
+              })}
             </span>
           )}
         </>

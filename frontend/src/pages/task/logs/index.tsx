@@ -2,28 +2,28 @@ import { useQuery } from "@tanstack/react-query";
 import { useCallback, useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
 import {
-  type Filter,
-  firstAfter,
-  firstError,
-  foundQuery,
-  isExpressionRefused,
-  needsPlatform,
+  type LogFilter,
+  findFirstLineAfter,
+  findFirstError,
+  logSearchQuery,
+  isExpressionInvalid,
+  needsServerSearch,
   NO_FILTER,
 } from "@/api/log-search";
 import type { RankChoice } from "@/api/logs";
 import type { Task } from "@/api/types";
-import { useCommands } from "@/app/commands";
+import { usePageCommands } from "@/app/commands";
 import { cx } from "@/lib/cx";
-import { bytes } from "@/lib/format";
-import { useSettled } from "@/lib/hooks";
-import { useRemembered } from "@/lib/remembered";
+import { formatBytes } from "@/lib/format";
+import { useDebounced } from "@/lib/hooks";
+import { useLocalStorage } from "@/lib/remembered";
 import { toastError } from "@/ui/failure";
 import { toast } from "@/ui/toast";
-import { Pane, type View } from "./pane";
-import { Together } from "./times";
+import { LogPane, type LogView } from "./pane";
+import { ScrollSync } from "./times";
 import { Toolbar } from "./toolbar";
 
-const MOST = 4;
+const MAX_LOGS = 4;
 const TYPING_MS = 300;
 
 interface LogsProps {
@@ -34,20 +34,20 @@ interface LogsProps {
 }
 
 /** A view whose attempt nobody chose shows the newest. */
-type Chosen = Omit<View, "attempt"> & { attempt?: number | undefined };
+type Chosen = Omit<LogView, "attempt"> & { attempt?: number | undefined };
 
 export function Logs({ task, rank, onRank }: LogsProps) {
   const { t } = useTranslation();
   const { taskId } = task;
   const [chosen, setChosen] = useState<Chosen[]>([{ id: 0, rank }]);
   const [filter, setFilter] = useState(NO_FILTER);
-  const [times, rememberTimes] = useRemembered("logs.times");
-  const [together] = useState(() => new Together());
+  const [times, rememberTimes] = useLocalStorage("logs.times");
+  const [together] = useState(() => new ScrollSync());
   const [linked, setLinked] = useState(true);
   const [looking, setLooking] = useState(false);
   const views = useMemo(
     () =>
-      chosen.map((view, index): View => {
+      chosen.map((view, index): LogView => {
         const attempt = view.attempt ?? task.attempt;
         const place = view.place?.attempt === attempt ? view.place : undefined;
         return { ...view, attempt, place, rank: index === 0 ? rank : view.rank };
@@ -55,11 +55,11 @@ export function Logs({ task, rank, onRank }: LogsProps) {
     [chosen, rank, task.attempt],
   );
   const [first = { id: 0, rank, attempt: task.attempt }] = views;
-  const applied = useApplied(filter);
-  const problem = useProblem(taskId, first, applied);
+  const applied = useAppliedFilter(filter);
+  const problem = useExpressionProblem(taskId, first, applied);
 
   const change = useCallback(
-    (id: number, next: Partial<View>) => {
+    (id: number, next: Partial<LogView>) => {
       setChosen((all) => all.map((view) => (view.id === id ? { ...view, ...next } : view)));
       if (id === first.id && next.rank !== undefined) onRank(next.rank);
     },
@@ -81,8 +81,8 @@ export function Logs({ task, rank, onRank }: LogsProps) {
   const showError = useCallback(async () => {
     setLooking(true);
     try {
-      const { found, complete, windowBytes } = await firstError(taskId, first.attempt);
-      const size = bytes(windowBytes);
+      const { found, complete, windowBytes } = await findFirstError(taskId, first.attempt);
+      const size = formatBytes(windowBytes);
       if (!found) {
         toast.success(t(complete ? "logs.noError" : "logs.noErrorSeen", { size }));
         return;
@@ -100,7 +100,7 @@ export function Logs({ task, rank, onRank }: LogsProps) {
   }, [taskId, first, views, change, t]);
   const goTo = async (iso: string) => {
     try {
-      const places = await Promise.all(views.map((view) => firstAfter(taskId, view.attempt, view.rank, iso)));
+      const places = await Promise.all(views.map((view) => findFirstLineAfter(taskId, view.attempt, view.rank, iso)));
       if (!places.some(Boolean)) {
         toast.error(t("logs.nothingAfter"));
         return;
@@ -114,7 +114,7 @@ export function Logs({ task, rank, onRank }: LogsProps) {
       toastError(t, error);
     }
   };
-  useCommands(
+  usePageCommands(
     useMemo(
       () => [{ id: "first-error", label: t("logs.firstError"), also: "error", keys: "e", run: showError }],
       [t, showError],
@@ -135,11 +135,11 @@ export function Logs({ task, rank, onRank }: LogsProps) {
         lookingForError={looking}
         linked={beside ? linked : undefined}
         onLinked={setLinked}
-        onAdd={views.length < MOST ? add : undefined}
+        onAdd={views.length < MAX_LOGS ? add : undefined}
       />
       <div className={cx("grid gap-3", beside && "lg:grid-cols-2")}>
         {views.map((view, index) => (
-          <Pane
+          <LogPane
             key={view.id}
             task={task}
             view={view}
@@ -162,13 +162,13 @@ export function Logs({ task, rank, onRank }: LogsProps) {
 }
 
 /** The filter once nobody types any more, where the platform is asked. */
-function useApplied(filter: Filter): Filter {
-  const settled = useSettled(filter, TYPING_MS);
-  return needsPlatform(filter) && needsPlatform(settled) ? settled : filter;
+function useAppliedFilter(filter: LogFilter): LogFilter {
+  const settled = useDebounced(filter, TYPING_MS);
+  return needsServerSearch(filter) && needsServerSearch(settled) ? settled : filter;
 }
 
 /** What the platform says against the expression. */
-function useProblem(id: string, { attempt, rank }: View, filter: Filter): string | undefined {
-  const { error } = useQuery({ ...foundQuery(id, attempt, rank, filter, false), enabled: false });
-  return isExpressionRefused(error) ? (error.problems[0]?.message ?? error.message) : undefined;
+function useExpressionProblem(id: string, { attempt, rank }: LogView, filter: LogFilter): string | undefined {
+  const { error } = useQuery({ ...logSearchQuery(id, attempt, rank, filter, false), enabled: false });
+  return isExpressionInvalid(error) ? (error.problems[0]?.message ?? error.message) : undefined;
 }

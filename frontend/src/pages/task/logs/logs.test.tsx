@@ -5,8 +5,8 @@ import { beforeEach, expect, test, vi } from "vitest";
 import type { Task } from "@/api/types";
 import { FakeEventSource } from "@/test/event-source";
 import { task } from "@/test/fixtures";
-import { api, ok, platform, refuse } from "@/test/platform";
-import { visit } from "@/test/render";
+import { apiUrl, respondWith, platformHandlers, respondWithError } from "@/test/platform";
+import { renderAt } from "@/test/render";
 
 const at = (second: number) => `2026-11-21T05:00:${String(second).padStart(2, "0")}Z`;
 
@@ -47,13 +47,13 @@ function answer(query: URLSearchParams) {
 beforeEach(() => {
   asked = [];
   localStorage.removeItem("fermi.logs.times");
-  platform.use(
-    http.get(api("/training-tasks/:id/logs"), ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/:id/logs"), ({ request }) => {
       const query = new URL(request.url).searchParams;
       asked.push(query);
-      return ok(answer(query));
+      return respondWith(answer(query));
     }),
-    http.get(api("/training-tasks/:id/logs/first-error"), () => ok(FOUND)),
+    http.get(apiUrl("/training-tasks/:id/logs/first-error"), () => respondWith(FOUND)),
   );
 });
 
@@ -67,8 +67,8 @@ const row = (text: string) => {
   return found;
 };
 const opened = async (over: Partial<Task> = {}) => {
-  platform.use(http.get(api("/training-tasks/task-1"), () => ok({ ...task, ...over })));
-  visit("/training/task-1");
+  platformHandlers.use(http.get(apiUrl("/training-tasks/task-1"), () => respondWith({ ...task, ...over })));
+  renderAt("/training/task-1");
   await screen.findByText("3 行");
 };
 const search = () => screen.getByLabelText("在日志中查找");
@@ -94,9 +94,9 @@ test("a regular expression is answered by the platform", async () => {
 test("an expression that cannot be read is said so where it is typed", async () => {
   await opened();
   const message = "正则表达式有误：missing )";
-  platform.use(
-    http.get(api("/training-tasks/:id/logs"), () =>
-      refuse(400, "REGEX_INVALID", "x", [{ field: "search", code: "REGEX_INVALID", message }]),
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/:id/logs"), () =>
+      respondWithError(400, "REGEX_INVALID", "x", [{ field: "search", code: "REGEX_INVALID", message }]),
     ),
   );
   await userEvent.click(screen.getByRole("button", { name: "正则表达式" }));
@@ -112,15 +112,15 @@ test("a filter asks page after page, by the cursor, until the end, and shows wha
   const cursors: (string | null)[] = [];
   let release: () => void = () => undefined;
   const held = new Promise<void>((resolve) => (release = resolve));
-  platform.use(
-    http.get(api("/training-tasks/:id/logs"), async ({ request }) => {
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/:id/logs"), async ({ request }) => {
       const cursor = new URL(request.url).searchParams.get("cursor");
       cursors.push(cursor);
       if (cursor === null)
-        return ok({ rank: "0", attempt: 1, lines: [{ offset: 5, text: "one" }], cursor: "a", end: false });
-      if (cursor === "a") return ok({ rank: "0", attempt: 1, lines: [], cursor: "b", end: false });
+        return respondWith({ rank: "0", attempt: 1, lines: [{ offset: 5, text: "one" }], cursor: "a", end: false });
+      if (cursor === "a") return respondWith({ rank: "0", attempt: 1, lines: [], cursor: "b", end: false });
       await held;
-      return ok({ rank: "0", attempt: 1, lines: [{ offset: 9, text: "two" }], cursor: "c", end: true });
+      return respondWith({ rank: "0", attempt: 1, lines: [{ offset: 9, text: "two" }], cursor: "c", end: true });
     }),
   );
   await userEvent.selectOptions(screen.getByLabelText("级别"), "error");
@@ -173,7 +173,9 @@ test.each([
   [true, "没有 rank 输出过错误。"],
   [false, /每份日志开头和末尾的 16 MiB 中没有错误/],
 ])("that there is no error is said, and whether all was looked through: %s", async (complete, said) => {
-  platform.use(http.get(api("/training-tasks/:id/logs/first-error"), () => ok({ ...FOUND, found: null, complete })));
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/:id/logs/first-error"), () => respondWith({ ...FOUND, found: null, complete })),
+  );
   await opened();
   await userEvent.click(screen.getByRole("button", { name: "第一个错误" }));
   await screen.findByText(said);
@@ -208,9 +210,10 @@ test("lines that were found are reached by the keyboard", async () => {
 });
 
 test("of a log that is not kept whole, the lines around one are read from there", async () => {
-  const page = (lines: object[], end: boolean, cursor = "1@0:9") => ok({ rank: "0", attempt: 1, lines, cursor, end });
-  platform.use(
-    http.get(api("/training-tasks/:id/logs"), ({ request }) => {
+  const page = (lines: object[], end: boolean, cursor = "1@0:9") =>
+    respondWith({ rank: "0", attempt: 1, lines, cursor, end });
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/:id/logs"), ({ request }) => {
       const query = new URL(request.url).searchParams;
       asked.push(query);
       if (query.get("level")) return page([{ offset: 1_000_000, text: "ERROR long ago", level: "error" }], true);
@@ -226,7 +229,7 @@ test("of a log that is not kept whole, the lines around one are read from there"
       return page([{ offset: asked.length, text: "x" }], false, `1@0:${asked.length}`);
     }),
   );
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await screen.findByText(/这里只保留最新的/);
   await userEvent.selectOptions(screen.getByLabelText("级别"), "error");
   await userEvent.click(await screen.findByText("ERROR long ago", { selector: ".whitespace-pre span" }));

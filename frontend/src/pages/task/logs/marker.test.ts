@@ -1,26 +1,26 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { type Answered, type Asked, Marker, PATIENCE_MS } from "./marker";
+import { type MatchResponse, type MatchRequest, MatchFinder, TIMEOUT_MS } from "./marker";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
 class Hand {
-  onmessage: ((event: MessageEvent<Answered>) => void) | null = null;
-  readonly asked: Asked[] = [];
+  onmessage: ((event: MessageEvent<MatchResponse>) => void) | null = null;
+  readonly asked: MatchRequest[] = [];
   readonly terminate = vi.fn();
 
-  postMessage(asked: Asked): void {
+  postMessage(asked: MatchRequest): void {
     this.asked.push(asked);
   }
 
-  answer({ id, text }: Asked): void {
+  answer({ id, text }: MatchRequest): void {
     this.onmessage?.(new MessageEvent("message", { data: { id, spans: [[0, text.length]] } }));
   }
 }
 
 const begun = () => {
   const hands: Hand[] = [];
-  const marker = new Marker(/x/g, () => {
+  const marker = new MatchFinder(/x/g, () => {
     const hand = new Hand();
     hands.push(hand);
     return hand;
@@ -51,7 +51,7 @@ test("an expression that takes too long is given up, and its thread ended", () =
   const { marker, hands } = begun();
   const take = vi.fn();
   marker.ask("a", take);
-  vi.advanceTimersByTime(PATIENCE_MS);
+  vi.advanceTimersByTime(TIMEOUT_MS);
   expect(hands[0]?.terminate).toHaveBeenCalledOnce();
   marker.ask("b", take);
   expect(hands).toHaveLength(1);
@@ -62,10 +62,10 @@ test("an expression that answers in time is never given up", () => {
   const { marker, hands } = begun();
   for (let line = 0; line < 5; line++) {
     marker.ask("a", () => undefined);
-    vi.advanceTimersByTime(PATIENCE_MS - 1);
+    vi.advanceTimersByTime(TIMEOUT_MS - 1);
     hands[0]?.answer(hands[0].asked.at(-1) ?? { id: -1, text: "", expression: /x/ });
   }
-  vi.advanceTimersByTime(10 * PATIENCE_MS);
+  vi.advanceTimersByTime(10 * TIMEOUT_MS);
   expect(hands[0]?.terminate).not.toHaveBeenCalled();
 });
 

@@ -1,45 +1,45 @@
 import { useEffect, useMemo, useState } from "react";
-import { expressionOf, type Span } from "./spans";
+import { compileExpression, type MatchSpan } from "./spans";
 
-export interface Asked {
+export interface MatchRequest {
   id: number;
   text: string;
   expression: RegExp;
 }
 
-export interface Answered {
+export interface MatchResponse {
   id: number;
-  spans: Span[];
+  spans: MatchSpan[];
 }
 
-type Hand = Pick<Worker, "postMessage" | "terminate" | "onmessage">;
+type MatchWorker = Pick<Worker, "postMessage" | "terminate" | "onmessage">;
 
 /** An expression that takes longer for a line is given up: nothing is marked, and nothing else has waited for it. */
-export const PATIENCE_MS = 2_000;
+export const TIMEOUT_MS = 2_000;
 
-const hire = (): Hand => new Worker(new URL("./marks.worker.ts", import.meta.url), { type: "module" });
+const startWorker = (): MatchWorker => new Worker(new URL("./marks.worker.ts", import.meta.url), { type: "module" });
 
 /** Finds an expression in lines, in a thread of its own: some expressions take years for some lines. */
-export class Marker {
-  private hand: Hand | undefined;
-  private readonly waiting = new Map<number, (spans: Span[]) => void>();
+export class MatchFinder {
+  private hand: MatchWorker | undefined;
+  private readonly waiting = new Map<number, (spans: MatchSpan[]) => void>();
   private patience: ReturnType<typeof setTimeout> | undefined;
   private asked = 0;
   private hopeless = false;
 
   constructor(
     private readonly expression: RegExp,
-    private readonly begin: () => Hand = hire,
+    private readonly begin: () => MatchWorker = startWorker,
   ) {}
 
   /** `take` is told later, or never. */
-  ask(text: string, take: (spans: Span[]) => void): () => void {
+  ask(text: string, take: (spans: MatchSpan[]) => void): () => void {
     if (this.hopeless) return () => undefined;
     const id = this.asked++;
     this.waiting.set(id, take);
     this.hand ??= this.started();
-    this.patience ??= setTimeout(() => this.giveUp(), PATIENCE_MS);
-    this.hand.postMessage({ id, text, expression: this.expression } satisfies Asked);
+    this.patience ??= setTimeout(() => this.giveUp(), TIMEOUT_MS);
+    this.hand.postMessage({ id, text, expression: this.expression } satisfies MatchRequest);
     return () => void this.waiting.delete(id);
   }
 
@@ -51,13 +51,13 @@ export class Marker {
     this.hand = undefined;
   }
 
-  private started(): Hand {
+  private started(): MatchWorker {
     const hand = this.begin();
-    hand.onmessage = ({ data: { id, spans } }: MessageEvent<Answered>) => {
+    hand.onmessage = ({ data: { id, spans } }: MessageEvent<MatchResponse>) => {
       clearTimeout(this.patience);
       this.waiting.get(id)?.(spans);
       this.waiting.delete(id);
-      this.patience = this.waiting.size > 0 ? setTimeout(() => this.giveUp(), PATIENCE_MS) : undefined;
+      this.patience = this.waiting.size > 0 ? setTimeout(() => this.giveUp(), TIMEOUT_MS) : undefined;
     };
     return hand;
   }
@@ -69,18 +69,18 @@ export class Marker {
 }
 
 /** None where nothing is to be marked by an expression. */
-export function useMarker(search: string): Marker | undefined {
+export function useMatchFinder(search: string): MatchFinder | undefined {
   const marker = useMemo(() => {
-    const expression = search && "Worker" in globalThis ? expressionOf(search) : undefined;
-    return expression && new Marker(expression);
+    const expression = search && "Worker" in globalThis ? compileExpression(search) : undefined;
+    return expression && new MatchFinder(expression);
   }, [search]);
   useEffect(() => () => marker?.close(), [marker]);
   return marker;
 }
 
 /** Nothing until the answer is there. */
-export function useSpans(marker: Marker, text: string): Span[] | undefined {
-  const [answer, setAnswer] = useState<{ text: string; marker: Marker; spans: Span[] }>();
+export function useMatches(marker: MatchFinder, text: string): MatchSpan[] | undefined {
+  const [answer, setAnswer] = useState<{ text: string; marker: MatchFinder; spans: MatchSpan[] }>();
   useEffect(() => marker.ask(text, (spans) => setAnswer({ text, marker, spans })), [marker, text]);
   return answer?.text === text && answer.marker === marker ? answer.spans : undefined;
 }

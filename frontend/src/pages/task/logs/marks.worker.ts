@@ -1,6 +1,6 @@
-import type { Asked, Answered } from "./marker";
-import { matches } from "./spans";
+import type { MatchRequest, MatchResponse } from "./marker";
+import { findMatches } from "./spans";
 
-addEventListener("message", ({ data: { id, text, expression } }: MessageEvent<Asked>) => {
-  postMessage({ id, spans: matches(text, expression) } satisfies Answered);
+addEventListener("message", ({ data: { id, text, expression } }: MessageEvent<MatchRequest>) => {
+  postMessage({ id, spans: findMatches(text, expression) } satisfies MatchResponse);
 });

@@ -1,54 +1,54 @@
 import { ArrowDownToLine, Download, X } from "lucide-react";
 import { type KeyboardEvent, useEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
-import { type Filter, isExpressionRefused, type Place } from "@/api/log-search";
-import { downloadAddress, type RankChoice } from "@/api/logs";
+import { type LogFilter, isExpressionInvalid, type LogPosition } from "@/api/log-search";
+import { buildLogDownloadUrl, type RankChoice } from "@/api/logs";
 import type { Task } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { integer } from "@/lib/format";
-import { rove } from "@/lib/rove";
+import { formatInteger } from "@/lib/format";
+import { moveRovingFocus } from "@/lib/rove";
 import { Button, ButtonAnchor } from "@/ui/button";
-import { Failure, Loading } from "@/ui/failure";
-import { Rows, type RowsControl } from "@/ui/rows";
-import { useMarker } from "./marker";
+import { LoadError, Loading } from "@/ui/failure";
+import { VirtualList, type VirtualListHandle } from "@/ui/rows";
+import { useMatchFinder } from "./marker";
 import { LogRow } from "./row";
-import { indexAt, timeAt, type Together } from "./times";
+import { findIndexAt, getTimeAt, type ScrollSync } from "./times";
 import { useLog } from "./use-log";
 
 /** One of the logs that are shown. */
-export interface View {
+export interface LogView {
   id: number;
   rank: RankChoice;
   attempt: number;
   /** A line to go to. */
-  place?: (Place & { attempt: number }) | undefined;
+  place?: (LogPosition & { attempt: number }) | undefined;
 }
 
 interface PaneProps {
   task: Task;
-  view: View;
-  onView: (change: Partial<View>) => void;
-  filter: Filter;
+  view: LogView;
+  onView: (change: Partial<LogView>) => void;
+  filter: LogFilter;
   withTime: boolean;
   /** Beside others, and so lower. */
   beside: boolean;
   polls: boolean;
-  together: Together | undefined;
+  together: ScrollSync | undefined;
   /** Leaves the filter for a line among all others. */
-  onShow: (place: Place) => void;
+  onShow: (place: LogPosition) => void;
   onClose: (() => void) | undefined;
 }
 
-export function Pane(props: PaneProps) {
+export function LogPane(props: PaneProps) {
   const { task, view, onView, filter, withTime, beside, polls, together, onShow, onClose } = props;
   const { t } = useTranslation();
   const { id, rank, attempt, place } = view;
   const [follow, setFollow] = useState(true);
   const log = useLog({ task, attempt, rank, filter, place, polls });
   const { lines, index } = log;
-  const marker = useMarker(log.narrowed && filter.regex ? filter.search : "");
-  const control = useRef<RowsControl>(null);
-  const reached = useRef<Place>(undefined);
+  const marker = useMatchFinder(log.narrowed && filter.regex ? filter.search : "");
+  const control = useRef<VirtualListHandle>(null);
+  const reached = useRef<LogPosition>(undefined);
   useEffect(() => {
     if (index === -1 || reached.current === place) return;
     reached.current = place;
@@ -58,7 +58,7 @@ export function Pane(props: PaneProps) {
   useEffect(
     () =>
       together?.join(id, (time) => {
-        const at = indexAt(lines, time);
+        const at = findIndexAt(lines, time);
         if (at !== undefined) control.current?.scrollTo(at, "start");
       }),
     [together, id, lines],
@@ -70,9 +70,9 @@ export function Pane(props: PaneProps) {
     if (event.key === "Enter" && (event.target as Element).getAttribute("role") === "group") {
       event.preventDefault();
       event.currentTarget.querySelector<HTMLElement>("[data-rove]")?.focus();
-    } else rove(event);
+    } else moveRovingFocus(event);
   };
-  const refused = isExpressionRefused(log.error);
+  const refused = isExpressionInvalid(log.error);
   const following = follow && !place && !log.narrowed;
   const closing = rank === "all" ? t("logs.closeAll") : t("logs.close", { rank });
   const short = beside ? "sr-only" : "max-sm:sr-only";
@@ -105,7 +105,7 @@ export function Pane(props: PaneProps) {
             <ArrowDownToLine />
             <span className={short}>{t("logs.follow")}</span>
           </Button>
-          <ButtonAnchor title={t("logs.download")} href={downloadAddress(task.taskId, attempt, rank)} download>
+          <ButtonAnchor title={t("logs.download")} href={buildLogDownloadUrl(task.taskId, attempt, rank)} download>
             <Download />
             <span className={short}>{t("logs.download")}</span>
           </ButtonAnchor>
@@ -119,7 +119,7 @@ export function Pane(props: PaneProps) {
       {rank !== "all" && task.attempts.find(({ number }) => number === attempt)?.failedRank === rank && (
         <p className="text-sm text-muted">{t("logs.failedFirst", { rank })}</p>
       )}
-      {log.error && !refused ? <Failure error={log.error} retry={log.retry} /> : null}
+      {log.error && !refused ? <LoadError error={log.error} retry={log.retry} /> : null}
       {log.away ? (
         <p className="text-sm text-muted">
           {t("logs.away")}{" "}
@@ -132,7 +132,7 @@ export function Pane(props: PaneProps) {
           </button>
         </p>
       ) : (
-        log.cut && <p className="text-sm text-muted">{t("logs.cut", { lines: integer(lines.length) })}</p>
+        log.cut && <p className="text-sm text-muted">{t("logs.cut", { lines: formatInteger(lines.length) })}</p>
       )}
       {log.pending && !refused ? (
         <Loading />
@@ -149,7 +149,7 @@ export function Pane(props: PaneProps) {
           )}
         </p>
       ) : (
-        <Rows
+        <VirtualList
           key={`${log.narrowed} ${log.away}`}
           control={control}
           count={lines.length}
@@ -157,7 +157,7 @@ export function Pane(props: PaneProps) {
           label={t("logs.label")}
           follow={following}
           onFollow={setFollow}
-          onTop={(top) => together?.moved(id, timeAt(lines, top))}
+          onTop={(top) => together?.moved(id, getTimeAt(lines, top))}
           className={cx(
             "overflow-auto rounded-lg border bg-sunken py-2 font-mono text-xs leading-5",
             beside ? "h-80" : "h-112",
@@ -174,7 +174,7 @@ export function Pane(props: PaneProps) {
               onShow={show}
             />
           )}
-        </Rows>
+        </VirtualList>
       )}
     </section>
   );
@@ -182,7 +182,7 @@ export function Pane(props: PaneProps) {
 
 function Choices({ task, view: { rank, attempt }, onView }: Pick<PaneProps, "task" | "view" | "onView">) {
   const { t } = useTranslation();
-  const change = (next: Partial<View>) => onView({ ...next, place: undefined });
+  const change = (next: Partial<LogView>) => onView({ ...next, place: undefined });
   return (
     <>
       <select

@@ -1,17 +1,17 @@
 import { Crosshair } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import { type LogLevel, type LogLine, plain } from "@/api/logs";
+import { type LogLevel, type LogLine, stripAnsi } from "@/api/logs";
 import { cx } from "@/lib/cx";
-import { clockTime, dateTime } from "@/lib/format";
-import { type Marker, useSpans } from "./marker";
-import { occurrences, type Span } from "./spans";
+import { formatTime, formatDateTime } from "@/lib/format";
+import { type MatchFinder, useMatches } from "./marker";
+import { findText, type MatchSpan } from "./spans";
 
-const TINT: Partial<Record<LogLevel, string>> = {
+const LEVEL_CLASSES: Partial<Record<LogLevel, string>> = {
   error: "bg-bad-soft",
   warning: "bg-warn-soft",
   debug: "text-muted",
 };
-const SIGN: Partial<Record<LogLevel, readonly [string, string]>> = {
+const LEVEL_LETTERS: Partial<Record<LogLevel, readonly [string, string]>> = {
   error: ["E", "text-bad-ink"],
   warning: ["W", "text-warn-ink"],
   debug: ["D", ""],
@@ -24,7 +24,7 @@ interface LogRowProps {
   /** The line that was to be shown. */
   chosen: boolean;
   needle: string;
-  marker: Marker | undefined;
+  marker: MatchFinder | undefined;
   /** Leads to the line among all others. */
   onShow: ((line: LogLine) => void) | undefined;
 }
@@ -32,8 +32,8 @@ interface LogRowProps {
 export function LogRow({ line, withRank, withTime, chosen, needle, marker, onShow }: LogRowProps) {
   const { t } = useTranslation();
   if (!line) return null;
-  const text = plain(line.text);
-  const [sign, ink] = SIGN[line.level ?? "info"] ?? ["", ""];
+  const text = stripAnsi(line.text);
+  const [sign, ink] = LEVEL_LETTERS[line.level ?? "info"] ?? ["", ""];
   const show = onShow && (() => onShow(line));
   const time = line.at === undefined ? undefined : new Date(line.at).toISOString();
   return (
@@ -42,7 +42,7 @@ export function LogRow({ line, withRank, withTime, chosen, needle, marker, onSho
       onClick={show && (() => getSelection()?.isCollapsed !== false && show())}
       className={cx(
         "group flex h-5 px-2 whitespace-pre hover:bg-line/50",
-        TINT[line.level ?? "info"],
+        LEVEL_CLASSES[line.level ?? "info"],
         show && "cursor-pointer",
         chosen && "outline-2 -outline-offset-2 outline-accent-line",
       )}
@@ -71,27 +71,27 @@ export function LogRow({ line, withRank, withTime, chosen, needle, marker, onSho
         )}
       </span>
       {withTime && (
-        <span className="w-18 shrink-0 text-muted select-none" title={time && dateTime(time)}>
-          {time && clockTime(time)}
+        <span className="w-18 shrink-0 text-muted select-none" title={time && formatDateTime(time)}>
+          {time && formatTime(time)}
         </span>
       )}
       {withRank && <span className="mr-3 w-6 shrink-0 text-right text-accent-ink select-none">{line.rank}</span>}
       <span>
         {marker ? (
-          <ByExpression text={text} marker={marker} />
+          <ExpressionMatches text={text} marker={marker} />
         ) : (
-          <Marked text={text} spans={needle ? occurrences(text, needle) : []} />
+          <HighlightedText text={text} spans={needle ? findText(text, needle) : []} />
         )}
       </span>
     </div>
   );
 }
 
-function ByExpression({ text, marker }: { text: string; marker: Marker }) {
-  return <Marked text={text} spans={useSpans(marker, text) ?? []} />;
+function ExpressionMatches({ text, marker }: { text: string; marker: MatchFinder }) {
+  return <HighlightedText text={text} spans={useMatches(marker, text) ?? []} />;
 }
 
-function Marked({ text, spans }: { text: string; spans: Span[] }) {
+function HighlightedText({ text, spans }: { text: string; spans: MatchSpan[] }) {
   if (spans.length === 0) return text;
   const ends = [0, ...spans.map(([, to]) => to)];
   return (

@@ -1,7 +1,7 @@
 import type { LogLine } from "@/api/logs";
 
 /** Lines with a text in them. Of a log that has grown since, only what is new is looked at. */
-export class Search {
+export class LogSearch {
   private needle = "";
   private seen: LogLine[] = [];
   private found: LogLine[] = [];
@@ -10,7 +10,7 @@ export class Search {
   among(lines: LogLine[], needle: string): LogLine[] {
     if (!needle) return lines;
     if (lines === this.seen && needle === this.needle) return this.found;
-    const grown = needle === this.needle && continues(lines, this.seen);
+    const grown = needle === this.needle && isContinuationOf(lines, this.seen);
     const fresh = (grown ? lines.slice(this.seen.length) : lines).filter(({ text }) =>
       text.toLowerCase().includes(needle),
     );
@@ -22,7 +22,7 @@ export class Search {
   }
 }
 
-function continues(lines: LogLine[], before: LogLine[]): boolean {
+function isContinuationOf(lines: LogLine[], before: LogLine[]): boolean {
   const last = before.length - 1;
   return last >= 0 && lines[0] === before[0] && lines[last] === before[last];
 }

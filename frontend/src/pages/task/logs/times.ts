@@ -1,7 +1,7 @@
 import type { LogLine } from "@/api/logs";
 
 /** When the line at `index` was printed, as far as the log tells: by itself, or by the last line before it. */
-export function timeAt(lines: LogLine[], index: number): number | undefined {
+export function getTimeAt(lines: LogLine[], index: number): number | undefined {
   for (let at = Math.min(index, lines.length - 1); at >= 0; at--) {
     const time = lines[at]?.at;
     if (time !== undefined) return time;
@@ -10,14 +10,14 @@ export function timeAt(lines: LogLine[], index: number): number | undefined {
 }
 
 /** The first line at a time or after it, else the last line; none in a log without times. */
-export function indexAt(lines: LogLine[], time: number): number | undefined {
+export function findIndexAt(lines: LogLine[], time: number): number | undefined {
   const index = lines.findIndex(({ at }) => at !== undefined && at >= time);
   if (index !== -1) return index;
   return lines.some(({ at }) => at !== undefined) ? lines.length - 1 : undefined;
 }
 
 /** Logs beside one another: where the reader moves in one of them, the others go to the same time. */
-export class Together {
+export class ScrollSync {
   private readonly logs = new Map<number, (time: number) => void>();
   private leader: number | undefined;
 
@@ -37,17 +37,17 @@ export class Together {
   }
 }
 
-const two = (value: number) => String(value).padStart(2, "0");
+const padTwoDigits = (value: number) => String(value).padStart(2, "0");
 
 /** As `<input type="datetime-local">` holds it: the reader's clock, to the second. */
-export function localOf(iso: string | undefined): string {
+export function formatLocalTime(iso: string | undefined): string {
   if (!iso) return "";
   const at = new Date(iso);
-  const day = [at.getFullYear(), two(at.getMonth() + 1), two(at.getDate())].join("-");
-  return `${day}T${[at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(":")}`;
+  const day = [at.getFullYear(), padTwoDigits(at.getMonth() + 1), padTwoDigits(at.getDate())].join("-");
+  return `${day}T${[at.getHours(), at.getMinutes(), at.getSeconds()].map(padTwoDigits).join(":")}`;
 }
 
-export function isoOf(local: string): string | undefined {
+export function parseLocalTime(local: string): string | undefined {
   const at = new Date(local);
   return Number.isNaN(at.getTime()) ? undefined : at.toISOString();
 }

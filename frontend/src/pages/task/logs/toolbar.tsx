@@ -1,17 +1,17 @@
 import { CircleAlert, Clock, Columns2, Link2, Regex } from "lucide-react";
 import { type ReactNode, useId, useState } from "react";
 import { useTranslation } from "react-i18next";
-import type { Filter } from "@/api/log-search";
+import type { LogFilter } from "@/api/log-search";
 import type { LogLevel } from "@/api/logs";
 import { cx } from "@/lib/cx";
 import { Button } from "@/ui/button";
-import { isoOf, localOf } from "./times";
+import { parseLocalTime, formatLocalTime } from "./times";
 
 const LEVELS = ["warning", "error"] as const satisfies LogLevel[];
 
 interface ToolbarProps {
-  filter: Filter;
-  onFilter: (filter: Filter) => void;
+  filter: LogFilter;
+  onFilter: (filter: LogFilter) => void;
   /** What is wrong with the expression. */
   problem: string | undefined;
   withTime: boolean;
@@ -119,20 +119,23 @@ export function Toolbar(props: ToolbarProps) {
           {problem}
         </p>
       )}
-      {timesOpen && <Times {...props} />}
+      {timesOpen && <TimeControls {...props} />}
     </div>
   );
 }
 
 const TEN_MINUTES = 600_000;
 
-function Times({ filter, onFilter, withTime, onWithTime, begun, onTime }: ToolbarProps) {
+function TimeControls({ filter, onFilter, withTime, onWithTime, begun, onTime }: ToolbarProps) {
   const { t } = useTranslation();
-  const [goal, setGoal] = useState(() => localOf(begun));
-  const iso = isoOf(goal);
+  const [goal, setGoal] = useState(() => formatLocalTime(begun));
+  const iso = parseLocalTime(goal);
   const bound = (name: "since" | "until") => (
     <Labelled label={t(`logs.${name}`)}>
-      <Moment value={localOf(filter[name])} onChange={(value) => onFilter({ ...filter, [name]: isoOf(value) })} />
+      <DateTimeField
+        value={formatLocalTime(filter[name])}
+        onChange={(value) => onFilter({ ...filter, [name]: parseLocalTime(value) })}
+      />
     </Labelled>
   );
   return (
@@ -163,7 +166,7 @@ function Times({ filter, onFilter, withTime, onWithTime, begun, onTime }: Toolba
         }}
       >
         <Labelled label={t("logs.goTo")}>
-          <Moment value={goal} onChange={setGoal} />
+          <DateTimeField value={goal} onChange={setGoal} />
         </Labelled>
         <Button size="sm" type="submit" disabled={!iso}>
           {t("logs.go")}
@@ -186,7 +189,7 @@ function Labelled({ label, children }: { label: string; children: ReactNode }) {
   );
 }
 
-function Moment({ value, onChange }: { value: string; onChange: (value: string) => void }) {
+function DateTimeField({ value, onChange }: { value: string; onChange: (value: string) => void }) {
   return (
     <input
       type="datetime-local"

@@ -1,10 +1,10 @@
 import { memo } from "react";
 import { cx } from "@/lib/cx";
-import { BLAMED, BLAMED_SIGN, LOOKS, type RankLook, SIGNS } from "./look";
+import { BLAMED_CLASSES, BLAMED_SIGN, APPEARANCE_CLASSES, type RankAppearance, APPEARANCE_SIGNS } from "./look";
 
 interface CellProps {
   rank: number;
-  look: RankLook;
+  look: RankAppearance;
   /** Of the heat scale; null: the rank has no value; without one, its state is its colour. */
   level: number | null | undefined;
   label: string;
@@ -17,7 +17,7 @@ interface CellProps {
 }
 
 /** What happens on it is heard by the map around it. */
-export const Cell = memo(function Cell(props: CellProps) {
+export const RankCell = memo(function Cell(props: CellProps) {
   const { rank, look, level, label, numbered, pinned, tabStop, odd, blamed, faded } = props;
   const hot = level != null && look !== "failed";
   return (
@@ -35,14 +35,14 @@ export const Cell = memo(function Cell(props: CellProps) {
           ? "rounded-[22%] border-line"
           : level === null && look !== "failed"
             ? "rounded-[22%] border-dashed border-line-strong text-muted"
-            : LOOKS[look],
-        blamed && look !== "failed" ? BLAMED : odd && "shadow-[inset_0_0_0_2px_var(--warn)]",
+            : APPEARANCE_CLASSES[look],
+        blamed && look !== "failed" ? BLAMED_CLASSES : odd && "shadow-[inset_0_0_0_2px_var(--warn)]",
         faded && "opacity-25",
         pinned && "ring-2 ring-ink ring-offset-1 ring-offset-surface",
       )}
       style={hot ? heat(level) : undefined}
     >
-      {numbered ? rank : SIGNS[look] || (blamed ? BLAMED_SIGN : "")}
+      {numbered ? rank : APPEARANCE_SIGNS[look] || (blamed ? BLAMED_SIGN : "")}
     </button>
   );
 });

@@ -1,7 +1,7 @@
-import type { Pulse, RankUse } from "@/api/types";
-import type { Seen } from "./measures";
+import type { RankProgress, RankUsage } from "@/api/types";
+import type { RankSnapshot } from "./measures";
 
-export function pulse(rank: number, over: Partial<Pulse> = {}): Pulse {
+export function pulse(rank: number, over: Partial<RankProgress> = {}): RankProgress {
   return {
     rank,
     at: "2026-11-21T05:00:00Z",
@@ -19,7 +19,7 @@ export function pulse(rank: number, over: Partial<Pulse> = {}): Pulse {
   };
 }
 
-export function used(rank: number, over: Partial<RankUse> = {}): RankUse {
+export function used(rank: number, over: Partial<RankUsage> = {}): RankUsage {
   return {
     rank,
     gpu: null,
@@ -34,7 +34,7 @@ export function used(rank: number, over: Partial<RankUse> = {}): RankUse {
 }
 
 /** A running rank, four on each node. */
-export function seen(rank: number, over: Partial<Omit<Seen, "rank">> = {}): Seen {
+export function seen(rank: number, over: Partial<Omit<RankSnapshot, "rank">> = {}): RankSnapshot {
   const nodeRank = Math.floor(rank / 4);
   return {
     rank: {

@@ -2,17 +2,17 @@ import { type CSSProperties, memo, type SyntheticEvent, useMemo } from "react";
 import { useTranslation } from "react-i18next";
 import type { TaskNode } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { rove } from "@/lib/rove";
+import { moveRovingFocus } from "@/lib/rove";
 import { Badge } from "@/ui/badge";
-import { Gpus } from "@/ui/gpus";
-import { Cell } from "./cell";
-import { amountText, LOOK_NAMES, lookOf, lookWord } from "./look";
-import { amountOf, levelOf, type Measure, type Scale, type Seen, shortNames } from "./measures";
+import { GpuSummary } from "@/ui/gpus";
+import { RankCell } from "./cell";
+import { formatMetric, APPEARANCES, getAppearance, getAppearanceText } from "./look";
+import { getMetricValue, getScaleLevel, type ColorBy, type Scale, type RankSnapshot, shortenNames } from "./measures";
 
 interface HeatMapProps {
   nodes: TaskNode[];
-  all: Seen[];
-  measure: Measure;
+  all: RankSnapshot[];
+  measure: ColorBy;
   scale: Scale | undefined;
   odd: Set<number>;
   /** Which the diagnosis names as a cause. */
@@ -26,48 +26,48 @@ interface HeatMapProps {
 }
 
 /** So many nodes have a line each that says all of them. */
-const FEW_NODES = 4;
+const MAX_NODES_WITH_LINES = 4;
 /** More nodes than this stand without their names: a name says less than a cell takes. */
-const MOST_NAMES = 256;
-const NUMBERED = 24;
+const MAX_NODE_NAMES = 256;
+const MAX_NUMBERED_RANKS = 24;
 /** Characters of a name; the whole of it is told where one points. */
-const LONGEST = 10;
+const MAX_NAME_CHARACTERS = 10;
 
 /** A cell for each rank, by node. */
 export const HeatMap = memo(function HeatMap(props: HeatMapProps) {
   const { nodes, all, measure, scale, odd, blamed, onlyOdd, pinned, onPin, onPoint } = props;
   const { t } = useTranslation();
-  const names = useMemo(() => shortNames(nodes.map(({ name }) => name)), [nodes]);
+  const names = useMemo(() => shortenNames(nodes.map(({ name }) => name)), [nodes]);
   const ofNode = useMemo(() => {
-    const found = nodes.map((): Seen[] => []);
+    const found = nodes.map((): RankSnapshot[] => []);
     const place = new Map(nodes.map(({ nodeRank }, at) => [nodeRank, at]));
     for (const seen of all) found[place.get(seen.rank.nodeRank) ?? -1]?.push(seen);
     return found;
   }, [nodes, all]);
-  const size = sizeOf(all.length, nodes.length);
-  const numbered = size >= NUMBERED;
+  const size = computeCellSize(all.length, nodes.length);
+  const numbered = size >= MAX_NUMBERED_RANKS;
   const longest = Math.max(...names.map(({ length }) => length));
   const widest = Math.max(...ofNode.map(({ length }) => length));
-  const spacious = nodes.length <= FEW_NODES && all.length <= 64;
-  const named = nodes.length <= MOST_NAMES;
+  const spacious = nodes.length <= MAX_NODES_WITH_LINES && all.length <= 64;
+  const named = nodes.length <= MAX_NODE_NAMES;
   const tabStop = pinned ?? all[0]?.rank.rank;
 
   const count = all.length;
   const ranks = useMemo(() => Array.from({ length: count }, (_, rank) => t("task.rank", { rank })), [count, t]);
-  const words = useMemo(() => LOOK_NAMES.map((look) => lookWord(t, look)), [t]);
-  const label = (seen: Seen) => {
-    const said = [ranks[seen.rank.rank], words[LOOK_NAMES.indexOf(lookOf(seen.rank))]];
+  const words = useMemo(() => APPEARANCES.map((look) => getAppearanceText(t, look)), [t]);
+  const label = (seen: RankSnapshot) => {
+    const said = [ranks[seen.rank.rank], words[APPEARANCES.indexOf(getAppearance(seen.rank))]];
     if (measure !== "state") {
-      const value = amountOf(measure, seen);
-      said.push(`${t(`heat.measure.${measure}`)} ${value == null ? t("heat.none") : amountText(t, measure, value)}`);
+      const value = getMetricValue(measure, seen);
+      said.push(`${t(`heat.measure.${measure}`)} ${value == null ? t("heat.none") : formatMetric(t, measure, value)}`);
     }
     if (blamed.has(seen.rank.rank)) said.push(t("task.blamed"));
     return said.join(", ");
   };
-  const level = (seen: Seen) => {
+  const level = (seen: RankSnapshot) => {
     if (measure === "state" || !scale) return undefined;
-    const value = amountOf(measure, seen);
-    return value == null ? null : levelOf(value, scale);
+    const value = getMetricValue(measure, seen);
+    return value == null ? null : getScaleLevel(value, scale);
   };
 
   return (
@@ -81,16 +81,16 @@ export const HeatMap = memo(function HeatMap(props: HeatMapProps) {
           "--small": `${Math.min(size, Math.max(11, size - 3))}px`,
           "--large": `${size}px`,
           "--tall": numbered ? "var(--cell)" : "calc(var(--cell) * 1.25)",
-          "--name": `calc(${Math.min(longest, LONGEST)}ch + 0.5rem)`,
+          "--name": `calc(${Math.min(longest, MAX_NAME_CHARACTERS)}ch + 0.5rem)`,
           "--node": `calc(var(--name) + ${widest} * (var(--cell) + 2px))`,
           "--cells": `repeat(${widest}, minmax(var(--cell), ${numbered ? "var(--cell)" : "calc(var(--cell) * 1.8)"}))`,
         } as CSSProperties
       }
-      onKeyDown={rove}
-      onClick={(event) => told(event, onPin)}
-      onPointerOver={(event) => onPoint(rankAt(event))}
+      onKeyDown={moveRovingFocus}
+      onClick={(event) => describeNode(event, onPin)}
+      onPointerOver={(event) => onPoint(getRankOfElement(event))}
       onPointerLeave={() => onPoint(undefined)}
-      onFocus={(event) => onPoint(rankAt(event))}
+      onFocus={(event) => onPoint(getRankOfElement(event))}
       onBlur={() => onPoint(undefined)}
     >
       {nodes.map((node, at) => (
@@ -108,10 +108,10 @@ export const HeatMap = memo(function HeatMap(props: HeatMapProps) {
             }
           >
             {ofNode[at]?.map((seen) => (
-              <Cell
+              <RankCell
                 key={seen.rank.rank}
                 rank={seen.rank.rank}
-                look={lookOf(seen.rank)}
+                look={getAppearance(seen.rank)}
                 level={level(seen)}
                 label={label(seen)}
                 numbered={numbered}
@@ -130,7 +130,7 @@ export const HeatMap = memo(function HeatMap(props: HeatMapProps) {
 });
 
 /** In pixels, so that all of them are seen at once. */
-function sizeOf(ranks: number, nodes: number): number {
+function computeCellSize(ranks: number, nodes: number): number {
   const room = Math.max(ranks, 4 * nodes);
   if (room <= 16) return 32;
   if (room <= 64) return 26;
@@ -138,13 +138,13 @@ function sizeOf(ranks: number, nodes: number): number {
   return room <= 1024 ? 14 : 10;
 }
 
-function rankAt({ target }: SyntheticEvent): number | undefined {
+function getRankOfElement({ target }: SyntheticEvent): number | undefined {
   const found = (target as HTMLElement).closest<HTMLElement>("[data-rank]")?.dataset.rank;
   return found === undefined ? undefined : Number(found);
 }
 
-function told(event: SyntheticEvent, tell: (rank: number) => void) {
-  const rank = rankAt(event);
+function describeNode(event: SyntheticEvent, tell: (rank: number) => void) {
+  const rank = getRankOfElement(event);
   if (rank !== undefined) tell(rank);
 }
 
@@ -156,7 +156,7 @@ function NodeLine({ node, master }: { node: TaskNode; master: boolean }) {
       {master && <Badge tone="warn">{t("task.master")}</Badge>}
       <span className="text-muted">{node.zone}</span>
       <span className="text-muted">
-        <Gpus type={node.gpuType} count={node.gpuType ? node.processes : 0} emulated={node.emulated} />
+        <GpuSummary type={node.gpuType} count={node.gpuType ? node.processes : 0} emulated={node.emulated} />
       </span>
     </div>
   );

@@ -2,27 +2,27 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
 import type { RankChoice } from "@/api/logs";
-import { pulsesQuery } from "@/api/tasks";
-import { ranksUseQuery } from "@/api/telemetry";
-import type { Pulse, RankUse, Task } from "@/api/types";
+import { rankProgressQuery } from "@/api/tasks";
+import { rankUsageQuery } from "@/api/telemetry";
+import type { RankProgress, RankUsage, Task } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { integer } from "@/lib/format";
-import { useRemembered } from "@/lib/remembered";
+import { formatInteger } from "@/lib/format";
+import { useLocalStorage } from "@/lib/remembered";
 import { Card } from "@/ui/card";
-import { Fold } from "@/ui/fold";
-import { Pulses } from "../pulses";
+import { Collapsible } from "@/ui/fold";
+import { RankProgressTable } from "../pulses";
 import { HeatMap } from "./heat-map";
-import { Inspector } from "./inspector";
+import { RankInspector } from "./inspector";
 import { Legend } from "./legend";
-import { AMOUNT_NAMES, amountOf, type Measure, scaleOf, seenOf } from "./measures";
-import { OddOnes } from "./odd-ones";
-import { outliersOf } from "./outliers";
+import { RANK_METRICS, getMetricValue, type ColorBy, computeScale, buildRankSnapshots } from "./measures";
+import { OutlierList } from "./odd-ones";
+import { findOutliers } from "./outliers";
 
 /** More ranks than this have no room beside the charts. */
-export const MOST_BESIDE = 64;
+export const MAX_RANKS_BESIDE = 64;
 
-const NO_PULSES: Pulse[] = [];
-const NO_USES: RankUse[] = [];
+const NO_PULSES: RankProgress[] = [];
+const NO_USES: RankUsage[] = [];
 
 interface RanksProps {
   task: Task;
@@ -40,33 +40,33 @@ interface RanksProps {
 export function Ranks({ task, chosen, blamed: named, onPin, onRead, onCharts }: RanksProps) {
   const { t } = useTranslation();
   const running = task.status === "running";
-  const asked = useQuery(pulsesQuery(task)).data ?? NO_PULSES;
-  const told = useQuery(ranksUseQuery(task)).data;
+  const asked = useQuery(rankProgressQuery(task)).data ?? NO_PULSES;
+  const told = useQuery(rankUsageQuery(task)).data;
   const pulses = running ? asked : NO_PULSES;
   const uses = (running && told?.ranks) || NO_USES;
   const { ranks, nodes } = task;
-  const all = useMemo(() => seenOf({ ranks, nodes }, pulses, uses), [ranks, nodes, pulses, uses]);
+  const all = useMemo(() => buildRankSnapshots({ ranks, nodes }, pulses, uses), [ranks, nodes, pulses, uses]);
   const amounts = useMemo(
-    () => AMOUNT_NAMES.filter((amount) => all.some((seen) => amountOf(amount, seen) != null)),
+    () => RANK_METRICS.filter((amount) => all.some((seen) => getMetricValue(amount, seen) != null)),
     [all],
   );
-  const [wanted, remember] = useRemembered("ranks");
-  const measure: Measure = amounts.find((amount) => amount === wanted) ?? "state";
-  const scale = useMemo(() => (measure === "state" ? undefined : scaleOf(measure, all)), [measure, all]);
-  const outliers = useMemo(() => outliersOf(all), [all]);
+  const [wanted, remember] = useLocalStorage("ranks");
+  const measure: ColorBy = amounts.find((amount) => amount === wanted) ?? "state";
+  const scale = useMemo(() => (measure === "state" ? undefined : computeScale(measure, all)), [measure, all]);
+  const outliers = useMemo(() => findOutliers(all), [all]);
   const odd = useMemo(() => new Set(outliers.flatMap(({ ranks }) => ranks)), [outliers]);
   const blamed = useMemo(() => new Set(named), [named]);
   const [onlyOdd, setOnlyOdd] = useState(false);
   const [pointed, setPointed] = useState<number>();
   const pinned = typeof chosen === "number" ? chosen : undefined;
   const shown = all.find(({ rank }) => rank.rank === (pointed ?? pinned));
-  const wide = task.worldSize > MOST_BESIDE;
-  const table = <Pulses pulses={pulses} chosen={chosen} onChoose={onPin} />;
+  const wide = task.worldSize > MAX_RANKS_BESIDE;
+  const table = <RankProgressTable pulses={pulses} chosen={chosen} onChoose={onPin} />;
   return (
     <Card
       title={
         <>
-          {t("task.ranks")} <span className="ml-1 text-sm font-normal text-muted">{integer(task.worldSize)}</span>
+          {t("task.ranks")} <span className="ml-1 text-sm font-normal text-muted">{formatInteger(task.worldSize)}</span>
         </>
       }
       aside={
@@ -86,7 +86,7 @@ export function Ranks({ task, chosen, blamed: named, onPin, onRead, onCharts }: 
         )
       }
     >
-      <OddOnes outliers={outliers} only={onlyOdd} onOnly={setOnlyOdd} onPin={onPin} />
+      <OutlierList outliers={outliers} only={onlyOdd} onOnly={setOnlyOdd} onPin={onPin} />
       <div className={cx("space-y-3", wide && "lg:grid lg:grid-cols-[minmax(0,1fr)_18rem] lg:gap-5 lg:space-y-0")}>
         <div className="min-w-0 space-y-3">
           <Legend measure={measure} scale={scale} all={all} blamed={blamed.size} emulated={told?.emulated} />
@@ -110,7 +110,7 @@ export function Ranks({ task, chosen, blamed: named, onPin, onRead, onCharts }: 
           )}
         >
           {shown ? (
-            <Inspector task={task} seen={shown} amounts={amounts} onRead={onRead} onCharts={onCharts} />
+            <RankInspector task={task} seen={shown} amounts={amounts} onRead={onRead} onCharts={onCharts} />
           ) : (
             <p className="text-sm text-muted">{t("task.ranksHint")}</p>
           )}
@@ -118,7 +118,7 @@ export function Ranks({ task, chosen, blamed: named, onPin, onRead, onCharts }: 
       </div>
       {pulses.length > 0 &&
         (wide ? (
-          <Fold
+          <Collapsible
             wanted={false}
             title={t("pulse.title")}
             className="mt-3"

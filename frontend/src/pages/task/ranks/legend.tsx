@@ -1,16 +1,26 @@
 import { useTranslation } from "react-i18next";
 import { cx } from "@/lib/cx";
-import { integer } from "@/lib/format";
+import { formatInteger } from "@/lib/format";
 import { Badge } from "@/ui/badge";
-import { amountText, BLAMED, BLAMED_SIGN, LOOK_NAMES, lookOf, LOOKS, lookWord, type RankLook, SIGNS } from "./look";
-import { type Amount, amountOf, LEVELS, type Measure, type Scale, type Seen } from "./measures";
+import {
+  formatMetric,
+  BLAMED_CLASSES,
+  BLAMED_SIGN,
+  APPEARANCES,
+  getAppearance,
+  APPEARANCE_CLASSES,
+  getAppearanceText,
+  type RankAppearance,
+  APPEARANCE_SIGNS,
+} from "./look";
+import { type RankMetric, getMetricValue, LEVELS, type ColorBy, type Scale, type RankSnapshot } from "./measures";
 
-const OF_GPUS = new Set<Amount>(["gpu", "gpuMemory", "power", "temperature"]);
+const OF_GPUS = new Set<RankMetric>(["gpu", "gpuMemory", "power", "temperature"]);
 
 interface LegendProps {
-  measure: Measure;
+  measure: ColorBy;
   scale: Scale | undefined;
-  all: Seen[];
+  all: RankSnapshot[];
   /** How many the diagnosis names as a cause. */
   blamed: number;
   emulated: boolean | undefined;
@@ -36,32 +46,38 @@ function Blamed({ count }: { count: number }) {
     <p className="flex items-center gap-1.5 text-xs text-muted">
       <span
         aria-hidden
-        className={cx("grid size-3.5 place-items-center rounded-[22%] border text-[0.6rem] leading-none", BLAMED)}
+        className={cx(
+          "grid size-3.5 place-items-center rounded-[22%] border text-[0.6rem] leading-none",
+          BLAMED_CLASSES,
+        )}
       >
         {BLAMED_SIGN}
       </span>
-      {t("task.blamed")} {integer(count)}
+      {t("task.blamed")} {formatInteger(count)}
     </p>
   );
 }
 
-function States({ all }: { all: Seen[] }) {
+function States({ all }: { all: RankSnapshot[] }) {
   const { t } = useTranslation();
-  const counts = all.reduce<Partial<Record<RankLook, number>>>((sum, { rank }) => {
-    const look = lookOf(rank);
+  const counts = all.reduce<Partial<Record<RankAppearance, number>>>((sum, { rank }) => {
+    const look = getAppearance(rank);
     return { ...sum, [look]: (sum[look] ?? 0) + 1 };
   }, {});
   return (
     <ul className="flex flex-wrap gap-x-3 gap-y-1 text-xs text-muted">
-      {LOOK_NAMES.filter((look) => counts[look]).map((look) => (
+      {APPEARANCES.filter((look) => counts[look]).map((look) => (
         <li key={look} className="flex items-center gap-1.5">
           <span
             aria-hidden
-            className={cx("grid size-3.5 place-items-center border text-[0.6rem] leading-none", LOOKS[look])}
+            className={cx(
+              "grid size-3.5 place-items-center border text-[0.6rem] leading-none",
+              APPEARANCE_CLASSES[look],
+            )}
           >
-            {SIGNS[look]}
+            {APPEARANCE_SIGNS[look]}
           </span>
-          {lookWord(t, look)} {integer(counts[look] ?? 0)}
+          {getAppearanceText(t, look)} {formatInteger(counts[look] ?? 0)}
         </li>
       ))}
     </ul>
@@ -69,24 +85,24 @@ function States({ all }: { all: Seen[] }) {
 }
 
 interface ColoursProps {
-  amount: Amount;
+  amount: RankMetric;
   scale: Scale;
-  all: Seen[];
+  all: RankSnapshot[];
   emulated: boolean | undefined;
 }
 
 function Colours({ amount, scale, all, emulated }: ColoursProps) {
   const { t } = useTranslation();
-  const missing = all.filter((seen) => amountOf(amount, seen) == null).length;
+  const missing = all.filter((seen) => getMetricValue(amount, seen) == null).length;
   return (
     <p className="flex flex-wrap items-center gap-x-2 gap-y-1 text-xs text-muted tabular-nums">
-      <span>{amountText(t, amount, scale.from)}</span>
+      <span>{formatMetric(t, amount, scale.from)}</span>
       <span aria-hidden className="flex h-3 w-32 overflow-hidden rounded border">
         {Array.from({ length: LEVELS }, (_, level) => (
           <span key={level} className="flex-1" style={{ background: `var(--heat-${level})` }} />
         ))}
       </span>
-      <span>{amountText(t, amount, scale.to)}</span>
+      <span>{formatMetric(t, amount, scale.to)}</span>
       {emulated && (
         <Badge tone="info" title={t("machines.emulated")}>
           {t("gpu.emulated")}
@@ -95,7 +111,7 @@ function Colours({ amount, scale, all, emulated }: ColoursProps) {
       {missing > 0 && (
         <span className="ml-2 flex items-center gap-1.5">
           <span aria-hidden className="size-3.5 rounded-[22%] border border-dashed border-line-strong" />
-          {t("heat.none")} {integer(missing)}
+          {t("heat.none")} {formatInteger(missing)}
         </span>
       )}
     </p>

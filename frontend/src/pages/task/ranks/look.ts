@@ -1,17 +1,17 @@
 import type { TFunction } from "i18next";
 import type { Rank } from "@/api/types";
-import { bytes, duration } from "@/lib/format";
-import type { Amount } from "./measures";
+import { formatBytes, formatDuration } from "@/lib/format";
+import type { RankMetric } from "./measures";
 
-export type RankLook = "waiting" | "running" | NonNullable<Rank["ending"]>;
+export type RankAppearance = "waiting" | "running" | NonNullable<Rank["ending"]>;
 
 /** "exited" says less than how it did. */
-export function lookOf({ state, ending }: Rank): RankLook {
+export function getAppearance({ state, ending }: Rank): RankAppearance {
   return state === "exited" ? (ending ?? "done") : state;
 }
 
 /** The one that failed first is round, and nothing else is. */
-export const LOOKS: Record<RankLook, string> = {
+export const APPEARANCE_CLASSES: Record<RankAppearance, string> = {
   running: "rounded-[22%] border-accent-line bg-accent-soft text-accent-ink",
   waiting: "rounded-[22%] border-dashed border-line-strong text-muted",
   done: "rounded-[22%] border-ok-line bg-ok-soft text-ok-ink",
@@ -21,13 +21,13 @@ export const LOOKS: Record<RankLook, string> = {
 };
 
 /** The diagnosis names it as a cause, whatever its state is. */
-export const BLAMED = "border-bad font-bold shadow-[inset_0_0_0_2px_var(--bad)]";
+export const BLAMED_CLASSES = "border-bad font-bold shadow-[inset_0_0_0_2px_var(--bad)]";
 export const BLAMED_SIGN = "?";
 
-export const LOOK_NAMES = Object.keys(LOOKS) as RankLook[];
+export const APPEARANCES = Object.keys(APPEARANCE_CLASSES) as RankAppearance[];
 
 /** Where there is no room for a number. */
-export const SIGNS: Record<RankLook, string> = {
+export const APPEARANCE_SIGNS: Record<RankAppearance, string> = {
   running: "",
   waiting: "",
   done: "✓",
@@ -36,18 +36,18 @@ export const SIGNS: Record<RankLook, string> = {
   ended: "–",
 };
 
-export function lookWord(t: TFunction, look: RankLook): string {
+export function getAppearanceText(t: TFunction, look: RankAppearance): string {
   return look === "waiting" || look === "running" ? t(`task.rankState.${look}`) : t(`task.ending.${look}`);
 }
 
-export function amountText(t: TFunction, amount: Amount, value: number): string {
+export function formatMetric(t: TFunction, amount: RankMetric, value: number): string {
   switch (amount) {
     case "gpu":
     case "cpu":
       return `${Math.round(value)}%`;
     case "gpuMemory":
     case "memory":
-      return bytes(value);
+      return formatBytes(value);
     case "power":
       return `${Math.round(value)} W`;
     case "temperature":
@@ -55,6 +55,6 @@ export function amountText(t: TFunction, amount: Amount, value: number): string 
     case "lag":
       return t("heat.steps", { count: value });
     case "silent":
-      return value < 10 ? t("pulse.seconds", { seconds: value.toFixed(1) }) : duration(t, value);
+      return value < 10 ? t("pulse.seconds", { seconds: value.toFixed(1) }) : formatDuration(t, value);
   }
 }

@@ -1,11 +1,18 @@
 import { describe, expect, test } from "vitest";
 import { pulse, seen, used } from "./fixtures";
-import { lagsOf, levelOf, scaleOf, seenOf, shortNames, spansOf } from "./measures";
+import {
+  computeLags,
+  getScaleLevel,
+  computeScale,
+  buildRankSnapshots,
+  shortenNames,
+  formatRankSpans,
+} from "./measures";
 import { task } from "@/test/fixtures";
 
 describe("steps behind the foremost rank", () => {
   test("are counted from the one that is furthest", () => {
-    const lags = lagsOf([pulse(0, { step: 100 }), pulse(1, { step: 93 }), pulse(2, { step: null })]);
+    const lags = computeLags([pulse(0, { step: 100 }), pulse(1, { step: 93 }), pulse(2, { step: null })]);
     expect([...lags]).toEqual([
       [0, 0],
       [1, 7],
@@ -16,41 +23,41 @@ describe("steps behind the foremost rank", () => {
     const foremost = pulse(0, { step: 100, stepSeconds: 0.5, at: "2026-11-21T05:00:10Z" });
     const earlier = pulse(1, { step: 80, at: "2026-11-21T05:00:00Z" });
     const stuck = pulse(2, { step: 60, at: "2026-11-21T05:00:00Z" });
-    expect([...lagsOf([foremost, earlier, stuck]).values()]).toEqual([0, 0, 20]);
+    expect([...computeLags([foremost, earlier, stuck]).values()]).toEqual([0, 0, 20]);
   });
 
   test("of nobody are none", () => {
-    expect(lagsOf([]).size).toBe(0);
+    expect(computeLags([]).size).toBe(0);
   });
 });
 
 describe("a scale", () => {
   test("of a share goes from none to all, of memory to what there is", () => {
-    expect(scaleOf("gpu", [seen(0, { use: used(0, { gpu: 12 }) })])).toEqual({ from: 0, to: 100 });
+    expect(computeScale("gpu", [seen(0, { use: used(0, { gpu: 12 }) })])).toEqual({ from: 0, to: 100 });
     const memory = used(0, { gpuMemory: 20, gpuMemoryTotal: 80 });
-    expect(scaleOf("gpuMemory", [seen(0, { use: memory })])).toEqual({ from: 0, to: 80 });
+    expect(computeScale("gpuMemory", [seen(0, { use: memory })])).toEqual({ from: 0, to: 80 });
   });
 
   test("of temperatures begins near the coolest, and is never narrower than noise", () => {
     const ranks = [61, 64].map((temperature, rank) => seen(rank, { use: used(rank, { temperature }) }));
-    expect(scaleOf("temperature", ranks)).toEqual({ from: 60, to: 80 });
+    expect(computeScale("temperature", ranks)).toEqual({ from: 60, to: 80 });
   });
 
   test("of anything else ends at a round value", () => {
     const power = [310, 402].map((power, rank) => seen(rank, { use: used(rank, { power }) }));
-    expect(scaleOf("power", power)).toEqual({ from: 0, to: 500 });
-    expect(scaleOf("lag", [seen(0, { lag: 0 })])).toEqual({ from: 0, to: 10 });
+    expect(computeScale("power", power)).toEqual({ from: 0, to: 500 });
+    expect(computeScale("lag", [seen(0, { lag: 0 })])).toEqual({ from: 0, to: 10 });
   });
 
   test("has eight colours, and its ends belong to it", () => {
     const scale = { from: 0, to: 100 };
-    expect([-5, 0, 12, 13, 99, 100, 180].map((value) => levelOf(value, scale))).toEqual([0, 0, 0, 1, 7, 7, 7]);
-    expect(levelOf(3, { from: 0, to: 0 })).toBe(0);
+    expect([-5, 0, 12, 13, 99, 100, 180].map((value) => getScaleLevel(value, scale))).toEqual([0, 0, 0, 1, 7, 7, 7]);
+    expect(getScaleLevel(3, { from: 0, to: 0 })).toBe(0);
   });
 });
 
 test("what is known of a rank is joined by its number", () => {
-  const [first, second] = seenOf(task, [pulse(1, { step: 4 })], [used(0, { gpu: 50 })]);
+  const [first, second] = buildRankSnapshots(task, [pulse(1, { step: 4 })], [used(0, { gpu: 50 })]);
   expect([first?.use?.gpu, first?.pulse, first?.lag]).toEqual([50, undefined, null]);
   expect([second?.use, second?.pulse?.step, second?.lag, second?.node?.name]).toEqual([
     undefined,
@@ -61,15 +68,15 @@ test("what is known of a rank is joined by its number", () => {
 });
 
 test("nodes go by what their names differ in", () => {
-  expect(shortNames(["gpu-node-001", "gpu-node-014"])).toEqual(["001", "014"]);
-  expect(shortNames(["gpu-1", "cpu-1"])).toEqual(["gpu-1", "cpu-1"]);
-  expect(shortNames(["lab-1", "lab-12"])).toEqual(["1", "12"]);
-  expect(shortNames(["node7", "node71"])).toEqual(["node7", "node71"]);
-  expect(shortNames(["only-one"])).toEqual(["only-one"]);
-  expect(shortNames([])).toEqual([]);
+  expect(shortenNames(["gpu-node-001", "gpu-node-014"])).toEqual(["001", "014"]);
+  expect(shortenNames(["gpu-1", "cpu-1"])).toEqual(["gpu-1", "cpu-1"]);
+  expect(shortenNames(["lab-1", "lab-12"])).toEqual(["1", "12"]);
+  expect(shortenNames(["node7", "node71"])).toEqual(["node7", "node71"]);
+  expect(shortenNames(["only-one"])).toEqual(["only-one"]);
+  expect(shortenNames([])).toEqual([]);
 });
 
 test("ranks in a row are told as a span", () => {
-  expect(spansOf([9, 3, 4, 5])).toBe("3–5, 9");
-  expect(spansOf([7])).toBe("7");
+  expect(formatRankSpans([9, 3, 4, 5])).toBe("3–5, 9");
+  expect(formatRankSpans([7])).toBe("7");
 });

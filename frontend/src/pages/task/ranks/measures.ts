@@ -1,17 +1,17 @@
-import type { Pulse, Rank, RankUse, Task, TaskNode } from "@/api/types";
+import type { RankProgress, Rank, RankUsage, Task, TaskNode } from "@/api/types";
 
 /** All that is known of a rank now. */
-export interface Seen {
+export interface RankSnapshot {
   rank: Rank;
   node: TaskNode | undefined;
-  pulse: Pulse | undefined;
-  use: RankUse | undefined;
+  pulse: RankProgress | undefined;
+  use: RankUsage | undefined;
   /** Steps behind the foremost rank. */
   lag: number | null;
 }
 
 /** What a rank has a number of. */
-const AMOUNTS = {
+const METRICS = {
   gpu: ({ use }) => use?.gpu,
   gpuMemory: ({ use, pulse }) => use?.gpuMemory ?? pulse?.gpuBytes,
   power: ({ use }) => use?.power,
@@ -20,19 +20,23 @@ const AMOUNTS = {
   memory: ({ use, pulse }) => use?.memory ?? pulse?.rssBytes,
   lag: ({ lag }) => lag,
   silent: ({ pulse }) => pulse?.sinceStep,
-} satisfies Record<string, (seen: Seen) => number | null | undefined>;
+} satisfies Record<string, (seen: RankSnapshot) => number | null | undefined>;
 
-export type Amount = keyof typeof AMOUNTS;
-export type Measure = "state" | Amount;
-export const AMOUNT_NAMES = Object.keys(AMOUNTS) as Amount[];
+export type RankMetric = keyof typeof METRICS;
+export type ColorBy = "state" | RankMetric;
+export const RANK_METRICS = Object.keys(METRICS) as RankMetric[];
 
-export const amountOf = (amount: Amount, seen: Seen): number | null => AMOUNTS[amount](seen) ?? null;
+export const getMetricValue = (amount: RankMetric, seen: RankSnapshot): number | null => METRICS[amount](seen) ?? null;
 
-export function seenOf(task: Pick<Task, "ranks" | "nodes">, pulses: Pulse[], uses: RankUse[]): Seen[] {
+export function buildRankSnapshots(
+  task: Pick<Task, "ranks" | "nodes">,
+  pulses: RankProgress[],
+  uses: RankUsage[],
+): RankSnapshot[] {
   const nodes = new Map(task.nodes.map((node) => [node.nodeRank, node]));
   const pulseOf = new Map(pulses.map((pulse) => [pulse.rank, pulse]));
   const useOf = new Map(uses.map((use) => [use.rank, use]));
-  const lags = lagsOf(pulses);
+  const lags = computeLags(pulses);
   return task.ranks.map((rank) => ({
     rank,
     node: nodes.get(rank.nodeRank),
@@ -46,9 +50,9 @@ export function seenOf(task: Pick<Task, "ranks" | "nodes">, pulses: Pulse[], use
  * How many steps each rank is behind the foremost. Nodes are looked at one after another: of the difference, what the
  * foremost did since the other one was looked at is no lag.
  */
-export function lagsOf(pulses: Pulse[]): Map<number, number> {
+export function computeLags(pulses: RankProgress[]): Map<number, number> {
   const stepping = pulses.filter((pulse) => pulse.step != null);
-  const foremost = stepping.reduce<Pulse | undefined>(
+  const foremost = stepping.reduce<RankProgress | undefined>(
     (most, pulse) => (most && (most.step ?? 0) >= (pulse.step ?? 0) ? most : pulse),
     undefined,
   );
@@ -68,8 +72,8 @@ export interface Scale {
 }
 
 /** From which value to which the colours go: round, and never so narrow that noise looks like a difference. */
-export function scaleOf(amount: Amount, all: Seen[]): Scale {
-  const values = all.flatMap((seen) => amountOf(amount, seen) ?? []);
+export function computeScale(amount: RankMetric, all: RankSnapshot[]): Scale {
+  const values = all.flatMap((seen) => getMetricValue(amount, seen) ?? []);
   const least = Math.min(...values);
   const most = Math.max(...values);
   switch (amount) {
@@ -102,14 +106,14 @@ function roundUp(value: number): number {
 export const LEVELS = 8;
 
 /** Which of the scale's colours. */
-export function levelOf(value: number, { from, to }: Scale): number {
+export function getScaleLevel(value: number, { from, to }: Scale): number {
   if (to <= from) return 0;
   const share = (value - from) / (to - from);
   return Math.min(LEVELS - 1, Math.max(0, Math.floor(share * LEVELS)));
 }
 
 /** Without the words that all of them begin with. */
-export function shortNames(names: string[]): string[] {
+export function shortenNames(names: string[]): string[] {
   const [first = ""] = names;
   let same = names.length > 1 ? first.length : 0;
   for (const name of names) while (!name.startsWith(first.slice(0, same))) same--;
@@ -118,7 +122,7 @@ export function shortNames(names: string[]): string[] {
 }
 
 /** 0–7, 9. */
-export function spansOf(numbers: number[]): string {
+export function formatRankSpans(numbers: number[]): string {
   const spans: [number, number][] = [];
   for (const number of numbers.toSorted((a, b) => a - b)) {
     const last = spans.at(-1);

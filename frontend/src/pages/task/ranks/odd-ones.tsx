@@ -1,12 +1,12 @@
 import { useTranslation } from "react-i18next";
-import { Notes } from "@/ui/notes";
-import { amountText } from "./look";
-import { spansOf } from "./measures";
+import { MessageList } from "@/ui/notes";
+import { formatMetric } from "./look";
+import { formatRankSpans } from "./measures";
 import type { Outlier } from "./outliers";
 
-const SHOWN = 3;
+const MAX_SHOWN = 3;
 
-interface OddOnesProps {
+interface OutlierListProps {
   outliers: Outlier[];
   only: boolean;
   onOnly: (only: boolean) => void;
@@ -14,7 +14,7 @@ interface OddOnesProps {
 }
 
 /** In words, which ranks are far from the others. */
-export function OddOnes({ outliers, only, onOnly, onPin }: OddOnesProps) {
+export function OutlierList({ outliers, only, onOnly, onPin }: OutlierListProps) {
   const { t } = useTranslation();
   if (outliers.length === 0) return null;
   const notes = outliers.map(({ node, ranks, amount, value, middle }) => ({
@@ -24,17 +24,17 @@ export function OddOnes({ outliers, only, onOnly, onPin }: OddOnesProps) {
       <button type="button" className="rounded text-left hover:underline" onClick={() => onPin(ranks[0] ?? 0)}>
         {t("heat.oddOne", {
           node: node?.name ?? "",
-          ranks: spansOf(ranks),
+          ranks: formatRankSpans(ranks),
           measure: t(`heat.measure.${amount}`),
-          value: amountText(t, amount, value),
-          middle: amountText(t, amount, middle),
+          value: formatMetric(t, amount, value),
+          middle: formatMetric(t, amount, middle),
         })}
       </button>
     ),
   }));
   return (
     <section aria-label={t("heat.odd")} className="mb-3 space-y-1.5">
-      <Notes notes={notes} most={SHOWN} />
+      <MessageList notes={notes} most={MAX_SHOWN} />
       <label className="inline-flex items-center gap-1.5 text-sm text-muted">
         <input type="checkbox" checked={only} onChange={({ target }) => onOnly(target.checked)} />
         {t("heat.onlyOdd")}

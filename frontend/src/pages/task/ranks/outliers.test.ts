@@ -1,14 +1,14 @@
 import { expect, test } from "vitest";
 import type { TaskNode } from "@/api/types";
 import { pulse, seen, used } from "./fixtures";
-import type { Seen } from "./measures";
-import { outliersOf } from "./outliers";
+import type { RankSnapshot } from "./measures";
+import { findOutliers } from "./outliers";
 
 const NODES = [0, 1, 2, 3].map((nodeRank) => ({ nodeRank, name: `node-${nodeRank}` }) as TaskNode);
-const gang = (over: (rank: number) => Partial<Omit<Seen, "rank">>, size = 16) =>
+const gang = (over: (rank: number) => Partial<Omit<RankSnapshot, "rank">>, size = 16) =>
   Array.from({ length: size }, (_, rank) => seen(rank, { node: NODES[Math.floor(rank / 4)], ...over(rank) }));
 const busy = (odd: Record<number, number>, size?: number) =>
-  outliersOf(gang((rank) => ({ use: used(rank, { gpu: odd[rank] ?? 96 }) }), size));
+  findOutliers(gang((rank) => ({ use: used(rank, { gpu: odd[rank] ?? 96 }) }), size));
 
 test("a GPU that is far less busy than the others is named with its node", () => {
   expect(busy({ 6: 12 })).toEqual([{ node: NODES[1], ranks: [6], amount: "gpu", value: 12, middle: 96 }]);
@@ -30,11 +30,11 @@ test("nobody is odd where values differ a little, where a large part differs, or
 
 test("a GPU that is busier than the others is not odd, a hotter one is", () => {
   const one = (rank: number) => used(rank, { gpu: rank === 5 ? 100 : 40, temperature: rank === 5 ? 88 : 60 });
-  expect(outliersOf(gang((rank) => ({ use: one(rank) }))).map(({ amount }) => amount)).toEqual(["temperature"]);
+  expect(findOutliers(gang((rank) => ({ use: one(rank) }))).map(({ amount }) => amount)).toEqual(["temperature"]);
 });
 
 test("a rank that makes no step is named for this alone", () => {
-  const found = outliersOf(
+  const found = findOutliers(
     gang((rank) => ({
       pulse: pulse(rank, { sinceStep: rank === 9 ? 75 : 0.5 }),
       use: used(rank, { gpu: rank === 9 ? 0 : 97 }),
@@ -48,5 +48,5 @@ test("of ranks that have ended nothing is said", () => {
   const all = gang((rank) => ({ use: used(rank, { gpu: rank === 1 ? 0 : 96 }) }));
   const [, ended] = all;
   if (ended) ended.rank.state = "exited";
-  expect(outliersOf(all)).toEqual([]);
+  expect(findOutliers(all)).toEqual([]);
 });

@@ -1,18 +1,18 @@
 import type { TaskNode } from "@/api/types";
-import { type Amount, amountOf, type Seen } from "./measures";
+import { type RankMetric, getMetricValue, type RankSnapshot } from "./measures";
 
 /** Ranks of one node that are far from the middle of the gang. */
 export interface Outlier {
   node: TaskNode | undefined;
   ranks: number[];
-  amount: Amount;
+  amount: RankMetric;
   /** The middle of theirs, and that of the whole gang. */
   value: number;
   middle: number;
 }
 
 /** What says most comes first: a rank is named once. `far`: from this distance on, on the side that is bad. */
-const RULES: { amount: Amount; side: 1 | -1; far: (middle: number) => number }[] = [
+const RULES: { amount: RankMetric; side: 1 | -1; far: (middle: number) => number }[] = [
   { amount: "silent", side: 1, far: (middle) => Math.max(20, 4 * middle) },
   { amount: "lag", side: 1, far: (middle) => Math.max(10, 2 * middle) },
   { amount: "gpu", side: -1, far: (middle) => Math.max(20, 0.4 * middle) },
@@ -22,33 +22,33 @@ const RULES: { amount: Amount; side: 1 | -1; far: (middle: number) => number }[]
 ];
 
 /** Fewer have no middle that says anything. */
-const FEWEST = 4;
+const MIN_RANKS = 4;
 /** Of the gang; where more of it differs, nobody is the odd one. */
-const MOST = 0.25;
+const MAX_OUTLIER_SHARE = 0.25;
 
-export function outliersOf(all: Seen[]): Outlier[] {
+export function findOutliers(all: RankSnapshot[]): Outlier[] {
   const named = new Set<number>();
   return RULES.flatMap(({ amount, side, far }) => {
     const known = all.flatMap((seen) => {
-      const value = seen.rank.state === "running" ? amountOf(amount, seen) : null;
+      const value = seen.rank.state === "running" ? getMetricValue(amount, seen) : null;
       return value == null ? [] : [{ seen, value }];
     });
-    if (known.length < FEWEST) return [];
-    const middle = middleOf(known.map(({ value }) => value));
+    if (known.length < MIN_RANKS) return [];
+    const middle = computeMedian(known.map(({ value }) => value));
     const odd = known.filter(({ value }) => side * (value - middle) >= far(middle));
-    if (odd.length > known.length * MOST) return [];
+    if (odd.length > known.length * MAX_OUTLIER_SHARE) return [];
     const fresh = odd.filter(({ seen }) => !named.has(seen.rank.rank));
     for (const { seen } of fresh) named.add(seen.rank.rank);
     return [...new Set(fresh.map(({ seen }) => seen.node))]
       .map((node) => {
         const there = fresh.filter(({ seen }) => seen.node === node);
         const ranks = there.map(({ seen }) => seen.rank.rank);
-        return { node, ranks, amount, value: middleOf(there.map(({ value }) => value)), middle };
+        return { node, ranks, amount, value: computeMedian(there.map(({ value }) => value)), middle };
       })
       .sort((one, other) => side * (other.value - one.value));
   });
 }
 
-function middleOf(values: number[]): number {
+function computeMedian(values: number[]): number {
   return values.toSorted((a, b) => a - b)[Math.floor((values.length - 1) / 2)] ?? 0;
 }

@@ -4,8 +4,8 @@ import { http } from "msw";
 import { beforeEach, expect, test, vi } from "vitest";
 import { FakeEventSource } from "@/test/event-source";
 import { task } from "@/test/fixtures";
-import { api, ok, platform } from "@/test/platform";
-import { visit } from "@/test/render";
+import { apiUrl, respondWith, platformHandlers } from "@/test/platform";
+import { renderAt } from "@/test/render";
 import { pulse, seen, used } from "./fixtures";
 
 vi.mock("../chart", () => ({ Chart: () => null }));
@@ -27,15 +27,15 @@ const gang = (size: number, over: object = {}) => ({
 });
 const serve = (size: number, gpu: (rank: number) => number, over: object = {}) => {
   const asked = vi.fn();
-  platform.use(
-    http.get(api("/training-tasks/task-1"), () => ok(gang(size, over))),
-    http.get(api("/training-tasks/task-1/pulses"), () =>
-      ok({ taskId: "task-1", attempt: 1, ranks: Array.from({ length: size }, (_, rank) => pulse(rank)) }),
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/task-1"), () => respondWith(gang(size, over))),
+    http.get(apiUrl("/training-tasks/task-1/pulses"), () =>
+      respondWith({ taskId: "task-1", attempt: 1, ranks: Array.from({ length: size }, (_, rank) => pulse(rank)) }),
     ),
-    http.get(api("/training-tasks/task-1/telemetry/now"), () => {
+    http.get(apiUrl("/training-tasks/task-1/telemetry/now"), () => {
       asked();
       const ranks = Array.from({ length: size }, (_, rank) => used(rank, { gpu: gpu(rank), power: 300 }));
-      return ok({ taskId: "task-1", at: "2026-11-21T05:00:00Z", emulated: true, ranks });
+      return respondWith({ taskId: "task-1", at: "2026-11-21T05:00:00Z", emulated: true, ranks });
     }),
   );
   return asked;
@@ -47,7 +47,7 @@ beforeEach(() => localStorage.clear());
 
 test("cells are coloured by what is chosen, which is remembered; a cell says its value", async () => {
   serve(16, (rank) => (rank === 6 ? 12 : 96));
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   const choice = await screen.findByLabelText<HTMLSelectElement>("着色依据");
   expect([...choice.options].map(({ text }) => text)).toEqual([
     "状态",
@@ -66,7 +66,7 @@ test("cells are coloured by what is chosen, which is remembered; a cell says its
 
 test("a rank that is far from the others is named, and can be shown alone", async () => {
   serve(16, (rank) => (rank === 6 ? 12 : 96));
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   const odd = within(await screen.findByRole("region", { name: "与其他 rank 差别很大" }));
   await userEvent.click(odd.getByRole("button", { name: "node-1 上的 rank 6：GPU 利用率 12%，其余约 96%" }));
   expect(cell(6).getAttribute("aria-pressed")).toBe("true");
@@ -76,7 +76,7 @@ test("a rank that is far from the others is named, and can be shown alone", asyn
 
 test("pointing at a rank previews it, and pressing keeps it", async () => {
   serve(16, () => 96);
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await waitFor(() => expect(inspector().textContent).toContain("96%"));
   await userEvent.hover(cell(9));
   expect(inspector().textContent).toContain("rank 9 ·");
@@ -90,7 +90,7 @@ test("pointing at a rank previews it, and pressing keeps it", async () => {
 
 test("the map is one stop for Tab; arrows move, and what has the focus is previewed", async () => {
   serve(16, () => 96);
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await waitFor(() => expect(cell(0).tabIndex).toBe(0));
   expect(document.querySelectorAll('[data-rank][tabindex="0"]')).toHaveLength(1);
   cell(0).focus();
@@ -104,7 +104,7 @@ test("the map is one stop for Tab; arrows move, and what has the focus is previe
 
 test("the inspector leads to the rank's log and to its charts", async () => {
   serve(16, () => 96);
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await waitFor(() => expect(inspector().textContent).toContain("96%"));
   await userEvent.click(cell(5));
   await userEvent.click(within(inspector()).getByRole("button", { name: "查看曲线" }));
@@ -116,7 +116,7 @@ test("the inspector leads to the rank's log and to its charts", async () => {
 
 test("512 ranks stand in the wide column with short names, and their pulses are folded away", async () => {
   serve(512, () => 96);
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await screen.findByText("各 rank 的脉搏");
   expect(document.querySelectorAll("[data-rank]")).toHaveLength(512);
   expect(document.querySelector("aside [data-rank]")).toBeNull();
@@ -129,7 +129,7 @@ test("of a task that is over nothing is measured: its ranks say how they ended, 
   const ranks = gang(16).ranks.map((rank) => ({ ...rank, state: "exited", exitCode: 1, ending: ending(rank.rank) }));
   const attempts = task.attempts.map((attempt) => ({ ...attempt, failedRank: 6 }));
   const asked = serve(16, () => 96, { status: "failed", endedAt: task.startedAt, ranks, attempts });
-  visit("/training/task-1");
+  renderAt("/training/task-1");
   await screen.findByText("最先失败 1");
   for (const count of ["随后失败 1", "由平台结束 14"]) expect(screen.getByText(count)).toBeTruthy();
   expect(inspector().textContent).toContain("rank 6 · 最先失败");
@@ -153,7 +153,7 @@ const finding = (code: string, level: string, rank: number, over: object = {}) =
 });
 const diagnose = (...findings: object[]) => {
   const answer = { taskId: "task-1", status: "running", healthy: false, summary: "有 rank 太慢", findings };
-  platform.use(http.get(api("/training-tasks/task-1/diagnosis"), () => ok(answer)));
+  platformHandlers.use(http.get(apiUrl("/training-tasks/task-1/diagnosis"), () => respondWith(answer)));
 };
 const marked = () => screen.getAllByLabelText(/诊断指出的 rank$/).map((each) => each.dataset.rank);
 
@@ -166,7 +166,7 @@ test("ranks that the diagnosis names are marked, and the worst is chosen until t
     finding("RANK_SLOW", "warn", 2, { attempt: task.attempt - 1 }),
     finding("RANK_SLOW", "warn", 1, { until: "2026-11-21T05:00:00Z" }),
   );
-  const { address } = visit("/training/task-1");
+  const { address } = renderAt("/training/task-1");
   await waitFor(() => expect(marked()).toEqual(["6", "9"]));
   expect(cell(6).getAttribute("aria-pressed")).toBe("true");
   expect(address()).toBe("/training/task-1");
@@ -178,7 +178,7 @@ test("ranks that the diagnosis names are marked, and the worst is chosen until t
 test("the chosen rank and the open tab are in the address", async () => {
   serve(16, () => 96);
   diagnose(finding("RANK_SLOW", "warn", 6));
-  const { address } = visit("/training/task-1?tab=machines&rank=5");
+  const { address } = renderAt("/training/task-1?tab=machines&rank=5");
   expect(await screen.findByText("charts of rank 5")).toBeTruthy();
   await userEvent.click(screen.getByRole("tab", { name: "事件" }));
   expect(address()).toBe("/training/task-1?tab=events&rank=5");
@@ -188,7 +188,7 @@ test("the chosen rank and the open tab are in the address", async () => {
 
 test("an address with a tab or a rank that there is none of shows the first ones", async () => {
   serve(16, () => 96);
-  visit("/training/task-1?tab=nothing&rank=99");
+  renderAt("/training/task-1?tab=nothing&rank=99");
   await waitFor(() => expect(cell(0).getAttribute("aria-pressed")).toBe("true"));
   expect(screen.getByRole("tab", { name: "日志" }).getAttribute("aria-selected")).toBe("true");
 });
