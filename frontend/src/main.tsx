@@ -4,9 +4,9 @@ import { createRoot } from "react-dom/client";
 import { createBrowserRouter } from "react-router";
 import { RouterProvider } from "react-router/dom";
 import { meQuery } from "./api/session";
-import { createQueryClient } from "./app/query";
+import { createQueryClient } from "./app/query-client";
 import { routes } from "./app/routes";
-import { ToastArea } from "./app/notices";
+import { ToastArea } from "./app/toaster";
 import { startLanguage } from "./i18n";
 import "./styles.css";
 

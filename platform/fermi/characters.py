@@ -1,7 +1,7 @@
 """Characters that cannot be seen, or that change how others are shown: names of files may have them.
 
 A name like `report<U+202E>fdp.exe` is shown as `reportexe.pdf`. So names are shown escaped; what the API answers, and
-what a program reads, stays as it is. The console does the same (`frontend/src/lib/names.ts`).
+what a program reads, stays as it is. The console does the same (`frontend/src/lib/escape-name.ts`).
 """
 
 import re

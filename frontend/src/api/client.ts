@@ -1,6 +1,6 @@
 import createClient, { type Middleware } from "openapi-fetch";
 import { getLocale } from "@/i18n";
-import { watchResponse } from "./contact";
+import { watchResponse } from "./connection-status";
 import { ApiError } from "./errors";
 import type { paths } from "./schema";
 

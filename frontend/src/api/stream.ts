@@ -1,7 +1,7 @@
 import { type QueryClient, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
-import { recordResponse, STALE_MS } from "./contact";
+import { recordResponse, STALE_MS } from "./connection-status";
 import { appendLogPage, parseLogLine, type Log, logKey, logsKey, type RankChoice, type ApiLogLine } from "./logs";
 import { mergeById, updateCachedTask, invalidateTask, taskKeys } from "./tasks";
 import type { Metric, Task, TaskEvent } from "./types";

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
 import { noticesQuery } from "@/api/session";
-import { MessageList } from "@/ui/notes";
+import { MessageList } from "@/ui/message-list";
 
 const SHOWN_COLLAPSED = 2;
 

@@ -1,8 +1,8 @@
 import type { RouteObject } from "react-router";
 import { withTexts } from "@/i18n";
 import { Skeleton } from "@/ui/skeleton";
-import { CrashPage, NotFoundPage, OperatorsOnlyPage } from "./crash";
-import { HomeRedirect } from "./home";
+import { CrashPage, NotFoundPage, OperatorsOnlyPage } from "./error-pages";
+import { HomeRedirect } from "./home-redirect";
 import { Shell } from "./shell";
 
 /** Every page is its own chunk, named `Component` by its module, and comes with the parts of the texts that it says. */
@@ -47,7 +47,7 @@ export const routes: RouteObject[] = [
               { path: "/workers", lazy: () => import("@/pages/workers") },
               { path: "/workers/groups", lazy: () => withTexts(import("@/pages/groups"), "groups") },
               { path: "/workers/join-tokens", lazy: () => import("@/pages/join-tokens") },
-              { path: "/workers/:id", lazy: () => import("@/pages/workers/worker") },
+              { path: "/workers/:id", lazy: () => import("@/pages/workers/worker-page") },
               { path: "/preflight", lazy: () => import("@/pages/preflights") },
               { path: "/preflight/create", lazy: () => import("@/pages/preflight-create") },
               { path: "/preflight/:id", lazy: () => import("@/pages/preflight") },

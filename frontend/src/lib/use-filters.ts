@@ -1,6 +1,6 @@
 import { useSearchParams } from "react-router";
-import { removeFilters } from "./list";
-import { readPageNumber, readFilterTexts, setFilter } from "./filters";
+import { removeFilters } from "./use-table-settings";
+import { readPageNumber, readFilterTexts, setFilter } from "./url-filters";
 
 /** The filters of a list by these names, as the address has them, and how they are changed. */
 export function useFilters<Name extends string>(names: readonly Name[]) {

@@ -1,8 +1,8 @@
 import { QueryClientProvider } from "@tanstack/react-query";
 import { render } from "@testing-library/react";
 import { createMemoryRouter, RouterProvider } from "react-router";
-import { ToastArea } from "@/app/notices";
-import { createQueryClient } from "@/app/query";
+import { ToastArea } from "@/app/toaster";
+import { createQueryClient } from "@/app/query-client";
 import { routes } from "@/app/routes";
 
 /** The whole console at an address. */

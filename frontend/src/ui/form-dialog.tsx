@@ -5,7 +5,7 @@ import { ApiError } from "@/api/errors";
 import type { Problem } from "@/api/types";
 import { Callout } from "./badge";
 import { Button } from "./button";
-import { ErrorMessage } from "./failure";
+import { ErrorMessage } from "./errors";
 import { Field } from "./field";
 import { Modal, ModalClose } from "./modal";
 

@@ -3,10 +3,10 @@ import { Bookmark, X } from "lucide-react";
 import type { SubmitEvent } from "react";
 import { useTranslation } from "react-i18next";
 import { Link, useSearchParams } from "react-router";
-import { deleteListView, saveListView, viewsQuery } from "@/api/views";
+import { deleteListView, saveListView, viewsQuery } from "@/api/saved-views";
 import { cx } from "@/lib/cx";
 import { Button } from "./button";
-import { LoadError, toastError } from "./failure";
+import { LoadError, toastError } from "./errors";
 import { Popup } from "./popup";
 
 /** Where in a list one is, is no part of how it looks. */

@@ -1,8 +1,8 @@
 import { ArrowDown, ArrowUp, ChevronsUpDown } from "lucide-react";
 import type { ReactNode } from "react";
 import { cx } from "@/lib/cx";
-import { useCompactRows } from "@/lib/list";
-import type { Selection } from "@/lib/ticks";
+import { useCompactRows } from "@/lib/use-table-settings";
+import type { Selection } from "@/lib/use-selection";
 
 export interface Column {
   label: ReactNode;

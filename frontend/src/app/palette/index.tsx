@@ -6,10 +6,10 @@ import { useTranslation } from "react-i18next";
 import { useNavigate } from "react-router";
 import { cx } from "@/lib/cx";
 import { useDebounced } from "@/lib/hooks";
-import { LoadError } from "@/ui/failure";
+import { LoadError } from "@/ui/errors";
 import { type Command, getPageCommands } from "../commands";
-import { ShortcutKeys } from "./keys";
-import { useGlobalCommands } from "./own";
+import { ShortcutKeys } from "./shortcut-keys";
+import { useGlobalCommands } from "./global-commands";
 import { SEARCH_KINDS, filterCommands, searchQuery } from "./search";
 
 interface PaletteProps {

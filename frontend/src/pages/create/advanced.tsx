@@ -3,20 +3,20 @@ import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { modelsQuery } from "@/api/inventory";
 import { meQuery } from "@/api/session";
-import { CHOICE_FIELDS, getChoices, isNumber, TEXT_FIELDS, REQUEST, getUnitSeconds } from "@/api/request";
+import { CHOICE_FIELDS, getChoices, isNumber, TEXT_FIELDS, REQUEST, getUnitSeconds } from "@/api/request-schema";
 import { cx } from "@/lib/cx";
-import { formatDurationInput } from "@/lib/typed";
+import { formatDurationInput } from "@/lib/parse-input";
 import { Field } from "@/ui/field";
-import { Collapsible } from "@/ui/fold";
+import { Collapsible } from "@/ui/collapsible";
 import { Tabs } from "@/ui/tabs";
 import { FrameworkSelect } from "./framework-fields";
 import { useLabels } from "./labels";
 import { formatOption } from "./options";
 import { getProblemText } from "./problems";
-import { SecretVariables } from "./secrets";
-import type { SectionProps } from "./section";
-import { SpareEnvironments } from "./spares";
-import { MonospaceTextarea } from "./typed";
+import { SecretVariables } from "./secret-variables";
+import type { SectionProps } from "./section-props";
+import { SpareEnvironments } from "./spare-environments";
+import { MonospaceTextarea } from "./monospace-inputs";
 
 const FIRST = ["totalSteps", "batchSize", "gradientAccumulationSteps", "learningRate", "dtype"];
 

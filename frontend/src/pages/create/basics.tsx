@@ -4,15 +4,15 @@ import { useTranslation } from "react-i18next";
 import { datasetsQuery, modelsQuery } from "@/api/inventory";
 import { withTexts } from "@/i18n";
 import { Card } from "@/ui/card";
-import { Loading } from "@/ui/failure";
+import { Loading } from "@/ui/errors";
 import { Field } from "@/ui/field";
 import { type Draft, usesOwnScript, DEFAULT_LAUNCH_MODE, NEW_ENVIRONMENTS_MODE } from "./draft";
 import { getProblemText } from "./problems";
-import { RadioGroup } from "./radios";
-import type { SectionProps } from "./section";
-import { fillDefaultChoices, findUsableVersion } from "./versions";
+import { RadioGroup } from "./radio-group";
+import type { SectionProps } from "./section-props";
+import { fillDefaultChoices, findUsableVersion } from "./default-choices";
 
-const Script = lazy(() => withTexts(import("./script"), "code"));
+const Script = lazy(() => withTexts(import("./script-fields"), "code"));
 
 const NONE = { datasetId: "", datasetVersionId: "", modelId: "" };
 

@@ -1,5 +1,5 @@
 import type { CreateRequest } from "@/api/types";
-import { parseNumber } from "@/lib/typed";
+import { parseNumber } from "@/lib/parse-input";
 
 type Select = NonNullable<NonNullable<CreateRequest["distributedConfig"]>["select"]>;
 

@@ -10,9 +10,9 @@ import { createsEnvironments, countNodes } from "./draft";
 import { FrameworkFields, FrameworkSelect } from "./framework-fields";
 import { getProblemText } from "./problems";
 import { Recommendation } from "./recommendation";
-import type { SectionProps } from "./section";
+import type { SectionProps } from "./section-props";
 
-const Crossing = lazy(() => import("./crossing"));
+const Crossing = lazy(() => import("./cross-zone-note"));
 
 interface DistributedProps extends SectionProps {
   chosen: Environment[];

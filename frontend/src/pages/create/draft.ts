@@ -1,6 +1,6 @@
-import { CHOICE_FIELDS, DISTRIBUTED_CONFIG, isNumber, TEXT_FIELDS, REQUEST, getUnitSeconds } from "@/api/request";
+import { CHOICE_FIELDS, DISTRIBUTED_CONFIG, isNumber, TEXT_FIELDS, REQUEST, getUnitSeconds } from "@/api/request-schema";
 import type { CreateRequest, Framework } from "@/api/types";
-import { parseDuration, formatDurationInput, parseVariables, parseLines, parseNumber } from "@/lib/typed";
+import { parseDuration, formatDurationInput, parseVariables, parseLines, parseNumber } from "@/lib/parse-input";
 import { type CapacityRequest, parseSelect, buildSelect } from "./capacity";
 import { type CodeDraft, parseCodeRequest, buildCodeRequest, NO_CODE } from "./code-draft";
 import { findFramework, getOptionRules, formatOption, parseOption } from "./options";

@@ -5,8 +5,8 @@ import type { Environment } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { formatDuration } from "@/lib/format";
 import { Badge } from "@/ui/badge";
-import { EnvironmentBadges } from "@/ui/environment";
-import { GpuSummary } from "@/ui/gpus";
+import { EnvironmentBadges } from "@/ui/environment-badges";
+import { GpuSummary } from "@/ui/gpu-summary";
 import { useLabels } from "./labels";
 
 interface EnvironmentCardProps {

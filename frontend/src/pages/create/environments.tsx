@@ -8,7 +8,7 @@ import { formatInteger } from "@/lib/format";
 import { Badge, Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { LoadError, Loading } from "@/ui/failure";
+import { LoadError, Loading } from "@/ui/errors";
 import { ANY_CAPACITY, type CapacityRequest } from "./capacity";
 import {
   NO_FILTER,
@@ -19,12 +19,12 @@ import {
   listFilterOptions,
   sortEnvironments,
   SORT_ORDERS,
-} from "./choice";
+} from "./environment-filter";
 import { EnvironmentList } from "./environment-list";
 import { useLabels } from "./labels";
 import type { ProblemsByField } from "./problems";
 
-const ChooseForMe = lazy(() => import("./choose-for-me"));
+const ChooseForMe = lazy(() => import("./capacity-form"));
 
 interface EnvironmentsProps {
   selected: string[];

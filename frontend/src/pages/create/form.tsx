@@ -10,14 +10,14 @@ import { withTexts } from "@/i18n";
 import { useDebounced } from "@/lib/hooks";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { Loading } from "@/ui/failure";
-import { Collapsible } from "@/ui/fold";
-import { ScalingEstimate } from "@/ui/scaling";
+import { Loading } from "@/ui/errors";
+import { Collapsible } from "@/ui/collapsible";
+import { ScalingEstimate } from "@/ui/scaling-estimate";
 import { Advanced } from "./advanced";
 import { sumEnvironments } from "./aggregate";
 import { Basics } from "./basics";
 import type { CapacityRequest } from "./capacity";
-import { useCreateTask, useIdempotencyKey } from "./create";
+import { useCreateTask, useIdempotencyKey } from "./use-create-task";
 import { Distributed } from "./distributed";
 import {
   type Draft,
@@ -31,17 +31,17 @@ import {
 import { Environments } from "./environments";
 import { FrameworkFields } from "./framework-fields";
 import { Preview } from "./preview";
-import { UnknownFieldList } from "./rest";
-import { RunInField } from "./run-in";
+import { UnknownFieldList } from "./unknown-fields";
+import { RunInField } from "./run-in-field";
 import { groupByField, getControlName, focusControl, getFormSection } from "./problems";
-import type { DraftStorage } from "./saved";
+import type { DraftStorage } from "./draft-storage";
 import { Summary } from "./summary";
-import { useNewEnvironments } from "./use-made";
+import { useNewEnvironments } from "./use-new-environments";
 
-const InUse = lazy(() => withTexts(import("./in-use"), "hosted"));
+const InUse = lazy(() => withTexts(import("./memory-in-use"), "hosted"));
 const Packages = lazy(() => withTexts(import("./packages"), "hosted"));
 const NewEnvironments = lazy(() => withTexts(import("./new-environments"), "hosted"));
-const Scenes = lazy(() => import("./scenes"));
+const Scenes = lazy(() => import("./scenarios"));
 const Templates = lazy(() => import("./templates"));
 
 const PREVIEW_AFTER_MS = 300;

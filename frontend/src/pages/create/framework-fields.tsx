@@ -4,13 +4,13 @@ import { environmentsQuery, frameworksQuery } from "@/api/inventory";
 import type { Framework, Preview } from "@/api/types";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
-import { Collapsible } from "@/ui/fold";
+import { Collapsible } from "@/ui/collapsible";
 import { DEFAULT_FRAMEWORK, updateTuning, getTuning } from "./draft";
 import { useLabels } from "./labels";
 import { OptionField } from "./option-field";
 import { findFramework, getOptionRules, listStrategyFields } from "./options";
 import { getProblemText } from "./problems";
-import type { SectionProps } from "./section";
+import type { SectionProps } from "./section-props";
 
 /** Whether it may run on the chosen environments' cluster; without a choice, on any. */
 function isSupportedOn(framework: Framework, cluster: string | undefined): boolean {

@@ -6,13 +6,13 @@ import { codeSourceQuery } from "@/api/code";
 import { datasetsQuery, modelsQuery } from "@/api/inventory";
 import { meQuery } from "@/api/session";
 import { checkpointsQuery, cloneQuery } from "@/api/tasks";
-import { LoadError, Loading } from "@/ui/failure";
+import { LoadError, Loading } from "@/ui/errors";
 import { Page } from "@/ui/page";
 import { buildRefetchDraft } from "./code-draft";
 import { type Draft, buildDraft, EMPTY_DRAFT, toggleEnvironment, setDraftField } from "./draft";
 import { CreateForm } from "./form";
-import { type DraftStorage, openDraftStorage } from "./saved";
-import { fillDefaultChoices } from "./versions";
+import { type DraftStorage, openDraftStorage } from "./draft-storage";
+import { fillDefaultChoices } from "./default-choices";
 
 /**
  * `?from=<task>` starts from that task's request, `&resumeFrom=<path>` at one of its checkpoints, `?retry=<task>` at its

@@ -1,12 +1,12 @@
 import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
-import { environmentTemplatesQuery } from "@/api/hosted";
+import { environmentTemplatesQuery } from "@/api/managed-environments";
 import { ButtonLink } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { LoadError, Loading } from "@/ui/failure";
+import { LoadError, Loading } from "@/ui/errors";
 import { Field } from "@/ui/field";
 import { getProblemText } from "./problems";
-import type { SectionProps } from "./section";
+import type { SectionProps } from "./section-props";
 
 const AFTERWARDS = ["delete", "stop", "keep"] as const;
 const FIELD = "newEnvironments";

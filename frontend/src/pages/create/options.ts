@@ -1,5 +1,5 @@
 import type { Framework } from "@/api/types";
-import { parseNumber } from "@/lib/typed";
+import { parseNumber } from "@/lib/parse-input";
 
 /** One property of a framework's options, as its JSON Schema describes it. */
 export interface OptionRule {

@@ -11,11 +11,11 @@ import {
 import { Badge, type Tone } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { CodeBlock } from "@/ui/code";
-import { ConfirmDialog } from "@/ui/confirm";
-import { toastError } from "@/ui/failure";
-import { Collapsible } from "@/ui/fold";
-import { MessageList, type Message } from "@/ui/notes";
+import { CodeBlock } from "@/ui/code-block";
+import { ConfirmDialog } from "@/ui/confirm-dialog";
+import { toastError } from "@/ui/errors";
+import { Collapsible } from "@/ui/collapsible";
+import { MessageList, type Message } from "@/ui/message-list";
 
 type Installation = PackageInstallations["items"][number];
 

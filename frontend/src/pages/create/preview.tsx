@@ -4,9 +4,9 @@ import type { Environment, Preview as PreviewData, Problem } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { Badge } from "@/ui/badge";
 import { Card } from "@/ui/card";
-import { LoadError } from "@/ui/failure";
-import { FileTabs } from "@/ui/files";
-import { MessageList } from "@/ui/notes";
+import { LoadError } from "@/ui/errors";
+import { FileTabs } from "@/ui/file-tabs";
+import { MessageList } from "@/ui/message-list";
 import { Tabs } from "@/ui/tabs";
 import { RankTable } from "./rank-table";
 

@@ -1,5 +1,5 @@
 import { flushSync } from "react-dom";
-import { CHOICE_FIELDS, TEXT_FIELDS } from "@/api/request";
+import { CHOICE_FIELDS, TEXT_FIELDS } from "@/api/request-schema";
 import type { Problem } from "@/api/types";
 import type { Draft } from "./draft";
 

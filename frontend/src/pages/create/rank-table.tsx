@@ -3,8 +3,8 @@ import { useTranslation } from "react-i18next";
 import type { Environment, Preview } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { Badge } from "@/ui/badge";
-import { CodeBlock } from "@/ui/code";
-import { VirtualList } from "@/ui/rows";
+import { CodeBlock } from "@/ui/code-block";
+import { VirtualList } from "@/ui/virtual-list";
 
 const ROW_PX = 32;
 const ROW =

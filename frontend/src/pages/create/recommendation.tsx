@@ -11,8 +11,8 @@ import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
 import { type Draft, usesOwnScript, parseHyperparameters } from "./draft";
 import { formatOption } from "./options";
-import type { SectionProps } from "./section";
-import { parseModelSize } from "./size";
+import type { SectionProps } from "./section-props";
+import { parseModelSize } from "./model-size";
 
 const ASK_AFTER_MS = 400;
 

@@ -5,10 +5,10 @@ import { useTranslation } from "react-i18next";
 import { frameworksQuery } from "@/api/inventory";
 import type { Environment, Notice, Preview } from "@/api/types";
 import { formatInteger, formatMoney } from "@/lib/format";
-import { describeOptimizerStep } from "@/lib/step";
+import { describeOptimizerStep } from "@/lib/optimizer-step";
 import { Badge } from "@/ui/badge";
 import { Card } from "@/ui/card";
-import { MessageList, type Message } from "@/ui/notes";
+import { MessageList, type Message } from "@/ui/message-list";
 import { sumEnvironments } from "./aggregate";
 import { findFramework } from "./options";
 

@@ -1,11 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
-import { taskTemplatesQuery } from "@/api/templates";
+import { taskTemplatesQuery } from "@/api/task-templates";
 import type { CreateRequest, Notice, TaskTemplate } from "@/api/types";
 import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
-import { LoadError, Loading } from "@/ui/failure";
+import { LoadError, Loading } from "@/ui/errors";
 import { type Draft, buildDraft } from "./draft";
 
 type Variant = "full" | "small";

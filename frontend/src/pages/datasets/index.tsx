@@ -4,14 +4,14 @@ import { datasetsQuery } from "@/api/inventory";
 import { isMaintainer, meQuery } from "@/api/session";
 import type { Dataset, DatasetVersion } from "@/api/types";
 import { formatBytes, formatCount, formatDateTime } from "@/lib/format";
-import { escapeName } from "@/lib/names";
+import { escapeName } from "@/lib/escape-name";
 import { Badge, Callout, type Tone } from "@/ui/badge";
 import { Card } from "@/ui/card";
-import { EmptyState } from "@/ui/empty";
-import { LoadError, Loading } from "@/ui/failure";
+import { EmptyState } from "@/ui/empty-state";
+import { LoadError, Loading } from "@/ui/errors";
 import { Page } from "@/ui/page";
-import { ProgressBar } from "@/ui/progress";
-import { AddDataset, AddVersion } from "./add";
+import { ProgressBar } from "@/ui/progress-bar";
+import { AddDataset, AddVersion } from "./add-dataset";
 
 export function Component() {
   const { t } = useTranslation();

@@ -1,6 +1,6 @@
-import type { EnvironmentTemplate, FormBody } from "@/api/hosted";
-import { parseLines, parseNumber } from "@/lib/typed";
-import type { Pair } from "@/ui/hosted/pairs-field";
+import type { EnvironmentTemplate, FormBody } from "@/api/managed-environments";
+import { parseLines, parseNumber } from "@/lib/parse-input";
+import type { Pair } from "@/ui/managed-environment/pairs-field";
 
 const TEXTS = ["name", "description", "kind", "image", "gpuType", "startScript"] as const;
 export const NUMBERS = ["gpuCount", "cpuCores", "memoryGb", "sharedMemoryGb", "diskGb"] as const;

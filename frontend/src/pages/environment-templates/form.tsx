@@ -6,13 +6,13 @@ import {
   createEnvironmentTemplate,
   type EnvironmentTemplate,
   invalidateTemplates,
-} from "@/api/hosted";
+} from "@/api/managed-environments";
 import { zonesQuery } from "@/api/inventory";
 import { clustersQuery } from "@/api/queue";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
 import { FormDialog, FormRow, LinesField, TextField } from "@/ui/form-dialog";
-import { PairsField } from "@/ui/hosted/pairs-field";
+import { PairsField } from "@/ui/managed-environment/pairs-field";
 import { toast } from "@/ui/toast";
 import { FIELDS, NUMBERS, formatPorts, formatRows, buildTemplateBody } from "./fields";
 

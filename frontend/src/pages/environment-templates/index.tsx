@@ -6,20 +6,20 @@ import {
   type EnvironmentTemplate,
   environmentTemplatesQuery,
   invalidateTemplates,
-} from "@/api/hosted";
+} from "@/api/managed-environments";
 import { canCreate, meQuery } from "@/api/session";
 import type { Me } from "@/api/types";
 import { formatInteger } from "@/lib/format";
 import { Badge } from "@/ui/badge";
 import { Button, ButtonLink } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { ConfirmDialog } from "@/ui/confirm";
-import { EmptyState } from "@/ui/empty";
-import { LoadError, Loading, toastError } from "@/ui/failure";
-import { GpuSummary } from "@/ui/gpus";
+import { ConfirmDialog } from "@/ui/confirm-dialog";
+import { EmptyState } from "@/ui/empty-state";
+import { LoadError, Loading, toastError } from "@/ui/errors";
+import { GpuSummary } from "@/ui/gpu-summary";
 import { Page } from "@/ui/page";
 import { toast } from "@/ui/toast";
-import { CreateEnvironment } from "../environments/make";
+import { CreateEnvironment } from "../environments/create-environment";
 import { TemplateForm } from "./form";
 
 export function Component() {

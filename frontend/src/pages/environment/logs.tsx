@@ -1,10 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
-import { environmentLogQuery } from "@/api/hosted";
+import { environmentLogQuery } from "@/api/managed-environments";
 import { getOverwrittenText, stripAnsi } from "@/api/logs";
-import { LoadError, Loading } from "@/ui/failure";
-import { VirtualList } from "@/ui/rows";
+import { LoadError, Loading } from "@/ui/errors";
+import { VirtualList } from "@/ui/virtual-list";
 
 const ROW_HEIGHT = 20;
 

@@ -15,13 +15,13 @@ import {
 } from "@/api/files";
 import { meQuery } from "@/api/session";
 import { cx } from "@/lib/cx";
-import { readPageNumber } from "@/lib/filters";
+import { readPageNumber } from "@/lib/url-filters";
 import { formatBytes } from "@/lib/format";
-import { escapeName } from "@/lib/names";
+import { escapeName } from "@/lib/escape-name";
 import { Button } from "@/ui/button";
-import { ConfirmDialog } from "@/ui/confirm";
-import { EmptyState } from "@/ui/empty";
-import { LoadError, Loading, toastError } from "@/ui/failure";
+import { ConfirmDialog } from "@/ui/confirm-dialog";
+import { EmptyState } from "@/ui/empty-state";
+import { LoadError, Loading, toastError } from "@/ui/errors";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { Page } from "@/ui/page";
 import { Pager } from "@/ui/pager";

@@ -3,7 +3,7 @@ import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { buildDownloadUrl, type FileItem } from "@/api/files";
 import { formatBytes, formatDateTime } from "@/lib/format";
-import { escapeName } from "@/lib/names";
+import { escapeName } from "@/lib/escape-name";
 import { ButtonAnchor } from "@/ui/button";
 import { MEDIUM_COLUMN, Table, WIDE_COLUMN } from "@/ui/table";
 

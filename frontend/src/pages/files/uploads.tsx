@@ -3,11 +3,11 @@ import { useEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { ApiError } from "@/api/errors";
 import { invalidateFiles, uploadFile } from "@/api/files";
-import { escapeName } from "@/lib/names";
+import { escapeName } from "@/lib/escape-name";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { describeError } from "@/ui/failure";
-import { ProgressBar } from "@/ui/progress";
+import { describeError } from "@/ui/errors";
+import { ProgressBar } from "@/ui/progress-bar";
 
 const MAX_PARALLEL_UPLOADS = 3;
 

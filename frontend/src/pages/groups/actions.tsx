@@ -8,10 +8,10 @@ import type { WorkerGroup } from "@/api/types";
 import { deleteGroup, runGroupAction, invalidateWorkers } from "@/api/workers";
 import { ApiError } from "@/api/errors";
 import { Button } from "@/ui/button";
-import { ConfirmDialog } from "@/ui/confirm";
-import { toastError } from "@/ui/failure";
+import { ConfirmDialog } from "@/ui/confirm-dialog";
+import { toastError } from "@/ui/errors";
 import { formatProblems } from "@/ui/form-dialog";
-import { GroupSettingsDialog } from "./configure";
+import { GroupSettingsDialog } from "./settings-dialog";
 
 const ACTIONS = ["start", "stop", "restart"] as const;
 const ICON: Record<(typeof ACTIONS)[number], ReactNode> = {

@@ -4,10 +4,10 @@ import type { WorkerGroup } from "@/api/types";
 import { Badge } from "@/ui/badge";
 import { Card } from "@/ui/card";
 import { formatProblems } from "@/ui/form-dialog";
-import { StatusBadge } from "@/ui/status";
-import { MessageList } from "@/ui/notes";
+import { StatusBadge } from "@/ui/status-badge";
+import { MessageList } from "@/ui/message-list";
 import { DefinitionList } from "@/ui/table";
-import { WorkerBadge } from "@/ui/worker";
+import { WorkerBadge } from "@/ui/worker-badge";
 import { GroupActions } from "./actions";
 
 /** A long group is read in the list of workers. */

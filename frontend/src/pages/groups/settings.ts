@@ -1,5 +1,5 @@
 import type { WorkerGroup, WorkerGroupChange } from "@/api/types";
-import { parseVariables, parseLines, parseNumber } from "@/lib/typed";
+import { parseVariables, parseLines, parseNumber } from "@/lib/parse-input";
 
 /** Names of the dialog's controls, as the API has them. */
 export const FIELDS = [

@@ -3,14 +3,14 @@ import { useTranslation } from "react-i18next";
 import type { JoinToken } from "@/api/types";
 import { joinTokensQuery, revokeJoinToken, workerKeys } from "@/api/workers";
 import { formatDateTime } from "@/lib/format";
-import { AddWorkers } from "@/pages/workers/add";
-import { useWritableProjects } from "@/pages/workers/project";
-import { WorkerSections } from "@/pages/workers/sections";
+import { AddWorkers } from "@/pages/workers/add-workers";
+import { useWritableProjects } from "@/pages/workers/project-field";
+import { WorkerSections } from "@/pages/workers/worker-sections";
 import { Card } from "@/ui/card";
-import { EmptyState } from "@/ui/empty";
-import { LoadError, Loading, toastError } from "@/ui/failure";
+import { EmptyState } from "@/ui/empty-state";
+import { LoadError, Loading, toastError } from "@/ui/errors";
 import { Page } from "@/ui/page";
-import { TokenRow } from "@/ui/token";
+import { TokenRow } from "@/ui/token-row";
 
 export function Component() {
   const { t } = useTranslation();

@@ -5,8 +5,8 @@ import type { Model } from "@/api/types";
 import { formatCount } from "@/lib/format";
 import { Badge } from "@/ui/badge";
 import { Card } from "@/ui/card";
-import { EmptyState } from "@/ui/empty";
-import { LoadError, Loading } from "@/ui/failure";
+import { EmptyState } from "@/ui/empty-state";
+import { LoadError, Loading } from "@/ui/errors";
 import { Page } from "@/ui/page";
 import { DefinitionList } from "@/ui/table";
 

@@ -9,7 +9,7 @@ import { cx } from "@/lib/cx";
 import { formatAge, formatInteger } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
 import { Card } from "@/ui/card";
-import { LoadError, Loading } from "@/ui/failure";
+import { LoadError, Loading } from "@/ui/errors";
 import { Pager } from "@/ui/pager";
 
 type Item = Found["items"][number];

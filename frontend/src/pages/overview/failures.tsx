@@ -4,7 +4,7 @@ import type { Overview } from "@/api/types";
 import { formatInteger } from "@/lib/format";
 import { Badge } from "@/ui/badge";
 import { Card } from "@/ui/card";
-import { formatShare } from "./share";
+import { formatShare } from "./gpu-states";
 
 /** What failed in a week: by cause, and by the nodes that were blamed. */
 export function Failures({ overview: { failures } }: { overview: Overview }) {

@@ -5,7 +5,7 @@ import type { Overview } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { formatDuration, formatInteger, getSecondsBetween } from "@/lib/format";
 import { GpuBar } from "./gpu-bar";
-import { STATE_COLORS, formatShare, GPU_STATES } from "./share";
+import { STATE_COLORS, formatShare, GPU_STATES } from "./gpu-states";
 
 export function Figures({ overview }: { overview: Overview }) {
   const { t } = useTranslation();

@@ -3,8 +3,8 @@ import { Link } from "react-router";
 import type { Overview } from "@/api/types";
 import { formatGpuTime } from "@/lib/format";
 import { Card } from "@/ui/card";
-import { TimeBreakdownBar, PARTS, type Part } from "@/pages/usage/parts";
-import { formatShare } from "./share";
+import { TimeBreakdownBar, PARTS, type Part } from "@/pages/usage/time-breakdown";
+import { formatShare } from "./gpu-states";
 
 /** What the held GPU time of the week went into. */
 export function Goodput({ overview: { goodput } }: { overview: Overview }) {

@@ -2,7 +2,7 @@ import { useTranslation } from "react-i18next";
 import type { GpuCounts } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { formatInteger } from "@/lib/format";
-import { STATE_COLORS, listStatesPresent } from "./share";
+import { STATE_COLORS, listStatesPresent } from "./gpu-states";
 
 /** As long as its GPUs are of `most`. What its colours mean is also said. */
 export function GpuBar({ tally, name, most = tally.total, thick }: GpuBarProps) {

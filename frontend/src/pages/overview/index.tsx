@@ -7,20 +7,20 @@ import { meQuery } from "@/api/session";
 import { formatTime } from "@/lib/format";
 import { useFilters } from "@/lib/use-filters";
 import { ButtonLink } from "@/ui/button";
-import { LoadError, Loading } from "@/ui/failure";
+import { LoadError, Loading } from "@/ui/errors";
 import { FilterSelect } from "@/ui/filters";
 import { Page } from "@/ui/page";
 import { Attention } from "./attention";
-import { GettingStarted, isUnused } from "./begin";
-import { CapacityEvents } from "./capacity";
-import { SegmentedControl } from "./choice";
+import { GettingStarted, isUnused } from "./getting-started";
+import { CapacityEvents } from "./capacity-events";
+import { SegmentedControl } from "./segmented-control";
 import { Failures } from "./failures";
 import { Figures } from "./figures";
 import { Goodput } from "./goodput";
-import { GpuBreakdown } from "./gpus";
-import { MyWork } from "./mine";
+import { GpuBreakdown } from "./gpu-breakdown";
+import { MyWork } from "./my-work";
 import { Utilisation } from "./utilisation";
-import { QueueSummary } from "./waiting";
+import { QueueSummary } from "./queue-summary";
 
 const FILTERS = ["view", "project", "zone", "gpuType", "kind", "by", "span"] as const;
 

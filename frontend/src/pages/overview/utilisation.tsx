@@ -4,8 +4,8 @@ import { getLocale } from "@/i18n";
 import { cx } from "@/lib/cx";
 import { formatShortTime } from "@/lib/format";
 import { Card } from "@/ui/card";
-import { SegmentedControl } from "./choice";
-import { formatShare } from "./share";
+import { SegmentedControl } from "./segmented-control";
+import { formatShare } from "./gpu-states";
 
 const SPANS = ["day", "month"] as const;
 type Point = Overview["utilisation"]["day"][number];

@@ -9,12 +9,12 @@ import type { Environment, PreflightRequest } from "@/api/types";
 import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { EnvironmentBadges } from "@/ui/environment";
-import { describeError, LoadError, Loading } from "@/ui/failure";
+import { EnvironmentBadges } from "@/ui/environment-badges";
+import { describeError, LoadError, Loading } from "@/ui/errors";
 import { Field } from "@/ui/field";
 import { SearchBox } from "@/ui/filters";
 import { formatProblems } from "@/ui/form-dialog";
-import { GpuSummary } from "@/ui/gpus";
+import { GpuSummary } from "@/ui/gpu-summary";
 import { Page } from "@/ui/page";
 
 const LEVELS = ["quick", "full"] as const;

@@ -1,7 +1,7 @@
 import { useTranslation } from "react-i18next";
 import type { Finding } from "@/api/types";
-import { Collapsible } from "@/ui/fold";
-import { SeverityBadge } from "@/ui/level";
+import { Collapsible } from "@/ui/collapsible";
+import { SeverityBadge } from "@/ui/severity-badge";
 import { getSeverity } from "./matrix";
 
 /** What is wrong comes first; what passed is folded away. */

@@ -8,20 +8,20 @@ import { isRunning, preflightQuery } from "@/api/preflights";
 import type { Preflight } from "@/api/types";
 import { formatDateTime, formatDuration, formatMeasurement, getSecondsBetween } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
-import { downloadBlob } from "@/lib/save";
+import { downloadBlob } from "@/lib/download";
 import { Callout } from "@/ui/badge";
 import { Button, ButtonLink } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { EmptyState } from "@/ui/empty";
-import { LoadError, Loading } from "@/ui/failure";
-import { SEVERITY_TONE, SeverityBadge } from "@/ui/level";
+import { EmptyState } from "@/ui/empty-state";
+import { LoadError, Loading } from "@/ui/errors";
+import { SEVERITY_TONE, SeverityBadge } from "@/ui/severity-badge";
 import { Page } from "@/ui/page";
 import { PreflightStatus } from "@/ui/preflight-status";
 import { DefinitionList } from "@/ui/table";
 import { Findings } from "./findings";
-import { LinkMatrix } from "./grid";
+import { LinkMatrix } from "./link-matrix";
 import { type Cell, buildCells, getSeverity, findWorstCell } from "./matrix";
-import { StopButton } from "./stop";
+import { StopButton } from "./stop-button";
 
 export function Component() {
   const { t } = useTranslation();

@@ -4,12 +4,12 @@ import { clustersQuery, queueQuery, WAITING_PER_PAGE } from "@/api/queue";
 import { meQuery } from "@/api/session";
 import { useFilters } from "@/lib/use-filters";
 import { Button, ButtonLink } from "@/ui/button";
-import { EmptyState } from "@/ui/empty";
-import { LoadError, Loading } from "@/ui/failure";
+import { EmptyState } from "@/ui/empty-state";
+import { LoadError, Loading } from "@/ui/errors";
 import { FilterSelect } from "@/ui/filters";
 import { Page } from "@/ui/page";
 import { Pager } from "@/ui/pager";
-import { QueueSections } from "./sections";
+import { QueueSections } from "./queue-sections";
 import { QueueTable } from "./table";
 
 const FILTERS = ["project", "cluster"] as const;

@@ -11,10 +11,10 @@ import { formatAge, formatDateTime } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
 import { Badge } from "@/ui/badge";
 import { Button } from "@/ui/button";
-import { PriorityBadge } from "@/ui/priority";
+import { PriorityBadge } from "@/ui/priority-badge";
 import { MEDIUM_COLUMN, ROW, Table, WIDE_COLUMN } from "@/ui/table";
-import { EstimatedStart, WaitReason } from "./facts";
-import { useReorderQueue } from "./moving";
+import { EstimatedStart, WaitReason } from "./wait-facts";
+import { useReorderQueue } from "./use-reorder-queue";
 import { moveToDropTarget, type Move, listPeers, moveOneStep } from "./order";
 
 interface QueueTableProps {

@@ -4,7 +4,7 @@ import type { Reservation } from "@/api/types";
 import { getLocale } from "@/i18n";
 import { cx } from "@/lib/cx";
 import { formatShortTime } from "@/lib/format";
-import { formatDateInput, startOfDay, addDays, overlapsDay, type CalendarView, listWeeks } from "@/lib/days";
+import { formatDateInput, startOfDay, addDays, overlapsDay, type CalendarView, listWeeks } from "@/lib/dates";
 import { ReservationForm } from "./form";
 
 /** A day of a month has room for so many. */

@@ -8,7 +8,7 @@ import type { Reservation } from "@/api/types";
 import { isMaintainer, meQuery } from "@/api/session";
 import { Field } from "@/ui/field";
 import { FormDialog, TextField } from "@/ui/form-dialog";
-import { parseDateTimeInput, formatDateTimeInput } from "@/lib/days";
+import { parseDateTimeInput, formatDateTimeInput } from "@/lib/dates";
 
 const FIELDS = ["projectId", "environmentIds", "beginsAt", "endsAt", "note"] as const;
 /** More are found by searching. */

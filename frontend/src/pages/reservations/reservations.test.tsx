@@ -12,7 +12,7 @@ import {
   formatDateTimeInput,
   overlapsDay,
   listWeeks,
-} from "@/lib/days";
+} from "@/lib/dates";
 
 const reservation: Reservation = {
   id: "reservation-1",

@@ -8,7 +8,7 @@ import type { Limits } from "@/api/types";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
 import { FormDialog, FormRow, TextField } from "@/ui/form-dialog";
-import { FIELDS, parseLimits, formatLimits } from "./limits-texts";
+import { FIELDS, parseLimits, formatLimits } from "./limits-fields";
 
 const CLASSES = ["low", "normal", "high", "urgent"] as const;
 const OF_ENVIRONMENTS = ["maxEnvironments", "maxEnvironmentGpus"] as const;

@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { limits } from "@/test/fixtures";
 import { apiUrl, respondWithList, respondWith, platformHandlers, respondWithError, buildUser } from "@/test/platform";
 import { renderAt } from "@/test/render";
-import { parseLimits, formatLimits } from "./limits-texts";
+import { parseLimits, formatLimits } from "./limits-fields";
 
 test("limits stand beside what is used of them, and a budget warns at 80 %", async () => {
   renderAt("/settings");

@@ -6,13 +6,13 @@ import type { Limits as LimitsData, UserLimits } from "@/api/types";
 import { formatDateTime, formatDuration, formatGpuTime, formatMeasurement, formatMoney } from "@/lib/format";
 import { Badge } from "@/ui/badge";
 import { Button } from "@/ui/button";
-import { LoadError, Loading, toastError } from "@/ui/failure";
+import { LoadError, Loading, toastError } from "@/ui/errors";
 import { FormDialog, TextField } from "@/ui/form-dialog";
-import { Collapsible } from "@/ui/fold";
+import { Collapsible } from "@/ui/collapsible";
 import { DefinitionList } from "@/ui/table";
-import { LimitUsage } from "./amount";
+import { LimitUsage } from "./limit-usage";
 import { EditLimits } from "./limits-form";
-import { parseNumberOrNull } from "./limits-texts";
+import { parseNumberOrNull } from "./limits-fields";
 
 /** A warning comes at this share of a budget. */
 const WARNED = 0.8;

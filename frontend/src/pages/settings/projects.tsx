@@ -15,11 +15,11 @@ import type { Me, Member } from "@/api/types";
 import { Badge } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { LoadError, Loading, toastError } from "@/ui/failure";
+import { LoadError, Loading, toastError } from "@/ui/errors";
 import { Field } from "@/ui/field";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { Limits } from "./limits";
-import { RemovableRow } from "./row";
+import { RemovableRow } from "./removable-row";
 import { Secrets } from "./secrets";
 
 const ROLES: Member["role"][] = ["viewer", "member", "maintainer"];

@@ -6,10 +6,10 @@ import { accountKeys, saveSecret, removeSecret, secretsQuery } from "@/api/accou
 import type { Secret } from "@/api/types";
 import { formatDateTime } from "@/lib/format";
 import { Button } from "@/ui/button";
-import { LoadError, toastError } from "@/ui/failure";
+import { LoadError, toastError } from "@/ui/errors";
 import { Field } from "@/ui/field";
 import { FormDialog, TextField } from "@/ui/form-dialog";
-import { RemovableRow } from "./row";
+import { RemovableRow } from "./removable-row";
 
 interface SecretsProps {
   project: string;

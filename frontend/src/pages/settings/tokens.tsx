@@ -8,11 +8,11 @@ import { formatDateTime } from "@/lib/format";
 import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { LoadError, Loading, toastError } from "@/ui/failure";
-import { CopyButton } from "@/ui/files";
+import { LoadError, Loading, toastError } from "@/ui/errors";
+import { CopyButton } from "@/ui/file-tabs";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { Field } from "@/ui/field";
-import { TokenRow } from "@/ui/token";
+import { TokenRow } from "@/ui/token-row";
 
 const LIFETIMES = [7, 30, 90, 365] as const;
 

@@ -3,14 +3,14 @@ import type { TFunction } from "i18next";
 import { type SubmitEvent, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { useNavigate, useSearchParams } from "react-router";
-import { ConnectionBanner } from "@/app/contact-notice";
+import { ConnectionBanner } from "@/app/connection-banner";
 import { LanguageSwitch, ThemeSwitch } from "@/app/preferences";
 import { ApiError } from "@/api/errors";
 import { meQuery, signIn, signInQuery } from "@/api/session";
 import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
-import { CopyButton } from "@/ui/copy";
-import { describeError } from "@/ui/failure";
+import { CopyButton } from "@/ui/copy-button";
+import { describeError } from "@/ui/errors";
 import { Field } from "@/ui/field";
 import { Logo } from "@/ui/logo";
 

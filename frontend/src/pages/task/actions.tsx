@@ -7,13 +7,13 @@ import { toast } from "@/ui/toast";
 import { deleteTaskMutation, stopTaskMutation, taskKeys } from "@/api/tasks";
 import type { Action, Task } from "@/api/types";
 import { Button, ButtonLink } from "@/ui/button";
-import { ConfirmDialog } from "@/ui/confirm";
-import { toastError } from "@/ui/failure";
-import { PauseButton, ResumeButton } from "./pausing";
+import { ConfirmDialog } from "@/ui/confirm-dialog";
+import { toastError } from "@/ui/errors";
+import { PauseButton, ResumeButton } from "./pause-buttons";
 import { ResumePoint } from "./resume-point";
-import { RetryButton } from "./retrying";
-import { ScriptDownload } from "./scripts";
-import { useTaskAction } from "./use-steering";
+import { RetryButton } from "./retry-button";
+import { ScriptDownload } from "./script-download";
+import { useTaskAction } from "./use-task-action";
 
 /** What may be done is what the server says may be done. */
 export function Actions({ task }: { task: Task }) {

@@ -5,7 +5,7 @@ import type { Metric } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { formatNumber, formatInteger } from "@/lib/format";
 import { Card } from "@/ui/card";
-import { EmptyState } from "@/ui/empty";
+import { EmptyState } from "@/ui/empty-state";
 import { Chart, type Line, type Mark } from "./chart";
 import { listMetricNames, buildSeries, smoothPoints } from "./series";
 

@@ -4,7 +4,7 @@ import { pauseTaskMutation, resumeTaskMutation, stopTaskMutation } from "@/api/t
 import type { Task } from "@/api/types";
 import { type Command, usePageCommands } from "@/app/commands";
 import { toast } from "@/ui/toast";
-import { useTaskAction } from "./use-steering";
+import { useTaskAction } from "./use-task-action";
 
 /** What the palette offers on a task's page: what the server says may be done, and its id to take along. */
 export function useTaskCommands(task: Task): void {

@@ -3,11 +3,11 @@ import { useTranslation } from "react-i18next";
 import { checkpointsQuery, eventsQuery, planQuery } from "@/api/tasks";
 import type { CreateRequest, RenderedFile, Task } from "@/api/types";
 import { formatBytes, formatTime, formatDateTime, formatNumber, formatInteger } from "@/lib/format";
-import { escapeName } from "@/lib/names";
-import { LoadError, Loading } from "@/ui/failure";
+import { escapeName } from "@/lib/escape-name";
+import { LoadError, Loading } from "@/ui/errors";
 import { ButtonLink } from "@/ui/button";
-import { CopyButton, FileTabs } from "@/ui/files";
-import { buildRecipes } from "./reuse";
+import { CopyButton, FileTabs } from "@/ui/file-tabs";
+import { buildRecipes } from "./request-recipes";
 
 function Nothing({ text }: { text: string }) {
   return <p className="py-8 text-center text-sm text-muted">{text}</p>;

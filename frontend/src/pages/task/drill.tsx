@@ -6,11 +6,11 @@ import { isRunning } from "@/api/preflights";
 import { invalidateTask } from "@/api/tasks";
 import type { Drill as Found, Task } from "@/api/types";
 import { formatBytes } from "@/lib/format";
-import { escapeName } from "@/lib/names";
+import { escapeName } from "@/lib/escape-name";
 import { Callout, type Tone } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { LoadError, Loading, toastError } from "@/ui/failure";
+import { LoadError, Loading, toastError } from "@/ui/errors";
 import { PreflightStatus } from "@/ui/preflight-status";
 import { DefinitionList } from "@/ui/table";
 

@@ -5,10 +5,10 @@ import type { Task } from "@/api/types";
 import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { ConfirmDialog } from "@/ui/confirm";
+import { ConfirmDialog } from "@/ui/confirm-dialog";
 import { DefinitionList } from "@/ui/table";
 import { ResumePoint } from "./resume-point";
-import { useTaskAction } from "./use-steering";
+import { useTaskAction } from "./use-task-action";
 
 const NODE_STATES = ["free", "held", "running", "stopped", "unhealthy", "cordoned", "leftOut", "deleted"] as const;
 type NodeState = (typeof NODE_STATES)[number];

@@ -13,8 +13,8 @@ import {
   formatTaskScale,
   getSecondsBetween,
 } from "@/lib/format";
-import { ProgressBar } from "@/ui/progress";
-import { StatusBadge } from "@/ui/status";
+import { ProgressBar } from "@/ui/progress-bar";
+import { StatusBadge } from "@/ui/status-badge";
 import { MEDIUM_COLUMN, WIDEST_COLUMN } from "@/ui/table";
 
 /** What the cells of a task's row are drawn from. */

@@ -1,7 +1,7 @@
 import type { TaskFilters } from "@/api/tasks";
 import type { Status } from "@/api/types";
-import { readPageNumber, readFilterTexts } from "@/lib/filters";
-import { STATUSES } from "@/ui/status";
+import { readPageNumber, readFilterTexts } from "@/lib/url-filters";
+import { STATUSES } from "@/ui/status-badge";
 
 const TEXTS = ["framework", "zone", "owner", "environment", "search", "cause"] as const;
 

@@ -3,9 +3,9 @@ import { Link } from "react-router";
 import type { TaskBrief } from "@/api/types";
 import { useNow } from "@/lib/hooks";
 import { ROW, Table, CHECKBOX_CELL, SelectAllCheckbox } from "@/ui/table";
-import { type BulkActions, canSelect } from "./bulk";
+import { type BulkActions, canSelect } from "./use-bulk-actions";
 import { formatElapsed, formatLoss, type TaskRowData, StatusCell, StepCell, type TaskColumn } from "./columns";
-import { useQueuePositions } from "./places";
+import { useQueuePositions } from "./use-queue-positions";
 
 interface TaskTableProps {
   tasks: TaskBrief[];

@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { task } from "@/test/fixtures";
 import { apiUrl, respondWithList, respondWith, platformHandlers, respondWithError } from "@/test/platform";
 import { renderAt } from "@/test/render";
-import { setFilter } from "@/lib/filters";
+import { setFilter } from "@/lib/url-filters";
 import { readFilters } from "./filters";
 
 test("the list shows tasks with their state and links to them", async () => {

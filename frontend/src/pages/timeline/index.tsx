@@ -6,13 +6,13 @@ import { meQuery } from "@/api/session";
 import { timelineQuery } from "@/api/timeline";
 import { useFilters } from "@/lib/use-filters";
 import { Button } from "@/ui/button";
-import { EmptyState } from "@/ui/empty";
-import { LoadError, Loading } from "@/ui/failure";
+import { EmptyState } from "@/ui/empty-state";
+import { LoadError, Loading } from "@/ui/errors";
 import { FilterSelect, SearchBox } from "@/ui/filters";
 import { Page } from "@/ui/page";
-import { QueueSections } from "@/pages/queue/sections";
+import { QueueSections } from "@/pages/queue/queue-sections";
 import { TimelineChart } from "./chart";
-import { SpanList } from "./list";
+import { SpanList } from "./span-list";
 import { Legend } from "./span";
 import { DEFAULT_ZOOM_HOURS, computeWindow, listZones, ZOOM_HOURS } from "./window";
 

@@ -6,14 +6,14 @@ import type { Worker } from "@/api/types";
 import { deleteWorker, invalidateWorkers } from "@/api/workers";
 import { formatDuration } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
-import type { Selection } from "@/lib/ticks";
+import type { Selection } from "@/lib/use-selection";
 import { Button } from "@/ui/button";
-import { ConfirmDialog } from "@/ui/confirm";
-import { toastError } from "@/ui/failure";
+import { ConfirmDialog } from "@/ui/confirm-dialog";
+import { toastError } from "@/ui/errors";
 import { MEDIUM_COLUMN, ROW, Table, CHECKBOX_CELL, SelectAllCheckbox, WIDE_COLUMN } from "@/ui/table";
-import { WorkerBadge } from "@/ui/worker";
-import { EnvironmentPreview } from "./environment";
-import { GpuUsageCell, HostUsageCell, ProcessCell, RankCell } from "./parts";
+import { WorkerBadge } from "@/ui/worker-badge";
+import { EnvironmentPreview } from "./environment-preview";
+import { GpuUsageCell, HostUsageCell, ProcessCell, RankCell } from "./worker-cells";
 
 interface WorkerTableProps {
   workers: Worker[];

@@ -13,9 +13,9 @@ import {
   buildUser,
 } from "@/test/platform";
 import { renderAt } from "@/test/render";
-import { formatExports } from "./environment";
+import { formatExports } from "./environment-preview";
 
-vi.mock("@/ui/machines/time-chart", () => ({
+vi.mock("@/ui/telemetry/time-chart", () => ({
   ...{ LEFT: 78, RIGHT: 12 },
   TimeChart: ({ label }: { label: string }) => <div role="img" aria-label={label} />,
 }));

@@ -3,8 +3,8 @@ import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import { zonesQuery } from "@/api/inventory";
 import { formatInteger } from "@/lib/format";
-import { EmptyState } from "@/ui/empty";
-import { LoadError, Loading } from "@/ui/failure";
+import { EmptyState } from "@/ui/empty-state";
+import { LoadError, Loading } from "@/ui/errors";
 import { Page } from "@/ui/page";
 import { ROW, Table } from "@/ui/table";
 

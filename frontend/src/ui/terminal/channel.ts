@@ -8,7 +8,7 @@ import {
   type ShellStart,
   encodeInput,
   encodeInputBytes,
-} from "./wire";
+} from "./protocol";
 
 /** Why a shell is over. `lost`: the connection broke, or was never made. */
 export type ShellEnd =

@@ -6,12 +6,12 @@ import { useEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 import type { TFunction } from "i18next";
 import { type Theme, useTheme } from "@/app/theme";
-import { useLocalStorage } from "@/lib/remembered";
+import { useLocalStorage } from "@/lib/use-local-storage";
 import { Badge, Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
-import { toastError } from "@/ui/failure";
+import { toastError } from "@/ui/errors";
 import { connectShell, type ShellEnd, type Shell } from "./channel";
-import type { ShellStart } from "./wire";
+import type { ShellStart } from "./protocol";
 
 interface TerminalProps {
   /** The platform's channel that it speaks to. */

@@ -8,7 +8,7 @@ import { getLanguage, LANGUAGES } from "@/i18n";
 import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
-import { CopyButton } from "@/ui/files";
+import { CopyButton } from "@/ui/file-tabs";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { OwnerField, parseOwner } from "./owner";
 

@@ -5,7 +5,7 @@ import { DELIVERIES_PAGE, deliveriesQuery } from "@/api/notices";
 import type { NoticeDelivery } from "@/api/types";
 import { formatDateTime, formatMeasurement } from "@/lib/format";
 import { Badge } from "@/ui/badge";
-import { LoadError, Loading } from "@/ui/failure";
+import { LoadError, Loading } from "@/ui/errors";
 import { Pager } from "@/ui/pager";
 
 const TONE = { waiting: "info", sent: "ok", failed: "bad", dropped: "idle" } as const;

@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import type { InboxItem, NoticeChannel, NoticeDelivery, NoticeRule } from "@/api/types";
 import { apiUrl, respondWithList, respondWith, platformHandlers, respondWithError } from "@/test/platform";
 import { renderAt } from "@/test/render";
-import { parseTimeOfDay, formatTimeOfDay } from "./rule-texts";
+import { parseTimeOfDay, formatTimeOfDay } from "./rule-fields";
 
 const AT = "2026-11-21T05:00:00Z";
 

@@ -8,7 +8,7 @@ import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
 import { FormDialog, FormRow, TextField } from "@/ui/form-dialog";
 import { OwnerField, formatOwner, parseOwner } from "./owner";
-import { buildConditions, formatTimeOfDay } from "./rule-texts";
+import { buildConditions, formatTimeOfDay } from "./rule-fields";
 
 const FIELDS = [
   "name", "channels", "kinds", "level", "restarts", "waitsSeconds", "quietFrom", "quietTo", "timezone", "breaksThrough",

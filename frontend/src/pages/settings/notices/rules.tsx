@@ -4,11 +4,11 @@ import { channelsQuery, deleteRule, noticeKeys, rulesQuery } from "@/api/notices
 import type { Me, NoticeRule } from "@/api/types";
 import { Badge } from "@/ui/badge";
 import { Card } from "@/ui/card";
-import { LoadError, Loading, toastError } from "@/ui/failure";
-import { RemovableRow } from "../row";
+import { LoadError, Loading, toastError } from "@/ui/errors";
+import { RemovableRow } from "../removable-row";
 import { canChange, useOwnerName } from "./owner";
 import { RuleForm } from "./rule-form";
-import { formatTimeOfDay } from "./rule-texts";
+import { formatTimeOfDay } from "./rule-fields";
 
 export function Rules({ me }: { me: Me }) {
   const { t } = useTranslation();

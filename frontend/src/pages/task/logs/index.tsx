@@ -16,11 +16,11 @@ import { usePageCommands } from "@/app/commands";
 import { cx } from "@/lib/cx";
 import { formatBytes } from "@/lib/format";
 import { useDebounced } from "@/lib/hooks";
-import { useLocalStorage } from "@/lib/remembered";
-import { toastError } from "@/ui/failure";
+import { useLocalStorage } from "@/lib/use-local-storage";
+import { toastError } from "@/ui/errors";
 import { toast } from "@/ui/toast";
-import { LogPane, type LogView } from "./pane";
-import { ScrollSync } from "./times";
+import { LogPane, type LogView } from "./log-pane";
+import { ScrollSync } from "./log-times";
 import { Toolbar } from "./toolbar";
 
 const MAX_LOGS = 4;

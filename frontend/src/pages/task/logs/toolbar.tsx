@@ -5,7 +5,7 @@ import type { LogFilter } from "@/api/log-search";
 import type { LogLevel } from "@/api/logs";
 import { cx } from "@/lib/cx";
 import { Button } from "@/ui/button";
-import { parseLocalTime, formatLocalTime } from "./times";
+import { parseLocalTime, formatLocalTime } from "./log-times";
 
 const LEVELS = ["warning", "error"] as const satisfies LogLevel[];
 

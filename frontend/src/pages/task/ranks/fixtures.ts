@@ -1,5 +1,5 @@
 import type { RankProgress, RankUsage } from "@/api/types";
-import type { RankSnapshot } from "./measures";
+import type { RankSnapshot } from "./rank-metrics";
 
 export function pulse(rank: number, over: Partial<RankProgress> = {}): RankProgress {
   return {

@@ -2,12 +2,12 @@ import { type CSSProperties, memo, type SyntheticEvent, useMemo } from "react";
 import { useTranslation } from "react-i18next";
 import type { TaskNode } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { moveRovingFocus } from "@/lib/rove";
+import { moveRovingFocus } from "@/lib/roving-focus";
 import { Badge } from "@/ui/badge";
-import { GpuSummary } from "@/ui/gpus";
-import { RankCell } from "./cell";
-import { formatMetric, APPEARANCES, getAppearance, getAppearanceText } from "./look";
-import { getMetricValue, getScaleLevel, type ColorBy, type Scale, type RankSnapshot, shortenNames } from "./measures";
+import { GpuSummary } from "@/ui/gpu-summary";
+import { RankCell } from "./rank-cell";
+import { formatMetric, APPEARANCES, getAppearance, getAppearanceText } from "./rank-appearance";
+import { getMetricValue, getScaleLevel, type ColorBy, type Scale, type RankSnapshot, shortenNames } from "./rank-metrics";
 
 interface HeatMapProps {
   nodes: TaskNode[];

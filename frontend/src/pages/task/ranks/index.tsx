@@ -7,15 +7,15 @@ import { rankUsageQuery } from "@/api/telemetry";
 import type { RankProgress, RankUsage, Task } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { formatInteger } from "@/lib/format";
-import { useLocalStorage } from "@/lib/remembered";
+import { useLocalStorage } from "@/lib/use-local-storage";
 import { Card } from "@/ui/card";
-import { Collapsible } from "@/ui/fold";
-import { RankProgressTable } from "../pulses";
+import { Collapsible } from "@/ui/collapsible";
+import { RankProgressTable } from "../rank-progress";
 import { HeatMap } from "./heat-map";
-import { RankInspector } from "./inspector";
+import { RankInspector } from "./rank-inspector";
 import { Legend } from "./legend";
-import { RANK_METRICS, getMetricValue, type ColorBy, computeScale, buildRankSnapshots } from "./measures";
-import { OutlierList } from "./odd-ones";
+import { RANK_METRICS, getMetricValue, type ColorBy, computeScale, buildRankSnapshots } from "./rank-metrics";
+import { OutlierList } from "./outlier-list";
 import { findOutliers } from "./outliers";
 
 /** More ranks than this have no room beside the charts. */

@@ -12,8 +12,8 @@ import {
   getAppearanceText,
   type RankAppearance,
   APPEARANCE_SIGNS,
-} from "./look";
-import { type RankMetric, getMetricValue, LEVELS, type ColorBy, type Scale, type RankSnapshot } from "./measures";
+} from "./rank-appearance";
+import { type RankMetric, getMetricValue, LEVELS, type ColorBy, type Scale, type RankSnapshot } from "./rank-metrics";
 
 const OF_GPUS = new Set<RankMetric>(["gpu", "gpuMemory", "power", "temperature"]);
 

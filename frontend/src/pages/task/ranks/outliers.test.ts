@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { TaskNode } from "@/api/types";
 import { pulse, seen, used } from "./fixtures";
-import type { RankSnapshot } from "./measures";
+import type { RankSnapshot } from "./rank-metrics";
 import { findOutliers } from "./outliers";
 
 const NODES = [0, 1, 2, 3].map((nodeRank) => ({ nodeRank, name: `node-${nodeRank}` }) as TaskNode);

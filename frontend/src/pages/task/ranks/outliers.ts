@@ -1,5 +1,5 @@
 import type { TaskNode } from "@/api/types";
-import { type RankMetric, getMetricValue, type RankSnapshot } from "./measures";
+import { type RankMetric, getMetricValue, type RankSnapshot } from "./rank-metrics";
 
 /** Ranks of one node that are far from the middle of the gang. */
 export interface Outlier {

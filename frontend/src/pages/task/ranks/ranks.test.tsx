@@ -9,7 +9,7 @@ import { renderAt } from "@/test/render";
 import { pulse, seen, used } from "./fixtures";
 
 vi.mock("../chart", () => ({ Chart: () => null }));
-vi.mock("../machines", () => ({ default: ({ rank }: { rank?: number }) => <p>charts of rank {rank}</p> }));
+vi.mock("../task-telemetry", () => ({ default: ({ rank }: { rank?: number }) => <p>charts of rank {rank}</p> }));
 
 const PER_NODE = 4;
 const gang = (size: number, over: object = {}) => ({

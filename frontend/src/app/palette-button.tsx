@@ -1,0 +1,82 @@
+import { Search } from "lucide-react";
+import { lazy, Suspense, useEffect, useState } from "react";
+import { useTranslation } from "react-i18next";
+import { useNavigate } from "react-router";
+import { useLocalStorage } from "@/lib/use-local-storage";
+import { Button } from "@/ui/button";
+import { getPageCommands } from "./commands";
+import {
+  type ShortcutAction,
+  focusSearchBox,
+  isPageShortcut,
+  ShortcutReader,
+  moveListFocus,
+  isPaletteShortcut,
+  toggleFocusedRow,
+} from "./shortcuts";
+
+const Palette = lazy(() => import("./palette"));
+const ShortcutHelp = lazy(() => import("./palette/shortcut-help"));
+
+export const PALETTE_KEYS = /Mac|iPhone|iPad/.test(navigator.userAgent) ? "⌘K" : "Ctrl K";
+
+/** Shortcuts are on until somebody turns them off. */
+export function useShortcuts(): [boolean, (on: boolean) => void] {
+  const [value, remember] = useLocalStorage("shortcuts");
+  return [value !== "off", (on) => remember(on ? null : "off")];
+}
+
+/** The palette with the button that opens it, and the keys that act on every page. */
+export function PaletteButton() {
+  const { t } = useTranslation();
+  const navigate = useNavigate();
+  const [shown, setShown] = useState<"palette" | "help">();
+  const [shortcuts] = useShortcuts();
+  useEffect(() => {
+    const reader = new ShortcutReader((pressed) => getPageCommands().find(({ keys }) => keys === pressed));
+    const act = (deed: ShortcutAction) => {
+      if (typeof deed === "object") {
+        if ("go" in deed) void navigate(deed.go);
+        else deed.run();
+      } else if (deed === "search") {
+        if (!focusSearchBox()) setShown("palette");
+      } else if (deed === "down") moveListFocus(1);
+      else if (deed === "up") moveListFocus(-1);
+      else if (deed === "tick") toggleFocusedRow();
+      else setShown(deed);
+    };
+    const onKeyDown = (event: KeyboardEvent) => {
+      const deed = isPaletteShortcut(event)
+        ? "palette"
+        : shortcuts && isPageShortcut(event)
+          ? reader.read(event.key, event.timeStamp)
+          : undefined;
+      if (!deed) return;
+      event.preventDefault();
+      act(deed);
+    };
+    addEventListener("keydown", onKeyDown);
+    return () => removeEventListener("keydown", onKeyDown);
+  }, [navigate, shortcuts]);
+  const close = () => setShown(undefined);
+  return (
+    <>
+      <Button
+        size="sm"
+        aria-keyshortcuts="Control+K Meta+K"
+        className="max-lg:border-0 max-lg:px-2 lg:gap-2 lg:text-muted"
+        onClick={() => setShown("palette")}
+      >
+        <Search />
+        <span className="font-normal max-lg:sr-only">{t("palette.open")}</span>
+        <kbd aria-hidden className="hidden font-sans text-xs lg:inline">
+          {PALETTE_KEYS}
+        </kbd>
+      </Button>
+      <Suspense>
+        {shown === "palette" && <Palette onClose={close} onHelp={() => setShown("help")} />}
+        {shown === "help" && <ShortcutHelp onClose={close} />}
+      </Suspense>
+    </>
+  );
+}

@@ -1,0 +1,55 @@
+import { useQuery } from "@tanstack/react-query";
+import { useTranslation } from "react-i18next";
+import { Link } from "react-router";
+import { crossZoneQuery } from "@/api/task-templates";
+import type { Environment } from "@/api/types";
+import { formatNumber } from "@/lib/format";
+import { Collapsible } from "@/ui/collapsible";
+
+/** What speaks for training across zones and against it; the network as a pre-flight test measured it, where one did. */
+export default function Crossing({ chosen }: { chosen: Environment[] }) {
+  const { t } = useTranslation();
+  const { data: links = [] } = useQuery(crossZoneQuery(chosen.map(({ id }) => id)));
+  const slowest = links.toSorted((a, b) => b.rttMs - a.rttMs)[0];
+  const narrowest = links.flatMap(({ bandwidthMbps }) => bandwidthMbps ?? []).toSorted((a, b) => a - b)[0];
+  return (
+    <Collapsible title={t("create.crossing.title")} wanted summaryClassName="w-fit text-sm font-medium">
+      <div className="mt-2 grid gap-3 text-sm sm:grid-cols-3">
+        <Part title={t("create.crossing.for")} items={t("create.crossing.forItems").split("\n")} />
+        <div>
+          <Part
+            title={t("create.crossing.against")}
+            items={[
+              slowest
+                ? t("create.crossing.measured", { rtt: formatNumber(slowest.rttMs) })
+                : t("create.crossing.typical"),
+              narrowest === undefined
+                ? t("create.crossing.bandwidth")
+                : t("create.crossing.bandwidthMeasured", { mbps: formatNumber(narrowest) }),
+              t("create.crossing.cost"),
+            ]}
+          />
+          {slowest && (
+            <Link className="text-accent-ink underline" to={`/preflight/${slowest.preflightId}`}>
+              {t("create.crossing.test")}
+            </Link>
+          )}
+        </div>
+        <Part title={t("create.crossing.suits")} items={t("create.crossing.suitsItems").split("\n")} />
+      </div>
+    </Collapsible>
+  );
+}
+
+function Part({ title, items }: { title: string; items: string[] }) {
+  return (
+    <div>
+      <h3 className="font-medium">{title}</h3>
+      <ul className="list-disc space-y-0.5 pl-4">
+        {items.map((item) => (
+          <li key={item}>{item}</li>
+        ))}
+      </ul>
+    </div>
+  );
+}

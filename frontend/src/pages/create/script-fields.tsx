@@ -1,0 +1,33 @@
+import { useTranslation } from "react-i18next";
+import CodeFields from "./code-source";
+import { getProblemText } from "./problems";
+import type { SectionProps } from "./section-props";
+import { MonospaceInput, MonospaceTextarea } from "./monospace-inputs";
+
+/** A script of one's own: the code it is part of, and how it is started. */
+export default function Script(section: SectionProps) {
+  const { t } = useTranslation();
+  const { draft, problems, onChange } = section;
+  return (
+    <>
+      <CodeFields {...section} />
+      <MonospaceInput
+        name="entrypoint.script"
+        value={draft.script}
+        onText={(script) => onChange({ script })}
+        error={getProblemText(problems, "entrypoint")}
+        label={t("create.script")}
+        hint={t("create.scriptHint")}
+        placeholder="train.py"
+        className="sm:col-start-1"
+      />
+      <MonospaceTextarea
+        {...section}
+        field="args"
+        control="entrypoint.args"
+        label={t("create.args")}
+        hint={t("create.argsHint")}
+      />
+    </>
+  );
+}

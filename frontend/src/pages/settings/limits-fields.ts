@@ -1,0 +1,82 @@
+import type { Limits } from "@/api/types";
+import { parseNumber } from "@/lib/parse-input";
+
+/** The dialog's fields, as the API calls them. */
+export const FIELDS = [
+  "weight",
+  "guaranteedGpus",
+  "mostGpus",
+  "mostTasks",
+  "gpuHours",
+  "longestRunSeconds",
+  "gpuTypes",
+  "zones",
+  "priorities",
+  "userMostGpus",
+  "userMostTasks",
+  "userGpuHours",
+  "budget",
+  "atBudget",
+  "maxFileBytes",
+  "maxEnvironments",
+  "maxEnvironmentGpus",
+  "userMaxEnvironments",
+  "userMaxEnvironmentGpus",
+] as const;
+type Texts = Record<(typeof FIELDS)[number], string>;
+
+const HOUR = 3600;
+const GIB = 2 ** 30;
+const LISTS = ["gpuTypes", "zones", "priorities"] as const;
+const NUMBERS = [
+  "guaranteedGpus",
+  "mostGpus",
+  "mostTasks",
+  "gpuHours",
+  "userMostGpus",
+  "userMostTasks",
+  "userGpuHours",
+  "budget",
+  "maxEnvironments",
+  "maxEnvironmentGpus",
+  "userMaxEnvironments",
+  "userMaxEnvironmentGpus",
+] as const;
+
+/** Empty: no limit. What is no number stays as it was typed, so that the platform says what is wrong with it. */
+export function parseNumberOrNull(text: string | undefined): number | string | null {
+  return text?.trim() ? parseNumber(text) : null;
+}
+
+/** The longest run is typed in hours, and the size of files in GiB. */
+export function formatLimits(limits: Limits): Texts {
+  const numbers = NUMBERS.map((name) => [name, limits[name] === null ? "" : String(limits[name])]);
+  const lists = LISTS.map((name) => [name, limits[name].join(", ")]);
+  const { weight, longestRunSeconds, atBudget, maxFileBytes } = limits;
+  const longest = longestRunSeconds === null ? "" : String(longestRunSeconds / HOUR);
+  return {
+    ...(Object.fromEntries([...numbers, ...lists]) as Texts),
+    weight: String(weight),
+    longestRunSeconds: longest,
+    atBudget,
+    maxFileBytes: maxFileBytes === null ? "" : String(maxFileBytes / GIB),
+  };
+}
+
+export function parseLimits(texts: Record<string, string>): Record<string, unknown> {
+  const longest = parseNumberOrNull(texts.longestRunSeconds);
+  const files = parseNumberOrNull(texts.maxFileBytes);
+  const listed = (text = "") =>
+    text
+      .split(/[,，]/)
+      .map((each) => each.trim())
+      .filter(Boolean);
+  return {
+    ...Object.fromEntries(NUMBERS.map((name) => [name, parseNumberOrNull(texts[name])])),
+    ...Object.fromEntries(LISTS.map((name) => [name, listed(texts[name])])),
+    weight: parseNumber(texts.weight ?? ""),
+    longestRunSeconds: typeof longest === "number" ? Math.round(longest * HOUR) : longest,
+    atBudget: texts.atBudget,
+    maxFileBytes: typeof files === "number" ? Math.round(files * GIB) : files,
+  };
+}

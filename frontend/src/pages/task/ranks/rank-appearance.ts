@@ -1,0 +1,60 @@
+import type { TFunction } from "i18next";
+import type { Rank } from "@/api/types";
+import { formatBytes, formatDuration } from "@/lib/format";
+import type { RankMetric } from "./rank-metrics";
+
+export type RankAppearance = "waiting" | "running" | NonNullable<Rank["ending"]>;
+
+/** "exited" says less than how it did. */
+export function getAppearance({ state, ending }: Rank): RankAppearance {
+  return state === "exited" ? (ending ?? "done") : state;
+}
+
+/** The one that failed first is round, and nothing else is. */
+export const APPEARANCE_CLASSES: Record<RankAppearance, string> = {
+  running: "rounded-[22%] border-accent-line bg-accent-soft text-accent-ink",
+  waiting: "rounded-[22%] border-dashed border-line-strong text-muted",
+  done: "rounded-[22%] border-ok-line bg-ok-soft text-ok-ink",
+  failed: "rounded-full border-bad bg-bad text-white font-bold",
+  after: "rounded-[22%] border-2 border-warn bg-warn-soft text-warn-ink",
+  ended: "rounded-[22%] border-line-strong/60 bg-sunken text-muted",
+};
+
+/** The diagnosis names it as a cause, whatever its state is. */
+export const BLAMED_CLASSES = "border-bad font-bold shadow-[inset_0_0_0_2px_var(--bad)]";
+export const BLAMED_SIGN = "?";
+
+export const APPEARANCES = Object.keys(APPEARANCE_CLASSES) as RankAppearance[];
+
+/** Where there is no room for a number. */
+export const APPEARANCE_SIGNS: Record<RankAppearance, string> = {
+  running: "",
+  waiting: "",
+  done: "✓",
+  failed: "✕",
+  after: "!",
+  ended: "–",
+};
+
+export function getAppearanceText(t: TFunction, look: RankAppearance): string {
+  return look === "waiting" || look === "running" ? t(`task.rankState.${look}`) : t(`task.ending.${look}`);
+}
+
+export function formatMetric(t: TFunction, amount: RankMetric, value: number): string {
+  switch (amount) {
+    case "gpu":
+    case "cpu":
+      return `${Math.round(value)}%`;
+    case "gpuMemory":
+    case "memory":
+      return formatBytes(value);
+    case "power":
+      return `${Math.round(value)} W`;
+    case "temperature":
+      return `${Math.round(value)} °C`;
+    case "lag":
+      return t("heat.steps", { count: value });
+    case "silent":
+      return value < 10 ? t("pulse.seconds", { seconds: value.toFixed(1) }) : formatDuration(t, value);
+  }
+}

@@ -1,0 +1,21 @@
+import { useMutation, useQueryClient, type UseMutationOptions } from "@tanstack/react-query";
+import { useTranslation } from "react-i18next";
+import { toast } from "@/ui/toast";
+import { invalidateTask } from "@/api/tasks";
+import { toastError } from "@/ui/errors";
+
+type Done = "task.stopDone" | "task.pauseDone" | "task.resumeDone" | "task.growDone";
+
+/** What a button asks of a task that goes on: says so once it is asked, or why not, and reads the task anew. */
+export function useTaskAction<Answer>(id: string, asked: UseMutationOptions<Answer>, done: Done) {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  return useMutation({
+    ...asked,
+    onError: (error) => toastError(t, error),
+    onSuccess: () => {
+      toast.success(t(done));
+      return invalidateTask(client, id);
+    },
+  });
+}

@@ -1,0 +1,10 @@
+import type { TFunction } from "i18next";
+import type { ManagedEnvironment } from "@/api/managed-environments";
+import { formatGpuTime, formatMoney } from "@/lib/format";
+
+/** So far. */
+export function formatEnvironmentCost(t: TFunction, { cost }: ManagedEnvironment): string {
+  const hours = formatGpuTime(t, cost.gpuHours);
+  if (cost.amount !== null) return t("hosted.costValue", { amount: formatMoney(cost.amount, cost.currency), hours });
+  return cost.gpuHours > 0 ? t("hosted.costUnpriced", { hours }) : hours;
+}

@@ -1,0 +1,155 @@
+import type { TelemetrySeries } from "@/api/types";
+import { getPanelConfig, type PanelId } from "./panels";
+
+export type Values = (number | null)[];
+
+export interface ChartLine {
+  key: string;
+  values: Values;
+  /** One series by itself; or of all the least, the largest, the middle, and where the lowest and highest tenth begin. */
+  role: "line" | "most" | "high" | "middle" | "low" | "least";
+  series?: TelemetrySeries;
+  /** Whose value it is at a moment. */
+  whose?: (at: number) => TelemetrySeries | undefined;
+}
+
+export interface Panel {
+  id: PanelId;
+  unit: string;
+  drawn: ChartLine[];
+  /** How many series are behind it. */
+  count: number;
+  /** They are of several nodes. */
+  nodes: boolean;
+}
+
+/** More lines than this are a band of all of them. */
+export const MAX_LINES = 16;
+
+/** What was measured, as charts: those that say something, in their order. `alone`: a rank that is singled out. */
+export function buildPanels(series: TelemetrySeries[], ids: PanelId[], alone?: number): Panel[] {
+  const said = series.filter(({ values }) => values.some((value) => value != null));
+  return ids.flatMap((id) => {
+    const { metrics, oneOf } = getPanelConfig(id);
+    const first = metrics.find((metric) => said.some((one) => one.metric === metric));
+    const known = said.filter(({ metric }) => (oneOf ? metric === first : metrics.includes(metric)));
+    if (!known[0]) return [];
+    const nodes = new Set(known.map(({ node }) => node)).size > 1;
+    return [{ id, unit: known[0].unit, drawn: buildLines(known, alone), count: known.length, nodes }];
+  });
+}
+
+function buildLines(series: TelemetrySeries[], alone: number | undefined): ChartLine[] {
+  const line = (one: TelemetrySeries): ChartLine => ({
+    key: buildSeriesKey(one),
+    values: one.values,
+    role: "line",
+    series: one,
+  });
+  if (series.length <= MAX_LINES) return series.map(line);
+  const single = series.filter((one) => alone !== undefined && one.rank === alone);
+  return [...computeBand(series), ...single.map(line)];
+}
+
+const buildSeriesKey = ({ metric, node, rank, index }: TelemetrySeries): string =>
+  [metric, node, rank, index].join(" ");
+
+/** All at each moment, as five lines, in time that grows with the number of values. */
+export function computeBand(series: TelemetrySeries[]): ChartLine[] {
+  const length = series[0]?.values.length ?? 0;
+  const known = new Float64Array(series.length);
+  const lines = { most: [], high: [], middle: [], low: [], least: [] } as Record<
+    Exclude<ChartLine["role"], "line">,
+    Values
+  >;
+  const [largest, smallest] = [new Int32Array(length).fill(-1), new Int32Array(length).fill(-1)];
+  for (let at = 0; at < length; at++) {
+    let count = 0;
+    let [most, least] = [-Infinity, Infinity];
+    series.forEach(({ values }, one) => {
+      const value = values[at];
+      if (value == null) return;
+      known[count++] = value;
+      if (value > most) [most, largest[at]] = [value, one];
+      if (value < least) [least, smallest[at]] = [value, one];
+    });
+    const tenth = Math.floor(count / 10);
+    const place = { low: tenth, middle: count >> 1, high: count - 1 - tenth };
+    lines.most.push(count ? most : null);
+    lines.least.push(count ? least : null);
+    lines.low.push(count ? selectNth(known, 0, count, place.low) : null);
+    lines.middle.push(count ? selectNth(known, place.low, count, place.middle) : null);
+    lines.high.push(count ? selectNth(known, place.middle, count, place.high) : null);
+  }
+  const of = (places: Int32Array) => (at: number) => series[places[at] ?? -1];
+  return [
+    { key: "most", role: "most", values: lines.most, whose: of(largest) },
+    { key: "high", role: "high", values: lines.high },
+    { key: "middle", role: "middle", values: lines.middle },
+    { key: "low", role: "low", values: lines.low },
+    { key: "least", role: "least", values: lines.least, whose: of(smallest) },
+  ];
+}
+
+/** The value that would stand at `place` if those in [from, until) were sorted; no larger one is before it then. */
+function selectNth(values: Float64Array, from: number, until: number, place: number): number {
+  let low = from;
+  let high = until - 1;
+  const of = (at: number) => values[at] ?? 0;
+  while (low < high) {
+    const pivot = of((low + high) >> 1);
+    let [left, right] = [low, high];
+    while (left <= right) {
+      while (of(left) < pivot) left++;
+      while (of(right) > pivot) right--;
+      if (left > right) break;
+      const larger = of(left);
+      values[left++] = of(right);
+      values[right--] = larger;
+    }
+    if (place <= right) high = right;
+    else if (place >= left) low = left;
+    else break;
+  }
+  return of(place);
+}
+
+/** Unix seconds of the values of an answer. */
+export function buildTimestamps(from: string, stepSeconds: number, count: number): number[] {
+  const first = new Date(from).getTime() / 1000;
+  return Array.from({ length: count }, (_, at) => first + at * stepSeconds);
+}
+
+/** Short silences are how samples come. */
+const MIN_GAP_S = 60;
+
+/** From when to when nothing at all was measured. */
+export function findGaps(series: TelemetrySeries[], moments: number[], until: number): [number, number][] {
+  const found: [number, number][] = [];
+  let since: number | undefined;
+  const end = (at: number, step: number) => {
+    if (since !== undefined && at - since > Math.max(MIN_GAP_S, step)) found.push([since, at]);
+    since = undefined;
+  };
+  const step = (moments[1] ?? until) - (moments[0] ?? 0);
+  moments.forEach((moment, at) => {
+    if (series.some(({ values }) => values[at] != null)) end(moment, step);
+    else since ??= moment;
+  });
+  end(until, step);
+  return found;
+}
+
+/** How far back a newest value may lie behind that of others. */
+const MAX_LAG_STEPS = 4;
+
+/** The place of the newest value of all. */
+export const findNewestIndex = (lines: Values[]): number =>
+  Math.max(-1, ...lines.map((values) => values.findLastIndex((value) => value != null)));
+
+/** What a line says at a place; without a cursor, its own newest near it. */
+export function getValueAt(values: Values, at: number, newest: boolean): number | null {
+  const value = values[at] ?? null;
+  if (value !== null || !newest) return value;
+  return values.slice(Math.max(0, at - MAX_LAG_STEPS), Math.max(0, at)).findLast((each) => each != null) ?? null;
+}

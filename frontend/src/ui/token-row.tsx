@@ -1,0 +1,42 @@
+import type { UseMutationResult } from "@tanstack/react-query";
+import type { ReactNode } from "react";
+import { useTranslation } from "react-i18next";
+import { Button } from "@/ui/button";
+import { ConfirmDialog } from "@/ui/confirm-dialog";
+
+interface Props {
+  name: string;
+  /** When it was made, until when it holds, …: one line. */
+  facts: ReactNode;
+  title: string;
+  hint: string;
+  /** Not offered without. */
+  revoke?: UseMutationResult<unknown, Error, void>;
+}
+
+/** A secret that was shown once, in a list of them; it can be revoked. */
+export function TokenRow({ name, facts, title, hint, revoke }: Props) {
+  const { t } = useTranslation();
+  return (
+    <li className="flex flex-wrap items-center gap-x-4 gap-y-1 py-2.5">
+      <span className="min-w-0 flex-1 basis-40">
+        <span className="font-medium break-words">{name}</span>
+        <span className="block text-muted">{facts}</span>
+      </span>
+      {revoke && (
+        <ConfirmDialog
+          danger
+          title={title}
+          description={hint}
+          action={t("settings.revoke")}
+          onConfirm={() => revoke.mutate()}
+          trigger={
+            <Button size="sm" disabled={revoke.isPending}>
+              {t("settings.revoke")}
+            </Button>
+          }
+        />
+      )}
+    </li>
+  );
+}
