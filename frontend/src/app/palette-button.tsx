@@ -2,9 +2,9 @@ import { Search } from "lucide-react";
 import { lazy, Suspense, useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { useNavigate } from "react-router";
-import { useLocalStorage } from "@/lib/use-local-storage";
 import { Button } from "@/ui/button";
 import { getPageCommands } from "./commands";
+import { PALETTE_KEYS, useShortcuts } from "./use-shortcuts";
 import {
   type ShortcutAction,
   focusSearchBox,
@@ -17,14 +17,6 @@ import {
 
 const Palette = lazy(() => import("./palette"));
 const ShortcutHelp = lazy(() => import("./palette/shortcut-help"));
-
-export const PALETTE_KEYS = /Mac|iPhone|iPad/.test(navigator.userAgent) ? "⌘K" : "Ctrl K";
-
-/** Shortcuts are on until somebody turns them off. */
-export function useShortcuts(): [boolean, (on: boolean) => void] {
-  const [value, remember] = useLocalStorage("shortcuts");
-  return [value !== "off", (on) => remember(on ? null : "off")];
-}
 
 /** The palette with the button that opens it, and the keys that act on every page. */
 export function PaletteButton() {

@@ -1,7 +1,7 @@
 import { useTranslation } from "react-i18next";
 import { Modal } from "@/ui/modal";
 import { getPageCommands } from "../commands";
-import { PALETTE_KEYS } from "../palette-button";
+import { PALETTE_KEYS } from "../use-shortcuts";
 import { OTHER_PAGES, NAV_PAGES } from "../pages";
 import { ShortcutKeys } from "./shortcut-keys";
 

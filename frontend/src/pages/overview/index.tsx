@@ -5,7 +5,6 @@ import { zonesQuery } from "@/api/inventory";
 import { overviewQuery } from "@/api/overview";
 import { meQuery } from "@/api/session";
 import { formatTime } from "@/lib/format";
-import { useFilters } from "@/lib/use-filters";
 import { ButtonLink } from "@/ui/button";
 import { LoadError, Loading } from "@/ui/errors";
 import { FilterSelect } from "@/ui/filters";
@@ -19,17 +18,14 @@ import { Figures } from "./figures";
 import { Goodput } from "./goodput";
 import { GpuBreakdown } from "./gpu-breakdown";
 import { MyWork } from "./my-work";
+import { type OverviewUrlState, useOverviewUrlState } from "./use-overview-url-state";
 import { Utilisation } from "./utilisation";
 import { QueueSummary } from "./queue-summary";
-
-const FILTERS = ["view", "project", "zone", "gpuType", "kind", "by", "span"] as const;
-
-export type OverviewUrlState = ReturnType<typeof useFilters<(typeof FILTERS)[number]>>;
 
 /** The first page: all of it for whoever runs the platform, their own for whoever trains; each may see the other. */
 export function Component() {
   const { t } = useTranslation();
-  const address = useFilters(FILTERS);
+  const address = useOverviewUrlState();
   const me = useQuery(meQuery).data;
   if (!me) return <Loading />;
   const usual = me.isAdministrator ? "all" : "mine";

@@ -16,7 +16,7 @@ import { LoadError, Loading } from "@/ui/errors";
 import { Attention } from "./attention";
 import { Figure } from "./figures";
 import { GpuBreakdown } from "./gpu-breakdown";
-import type { OverviewUrlState } from "./index";
+import type { OverviewUrlState } from "./use-overview-url-state";
 import { RemainingQuota } from "./remaining-quota";
 
 const RUNNING: Status[] = ["running", "starting", "stopping"];

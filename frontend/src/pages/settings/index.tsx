@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
 import { meQuery } from "@/api/session";
 import type { Me } from "@/api/types";
-import { useShortcuts } from "@/app/palette-button";
+import { useShortcuts } from "@/app/use-shortcuts";
 import { useChangeLanguage } from "@/app/preferences";
 import { setTheme, type Theme, useTheme } from "@/app/theme";
 import { getLanguage, LANGUAGES } from "@/i18n";
