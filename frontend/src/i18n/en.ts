@@ -1081,7 +1081,7 @@ export const en: Translation = {
       filled: "The form is filled with this use case, and the available environments are selected.",
       filledSmall: "The form is filled with the small variant of this use case: it trains in seconds.",
     },
-    scene: {
+    scenario: {
       fits: "These environments suit: ",
       name: "Scene",
       nodes: "Nodes",
@@ -1089,7 +1089,7 @@ export const en: Translation = {
       frameworks: "Frameworks",
       feature: "Features",
     },
-    crossing: {
+    crossZoneNote: {
       title: "Training across zones",
       for: "Advantages",
       forItems: "More resources\nSurvives the loss of a zone\nGeographically distributed",

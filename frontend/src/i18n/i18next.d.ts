@@ -1,9 +1,9 @@
-import type { Parts } from "./parts";
+import type { zh as pages } from "./pages/zh";
 import type { zh } from "./zh";
 
 declare module "i18next" {
   interface CustomTypeOptions {
     defaultNS: "translation";
-    resources: { translation: typeof zh & Parts };
+    resources: { translation: typeof zh & typeof pages };
   }
 }

@@ -1,103 +1,103 @@
 import i18next from "i18next";
 import { initReactI18next } from "react-i18next";
 import { NAMES } from "./names";
-import type { Part } from "./parts";
+import type { PageTranslation } from "./pages/zh";
 import type { Translation } from "./zh";
 
 const DEFAULT = "zh";
 const FALLBACK = "en";
 
-/** A language's two letters; the platform's list of them is fermi.messages.languages. */
+/** A language's two letters. The platform's list of languages is in fermi.messages.languages. */
 export type Language = string;
 
-interface Name {
+interface LanguageName {
   locale: string;
   short: string;
   name: string;
   switchTo: string;
 }
 
-/** `xx.ts` exports `xx`. Whoever reads one language loads that one. */
-const FILES = import.meta.glob<Record<string, Translation>>("./??.ts");
-/** `usage.xx.ts` has what is said under `usage.…`; see `Parts`. */
-const PARTS = import.meta.glob<{ default: object }>("./parts/*.??.ts");
-const NAMED = new Map<Language, Name>(Object.entries(NAMES));
+/** `xx.ts` exports `xx`: the texts of a first visit. Only the texts of the languages in use are loaded. */
+const FIRST_TEXTS = import.meta.glob<Record<string, Translation>>("./??.ts");
+/** `pages/xx.ts` exports `xx`: all other texts, which load with the first page that uses one of them. */
+const PAGE_TEXTS = import.meta.glob<Record<string, PageTranslation>>("./pages/??.ts");
+const LANGUAGE_NAMES = new Map<Language, LanguageName>(Object.entries(NAMES));
 
-export const LANGUAGES = [...NAMED].map(([code, name]) => ({ code, ...name }));
+export const LANGUAGES = [...LANGUAGE_NAMES].map(([code, name]) => ({ code, ...name }));
 
 const KEY = "fermi.language";
 
-/** Of `tags` (`en`, `en-GB`) the first one that there are texts in; the default where there is none. */
+/** Returns the language of the first of `tags` (`en`, `en-GB`) that there are texts for, or else the default. */
 export function matchLanguage(...tags: readonly (string | null | undefined)[]): Language {
   const codes = tags.map((tag) => tag?.split("-")[0]?.toLowerCase() ?? "");
-  return codes.find((code) => NAMED.has(code)) ?? DEFAULT;
+  return codes.find((code) => LANGUAGE_NAMES.has(code)) ?? DEFAULT;
 }
 
 export function getLanguage(): Language {
   return matchLanguage(i18next.language);
 }
 
-/** BCP 47, for Intl, for `lang` attributes and for the platform. */
-export function getLocale(of = getLanguage()): string {
-  return NAMED.get(of)?.locale ?? of;
+/** Returns the BCP 47 tag of a language, for Intl, `lang` attributes and the platform. */
+export function getLocale(language = getLanguage()): string {
+  return LANGUAGE_NAMES.get(language)?.locale ?? language;
 }
 
-/** Requests that cannot carry a header (the event stream, a download) carry the cookie; pages that the platform makes
-    itself, the operators', also show times in the zone that a cookie names. */
-function publishLanguage(chosen: Language): void {
-  document.documentElement.lang = getLocale(chosen);
-  const kept = "path=/; max-age=31536000; samesite=lax";
-  document.cookie = `django_language=${getLocale(chosen)}; ${kept}`;
-  document.cookie = `fermi_zone=${Intl.DateTimeFormat().resolvedOptions().timeZone}; ${kept}`;
+/** Sets the cookies that tell the platform the language and the time zone: requests without headers of their own (event
+    streams, downloads) and the pages that Django renders depend on them. */
+function publishLanguage(language: Language): void {
+  document.documentElement.lang = getLocale(language);
+  const attributes = "path=/; max-age=31536000; samesite=lax";
+  document.cookie = `django_language=${getLocale(language)}; ${attributes}`;
+  document.cookie = `fermi_zone=${Intl.DateTimeFormat().resolvedOptions().timeZone}; ${attributes}`;
 }
 
 const loaded = new Set<string>();
-const parts = new Set<Part>();
-/** Which language the texts are loaded for: the one that is shown, or is about to be. */
-let next: Language = DEFAULT;
+/** Whether a page has asked for the texts of pages; a language that is chosen later loads them too. */
+let usesPageTexts = false;
+/** The language that is shown, or that is about to be shown while its texts load. */
+let nextLanguage: Language = DEFAULT;
 
-/** Without a part: what every page may say. */
-async function load(chosen: Language, part?: Part): Promise<void> {
-  const path = part ? `./parts/${part}.${chosen}.ts` : `./${chosen}.ts`;
-  if (loaded.has(path)) return;
-  const texts = part ? { [part]: (await PARTS[path]?.())?.default ?? {} } : (await FILES[path]?.())?.[chosen];
-  i18next.addResourceBundle(chosen, "translation", texts ?? {}, true);
-  loaded.add(path);
+/** Loads the texts of a language; those of pages alone where `pages`. English is loaded beside a language that may lack
+    texts: all but the default. */
+async function loadTexts(language: Language, pages: boolean): Promise<void> {
+  const files = pages ? PAGE_TEXTS : FIRST_TEXTS;
+  const languages = language === DEFAULT ? [language] : [language, FALLBACK];
+  await Promise.all(
+    languages.map(async (each) => {
+      const path = pages ? `./pages/${each}.ts` : `./${each}.ts`;
+      if (loaded.has(path)) return;
+      i18next.addResourceBundle(each, "translation", (await files[path]?.())?.[each] ?? {}, true);
+      loaded.add(path);
+    }),
+  );
 }
 
-/** Chinese and English have every text; another language has English beside it. */
-async function loadFor(chosen: Language, asked: Iterable<Part | undefined>): Promise<void> {
-  const languages = chosen === DEFAULT ? [chosen] : [chosen, FALLBACK];
-  const names = [...asked];
-  await Promise.all(languages.flatMap((each) => names.map((part) => load(each, part))));
-}
-
-/** What is imported, once the parts of the texts that it says are there, too. */
-export async function withTexts<T>(imported: Promise<T>, ...said: Part[]): Promise<T> {
-  for (const part of said) parts.add(part);
-  const [module] = await Promise.all([imported, loadFor(getLanguage(), said), loadFor(next, said)]);
+/** Resolves to an imported module once the texts of pages are loaded, too. */
+export async function withPageTexts<T>(imported: Promise<T>): Promise<T> {
+  usesPageTexts = true;
+  const [module] = await Promise.all([imported, loadTexts(getLanguage(), true), loadTexts(nextLanguage, true)]);
   return module;
 }
 
-/** In the language that was chosen in this browser; before a choice, in one of those that the browser asks for. */
+/** Starts in the language that was chosen in this browser, or else in the first that the browser accepts. */
 export async function startLanguage(): Promise<void> {
-  const chosen = matchLanguage(localStorage.getItem(KEY), ...navigator.languages);
+  const language = matchLanguage(localStorage.getItem(KEY), ...navigator.languages);
   void i18next.use(initReactI18next).init({
-    lng: chosen,
+    lng: language,
     fallbackLng: FALLBACK,
     resources: {},
     interpolation: { escapeValue: false },
     initAsync: false,
   });
-  publishLanguage(chosen);
-  next = chosen;
-  await loadFor(chosen, [undefined]);
+  publishLanguage(language);
+  nextLanguage = language;
+  await loadTexts(language, false);
 }
 
-export async function setLanguage(chosen: Language): Promise<void> {
-  next = chosen;
-  await loadFor(chosen, [undefined, ...parts]);
-  localStorage.setItem(KEY, chosen);
-  publishLanguage(chosen);
-  await i18next.changeLanguage(chosen);
+export async function setLanguage(language: Language): Promise<void> {
+  nextLanguage = language;
+  await Promise.all([loadTexts(language, false), usesPageTexts ? loadTexts(language, true) : undefined]);
+  localStorage.setItem(KEY, language);
+  publishLanguage(language);
+  await i18next.changeLanguage(language);
 }

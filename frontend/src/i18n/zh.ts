@@ -1038,7 +1038,7 @@ export const zh = {
       filled: "已按此用例填写，选上了现有的环境。",
       filledSmall: "已按此用例的小规模版本填写：几秒即可训练完。",
     },
-    scene: {
+    scenario: {
       fits: "所选环境适合：",
       name: "场景",
       nodes: "节点数",
@@ -1046,7 +1046,7 @@ export const zh = {
       frameworks: "适用框架",
       feature: "特点",
     },
-    crossing: {
+    crossZoneNote: {
       title: "跨可用区训练",
       for: "优势",
       forItems: "更多资源可用\n容灾能力强\n地理分布式",
@@ -1221,12 +1221,10 @@ export const zh = {
   },
 };
 
-type Messages = typeof zh;
-
 /** A text may have a form for each of its language's plurals, `x_one` and `x_other` for `x`: its number is `count`. */
 export type Translated<T> = { [K in keyof T]?: T[K] extends string ? string : Translated<T[K]> } & {
   [K in keyof T & string as T[K] extends string ? `${K}_${Intl.LDMLPluralRule}` : never]?: string;
 };
 
 /** A further language: English stands in for what it lacks. */
-export type Translation = Translated<Messages>;
+export type Translation = Translated<typeof zh>;

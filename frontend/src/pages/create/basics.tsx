@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { lazy, type ReactNode, Suspense } from "react";
 import { useTranslation } from "react-i18next";
 import { datasetsQuery, modelsQuery } from "@/api/inventory";
-import { withTexts } from "@/i18n";
+import { withPageTexts } from "@/i18n";
 import { Card } from "@/ui/card";
 import { Loading } from "@/ui/errors";
 import { Field } from "@/ui/field";
@@ -12,7 +12,7 @@ import { RadioGroup } from "./radio-group";
 import type { SectionProps } from "./section-props";
 import { fillDefaultChoices, findUsableVersion } from "./default-choices";
 
-const Script = lazy(() => withTexts(import("./script-fields"), "code"));
+const Script = lazy(() => withPageTexts(import("./script-fields")));
 
 const NONE = { datasetId: "", datasetVersionId: "", modelId: "" };
 

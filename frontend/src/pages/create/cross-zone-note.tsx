@@ -13,29 +13,29 @@ export default function Crossing({ chosen }: { chosen: Environment[] }) {
   const slowest = links.toSorted((a, b) => b.rttMs - a.rttMs)[0];
   const narrowest = links.flatMap(({ bandwidthMbps }) => bandwidthMbps ?? []).toSorted((a, b) => a - b)[0];
   return (
-    <Collapsible title={t("create.crossing.title")} wanted summaryClassName="w-fit text-sm font-medium">
+    <Collapsible title={t("create.crossZoneNote.title")} wanted summaryClassName="w-fit text-sm font-medium">
       <div className="mt-2 grid gap-3 text-sm sm:grid-cols-3">
-        <Part title={t("create.crossing.for")} items={t("create.crossing.forItems").split("\n")} />
+        <Part title={t("create.crossZoneNote.for")} items={t("create.crossZoneNote.forItems").split("\n")} />
         <div>
           <Part
-            title={t("create.crossing.against")}
+            title={t("create.crossZoneNote.against")}
             items={[
               slowest
-                ? t("create.crossing.measured", { rtt: formatNumber(slowest.rttMs) })
-                : t("create.crossing.typical"),
+                ? t("create.crossZoneNote.measured", { rtt: formatNumber(slowest.rttMs) })
+                : t("create.crossZoneNote.typical"),
               narrowest === undefined
-                ? t("create.crossing.bandwidth")
-                : t("create.crossing.bandwidthMeasured", { mbps: formatNumber(narrowest) }),
-              t("create.crossing.cost"),
+                ? t("create.crossZoneNote.bandwidth")
+                : t("create.crossZoneNote.bandwidthMeasured", { mbps: formatNumber(narrowest) }),
+              t("create.crossZoneNote.cost"),
             ]}
           />
           {slowest && (
             <Link className="text-accent-ink underline" to={`/preflight/${slowest.preflightId}`}>
-              {t("create.crossing.test")}
+              {t("create.crossZoneNote.test")}
             </Link>
           )}
         </div>
-        <Part title={t("create.crossing.suits")} items={t("create.crossing.suitsItems").split("\n")} />
+        <Part title={t("create.crossZoneNote.suits")} items={t("create.crossZoneNote.suitsItems").split("\n")} />
       </div>
     </Collapsible>
   );

@@ -1,4 +1,11 @@
-import { CHOICE_FIELDS, DISTRIBUTED_CONFIG, isNumber, TEXT_FIELDS, REQUEST, getUnitSeconds } from "@/api/request-schema";
+import {
+  CHOICE_FIELDS,
+  DISTRIBUTED_CONFIG,
+  isNumber,
+  TEXT_FIELDS,
+  REQUEST,
+  getUnitSeconds,
+} from "@/api/request-schema";
 import type { CreateRequest, Framework } from "@/api/types";
 import { parseDuration, formatDurationInput, parseVariables, parseLines, parseNumber } from "@/lib/parse-input";
 import { type CapacityRequest, parseSelect, buildSelect } from "./capacity";

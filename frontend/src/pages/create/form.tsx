@@ -6,7 +6,7 @@ import { ApiError } from "@/api/errors";
 import { environmentsQuery, frameworksQuery } from "@/api/inventory";
 import { previewQuery } from "@/api/tasks";
 import type { Environment, Framework, Preview as Previewed, Problem } from "@/api/types";
-import { withTexts } from "@/i18n";
+import { withPageTexts } from "@/i18n";
 import { useDebounced } from "@/lib/hooks";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
@@ -38,9 +38,9 @@ import type { DraftStorage } from "./draft-storage";
 import { Summary } from "./summary";
 import { useNewEnvironments } from "./use-new-environments";
 
-const InUse = lazy(() => withTexts(import("./memory-in-use"), "hosted"));
-const Packages = lazy(() => withTexts(import("./packages"), "hosted"));
-const NewEnvironments = lazy(() => withTexts(import("./new-environments"), "hosted"));
+const InUse = lazy(() => withPageTexts(import("./memory-in-use")));
+const Packages = lazy(() => withPageTexts(import("./packages")));
+const NewEnvironments = lazy(() => withPageTexts(import("./new-environments")));
 const Scenes = lazy(() => import("./scenarios"));
 const Templates = lazy(() => import("./templates"));
 

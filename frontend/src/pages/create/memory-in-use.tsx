@@ -24,7 +24,7 @@ export default function InUse({ draft, inUse, onChange }: InUseProps) {
   const waits = draft.plain.whenInUse === "wait";
   return (
     <Card
-      title={t("hosted.inUse.title")}
+      title={t("managedEnvironment.inUse.title")}
       aside={
         <Button
           size="sm"
@@ -32,12 +32,12 @@ export default function InUse({ draft, inUse, onChange }: InUseProps) {
           onClick={() => onChange({ plain: { ...draft.plain, whenInUse: waits ? "" : "wait" } })}
         >
           <Clock />
-          {t(waits ? "hosted.inUse.startAnyway" : "hosted.inUse.wait")}
+          {t(waits ? "managedEnvironment.inUse.startAnyway" : "managedEnvironment.inUse.wait")}
         </Button>
       }
     >
       <p role="status" className="mb-2 text-sm text-muted">
-        {t(waits ? "hosted.inUse.waiting" : "hosted.inUse.hint")}
+        {t(waits ? "managedEnvironment.inUse.waiting" : "managedEnvironment.inUse.hint")}
       </p>
       <ul className="space-y-3 text-sm">
         {inUse.map((each) => (
@@ -52,7 +52,7 @@ function Environment({ inUse: { environmentId, environment, processes, gpus } }:
   const { t } = useTranslation();
   const ask = useMutation({
     mutationFn: () => notifyOwner(environmentId),
-    onSuccess: () => toast.success(t("hosted.inUse.asked", { environment })),
+    onSuccess: () => toast.success(t("managedEnvironment.inUse.asked", { environment })),
     onError: (error) => toastError(t, error),
   });
   const others = processes.some(({ mine }) => !mine);
@@ -63,7 +63,7 @@ function Environment({ inUse: { environmentId, environment, processes, gpus } }:
         {others && (
           <Button size="sm" look="ghost" disabled={ask.isPending || ask.isSuccess} onClick={() => ask.mutate()}>
             <BellRing />
-            {t("hosted.inUse.ask")}
+            {t("managedEnvironment.inUse.ask")}
           </Button>
         )}
       </div>
@@ -74,7 +74,7 @@ function Environment({ inUse: { environmentId, environment, processes, gpus } }:
       </ul>
       {gpus.map(({ index, freeBytes, totalBytes }) => (
         <p key={index} className="mt-1 text-muted">
-          {t("hosted.inUse.left", { index, free: formatBytes(freeBytes), total: formatBytes(totalBytes) })}
+          {t("managedEnvironment.inUse.left", { index, free: formatBytes(freeBytes), total: formatBytes(totalBytes) })}
         </p>
       ))}
     </li>
@@ -87,37 +87,39 @@ function Holder({ environment, holder }: { environment: string; holder: MemoryHo
   const { kind, id, name, owner, since, rssBytes, gpuBytes, mine } = holder;
   const end = useMutation({
     mutationFn: () => shutdownKernel(environment, id),
-    onSuccess: () => toast.success(t("hosted.endKernelDone")),
+    onSuccess: () => toast.success(t("managedEnvironment.endKernelDone")),
     onError: (error) => toastError(t, error),
     onSettled: () => client.invalidateQueries({ queryKey: ["task-preview"] }),
   });
   const facts = [
-    t(`hosted.inUse.${kind}`),
+    t(`managedEnvironment.inUse.${kind}`),
     owner ?? "",
-    since === null ? "" : t("hosted.inUse.since", { time: formatShortTime(new Date(since * 1000).toISOString()) }),
-    gpuBytes > 0 ? t("hosted.inUse.gpu", { size: formatBytes(gpuBytes) }) : "",
-    rssBytes > 0 ? t("hosted.inUse.rss", { size: formatBytes(rssBytes) }) : "",
+    since === null
+      ? ""
+      : t("managedEnvironment.inUse.since", { time: formatShortTime(new Date(since * 1000).toISOString()) }),
+    gpuBytes > 0 ? t("managedEnvironment.inUse.gpu", { size: formatBytes(gpuBytes) }) : "",
+    rssBytes > 0 ? t("managedEnvironment.inUse.rss", { size: formatBytes(rssBytes) }) : "",
   ].filter(Boolean);
   return (
     <li className="flex flex-wrap items-center gap-2 px-3 py-2">
       <span className="min-w-0 flex-1">
         <span className="flex flex-wrap items-center gap-1.5 break-words">
           {name}
-          {mine && <Badge>{t("hosted.inUse.mine")}</Badge>}
+          {mine && <Badge>{t("managedEnvironment.inUse.mine")}</Badge>}
         </span>
         <span className="block text-muted">{facts.join(" · ")}</span>
       </span>
       {mine && kind === "kernel" && (
         <ConfirmDialog
           danger
-          title={t("hosted.endKernelTitle", { name })}
-          description={t("hosted.endKernelHint")}
-          action={t("hosted.inUse.end")}
+          title={t("managedEnvironment.endKernelTitle", { name })}
+          description={t("managedEnvironment.endKernelHint")}
+          action={t("managedEnvironment.inUse.end")}
           onConfirm={() => end.mutate()}
           trigger={
             <Button size="sm" disabled={end.isPending}>
               <Square />
-              {t("hosted.inUse.end")}
+              {t("managedEnvironment.inUse.end")}
             </Button>
           }
         />

@@ -19,20 +19,20 @@ export default function NewEnvironments({ draft: { made }, problems, onChange }:
   const whole = problems.get(FIELD)?.map(({ message, hint }) => `${message} ${hint}`.trim());
   return (
     <Card
-      title={t("hosted.newMode.title")}
+      title={t("managedEnvironment.newMode.title")}
       aside={
         <ButtonLink look="ghost" size="sm" to="/environment-templates">
-          {t("hosted.toTemplates")}
+          {t("managedEnvironment.toTemplates")}
         </ButtonLink>
       }
     >
-      <p className="mb-3 text-sm text-muted">{t("hosted.newMode.hint")}</p>
+      <p className="mb-3 text-sm text-muted">{t("managedEnvironment.newMode.hint")}</p>
       {whole && <p className="mb-3 text-sm whitespace-pre-line text-bad-ink">{whole.join("\n")}</p>}
       {templates.isError && <LoadError error={templates.error} retry={() => void templates.refetch()} />}
       {templates.isPending && <Loading />}
       <div className="grid items-start gap-4 sm:grid-cols-2">
         <Field
-          label={t("hosted.newMode.template")}
+          label={t("managedEnvironment.newMode.template")}
           error={getProblemText(problems, `${FIELD}.template`)}
           className="sm:col-span-2"
         >
@@ -44,7 +44,7 @@ export default function NewEnvironments({ draft: { made }, problems, onChange }:
               value={made.template}
               onChange={({ target }) => change({ template: target.value })}
             >
-              <option value="">{t("hosted.newMode.chooseTemplate")}</option>
+              <option value="">{t("managedEnvironment.newMode.chooseTemplate")}</option>
               {made.template && templates.data && !templates.data.some(({ id }) => id === made.template) && (
                 <option value={made.template}>{made.template}</option>
               )}
@@ -56,7 +56,7 @@ export default function NewEnvironments({ draft: { made }, problems, onChange }:
             </select>
           )}
         </Field>
-        <Field label={t("hosted.newMode.count")} error={getProblemText(problems, `${FIELD}.count`)}>
+        <Field label={t("managedEnvironment.newMode.count")} error={getProblemText(problems, `${FIELD}.count`)}>
           {(wiring) => (
             <input
               {...wiring}
@@ -70,8 +70,8 @@ export default function NewEnvironments({ draft: { made }, problems, onChange }:
           )}
         </Field>
         <Field
-          label={t("hosted.newMode.afterwards")}
-          hint={t("hosted.newMode.afterwardsHint")}
+          label={t("managedEnvironment.newMode.afterwards")}
+          hint={t("managedEnvironment.newMode.afterwardsHint")}
           error={getProblemText(problems, `${FIELD}.afterwards`)}
         >
           {(wiring) => (
@@ -84,7 +84,7 @@ export default function NewEnvironments({ draft: { made }, problems, onChange }:
             >
               {AFTERWARDS.map((each) => (
                 <option key={each} value={each}>
-                  {t(`hosted.afterwardsOf.${each}`)}
+                  {t(`managedEnvironment.afterwardsOf.${each}`)}
                 </option>
               ))}
             </select>

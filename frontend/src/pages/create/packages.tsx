@@ -46,14 +46,16 @@ export default function Packages({ packages }: { packages: TaskPackages }) {
     ...missing.map(({ module, environmentIds, place, requirement }): Message => ({
       id: `missing ${module}`,
       level: "warn",
-      message: t("hosted.packages.missing", { module, environments: names(environmentIds) }),
-      hint: requirement ? t("hosted.packages.imported", { place }) : t("hosted.packages.unknown", { place }),
+      message: t("managedEnvironment.packages.missing", { module, environments: names(environmentIds) }),
+      hint: requirement
+        ? t("managedEnvironment.packages.imported", { place })
+        : t("managedEnvironment.packages.unknown", { place }),
     })),
     ...differences.map(({ kind, name, fatal, values }): Message => ({
       id: `${kind} ${name}`,
       level: fatal ? "fail" : "warn",
-      message: t("hosted.packages.differs", { name, values: formatVersions(values, names) }),
-      hint: fatal && t("hosted.packages.fatal"),
+      message: t("managedEnvironment.packages.differs", { name, values: formatVersions(values, names) }),
+      hint: fatal && t("managedEnvironment.packages.fatal"),
     })),
     ...environments.flatMap(({ environmentId, state, reason }): Message[] =>
       state === "failed" && reason
@@ -64,18 +66,18 @@ export default function Packages({ packages }: { packages: TaskPackages }) {
   if (notes.length === 0 && !looking && !installations) return null;
   return (
     <Card
-      title={t("hosted.packages.title")}
+      title={t("managedEnvironment.packages.title")}
       aside={
         wanted.length > 0 && (
           <ConfirmDialog
-            title={t("hosted.packages.installTitle", { packages: wanted.join(", ") })}
-            description={t("hosted.packages.installHint", { environments: names(ids) })}
-            action={t("hosted.packages.install")}
+            title={t("managedEnvironment.packages.installTitle", { packages: wanted.join(", ") })}
+            description={t("managedEnvironment.packages.installHint", { environments: names(ids) })}
+            action={t("managedEnvironment.packages.install")}
             onConfirm={() => level.mutate()}
             trigger={
               <Button size="sm" disabled={isInstalling}>
                 <PackagePlus />
-                {t("hosted.packages.install")}
+                {t("managedEnvironment.packages.install")}
               </Button>
             }
           />
@@ -84,10 +86,10 @@ export default function Packages({ packages }: { packages: TaskPackages }) {
     >
       {looking && (
         <p role="status" className="mb-2 text-sm text-muted">
-          {t("hosted.packages.looking")}
+          {t("managedEnvironment.packages.looking")}
         </p>
       )}
-      <MessageList notes={notes} label={t("hosted.packages.title")} most={MAX_LISTED} />
+      <MessageList notes={notes} label={t("managedEnvironment.packages.title")} most={MAX_LISTED} />
       {installations && (
         <ul aria-live="polite" className="mt-3 space-y-2 text-sm">
           {installations.items.map((each) => (
@@ -104,7 +106,7 @@ function Progress({ installation: { name, state, output, reason } }: { installat
   const title = (
     <span className="flex min-w-0 flex-wrap items-center gap-2">
       <span className="break-words">{name}</span>
-      <Badge tone={TONE[state]}>{t(`hosted.packages.state.${state}`)}</Badge>
+      <Badge tone={TONE[state]}>{t(`managedEnvironment.packages.state.${state}`)}</Badge>
     </span>
   );
   return (

@@ -27,7 +27,7 @@ export default function Scenes({ draft }: { draft: Draft }) {
       <Collapsible
         title={
           <span>
-            {t("create.scene.fits")}
+            {t("create.scenario.fits")}
             <span className="font-medium">{`${best.name} · ${formatFrameworks(best)} · ${best.feature}`}</span>
           </span>
         }
@@ -38,11 +38,11 @@ export default function Scenes({ draft }: { draft: Draft }) {
           <table className="w-full text-left text-sm">
             <thead className="text-muted">
               <tr>
-                <th className="py-1 pr-3 font-medium">{t("create.scene.name")}</th>
-                <th className="py-1 pr-3 font-medium">{t("create.scene.nodes")}</th>
-                <th className="py-1 pr-3 font-medium">{t("create.scene.gpus")}</th>
-                <th className="py-1 pr-3 font-medium">{t("create.scene.frameworks")}</th>
-                <th className="py-1 font-medium">{t("create.scene.feature")}</th>
+                <th className="py-1 pr-3 font-medium">{t("create.scenario.name")}</th>
+                <th className="py-1 pr-3 font-medium">{t("create.scenario.nodes")}</th>
+                <th className="py-1 pr-3 font-medium">{t("create.scenario.gpus")}</th>
+                <th className="py-1 pr-3 font-medium">{t("create.scenario.frameworks")}</th>
+                <th className="py-1 font-medium">{t("create.scenario.feature")}</th>
               </tr>
             </thead>
             <tbody>

@@ -60,37 +60,46 @@ export function TemplateForm({ template, owners }: TemplateFormProps) {
     if (template) await updateEnvironmentTemplate(template.id, body);
     else await createEnvironmentTemplate({ ...body, projectId: texts.projectId ? texts.projectId : null });
     await invalidateTemplates(client);
-    toast.success(t("hosted.templates.saved"));
+    toast.success(t("managedEnvironment.templates.saved"));
   };
   return (
     <FormDialog
       wide
-      title={template ? t("hosted.templates.editOf", { name: template.name }) : t("hosted.templates.add")}
-      submit={t("hosted.templates.save")}
+      title={
+        template
+          ? t("managedEnvironment.templates.editOf", { name: template.name })
+          : t("managedEnvironment.templates.add")
+      }
+      submit={t("managedEnvironment.templates.save")}
       fields={FIELDS}
       onSubmit={save}
       trigger={
         template ? (
-          <Button size="sm" aria-label={t("hosted.templates.editOf", { name: template.name })}>
+          <Button size="sm" aria-label={t("managedEnvironment.templates.editOf", { name: template.name })}>
             <Pencil />
-            {t("hosted.templates.edit")}
+            {t("managedEnvironment.templates.edit")}
           </Button>
         ) : (
           <Button look="primary">
             <Plus />
-            {t("hosted.templates.add")}
+            {t("managedEnvironment.templates.add")}
           </Button>
         )
       }
     >
       {(problem) => (
         <>
-          <FormRow title={t("hosted.templates.general")}>
-            <TextField name="name" label={t("hosted.name")} defaultValue={shown.name} error={problem("name")} />
+          <FormRow title={t("managedEnvironment.templates.general")}>
+            <TextField
+              name="name"
+              label={t("managedEnvironment.name")}
+              defaultValue={shown.name}
+              error={problem("name")}
+            />
             {!template && (
               <Choose
                 name="projectId"
-                label={t("hosted.templates.owner")}
+                label={t("managedEnvironment.templates.owner")}
                 error={problem("projectId")}
                 value={owners[0]?.[0] ?? ""}
                 options={owners}
@@ -98,47 +107,47 @@ export function TemplateForm({ template, owners }: TemplateFormProps) {
             )}
             <TextField
               name="description"
-              label={t("hosted.templates.description")}
+              label={t("managedEnvironment.templates.description")}
               defaultValue={shown.description}
               error={problem("description")}
             />
             <Choose
               name="kind"
-              label={t("hosted.templates.kind")}
+              label={t("managedEnvironment.templates.kind")}
               error={problem("kind")}
               value={shown.kind}
               options={KINDS.map((kind) => [kind, t(`environments.kindOf.${kind}`)])}
             />
           </FormRow>
-          <FormRow title={t("hosted.templates.software")}>
+          <FormRow title={t("managedEnvironment.templates.software")}>
             <TextField
               name="image"
-              label={t("hosted.templates.image")}
-              hint={t("hosted.templates.imageHint")}
+              label={t("managedEnvironment.templates.image")}
+              hint={t("managedEnvironment.templates.imageHint")}
               defaultValue={shown.image}
               error={problem("image")}
             />
             <LinesField
               name="packages"
-              label={t("hosted.templates.packages")}
-              hint={t("hosted.templates.packagesHint")}
+              label={t("managedEnvironment.templates.packages")}
+              hint={t("managedEnvironment.templates.packagesHint")}
               defaultValue={shown.packages.join("\n")}
               error={problem("packages")}
             />
             <div className="sm:col-span-2">
               <LinesField
                 name="startScript"
-                label={t("hosted.templates.startScript")}
-                hint={t("hosted.templates.startScriptHint")}
+                label={t("managedEnvironment.templates.startScript")}
+                hint={t("managedEnvironment.templates.startScriptHint")}
                 defaultValue={shown.startScript}
                 error={problem("startScript")}
               />
             </div>
           </FormRow>
-          <FormRow title={t("hosted.sizes")}>
+          <FormRow title={t("managedEnvironment.sizes")}>
             <TextField
               name="gpuType"
-              label={t("hosted.gpuType")}
+              label={t("managedEnvironment.gpuType")}
               defaultValue={shown.gpuType}
               error={problem("gpuType")}
             />
@@ -146,71 +155,79 @@ export function TemplateForm({ template, owners }: TemplateFormProps) {
               <TextField
                 key={name}
                 name={name}
-                label={t(`hosted.${name}`)}
+                label={t(`managedEnvironment.${name}`)}
                 inputMode="numeric"
                 defaultValue={shown[name]}
                 error={problem(name)}
-                {...(name === "diskGb" && { hint: t("hosted.diskHint") })}
+                {...(name === "diskGb" && { hint: t("managedEnvironment.diskHint") })}
               />
             ))}
             <TextField
               name="idleStopMinutes"
-              label={t("hosted.idle")}
-              hint={t("hosted.idleHint")}
+              label={t("managedEnvironment.idle")}
+              hint={t("managedEnvironment.idleHint")}
               inputMode="numeric"
               defaultValue={shown.idleStopMinutes ?? ""}
               error={problem("idleStopMinutes")}
             />
             <label className="flex items-center gap-2 self-center text-sm">
               <input type="checkbox" name="emulated" defaultChecked={shown.emulated} />
-              {t("hosted.templates.emulated")}
+              {t("managedEnvironment.templates.emulated")}
             </label>
           </FormRow>
-          <FormRow title={t("hosted.where")}>
+          <FormRow title={t("managedEnvironment.where")}>
             <Choose
               name="zone"
-              label={t("hosted.zone")}
+              label={t("managedEnvironment.zone")}
               error={problem("zone")}
               value={shown.zone?.id ?? ""}
-              options={[["", t("hosted.anyZone")], ...zones.map(({ id, name }): [string, string] => [id, name])]}
+              options={[
+                ["", t("managedEnvironment.anyZone")],
+                ...zones.map(({ id, name }): [string, string] => [id, name]),
+              ]}
             />
             <Choose
               name="clusterId"
-              label={t("hosted.cluster")}
+              label={t("managedEnvironment.cluster")}
               error={problem("clusterId")}
               value={shown.clusterId ?? ""}
-              options={[["", t("hosted.anyCluster")], ...clusters.map(({ id, name }): [string, string] => [id, name])]}
+              options={[
+                ["", t("managedEnvironment.anyCluster")],
+                ...clusters.map(({ id, name }): [string, string] => [id, name]),
+              ]}
             />
           </FormRow>
           <fieldset className="space-y-4">
-            <legend className="mb-2 text-sm font-semibold text-muted">{t("hosted.templates.access")}</legend>
+            <legend className="mb-2 text-sm font-semibold text-muted">
+              {t("managedEnvironment.templates.access")}
+            </legend>
             <PairsField
               numeric
               name="ports"
-              label={t("hosted.templates.ports")}
-              hint={t("hosted.templates.portsHint")}
+              label={t("managedEnvironment.templates.ports")}
+              hint={t("managedEnvironment.templates.portsHint")}
               error={problem("ports")}
               rows={formatPorts(shown)}
-              nameLabel={t("hosted.templates.portName")}
-              valueLabel={t("hosted.templates.portNumber")}
+              nameLabel={t("managedEnvironment.templates.portName")}
+              valueLabel={t("managedEnvironment.templates.portNumber")}
             />
             <PairsField
               name="env"
-              label={t("hosted.templates.env")}
+              label={t("managedEnvironment.templates.env")}
               hint=""
               error={problem("env")}
               rows={formatRows(shown.env)}
-              nameLabel={t("hosted.templates.envName")}
-              valueLabel={t("hosted.templates.envValue")}
+              nameLabel={t("managedEnvironment.templates.envName")}
+              valueLabel={t("managedEnvironment.templates.envValue")}
             />
             <PairsField
               name="secretEnv"
-              label={t("hosted.templates.secretEnv")}
-              hint={t("hosted.templates.secretHint")}
+              label={t("managedEnvironment.templates.secretEnv")}
+              hint={t("managedEnvironment.templates.secretHint")}
               error={problem("secretEnv")}
               rows={formatRows(shown.secretEnv)}
-              nameLabel={t("hosted.templates.envName")}
-              valueLabel={t("hosted.templates.secretValue")}
+              nameLabel={t("managedEnvironment.templates.envName")}
+              valueLabel={t("managedEnvironment.templates.secretValue")}
             />
           </fieldset>
         </>

@@ -26,14 +26,14 @@ export function Component() {
   const { t } = useTranslation();
   const me = useQuery(meQuery).data;
   const templates = useQuery(environmentTemplatesQuery);
-  const owners = listOwners(me, t("hosted.templates.operators"));
+  const owners = listOwners(me, t("managedEnvironment.templates.operators"));
   const named = new Map(me?.projects.map(({ id, name }) => [id, name]));
   const groups = [...new Set(templates.data?.map(({ projectId }) => projectId))].sort((a, b) =>
     (a ?? "").localeCompare(b ?? ""),
   );
   return (
     <Page
-      title={t("hosted.templates.title")}
+      title={t("managedEnvironment.templates.title")}
       actions={
         <>
           <ButtonLink to="/environments">{t("environments.backToList")}</ButtonLink>
@@ -41,18 +41,18 @@ export function Component() {
         </>
       }
     >
-      <p className="mb-4 max-w-3xl text-sm text-muted">{t("hosted.templates.hint")}</p>
+      <p className="mb-4 max-w-3xl text-sm text-muted">{t("managedEnvironment.templates.hint")}</p>
       {templates.isError && <LoadError error={templates.error} retry={() => void templates.refetch()} />}
       {templates.isPending && <Loading />}
-      {templates.data?.length === 0 && <EmptyState title={t("hosted.templates.none")} />}
+      {templates.data?.length === 0 && <EmptyState title={t("managedEnvironment.templates.none")} />}
       <div className="space-y-4">
         {groups.map((project) => (
           <Card
             key={project ?? ""}
             title={
               project === null
-                ? t("hosted.templates.catalogue")
-                : t("hosted.templates.ofProject", { name: named.get(project) ?? project })
+                ? t("managedEnvironment.templates.catalogue")
+                : t("managedEnvironment.templates.ofProject", { name: named.get(project) ?? project })
             }
           >
             <ul className="divide-y">
@@ -90,7 +90,7 @@ function Row({ template, changes, makes }: { template: EnvironmentTemplate; chan
     template;
   const remove = useMutation({
     mutationFn: () => deleteEnvironmentTemplate(id),
-    onSuccess: () => toast.success(t("hosted.templates.removed")),
+    onSuccess: () => toast.success(t("managedEnvironment.templates.removed")),
     onError: (error) => toastError(t, error),
     onSettled: () => invalidateTemplates(client),
   });
@@ -113,24 +113,31 @@ function Row({ template, changes, makes }: { template: EnvironmentTemplate; chan
         <p className="break-words text-muted">{facts.join(" · ")}</p>
       </div>
       <div className="flex flex-wrap gap-2">
-        {makes && <CreateEnvironment template={id} look="secondary" size="sm" label={`${t("hosted.make")} ${name}`} />}
+        {makes && (
+          <CreateEnvironment
+            template={id}
+            look="secondary"
+            size="sm"
+            label={`${t("managedEnvironment.make")} ${name}`}
+          />
+        )}
         {changes && <TemplateForm template={template} owners={[]} />}
         {changes && (
           <ConfirmDialog
             danger
-            title={t("hosted.templates.removeTitle", { name })}
-            description={t("hosted.templates.removeHint")}
-            action={t("hosted.templates.remove")}
+            title={t("managedEnvironment.templates.removeTitle", { name })}
+            description={t("managedEnvironment.templates.removeHint")}
+            action={t("managedEnvironment.templates.remove")}
             onConfirm={() => remove.mutate()}
             trigger={
               <Button
                 size="sm"
                 look="ghost"
                 disabled={remove.isPending}
-                aria-label={t("hosted.templates.removeOf", { name })}
+                aria-label={t("managedEnvironment.templates.removeOf", { name })}
               >
                 <Trash2 />
-                {t("hosted.templates.remove")}
+                {t("managedEnvironment.templates.remove")}
               </Button>
             }
           />

@@ -9,7 +9,7 @@ import type { ManagedEnvironment } from "@/api/managed-environments";
 import { isMaintainer, meQuery } from "@/api/session";
 import { tasksQuery } from "@/api/tasks";
 import type { Environment } from "@/api/types";
-import { withTexts } from "@/i18n";
+import { withPageTexts } from "@/i18n";
 import { formatAge, formatDateTime, formatDuration, formatInteger, formatTaskScale } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
 import { useTaskNames } from "@/lib/use-task-names";
@@ -32,7 +32,7 @@ import { EnvironmentLogs } from "./logs";
 import { WarmProcess } from "./warm-process";
 
 const Machine = lazy(() => import("@/ui/telemetry/machine-history"));
-const Terminal = lazy(() => withTexts(import("@/ui/terminal"), "terminal"));
+const Terminal = lazy(() => withPageTexts(import("@/ui/terminal")));
 
 export function Component() {
   const { t } = useTranslation();
@@ -130,22 +130,27 @@ function Inside({ environment: { id, name }, hosted }: { environment: Environmen
         open={tab}
         onOpen={open}
         tabs={[
-          { id: "life", label: t("hosted.events"), content: <LifeHistory id={id} /> },
+          { id: "life", label: t("managedEnvironment.events"), content: <LifeHistory id={id} /> },
           {
             id: "logs",
-            label: t("hosted.logs"),
+            label: t("managedEnvironment.logs"),
             content: <EnvironmentLogs key={hosted.run} id={id} run={hosted.run} />,
           },
           {
             id: "terminal",
-            label: t("hosted.terminal"),
+            label: t("managedEnvironment.terminal"),
             content: opens ? (
               <Suspense fallback={<Loading />}>
-                <Terminal path={`/api/v1/dev-environments/${id}/channel`} label={`${t("hosted.terminal")} ${name}`} />
+                <Terminal
+                  path={`/api/v1/dev-environments/${id}/channel`}
+                  label={`${t("managedEnvironment.terminal")} ${name}`}
+                />
               </Suspense>
             ) : (
               <p className="py-8 text-center text-sm text-muted">
-                {t(hosted.allowedActions.length > 0 ? "hosted.notRunning" : "hosted.noTerminal")}
+                {t(
+                  hosted.allowedActions.length > 0 ? "managedEnvironment.notRunning" : "managedEnvironment.noTerminal",
+                )}
               </p>
             ),
           },
@@ -189,7 +194,7 @@ function Holder({ environment, hosted }: { environment: Environment; hosted: Man
           <HolderName id={heldBy} names={names} className="font-medium" />
           {task && <StatusBadge status={task.status} />}
           {task && <span className="text-muted">{task.owner}</span>}
-          {hosted && <span className="text-xs text-muted">{t("hosted.heldHint")}</span>}
+          {hosted && <span className="text-xs text-muted">{t("managedEnvironment.heldHint")}</span>}
         </p>
       ) : (
         <p className="text-sm text-muted">{t("environments.freeHint")}</p>

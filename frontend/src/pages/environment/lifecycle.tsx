@@ -53,7 +53,7 @@ export function Warnings({ environment, hosted }: Props) {
         <div className="mb-4">
           <Callout tone="warn" role="alert">
             <div className="flex flex-wrap items-center justify-between gap-2">
-              {t("hosted.stopsSoon", { time: formatShortTime(stopsAt) })}
+              {t("managedEnvironment.stopsSoon", { time: formatShortTime(stopsAt) })}
               {allowedActions.includes("keep") && <KeepButton id={environment.id} />}
             </div>
           </Callout>
@@ -69,36 +69,36 @@ export function Lifecycle({ hosted }: { hosted: ManagedEnvironment }) {
   const { state, since, idleStopMinutes, activeAt, keepUntil, connections, templateName, run, taskId } = hosted;
   const idle =
     keepUntil && Date.parse(keepUntil) > now
-      ? t("hosted.kept", { time: formatShortTime(keepUntil) })
+      ? t("managedEnvironment.kept", { time: formatShortTime(keepUntil) })
       : idleStopMinutes === null
-        ? t("hosted.idleNever")
-        : t("hosted.idleAfter", { count: idleStopMinutes });
+        ? t("managedEnvironment.idleNever")
+        : t("managedEnvironment.idleAfter", { count: idleStopMinutes });
   const afterwards = {
-    delete: "hosted.afterwardsOf.delete",
-    stop: "hosted.afterwardsOf.stop",
-    keep: "hosted.afterwardsOf.keep",
+    delete: "managedEnvironment.afterwardsOf.delete",
+    stop: "managedEnvironment.afterwardsOf.stop",
+    keep: "managedEnvironment.afterwardsOf.keep",
   } as const;
   const then = afterwards[(hosted.afterwards ?? "") as keyof typeof afterwards] as
     (typeof afterwards)["keep"] | undefined;
   return (
-    <Card title={t("hosted.life")}>
+    <Card title={t("managedEnvironment.life")}>
       <p role="status" className="text-sm font-medium">
-        {t("hosted.since", { state: t(`environments.statusOf.${state}`), when: formatAge(since, now) })}
+        {t("managedEnvironment.since", { state: t(`environments.statusOf.${state}`), when: formatAge(since, now) })}
       </p>
       <EnvironmentReason hosted={hosted} className="mt-1" />
       <DefinitionList
         className="mt-3"
         facts={[
-          [t("hosted.ofTemplate"), templateName ?? "–"],
-          [t("hosted.run"), run || "–"],
-          [t("hosted.cost"), formatEnvironmentCost(t, hosted)],
-          [t("hosted.idleRule"), idle],
-          [t("hosted.active"), activeAt ? formatAge(activeAt, now) : "–"],
-          [t("hosted.connections"), connections],
+          [t("managedEnvironment.ofTemplate"), templateName ?? "–"],
+          [t("managedEnvironment.run"), run || "–"],
+          [t("managedEnvironment.cost"), formatEnvironmentCost(t, hosted)],
+          [t("managedEnvironment.idleRule"), idle],
+          [t("managedEnvironment.active"), activeAt ? formatAge(activeAt, now) : "–"],
+          [t("managedEnvironment.connections"), connections],
           ...(taskId
             ? ([
                 [
-                  t("hosted.task"),
+                  t("managedEnvironment.task"),
                   <Link
                     key="task"
                     to={`/training/${taskId}`}
@@ -109,7 +109,7 @@ export function Lifecycle({ hosted }: { hosted: ManagedEnvironment }) {
                 ],
               ] satisfies [string, React.ReactNode][])
             : []),
-          ...(then ? ([[t("hosted.afterwards"), t(then)]] satisfies [string, string][]) : []),
+          ...(then ? ([[t("managedEnvironment.afterwards"), t(then)]] satisfies [string, string][]) : []),
         ]}
       />
     </Card>
@@ -121,7 +121,7 @@ export function BrowserLinks({ environment, hosted }: Props) {
   const { t } = useTranslation();
   const opens = hosted.allowedActions.includes("open");
   return (
-    <Card title={t("hosted.doors")}>
+    <Card title={t("managedEnvironment.doors")}>
       {opens && hosted.doors.length > 0 ? (
         <>
           <ul className="flex flex-wrap gap-2">
@@ -132,7 +132,7 @@ export function BrowserLinks({ environment, hosted }: Props) {
                   href={buildOpenUrl(environment.id, name)}
                   target="_blank"
                   rel="noreferrer"
-                  aria-label={t("hosted.openDoor", { name: port === null ? name : `${name}:${port}` })}
+                  aria-label={t("managedEnvironment.openDoor", { name: port === null ? name : `${name}:${port}` })}
                 >
                   <ExternalLink />
                   {name}
@@ -141,10 +141,10 @@ export function BrowserLinks({ environment, hosted }: Props) {
               </li>
             ))}
           </ul>
-          <p className="mt-2 text-xs text-muted">{t("hosted.doorHint")}</p>
+          <p className="mt-2 text-xs text-muted">{t("managedEnvironment.doorHint")}</p>
         </>
       ) : (
-        <p className="text-sm text-muted">{t("hosted.noDoors")}</p>
+        <p className="text-sm text-muted">{t("managedEnvironment.noDoors")}</p>
       )}
     </Card>
   );
@@ -153,8 +153,8 @@ export function BrowserLinks({ environment, hosted }: Props) {
 export function Kernels({ environment, hosted }: Props) {
   const { t } = useTranslation();
   return (
-    <Card title={t("hosted.kernels")}>
-      {hosted.kernels.length === 0 && <p className="text-sm text-muted">{t("hosted.noKernels")}</p>}
+    <Card title={t("managedEnvironment.kernels")}>
+      {hosted.kernels.length === 0 && <p className="text-sm text-muted">{t("managedEnvironment.noKernels")}</p>}
       <ul className="divide-y text-sm">
         {hosted.kernels.map((kernel) => (
           <KernelRow
@@ -182,25 +182,27 @@ function KernelRow({
   const client = useQueryClient();
   const end = useMutation({
     mutationFn: () => shutdownKernel(id, kernel),
-    onSuccess: () => toast.success(t("hosted.endKernelDone")),
+    onSuccess: () => toast.success(t("managedEnvironment.endKernelDone")),
     onError: (error) => toastError(t, error),
     onSettled: () => invalidateEnvironments(client),
   });
   return (
     <li className="flex flex-wrap items-center gap-2 py-1.5">
       <span className="min-w-0 flex-1 break-words">{name}</span>
-      <Badge tone={busy ? "accent" : "idle"}>{t(busy ? "hosted.busy" : "hosted.quiet")}</Badge>
-      {since && <span className="text-muted">{t("hosted.kernelSince", { time: formatShortTime(since) })}</span>}
+      <Badge tone={busy ? "accent" : "idle"}>{t(busy ? "managedEnvironment.busy" : "managedEnvironment.quiet")}</Badge>
+      {since && (
+        <span className="text-muted">{t("managedEnvironment.kernelSince", { time: formatShortTime(since) })}</span>
+      )}
       {ends && (
         <ConfirmDialog
           danger
-          title={t("hosted.endKernelTitle", { name })}
-          description={t("hosted.endKernelHint")}
-          action={t("hosted.endKernel")}
+          title={t("managedEnvironment.endKernelTitle", { name })}
+          description={t("managedEnvironment.endKernelHint")}
+          action={t("managedEnvironment.endKernel")}
           onConfirm={() => end.mutate()}
           trigger={
             <Button size="sm" look="ghost" disabled={end.isPending}>
-              {t("hosted.endKernel")}
+              {t("managedEnvironment.endKernel")}
             </Button>
           }
         />
@@ -219,8 +221,8 @@ export function RunHistory({ id }: { id: string }) {
   return (
     <div className="space-y-5">
       <section>
-        <h3 className="mb-1 text-sm font-semibold">{t("hosted.events")}</h3>
-        {events.length === 0 && <p className="text-sm text-muted">{t("hosted.noEvents")}</p>}
+        <h3 className="mb-1 text-sm font-semibold">{t("managedEnvironment.events")}</h3>
+        {events.length === 0 && <p className="text-sm text-muted">{t("managedEnvironment.noEvents")}</p>}
         <ol className="divide-y text-sm">
           {events.toReversed().map((event, index) => (
             <li key={`${event.at}/${event.code}/${index}`} className="flex gap-3 py-2">
@@ -233,8 +235,12 @@ export function RunHistory({ id }: { id: string }) {
         </ol>
       </section>
       <section>
-        <h3 className="mb-1 text-sm font-semibold">{t("hosted.runs")}</h3>
-        {runs.length === 0 ? <p className="text-sm text-muted">{t("hosted.noRuns")}</p> : <Runs runs={runs} />}
+        <h3 className="mb-1 text-sm font-semibold">{t("managedEnvironment.runs")}</h3>
+        {runs.length === 0 ? (
+          <p className="text-sm text-muted">{t("managedEnvironment.noRuns")}</p>
+        ) : (
+          <Runs runs={runs} />
+        )}
       </section>
     </div>
   );
@@ -243,15 +249,15 @@ export function RunHistory({ id }: { id: string }) {
 function Runs({ runs }: { runs: EnvironmentRun[] }) {
   const { t } = useTranslation();
   return (
-    <div className="relative overflow-x-auto" tabIndex={0} role="group" aria-label={t("hosted.runs")}>
+    <div className="relative overflow-x-auto" tabIndex={0} role="group" aria-label={t("managedEnvironment.runs")}>
       <table className="w-full text-left text-sm">
         <thead className="text-muted">
           <tr className="*:px-2 *:py-1.5 *:font-medium *:whitespace-nowrap">
-            <th>{t("hosted.runNumber")}</th>
-            <th>{t("hosted.runFrom")}</th>
-            <th>{t("hosted.runUntil")}</th>
-            <th>{t("hosted.runOutcome")}</th>
-            <th>{t("hosted.cost")}</th>
+            <th>{t("managedEnvironment.runNumber")}</th>
+            <th>{t("managedEnvironment.runFrom")}</th>
+            <th>{t("managedEnvironment.runUntil")}</th>
+            <th>{t("managedEnvironment.runOutcome")}</th>
+            <th>{t("managedEnvironment.cost")}</th>
           </tr>
         </thead>
         <tbody className="divide-y">
@@ -259,12 +265,14 @@ function Runs({ runs }: { runs: EnvironmentRun[] }) {
             <tr key={run.number} className="*:px-2 *:py-1.5">
               <td className="tabular-nums">{run.number}</td>
               <td className="whitespace-nowrap">{formatDateTime(run.runningAt ?? run.createdAt)}</td>
-              <td className="whitespace-nowrap">{run.endedAt ? formatDateTime(run.endedAt) : t("hosted.runGoesOn")}</td>
+              <td className="whitespace-nowrap">
+                {run.endedAt ? formatDateTime(run.endedAt) : t("managedEnvironment.runGoesOn")}
+              </td>
               <td className="break-words">{formatOutcome(run)}</td>
               <td className="whitespace-nowrap tabular-nums">
                 {run.amount === null
                   ? formatGpuTime(t, run.gpuHours)
-                  : t("hosted.costValue", {
+                  : t("managedEnvironment.costValue", {
                       amount: formatMoney(run.amount, run.currency),
                       hours: formatGpuTime(t, run.gpuHours),
                     })}

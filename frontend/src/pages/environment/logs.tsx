@@ -20,20 +20,20 @@ export function EnvironmentLogs({ id, run }: { id: string; run: number }) {
   );
   if (log.isError && !log.data) return <LoadError error={log.error} retry={() => void log.refetch()} />;
   if (log.isPending) return <Loading />;
-  if (lines.length === 0) return <p className="py-8 text-center text-sm text-muted">{t("hosted.noLog")}</p>;
+  if (lines.length === 0) return <p className="py-8 text-center text-sm text-muted">{t("managedEnvironment.noLog")}</p>;
   return (
     <div className="space-y-2">
       <div className="flex flex-wrap items-center justify-between gap-2 text-sm">
         <label className="flex items-center gap-2">
           <input type="checkbox" checked={follow} onChange={({ target }) => setFollow(target.checked)} />
-          {t("hosted.follow")}
+          {t("managedEnvironment.follow")}
         </label>
-        {log.data.cut && <span className="text-muted">{t("hosted.logCut")}</span>}
+        {log.data.cut && <span className="text-muted">{t("managedEnvironment.logCut")}</span>}
       </div>
       <VirtualList
         count={lines.length}
         height={ROW_HEIGHT}
-        label={t("hosted.logs")}
+        label={t("managedEnvironment.logs")}
         className="h-96 max-h-[60dvh] overflow-auto rounded-lg border bg-sunken px-3 py-2 font-mono text-xs"
         follow={follow}
         onFollow={setFollow}

@@ -49,22 +49,22 @@ export function CreateEnvironment({ template: first, label, look = "primary", si
     const text = JSON.stringify(body);
     if (sent.current?.text !== text) sent.current = { text, key: createIdempotencyKey() };
     const made = await createEnvironment(body, sent.current.key);
-    toast.success(t("hosted.made"));
+    toast.success(t("managedEnvironment.made"));
     await invalidateEnvironments(client);
     await navigate(`/environments/${made.id}`);
   };
   return (
     <FormDialog
       wide
-      title={t("hosted.makeTitle")}
-      description={t("hosted.makeHint")}
-      submit={t("hosted.submit")}
+      title={t("managedEnvironment.makeTitle")}
+      description={t("managedEnvironment.makeHint")}
+      submit={t("managedEnvironment.submit")}
       fields={FIELDS}
       onSubmit={make}
       trigger={
         <Button look={look} size={size} {...(label && { "aria-label": label })}>
           <Plus />
-          {t("hosted.make")}
+          {t("managedEnvironment.make")}
         </Button>
       }
     >
@@ -83,8 +83,8 @@ function Fields({ first, problem }: { first: string | undefined; problem: Proble
   if (templates.isPending) return <Loading />;
   if (templates.data.length === 0) {
     return (
-      <EmptyState title={t("hosted.noTemplates")} hint={t("hosted.noTemplatesHint")}>
-        <ButtonLink to="/environment-templates">{t("hosted.toTemplates")}</ButtonLink>
+      <EmptyState title={t("managedEnvironment.noTemplates")} hint={t("managedEnvironment.noTemplatesHint")}>
+        <ButtonLink to="/environment-templates">{t("managedEnvironment.toTemplates")}</ButtonLink>
       </EmptyState>
     );
   }
@@ -92,7 +92,7 @@ function Fields({ first, problem }: { first: string | undefined; problem: Proble
   return (
     <>
       <fieldset aria-describedby={problem("templateId") && "template-problem"}>
-        <legend className="mb-2 text-sm font-semibold text-muted">{t("hosted.template")}</legend>
+        <legend className="mb-2 text-sm font-semibold text-muted">{t("managedEnvironment.template")}</legend>
         <div className="grid gap-2 sm:grid-cols-2">
           {templates.data.map((each) => (
             <TemplateCard
@@ -165,26 +165,26 @@ function Details({ template, problem }: { template: EnvironmentTemplate; problem
   const sized = (name: "cpuCores" | "memoryGb" | "sharedMemoryGb" | "diskGb") => (
     <TextField
       name={name}
-      label={t(`hosted.${name}`)}
+      label={t(`managedEnvironment.${name}`)}
       inputMode="numeric"
       defaultValue={template[name]}
       error={problem(name)}
-      {...(name === "diskGb" && { hint: t("hosted.diskHint") })}
+      {...(name === "diskGb" && { hint: t("managedEnvironment.diskHint") })}
     />
   );
   return (
     <>
       <div className="grid items-start gap-4 sm:grid-cols-2">
-        <TextField name="name" label={t("hosted.name")} error={problem("name")} />
+        <TextField name="name" label={t("managedEnvironment.name")} error={problem("name")} />
         <Choose
           name="projectId"
-          label={t("hosted.project")}
+          label={t("managedEnvironment.project")}
           error={problem("projectId")}
           options={projects.map(({ id, name }) => [id, name])}
         />
       </div>
-      <FormRow title={t("hosted.sizes")}>
-        <Field label={t("hosted.gpuCount")} error={problem("gpuCount")}>
+      <FormRow title={t("managedEnvironment.sizes")}>
+        <Field label={t("managedEnvironment.gpuCount")} error={problem("gpuCount")}>
           {(wiring) => (
             <input
               {...wiring}
@@ -197,7 +197,7 @@ function Details({ template, problem }: { template: EnvironmentTemplate; problem
             />
           )}
         </Field>
-        <Field label={t("hosted.gpuType")} error={problem("gpuType")}>
+        <Field label={t("managedEnvironment.gpuType")} error={problem("gpuType")}>
           {(wiring) => (
             <input
               {...wiring}
@@ -215,15 +215,15 @@ function Details({ template, problem }: { template: EnvironmentTemplate; problem
         {sized("diskGb")}
         <TextField
           name="idleStopMinutes"
-          label={t("hosted.idle")}
-          hint={t("hosted.idleHint")}
+          label={t("managedEnvironment.idle")}
+          hint={t("managedEnvironment.idleHint")}
           inputMode="numeric"
           defaultValue={template.idleStopMinutes ?? ""}
           error={problem("idleStopMinutes")}
         />
       </FormRow>
-      <FormRow title={t("hosted.where")}>
-        <Field label={t("hosted.zone")} error={problem("zone")}>
+      <FormRow title={t("managedEnvironment.where")}>
+        <Field label={t("managedEnvironment.zone")} error={problem("zone")}>
           {(wiring) => (
             <select
               {...wiring}
@@ -232,7 +232,7 @@ function Details({ template, problem }: { template: EnvironmentTemplate; problem
               value={zone}
               onChange={({ target }) => setZone(target.value)}
             >
-              <option value="">{t("hosted.anyZone")}</option>
+              <option value="">{t("managedEnvironment.anyZone")}</option>
               {zones.map(({ id, name }) => (
                 <option key={id} value={id}>
                   {name}
@@ -243,16 +243,26 @@ function Details({ template, problem }: { template: EnvironmentTemplate; problem
         </Field>
         <Choose
           name="clusterId"
-          label={t("hosted.cluster")}
+          label={t("managedEnvironment.cluster")}
           error={problem("clusterId")}
           value={template.clusterId ?? ""}
-          options={[["", t("hosted.anyCluster")], ...clusters.map(({ id, name }): [string, string] => [id, name])]}
+          options={[
+            ["", t("managedEnvironment.anyCluster")],
+            ...clusters.map(({ id, name }): [string, string] => [id, name]),
+          ]}
         />
-        <TextField name="host" label={t("hosted.host")} hint={t("hosted.hostHint")} error={problem("host")} />
+        <TextField
+          name="host"
+          label={t("managedEnvironment.host")}
+          hint={t("managedEnvironment.hostHint")}
+          error={problem("host")}
+        />
       </FormRow>
       {Number(gpuCount) > 0 && prices && (
         <p role="status" className="text-sm font-medium">
-          {price ? t("hosted.perHour", { amount: formatMoney(price.amount, price.currency) }) : t("hosted.noPrice")}
+          {price
+            ? t("managedEnvironment.perHour", { amount: formatMoney(price.amount, price.currency) })
+            : t("managedEnvironment.noPrice")}
         </p>
       )}
     </>

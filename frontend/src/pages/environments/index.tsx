@@ -48,7 +48,7 @@ export function Component() {
         <>
           <ButtonLink to="/environment-templates">
             <LayoutTemplate />
-            {t("hosted.toTemplates")}
+            {t("managedEnvironment.toTemplates")}
           </ButtonLink>
           {makes && <CreateEnvironment />}
         </>
@@ -86,8 +86,8 @@ export function Component() {
       {found.isPending && <Loading />}
       {found.data?.total === 0 && (
         <EmptyState
-          title={t(nothing ? "hosted.nothingYet" : "environments.nothingMatches")}
-          {...(nothing && makes && { hint: t("hosted.nothingYetHint") })}
+          title={t(nothing ? "managedEnvironment.nothingYet" : "environments.nothingMatches")}
+          {...(nothing && makes && { hint: t("managedEnvironment.nothingYetHint") })}
         >
           {!nothing && <Button onClick={clear}>{t("tasks.clearFilters")}</Button>}
         </EmptyState>
@@ -168,7 +168,7 @@ function useColumns(environments: Environment[]): EnvironmentColumn[] {
     },
     {
       id: "cost",
-      label: t("hosted.cost"),
+      label: t("managedEnvironment.cost"),
       className: `${WIDE_COLUMN} whitespace-nowrap tabular-nums`,
       cell: (environment) => {
         const hosted = environment.hosted;
@@ -196,7 +196,7 @@ function EnvironmentTable({ environments, columns, ordering, onOrder }: Environm
         { label: t("environments.name"), order: "name" },
         { label: t("environments.status"), order: "status" },
         ...columns,
-        { label: <span className="sr-only">{t("hosted.more")}</span> },
+        { label: <span className="sr-only">{t("managedEnvironment.more")}</span> },
       ]}
     >
       {environments.map((each) => (
@@ -258,8 +258,8 @@ function ListAction({ environment }: { environment: Environment }) {
           size="sm"
           look="ghost"
           to={`/environments/${environment.id}?tab=terminal`}
-          aria-label={`${t("hosted.terminal")} ${environment.name}`}
-          title={t("hosted.terminal")}
+          aria-label={`${t("managedEnvironment.terminal")} ${environment.name}`}
+          title={t("managedEnvironment.terminal")}
         >
           <SquareTerminal />
         </ButtonLink>

@@ -9,7 +9,7 @@ import { type TaskStream, useTaskStream } from "@/api/stream";
 import { canCreate, meQuery } from "@/api/session";
 import { diagnosisQuery, isFinished, metricsQuery, taskQuery } from "@/api/tasks";
 import type { Metric, Task } from "@/api/types";
-import { withTexts } from "@/i18n";
+import { withPageTexts } from "@/i18n";
 import { formatTime } from "@/lib/format";
 import { useDebounced } from "@/lib/hooks";
 import { Badge, Callout } from "@/ui/badge";
@@ -37,10 +37,10 @@ import { Timeline } from "./timeline";
 import Usage from "./task-usage";
 import Why from "./diagnosis";
 
-const TaskCode = lazy(() => withTexts(import("./task-code"), "code"));
-const Terminal = lazy(() => withTexts(import("./rank-terminal"), "terminal"));
+const TaskCode = lazy(() => withPageTexts(import("./task-code")));
+const Terminal = lazy(() => withPageTexts(import("./rank-terminal")));
 const Machines = lazy(() => import("./task-telemetry"));
-const Outputs = lazy(() => withTexts(import("./outputs"), "files"));
+const Outputs = lazy(() => withPageTexts(import("./outputs")));
 
 /** For the first diagnosis, once the task is there. */
 const MAX_DIAGNOSIS_WAIT_MS = 1000;

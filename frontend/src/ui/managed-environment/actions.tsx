@@ -32,11 +32,11 @@ interface ActionsProps {
 const LIST_ACTIONS: EnvironmentAction[] = ["open", "start"];
 /** What is done of each by a press; the others ask for something first. */
 const DONE = {
-  start: "hosted.startDone",
-  stop: "hosted.stopDone",
-  restart: "hosted.restartDone",
-  keep: "hosted.keepDone",
-  delete: "hosted.deleteDone",
+  start: "managedEnvironment.startDone",
+  stop: "managedEnvironment.stopDone",
+  restart: "managedEnvironment.restartDone",
+  keep: "managedEnvironment.keepDone",
+  delete: "managedEnvironment.deleteDone",
 } as const;
 
 /** What may be done is what the server says may be done. */
@@ -66,12 +66,12 @@ export function EnvironmentActions({ environment, hosted, brief = false }: Actio
       danger={which !== "restart"}
       title={title}
       description={description}
-      action={t(`hosted.${which}`)}
+      action={t(`managedEnvironment.${which}`)}
       onConfirm={() => press(which)}
       trigger={
         <Button {...wired}>
           {icon}
-          {t(`hosted.${which}`)}
+          {t(`managedEnvironment.${which}`)}
         </Button>
       }
     />
@@ -85,10 +85,10 @@ export function EnvironmentActions({ environment, hosted, brief = false }: Actio
         href={buildOpenUrl(id)}
         target="_blank"
         rel="noreferrer"
-        {...(brief && { "aria-label": t("hosted.openDoor", { name }) })}
+        {...(brief && { "aria-label": t("managedEnvironment.openDoor", { name }) })}
       >
         <ExternalLink />
-        {t(brief ? "hosted.open" : `hosted.openOf.${kind}`)}
+        {t(brief ? "managedEnvironment.open" : `managedEnvironment.openOf.${kind}`)}
       </ButtonAnchor>
     ),
     start: () => (
@@ -96,11 +96,11 @@ export function EnvironmentActions({ environment, hosted, brief = false }: Actio
         key="start"
         look={brief ? "secondary" : "primary"}
         {...wired}
-        {...(brief && { "aria-label": `${t("hosted.start")} ${name}` })}
+        {...(brief && { "aria-label": `${t("managedEnvironment.start")} ${name}` })}
         onClick={() => press("start")}
       >
         <Play />
-        {t("hosted.start")}
+        {t("managedEnvironment.start")}
       </Button>
     ),
     keep: () => <KeepButton key="keep" id={id} />,
@@ -108,36 +108,50 @@ export function EnvironmentActions({ environment, hosted, brief = false }: Actio
       confirmed(
         "stop",
         <Square />,
-        busy.length > 0 ? t("hosted.stopBusy", { kernels: busy.join(t("queue.comma")) }) : t("hosted.stopHint"),
-        t("hosted.stopTitle"),
+        busy.length > 0
+          ? t("managedEnvironment.stopBusy", { kernels: busy.join(t("queue.comma")) })
+          : t("managedEnvironment.stopHint"),
+        t("managedEnvironment.stopTitle"),
       ),
-    restart: () => confirmed("restart", <RotateCcw />, t("hosted.restartHint"), t("hosted.restartTitle")),
+    restart: () =>
+      confirmed("restart", <RotateCcw />, t("managedEnvironment.restartHint"), t("managedEnvironment.restartTitle")),
     resize: () => <Resize key="resize" environment={environment} hosted={hosted} />,
     clone: () => (
       <FormDialog
         key="clone"
-        title={t("hosted.clone")}
-        description={t("hosted.cloneHint")}
-        submit={t("hosted.clone")}
+        title={t("managedEnvironment.clone")}
+        description={t("managedEnvironment.cloneHint")}
+        submit={t("managedEnvironment.clone")}
         fields={["name"]}
         trigger={
           <Button {...wired}>
             <Copy />
-            {t("hosted.clone")}
+            {t("managedEnvironment.clone")}
           </Button>
         }
         onSubmit={async (texts) => {
           const made = await act.mutateAsync({ act: "clone", body: texts });
-          toast.success(t("hosted.cloneDone"));
+          toast.success(t("managedEnvironment.cloneDone"));
           if (made) await navigate(`/environments/${made.id}`);
         }}
       >
         {(problem) => (
-          <TextField name="name" label={t("hosted.cloneName")} defaultValue={`${name}-2`} error={problem("name")} />
+          <TextField
+            name="name"
+            label={t("managedEnvironment.cloneName")}
+            defaultValue={`${name}-2`}
+            error={problem("name")}
+          />
         )}
       </FormDialog>
     ),
-    delete: () => confirmed("delete", <Trash2 />, t("hosted.deleteHint"), t("hosted.deleteTitle", { name })),
+    delete: () =>
+      confirmed(
+        "delete",
+        <Trash2 />,
+        t("managedEnvironment.deleteHint"),
+        t("managedEnvironment.deleteTitle", { name }),
+      ),
   };
   const offered = (Object.keys(buttons) as EnvironmentAction[]).filter((each) => hosted.allowedActions.includes(each));
   return <>{offered.filter((each) => !brief || LIST_ACTIONS.includes(each)).map((each) => buttons[each]())}</>;
@@ -148,14 +162,14 @@ export function KeepButton({ id }: { id: string }) {
   const client = useQueryClient();
   const keep = useMutation({
     ...environmentMutation(client, id),
-    onSuccess: () => toast.success(t("hosted.keepDone")),
+    onSuccess: () => toast.success(t("managedEnvironment.keepDone")),
     onError: (error) => toastError(t, error),
   });
   const act: EnvironmentOperation = "keep";
   return (
     <Button disabled={keep.isPending} onClick={() => keep.mutate({ act, body: { hours: KEEP_HOURS } })}>
       <Clock />
-      {t("hosted.keep")}
+      {t("managedEnvironment.keep")}
     </Button>
   );
 }
@@ -174,14 +188,14 @@ function Resize({ environment, hosted }: { environment: Environment; hosted: Man
   };
   return (
     <FormDialog
-      title={t("hosted.resize")}
-      description={t("hosted.resizeHint")}
+      title={t("managedEnvironment.resize")}
+      description={t("managedEnvironment.resizeHint")}
       submit={t("app.save")}
       fields={SIZE_FIELDS}
       trigger={
         <Button>
           <SlidersHorizontal />
-          {t("hosted.resize")}
+          {t("managedEnvironment.resize")}
         </Button>
       }
       onSubmit={async (texts) => {
@@ -189,7 +203,7 @@ function Resize({ environment, hosted }: { environment: Environment; hosted: Man
         const body = Object.fromEntries(changed.map((name) => [name, parseNumber(texts[name] ?? "")]));
         await act.mutateAsync({ act: "resize", body });
         await invalidateEnvironments(client);
-        toast.success(t("hosted.resizeDone"));
+        toast.success(t("managedEnvironment.resizeDone"));
       }}
     >
       {(problem) => (
@@ -198,7 +212,7 @@ function Resize({ environment, hosted }: { environment: Environment; hosted: Man
             <TextField
               key={name}
               name={name}
-              label={t(`hosted.${name}`)}
+              label={t(`managedEnvironment.${name}`)}
               inputMode="numeric"
               defaultValue={known[name]}
               error={problem(name)}

@@ -5,6 +5,7 @@ import { formatGpuTime, formatMoney } from "@/lib/format";
 /** So far. */
 export function formatEnvironmentCost(t: TFunction, { cost }: ManagedEnvironment): string {
   const hours = formatGpuTime(t, cost.gpuHours);
-  if (cost.amount !== null) return t("hosted.costValue", { amount: formatMoney(cost.amount, cost.currency), hours });
-  return cost.gpuHours > 0 ? t("hosted.costUnpriced", { hours }) : hours;
+  if (cost.amount !== null)
+    return t("managedEnvironment.costValue", { amount: formatMoney(cost.amount, cost.currency), hours });
+  return cost.gpuHours > 0 ? t("managedEnvironment.costUnpriced", { hours }) : hours;
 }

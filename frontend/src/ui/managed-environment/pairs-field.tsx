@@ -55,7 +55,7 @@ export function PairsField({ name, label, hint, error, rows: start, nameLabel, v
                 <Button
                   look="ghost"
                   size="icon"
-                  aria-label={t("hosted.templates.removeRow", { row: index + 1, what: label })}
+                  aria-label={t("managedEnvironment.templates.removeRow", { row: index + 1, what: label })}
                   onClick={() => setRows(rows.filter((row) => row.key !== key))}
                 >
                   <X />
@@ -73,7 +73,7 @@ export function PairsField({ name, label, hint, error, rows: start, nameLabel, v
         }}
       >
         <Plus />
-        {t("hosted.templates.addRow", { what: label })}
+        {t("managedEnvironment.templates.addRow", { what: label })}
       </Button>
     </div>
   );

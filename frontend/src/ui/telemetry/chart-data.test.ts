@@ -1,6 +1,14 @@
 import { expect, test } from "vitest";
 import type { TelemetrySeries } from "@/api/types";
-import { computeBand, MAX_LINES, buildTimestamps, findNewestIndex, buildPanels, findGaps, getValueAt } from "./chart-data";
+import {
+  computeBand,
+  MAX_LINES,
+  buildTimestamps,
+  findNewestIndex,
+  buildPanels,
+  findGaps,
+  getValueAt,
+} from "./chart-data";
 import { DEFAULT_PANELS, listMetrics, PANEL_IDS, decodeThrottleReasons } from "./panels";
 
 const one = (

@@ -7,7 +7,14 @@ import { Badge } from "@/ui/badge";
 import { GpuSummary } from "@/ui/gpu-summary";
 import { RankCell } from "./rank-cell";
 import { formatMetric, APPEARANCES, getAppearance, getAppearanceText } from "./rank-appearance";
-import { getMetricValue, getScaleLevel, type ColorBy, type Scale, type RankSnapshot, shortenNames } from "./rank-metrics";
+import {
+  getMetricValue,
+  getScaleLevel,
+  type ColorBy,
+  type Scale,
+  type RankSnapshot,
+  shortenNames,
+} from "./rank-metrics";
 
 interface HeatMapProps {
   nodes: TaskNode[];

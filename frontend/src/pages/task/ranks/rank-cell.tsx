@@ -1,6 +1,12 @@
 import { memo } from "react";
 import { cx } from "@/lib/cx";
-import { BLAMED_CLASSES, BLAMED_SIGN, APPEARANCE_CLASSES, type RankAppearance, APPEARANCE_SIGNS } from "./rank-appearance";
+import {
+  BLAMED_CLASSES,
+  BLAMED_SIGN,
+  APPEARANCE_CLASSES,
+  type RankAppearance,
+  APPEARANCE_SIGNS,
+} from "./rank-appearance";
 
 interface CellProps {
   rank: number;
