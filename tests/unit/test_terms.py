@@ -8,8 +8,8 @@ import pytest
 
 CELL = re.compile(r"(?<!\\)\|")
 SOURCES = {
-    "en": ("frontend/src/i18n/en.ts", "frontend/src/i18n/parts/*.en.ts", "platform/fermi/messages/en/*.toml"),
-    "zh": ("frontend/src/i18n/zh.ts", "frontend/src/i18n/parts/*.zh.ts", "platform/fermi/messages/zh/*.toml",
+    "en": ("frontend/src/i18n/en.ts", "frontend/src/i18n/pages/en.ts", "platform/fermi/messages/en/*.toml"),
+    "zh": ("frontend/src/i18n/zh.ts", "frontend/src/i18n/pages/zh.ts", "platform/fermi/messages/zh/*.toml",
            "docs/zh/**/*.md", "README.zh.md"),
 }  # fmt: skip
 NAMES = re.compile(r"\{+ ?\w+|^\s*\w+:|^\[.*")
