@@ -197,8 +197,8 @@ export const en: Translation = {
     learningRate: "Learning rate",
     told: "value passed to the script",
   },
-  pulse: {
-    title: "Pulse of ranks",
+  rankProgress: {
+    title: "Progress of ranks",
     rank: "Rank",
     since: "Since last step",
     waiting: "In collectives",
@@ -1083,7 +1083,7 @@ export const en: Translation = {
     },
     scenario: {
       fits: "These environments suit: ",
-      name: "Scene",
+      name: "Scenario",
       nodes: "Nodes",
       gpus: "GPUs",
       frameworks: "Frameworks",
@@ -1184,7 +1184,7 @@ export const en: Translation = {
     optional: "{{name}} (optional)",
     preflight: "Pre-flight before the start",
     preflightHint: "If there is a problem, the task does not start and names the node or link.",
-    pulse: "Pulse of ranks",
+    pulse: "Progress of ranks",
     pulseHint: "A small probe reports steps, stacks and collectives. The script needs no change.",
     onHang: "On a hang",
     onHangHint: "Only when the hang is certain; a suspected hang is only reported.",

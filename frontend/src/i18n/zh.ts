@@ -183,8 +183,8 @@ export const zh = {
     learningRate: "学习率",
     told: "传给脚本的值",
   },
-  pulse: {
-    title: "各 rank 的脉搏",
+  rankProgress: {
+    title: "各 rank 的进度",
     rank: "Rank",
     since: "距上一步",
     waiting: "集合通信",
@@ -1135,7 +1135,7 @@ export const zh = {
     optional: "{{name}}（可选）",
     preflight: "启动前预检",
     preflightHint: "有问题时任务不会开始，并指出是哪个节点或哪条线路。",
-    pulse: "各 rank 的脉搏",
+    pulse: "各 rank 的进度",
     pulseHint: "无需修改脚本，由小探针给出训练步、堆栈和集合通信情况。",
     onHang: "卡住时",
     onHangHint: "仅在确定卡住时执行；存疑时只报告。",

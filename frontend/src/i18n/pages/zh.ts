@@ -1,3 +1,4 @@
+import type { NoticeKind } from "@/api/types";
 import type { Translated } from "../zh";
 
 /** Texts that load with the pages and dialogs that use them, not at the first visit. */
@@ -234,9 +235,9 @@ export const zh = {
     endKernelTitle: "结束内核 {{name}}？",
     endKernelHint: "它的变量会丢失，笔记本文件不受影响。",
     endKernelDone: "内核已结束",
-    doors: "入口",
-    noDoors: "环境运行后可以从这里打开。",
-    doorHint: "在环境自己的域名下打开，只对已登录的项目成员有效。",
+    proxyAddresses: "代理地址",
+    noProxyAddresses: "环境运行后可以从这里打开。",
+    proxyAddressHint: "在环境自己的域名下打开，只对已登录的项目成员有效。",
     events: "事件",
     noEvents: "还没有事件",
     runs: "运行记录",
@@ -279,7 +280,7 @@ export const zh = {
       packagesHint: "每行一个，写法同 requirements.txt。",
       emulated: "没有真实 GPU 的地方用 CPU 进程模拟",
       ports: "端口",
-      portsHint: "每个端口是一个入口，在浏览器中以它的名称打开。",
+      portsHint: "每个端口有一个代理地址，在浏览器中以端口名称打开。",
       portName: "名称",
       portNumber: "端口号",
       env: "环境变量",
@@ -395,7 +396,7 @@ export const zh = {
       token_ends: "令牌将到期",
       environment_idle: "环境即将停止",
       certificate_ends: "证书将到期",
-    },
+    } satisfies Record<NoticeKind, string>,
     level: "最低级别",
     restarts: "任务重启达到次数",
     waits: "任务等待达到（分钟）",

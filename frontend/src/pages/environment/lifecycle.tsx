@@ -121,7 +121,7 @@ export function BrowserLinks({ environment, hosted }: Props) {
   const { t } = useTranslation();
   const opens = hosted.allowedActions.includes("open");
   return (
-    <Card title={t("managedEnvironment.doors")}>
+    <Card title={t("managedEnvironment.proxyAddresses")}>
       {opens && hosted.doors.length > 0 ? (
         <>
           <ul className="flex flex-wrap gap-2">
@@ -141,10 +141,10 @@ export function BrowserLinks({ environment, hosted }: Props) {
               </li>
             ))}
           </ul>
-          <p className="mt-2 text-xs text-muted">{t("managedEnvironment.doorHint")}</p>
+          <p className="mt-2 text-xs text-muted">{t("managedEnvironment.proxyAddressHint")}</p>
         </>
       ) : (
-        <p className="text-sm text-muted">{t("managedEnvironment.noDoors")}</p>
+        <p className="text-sm text-muted">{t("managedEnvironment.noProxyAddresses")}</p>
       )}
     </Card>
   );

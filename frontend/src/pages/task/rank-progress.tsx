@@ -19,14 +19,14 @@ export function RankProgressTable({ pulses, chosen, onChoose }: PulsesProps) {
   return (
     <div
       role="group"
-      aria-label={t("pulse.title")}
+      aria-label={t("rankProgress.title")}
       tabIndex={0}
       className="mt-3 max-h-80 overflow-auto rounded-lg border text-sm"
     >
       <table className="w-full text-right tabular-nums">
         <thead className="sticky top-0 bg-sunken text-muted">
           <tr className="*:px-2 *:py-1.5 *:font-medium">
-            <th className="text-left">{t("pulse.rank")}</th>
+            <th className="text-left">{t("rankProgress.rank")}</th>
             <th>{t("task.step")}</th>
             <th aria-sort={slowestFirst ? "descending" : "none"}>
               <button
@@ -34,10 +34,10 @@ export function RankProgressTable({ pulses, chosen, onChoose }: PulsesProps) {
                 className="underline decoration-dotted"
                 onClick={() => setSlowestFirst((on) => !on)}
               >
-                {t("pulse.since")}
+                {t("rankProgress.since")}
               </button>
             </th>
-            <th>{t("pulse.waiting")}</th>
+            <th>{t("rankProgress.waiting")}</th>
           </tr>
         </thead>
         <tbody className="divide-y">
@@ -63,7 +63,7 @@ function RankProgressRow({ pulse, chosen, onChoose }: RowProps) {
   return (
     <tr className={cx("cursor-pointer *:px-2 *:py-1", chosen && "bg-accent-soft")} onClick={() => onChoose(pulse.rank)}>
       <td className="text-left">{pulse.rank}</td>
-      <td>{pulse.step == null ? t(`pulse.phases.${pulse.phase}`) : formatInteger(pulse.step)}</td>
+      <td>{pulse.step == null ? t(`rankProgress.phases.${pulse.phase}`) : formatInteger(pulse.step)}</td>
       <td>{pulse.sinceStep == null ? "–" : getSecondsSinceStep(t, pulse.sinceStep)}</td>
       <td>{pulse.waitingShare == null ? "–" : share(pulse.waitingShare)}</td>
     </tr>
@@ -75,7 +75,7 @@ function getWaitShare(pulse: RankProgress): number {
 }
 
 function getSecondsSinceStep(t: Parameters<typeof formatDuration>[0], seconds: number): string {
-  return seconds < 10 ? t("pulse.seconds", { seconds: seconds.toFixed(1) }) : formatDuration(t, seconds);
+  return seconds < 10 ? t("rankProgress.seconds", { seconds: seconds.toFixed(1) }) : formatDuration(t, seconds);
 }
 
 function share(part: number): string {

@@ -293,7 +293,7 @@ test("the pulse of each rank is shown while the task runs; the one that waits lo
     http.get(apiUrl("/training-tasks/task-1/pulses"), () => respondWith({ taskId: "task-1", attempt: 1, ranks })),
   );
   renderAt("/training/task-1");
-  const table = within(await screen.findByRole("group", { name: "各 rank 的脉搏" }));
+  const table = within(await screen.findByRole("group", { name: "各 rank 的进度" }));
   const rows = () =>
     table
       .getAllByRole("row")

@@ -8,27 +8,12 @@ import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
 import { FormDialog, FormRow, TextField } from "@/ui/form-dialog";
 import { OwnerField, formatOwner, parseOwner } from "./owner";
-import { buildConditions, formatTimeOfDay } from "./rule-fields";
+import { buildConditions, formatTimeOfDay, listNoticeKinds } from "./rule-fields";
 
 const FIELDS = [
   "name", "channels", "kinds", "level", "restarts", "waitsSeconds", "quietFrom", "quietTo", "timezone", "breaksThrough",
 ] as const; // prettier-ignore
 const LEVELS = ["info", "warn", "fail"] as const;
-const KINDS: NoticeRule["kinds"] = [
-  "task_ended",
-  "task_failed",
-  "task_hung",
-  "task_restarted",
-  "task_waits",
-  "budget",
-  "node_lost",
-  "environment_wanted",
-  "environment_idle",
-  "disk_full",
-  "token_ends",
-  "certificate_ends",
-];
-
 /** A new rule, or the settings of one. */
 export function RuleForm({ me, rule }: { me: Me; rule?: NoticeRule }) {
   const { t } = useTranslation();
@@ -72,7 +57,7 @@ export function RuleForm({ me, rule }: { me: Me; rule?: NoticeRule }) {
           />
           <CheckboxGroup
             title={t("notices.kinds")}
-            options={KINDS.map((kind) => [kind, t(`notices.what.${kind}`)])}
+            options={listNoticeKinds().map((kind) => [kind, t(`notices.what.${kind}`)])}
             value={kinds}
             onChange={setKinds}
             error={problem("kinds")}

@@ -120,7 +120,7 @@ export function Ranks({ task, chosen, blamed: named, onPin, onRead, onCharts }: 
         (wide ? (
           <Collapsible
             wanted={false}
-            title={t("pulse.title")}
+            title={t("rankProgress.title")}
             className="mt-3"
             summaryClassName="cursor-pointer text-sm text-muted"
             whenOpen={() => table}

@@ -55,6 +55,6 @@ export function formatMetric(t: TFunction, amount: RankMetric, value: number): s
     case "lag":
       return t("heat.steps", { count: value });
     case "silent":
-      return value < 10 ? t("pulse.seconds", { seconds: value.toFixed(1) }) : formatDuration(t, value);
+      return value < 10 ? t("rankProgress.seconds", { seconds: value.toFixed(1) }) : formatDuration(t, value);
   }
 }

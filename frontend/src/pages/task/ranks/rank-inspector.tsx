@@ -35,16 +35,16 @@ export function RankInspector({ task, seen, amounts, onRead, onCharts }: Inspect
     return [t(`heat.measure.${amount}`), total ? `${text} (${Math.round((value / total) * 100)}%)` : text];
   });
   if (pulse?.stepSeconds != null) {
-    values.push([t("heat.stepTime"), t("pulse.seconds", { seconds: formatMeasurement(pulse.stepSeconds) })]);
+    values.push([t("heat.stepTime"), t("rankProgress.seconds", { seconds: formatMeasurement(pulse.stepSeconds) })]);
   }
-  if (pulse?.waitingShare != null) values.push([t("pulse.waiting"), `${Math.round(pulse.waitingShare * 100)}%`]);
+  if (pulse?.waitingShare != null) values.push([t("rankProgress.waiting"), `${Math.round(pulse.waitingShare * 100)}%`]);
   return (
     <section aria-label={t("heat.inspector")} className="min-w-0 text-sm">
       <p className="font-medium">
         <span className={cx(look === "failed" && "text-bad-ink", look === "after" && "text-warn-ink")}>
           {t("task.rank", { rank: rank.rank })} · {getAppearanceText(t, look)}
         </span>
-        {pulse && rank.state === "running" && ` · ${t(`pulse.phases.${pulse.phase}`)}`}
+        {pulse && rank.state === "running" && ` · ${t(`rankProgress.phases.${pulse.phase}`)}`}
         {step != null && ` · ${t("task.atStep", { step: formatInteger(step) })}`}
         {loss !== undefined && ` · ${t("task.loss")} ${loss === null ? "NaN" : formatNumber(loss)}`}
       </p>

@@ -117,11 +117,11 @@ test("the inspector leads to the rank's log and to its charts", async () => {
 test("512 ranks stand in the wide column with short names, and their pulses are folded away", async () => {
   serve(512, () => 96);
   renderAt("/training/task-1");
-  await screen.findByText("各 rank 的脉搏");
+  await screen.findByText("各 rank 的进度");
   expect(document.querySelectorAll("[data-rank]")).toHaveLength(512);
   expect(document.querySelector("aside [data-rank]")).toBeNull();
   expect(screen.getByText("127", { selector: "span" }).title).toBe("node-127");
-  expect(screen.queryByRole("group", { name: "各 rank 的脉搏" })).toBeNull();
+  expect(screen.queryByRole("group", { name: "各 rank 的进度" })).toBeNull();
 });
 
 test("of a task that is over nothing is measured: its ranks say how they ended, each kind in its own shape", async () => {
