@@ -13,10 +13,10 @@ import "./styles.css";
 const root = document.getElementById("root");
 if (!root) throw new Error("index.html has no #root");
 const page = createRoot(root);
-// What a first page needs is asked for at once and not one after the other: who it is, the page's files, the language's.
+// The session, the page's files and the texts are requested at the same time, not one after the other.
 const started = startLanguage();
 const client = createQueryClient();
-if (location.pathname !== "/sign-in") client.query(meQuery).catch(() => undefined); // the frame says it
+if (location.pathname !== "/sign-in") client.query(meQuery).catch(() => undefined); // Shell shows the error
 const router = createBrowserRouter(routes);
 void started.then(() =>
   page.render(

@@ -18,7 +18,7 @@ export const tokensQuery = queryOptions({
     ),
 });
 
-/** The answer holds the token itself, this once. */
+/** Creates an API token. Only this answer holds the token itself. */
 export const createToken = (body: { name: string; expiresInDays?: number }) =>
   unwrapResponse(http.POST("/api/v1/tokens", { body }));
 
@@ -65,7 +65,7 @@ export const removeMember = (project: string, username: string) =>
     }),
   );
 
-/** Names, and who set them when: no answer has a value. */
+/** Lists secrets by name, with who set them and when. No answer holds a value. */
 export const secretsQuery = (project: string) =>
   queryOptions({
     queryKey: accountKeys.secrets(project),

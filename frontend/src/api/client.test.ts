@@ -50,11 +50,11 @@ test("only what may come right by itself is asked for again", () => {
 });
 
 test("a paged list is read to its end, and no further", async () => {
-  const asked: number[] = [];
+  const query: number[] = [];
   const items = await fetchAllPages((page) => {
-    asked.push(page);
+    query.push(page);
     return Promise.resolve({ items: page === 3 ? [5] : [2 * page - 1, 2 * page], total: 5 });
   });
   expect(items).toEqual([1, 2, 3, 4, 5]);
-  expect(asked).toEqual([1, 2, 3]);
+  expect(query).toEqual([1, 2, 3]);
 });

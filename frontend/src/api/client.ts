@@ -6,7 +6,10 @@ import type { paths } from "./schema";
 
 const SAFE_METHODS = new Set(["GET", "HEAD", "OPTIONS"]);
 
-/** Any answer of the sign-in API sets the cookie, for a page that Django did not serve itself (the dev server). */
+/**
+ * Returns the CSRF token. Without the cookie (a page that Django did not serve, as of the dev server) a request of the
+ * sign-in API sets it.
+ */
 export async function fetchCsrfToken(): Promise<string> {
   const read = () => /(?:^|; )csrftoken=([^;]+)/.exec(document.cookie)?.[1];
   if (!read()) await fetch("/_allauth/browser/v1/config");
@@ -21,21 +24,21 @@ const platform: Middleware = {
   },
 };
 
-/** `fetch` is looked up at each call, so that tests can put theirs in place. */
+/** The API's client. It calls the current `fetch`, so that tests can replace it. */
 export const http = createClient<paths>({
   baseUrl: location.origin,
   fetch: (request) => watchResponse(globalThis.fetch(request)),
 });
 http.use(platform);
 
-/** A text: what an operation answers that may be asked for a file, too. */
+/** An answer of openapi-fetch. `string`: some operations answer a file, too. */
 interface Answer<T> {
   data?: { code: number; data?: T } | string | undefined;
   error?: unknown;
   response: Response;
 }
 
-/** The inside of the envelope, or an ApiError. */
+/** Returns the data of a response. Throws ApiError where the platform refused. */
 export async function unwrapResponse<T>(pending: Promise<Answer<T>>): Promise<T> {
   const { data, error, response } = await pending;
   if (data === undefined || typeof data === "string") throw new ApiError(response.status, error);
@@ -49,7 +52,7 @@ interface PageOf<T> {
 
 const MAX_PARALLEL_PAGES = 4;
 
-/** Every item of a paged list: the first page says how many there are, the others are asked for a few at a time. */
+/** Returns all items of a paged list: the first page tells their number, the others are requested a few at a time. */
 export async function fetchAllPages<T>(load: (page: number) => Promise<PageOf<T>>): Promise<T[]> {
   const first = await load(1);
   const items = [...first.items];

@@ -21,7 +21,10 @@ export type CodeChoice = components["schemas"]["CodeChoice"];
 
 const SOURCE_MS = 5_000;
 
-/** Where the code came from, and whether it has changed there since: the platform asks the environment or Git server. */
+/**
+ * Where the code was taken from, and whether it has changed there since. The platform asks the environment or the Git
+ * server.
+ */
 export const codeSourceQuery = (id: string) =>
   queryOptions({
     queryKey: ["code", "source", id] as const,
@@ -35,7 +38,7 @@ export const codeSourceQuery = (id: string) =>
     gcTime: 0,
   });
 
-/** What a snapshot says never changes. */
+/** Files of a snapshot; they never change. */
 export const treeQuery = (id: string, path: string) =>
   queryOptions({
     queryKey: ["code", "tree", id, path] as const,

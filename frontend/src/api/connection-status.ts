@@ -1,13 +1,13 @@
 import { useSyncExternalStore } from "react";
 
-/** `stale`: asked, and not answered for a while; `offline`: there is nobody to ask. */
+/** `stale`: requests have had no response for a while; `offline`: the platform cannot be reached. */
 export type ConnectionStatus = "live" | "stale" | "offline";
 
 export const STALE_MS = 5_000;
 const CHECK_AFTER_MS = 2_000;
 const CHECK_INTERVAL_MS = 500;
 
-/** What a request ends with that was given up here. */
+/** Names of the errors of requests that the page itself aborted. */
 const ABORTED_BY_PAGE = new Set(["AbortError", "TimeoutError"]);
 
 let respondedAt = Date.now();
@@ -16,14 +16,14 @@ let checking = false;
 let current: { contact: ConnectionStatus; since: number } = { contact: "live", since: respondedAt };
 const listeners = new Set<() => void>();
 
-/** The platform said something, whatever it was. */
+/** Records that the platform responded. */
 export function recordResponse(): void {
   respondedAt = Date.now();
   unreachable = false;
   publishStatus();
 }
 
-/** What `fetch` gives, listened to: whether there was an answer, or nobody to give one. */
+/** Records whether a `fetch` got a response. Returns its response, and throws its error. */
 export async function watchResponse(answer: Promise<Response>): Promise<Response> {
   try {
     const response = await answer;
@@ -48,7 +48,7 @@ function publishStatus(): void {
   listeners.forEach((listener) => listener());
 }
 
-/** Asks for a sign of life where nothing else has brought one lately. A page that nobody sees asks for nothing. */
+/** Requests /healthz unless there was a response lately. Hidden pages send nothing. */
 function checkConnection(): void {
   if (document.visibilityState === "hidden") {
     respondedAt = Date.now();
@@ -62,14 +62,14 @@ function checkConnection(): void {
     .finally(() => (checking = false));
 }
 
-/** Begins to watch over the connection; gives what ends it. */
+/** Starts checking the connection. Returns a function that stops it. */
 export function startConnectionChecks(): () => void {
   recordResponse();
   const timer = setInterval(checkConnection, CHECK_INTERVAL_MS);
   return () => clearInterval(timer);
 }
 
-/** `since`: when the platform was last heard. */
+/** Returns the status of the connection, and the time of the last response in milliseconds (`since`). */
 export function useConnectionStatus(): { contact: ConnectionStatus; since: number } {
   return useSyncExternalStore(
     (listener) => {

@@ -15,7 +15,7 @@ export interface EnvironmentFilters {
 
 export const ENVIRONMENTS_PER_PAGE = 50;
 
-/** One page of the list, as the server filters and orders it. */
+/** One page of the list, filtered and sorted by the server. */
 export const environmentPageQuery = ({ zone, status, gpuType, kind, ordering, ...rest }: EnvironmentFilters) =>
   queryOptions({
     queryKey: [...inventoryKeys.environments, "page", { zone, status, gpuType, kind, ordering, ...rest }] as const,
@@ -45,7 +45,7 @@ export const environmentQuery = (id: string) =>
     refetchInterval: 5_000,
   });
 
-/** Out of service for new tasks, or back. */
+/** Sets whether new tasks may use an environment. */
 export const cordonEnvironment = (id: string, cordoned: boolean) =>
   unwrapResponse(
     http.PATCH("/api/v1/dev-environments/{environment_id}", {
@@ -60,7 +60,9 @@ export const cordonMutation = (client: QueryClient, id: string) =>
     onSuccess: () => client.invalidateQueries({ queryKey: inventoryKeys.environments }),
   });
 
-/** Whether a process stands by in it with the training stack imported; null: as its project says. */
+/**
+ * Sets whether a process with the training stack imported is kept ready in an environment; null: as its project says.
+ */
 export const warmMutation = (client: QueryClient, id: string) =>
   mutationOptions({
     mutationFn: (warm: boolean | null) =>

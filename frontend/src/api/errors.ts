@@ -7,7 +7,7 @@ interface ErrorBody {
   requestId?: string;
 }
 
-/** What the platform refused, with everything it said. `problems` is empty unless fields were at fault. */
+/** A refused request: HTTP status, code, message and request id. `problems` is empty unless fields are wrong. */
 export class ApiError extends Error {
   readonly status: number;
   readonly code: string;
@@ -15,13 +15,13 @@ export class ApiError extends Error {
   readonly requestId: string | undefined;
 
   constructor(status: number, body: unknown) {
-    const said: ErrorBody = typeof body === "object" && body !== null ? body : {};
-    super(said.message ?? `HTTP ${status}`);
+    const text: ErrorBody = typeof body === "object" && body !== null ? body : {};
+    super(text.message ?? `HTTP ${status}`);
     this.name = "ApiError";
     this.status = status;
-    this.code = said.error ?? "UNKNOWN";
-    this.problems = said.errors ?? [];
-    this.requestId = said.requestId;
+    this.code = text.error ?? "UNKNOWN";
+    this.problems = text.errors ?? [];
+    this.requestId = text.requestId;
   }
 }
 
@@ -29,7 +29,7 @@ export function isSignedOut(error: unknown): boolean {
   return error instanceof ApiError && error.status === 401;
 }
 
-/** A refusal stays a refusal however often it is asked; a dead connection may come back. */
+/** Returns whether to repeat a request: not after a refusal, but after a failed connection. */
 export function isRetryable(failures: number, error: unknown): boolean {
   return failures < 2 && !(error instanceof ApiError && error.status < 500);
 }

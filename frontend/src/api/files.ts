@@ -91,12 +91,14 @@ export function invalidateFiles(client: QueryClient, project: string): Promise<v
 
 const query = (path: string) => new URLSearchParams({ path }).toString();
 
-/** Where a file is downloaded from, or a folder as a zip. */
+/** Returns the address from which to download a file, or a folder as a zip. */
 export function buildDownloadUrl(below: string, item: { path: string; kind: string }): string {
   return `/api/v1/${below}/${item.kind === "folder" ? "archive" : "content"}?${query(item.path)}`;
 }
 
-/** Sends a file in pieces; whoever sends it again goes on where they were. `tell`: the share that is done. */
+/**
+ * Uploads a file in chunks. An upload that failed continues where it stopped. `tell` gets the share that is done (0–1).
+ */
 export async function uploadFile(
   project: string,
   path: string,

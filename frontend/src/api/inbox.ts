@@ -2,12 +2,12 @@ import { mutationOptions, type QueryClient, queryOptions } from "@tanstack/react
 import { http, unwrapResponse } from "./client";
 
 const POLL_MS = 30_000;
-/** How many the bell shows at a time. */
+/** Entries in the inbox's panel. */
 export const INBOX_PER_PAGE = 10;
 
 const inboxKeys = { all: ["inbox"] as const };
 
-/** How much is unread; asked again while the page is in sight. */
+/** The number of unread entries, refreshed while the page is visible. */
 export const unreadQuery = queryOptions({
   queryKey: [...inboxKeys.all, "unread"] as const,
   queryFn: async () =>
@@ -28,7 +28,7 @@ export const inboxQuery = (page: number) =>
       ),
   });
 
-/** Without ids, all of them. */
+/** Marks entries as read; without ids, all of them. */
 export const markInboxRead = (client: QueryClient) =>
   mutationOptions({
     mutationFn: (ids: string[] | null) => unwrapResponse(http.POST("/api/v1/inbox/read", { body: { ids } })),

@@ -1,7 +1,7 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { fetchAllPages, http, unwrapResponse } from "./client";
 
-/** The most that the platform gives at once. */
+/** The largest page that the platform allows. */
 const PAGE = 200;
 
 export const inventoryKeys = {
@@ -21,8 +21,8 @@ export const zonesQuery = queryOptions({
 });
 
 /**
- * All of them, since they are searched, filtered and sorted on the page. Who may be ticked changes as tasks come and go,
- * so the list is asked for again while it is on the screen: a long one less often, as each time is many requests.
+ * All environments, as the page itself searches, filters and sorts them. Tasks change which of them can be chosen, so
+ * the list is refreshed while it is shown; a long list less often, since it takes many requests.
  */
 export const environmentsQuery = queryOptions({
   queryKey: inventoryKeys.environments,
@@ -34,7 +34,7 @@ export const environmentsQuery = queryOptions({
   placeholderData: keepPreviousData,
 });
 
-/** Looked at again while a version is being prepared. */
+/** Refreshed while a version is being prepared. */
 export const datasetsQuery = queryOptions({
   queryKey: inventoryKeys.datasets,
   refetchInterval: ({ state }) =>

@@ -5,13 +5,13 @@ import type { LimitsRequest, UserLimitsRequest } from "./types";
 const PAGE = 100;
 
 const limitsKey = (project: string) => ["limits", project] as const;
-const of = (project: string) => ({ path: { project_id: project } });
+const projectParams = (project: string) => ({ path: { project_id: project } });
 const ofUser = (project: string, username: string) => ({ path: { project_id: project, username } });
 
 export const limitsQuery = (project: string) =>
   queryOptions({
     queryKey: [...limitsKey(project), "project"] as const,
-    queryFn: () => unwrapResponse(http.GET("/api/v1/projects/{project_id}/limits", { params: of(project) })),
+    queryFn: () => unwrapResponse(http.GET("/api/v1/projects/{project_id}/limits", { params: projectParams(project) })),
     refetchInterval: 15_000,
   });
 
@@ -20,18 +20,18 @@ export const userLimitsQuery = (project: string) =>
     queryKey: [...limitsKey(project), "users"] as const,
     queryFn: () =>
       fetchAllPages((page) => {
-        const params = { ...of(project), query: { page, pageSize: PAGE } };
+        const params = { ...projectParams(project), query: { page, pageSize: PAGE } };
         return unwrapResponse(http.GET("/api/v1/projects/{project_id}/limits/users", { params }));
       }),
     refetchInterval: 15_000,
   });
 
-/** What one member may use; null for somebody who is no member. */
+/** The limits of one member of a project; null for other users. */
 export const memberLimitsQuery = (project: string, username: string) =>
   queryOptions({
     queryKey: [...limitsKey(project), "user", username] as const,
     queryFn: async () => {
-      const params = { ...of(project), query: { search: username, pageSize: PAGE } };
+      const params = { ...projectParams(project), query: { search: username, pageSize: PAGE } };
       const found = await unwrapResponse(http.GET("/api/v1/projects/{project_id}/limits/users", { params }));
       return found.items.find((each) => each.username === username) ?? null;
     },
@@ -39,7 +39,7 @@ export const memberLimitsQuery = (project: string, username: string) =>
   });
 
 export const saveLimits = (project: string, body: LimitsRequest) =>
-  unwrapResponse(http.PUT("/api/v1/projects/{project_id}/limits", { params: of(project), body }));
+  unwrapResponse(http.PUT("/api/v1/projects/{project_id}/limits", { params: projectParams(project), body }));
 
 export const saveUserLimits = (project: string, username: string, body: UserLimitsRequest) =>
   unwrapResponse(

@@ -15,33 +15,36 @@ import { taskKeys } from "./tasks";
 
 export interface LogFilter {
   search: string;
-  /** `search` is an expression that RE2 reads. */
+  /** `search` is an RE2 expression. */
   regex: boolean;
-  /** That, or above it. */
+  /** The lowest level. */
   level?: LogLevel | undefined;
-  /** ISO. */
+  /** An ISO time. */
   since?: string | undefined;
   until?: string | undefined;
 }
 
 export const NO_FILTER: LogFilter = { search: "", regex: false };
 
-/** A line of one rank. */
+/** A line of one rank's log. */
 export type LogPosition = Pick<LogLine, "rank" | "offset">;
 
 export const POLL_MS = 2_000;
 
-/** A plain text is found in the lines that are here; anything else the platform finds, in the whole log. */
+/**
+ * Returns whether the platform has to search (the whole log). The page itself finds plain texts in the lines that it
+ * holds.
+ */
 export function needsServerSearch({ search, regex, level, since, until }: LogFilter): boolean {
   return Boolean((regex && search) || level || since || until);
 }
 
-/** Whether it is the expression that the platform does not take. */
+/** Returns whether the platform refused the expression. */
 export function isExpressionInvalid(error: unknown): error is ApiError {
   return error instanceof ApiError && error.code.startsWith("REGEX_");
 }
 
-/** What a filter leaves of a log, shown as it is found; while the task lives, what is new is asked for. */
+/** The lines of a log that match a filter, shown page by page. While the task runs, new ones are requested. */
 export const logSearchQuery = (id: string, attempt: number, rank: RankChoice, filter: LogFilter, live: boolean) =>
   queryOptions({
     queryKey: [...taskKeys.one(id), "found", attempt, rank, filter] as const,
@@ -66,7 +69,7 @@ export const logSearchQuery = (id: string, attempt: number, rank: RankChoice, fi
 
 const CONTEXT_BYTES_BEFORE = 1 << 18;
 
-/** Some of a log before a line and after it, where the line is not among those that are kept. */
+/** The lines around one line that the page does not hold. */
 export const logContextQuery = (id: string, attempt: number, { rank, offset }: LogPosition) =>
   queryOptions({
     queryKey: [...taskKeys.one(id), "near", attempt, rank, offset] as const,
@@ -75,8 +78,8 @@ export const logContextQuery = (id: string, attempt: number, { rank, offset }: L
       let log: Log = { ...EMPTY_LOG, cursor: `${attempt}@${rank}:${start}` };
       for (let read = false; ;) {
         const page = await readPage(id, { rank: String(rank), cursor: log.cursor, limit: LINES_PER_PAGE }, signal);
-        const whole = page.lines.filter(({ offset: begin }) => begin > start || start === 0);
-        log = { ...appendLogPage(log, whole), cursor: page.cursor };
+        const full = page.lines.filter(({ offset: begin }) => begin > start || start === 0);
+        log = { ...appendLogPage(log, full), cursor: page.cursor };
         if (page.end || read) return log;
         read = (log.newest[rank] ?? -1) >= offset;
       }
@@ -85,13 +88,13 @@ export const logContextQuery = (id: string, attempt: number, { rank, offset }: L
     structuralSharing: false,
   });
 
-/** Where the first error is, whichever rank's. */
+/** Returns the position of the first error of any rank. */
 export function findFirstError(id: string, attempt: number) {
   const params = { path: { task_id: id }, query: { attempt } };
   return unwrapResponse(http.GET("/api/v1/training-tasks/{task_id}/logs/first-error", { params }));
 }
 
-/** The first line at a time or after it; with all ranks the earliest of them. */
+/** Returns the position of the first line at a time or after it; of all ranks, the earliest. */
 export async function findFirstLineAfter(
   id: string,
   attempt: number,

@@ -9,17 +9,17 @@ export type LogLevel = "debug" | "info" | "warning" | "error";
 
 export interface LogLine {
   rank: number;
-  /** Bytes from the start of that rank's log; of a line that was printed over, to its newest state. */
+  /** Bytes from the start of the rank's log. Of an overwritten line, the start of its newest text. */
   offset: number;
   text: string;
   level?: LogLevel | undefined;
-  /** Milliseconds; of a line that tells its time. */
+  /** Unix milliseconds, if the line has a time. */
   at?: number | undefined;
-  /** It is not complete yet: a progress bar, as it is now. */
+  /** The line is not complete yet, such as a progress bar. */
   open?: boolean | undefined;
 }
 
-/** As the platform tells a line. */
+/** A log line in the API. */
 export interface ApiLogLine {
   offset: number;
   text: string;
@@ -29,23 +29,23 @@ export interface ApiLogLine {
 }
 
 export interface Log {
-  /** Complete ones. */
+  /** Complete lines. */
   lines: LogLine[];
-  /** By rank; each is replaced by the next line of its rank. */
+  /** The incomplete line of each rank. */
   open: ReadonlyMap<number, LogLine>;
-  /** Where the next page starts; opaque. */
+  /** Opaque; where the next page starts. */
   cursor: string | undefined;
-  /** The offset of the newest complete line of each rank. */
+  /** The offset of each rank's newest complete line. */
   newest: Record<number, number>;
   /** Characters of all lines. */
   size: number;
-  /** Older lines were left out. */
+  /** Older lines were dropped. */
   cut: boolean;
-  /** Its end was reached once. */
+  /** The end of the log has been reached once. */
   read: boolean;
 }
 
-/** More than this is not kept in the page; the download has it all. */
+/** The page holds no more lines than this; the download has all. */
 export const MAX_LOG_LINES = 200_000;
 export const MAX_LOG_CHARACTERS = 50_000_000;
 export const LINES_PER_PAGE = 5_000;
@@ -68,7 +68,9 @@ export function parseLogLine(rank: number, { offset, text, level, time, open }: 
   return { rank, offset, text, level: level ?? undefined, at: time ? Date.parse(time) : undefined, open };
 }
 
-/** The complete lines of a log, or `lines` of them, and below them those that are still printed over, as in a terminal. */
+/**
+ * Returns the complete lines of a log (or `lines` of them), followed by the incomplete ones, as a terminal shows them.
+ */
 export function appendOpenLines(
   log: Log | undefined,
   lines: LogLine[] = log?.lines ?? NO_LINES,
@@ -88,8 +90,8 @@ export async function readPage(id: string, query: Query, signal?: AbortSignal) {
 }
 
 /**
- * Reads on from where it stopped, to the end, and shows each page as it comes. Of a log that is longer than what is kept
- * it reads no more than that and the last page.
+ * Reads a log from where the last read stopped, and shows each page as it arrives. Of a log longer than the limit only
+ * the first pages that fit and the last page are read.
  */
 export const logQuery = (id: string, attempt: number, rank: RankChoice) =>
   queryOptions({
@@ -115,7 +117,7 @@ export const logQuery = (id: string, attempt: number, rank: RankChoice) =>
     structuralSharing: false,
   });
 
-/** The newest line of a rank, while somebody points at it; without the colours that are meant for terminals. */
+/** The newest line of a rank without colour codes, refreshed while the pointer is on the rank. */
 export const lastLineQuery = (id: string, attempt: number, rank: number, live: boolean) =>
   queryOptions({
     queryKey: [...taskKeys.one(id), "last-line", attempt, rank] as const,
@@ -129,18 +131,18 @@ export const lastLineQuery = (id: string, attempt: number, rank: number, live: b
 // eslint-disable-next-line no-control-regex
 const ANSI = /\u001b\[[0-9;?]*[A-Za-z]/g;
 
-/** Colours for terminals mean nothing here. */
+/** Removes colour codes for terminals. */
 export function stripAnsi(text: string): string {
   return text.replace(ANSI, "");
 }
 
-/** What a terminal shows of a line in the end: of a progress bar, its newest state. */
+/** Returns what a terminal shows of a line with carriage returns: for a progress bar, its newest state. */
 export function getOverwrittenText(line: string): string {
   const states = line.replace(/\r+$/, "");
   return states.slice(states.lastIndexOf("\r") + 1);
 }
 
-/** Lines that are already here are left out: a log's offsets only grow. */
+/** Appends lines, without those that the log has already: offsets only grow. */
 export function appendLogPage(log: Log, lines: LogLine[]): Log {
   const newest = { ...log.newest };
   const open = new Map(log.open);

@@ -5,14 +5,14 @@ import type { components } from "./schema";
 import type { Environment, PriceList } from "./types";
 
 type Schemas = components["schemas"];
-/** The life of an environment that the platform makes. */
+/** The lifecycle of an environment that the platform creates. */
 export type ManagedEnvironment = Schemas["HostedItem"];
 export type EnvironmentAction = ManagedEnvironment["allowedActions"][number];
 export type Kernel = Schemas["HostedKernel"];
 export type EnvironmentRun = Schemas["LifeRun"];
 export type EnvironmentTemplate = Schemas["EnvironmentTemplate"];
 
-/** What a person typed may be of another type than the platform wants, which says so. */
+/** Values of a form. A value may have the wrong type; the platform then says so. */
 export type FormBody = Record<string, unknown>;
 
 const template = (id: string) => ({ path: { template_id: id } });
@@ -42,7 +42,7 @@ export const deleteEnvironmentTemplate = (id: string) =>
 
 export const invalidateTemplates = (client: QueryClient) => client.invalidateQueries({ queryKey: TEMPLATES });
 
-/** The same body under the same key is the same environment, however often it is sent. */
+/** Creates an environment. The same body with the same idempotency key creates it only once. */
 export const createEnvironment = (body: FormBody, key: string) =>
   unwrapResponse(
     http.POST("/api/v1/dev-environments/make", {
@@ -66,7 +66,7 @@ function sendOperation(id: string, act: EnvironmentOperation, body: FormBody = {
   return unwrapResponse(http.POST(`${ROOT}/${act}`, { params }));
 }
 
-/** Whatever came of it, the list and the page are asked for anew. */
+/** Runs an operation on an environment. The list and the page are refreshed whatever its result. */
 export const environmentMutation = (client: QueryClient, id: string) =>
   mutationOptions({
     mutationFn: ({ act, body }: { act: EnvironmentOperation; body?: FormBody }) => sendOperation(id, act, body),
@@ -86,16 +86,16 @@ export const lifecycleQuery = (id: string) =>
 
 export interface EnvironmentLog {
   text: string;
-  /** null: nothing has been read. */
+  /** null: nothing was read yet. */
   cursor: number | null;
-  /** Older text was left out. */
+  /** Older text was dropped. */
   cut: boolean;
 }
 
 const NO_LOG: EnvironmentLog = { text: "", cursor: null, cut: false };
 export const MAX_LOG_CHARACTERS = 2_000_000;
 
-/** Reads on from where it stopped. */
+/** Reads the log from where the last read stopped. */
 export const environmentLogQuery = (id: string, run: number) =>
   queryOptions({
     queryKey: ["environment-log", id, run] as const,
@@ -113,15 +113,18 @@ export const environmentLogQuery = (id: string, run: number) =>
     refetchInterval: 2_000,
   });
 
-/** The newest of it is kept, from the beginning of a line. */
+/** Appends text. Beyond the limit the newest part is kept, from the beginning of a line. */
 export function appendLogText(log: EnvironmentLog, more: string, cursor: number): EnvironmentLog {
   const text = log.text + more;
   if (text.length <= MAX_LOG_CHARACTERS) return { ...log, text, cursor };
-  const kept = text.slice(-MAX_LOG_CHARACTERS);
-  return { text: kept.slice(kept.indexOf("\n") + 1), cursor, cut: true };
+  const stored = text.slice(-MAX_LOG_CHARACTERS);
+  return { text: stored.slice(stored.indexOf("\n") + 1), cursor, cut: true };
 }
 
-/** Where a door leads: a new tab, on the environment's own host name. */
+/**
+ * Returns the address that opens an environment, or one of its ports (`door`), in a new tab on the environment's own
+ * host name.
+ */
 export function buildOpenUrl(id: string, door?: string): string {
   return `/environments/${id}/open${door ? `?door=${encodeURIComponent(door)}` : ""}`;
 }
@@ -133,7 +136,10 @@ export const shutdownKernel = (id: string, kernel: string) =>
 
 export const notifyOwner = (id: string) => unwrapResponse(http.POST(`${ROOT}/ask-owner`, { params: environment(id) }));
 
-/** The most exact price counts: of the type in the zone, of the type, of the zone, of any. */
+/**
+ * Returns the price per hour by the most specific entry: for the type in the zone, the type, the zone, or all. null: no
+ * price.
+ */
 export function calculateHourlyPrice(
   list: PriceList | undefined,
   gpuType: string,

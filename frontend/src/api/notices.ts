@@ -41,7 +41,7 @@ export const deliveriesQuery = (id: string, page: number) =>
       ),
   });
 
-/** The answer holds what webhooks are signed with, this once. */
+/** Creates a channel. Only this answer holds the secret that signs its webhooks. */
 export const createChannel = (body: NoticeChannelRequest) =>
   unwrapResponse(http.POST("/api/v1/notice-channels", { body }));
 

@@ -8,7 +8,7 @@ export interface OverviewFilters {
   gpuType?: string;
 }
 
-/** Asked for again while somebody looks. */
+/** Refreshed while the page is visible. */
 const POLL_MS = 15_000;
 
 export const overviewQuery = (filters: OverviewFilters) =>

@@ -7,11 +7,11 @@ export type PackageInstallations = components["schemas"]["PackageInstallations"]
 
 const LEVEL = "/api/v1/dev-environments/packages/level";
 
-/** Begins it and does not wait. */
+/** Starts installing and returns immediately. */
 export const installMissingPackages = (ids: string[], packages: string[], python: string) =>
   unwrapResponse(http.POST(LEVEL, { body: { ids, packages, python } }));
 
-/** Asked for until all have ended. */
+/** Refreshed until all installations have ended. */
 export const installationsQuery = (id: string) =>
   queryOptions({
     queryKey: ["installations", id] as const,

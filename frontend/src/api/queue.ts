@@ -20,7 +20,7 @@ export const queueKeys = {
   list: (filters: QueueFilters) => ["queue", "list", filters] as const,
 };
 
-/** The platform decides every few seconds who begins. */
+/** Refreshed every few seconds, as often as the platform schedules. */
 export const queueQuery = (filters: QueueFilters) =>
   queryOptions({
     queryKey: queueKeys.list(filters),
@@ -30,7 +30,7 @@ export const queueQuery = (filters: QueueFilters) =>
     refetchInterval: 5_000,
   });
 
-/** Before another task of its project and class; null: behind them all. */
+/** Moves a task before another one of its project and priority class; null: to the end of them. */
 export const moveQueuedTask = (id: string, before: string | null) =>
   unwrapResponse(
     http.POST("/api/v1/training-tasks/{task_id}/move", { params: { path: { task_id: id } }, body: { before } }),

@@ -4,18 +4,18 @@ import { ApiError } from "./errors";
 import type { Recommendation } from "./types";
 
 export interface RecommendRequest {
-  /** The number of a model's weights; without it the model's own. */
+  /** The number of parameters; default: the model's. */
   modelParameters?: number | undefined;
   modelId?: string | undefined;
   environmentIds: string[];
   masterNode?: string | undefined;
-  /** Those of the model that differ from its defaults. */
+  /** Hyperparameters that differ from the model's defaults. */
   hyperparameters?: Record<string, unknown> | undefined;
 }
 
 /**
- * What the platform would choose, best first. Creates nothing: a question, told apart by what is asked. Null where the
- * platform cannot judge what it is asked about.
+ * Frameworks that the platform recommends, best first. Creates nothing, so the body is the key of the query. null: the
+ * platform has no recommendation.
  */
 export const recommendQuery = (body: RecommendRequest) =>
   queryOptions({

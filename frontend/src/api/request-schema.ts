@@ -1,4 +1,4 @@
-/** The request for a task as the platform declares it: names, defaults, bounds and flags of the command. */
+/** The schema of a request for a task: fields, defaults, bounds and flags of the command line. */
 import schema from "./request.json";
 
 export interface RequestField {
@@ -18,21 +18,21 @@ const getType = ({ type }: RequestField) => (Array.isArray(type) ? type[0] : typ
 
 export const isNumber = (rule?: RequestField) => rule !== undefined && ["integer", "number"].includes(getType(rule));
 
-/** The few values that a field may have; none: it may have any. A number may stand for one of them. */
+/** Returns the values that a field can have, or undefined if it can have any. */
 export const getChoices = (rule?: RequestField): string[] | undefined =>
   rule?.enum ?? rule?.anyOf?.find((each) => each.enum)?.enum;
 
-/** Single values of which there are a few to choose from. */
+/** Fields with a fixed set of values. */
 export const CHOICE_FIELDS = Object.keys(REQUEST).filter(
   (name) => REQUEST[name]?.["x-flag"] && getChoices(REQUEST[name]),
 );
 
-/** Single values that need no more of a form than a line to type them in. */
+/** Fields that a single line of text can hold. */
 export const TEXT_FIELDS = Object.entries(REQUEST)
   .filter(([name, rule]) => rule["x-flag"] && !getChoices(rule) && name !== "taskName")
   .filter(([, rule]) => isNumber(rule) || getType(rule) === "string")
   .map(([name]) => name);
 
-/** Seconds in the unit of a field that is a time: the API's names end with it. */
+/** Returns the seconds in the unit of a time field, which its name ends with; undefined for other fields. */
 export const getUnitSeconds = (name: string): number | undefined =>
   name.endsWith("Seconds") ? 1 : name.endsWith("Minutes") ? 60 : undefined;

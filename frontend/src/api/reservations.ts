@@ -34,7 +34,7 @@ export const updateReservation = (id: string, body: ReservationRequest) =>
 export const deleteReservation = (id: string) =>
   unwrapResponse(http.DELETE("/api/v1/reservations/{reservation_id}", { params: { path: { reservation_id: id } } }));
 
-/** Who begins when follows from what is set aside. */
+/** Refreshes reservations, and the queue and timeline that depend on them. */
 export async function invalidateReservations(client: QueryClient): Promise<void> {
   await Promise.all([client.invalidateQueries({ queryKey: RESERVATIONS }), invalidateQueue(client)]);
 }

@@ -1,7 +1,7 @@
 import { mutationOptions, type QueryClient, queryOptions } from "@tanstack/react-query";
 import { http, unwrapResponse } from "./client";
 
-/** The most that the platform keeps of one person. */
+/** The most views that the platform keeps for a user. */
 const ALL = 100;
 
 const viewKeys = { of: (section: string) => ["views", section] as const };
@@ -14,7 +14,7 @@ export const viewsQuery = (section: string) =>
     staleTime: 60_000,
   });
 
-/** In place of the view of that name, if there is one. */
+/** Saves a view; one of the same name is replaced. */
 export const saveListView = (client: QueryClient, section: string) =>
   mutationOptions({
     mutationFn: (view: { name: string; query: string }) =>

@@ -3,7 +3,7 @@ import { ApiError } from "./errors";
 
 export const TARGETS = ["shell", "slurm", "kubernetes", "torchrun", "compose"] as const;
 
-/** An archive with the task's scripts, and the name that the server gave it. */
+/** Downloads an archive of the task's scripts. Returns it with the server's file name. */
 export async function downloadScripts(id: string, target: (typeof TARGETS)[number]) {
   const { data, error, response } = await http.GET("/api/v1/training-tasks/{task_id}/scripts", {
     params: { path: { task_id: id }, query: { target } },

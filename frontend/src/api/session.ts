@@ -18,7 +18,7 @@ export const signInQuery = queryOptions({
   staleTime: Infinity,
 });
 
-/** Empty for whoever does not run the platform. */
+/** Notices for operators; empty for other users. */
 export const noticesQuery = queryOptions({
   queryKey: ["notices"] as const,
   queryFn: () => unwrapResponse(http.GET("/api/v1/notices")),
@@ -26,17 +26,17 @@ export const noticesQuery = queryOptions({
   refetchInterval: 5 * 60_000,
 });
 
-/** The administrator maintains everything; what belongs to no project is the administrator's alone. */
+/** Returns whether a user may change what belongs to a project. Only administrators may change what belongs to none. */
 export function isMaintainer(me: Me | undefined, projectId: string | null): boolean {
   if (!me) return false;
   return me.isAdministrator || me.projects.some(({ id, role }) => id === projectId && role === "maintainer");
 }
 
-/** Whether there is a project in which one may make something; viewers only see. */
+/** Returns whether a user may create things in a project, or in any. */
 export function canCreate(me: Me | undefined, projectId?: string | null): boolean {
   if (!me) return false;
-  const here = me.projects.filter(({ id }) => projectId === undefined || id === projectId);
-  return me.isAdministrator || here.some(({ role }) => role !== "viewer");
+  const current = me.projects.filter(({ id }) => projectId === undefined || id === projectId);
+  return me.isAdministrator || current.some(({ role }) => role !== "viewer");
 }
 
 const AUTH = "/_allauth/browser/v1/auth";
@@ -58,8 +58,8 @@ interface Refusal {
 export type Credentials = { name: string; password: string } | { code: string };
 
 /**
- * "code" when the account asks for a second factor: then this is called again, with the code.
- * Raises ApiError; its code is allauth's (`username_password_mismatch`, `too_many_login_attempts`, …).
+ * Signs in. Returns "code" if the account needs a second factor: call it again with the code. Throws ApiError with
+ * allauth's code (`username_password_mismatch`, `too_many_login_attempts`, …).
  */
 export async function signIn(credentials: Credentials): Promise<"done" | "code"> {
   const response =
@@ -69,15 +69,15 @@ export async function signIn(credentials: Credentials): Promise<"done" | "code">
           [credentials.name.includes("@") ? "email" : "username"]: credentials.name,
           password: credentials.password,
         });
-  if (response.ok || response.status === 409) return "done"; // 409: somebody is signed in already
-  const said = (await response.json().catch(() => ({}))) as Refusal;
-  if (said.data?.flows?.some(({ id, is_pending }) => id === "mfa_authenticate" && is_pending)) return "code";
-  const first = said.errors?.[0];
+  if (response.ok || response.status === 409) return "done"; // 409: already signed in
+  const text = (await response.json().catch(() => ({}))) as Refusal;
+  if (text.data?.flows?.some(({ id, is_pending }) => id === "mfa_authenticate" && is_pending)) return "code";
+  const first = text.errors?.[0];
   const code = response.status === 429 ? "too_many_login_attempts" : (first?.code ?? "unknown");
   throw new ApiError(response.status, { error: code, message: first?.message });
 }
 
 export async function signOut(): Promise<void> {
   const response = await auth("DELETE", "/session");
-  if (!response.ok && response.status !== 401) throw new ApiError(response.status, undefined); // 401 = signed out
+  if (!response.ok && response.status !== 401) throw new ApiError(response.status, undefined); // 401: signed out
 }

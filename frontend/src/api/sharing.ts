@@ -2,7 +2,7 @@ import { queryOptions } from "@tanstack/react-query";
 import { http, unwrapResponse } from "./client";
 import { taskKeys } from "./tasks";
 
-/** Why a task that waits has not begun, and when it will. The platform decides every few seconds. */
+/** Why a task is waiting and when it is expected to start, refreshed as often as the platform schedules. */
 export const taskQueueQuery = (id: string) =>
   queryOptions({
     queryKey: [...taskKeys.one(id), "queue"] as const,
@@ -11,7 +11,7 @@ export const taskQueueQuery = (id: string) =>
     refetchInterval: 5_000,
   });
 
-/** What its time went into, and what that cost. */
+/** How a task's time was spent, and its cost. */
 export const taskUsageQuery = (id: string, goesOn: boolean) =>
   queryOptions({
     queryKey: [...taskKeys.one(id), "usage"] as const,

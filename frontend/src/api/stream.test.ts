@@ -57,21 +57,21 @@ test("a status changes the task that is shown, and what the stream does not tell
 });
 
 test("while only the step changes, the rest of the task is asked for now and then", async () => {
-  const asked = vi.fn();
+  const request = vi.fn();
   client.getQueryCache().subscribe((event) => {
     if (
       event.type === "updated" &&
       event.action.type === "invalidate" &&
       (event.query.queryKey as unknown[]).includes("task-1")
     )
-      asked();
+      request();
   });
   const say = async (status: Partial<Task>) => {
-    asked.mockClear();
+    request.mockClear();
     stream().send("status", { ...client.getQueryData<Task>(taskKeys.detail("task-1")), ...status });
     client.setQueryData<Task>(taskKeys.detail("task-1"), (known) => known); // it is no longer invalid
     await vi.advanceTimersByTimeAsync(300);
-    return asked.mock.calls.length > 0;
+    return request.mock.calls.length > 0;
   };
   stream().accept();
   expect(await say({ status: "stopping" })).toBe(true);

@@ -9,9 +9,9 @@ import type { Metric, Task, TaskEvent } from "./types";
 export type StreamState = "connecting" | "live" | "stale" | "ended";
 
 const FLUSH_MS = 200;
-/** The platform gives a sign of life every two seconds (apps/training/presenters/event_stream.py). */
+/** The platform sends a keep-alive every two seconds (apps/training/presenters/event_stream.py). */
 const RECONNECT_AFTER_MS = 20_000;
-/** A task that trains says its step many times a second; what else is known of it is asked for this often meanwhile. */
+/** A running task reports its step many times a second; everything else about it is refreshed this often. */
 const REFRESH_MS = 10_000;
 const REOPEN_MS = [500, 1_000, 2_000, 5_000, 15_000];
 
@@ -25,11 +25,10 @@ interface Messages {
 }
 
 /**
- * One task's event stream, poured into the query cache a few times a second, however fast it comes.
- *
- * What the page asks for itself and what the stream brings overlap, and leave no hole. A new stream tells all events
- * and points from the first, and one that was cut goes on where it was; of a log it brings the end only, so each time
- * it opens the page reads on from where it is itself, and log lines wait while that goes on.
+ * Writes the events of a task's stream into the query cache, a few times a second at most. Queries and the stream
+ * overlap, so nothing is missed: a new stream starts with the first event and point, a resumed one continues where it
+ * stopped. Of the log it sends only the end, so each time it opens the page reads the log from where it is; lines of
+ * the stream wait until that is done.
  */
 export class TaskStreamOptions {
   private source: EventSource | undefined;
@@ -81,8 +80,10 @@ export class TaskStreamOptions {
     this.source?.close();
   }
 
-  /** Something came. A connection that stays open says nothing about the other end: after a while without a sign of life
-   * what is shown is old, and after a longer one another connection is tried. */
+  /**
+   * Records that something arrived. An open connection says nothing about the other end: after a while without a keep-
+   * alive the page is stale, and after a longer while another connection is opened.
+   */
   private alive(): void {
     recordResponse();
     this.heardAt = Date.now();
@@ -99,7 +100,10 @@ export class TaskStreamOptions {
     }, STALE_MS);
   }
 
-  /** The browser itself only comes back after a lost connection, not after an answer such as 502. */
+  /**
+   * Opens another connection. The browser reconnects by itself after a lost connection, but not after a response such
+   * as 502.
+   */
   private reopen(): void {
     const wait = REOPEN_MS[Math.min(this.failures++, REOPEN_MS.length - 1)];
     this.openTimer = setTimeout(() => this.open(), wait);
@@ -167,7 +171,7 @@ export class TaskStreamOptions {
 
 const PROGRESS: readonly string[] = ["step", "loss"];
 
-/** Whether it is more than another step: a status without any change of its own says that something was seen of ranks. */
+/** Returns whether a status tells more than a new step. One without changes means that the state of ranks changed. */
 function hasOtherChanges(known: Task | undefined, status: Partial<Task>): boolean {
   const names = Object.keys(status) as (keyof Task)[];
   if (!known || names.length === 0) return names.length > 0;
@@ -175,14 +179,16 @@ function hasOtherChanges(known: Task | undefined, status: Partial<Task>): boolea
   return changed.length === 0 || changed.some((name) => !PROGRESS.includes(name));
 }
 
-/** `since`: when the stream last said something. */
+/** `since`: when the last event arrived, in milliseconds. */
 export interface TaskStream {
   state: StreamState;
   since: number;
 }
 
-/** Keeps the page's one stream open while the task lives. `rank` chooses whose log comes with it; a new language, a new
- * stream. */
+/**
+ * Keeps one stream open while a task is active. `rank` selects the log that it sends. A new language opens a new
+ * stream.
+ */
 export function useTaskStream(id: string, rank: RankChoice, over: boolean): TaskStream {
   const client = useQueryClient();
   const { language } = useTranslation().i18n;

@@ -10,7 +10,7 @@ export interface TaskFilters {
   owner?: string;
   environment?: string;
   search?: string;
-  /** As the overview names it. */
+  /** A cause, as the overview names it. */
   cause?: string;
   ordering?: TaskOrdering;
   page: number;
@@ -50,7 +50,7 @@ export const tasksQuery = (filters: TaskFilters) =>
 
 const MAX_NAMED_TASKS = 100;
 
-/** The names of tasks by id, without those that the reader may not see. */
+/** Names of tasks by id, without those that the user may not see. */
 export const taskNamesQuery = (ids: string[]) =>
   queryOptions({
     queryKey: [...taskKeys.all, "names", ids] as const,
@@ -66,11 +66,11 @@ export const taskQuery = (id: string) =>
   queryOptions({
     queryKey: taskKeys.detail(id),
     queryFn: () => unwrapResponse(http.GET("/api/v1/training-tasks/{task_id}", { params: { path: { task_id: id } } })),
-    // Nothing of the task changes when a node that it does without can be used again.
+    // refreshed, as no event tells that a missing node is available again
     refetchInterval: ({ state: { data } }) => (data && !isFinished(data) && data.elastic?.away.length ? 10_000 : false),
   });
 
-/** The stream tells of changes; how far ranks are is no change, and is asked for now and then. */
+/** Refreshed when the stream tells of a change, and now and then for the progress of ranks. */
 export const diagnosisQuery = (id: string, over: boolean) =>
   queryOptions({
     queryKey: taskKeys.diagnosis(id),
@@ -79,7 +79,7 @@ export const diagnosisQuery = (id: string, over: boolean) =>
     refetchInterval: over ? false : 5_000,
   });
 
-/** How the ranks get on: asked while the task runs and the page can be seen, of large gangs less often. */
+/** The progress of each rank, refreshed while the task runs and the page is visible; less often for many ranks. */
 export const rankProgressQuery = (task: Task) =>
   queryOptions({
     queryKey: taskKeys.pulses(task.taskId),
@@ -91,7 +91,7 @@ export const rankProgressQuery = (task: Task) =>
     refetchInterval: task.worldSize > 64 ? 5_000 : 2_000,
   });
 
-/** Events and metrics only ever grow: asking again asks for what came after the newest one that is here. */
+/** Events and metrics are only ever added, so a refresh requests what came after the newest known one. */
 export const eventsQuery = (id: string) =>
   queryOptions({
     queryKey: taskKeys.events(id),
@@ -109,7 +109,7 @@ export const eventsQuery = (id: string) =>
     },
   });
 
-/** `round`: another number asks anew. */
+/** A new `round` requests it again. */
 export const scalingQuery = (id: string, round: number) =>
   queryOptions({
     queryKey: [...taskKeys.scaling(id), round],
@@ -148,7 +148,7 @@ export const checkpointsQuery = (id: string) =>
       ).items,
   });
 
-/** A rendered plan never changes once it is there. */
+/** A rendered plan never changes. */
 export const planQuery = (id: string, attempt: number) =>
   queryOptions({
     queryKey: taskKeys.plan(id, attempt),
@@ -161,7 +161,7 @@ export const planQuery = (id: string, attempt: number) =>
     staleTime: Infinity,
   });
 
-/** Creates nothing, so it is a question like any other, told apart by what is asked; given up when another is asked. */
+/** Creates nothing, so the body is the key of the query. Aborted when another body is previewed. */
 export const previewQuery = (body: CreateRequest) =>
   queryOptions({
     queryKey: taskKeys.preview(body),
@@ -172,7 +172,7 @@ export const previewQuery = (body: CreateRequest) =>
     refetchInterval: ({ state }) => (state.data?.packages?.looking || state.data?.memoryLooking ? 1_500 : false),
   });
 
-/** The same body under the same key is the same task, however often it is sent. */
+/** Creates a task. The same body with the same idempotency key creates it only once. */
 export const createTask = mutationOptions({
   mutationFn: ({ body, key }: { body: CreateRequest; key: string }) =>
     unwrapResponse(http.POST("/api/v1/training-tasks", { body, headers: { "Idempotency-Key": key } })),
@@ -198,7 +198,7 @@ export const resumeTaskMutation = (id: string) =>
       unwrapResponse(http.POST("/api/v1/training-tasks/{task_id}/resume", { params: { path: { task_id: id } } })),
   });
 
-/** Goes on from the newest checkpoint; the answer is the task that goes on, perhaps a new one. */
+/** Continues from the newest checkpoint. The answer is the task that continues, which may be a new one. */
 export const restartTaskMutation = (id: string, body: { leaveOut: string[]; useSpares: boolean; code: CodeChoice }) =>
   unwrapResponse(http.POST("/api/v1/training-tasks/{task_id}/restart", { params: { path: { task_id: id } }, body }));
 
@@ -221,7 +221,7 @@ export const requestDelete = (id: string) =>
 
 export const deleteTaskMutation = (id: string) => mutationOptions({ mutationFn: () => requestDelete(id) });
 
-/** What the task was asked with, ready to be edited and posted; with a checkpoint to start from, if one is given. */
+/** The request of a task, to be edited and sent again; from a checkpoint if one is given. */
 export const cloneQuery = (id: string, resumeFrom?: string | null) =>
   queryOptions({
     queryKey: [...taskKeys.one(id), "clone", resumeFrom] as const,
@@ -233,7 +233,7 @@ export const cloneQuery = (id: string, resumeFrom?: string | null) =>
     staleTime: Infinity,
   });
 
-/** The list is stale at once; the task itself is asked for again. */
+/** Refreshes the list and a task. */
 export function invalidateTask(client: QueryClient, id?: string): Promise<void> {
   return client.invalidateQueries({ queryKey: id ? taskKeys.one(id) : taskKeys.all });
 }
@@ -242,7 +242,7 @@ export function updateCachedTask(client: QueryClient, id: string, patch: Partial
   client.setQueryData<Task>(taskKeys.detail(id), (task) => task && { ...task, ...patch });
 }
 
-/** Both sorted by id; what is in both is taken once. */
+/** Merges two lists that are sorted by id. Each id appears once. */
 export function mergeById<T extends { id: number }>(have: T[], more: T[]): T[] {
   const fresh = more.filter((item) => have[findInsertIndex(have, item.id)]?.id !== item.id);
   const first = fresh[0];
@@ -251,7 +251,7 @@ export function mergeById<T extends { id: number }>(have: T[], more: T[]): T[] {
   return first.id > (have.at(-1)?.id ?? -Infinity) ? all : all.sort((a, b) => a.id - b.id);
 }
 
-/** The index of the first item whose id is not below `id`. */
+/** Returns the index of the first item whose id is not less than `id`. */
 function findInsertIndex(items: { id: number }[], id: number): number {
   let low = 0;
   let high = items.length;

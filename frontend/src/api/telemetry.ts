@@ -4,7 +4,7 @@ import type { Task, TelemetrySeries } from "./types";
 
 export type MetricName = TelemetrySeries["metric"];
 
-/** A stretch of time, in unix milliseconds; without one, all there is. */
+/** A time range in unix milliseconds; without one, all there is. */
 export interface TimeRange {
   from: number;
   to: number;
@@ -14,12 +14,12 @@ export interface TelemetryRequest {
   metric: MetricName[];
   stretch?: TimeRange;
   points: number;
-  /** Of a task; empty: all. */
+  /** Nodes of a task; empty: all. */
   node?: number[];
   rank?: number[];
 }
 
-/** As often as something new can have come. */
+/** Samples arrive this often. */
 const POLL_MS = 15_000;
 
 const buildQuery = ({ stretch, ...wanted }: TelemetryRequest) => ({
@@ -40,7 +40,7 @@ export const taskTelemetryQuery = (task_id: string, wanted: TelemetryRequest, li
     refetchInterval: live && !wanted.stretch ? POLL_MS : false,
   });
 
-/** The newest values of each rank: asked while the task runs and the page can be seen. */
+/** The newest values of each rank, refreshed while the task runs and the page is visible. */
 export const rankUsageQuery = ({ taskId: task_id, status }: Pick<Task, "taskId" | "status">) =>
   queryOptions({
     queryKey: ["telemetry", "now", task_id] as const,
@@ -50,7 +50,7 @@ export const rankUsageQuery = ({ taskId: task_id, status }: Pick<Task, "taskId" 
     refetchInterval: 5_000,
   });
 
-/** Of an environment or a worker: `seconds` back from now, unless a stretch was chosen. */
+/** Telemetry of an environment or a worker: the last `seconds`, or the chosen time range. */
 export const machineTelemetryQuery = (
   kind: "environment" | "worker",
   id: string,

@@ -7,7 +7,7 @@ export interface TimelineFilters {
   project?: string;
 }
 
-/** A long list is asked for less often. */
+/** Refreshed less often for a long list. */
 export const timelineQuery = (filters: TimelineFilters) =>
   queryOptions({
     queryKey: ["queue", "timeline", filters] as const,

@@ -12,7 +12,7 @@ export interface UsageFilters {
   project?: string;
 }
 
-/** The running hour counts too, so that a report that is looked at is asked for now and then. */
+/** The current hour counts as well, so the report is refreshed now and then. */
 export const usageQuery = (filters: UsageFilters) =>
   queryOptions({
     queryKey: ["usage", filters] as const,
@@ -21,7 +21,7 @@ export const usageQuery = (filters: UsageFilters) =>
     refetchInterval: 60_000,
   });
 
-/** The same for a spreadsheet; the browser downloads it. */
+/** Returns the address of the report as CSV. */
 export function buildUsageCsvUrl(filters: UsageFilters): string {
   return `/api/v1/usage?${new URLSearchParams({ ...filters, format: "csv" }).toString()}`;
 }
@@ -33,7 +33,7 @@ export const pricesQuery = queryOptions({
   queryFn: () => unwrapResponse(http.GET("/api/v1/prices")),
 });
 
-/** The whole list. */
+/** Replaces the whole price list. */
 export async function savePrices(client: QueryClient, prices: PriceRequest[]): Promise<void> {
   client.setQueryData(PRICES, await unwrapResponse(http.PUT("/api/v1/prices", { body: { prices } })));
 }

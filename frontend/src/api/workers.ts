@@ -12,7 +12,7 @@ export interface WorkerFilters {
 }
 
 export const WORKERS_PER_PAGE = 50;
-/** The most that the platform gives at once. */
+/** The largest page that the platform allows. */
 const PAGE = 200;
 
 export const workerKeys = {
@@ -24,7 +24,7 @@ export const workerKeys = {
   tokens: ["join-tokens"] as const,
 };
 
-/** One page of the list, as the server filters and orders it; heartbeats come every few seconds. */
+/** One page of the list, filtered and sorted by the server. Heartbeats arrive every few seconds. */
 export const workersQuery = ({ status, ...rest }: WorkerFilters) =>
   queryOptions({
     queryKey: workerKeys.list({ ...rest, ...(status && { status }) }),
@@ -47,7 +47,7 @@ export const workerQuery = (id: string) =>
     refetchInterval: 2_000,
   });
 
-/** What the worker's process would be given if it started now. */
+/** The variables that the worker's process would get if it started now. */
 export const workerEnvironmentQuery = (id: string) =>
   queryOptions({
     queryKey: workerKeys.environment(id),
@@ -79,11 +79,11 @@ export const deleteGroup = (id: string) =>
 export const runGroupAction = (id: string, action: "start" | "stop" | "restart") =>
   unwrapResponse(http.POST(`/api/v1/worker-groups/{group_id}/${action}`, { params: { path: { group_id: id } } }));
 
-/** Null takes them out of the group that they are in. */
+/** Moves workers to a group; null removes them from their group. */
 export const moveWorkers = (workerIds: string[], groupId: string | null) =>
   unwrapResponse(http.POST("/api/v1/worker-groups/move", { body: { workerIds, groupId } }));
 
-/** The list, the groups and the previews all follow from who is where. */
+/** Refreshes the list, the groups and the previews of variables. */
 export function invalidateWorkers(client: QueryClient): Promise<void> {
   return client.invalidateQueries({ queryKey: workerKeys.all });
 }
@@ -96,7 +96,7 @@ export const joinTokensQuery = queryOptions({
     ),
 });
 
-/** The answer holds the token itself and the command that uses it, this once. */
+/** Creates a join token. Only this answer holds the token and the command that uses it. */
 export const createJoinToken = (body: { name: string; projectId?: string }) =>
   unwrapResponse(http.POST("/api/v1/workers/join-tokens", { body }));
 

@@ -1,23 +1,23 @@
 import { useEffect } from "react";
 
-/** Something that can be done from the palette. */
+/** A command of the palette. */
 export interface Command {
   id: string;
   label: string;
-  /** What tells it from another of the same name. */
+  /** Distinguishes commands of the same name. */
   detail?: string;
-  /** What it is found by besides its label. */
+  /** Further words by which it is found. */
   also?: string;
-  /** The keys that do the same. */
+  /** Its keyboard shortcut. */
   keys?: string;
-  /** Asked before it is done. */
+  /** A question to confirm first. */
   confirm?: string;
   run: () => unknown;
 }
 
 const pageCommands = new Set<readonly Command[]>();
 
-/** What the page that is open offers. */
+/** Returns the commands of the open page. */
 export const getPageCommands = (): readonly Command[] => [...pageCommands].flat();
 
 export function usePageCommands(commands: readonly Command[]): void {

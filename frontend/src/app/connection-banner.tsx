@@ -4,7 +4,7 @@ import { useTranslation } from "react-i18next";
 import { useConnectionStatus, startConnectionChecks } from "@/api/connection-status";
 import { formatTime } from "@/lib/format";
 
-/** On every page, while the platform does not answer: what is shown is as old as its last answer. */
+/** Shown on every page while the platform does not respond. */
 export function ConnectionBanner() {
   const { t } = useTranslation();
   useEffect(startConnectionChecks, []);

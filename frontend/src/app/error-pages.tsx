@@ -4,7 +4,9 @@ import { Button, ButtonLink } from "@/ui/button";
 import { EmptyState } from "@/ui/empty-state";
 import { Page } from "@/ui/page";
 
-/** A page that threw, or whose chunk is gone because a newer console was installed meanwhile: both mend by reloading. */
+/**
+ * Shown for a page that threw, or whose chunk is gone because a newer console was installed. Reloading helps with both.
+ */
 export function CrashPage() {
   const { t } = useTranslation();
   const error = useRouteError();
@@ -17,7 +19,7 @@ export function CrashPage() {
   );
 }
 
-/** Django sends people here who ask for the operators' console and are none. */
+/** Shown to users who opened the operators' console without the right to do so; Django sends them here. */
 export function OperatorsOnlyPage() {
   const { t } = useTranslation();
   return (

@@ -1,6 +1,6 @@
 import { Navigate } from "react-router";
 
-/** The first page is the overview: of everything, or of what is one's own. */
+/** Redirects to the overview. */
 export function HomeRedirect() {
   return <Navigate to="/overview" replace />;
 }

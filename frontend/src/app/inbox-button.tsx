@@ -7,10 +7,10 @@ import { Loading } from "@/ui/errors";
 import { Popup } from "@/ui/popup";
 
 const InboxList = lazy(() => import("./inbox-list"));
-/** More than fits beside a bell is "99+". */
+/** A larger number is shown as "99+". */
 const MAX_COUNT_SHOWN = 99;
 
-/** How much has happened that nobody has read; what it was loads when the bell is opened. */
+/** The number of unread entries; opening it loads the list. */
 export function InboxButton() {
   const { t } = useTranslation();
   const unread = useQuery(unreadQuery).data ?? 0;

@@ -14,7 +14,7 @@ import { Pager } from "@/ui/pager";
 
 const TONE = { info: "info", warn: "warn", fail: "bad" } as const;
 
-export default function BellList() {
+export default function InboxList() {
   const { t } = useTranslation();
   const client = useQueryClient();
   const [page, setPage] = useState(1);

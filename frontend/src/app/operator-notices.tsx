@@ -5,8 +5,7 @@ import { MessageList } from "@/ui/message-list";
 
 const SHOWN_COLLAPSED = 2;
 
-/** What whoever runs the platform has to know of it, and maintainers of their budgets, on every page; the platform
- * tells nobody else. */
+/** Notices for operators, and for maintainers about budgets, on every page. */
 export function OperatorNotices() {
   const { t } = useTranslation();
   const found = useQuery(noticesQuery).data?.findings ?? [];

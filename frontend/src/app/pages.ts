@@ -1,4 +1,4 @@
-/** The pages that the frame leads to. `key` follows `g` on the keyboard. */
+/** Pages in the navigation. `key` follows `g` on the keyboard. */
 export const NAV_PAGES = [
   { to: "/overview", label: "app.overview", key: "o" },
   { to: "/training", label: "app.tasks", key: "t" },
@@ -13,7 +13,7 @@ export const NAV_PAGES = [
   { to: "/usage", label: "app.usage", key: "u" },
 ] as const;
 
-/** Those that stand inside of another, or behind the name of who is signed in. */
+/** Pages inside others, and pages behind the user's name. */
 export const OTHER_PAGES = [
   { to: "/queue/timeline", label: "app.timeline", key: "" },
   { to: "/queue/reservations", label: "app.reservations", key: "" },

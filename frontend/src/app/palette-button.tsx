@@ -18,7 +18,7 @@ import {
 const Palette = lazy(() => import("./palette"));
 const ShortcutHelp = lazy(() => import("./palette/shortcut-help"));
 
-/** The palette with the button that opens it, and the keys that act on every page. */
+/** The button that opens the palette, with the keyboard shortcuts of every page. */
 export function PaletteButton() {
   const { t } = useTranslation();
   const navigate = useNavigate();

@@ -13,7 +13,7 @@ export function useChangeLanguage(): (to: Language) => Promise<void> {
   };
 }
 
-/** Leads to the next language, in that language's words. */
+/** Switches to the next language. It is labelled in that language. */
 export function LanguageSwitch() {
   const change = useChangeLanguage();
   const { i18n } = useTranslation();
@@ -28,7 +28,10 @@ export function LanguageSwitch() {
   );
 }
 
-/** What the platform said is in the old language. Events are only ever added to, so those start anew. */
+/**
+ * Requests everything again, as the platform's texts are in the old language. Events are only ever added to, so they
+ * are dropped.
+ */
 async function refetchAll(client: QueryClient): Promise<void> {
   await client.resetQueries({ predicate: ({ queryKey }) => queryKey.includes("events") });
   await client.invalidateQueries();

@@ -2,7 +2,7 @@ import { MutationCache, QueryCache, QueryClient } from "@tanstack/react-query";
 import { isSignedOut, isRetryable } from "@/api/errors";
 import { sessionKeys } from "@/api/session";
 
-/** Whoever hears 401 first tells the session, which sends the person to sign in. */
+/** Creates the query cache. The first 401 refreshes the session, which leads to the sign-in page. */
 export function createQueryClient(): QueryClient {
   const onError = (error: unknown) => {
     if (!isSignedOut(error)) return;

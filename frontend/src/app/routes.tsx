@@ -5,7 +5,7 @@ import { CrashPage, NotFoundPage, OperatorsOnlyPage } from "./error-pages";
 import { HomeRedirect } from "./home-redirect";
 import { Shell } from "./shell";
 
-/** Every page is its own chunk, named `Component` by its module, and comes with the parts of the texts that it says. */
+/** Every page is a chunk of its own, which exports `Component`. */
 export const routes: RouteObject[] = [
   {
     ErrorBoundary: CrashPage,

@@ -18,7 +18,7 @@ import { OperatorNotices } from "./operator-notices";
 import { NAV_PAGES } from "./pages";
 import { LanguageSwitch, ThemeSwitch } from "./preferences";
 
-/** What surrounds every page of somebody who is signed in; everybody else is sent to sign in, and back afterwards. */
+/** The frame of every page for signed-in users. Others are sent to sign in and return afterwards. */
 export function Shell() {
   const { t } = useTranslation();
   const { pathname, search } = useLocation();
@@ -71,7 +71,7 @@ function Header({ me }: { me: Me }) {
   );
 }
 
-/** All of them, in lines; on a phone in one that scrolls, with the one that is open in sight. */
+/** The links in lines; on a phone, one line that scrolls to the open page. */
 function Navigation() {
   const { t } = useTranslation();
   const { pathname } = useLocation();

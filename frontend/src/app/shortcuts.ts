@@ -1,7 +1,9 @@
 import { OTHER_PAGES, NAV_PAGES } from "./pages";
 
-/** What a key, or two after one another, does. `go` is an address, `run` something of the page that is open; the other
- * deeds are the keyboard's. */
+/**
+ * The effect of a key, or of two after one another. `go` is an address, `run` a command of the open page; the others
+ * are handled by the palette's button.
+ */
 export type ShortcutAction =
   { go: string } | { run: () => unknown } | "palette" | "help" | "search" | "down" | "up" | "tick";
 
@@ -17,15 +19,15 @@ export const SHORTCUTS: Record<string, ShortcutAction> = {
   "?": "help",
 };
 
-/** How long the second key may take. */
+/** The longest pause before the second key. */
 const MAX_PAUSE_MS = 1_500;
 
-/** Puts keys together to what they mean. */
+/** Turns keys into actions. */
 export class ShortcutReader {
   private first = "";
   private firstAt = 0;
 
-  /** `ofPage`: what keys mean on the page that is open, and nowhere else. */
+  /** `ofPage` returns the action of keys on the open page. */
   constructor(private readonly ofPage: (keys: string) => ShortcutAction | undefined = () => undefined) {}
 
   read(key: string, at: number): ShortcutAction | undefined {
@@ -49,7 +51,9 @@ export function isPaletteShortcut({ key, ctrlKey, metaKey, altKey }: KeyPress): 
   return (ctrlKey || metaKey) && !altKey && key.toLowerCase() === "k";
 }
 
-/** Whether a key is meant for the page: nobody types, nothing else has taken it, and no dialog is open. */
+/**
+ * Returns whether a key is a shortcut: no text field has the focus, nothing has handled the key, and no dialog is open.
+ */
 export function isPageShortcut({ ctrlKey, metaKey, altKey, isComposing, defaultPrevented, target }: KeyPress): boolean {
   if (ctrlKey || metaKey || altKey || isComposing || defaultPrevented) return false;
   const typing =
@@ -63,7 +67,7 @@ const listRows = () =>
 
 const getFocusedRow = () => document.activeElement?.closest<HTMLElement>("tr, [data-row]") ?? undefined;
 
-/** To the next row of the list on the page, or the one before; from nowhere to the first. */
+/** Moves the focus to the next or previous row of the page's list; at first to its first row. */
 export function moveListFocus(by: 1 | -1): void {
   const all = listRows();
   const at = getFocusedRow();
@@ -75,7 +79,7 @@ export function toggleFocusedRow(): void {
   getFocusedRow()?.querySelector<HTMLElement>("input[type=checkbox]:enabled")?.click();
 }
 
-/** False where the page has nothing to search in. */
+/** Focuses the search box. Returns false if the page has none. */
 export function focusSearchBox(): boolean {
   const box = document.querySelector<HTMLInputElement>("main input[type=search]");
   box?.focus();

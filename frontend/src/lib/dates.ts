@@ -1,11 +1,11 @@
 export type CalendarView = "month" | "week";
 
-/** Midnight, by the reader's clock. */
+/** Returns midnight in the browser's time zone. */
 export function startOfDay(at: Date): Date {
   return new Date(at.getFullYear(), at.getMonth(), at.getDate());
 }
 
-/** Not by hours: a day may have 23 or 25. */
+/** Adds days, which may have 23 or 25 hours. */
 export function addDays(day: Date, days: number): Date {
   return new Date(day.getFullYear(), day.getMonth(), day.getDate() + days);
 }
@@ -18,7 +18,7 @@ function startOfWeek(day: Date): Date {
   return addDays(day, -((day.getDay() + 6) % 7));
 }
 
-/** Whole weeks from Monday on: one, or those that the month touches. */
+/** Returns whole weeks from Monday: one, or those that overlap the month. */
 export function listWeeks(anchor: Date, view: CalendarView): Date[][] {
   const first = startOfWeek(view === "week" ? anchor : addMonths(anchor, 0));
   const last = view === "week" ? first : addDays(addMonths(anchor, 1), -1);
@@ -39,12 +39,12 @@ export function overlapsDay({ beginsAt, endsAt }: Interval, day: Date): boolean 
 
 const padTwoDigits = (number: number) => String(number).padStart(2, "0");
 
-/** 2026-11-23, as the address and date fields write it. */
+/** Formats a date as addresses and date fields do: 2026-11-23. */
 export function formatDateInput(day: Date): string {
   return `${day.getFullYear()}-${padTwoDigits(day.getMonth() + 1)}-${padTwoDigits(day.getDate())}`;
 }
 
-/** Of an address; today where it names no day. */
+/** Parses a date of an address; today if it has none. */
 export function parseDateInput(text: string | undefined, today: Date): Date {
   const [year, month, day] =
     /^(\d{4})-(\d\d)-(\d\d)$/
@@ -54,12 +54,15 @@ export function parseDateInput(text: string | undefined, today: Date): Date {
   return year && month && day ? new Date(year, month - 1, day) : startOfDay(today);
 }
 
-/** 2026-11-23T14:30, as a field for date and time writes it. */
+/** Formats a date and time as its field does: 2026-11-23T14:30. */
 export function formatDateTimeInput(at: Date): string {
   return `${formatDateInput(at)}T${padTwoDigits(at.getHours())}:${padTwoDigits(at.getMinutes())}`;
 }
 
-/** What cannot be read stays as it was typed, so that the platform says what is wrong with it. */
+/**
+ * Parses the text of a date and time field. Invalid text is returned unchanged, so that the platform says what is
+ * wrong.
+ */
 export function parseDateTimeInput(text: string): string {
   const at = new Date(text);
   return Number.isNaN(at.getTime()) ? text : at.toISOString();

@@ -1,4 +1,4 @@
-/** Hands a file to the browser's downloads. */
+/** Lets the browser download a file. */
 export function downloadBlob(content: Blob, name: string): void {
   const address = URL.createObjectURL(content);
   const link = document.createElement("a");

@@ -2,8 +2,8 @@ const HIDDEN_CHARACTERS =
   /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}\u2800\\]|(?![ \u3000])\p{Zs}/gu;
 
 /**
- * A file's name as it can be shown: `\u202e` for a character that cannot be seen or changes the order of others, and
- * `\\` for a backslash. Names that are sent or compared stay as they are. `fermi.characters` does the same.
+ * Returns a file name that is safe to show: `\u202e` for an invisible or reordering character, and `\\` for a
+ * backslash. Send and compare the original name. `fermi.characters` does the same.
  */
 export function escapeName(name: string): string {
   return name.replace(HIDDEN_CHARACTERS, (found) => {

@@ -19,11 +19,11 @@ test("a duration never runs backwards, whatever the clocks say", () => {
 });
 
 test("GPU time is told in a unit that can be read", async () => {
-  const told = () =>
+  const text = () =>
     [0.0097, 1 / 3600, 0.00008, 0.125, 1 / 60, 1, 12.345, 0].map((hours) => formatGpuTime(i18next.t, hours));
-  expect(told().slice(0, 4)).toEqual(["35 GPU 秒", "1 GPU 秒", "1 GPU 秒", "8 GPU 分钟"]);
+  expect(text().slice(0, 4)).toEqual(["35 GPU 秒", "1 GPU 秒", "1 GPU 秒", "8 GPU 分钟"]);
   await setLanguage("en");
-  expect(told()).toEqual([
+  expect(text()).toEqual([
     "35 GPU-seconds",
     "1 GPU-second",
     "1 GPU-second",

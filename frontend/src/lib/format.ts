@@ -5,14 +5,14 @@ const MINUTE = 60;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-/** The two largest units that say something: "5天3小时", "3m 20s". */
+/** Formats the two largest units: "5天3小时", "3m 20s". */
 export function formatDuration(t: TFunction, seconds: number): string {
-  const whole = Math.max(0, Math.floor(seconds));
+  const full = Math.max(0, Math.floor(seconds));
   const parts = [
-    { unit: "day", count: Math.floor(whole / DAY) },
-    { unit: "hour", count: Math.floor((whole % DAY) / HOUR) },
-    { unit: "minute", count: Math.floor((whole % HOUR) / MINUTE) },
-    { unit: "second", count: whole % MINUTE },
+    { unit: "day", count: Math.floor(full / DAY) },
+    { unit: "hour", count: Math.floor((full % DAY) / HOUR) },
+    { unit: "minute", count: Math.floor((full % HOUR) / MINUTE) },
+    { unit: "second", count: full % MINUTE },
   ] as const;
   const first = parts.findIndex((part) => part.count > 0);
   if (first === -1) return t("unit.second", { count: 0 });
@@ -23,7 +23,7 @@ export function formatDuration(t: TFunction, seconds: number): string {
     .join(t("unit.joiner"));
 }
 
-/** GPU time in a unit that can be read: 12.5 GPU-hours, 7 GPU-minutes and 35 GPU-seconds, where hours would be 0.00972. */
+/** Formats GPU time in a readable unit: 12.5 GPU-hours, 7 GPU-minutes, 35 GPU-seconds. */
 export function formatGpuTime(t: TFunction, hours: number): string {
   const seconds = hours * HOUR;
   const [unit, value] =
@@ -36,7 +36,7 @@ export function formatGpuTime(t: TFunction, hours: number): string {
   return t(`counted.${unit}`, { amount, count: Number(amount === "1") });
 }
 
-/** How large a task is: "2 nodes · 16 ranks". */
+/** Formats the size of a task: "2 nodes · 16 ranks". */
 export function formatTaskScale(t: TFunction, nodes: number, ranks: number): string {
   return `${t("counted.nodes", { count: nodes })} · ${t("counted.ranks", { count: ranks })}`;
 }
@@ -53,7 +53,7 @@ export function formatTime(iso: string): string {
   return new Date(iso).toLocaleTimeString(getLocale(), { hour12: false });
 }
 
-/** 14:30 today, with its day on any other. */
+/** Formats a time: 14:30 today, with the date on another day. */
 export function formatShortTime(iso: string, now = new Date()): string {
   const at = new Date(iso);
   const today = at.toDateString() === now.toDateString();
@@ -79,21 +79,21 @@ export function formatInteger(value: number): string {
 }
 
 /**
- * 137K, 1.3B, 175B: how many parameters or tokens. This and `bytes` are the rules of platform/fermi/schema/humanize.py;
- * tests/shared/figures.json holds both to the same texts.
+ * Formats a number of parameters or tokens: 137K, 1.3B, 175B. This and `formatBytes` follow
+ * platform/fermi/schema/humanize.py; tests/shared/figures.json tests both.
  */
 export function formatCount(value: number): string {
   return formatInUnits(value, 1000, ["", "K", "M", "B", "T"]);
 }
 
-/** Few digits, whatever the size: 2.3145, 51,234, 1.2e-5. */
+/** Formats a number with few digits: 2.3145, 51,234, 1.2e-5. */
 export function formatNumber(value: number): string {
   const size = Math.abs(value);
   if (size !== 0 && size < 1e-3) return value.toExponential(1);
   return value.toLocaleString(getLocale(), { maximumFractionDigits: size < 100 ? 4 : 0 });
 }
 
-/** What was measured: three digits say enough. */
+/** Formats a measurement with three digits. */
 export function formatMeasurement(value: number): string {
   return value.toLocaleString(getLocale(), { maximumSignificantDigits: 3 });
 }
@@ -106,7 +106,7 @@ export function formatBytes(value: number): string {
   return formatInUnits(value, 1024, [" B", " KiB", " MiB", " GiB", " TiB", " PiB"]);
 }
 
-/** The first unit in which the value, in three digits, is below the next one. */
+/** Formats a value in the first unit in which its three digits are below the next unit. */
 function formatInUnits(value: number, base: number, units: string[]): string {
   const texts = units.map((unit, power) => {
     const scaled = value / base ** power;

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from "react";
 import { useLocation } from "react-router";
 
-/** Milliseconds, moving once a second while something on the page is counting. */
+/** Returns the current time in milliseconds, updated once a second while `counting`. */
 export function useNow(counting = true): number {
   const [now, setNow] = useState(() => Date.now());
   useEffect(() => {
@@ -12,7 +12,7 @@ export function useNow(counting = true): number {
   return now;
 }
 
-/** `value` once it has been still for `ms`. */
+/** Returns `value` once it has not changed for `ms`. */
 export function useDebounced<T>(value: T, ms: number): T {
   const [settled, setSettled] = useState(value);
   useEffect(() => {
@@ -22,7 +22,7 @@ export function useDebounced<T>(value: T, ms: number): T {
   return settled;
 }
 
-/** For something that an address with `#id` leads to: it takes the focus once it is there. */
+/** Returns a ref whose element takes the focus if the address ends in its `#id`. */
 export function useFocusOnHash(id: string | undefined) {
   const { hash } = useLocation();
   const ref = useRef<HTMLElement>(null);

@@ -1,7 +1,10 @@
-/** Ranges longer than any list that one would ask for are not spelt out. */
+/** The most numbers in a text. */
 export const MAX_NUMBERS = 256;
 
-/** "0-2,5": 0, 1, 2 and 5, all below `end`; undefined for what says no such numbers, or too many. */
+/**
+ * Parses "0-2,5" to 0, 1, 2 and 5. Returns undefined if a number is not below `end`, if there are too many, or if the
+ * text is invalid.
+ */
 export function parseNumberRanges(text: string, end: number): number[] | undefined {
   const found = new Set<number>();
   for (const part of text.split(/[,，\s]+/).filter(Boolean)) {

@@ -1,17 +1,17 @@
-/** What a person typed, as what the API takes. */
+/** Parses what a person typed into what the API takes. */
 
-/** What is not a number stays as it was typed. */
+/** Returns the number, or the text as it was typed if it is none. */
 export function parseNumber(text: string): number | string {
   const number = Number(text);
   return text.trim() !== "" && Number.isFinite(number) ? number : text;
 }
 
-/** One item a line. */
+/** Returns the lines that are not blank. */
 export function parseLines(text: string): string[] {
   return text.split("\n").filter((line) => line.trim() !== "");
 }
 
-/** One NAME=value a line. */
+/** Parses one NAME=value per line. */
 export function parseVariables(text: string): Record<string, string> {
   return Object.fromEntries(
     parseLines(text).map((line) => {
@@ -21,7 +21,7 @@ export function parseVariables(text: string): Record<string, string> {
   );
 }
 
-/** Seconds in each unit in which a time is typed. */
+/** Seconds in each unit of time. */
 // prettier-ignore
 const UNITS: Record<string, number> = {
   s: 1, sec: 1, 秒: 1,
@@ -32,8 +32,8 @@ const UNITS: Record<string, number> = {
 const PART = /(\d+(?:\.\d+)?)\s*(分钟|小时|sec|min|[smhd秒分时天])\s*/gy;
 
 /**
- * A time such as `90`, `5m` or `1h30m`, in units of `unit` seconds, which a bare number has, too; what is none stays as
- * it was typed.
+ * Parses a time such as `90`, `5m` or `1h30m` to units of `unit` seconds, which is also the unit of a bare number.
+ * Invalid text is returned unchanged.
  */
 export function parseDuration(text: string, unit: number): number | string {
   const typed = text.trim().toLowerCase();
@@ -45,7 +45,7 @@ export function parseDuration(text: string, unit: number): number | string {
   return seconds / unit;
 }
 
-/** As it would be typed: `1h30m`. */
+/** Formats a time as a person would type it: `1h30m`. */
 export function formatDurationInput(count: number, unit: number): string {
   const seconds = count * unit;
   if (!Number.isInteger(seconds) || seconds <= 0) return `${seconds}s`;
@@ -53,9 +53,9 @@ export function formatDurationInput(count: number, unit: number): string {
   return ["d", "h", "m", "s"]
     .flatMap((name) => {
       const size = UNITS[name] ?? 1;
-      const whole = Math.floor(left / size);
-      left -= whole * size;
-      return whole > 0 ? [`${whole}${name}`] : [];
+      const full = Math.floor(left / size);
+      left -= full * size;
+      return full > 0 ? [`${full}${name}`] : [];
     })
     .join("");
 }

@@ -2,7 +2,7 @@ import type { KeyboardEvent } from "react";
 
 const getCenterX = ({ left, right }: DOMRect) => (left + right) / 2;
 
-/** The one above or below: of the nearest line there, the one most nearly in line with it. */
+/** Returns the item in the nearest line above or below that is closest to the same column. */
 function findInAdjacentLine(items: HTMLElement[], from: DOMRect, down: boolean): HTMLElement | undefined {
   const placed = items.map((item) => ({ item, box: item.getBoundingClientRect() }));
   const beyond = placed.filter(({ box }) => (down ? box.top >= from.bottom : box.bottom <= from.top));
@@ -12,14 +12,16 @@ function findInAdjacentLine(items: HTMLElement[], from: DOMRect, down: boolean):
   return beyond.filter((each) => far(each) - line < 1).sort((one, other) => off(one) - off(other))[0]?.item;
 }
 
-/** For `onKeyDown` around many buttons of which one is a tab stop: arrows, Home and End move among those with
- * `data-rove`. */
+/**
+ * Handles keys around many buttons that share one tab stop: the arrows, Home and End move among elements with `data-
+ * rove`.
+ */
 export function moveRovingFocus(event: KeyboardEvent<HTMLElement>): void {
   const items = [...event.currentTarget.querySelectorAll<HTMLElement>("[data-rove]")];
-  const here = (event.target as HTMLElement).closest<HTMLElement>("[data-rove]");
-  const at = here ? items.indexOf(here) : -1;
-  if (!here || at < 0) return;
-  const box = here.getBoundingClientRect();
+  const current = (event.target as HTMLElement).closest<HTMLElement>("[data-rove]");
+  const at = current ? items.indexOf(current) : -1;
+  if (!current || at < 0) return;
+  const box = current.getBoundingClientRect();
   const ways: Record<string, () => HTMLElement | undefined> = {
     ArrowRight: () => items[at + 1],
     ArrowLeft: () => items[at - 1],

@@ -1,7 +1,9 @@
-/** SHA-256 (FIPS 180-4) of what comes in pieces: the browser's own wants all of a file in memory at once, and a page
- * that came over HTTPS or from this machine. */
+/** SHA-256 (FIPS 180-4) of chunks. `crypto.subtle` needs the whole file in memory, and a secure context. */
 
-/** The first 32 bits of the fractional parts of roots of the first primes: √ to begin with, ∛ for each round. */
+/**
+ * The first 32 bits of the fractional parts of roots of the first primes: square roots for the initial hash, cube roots
+ * for the rounds.
+ */
 const primes: number[] = [];
 for (let n = 2; primes.length < 64; n++) if (primes.every((prime) => n % prime)) primes.push(n);
 const fraction = (root: number) => ((root - Math.floor(root)) * 2 ** 32) | 0;

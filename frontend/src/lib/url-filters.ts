@@ -1,11 +1,11 @@
-/** The address is the state of a list, so that a filtered one can be sent to somebody. */
+/** The address holds the state of a list, so that a filtered list can be shared. */
 
 export function readPageNumber(params: URLSearchParams): number {
   const page = Number(params.get("page"));
   return Number.isInteger(page) && page > 0 ? page : 1;
 }
 
-/** What is set of these. */
+/** Returns the filters that are set. */
 export function readFilterTexts<Name extends string>(
   params: URLSearchParams,
   names: readonly Name[],
@@ -14,7 +14,7 @@ export function readFilterTexts<Name extends string>(
   return Object.fromEntries(texts) as Partial<Record<Name, string>>;
 }
 
-/** A changed filter starts again at the first page. */
+/** Sets a filter and returns to the first page. */
 export function setFilter(params: URLSearchParams, name: string, value: string): URLSearchParams {
   const next = new URLSearchParams(params);
   if (name !== "page") next.delete("page");

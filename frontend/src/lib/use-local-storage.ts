@@ -1,6 +1,6 @@
 import { useSyncExternalStore } from "react";
 
-/** Small choices of one person on one browser. */
+/** Returns a value of this browser's local storage, and a setter; null removes it. */
 const listeners = new Set<() => void>();
 
 function subscribe(listener: () => void): () => void {

@@ -1,6 +1,6 @@
 import { useState } from "react";
 
-/** The ticked ones among those that can be ticked now. */
+/** Returns the selected ids among those that can be selected now, with the functions that change them. */
 export function useSelection(ids: string[]) {
   const [ticked, setTicked] = useState<ReadonlySet<string>>(new Set());
   const selected = ids.filter((id) => ticked.has(id));

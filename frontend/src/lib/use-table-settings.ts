@@ -2,28 +2,28 @@ import { useSearchParams } from "react-router";
 import { setFilter } from "./url-filters";
 import { useLocalStorage } from "./use-local-storage";
 
-/** Rows of one line instead of two or three, in every list. */
+/** Returns whether lists have rows of one line, and a setter. */
 export function useCompactRows(): [boolean, (dense: boolean) => void] {
   const [value, remember] = useLocalStorage("dense");
   return [value === "on", (dense) => remember(dense ? "on" : null)];
 }
 
-/** What of an address says how a list looks, and not what is in it. */
+/** Parameters of the address that set how a list looks, not what it holds. */
 const SETTING_PARAMS = ["ordering", "hide"];
 
-/** Without any filter, and in the same order and columns. */
+/** Removes all filters; sort order and columns stay. */
 export function removeFilters(params: URLSearchParams): URLSearchParams {
   return new URLSearchParams([...params].filter(([name]) => SETTING_PARAMS.includes(name)));
 }
 
-/** The order and the columns of a list, as the address has them. An order that there is none of is passed over. */
+/** Returns the sort order and the hidden columns of a list from the address. Unknown orders are ignored. */
 export function useTableSettings(orders: readonly string[]) {
   const [params, setParams] = useSearchParams();
-  const asked = params.get("ordering") ?? "";
+  const request = params.get("ordering") ?? "";
   const hidden = params.get("hide")?.split(",") ?? [];
   const set = (name: string, value: string) => setParams((now) => setFilter(now, name, value), { replace: true });
   return {
-    ordering: orders.includes(asked.replace(/^-/, "")) ? asked : undefined,
+    ordering: orders.includes(request.replace(/^-/, "")) ? request : undefined,
     onOrder: (ordering: string) => set("ordering", ordering),
     hidden,
     onHide: (id: string) =>

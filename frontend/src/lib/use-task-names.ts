@@ -1,11 +1,11 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { taskNamesQuery } from "@/api/tasks";
 
-/** By id, without the tasks that whoever reads may not see. */
+/** Names by id, without tasks that the user may not see. */
 export type TaskNames = ReadonlyMap<string, string>;
 
-/** Undefined until they are known. */
+/** Returns the names of tasks; undefined until they are loaded. */
 export function useTaskNames(ids: (string | null)[]): TaskNames | undefined {
-  const asked = [...new Set(ids)].filter((id) => id !== null).sort();
-  return useQuery({ ...taskNamesQuery(asked), enabled: asked.length > 0, placeholderData: keepPreviousData }).data;
+  const request = [...new Set(ids)].filter((id) => id !== null).sort();
+  return useQuery({ ...taskNamesQuery(request), enabled: request.length > 0, placeholderData: keepPreviousData }).data;
 }

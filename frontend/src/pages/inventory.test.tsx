@@ -10,10 +10,10 @@ const asMaintainer = () =>
   platformHandlers.use(http.get(apiUrl("/auth/me"), () => respondWith(buildUser("maintainer"))));
 
 test("environments are listed with who uses them, and filtered by the address", async () => {
-  const asked: string[] = [];
+  const query: string[] = [];
   platformHandlers.use(
     http.get(apiUrl("/dev-environments"), ({ request }) => {
-      asked.push(new URL(request.url).search);
+      query.push(new URL(request.url).search);
       return respondWithList(
         environment("env-1", { heldBy: "task-1" }),
         environment("env-2", { cordoned: true, heldBy: "task-2" }),
@@ -27,8 +27,8 @@ test("environments are listed with who uses them, and filtered by the address", 
   expect(screen.getByText("你无权查看的任务")).toBeTruthy();
   await userEvent.selectOptions(screen.getByLabelText("类型"), "jupyter");
   await waitFor(() => expect(page.address()).toBe("/environments?zone=zone-a&kind=jupyter"));
-  await waitFor(() => expect(asked.at(-1)).toContain("kind=jupyter"));
-  expect(asked.at(-1)).toContain("zone=zone-a");
+  await waitFor(() => expect(query.at(-1)).toContain("kind=jupyter"));
+  expect(query.at(-1)).toContain("zone=zone-a");
 });
 
 test("an environment shows its holder and its history; only a maintainer may cordon it", async () => {

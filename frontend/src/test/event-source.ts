@@ -1,4 +1,4 @@
-/** An event stream that a test writes to. */
+/** An event stream that tests write to. */
 export class FakeEventSource extends EventTarget {
   static readonly CLOSED = 2;
   static readonly opened: FakeEventSource[] = [];
@@ -20,7 +20,7 @@ export class FakeEventSource extends EventTarget {
     this.onopen?.();
   }
 
-  /** As after an answer such as 502: the browser gives up. */
+  /** Fails as with a response such as 502, after which browsers give up. */
   refuse(): void {
     this.readyState = FakeEventSource.CLOSED;
     this.onerror?.();

@@ -52,7 +52,7 @@ export function environment(id: string, over: Partial<Environment> = {}): Enviro
   };
 }
 
-/** Of a task that runs what lies on its nodes. */
+/** Returns the code of a task that runs files of its nodes. */
 export function codeSource(over: Partial<CodeSource> = {}): CodeSource {
   return {
     snapshotId: null,
@@ -261,7 +261,7 @@ export function worker(id: string, over: Partial<Worker> = {}): Worker {
   };
 }
 
-/** The document's first table. */
+/** The first table of the requirements. */
 export const group: WorkerGroup = {
   id: "group-1",
   name: "bert",
@@ -288,7 +288,7 @@ export const group: WorkerGroup = {
   allowedActions: ["start", "edit", "delete"],
 };
 
-/** Of the running task; training resumed. */
+/** A drill of the running task, after which training resumed. */
 export const drill: Drill = {
   id: "drill-1",
   status: "done",
@@ -315,7 +315,7 @@ export const drill: Drill = {
   allowedActions: [],
 };
 
-/** Two nodes; one way between them is slow. */
+/** Two nodes; one direction between them is slow. */
 export const preflight: Preflight = {
   id: "preflight-1",
   status: "done",
@@ -375,7 +375,7 @@ export const preflight: Preflight = {
   },
 };
 
-/** A task of the fixtures' project that waits. */
+/** Returns a waiting task of the fixtures' project. */
 export function waiter(number: number, over: Partial<QueuedTask> = {}): QueuedTask {
   return {
     number,
@@ -397,7 +397,7 @@ export function waiter(number: number, over: Partial<QueuedTask> = {}): QueuedTa
   };
 }
 
-/** Of the fixtures' project: six of eight GPUs held, two of them borrowed. */
+/** Limits of the fixtures' project: six of eight GPUs held, two of them borrowed. */
 export const limits: Limits = {
   projectId: "project-1",
   weight: 2,

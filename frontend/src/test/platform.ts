@@ -29,7 +29,7 @@ export function respondWithError(status: number, error: string, message: string,
   return HttpResponse.json({ code: status, message, error, errors, requestId: "req-1" }, { status });
 }
 
-/** Somebody with `role` in the fixtures' project. */
+/** Returns a user with `role` in the fixtures' project. */
 export const buildUser = (role: Member["role"]) => ({
   username: "ada",
   email: "",
@@ -49,7 +49,7 @@ const healthy = {
   resumePoint: null,
 };
 
-/** A platform where everything works, and one task is running. Tests put their own answers before these. */
+/** Handlers of a working platform with one running task. Tests add their own handlers before these. */
 export const platformHandlers = setupServer(
   http.get("http://fermi.test/_allauth/browser/v1/config", () =>
     HttpResponse.json({}, { headers: { "Set-Cookie": "csrftoken=from-config; Path=/" } }),

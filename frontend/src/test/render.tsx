@@ -5,7 +5,7 @@ import { ToastArea } from "@/app/toaster";
 import { createQueryClient } from "@/app/query-client";
 import { routes } from "@/app/routes";
 
-/** The whole console at an address. */
+/** Renders the whole console at an address. */
 export function renderAt(address: string) {
   const router = createMemoryRouter(routes, { initialEntries: [address] });
   const client = createQueryClient();

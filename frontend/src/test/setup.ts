@@ -4,7 +4,7 @@ import { setLanguage, startLanguage } from "@/i18n";
 import { FakeEventSource } from "./event-source";
 import { platformHandlers } from "./platform";
 
-/** What jsdom does not have and the console, or a library of its, uses. */
+/** What jsdom lacks and the console or its libraries use. */
 const nothing = () => undefined;
 vi.stubGlobal("EventSource", FakeEventSource);
 vi.stubGlobal(
@@ -21,10 +21,10 @@ vi.stubGlobal("matchMedia", () => ({
   removeEventListener: nothing,
 }));
 Element.prototype.scrollIntoView = nothing;
-/** Nothing is laid out: without a height, lists that render what is in sight would render nothing. */
+/** jsdom has no layout: without a height, virtual lists would render nothing. */
 Object.defineProperty(Element.prototype, "clientHeight", { get: () => 800 });
 
-configure({ asyncUtilTimeout: 20_000 }); // a busy machine is no failure
+configure({ asyncUtilTimeout: 20_000 }); // busy machines are slow
 localStorage.setItem("fermi.language", "zh"); // jsdom asks for English
 await startLanguage();
 beforeAll(() => platformHandlers.listen({ onUnhandledRequest: "error" }));

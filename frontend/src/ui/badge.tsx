@@ -26,7 +26,7 @@ export function Badge({ tone = "idle", title, children }: { tone?: Tone; title?:
   );
 }
 
-/** A coloured box with something to say: a reason, a warning, a refusal. */
+/** A coloured box with a message. */
 export function Callout({ tone, children, role }: { tone: Tone; children: ReactNode; role?: "alert" | "status" }) {
   return (
     <div role={role} className={cx("rounded-lg border px-3 py-2 text-sm break-words", TONE_CLASSES[tone])}>

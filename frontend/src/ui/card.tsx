@@ -3,7 +3,7 @@ import { cx } from "@/lib/cx";
 import { useFocusOnHash } from "@/lib/hooks";
 
 interface CardProps {
-  /** Where an address that ends in `#id` leads. */
+  /** The target of addresses that end in `#id`. */
   id?: string;
   title?: ReactNode;
   aside?: ReactNode;

@@ -12,7 +12,7 @@ const COLOR: Record<TokenKind, string> = {
 };
 
 interface CodeProps {
-  /** Says which language it is in, and what it is to a screen reader. */
+  /** The file name, which tells the language and labels the code for screen readers. */
   name: string;
   content: string;
 }

@@ -4,16 +4,16 @@ import { cx } from "@/lib/cx";
 
 interface FoldProps {
   title: ReactNode;
-  /** Unfolds when this becomes true; folding again is up to the person. */
+  /** Opens when this becomes true; closing is up to the user. */
   wanted: boolean;
   className?: string;
   summaryClassName?: string;
   children?: ReactNode;
-  /** What is made only once somebody looks. */
+  /** Content that is rendered only when open. */
   whenOpen?: () => ReactNode;
 }
 
-/** Something folded away under its title. */
+/** A section that opens and closes under its title. */
 export function Collapsible({ title, wanted, className, summaryClassName, children, whenOpen }: FoldProps) {
   const [open, setOpen] = useState(wanted);
   const [was, setWas] = useState(wanted);

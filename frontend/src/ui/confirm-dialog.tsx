@@ -11,7 +11,7 @@ interface ConfirmProps {
   danger?: boolean;
   onConfirm: () => void;
   onOpenChange?: (open: boolean) => void;
-  /** What is chosen before the action. */
+  /** Controls before the action. */
   children?: ReactNode;
 }
 

@@ -3,7 +3,7 @@ import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { Button } from "./button";
 
-/** Browsers offer the clipboard to pages on https and localhost only; elsewhere there is no button. */
+/** A copy button. Browsers offer the clipboard only on https and localhost; elsewhere there is no button. */
 export function CopyButton({ text }: { text: string }) {
   const { t } = useTranslation();
   const [copied, setCopied] = useState(false);

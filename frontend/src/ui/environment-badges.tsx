@@ -2,7 +2,7 @@ import { useTranslation } from "react-i18next";
 import type { Environment } from "@/api/types";
 import { Badge, type Tone } from "./badge";
 
-/** Those that only an environment has which the platform makes are among them. */
+/** All states, including those of environments that the platform creates. */
 export const ENVIRONMENT_STATUSES = [
   "creating",
   "starting",
@@ -26,7 +26,7 @@ const TONE: Record<Status, Tone> = {
   unhealthy: "bad",
 };
 
-/** What people are shown: the state of its life where it has one, and whatever is wrong with it beyond. */
+/** Returns the state to show: that of the lifecycle if there is one, unless the environment is unhealthy. */
 export function getEnvironmentStatus(environment: Environment): Status {
   const hosted = environment.hosted;
   return environment.status === "unhealthy" || !hosted ? environment.status : hosted.state;

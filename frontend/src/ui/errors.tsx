@@ -10,23 +10,23 @@ export function describeError(t: TFunction, error: unknown): string {
   return error instanceof ApiError ? error.message : t("app.offline");
 }
 
-/** What was refused, what to do about it, and by which request. */
+/** Shows an error with what to do and the request's id. */
 export function toastError(t: TFunction, error: unknown): void {
   const hints = error instanceof ApiError ? error.problems.map(({ hint }) => hint) : [];
-  const told = [...new Set(hints), requestOf(t, error)].filter(Boolean);
-  toast.error(describeError(t, error), { description: told.length > 0 ? told.join(" ") : undefined });
+  const text = [...new Set(hints), formatRequestId(t, error)].filter(Boolean);
+  toast.error(describeError(t, error), { description: text.length > 0 ? text.join(" ") : undefined });
 }
 
-/** By which the platform's log knows what was refused. */
-function requestOf(t: TFunction, error: unknown): string | undefined {
+/** Returns the request id, for the platform's log. */
+function formatRequestId(t: TFunction, error: unknown): string | undefined {
   const id = error instanceof ApiError ? error.requestId : undefined;
   return id && t("app.requestId", { id });
 }
 
-/** What was refused, and by which request. */
+/** An error with the request's id. */
 export function ErrorMessage({ error }: { error: unknown }) {
   const { t } = useTranslation();
-  const request = requestOf(t, error);
+  const request = formatRequestId(t, error);
   return (
     <span>
       {describeError(t, error)}
@@ -35,7 +35,7 @@ export function ErrorMessage({ error }: { error: unknown }) {
   );
 }
 
-/** In place of what could not be loaded. */
+/** Shown instead of data that could not be loaded, with a button to retry. */
 export function LoadError({ error, retry }: { error: unknown; retry: () => void }) {
   const { t } = useTranslation();
   return (
@@ -50,7 +50,7 @@ export function LoadError({ error, retry }: { error: unknown; retry: () => void 
   );
 }
 
-/** `tall`: keeps the place of charts, so that what is below them does not move. */
+/** `tall` reserves the height of charts, so that what is below does not move. */
 export function Loading({ tall = false }: { tall?: boolean }) {
   const { t } = useTranslation();
   return (

@@ -15,7 +15,7 @@ interface FieldProps {
   children: (wiring: Wiring) => ReactNode;
 }
 
-/** A label, its control, and below it what is wrong with it or, failing that, what to know. */
+/** A label, a control, and its error or hint. */
 export function Field({ label, hint, error, className, children }: FieldProps) {
   const id = useId();
   const below = error ?? hint;

@@ -6,7 +6,7 @@ import { CodeBlock } from "./code-block";
 
 export { CopyButton } from "./copy-button";
 
-/** Some named texts, one at a time. */
+/** Named texts in tabs. */
 export function FileTabs({ files }: { files: RenderedFile[] }) {
   const [name, setName] = useState<string>();
   const file = files.find((each) => each.name === name) ?? files[0];

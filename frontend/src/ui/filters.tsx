@@ -8,7 +8,7 @@ interface SearchBoxProps {
   onSettled: (text: string) => void;
 }
 
-/** Tells what was typed once the typing pauses, and follows an address that changes otherwise. */
+/** A search box. It reports the text after a pause in typing, and follows changes of the address. */
 export function SearchBox({ label, value, onSettled }: SearchBoxProps) {
   const [text, setText] = useState(value);
   const settled = useDebounced(text, 300);
@@ -38,7 +38,7 @@ export function SearchBox({ label, value, onSettled }: SearchBoxProps) {
 
 interface FilterSelectProps {
   label: string;
-  /** What stands for no filter. */
+  /** The label for no filter. */
   any: string;
   options: [value: string, label: string][];
   value: string;

@@ -15,13 +15,13 @@ interface FormDialogProps<Answer> {
   description?: string | undefined;
   submit: string;
   wide?: boolean;
-  /** Names of the fields below; problems of others are told above the form. */
+  /** Names of the fields; problems of others are shown above the form. */
   fields: readonly string[];
-  /** What is known to be wrong before anything is sent. */
+  /** Problems that are known before submitting. */
   known?: Problem[];
-  /** The texts of the form by name; rejects with what is wrong, and the dialog stays. */
+  /** Gets the texts of the form by name. If it rejects, the dialog stays open and shows the error. */
   onSubmit: (texts: Record<string, string>) => Promise<Answer>;
-  /** What to show in place of the form once it is done; without it the dialog closes. */
+  /** Shown instead of the form after success; without it the dialog closes. */
   result?: (answer: Answer) => ReactNode;
   children: (problem: (field: string) => string | undefined) => ReactNode;
 }
@@ -86,8 +86,8 @@ export function FormDialog<Answer>(props: FormDialogProps<Answer>) {
             </Callout>
           )}
           {children((field) => {
-            const here = problems.filter((problem) => belongs(problem, field)).map(formatProblems);
-            return here.length > 0 ? here.join("\n") : undefined;
+            const own = problems.filter((problem) => belongs(problem, field)).map(formatProblems);
+            return own.length > 0 ? own.join("\n") : undefined;
           })}
           <div className="flex justify-end gap-2">
             <ModalClose asChild>
@@ -116,7 +116,7 @@ interface TextFieldProps {
   placeholder?: string | undefined;
   defaultValue?: string | number | undefined;
   inputMode?: "numeric";
-  /** Values to choose from, while any other may be typed. */
+  /** Suggested values; others may be typed. */
   suggestions?: string[];
 }
 
@@ -148,7 +148,7 @@ interface LinesFieldProps {
   defaultValue: string;
 }
 
-/** A text of several lines. */
+/** A text field of several lines. */
 export function LinesField({ label, error, hint, ...input }: LinesFieldProps) {
   return (
     <Field label={label} error={error} hint={hint}>
@@ -159,7 +159,7 @@ export function LinesField({ label, error, hint, ...input }: LinesFieldProps) {
   );
 }
 
-/** Fields that belong together, side by side where there is room. */
+/** Fields in a row where there is room. */
 export function FormRow({ title, children }: { title: string; children: ReactNode }) {
   return (
     <fieldset>

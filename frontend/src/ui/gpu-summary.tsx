@@ -7,7 +7,7 @@ interface GpusProps {
   emulated: boolean;
 }
 
-/** "2x A100", and always beside it whether these are real. */
+/** "2x A100", marked if they are emulated. */
 export function GpuSummary({ type, count, emulated }: GpusProps) {
   const { t } = useTranslation();
   if (count === 0) return <span>{t("gpu.none")}</span>;

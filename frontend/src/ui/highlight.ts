@@ -54,7 +54,7 @@ const BY_ENDING: Record<string, Grammar> = {
   env: SHELL,
 };
 
-/** Beyond this a text stays plain: colours are not worth a slow page. */
+/** Longer texts are not highlighted. */
 const MAX_CHARACTERS = 100_000;
 
 const compileGrammar = new Map<Grammar, RegExp>();
@@ -75,7 +75,7 @@ function detectGrammar(name: string, text: string): Grammar | undefined {
   return /^\s*[[{]/.test(text) ? JSON_ : undefined;
 }
 
-/** The text in pieces, by the language that its name or its first line tells; put together they are the text. */
+/** Splits a text into tokens, by the language of its name or first line. Together they are the text. */
 export function tokenize(name: string, text: string): Token[] {
   const grammar = detectGrammar(name, text);
   if (!grammar || text.length > MAX_CHARACTERS) return [{ text }];

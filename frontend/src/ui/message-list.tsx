@@ -25,11 +25,11 @@ const SEVERITY_STYLE: Record<Severity, { icon: ReactNode; ink: string }> = {
 interface NotesProps {
   notes: Message[];
   label?: string;
-  /** So many are shown until somebody asks for the rest. */
+  /** More are shown on demand. */
   most?: number;
 }
 
-/** What there is to say, in one quiet list: the worst first, each with a sign of how bad it is. */
+/** Messages, the worst first, each with a sign of its severity. */
 export function MessageList({ notes, label, most = Infinity }: NotesProps) {
   const { t } = useTranslation();
   const [all, setAll] = useState(false);

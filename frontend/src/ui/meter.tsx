@@ -4,16 +4,16 @@ interface MeterProps {
   label: string;
   /** In words: "12 of 16". */
   text: string;
-  /** 0 … 1 and beyond. */
+  /** A share from 0, which may exceed 1. */
   value: number;
-  /** Where something begins to matter, 0 … 1. */
+  /** A threshold from 0 to 1. */
   mark?: number;
   tone?: "ok" | "warn" | "bad";
 }
 
 const FILL = { ok: "bg-accent", warn: "bg-warn", bad: "bg-bad" };
 
-/** How much of something is used. */
+/** The used share of something. */
 export function Meter({ label, text, value, mark, tone = "ok" }: MeterProps) {
   return (
     <div

@@ -6,7 +6,7 @@ import { cx } from "@/lib/cx";
 import { Button } from "./button";
 
 interface ModalProps {
-  /** None where something else opens it. */
+  /** Undefined: something else opens it. */
   trigger?: ReactNode;
   title: string;
   description?: string | undefined;
@@ -16,7 +16,7 @@ interface ModalProps {
   children: ReactNode;
 }
 
-/** A box above the page, which holds the keyboard until it is closed. */
+/** A dialog above the page, which keeps the focus until it is closed. */
 export function Modal({ trigger, title, description, wide, open, onOpenChange, children }: ModalProps) {
   const { t } = useTranslation();
   return (
@@ -34,7 +34,7 @@ export function Modal({ trigger, title, description, wide, open, onOpenChange, c
           <Dialog.Title className="pr-8 text-base font-semibold break-words">{title}</Dialog.Title>
           {description && <Dialog.Description className="mt-1 text-sm text-muted">{description}</Dialog.Description>}
           <div className="mt-4">{children}</div>
-          {/* Last, so that the focus comes to the content first. */}
+          {/* Last, so that the content gets the focus first. */}
           <Dialog.Close asChild>
             <Button look="ghost" size="icon" aria-label={t("app.close")} className="absolute top-3 right-3">
               <X />

@@ -7,8 +7,10 @@ interface PageProps {
   children: ReactNode;
 }
 
-/** Names the tab, and takes the focus on arrival, so that a screen reader says where one is; an address with `#id` gives
- * it to what it names. */
+/**
+ * A page with its title. The title is also the tab's, and takes the focus on arrival for screen readers, unless the
+ * address has a `#id`.
+ */
 export function Page({ title, heading = title, actions, children }: PageProps) {
   const h1 = useRef<HTMLHeadingElement>(null);
   useEffect(() => {

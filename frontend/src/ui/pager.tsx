@@ -10,7 +10,7 @@ interface PagerProps {
   onPage: (page: number) => void;
 }
 
-/** A page that is not there any more, or never was, leads to the last one: shown wherever anything is listed at all. */
+/** Pages of a list. A page that does not exist leads to the last one. */
 export function Pager({ count, pages, page, onPage }: PagerProps) {
   const { t } = useTranslation();
   const beyond = pages > 0 && page > pages;

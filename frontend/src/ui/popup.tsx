@@ -4,12 +4,12 @@ import { cx } from "@/lib/cx";
 interface PopupProps {
   label: ReactNode;
   icon: ReactNode;
-  /** On a phone as wide as the page, below the nearest positioned ancestor instead of below its button. */
+  /** On a phone: as wide as the page, below the nearest positioned ancestor. */
   wide?: boolean;
   children: ReactNode;
 }
 
-/** A small panel under its button, made when it is opened; Escape, a press elsewhere or following a link closes it. */
+/** A panel below its button, rendered when it opens. Escape, a press elsewhere, or following a link closes it. */
 export function Popup({ label, icon, wide, children }: PopupProps) {
   const ref = useRef<HTMLDetailsElement>(null);
   const [open, setOpen] = useState(false);

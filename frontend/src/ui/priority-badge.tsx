@@ -5,7 +5,7 @@ import type { PriorityClass } from "@/api/types";
 import { Badge, type Tone } from "./badge";
 
 const TONE: Record<PriorityClass, Tone> = { low: "idle", normal: "idle", high: "info", urgent: "warn" };
-/** A shape of its own for each, so that nobody needs the colour. */
+/** A shape for each class, so that colour is not needed. */
 const ICON: Record<PriorityClass, ReactNode> = {
   low: <ChevronDown aria-hidden className="size-3.5" />,
   normal: <Minus aria-hidden className="size-3.5" />,

@@ -2,9 +2,9 @@ import { cx } from "@/lib/cx";
 
 interface ProgressProps {
   label: string;
-  /** 0 … 1 */
+  /** From 0 to 1. */
   value: number;
-  /** In a row of a list. */
+  /** For a row of a list. */
   small?: boolean;
 }
 

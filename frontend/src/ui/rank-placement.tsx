@@ -7,7 +7,7 @@ interface Place {
   runsIn: RunsIn | null;
 }
 
-/** Where the ranks of environments run, and why; those with the same answer share it. */
+/** Where the ranks of each environment run, and why. Environments with the same answer are grouped. */
 export function RankPlacement({ places }: { places: Place[] }) {
   const { t } = useTranslation();
   const groups = groupByPlacement(places);

@@ -9,7 +9,7 @@ import { Button } from "./button";
 import { LoadError, toastError } from "./errors";
 import { Popup } from "./popup";
 
-/** Where in a list one is, is no part of how it looks. */
+/** Returns the parameters of a view: all but the page. */
 function readViewQuery(params: URLSearchParams): string {
   const look = new URLSearchParams(params);
   look.delete("page");
@@ -17,7 +17,7 @@ function readViewQuery(params: URLSearchParams): string {
   return look.toString();
 }
 
-/** Filters, order and columns under a name, wherever the person signs in. */
+/** Filters, sort order and columns saved under a name, for the user on any device. */
 export function SavedViews({ section }: { section: string }) {
   const { t } = useTranslation();
   return (

@@ -15,7 +15,7 @@ function formatRange({ low, high }: Range, shown: (value: number) => string): st
 const formatPercent = (share: number) => `${Math.round(share * 100)}%`;
 const formatFactor = (value: number) => `${formatMeasurement(value)}x`;
 
-/** Speed-up and efficiency of a choice, as ranges, with what they rest on. */
+/** The expected speed-up and efficiency as ranges, with their basis. */
 export function ScalingEstimate({ scaling }: { scaling: ScalingData }) {
   const { t } = useTranslation();
   return (

@@ -1,7 +1,7 @@
 import { NavLink } from "react-router";
 import { cx } from "@/lib/cx";
 
-/** Pages that belong together, one link each. */
+/** Links between pages that belong together. */
 export function SectionNav({ label, links }: { label: string; links: { to: string; label: string }[] }) {
   return (
     <nav aria-label={label} className="strip mb-4 flex gap-1">

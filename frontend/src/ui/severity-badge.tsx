@@ -6,7 +6,7 @@ import { Badge, type Tone } from "./badge";
 
 export const SEVERITY_TONE: Record<Level, Tone> = { pass: "ok", warn: "warn", fail: "bad", unknown: "idle" };
 
-/** A shape of its own for each, so that nobody needs the colour. */
+/** A shape for each level, so that colour is not needed. */
 export const SEVERITY_ICON: Record<Level, ReactNode> = {
   pass: <Check aria-hidden className="size-3.5 shrink-0" />,
   warn: <TriangleAlert aria-hidden className="size-3.5 shrink-0" />,

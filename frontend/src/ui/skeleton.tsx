@@ -1,9 +1,9 @@
 import { useTranslation } from "react-i18next";
 
-/** The outline of a page that index.html shows until there is anything else; kept before React takes its place. */
+/** The page's outline in index.html, saved before React replaces it. */
 const OUTLINE = document.getElementById("root")?.innerHTML ?? "";
 
-/** The console before it knows who is there: what has stood there since the first answer, so that nothing jumps. */
+/** Shown until the session is known: the outline of index.html, so that nothing moves. */
 export function Skeleton() {
   const { t } = useTranslation();
   return (

@@ -3,7 +3,7 @@ import type { Status } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { Badge, type Tone } from "./badge";
 
-/** How a state looks; which states there are and what follows which is the server's to say. */
+/** Colours of states. The server says which states there are and what follows which. */
 const TONE: Record<Status, Tone> = {
   initializing: "info",
   queued: "warn",

@@ -6,15 +6,15 @@ import { Popup } from "./popup";
 import { SavedViews } from "./saved-views";
 
 interface ListLookProps {
-  /** Of the console, for which views are kept. */
+  /** The list's name in saved views. */
   section: string;
-  /** Those that may be hidden. */
+  /** Columns that can be hidden. */
   columns?: { id: string; label: string }[];
   hidden?: string[];
   onHide?: (id: string) => void;
 }
 
-/** How a list looks: its saved views, which columns it has, and how close its rows are. */
+/** Settings of a list: saved views, columns, and row height. */
 export function TableSettings({ section, columns = [], hidden = [], onHide }: ListLookProps) {
   const { t } = useTranslation();
   const [dense, setDense] = useCompactRows();

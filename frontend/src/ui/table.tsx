@@ -7,11 +7,11 @@ import type { Selection } from "@/lib/use-selection";
 export interface Column {
   label: ReactNode;
   className?: string | undefined;
-  /** The list's order that the first press on the heading asks for: "name", or "-createdAt" for the other way round. */
+  /** The sort order of the heading's first press: "name", or "-createdAt" for descending. */
   order?: string | undefined;
 }
 
-/** Columns join as the room grows; give their cells the same class. */
+/** Columns that appear as there is room; use the class for their cells, too. */
 export const MEDIUM_COLUMN = "hidden md:table-cell";
 export const WIDE_COLUMN = "hidden lg:table-cell";
 export const WIDEST_COLUMN = "hidden xl:table-cell";
@@ -21,14 +21,14 @@ export const CHECKBOX_CELL = "w-px pr-0!";
 interface TableProps {
   label: string;
   columns: Column[];
-  /** The order that the list has now; none: as it is given. */
+  /** The current sort order; undefined: the default. */
   ordering?: string | undefined;
   onOrder?: (ordering: string) => void;
-  /** Rows, `<tr>` each. */
+  /** `<tr>` elements. */
   children: ReactNode;
 }
 
-/** A table in a frame of its own, which scrolls sideways where even its narrow form does not fit. */
+/** A table in a frame that scrolls sideways if even its narrow form does not fit. */
 export function Table({ label, columns, ordering, onOrder, children }: TableProps) {
   const [dense] = useCompactRows();
   return (
@@ -74,7 +74,7 @@ interface HeadingProps {
 
 const reverseOrdering = (order: string) => (order.startsWith("-") ? order.slice(1) : `-${order}`);
 
-/** Pressed: in that order, then the other way round, then as the list comes. */
+/** A heading that sorts: in its order, then reversed, then the default. */
 function Heading({ className, order, ordering, onOrder, children }: HeadingProps) {
   const chosen = ordering === order || ordering === reverseOrdering(order);
   const descends = chosen && ordering.startsWith("-");
@@ -97,7 +97,7 @@ function Heading({ className, order, ordering, onOrder, children }: HeadingProps
   );
 }
 
-/** The checkbox above the others. */
+/** The checkbox that selects all. */
 export function SelectAllCheckbox({ ticks, label }: { ticks: Selection; label: string }) {
   return (
     <input
@@ -110,7 +110,7 @@ export function SelectAllCheckbox({ ticks, label }: { ticks: Selection; label: s
   );
 }
 
-/** Pairs of a name and what it is. */
+/** Names with their values. */
 export function DefinitionList({ facts, className }: { facts: [string, ReactNode][]; className?: string }) {
   return (
     <dl className={cx("space-y-1.5 text-sm", className)}>

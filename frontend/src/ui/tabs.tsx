@@ -10,14 +10,14 @@ export interface Tab {
 interface TabsProps {
   tabs: Tab[];
   label: string;
-  /** Where the page itself opens one; else the strip knows which is open. */
+  /** The open tab, if the page controls it. */
   open?: string;
   onOpen?: (id: string) => void;
-  /** Whether all are mounted: of a form, whose controls are looked for by name. */
+  /** Mounts all tabs: for forms, whose controls are found by name. */
   keep?: boolean;
 }
 
-/** Only the chosen tab is mounted, so that the others ask for nothing. */
+/** Tabs. Only the open one is mounted, so that others request nothing. */
 export function Tabs({ tabs, label, open, onOpen, keep }: TabsProps) {
   return (
     <Radix.Root defaultValue={tabs[0]?.id} value={open} onValueChange={onOpen}>

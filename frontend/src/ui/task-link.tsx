@@ -4,13 +4,13 @@ import { cx } from "@/lib/cx";
 import type { TaskNames } from "@/lib/use-task-names";
 
 interface HolderProps {
-  /** The task's. */
+  /** The task's id. */
   id: string;
   names: TaskNames | undefined;
   className?: string;
 }
 
-/** Leads to the task that holds something, by its name; one that the reader may not see has none. */
+/** A link to a task by name; without a link if the user may not see it. */
 export function TaskLink({ id, names, className }: HolderProps) {
   const { t } = useTranslation();
   const name = names?.get(id);

@@ -1,6 +1,6 @@
 import type { ExternalToast } from "sonner";
 
-/** What toasts are drawn with loads after the page. */
+/** The library that draws toasts loads after the page. */
 const showToast = (how: "success" | "error") => (text: string, more?: ExternalToast) =>
   void import("sonner").then(({ toast }) => toast[how](text, more));
 

@@ -6,15 +6,15 @@ import { ConfirmDialog } from "@/ui/confirm-dialog";
 
 interface Props {
   name: string;
-  /** When it was made, until when it holds, …: one line. */
+  /** Creation, expiry and the like, in one line. */
   facts: ReactNode;
   title: string;
   hint: string;
-  /** Not offered without. */
+  /** Undefined: it cannot be revoked. */
   revoke?: UseMutationResult<unknown, Error, void>;
 }
 
-/** A secret that was shown once, in a list of them; it can be revoked. */
+/** A token in a list, which can be revoked. */
 export function TokenRow({ name, facts, title, hint, revoke }: Props) {
   const { t } = useTranslation();
   return (

@@ -8,22 +8,22 @@ export interface VirtualListHandle {
 interface RowsProps {
   control?: Ref<VirtualListHandle>;
   count: number;
-  /** Pixels; every row has the same. */
+  /** Pixels; the same for every row. */
   height: number;
   label: string;
   className?: string;
   /** `rowgroup` inside a table. */
   role?: "group" | "rowgroup";
-  /** Stay at the last row as rows are added. */
+  /** Stays at the last row as rows are added. */
   follow?: boolean;
-  /** Told when the reader scrolls away from the last row, or back to it. */
+  /** Called when the user leaves the last row or returns to it. */
   onFollow?: (follow: boolean) => void;
-  /** Told which row is the first in sight, at each scroll. */
+  /** Called with the first visible row at each scroll. */
   onTop?: (index: number) => void;
   children: (index: number) => ReactNode;
 }
 
-/** A scrolling list that renders only the rows in sight, however many there are. */
+/** A scrolling list that renders only visible rows. */
 export function VirtualList({
   count,
   height,

@@ -6,7 +6,7 @@ import { OTHER_PAGES, NAV_PAGES } from "../pages";
 import { useChangeLanguage } from "../preferences";
 import { setTheme, useTheme } from "../theme";
 
-/** What can be done from every page. */
+/** Returns the commands that every page has. */
 export function useGlobalCommands(onHelp: () => void): { pages: Command[]; actions: Command[] } {
   const { t, i18n } = useTranslation();
   const navigate = useNavigate();

@@ -22,7 +22,7 @@ interface Group {
   commands: Command[];
 }
 
-/** Goes to any page, finds anything by its name or id, and does what the present page offers. */
+/** Opens any page, finds objects by name or id, and runs commands of the current page. */
 export default function Palette({ onClose, onHelp }: PaletteProps) {
   const { t } = useTranslation();
   const went = useRef(false);
@@ -42,7 +42,7 @@ export default function Palette({ onClose, onHelp }: PaletteProps) {
         <Dialog.Overlay className="fixed inset-0 z-40 bg-black/50" />
         <Dialog.Content
           aria-describedby={undefined}
-          // Whoever went somewhere is there; whoever did not is back where they were.
+          // Closing returns the focus, except after going to another page.
           onCloseAutoFocus={(event) => went.current && event.preventDefault()}
           onEscapeKeyDown={(event) => {
             if (!asked) return;
@@ -136,7 +136,7 @@ interface ChoiceProps {
   below?: ReactNode;
 }
 
-/** A combobox: the keyboard stays in the text, and arrows move in the list below it. */
+/** A combobox: the focus stays in the text field, and the arrow keys move in the list. */
 function PaletteOption({ label, text, onText, groups, onRun, below }: ChoiceProps) {
   const id = useId();
   const all = groups.flatMap(({ commands }) => commands);
@@ -144,7 +144,7 @@ function PaletteOption({ label, text, onText, groups, onRun, below }: ChoiceProp
   const at = Math.max(
     0,
     all.findIndex((command) => command.id === chosen),
-  ); // one that is gone: the first
+  ); // the first, if the active one is gone
   const active = all[at];
   const placeOf = (command: Command) => `${id}-${command.id.replaceAll(/\W/g, "-")}`;
   const choose = (index: number) => {

@@ -29,11 +29,11 @@ test("the palette goes to a page by the keyboard alone", async () => {
 });
 
 test("whatever has the name is found, once typing pauses, and a part that fails says so with its request", async () => {
-  const asked: string[] = [];
+  const query: string[] = [];
   platformHandlers.use(
     http.get(apiUrl("/training-tasks"), ({ request }) => {
       const search = new URL(request.url).searchParams.get("search");
-      if (search) asked.push(search);
+      if (search) query.push(search);
       return respondWithList(task);
     }),
     http.get(apiUrl("/models"), () => respondWithError(400, "INVALID_REQUEST", "请求有误")),
@@ -44,7 +44,7 @@ test("whatever has the name is found, once typing pauses, and a part that fails 
   await userEvent.type(box, "first");
   const tasks = await screen.findByRole("group", { name: "训练任务" });
   expect((await screen.findByRole("alert")).textContent).toContain("请求号 req-1");
-  expect(asked).toEqual(["first"]);
+  expect(query).toEqual(["first"]);
   expect(within(await screen.findByRole("group", { name: "Worker" })).getAllByRole("option")).toHaveLength(2);
   await userEvent.click(within(tasks).getByRole("option"));
   await waitFor(() => expect(page.address()).toBe("/training/task-1"));

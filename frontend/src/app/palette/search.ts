@@ -2,7 +2,7 @@ import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { http, unwrapResponse } from "@/api/client";
 import type { Command } from "../commands";
 
-/** One thing that was found, and where it is shown. */
+/** A search result with its address. */
 export interface SearchResult {
   id: string;
   name: string;
@@ -11,7 +11,7 @@ export interface SearchResult {
 
 const RESULTS_PER_KIND = 5;
 
-/** What is searched, by its kind: the platform finds names and ids. */
+/** Searches by name and id, by kind of object. */
 const SEARCHES = {
   tasks: async (query: Query) =>
     (await unwrapResponse(http.GET("/api/v1/training-tasks", query))).items.map(
@@ -66,11 +66,11 @@ export const searchQuery = (kind: SearchKind, search: string) =>
     retry: false,
   });
 
-/** Those in which every word of the text stands. */
+/** Returns the commands that contain every word of the text. */
 export function filterCommands<C extends Command>(commands: readonly C[], text: string): C[] {
   const words = text.toLowerCase().split(/\s+/);
   return commands.filter(({ label, also }) => {
-    const said = `${label} ${also ?? ""}`.toLowerCase();
-    return words.every((word) => said.includes(word));
+    const message = `${label} ${also ?? ""}`.toLowerCase();
+    return words.every((word) => message.includes(word));
   });
 }

@@ -5,8 +5,8 @@ import { PALETTE_KEYS } from "../use-shortcuts";
 import { OTHER_PAGES, NAV_PAGES } from "../pages";
 import { ShortcutKeys } from "./shortcut-keys";
 
-/** Every shortcut there is. */
-export default function Help({ onClose }: { onClose: () => void }) {
+/** All keyboard shortcuts. */
+export default function ShortcutHelp({ onClose }: { onClose: () => void }) {
   const { t } = useTranslation();
   const anywhere = [
     [PALETTE_KEYS, t("palette.title")],
@@ -20,7 +20,7 @@ export default function Help({ onClose }: { onClose: () => void }) {
     ["Enter", t("palette.does.open")],
     ["x", t("palette.does.tick")],
   ] as const;
-  const here = getPageCommands().flatMap(({ keys, label }) => (keys ? [[keys, label] as const] : []));
+  const current = getPageCommands().flatMap(({ keys, label }) => (keys ? [[keys, label] as const] : []));
   const pages = [...NAV_PAGES, ...OTHER_PAGES].filter(({ key }) => key);
   return (
     <Modal
@@ -36,7 +36,7 @@ export default function Help({ onClose }: { onClose: () => void }) {
           keys={pages.map(({ key, label }) => [`g ${key}`, t(label)] as const)}
         />
         <div className="space-y-5">
-          {here.length > 0 && <ShortcutSection title={t("palette.here")} keys={here} />}
+          {current.length > 0 && <ShortcutSection title={t("palette.here")} keys={current} />}
           <ShortcutSection title={t("palette.everywhere")} keys={anywhere} />
           <ShortcutSection title={t("palette.lists")} keys={lists} />
         </div>

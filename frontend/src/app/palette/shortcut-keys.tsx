@@ -1,4 +1,4 @@
-/** Keys to be pressed after one another. */
+/** Keys to press one after the other. */
 export function ShortcutKeys({ keys }: { keys: string }) {
   return (
     <span className="flex shrink-0 gap-1">

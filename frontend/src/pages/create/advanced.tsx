@@ -20,25 +20,25 @@ import { MonospaceTextarea } from "./monospace-inputs";
 
 const FIRST = ["totalSteps", "batchSize", "gradientAccumulationSteps", "learningRate", "dtype"];
 
-/** What the model uses where nothing is typed. */
+/** Returns the model's defaults, which apply to empty fields. */
 function getPlaceholders(defaults: Record<string, unknown> = {}): Record<string, string> {
   const plain = Object.entries(defaults).filter(([, value]) => ["number", "string", "boolean"].includes(typeof value));
   return Object.fromEntries(plain.map(([name, value]) => [name, String(value)]));
 }
 
-/** Single values of the request, by the tab that they are in; those that no other tab names are about failures. */
+/** Fields of the request by tab. All others are in the tab about failures. */
 const WAITING = ["priority", "minRunSeconds", "maxRunSeconds", "whenInUse"];
 const NETWORK = ["distributedConfig.masterPort", "distributedConfig.backend"];
 const listFieldsOfTab = (names: string[], waits: boolean) => names.filter((name) => WAITING.includes(name) === waits);
 
 interface AdvancedProps extends SectionProps {
-  /** Of the chosen framework, where there is no distributed panel to hold them. */
+  /** The framework's fields, unless the panel for distributed training shows them. */
   framework: ReactNode;
 }
 
 interface AdvancedSection {
   id: "hyperparameters" | "variables" | "waiting" | "failures" | "network" | "framework";
-  /** Those whose problems its tab counts. */
+  /** Fields whose problems the tab counts. */
   fields: string[];
   content: ReactNode;
 }
@@ -146,7 +146,7 @@ export function Advanced({ framework, ...section }: AdvancedProps) {
   );
 }
 
-/** With how many of its fields something is wrong. */
+/** A tab's name with the number of wrong fields. */
 function TabLabel({ title, wrong }: { title: string; wrong: number }) {
   const { t } = useTranslation();
   return (
@@ -192,7 +192,7 @@ function Preemptible({ draft, problems, onChange }: SectionProps) {
   );
 }
 
-/** The usual ones, what else the model knows, and what a cloned task set. */
+/** The usual hyperparameters, further ones of the model, and those of a cloned task. */
 function Hyperparameters({ draft, problems, onChange }: SectionProps) {
   const labels = useLabels();
   const models = useQuery(modelsQuery).data ?? [];
@@ -226,7 +226,7 @@ function Hyperparameters({ draft, problems, onChange }: SectionProps) {
   );
 }
 
-/** One of a few values; empty leaves it at the default. */
+/** One of a few values; empty means the default. */
 function Choice({ draft, problems, onChange, name }: SectionProps & { name: string }) {
   const { t } = useTranslation();
   const labels = useLabels();
@@ -254,7 +254,7 @@ function Choice({ draft, problems, onChange, name }: SectionProps & { name: stri
   );
 }
 
-/** Only where it is not clear whose task it is. */
+/** Shown only if the user has several projects. */
 function ProjectOfTask({ draft, problems, onChange }: SectionProps) {
   const { t } = useTranslation();
   const mine = useQuery(meQuery).data?.projects ?? [];
@@ -318,7 +318,7 @@ function Network({ draft, problems, onChange }: SectionProps) {
   );
 }
 
-/** A single value of the request, as it is declared there. */
+/** A field of the request that is a single line of text. */
 function TextFieldOfRequest({ draft, problems, onChange, name }: SectionProps & { name: string }) {
   const labels = useLabels();
   const rule = REQUEST[name];

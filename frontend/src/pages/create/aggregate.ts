@@ -3,7 +3,7 @@ import type { Environment } from "@/api/types";
 export interface EnvironmentTotals {
   nodeCount: number;
   totalGpus: number;
-  /** One process per GPU, and one on a node that has none. */
+  /** One process per GPU; one on a node without GPUs. */
   worldSize: number;
   totalCpus: number;
   totalMemoryGb: number;
@@ -13,7 +13,7 @@ export interface EnvironmentTotals {
   isDistributed: boolean;
 }
 
-/** What the chosen environments add up to, without a round trip. */
+/** Returns the totals of the chosen environments. */
 export function sumEnvironments(environments: Environment[]): EnvironmentTotals {
   const sum = (of: (environment: Environment) => number) => environments.reduce((total, each) => total + of(each), 0);
   const zones = listDistinct(environments.map((each) => each.zone.name));
@@ -34,7 +34,7 @@ function countProcesses(environment: Environment): number {
   return Math.max(environment.gpuCount, 1);
 }
 
-/** Empty texts say nothing. */
+/** Returns the distinct values that are not empty. */
 function listDistinct(values: string[]): string[] {
   return [...new Set(values.filter(Boolean))];
 }

@@ -24,7 +24,7 @@ export function Basics({ draft, problems, onChange }: SectionProps) {
   const preparing = versions.find((each) => each.id === draft.datasetVersionId)?.status === "preparing";
   const unchosen = (asked: string) => (usesOwnScript(draft) ? t("create.withoutOne") : asked);
   const label = (name: string) => (usesOwnScript(draft) ? t("create.optional", { name }) : name);
-  /** A script brings its own data; a model of the platform needs some. */
+  /** A script needs no dataset; a model does. */
   const choose = (what: Draft["what"]) =>
     onChange({ what, ...(what === "model" ? fillDefaultChoices(datasets, models, draft) : NONE) });
   const chooseDataset = (datasetId: string) => {
@@ -139,7 +139,7 @@ interface OptionsProps {
   items: { id: string; name: string; disabled?: boolean }[];
 }
 
-/** With a first one for "not chosen", and one for what was chosen elsewhere and is not offered here. */
+/** The options, after one for "none" and one for a value that is not on offer. */
 function Options({ none, value, items }: OptionsProps) {
   return (
     <>

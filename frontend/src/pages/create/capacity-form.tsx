@@ -11,17 +11,20 @@ import { Field } from "@/ui/field";
 import { type CapacityRequest } from "./capacity";
 import { type ProblemsByField, getProblemText } from "./problems";
 
-interface ChooseForMeProps {
+interface CapacityFormProps {
   capacity: CapacityRequest;
   chosen: Preview["chosen"] | undefined;
   problems: ProblemsByField;
   onChange: (capacity: CapacityRequest) => void;
-  /** Goes on with the environments that are ticked now, by name. */
+  /** Selects the currently proposed environments by name. */
   onTake: () => void;
 }
 
-/** Capacity in place of environments by name: the platform chooses when the turn comes, and shows what it would now. */
-export default function ChooseForMe({ capacity, chosen, problems, onChange, onTake }: ChooseForMeProps) {
+/**
+ * Requests capacity instead of environments by name: the platform chooses at the start, and shows what it would choose
+ * now.
+ */
+export default function CapacityForm({ capacity, chosen, problems, onChange, onTake }: CapacityFormProps) {
   const { t } = useTranslation();
   const all = useQuery(environmentsQuery).data;
   const types = useMemo(() => [...new Set((all ?? []).map(({ gpuType }) => gpuType).filter(Boolean))].sort(), [all]);
@@ -141,7 +144,7 @@ interface TicksProps {
   onChange: (ticked: string[]) => void;
 }
 
-/** Several of a few; none means any. */
+/** Several of a few values; none means any. */
 function CheckboxGroup({ label, values, ticked, onChange }: TicksProps) {
   if (values.length === 0) return null;
   return (

@@ -3,18 +3,18 @@ import { parseNumber } from "@/lib/parse-input";
 
 type Select = NonNullable<NonNullable<CreateRequest["distributedConfig"]>["select"]>;
 
-/** What is asked for in place of environments by name, as it stands in the form. */
+/** Capacity to be requested instead of environments, as the form holds it. */
 export interface CapacityRequest {
   nodes: string;
   gpusPerNode: string;
   totalGpus: string;
   gpuTypes: string[];
-  /** Ids. */
+  /** Zone ids. */
   zones: string[];
   sameZone: boolean;
-  /** One NAME=value a line. */
+  /** One NAME=value per line. */
   labels: string;
-  /** Ids of environments that are not to be taken. */
+  /** Ids of environments to exclude. */
   exclude: string[];
 }
 
@@ -38,15 +38,15 @@ const parsePairs = (lines: string): Record<string, string> =>
       .map(([name = "", ...value]) => [name.trim(), value.join("=").trim()]),
   );
 
-const removeEmpty = (text: string) => (text.trim() === "" ? undefined : (parseNumber(text) as number));
+const parseOptionalNumber = (text: string) => (text.trim() === "" ? undefined : (parseNumber(text) as number));
 
-/** Without what was left empty. */
+/** Returns the request without empty fields. */
 export function buildSelect(capacity: CapacityRequest): Select {
   const labels = parsePairs(capacity.labels);
   const numbers = {
-    nodes: removeEmpty(capacity.nodes),
-    gpusPerNode: removeEmpty(capacity.gpusPerNode),
-    totalGpus: removeEmpty(capacity.totalGpus),
+    nodes: parseOptionalNumber(capacity.nodes),
+    gpusPerNode: parseOptionalNumber(capacity.gpusPerNode),
+    totalGpus: parseOptionalNumber(capacity.totalGpus),
   };
   return {
     ...(Object.fromEntries(Object.entries(numbers).filter(([, value]) => value !== undefined)) as Select),

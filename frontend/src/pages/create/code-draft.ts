@@ -2,30 +2,30 @@ import type { CreateRequest } from "@/api/types";
 
 type CodeRequest = NonNullable<CreateRequest["code"]>;
 
-/** Where a task's code comes from; empty: the ranks start in a folder of the node. */
+/** Sources of a task's code; "": none, ranks start in a folder of the node. */
 export const CODE_SOURCES = ["", "environment", "git", "snapshot"] as const;
 export type CodeSource = (typeof CODE_SOURCES)[number];
 
-/** What was typed for one source is there again when it is chosen again. */
+/** What was typed for each source is kept while another is chosen. */
 export interface CodeDraft {
   source: CodeSource;
-  /** Of the master environment: a folder of its working directory. */
+  /** A folder in the working directory of the master environment. */
   path: string;
   url: string;
   revision: string;
   secret: string;
   snapshot: string;
   requirements: string;
-  /** Of the snapshot that a cloned task ran: where it was taken from. */
+  /** Where the snapshot of a cloned task was taken from. */
   taken: SnapshotOrigin | null;
 }
 
 interface SnapshotOrigin {
   snapshot: string;
-  /** Whose folder it was taken from, where it was an environment's. */
+  /** The environment that it was taken from, if any. */
   master: string;
   from: Pick<CodeRequest, "git" | "environment" | "path">;
-  /** Whether the code has changed there since. */
+  /** Whether the code has changed since. */
   changed?: boolean;
 }
 
@@ -40,7 +40,7 @@ export const NO_CODE: CodeDraft = {
   taken: null,
 };
 
-/** What is left empty is the platform's to fill in. `master`: of the task that is asked for. */
+/** Returns the code of a request, without empty fields. `master` is the task's master environment. */
 export function buildCodeRequest(draft: CodeDraft, master: string): Pick<CreateRequest, "code"> {
   const given = (name: "path" | "revision" | "secret" | "requirements") => {
     const text = draft[name].trim();
@@ -55,7 +55,7 @@ export function buildCodeRequest(draft: CodeDraft, master: string): Pick<CreateR
   return { code: { git: { url: draft.url.trim(), ...given("revision"), ...given("secret") }, ...requirements } };
 }
 
-/** The draft that takes the code anew from where its snapshot was taken from. */
+/** Returns the draft that takes the code again from where the snapshot was taken. */
 export function buildRefetchDraft(draft: CodeDraft): CodeDraft {
   const { taken } = draft;
   return taken
@@ -63,13 +63,13 @@ export function buildRefetchDraft(draft: CodeDraft): CodeDraft {
     : draft;
 }
 
-/** Where the chosen snapshot was taken from, as far as a request can name that: of environments it names its master. */
+/** Returns where the snapshot was taken from, if a request can name it: only the master among environments. */
 function getSource({ taken, snapshot }: CodeDraft, master: string): SnapshotOrigin["from"] {
   if (taken?.snapshot !== snapshot) return {};
   return taken.from.git || taken.master === master ? taken.from : {};
 }
 
-/** The draft that would send `code`, of a task with that master. */
+/** Returns the draft of a request's code. `master` is the task's master environment. */
 export function parseCodeRequest(code: CodeRequest | null | undefined, master: string): CodeDraft {
   if (!code) return NO_CODE;
   const { snapshot, git, environment, path, requirements } = code;

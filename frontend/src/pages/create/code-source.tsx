@@ -12,13 +12,13 @@ import { getProblemText } from "./problems";
 import type { SectionProps } from "./section-props";
 import { MonospaceInput } from "./monospace-inputs";
 
-/** What code the task brings to every node. */
+/** The code that the task brings to every node. */
 export default function CodeFields({ draft, problems, onChange }: SectionProps) {
   const { t } = useTranslation();
   const { code } = draft;
   const change = (patch: Partial<CodeDraft>) => onChange({ code: { ...code, ...patch } });
   const project = useProject(draft.projectId, draft.selected[0]);
-  const whole = problems.get("code")?.map(({ message, hint }) => `${message} ${hint}`.trim());
+  const full = problems.get("code")?.map(({ message, hint }) => `${message} ${hint}`.trim());
   const text = (name: "path" | "url" | "revision" | "requirements", control: string, hint: string, example: string) => (
     <MonospaceInput
       name={control}
@@ -58,7 +58,7 @@ export default function CodeFields({ draft, problems, onChange }: SectionProps) 
             ? t("code.ask.changed", { snapshot: code.taken.snapshot.slice(0, 12) })
             : t("code.ask.sourceHint")
         }
-        error={whole?.join("\n")}
+        error={full?.join("\n")}
       >
         {(wiring) => (
           <select
@@ -82,7 +82,7 @@ export default function CodeFields({ draft, problems, onChange }: SectionProps) 
   );
 }
 
-/** Whose task it would be: as far as the form knows, or the only one there is. */
+/** Returns the task's project: the chosen one, the environments', or the user's only one. */
 function useProject(chosen: string, first: string | undefined): string | undefined {
   const environments = useQuery(environmentsQuery).data;
   const mine = useQuery(meQuery).data?.projects ?? [];

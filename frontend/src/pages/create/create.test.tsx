@@ -89,9 +89,9 @@ test.each([
   ],
   ["who holds it", { warnings: [{ code: "ENVIRONMENTS_IN_USE", message: "正被占用", hint: "" }] }, false],
 ])("a quick start is promised only while nothing is in its way: %s", async (_, answer, promised) => {
-  const asked = listening({ ...answer, hourly: { amount: 7, currency: "CNY" } });
+  const query = listening({ ...answer, hourly: { amount: 7, currency: "CNY" } });
   renderAt("/training/create?environments=env-1");
-  await waitFor(() => expect(asked.body?.environmentIds ?? asked.body?.distributedConfig?.nodeIds).toEqual(["env-1"]));
+  await waitFor(() => expect(query.body?.environmentIds ?? query.body?.distributedConfig?.nodeIds).toEqual(["env-1"]));
   await screen.findByText("每小时费用");
   await waitFor(() => expect(screen.queryByText(/预计 10 秒内/) !== null).toBe(promised));
 });

@@ -6,8 +6,8 @@ import type { Environment } from "@/api/types";
 import { formatNumber } from "@/lib/format";
 import { Collapsible } from "@/ui/collapsible";
 
-/** What speaks for training across zones and against it; the network as a pre-flight test measured it, where one did. */
-export default function Crossing({ chosen }: { chosen: Environment[] }) {
+/** Advantages and disadvantages of training across zones, with measurements of a pre-flight if there are any. */
+export default function CrossZoneNote({ chosen }: { chosen: Environment[] }) {
   const { t } = useTranslation();
   const { data: links = [] } = useQuery(crossZoneQuery(chosen.map(({ id }) => id)));
   const slowest = links.toSorted((a, b) => b.rttMs - a.rttMs)[0];

@@ -1,13 +1,13 @@
 import type { Dataset, Model } from "@/api/types";
 import type { Draft } from "./draft";
 
-/** The version to start with: a task waits for one that is being prepared, but one that failed cannot be used. */
+/** Returns the version to select: a ready one, or one that is being prepared. */
 export function findUsableVersion(dataset: Dataset | undefined): string | undefined {
   const usable = dataset?.versions.filter(({ status }) => status !== "failed") ?? [];
   return (usable.find(({ status }) => status === "ready") ?? usable[0])?.id;
 }
 
-/** The first dataset that can be used, and the first model, in place of what `draft` does not name. */
+/** Fills in the first usable dataset and the first model where the draft has none. */
 export function fillDefaultChoices(
   datasets: Dataset[],
   models: Model[],

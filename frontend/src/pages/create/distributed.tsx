@@ -12,7 +12,7 @@ import { getProblemText } from "./problems";
 import { Recommendation } from "./recommendation";
 import type { SectionProps } from "./section-props";
 
-const Crossing = lazy(() => import("./cross-zone-note"));
+const CrossZoneNote = lazy(() => import("./cross-zone-note"));
 
 interface DistributedProps extends SectionProps {
   chosen: Environment[];
@@ -20,7 +20,7 @@ interface DistributedProps extends SectionProps {
   worldSize: number;
 }
 
-/** Appears with the second environment. */
+/** Shown from the second environment on. */
 export function Distributed({ chosen, preview, worldSize, ...section }: DistributedProps) {
   const { t } = useTranslation();
   const { draft, problems, onChange } = section;
@@ -67,14 +67,14 @@ export function Distributed({ chosen, preview, worldSize, ...section }: Distribu
       <Callout tone="warn">{t("create.networkHint")}</Callout>
       {sumEnvironments(chosen).crossZone && (
         <Suspense>
-          <Crossing chosen={chosen} />
+          <CrossZoneNote chosen={chosen} />
         </Suspense>
       )}
     </section>
   );
 }
 
-/** Empty: the task keeps its nodes, and waits for one that is lost. */
+/** The range of nodes. Empty: a task with a lost node waits for it. */
 function Elastic({ draft, problems, onChange }: SectionProps) {
   const { t } = useTranslation();
   const name = "distributedConfig.elastic";

@@ -1,9 +1,13 @@
 import { type Draft, EMPTY_DRAFT } from "./draft";
 
-/** Drafts live as long as their tab: they survive a reload, and environment variables in them do not stay behind. */
+/**
+ * Drafts are kept in session storage: they survive a reload, but do not outlive the tab, as they may hold variables.
+ */
 const PREFIX = "fermi.draft";
 
-/** `owner`: who is signed in; `origin`: what the form was opened with, such as the task it clones. */
+/**
+ * Opens the storage for one form. `owner` is the user; `origin` is what the form started from, such as a cloned task.
+ */
 export function openDraftStorage(owner: string, origin: string) {
   const key = [PREFIX, owner, origin].join("/");
   return {
@@ -12,21 +16,21 @@ export function openDraftStorage(owner: string, origin: string) {
         const text = sessionStorage.getItem(key);
         return text ? { ...EMPTY_DRAFT, ...(JSON.parse(text) as Partial<Draft>) } : undefined;
       } catch {
-        return undefined; // storage is off, or holds what another version wrote
+        return undefined; // storage is disabled, or holds a draft of another version
       }
     },
     save: (draft: Draft): void => {
       try {
         sessionStorage.setItem(key, JSON.stringify(draft));
       } catch {
-        // Storage is off or full: the form works without it.
+        // storage is disabled or full: the form works without it
       }
     },
     drop: (): void => {
       try {
         sessionStorage.removeItem(key);
       } catch {
-        // Nothing was stored.
+        // nothing was stored
       }
     },
   };

@@ -13,11 +13,11 @@ import { type CodeDraft, parseCodeRequest, buildCodeRequest, NO_CODE } from "./c
 import { findFramework, getOptionRules, formatOption, parseOption } from "./options";
 
 export const DEFAULT_FRAMEWORK = DISTRIBUTED_CONFIG.framework?.default as string;
-/** Environments are made for the task. */
+/** The launch mode that creates environments for the task. */
 export const NEW_ENVIRONMENTS_MODE = "new";
 export const DEFAULT_LAUNCH_MODE = REQUEST.launchMode?.default as string;
 
-/** Texts of the fields that belong to one framework, by the API's names. */
+/** Settings that belong to one framework, as texts by the API's names. */
 export interface FrameworkSettings {
   strategy: Record<string, string>;
   options: Record<string, string>;
@@ -25,54 +25,54 @@ export interface FrameworkSettings {
 
 const DEFAULT_SETTINGS: FrameworkSettings = { strategy: {}, options: {} };
 
-/** The form as it stands: text where a person types text. */
+/** The form's state: texts where a person types. */
 export interface Draft {
   taskName: string;
-  /** What is trained: a model of the platform by its own trainer, or a script of one's own. */
+  /** A model with the platform's trainer, or the user's own script. */
   what: "model" | "script";
   datasetId: string;
   datasetVersionId: string;
   modelId: string;
   launchMode: string;
-  /** With `NEW`: what is made for the task, and what becomes of it. */
+  /** Environments to be created in `NEW_ENVIRONMENTS_MODE`, and what happens to them afterwards. */
   made: { template: string; count: string; afterwards: string; clusterId?: string; zone?: string };
-  /** In the order of ticking. */
+  /** In the order of selection. */
   selected: string[];
-  /** What is asked for in place of the ticked ones; null: those are meant. */
+  /** Capacity that is requested instead of `selected`; null: `selected` is meant. */
   capacity: CapacityRequest | null;
-  /** Whose task it is; empty = the project of its environments. */
+  /** Empty: the project of the environments. */
   projectId: string;
-  /** Whether it gives way to a higher class. */
+  /** Whether tasks with a higher priority may preempt it. */
   preemptible: boolean;
-  /** Environments that take the place of a lost one, in the order of ticking. */
+  /** Environments that replace a lost one, in the order of selection. */
   spareIds: string[];
-  /** Empty = none is selected. */
+  /** Empty: none is selected. */
   master: string;
   framework: string;
-  /** By framework, so that trying another and coming back loses nothing. */
+  /** By framework, so that nothing is lost when another one is tried. */
   tuning: Record<string, FrameworkSettings>;
-  /** Of an elastic task: the fewest and the most nodes; both empty = it keeps its nodes. */
+  /** The range of nodes of an elastic task; both empty: not elastic. */
   minNodes: string;
   maxNodes: string;
   masterPort: string;
   backend: string;
-  /** Where the ranks run; empty = the platform decides. */
+  /** Where the ranks run; empty: the platform decides. */
   runIn: string;
-  /** The interpreter inside the environments; empty = the notebook's own. */
+  /** The interpreter inside the environments; empty: that of the notebook. */
   python: string;
   hyperparameters: Record<string, string>;
   code: CodeDraft;
   /** A path, or `-m` and a module, as after `python`. */
   script: string;
-  /** One argument a line. */
+  /** One argument per line. */
   args: string;
-  /** One NAME=value a line. */
+  /** One NAME=value per line. */
   env: string;
-  /** Variables, each with the name of the secret whose value it gets. */
+  /** Variables with the names of the secrets that they get. */
   secrets: { variable: string; secret: string }[];
-  /** Texts of the request's single values, by the API's names. */
+  /** Single-line fields of the request, as texts by the API's names. */
   plain: Record<string, string>;
-  /** What a request that was cloned says beside what the form shows. It is sent as it is. */
+  /** Fields of a cloned request that the form does not show. They are sent unchanged. */
   rest: UnknownFields;
 }
 
@@ -113,7 +113,7 @@ export const EMPTY_DRAFT: Draft = {
   rest: { request: {}, config: {} },
 };
 
-/** What of a request, and of its `distributedConfig`, the form shows. */
+/** Fields of the request, and of its `distributedConfig`, that the form shows. */
 const SHOWN_FIELDS = [
   ...["taskName", "datasetId", "datasetVersionId", "modelId", "launchMode", "projectId", "preemptible"],
   ...["environmentIds", "distributedConfig", "newEnvironments", "spareEnvironmentIds", "code", "entrypoint"],
@@ -135,7 +135,7 @@ function omitFields(values: object | null | undefined, shown: string[]): Record<
 
 export const createsEnvironments = (draft: Draft) => draft.launchMode === NEW_ENVIRONMENTS_MODE;
 
-/** How many environments it is to run on, as far as the form knows. */
+/** Returns the number of nodes, as far as the form knows it. */
 export const countNodes = (draft: Draft) =>
   createsEnvironments(draft) ? Number(draft.made.count) || 0 : draft.selected.length;
 
@@ -143,18 +143,18 @@ export function getTuning(draft: Draft): FrameworkSettings {
   return draft.tuning[draft.framework] ?? DEFAULT_SETTINGS;
 }
 
-/** The change that sets fields of the chosen framework. */
+/** Returns the change that sets fields of the chosen framework. */
 export function updateTuning(draft: Draft, patch: Partial<FrameworkSettings>): Pick<Draft, "tuning"> {
   return { tuning: { ...draft.tuning, [draft.framework]: { ...getTuning(draft), ...patch } } };
 }
 
-/** The master is the first that was ticked, until it is unticked or another is chosen by hand. */
+/** Selects or deselects an environment. The master is the first selected one unless another was chosen. */
 export function toggleEnvironment(draft: Draft, id: string): Draft {
   const selected = draft.selected.includes(id) ? draft.selected.filter((each) => each !== id) : [...draft.selected, id];
   return { ...draft, selected, master: selected.includes(draft.master) ? draft.master : (selected[0] ?? "") };
 }
 
-/** Entries with something in them, each made of its text by `read`. */
+/** Applies `read` to the texts that are not blank. */
 function mapNonEmpty<T>(fields: Record<string, string>, read: (text: string, name: string) => T): Record<string, T> {
   return Object.fromEntries(
     Object.entries(fields)
@@ -169,12 +169,14 @@ function parseScalar(text: string): unknown {
 
 const isEmpty = (object: object) => Object.keys(object).length === 0;
 
-/** A script of one's own may do without a dataset and a model; what is left empty is null then. */
+/**
+ * Returns whether the user's own script is trained. It needs neither dataset nor model: empty ones are sent as null.
+ */
 export function usesOwnScript(draft: Draft): boolean {
   return draft.what === "script";
 }
 
-/** The script or the module that is typed. */
+/** Returns the script or the module that was typed. */
 function parseEntrypoint(draft: Draft): { script: string } | { module: string } {
   const [, module] = /^-m\s+(.*)$/.exec(draft.script.trim()) ?? [];
   return module === undefined ? { script: draft.script.trim() } : { module };
@@ -184,7 +186,9 @@ export function parseHyperparameters(draft: Draft): Record<string, unknown> {
   return mapNonEmpty(draft.hyperparameters, parseScalar);
 }
 
-/** What is not a number is sent as it was typed, so that the server's own words say what is wrong with it. */
+/**
+ * Returns the request of a draft. Invalid numbers are sent as typed, so that the server says what is wrong with them.
+ */
 export function buildRequest(draft: Draft, frameworks: Framework[]): CreateRequest {
   const hyperparameters = parseHyperparameters(draft);
   const env = parseVariables(draft.env);
@@ -225,7 +229,10 @@ const buildNewEnvironments = ({ made }: Draft) =>
 
 type NodeRequest = Pick<CreateRequest, "environmentIds" | "distributedConfig">;
 
-/** One environment under the default framework is named as the requirement names it: by itself. */
+/**
+ * Returns the nodes and the distributed configuration. One environment with the default framework is sent as
+ * `environmentIds` alone.
+ */
 function buildNodeRequest(draft: Draft, frameworks: Framework[]): NodeRequest {
   const { selected, framework, masterPort, backend, runIn, python, minNodes, maxNodes } = draft;
   const rules = getOptionRules(findFramework(frameworks, framework));
@@ -259,19 +266,19 @@ function buildNodeRequest(draft: Draft, frameworks: Framework[]): NodeRequest {
   };
 }
 
-/** A priority that was given as a number, as the class that it is of; nothing else changes. */
+/** Returns the priority class of a numeric priority. Other values are returned unchanged. */
 function parsePriority(name: string, value: unknown): unknown {
   if (name !== "priority" || typeof value !== "number") return value;
   if (value === 0) return undefined;
   return value < 0 ? "low" : value < 100 ? "high" : "urgent";
 }
 
-/** `pod` is another name for beside, and the platform's own choice is what the form has empty. */
+/** Returns the form's value of `runIn`: `pod` is an old name of `beside`, and `auto` is empty. */
 function parseRunIn(runIn: string | undefined): string {
   return runIn === "pod" ? "beside" : runIn === undefined || runIn === "auto" ? "" : runIn;
 }
 
-/** As a person would type or choose it. */
+/** Formats a value as a person would type it. */
 function formatField(name: string, value: unknown): unknown {
   const unit = getUnitSeconds(name);
   return unit && typeof value === "number" ? formatDurationInput(value, unit) : parsePriority(name, value);
@@ -296,10 +303,10 @@ function parseNewEnvironments(request: CreateRequest): Draft["made"] {
   };
 }
 
-/** Fields of capacity that list names. */
+/** Fields of the capacity that are lists. */
 const CAPACITY_LISTS = ["gpuTypes", "zones", "exclude"] as const;
 
-/** The form with a field, by the API's name, set to the text that the platform proposes; as it is if it has none such. */
+/** Returns the draft with the field of this API name set; unchanged if the form has no such field. */
 export function setDraftField(draft: Draft, field: string, to: string): Draft {
   const list = CAPACITY_LISTS.find((name) => field === `distributedConfig.select.${name}`);
   if (list) return draft.capacity ? { ...draft, capacity: { ...draft.capacity, [list]: to.split(", ") } } : draft;
@@ -315,7 +322,7 @@ export function setDraftField(draft: Draft, field: string, to: string): Draft {
     : draft;
 }
 
-/** The form that would send `request`. */
+/** Returns the draft that would send `request`. */
 export function buildDraft(request: CreateRequest): Draft {
   const config = request.distributedConfig?.enabled === false ? null : request.distributedConfig;
   const selected = config?.nodeIds?.length ? config.nodeIds : (request.environmentIds ?? []);
@@ -360,7 +367,7 @@ export function buildDraft(request: CreateRequest): Draft {
         ]),
       ),
     ),
-    // the form shows code beside a script alone
+    // the form shows code only with a script
     rest: {
       request: omitFields(request, request.entrypoint ? SHOWN_FIELDS : SHOWN_FIELDS.filter((name) => name !== "code")),
       config: omitFields(config, SHOWN_CONFIG_FIELDS),

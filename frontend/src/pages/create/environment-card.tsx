@@ -10,7 +10,7 @@ import { GpuSummary } from "@/ui/gpu-summary";
 import { useLabels } from "./labels";
 
 interface EnvironmentCardProps {
-  /** The task that holds it, in words. */
+  /** The name of the task that uses it. */
   holder: string;
   environment: Environment;
   index: number;
@@ -23,8 +23,8 @@ interface EnvironmentCardProps {
 }
 
 /**
- * The whole card is the checkbox's label. A box that may not be ticked is not `disabled`, so that the keyboard and screen
- * readers come to it and to the reason.
+ * A card that is the label of its checkbox. An unavailable environment's box is not `disabled`, so that the keyboard
+ * and screen readers reach it and the reason.
  */
 export const EnvironmentCard = memo(function EnvironmentCard(props: EnvironmentCardProps) {
   const { environment, holder, index, ticked, master, problem, onToggle, onArrow, onFocus } = props;

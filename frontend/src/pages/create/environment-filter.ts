@@ -2,10 +2,10 @@ import type { Environment } from "@/api/types";
 
 export const SORT_ORDERS = ["name", "gpuCount", "uptime", "zone"] as const;
 
-/** What is looked for; empty = anything. */
+/** Filters; empty = any. */
 export interface FilterOption {
   search: string;
-  /** A zone's id. */
+  /** A zone id. */
   zone: string;
   status: string;
   gpuType: string;
@@ -17,7 +17,7 @@ export type EnvironmentFilter = "zone" | "status" | "gpuType" | "kind";
 
 export const NO_FILTER: FilterOption = { search: "", zone: "", status: "", gpuType: "", kind: "", sort: "name" };
 
-/** The `gpuType` that stands for environments without GPUs. */
+/** The `gpuType` of environments without GPUs. */
 export const NO_GPU = "-";
 
 const collator = new Intl.Collator("zh", { numeric: true });
@@ -29,7 +29,7 @@ const ORDER: Record<FilterOption["sort"], (a: Environment, b: Environment) => nu
   zone: (a, b) => collator.compare(a.zone.name, b.zone.name) || byName(a, b),
 };
 
-/** Those that cannot be ticked come last, whatever the order. */
+/** Sorts environments. Those that cannot be selected come last. */
 export function sortEnvironments(environments: Environment[], sort: FilterOption["sort"]): Environment[] {
   return environments.toSorted((a, b) => Number(b.selectable) - Number(a.selectable) || ORDER[sort](a, b));
 }
@@ -57,7 +57,7 @@ function searchable(each: Environment): string {
   return text;
 }
 
-/** What there is to filter by: value and, for zones, name. */
+/** Returns the values of each filter; for zones with their names. */
 export function listFilterOptions(
   environments: Environment[],
 ): Record<EnvironmentFilter, [value: string, name: string][]> {

@@ -10,7 +10,7 @@ import { type ProblemsByField, getProblemText } from "./problems";
 const CARD_PX = 128;
 const GAP_PX = 10;
 const TWO_COLUMNS_FROM_PX = 600;
-/** Nobody should have to press Tab through a list longer than this. */
+/** Longer lists get a link that skips them. */
 const SKIPPABLE_FROM = 20;
 
 interface EnvironmentListProps {
@@ -21,7 +21,7 @@ interface EnvironmentListProps {
   onToggle: (id: string) => void;
 }
 
-/** Cards in one or two columns in a box that scrolls; only the rows in sight, and the one with the focus, exist. */
+/** Cards in one or two columns. Only the visible rows and the one with the focus are rendered. */
 export function EnvironmentList({ environments, selected, master, problems, onToggle }: EnvironmentListProps) {
   const { t } = useTranslation();
   const box = useRef<HTMLDivElement>(null);
@@ -50,7 +50,7 @@ export function EnvironmentList({ environments, selected, master, problems, onTo
       const to = findArrowTarget(event.key, index, columns, environments.length);
       if (to === undefined) return;
       event.preventDefault();
-      flushSync(() => setFocused(to)); // its row exists from now on
+      flushSync(() => setFocused(to)); // its row is rendered now
       box.current?.querySelector<HTMLElement>(`[data-place="${to}"]`)?.focus();
     },
     [columns, environments.length],
@@ -122,7 +122,7 @@ function addFocusedRow(rows: number[], row: number, count: number): number[] {
   return row >= count || rows.includes(row) ? rows : [...rows, row].sort((a, b) => a - b);
 }
 
-/** Tab goes from box to box; the arrows, Home and End go further in a long list. */
+/** Returns the index that a key moves to: arrows, Home and End. */
 function findArrowTarget(key: string, index: number, columns: number, count: number): number | undefined {
   const to = {
     ArrowDown: index + columns,

@@ -30,7 +30,7 @@ interface EnvironmentsProps {
   selected: string[];
   master: string;
   problems: ProblemsByField;
-  /** What is asked for in place of the ticked ones; the cards show what would be chosen now. */
+  /** Capacity that is requested instead of the selection; the cards show the current match. */
   capacity: CapacityRequest | null;
   chosen: Preview["chosen"] | undefined;
   onToggle: (id: string) => void;

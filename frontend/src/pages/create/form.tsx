@@ -38,10 +38,10 @@ import type { DraftStorage } from "./draft-storage";
 import { Summary } from "./summary";
 import { useNewEnvironments } from "./use-new-environments";
 
-const InUse = lazy(() => withPageTexts(import("./memory-in-use")));
+const MemoryInUse = lazy(() => withPageTexts(import("./memory-in-use")));
 const Packages = lazy(() => withPageTexts(import("./packages")));
 const NewEnvironments = lazy(() => withPageTexts(import("./new-environments")));
-const Scenes = lazy(() => import("./scenarios"));
+const Scenarios = lazy(() => import("./scenarios"));
 const Templates = lazy(() => import("./templates"));
 
 const PREVIEW_AFTER_MS = 300;
@@ -52,9 +52,9 @@ const NO_FRAMEWORKS: Framework[] = [];
 interface CreateFormProps {
   start: Draft;
   store: DraftStorage;
-  /** Whether `start` is what was left unsent here before. */
+  /** Whether `start` is a restored draft. */
   restored: boolean;
-  /** The control to begin with. */
+  /** The control to focus first. */
   goesTo?: string;
   onStartOver: () => void;
 }
@@ -69,8 +69,8 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
   const [touched, setTouched] = useState(() => listFilledSections(initial));
   const frameworks = useQuery(frameworksQuery).data ?? NO_FRAMEWORKS;
   const body = useMemo(() => buildRequest(draft, frameworks), [draft, frameworks]);
-  const asked = useDebounced(body, PREVIEW_AFTER_MS);
-  const preview = useQuery({ ...previewQuery(asked), enabled: frameworks.length > 0 });
+  const request = useDebounced(body, PREVIEW_AFTER_MS);
+  const preview = useQuery({ ...previewQuery(request), enabled: frameworks.length > 0 });
   const shown = useMemo(() => applySelection(draft, preview.data), [draft, preview.data]);
   const inventory = useInventory(shown.selected);
   const made = useNewEnvironments(draft);
@@ -86,8 +86,8 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
 
   const refused = create.variables?.body === body ? getProblems(create.error) : NO_PROBLEMS;
   const found = refused.length > 0 ? refused : (preview.data?.problems ?? getProblems(preview.error));
-  /** What is wrong with the form as it was is not said of a template that has just replaced it. */
-  const outdated = draft === taken && (asked !== body || preview.isPlaceholderData);
+  /** Problems of the form before a template was taken are not shown. */
+  const outdated = draft === taken && (request !== body || preview.isPlaceholderData);
   const problems = useMemo(
     () =>
       groupByField(
@@ -184,7 +184,7 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
           )}
           {shown.selected.length > 0 && !createsEnvironments(draft) && (
             <Suspense>
-              <Scenes draft={shown} />
+              <Scenarios draft={shown} />
             </Suspense>
           )}
           {several && <Distributed {...section} chosen={chosen} preview={preview.data} worldSize={sum.worldSize} />}
@@ -195,7 +195,7 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
           />
           <UnknownFieldList rest={draft.rest} onChange={onChange} />
         </div>
-        {/* As long as it needs to be: it scrolls along until its end is in sight, and stays there. */}
+        {/* Scrolls with the page until its end is visible, then stays. */}
         <aside className="min-w-0 space-y-4 self-end lg:sticky lg:bottom-20 lg:min-h-[calc(100dvh-9rem)]">
           <Summary
             chosen={chosen}
@@ -207,7 +207,7 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
             batch={preview.data?.batch}
             ready={
               found.length === 0 &&
-              asked === body &&
+              request === body &&
               !preview.isPlaceholderData &&
               canStartImmediately(draft, preview.data)
             }
@@ -225,12 +225,12 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
           )}
           {(preview.data?.inUse.length ?? 0) > 0 && (
             <Suspense>
-              <InUse draft={shown} inUse={preview.data?.inUse ?? []} onChange={onChange} />
+              <MemoryInUse draft={shown} inUse={preview.data?.inUse ?? []} onChange={onChange} />
             </Suspense>
           )}
           <Preview
             preview={preview}
-            waiting={asked !== body}
+            waiting={request !== body}
             problems={found}
             environments={inventory.byId}
             onGoTo={goTo}
@@ -249,14 +249,14 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
   );
 }
 
-/** The form as if what the platform would choose now had been ticked by hand. */
+/** Returns the draft with the environments selected that the platform would choose now. */
 function applySelection(draft: Draft, preview: Previewed | undefined): Draft {
   if (!draft.capacity) return draft;
   if (createsEnvironments(draft)) return draft;
   return { ...draft, selected: preview?.chosen?.nodeIds ?? [], master: preview?.chosen?.masterNode ?? "" };
 }
 
-/** Said in a card of their own. */
+/** Warnings that have a card of their own. */
 const SHOWN_IN_CARDS = [
   "IMPORT_MISSING",
   "IMPORTS_MISSING_MORE",
@@ -267,7 +267,7 @@ const SHOWN_IN_CARDS = [
 
 const QUEUES = ["ENVIRONMENTS_BUSY", "ENVIRONMENTS_IN_USE"];
 
-/** Nobody has to be waited for, and nothing comes before the start: no code to fetch, no pre-flight test, no drill. */
+/** Returns whether nothing delays the start: no environment in use, no code to fetch, no pre-flight, no drill. */
 function canStartImmediately(draft: Draft, preview: Previewed | undefined): boolean {
   if (!preview) return false;
   const waits =
@@ -280,19 +280,21 @@ function canStartImmediately(draft: Draft, preview: Previewed | undefined): bool
   return !waits && !fetches && isOff(preflight) && isOff(drill);
 }
 
-/** Unticking one of what was chosen says: not this one. */
+/** Deselecting a proposed environment excludes it. */
 function excludeEnvironment(capacity: CapacityRequest, id: string): CapacityRequest {
   const { exclude } = capacity;
   return { ...capacity, exclude: exclude.includes(id) ? exclude.filter((each) => each !== id) : [...exclude, id] };
 }
 
-/** What was brought along counts as come to: its problems are said at once, those of an empty form are not. */
+/**
+ * Returns the sections that started filled in. Their problems are shown immediately; those of an empty form are not.
+ */
 function listFilledSections(draft: Draft): ReadonlySet<keyof Draft> {
   const parts = Object.keys(EMPTY_DRAFT) as (keyof Draft)[];
   return new Set(parts.filter((part) => JSON.stringify(draft[part]) !== JSON.stringify(EMPTY_DRAFT[part])));
 }
 
-/** A body whose very shape is wrong is refused instead of previewed. */
+/** Returns the problems of a refused preview. */
 function getProblems(error: Error | null): Problem[] {
   return error instanceof ApiError ? error.problems : NO_PROBLEMS;
 }

@@ -12,15 +12,14 @@ import { findFramework, getOptionRules, listStrategyFields } from "./options";
 import { getProblemText } from "./problems";
 import type { SectionProps } from "./section-props";
 
-/** Whether it may run on the chosen environments' cluster; without a choice, on any. */
+/** Returns whether the chosen environments' cluster (or any, without a choice) supports a framework. */
 function isSupportedOn(framework: Framework, cluster: string | undefined): boolean {
-  const there = framework.clusters.find(({ clusterId }) => clusterId === cluster);
-  return there ? there.available !== false : framework.available;
+  const existing = framework.clusters.find(({ clusterId }) => clusterId === cluster);
+  return existing ? existing.available !== false : framework.available;
 }
 
 /**
- * Which framework, with what it is. One that is not installed can be chosen all the same: the preview then says what is
- * missing, and the command that installs it.
+ * Selects a framework. One that is not installed can be selected: the preview then shows the command that installs it.
  */
 export function FrameworkSelect({ label, draft, problems, onChange }: SectionProps & { label: string }) {
   const { t } = useTranslation();
@@ -57,7 +56,7 @@ interface FrameworkFieldsProps extends SectionProps {
   worldSize: number;
 }
 
-/** Degrees of parallelism and options of the chosen framework, drawn from what `GET /frameworks` says of it. */
+/** Degrees of parallelism and options of the framework, built from `GET /frameworks`. */
 export function FrameworkFields({ draft, problems, onChange, preview, worldSize }: FrameworkFieldsProps) {
   const { t } = useTranslation();
   const proposal = preview?.proposal;
@@ -104,7 +103,7 @@ export function FrameworkFields({ draft, problems, onChange, preview, worldSize 
               </Field>
             ))}
           </div>
-          {getOwnProblem(problems, "distributedConfig.strategy")}
+          {renderOwnProblem(problems, "distributedConfig.strategy")}
           <Splits
             splits={preview?.splits ?? []}
             onTake={(split) => onChange(updateTuning(draft, { strategy: split }))}
@@ -141,7 +140,7 @@ interface SplitsProps {
   onTake: (strategy: Record<string, string>) => void;
 }
 
-/** Strategies that can run, where the one that was filled in cannot. */
+/** Valid strategies near an invalid one. */
 function Splits({ splits, onTake }: SplitsProps) {
   const { t } = useTranslation();
   const labels = useLabels();
@@ -162,8 +161,8 @@ function Splits({ splits, onTake }: SplitsProps) {
   );
 }
 
-/** A problem of the whole, not of one of its fields. */
-function getOwnProblem(problems: SectionProps["problems"], field: string) {
+/** Returns a problem of a whole field, not of its parts. */
+function renderOwnProblem(problems: SectionProps["problems"], field: string) {
   const found = problems.get(field);
   return found && <p className="mt-1.5 text-sm text-bad-ink">{found.map(({ message }) => message).join(" ")}</p>;
 }

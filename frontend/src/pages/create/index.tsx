@@ -15,8 +15,9 @@ import { type DraftStorage, openDraftStorage } from "./draft-storage";
 import { fillDefaultChoices } from "./default-choices";
 
 /**
- * `?from=<task>` starts from that task's request, `&resumeFrom=<path>` at one of its checkpoints, `?retry=<task>` at its
- * newest; `?environments=<id>,<id>` ticks those. `&field=<name>` goes to that control, `&to=<value>` sets it.
+ * The page to create a task. `?from=<task>` clones a request, `&resumeFrom=<path>` starts at one of its checkpoints,
+ * `?retry=<task>` at the newest; `?environments=<id>,<id>` selects environments; `&field=<name>` focuses a field, and
+ * `&to=<value>` sets it.
  */
 export function Component() {
   const { t } = useTranslation();
@@ -36,7 +37,7 @@ interface StartProps {
   store: DraftStorage;
 }
 
-/** What was left unsent here comes first; then what the address asks for. */
+/** Starts from a restored draft, or else from what the address names. */
 function Form({ params, store }: StartProps) {
   const [saved] = useState(store.load);
   const [startedOver, setStartedOver] = useState(false);
@@ -63,14 +64,14 @@ function Form({ params, store }: StartProps) {
   );
 }
 
-type FormOf = (start: Draft) => ReactNode;
+type RenderForm = (start: Draft) => ReactNode;
 
 interface CopiedProps {
   id: string;
-  /** Whether to go on from the newest checkpoint. */
+  /** Whether to resume from the newest checkpoint. */
   resumes: boolean;
   checkpoint: string | null;
-  form: FormOf;
+  form: RenderForm;
 }
 
 function CloneForm({ id, resumes, checkpoint, form }: CopiedProps) {
@@ -87,8 +88,8 @@ function CloneForm({ id, resumes, checkpoint, form }: CopiedProps) {
   return form(resumeFrom ? { ...draft, plain: { ...draft.plain, resumeFrom } } : draft);
 }
 
-/** Starts with the first dataset that can be used and the first model. */
-function NewTaskForm({ environments, form }: { environments: string | null; form: FormOf }) {
+/** Starts with the first usable dataset and the first model. */
+function NewTaskForm({ environments, form }: { environments: string | null; form: RenderForm }) {
   const datasets = useQuery(datasetsQuery);
   const models = useQuery(modelsQuery);
   const failed = [datasets, models].find((query) => query.isError);

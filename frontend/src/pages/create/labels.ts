@@ -2,7 +2,7 @@ import type { TFunction } from "i18next";
 import { useMemo } from "react";
 import { useTranslation } from "react-i18next";
 
-/** The server may know more values than this page has words for: those are shown as they are. */
+/** Returns a label; a value that the console does not know is shown as it is. */
 export function getLabel(t: TFunction, exists: (key: string) => boolean, key: string, fallback: string): string {
   return exists(key) ? t(key as "create.master") : fallback;
 }

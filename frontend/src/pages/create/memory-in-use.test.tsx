@@ -35,11 +35,11 @@ function previewing(answers: () => { inUse: EnvironmentInUse[]; memoryLooking?: 
 }
 
 test("who holds how much is said, what is left beside them, and its owner can be asked", async () => {
-  let asked = 0;
+  let request = 0;
   previewing(() => ({ inUse: [held(kernel())] }));
   platformHandlers.use(
     http.post(apiUrl("/dev-environments/env-1/ask-owner"), () => {
-      asked++;
+      request++;
       return respondWith(null);
     }),
   );
@@ -49,7 +49,7 @@ test("who holds how much is said, what is left beside them, and its owner can be
   expect(screen.getByText("GPU 0：与它们共用时，训练还可用 12 GiB（共 80 GiB）")).toBeTruthy();
   expect(screen.queryByRole("button", { name: "停止我的内核" })).toBeNull();
   await userEvent.click(screen.getByRole("button", { name: "请所有者释放" }));
-  await waitFor(() => expect(asked).toBe(1));
+  await waitFor(() => expect(request).toBe(1));
 });
 
 test("one's own kernel is stopped after a question, and the answer changes", async () => {

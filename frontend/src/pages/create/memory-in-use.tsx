@@ -12,14 +12,14 @@ import { toastError } from "@/ui/errors";
 import { toast } from "@/ui/toast";
 import type { Draft } from "./draft";
 
-interface InUseProps {
+interface MemoryInUseProps {
   draft: Draft;
   inUse: EnvironmentInUse[];
   onChange: (patch: Partial<Draft>) => void;
 }
 
-/** Who holds memory in the chosen environments, and what can be done: to wait, to ask, to stop one's own. */
-export default function InUse({ draft, inUse, onChange }: InUseProps) {
+/** Memory in use in the selected environments, by whom, and what to do about it: wait, ask, or stop one's own. */
+export default function MemoryInUse({ draft, inUse, onChange }: MemoryInUseProps) {
   const { t } = useTranslation();
   const waits = draft.plain.whenInUse === "wait";
   return (

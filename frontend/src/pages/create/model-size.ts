@@ -1,6 +1,6 @@
 const UNITS: Record<string, number> = { k: 1e3, m: 1e6, b: 1e9, g: 1e9, t: 1e12, 万: 1e4, 亿: 1e8 };
 
-/** "7B", "350M", "1.3 b", "70亿", "1000000": a number of parameters, or undefined. */
+/** Parses a number of parameters: "7B", "350M", "1.3 b", "70亿", "1000000". Returns undefined if it is invalid. */
 export function parseModelSize(text: string): number | undefined {
   const match = /^([\d,]*\.?\d+)\s*([kmbgt万亿]?)$/i.exec(text.trim());
   if (!match) return undefined;

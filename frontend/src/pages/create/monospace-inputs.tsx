@@ -3,7 +3,7 @@ import { getProblemText } from "./problems";
 import type { SectionProps } from "./section-props";
 
 interface LineProps {
-  /** The server's name for it. */
+  /** The API's name of the field. */
   name: string;
   label: string;
   hint: string;
@@ -14,7 +14,7 @@ interface LineProps {
   onText: (text: string) => void;
 }
 
-/** A line of text in a fixed width. */
+/** A line of text in a monospace font. */
 export function MonospaceInput({ name, label, hint, error, placeholder, className, value, onText }: LineProps) {
   return (
     <Field label={label} hint={hint} error={error} className={className}>
@@ -38,7 +38,7 @@ interface LinesProps extends SectionProps {
   field: "args" | "env";
   label: string;
   hint: string;
-  /** The server's name for it, where that is another. */
+  /** The API's name of the field, if it differs. */
   control?: string;
   className?: string;
 }

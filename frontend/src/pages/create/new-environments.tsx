@@ -11,12 +11,12 @@ import type { SectionProps } from "./section-props";
 const AFTERWARDS = ["delete", "stop", "keep"] as const;
 const FIELD = "newEnvironments";
 
-/** Which environments are made for the task, and what becomes of them when it has ended. */
+/** Environments to create for the task, and what happens to them afterwards. */
 export default function NewEnvironments({ draft: { made }, problems, onChange }: SectionProps) {
   const { t } = useTranslation();
   const templates = useQuery(environmentTemplatesQuery);
   const change = (patch: Partial<typeof made>) => onChange({ made: { ...made, ...patch } });
-  const whole = problems.get(FIELD)?.map(({ message, hint }) => `${message} ${hint}`.trim());
+  const full = problems.get(FIELD)?.map(({ message, hint }) => `${message} ${hint}`.trim());
   return (
     <Card
       title={t("managedEnvironment.newMode.title")}
@@ -27,7 +27,7 @@ export default function NewEnvironments({ draft: { made }, problems, onChange }:
       }
     >
       <p className="mb-3 text-sm text-muted">{t("managedEnvironment.newMode.hint")}</p>
-      {whole && <p className="mb-3 text-sm whitespace-pre-line text-bad-ink">{whole.join("\n")}</p>}
+      {full && <p className="mb-3 text-sm whitespace-pre-line text-bad-ink">{full.join("\n")}</p>}
       {templates.isError && <LoadError error={templates.error} retry={() => void templates.refetch()} />}
       {templates.isPending && <Loading />}
       <div className="grid items-start gap-4 sm:grid-cols-2">

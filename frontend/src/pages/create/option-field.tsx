@@ -6,13 +6,13 @@ interface OptionFieldProps {
   name: string;
   rule: OptionRule;
   value: string;
-  /** What the platform takes where nothing is typed, when that is not the schema's default. */
+  /** The value that applies to an empty field, if it is not the schema's default. */
   proposed: unknown;
   error: string | undefined;
   onChange: (value: string) => void;
 }
 
-/** The control that an option's JSON Schema asks for. Empty leaves the choice to the platform. */
+/** The control for an option by its JSON Schema. Empty: the platform decides. */
 export function OptionField({ name, rule, value, proposed, error, onChange }: OptionFieldProps) {
   const { t } = useTranslation();
   const unset = proposed ?? rule.default;
@@ -75,7 +75,7 @@ export function OptionField({ name, rule, value, proposed, error, onChange }: Op
   );
 }
 
-/** The API's name beside the word for it, and what is allowed. */
+/** Returns the option's API name and its allowed values. */
 function getHint(name: string, label: string, allowed: string): string | undefined {
   return [name !== label && name, allowed].filter(Boolean).join(" · ") || undefined;
 }

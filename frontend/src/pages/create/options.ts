@@ -1,11 +1,11 @@
 import type { Framework } from "@/api/types";
 import { parseNumber } from "@/lib/parse-input";
 
-/** One property of a framework's options, as its JSON Schema describes it. */
+/** One property in the JSON Schema of a framework's options. */
 export interface OptionRule {
   type?: string;
   enum?: unknown[];
-  /** Choice -> what it is called, where that is not the choice itself. */
+  /** Labels of choices, if they differ from the choice. */
   enumTitles?: Record<string, string>;
   default?: unknown;
   minimum?: number;
@@ -26,7 +26,7 @@ export function getOptionRules(framework: Framework | undefined): OptionRules {
   return (framework?.options.properties as OptionRules | undefined) ?? {};
 }
 
-/** What is typed into an option's field, as JSON; what cannot be read goes out as typed, for the server to judge. */
+/** Parses the text of an option's field. Invalid text is sent as typed, for the server to judge. */
 export function parseOption(text: string, rule: OptionRule | undefined): unknown {
   if (rule?.enum) return rule.enum.find((choice) => String(choice) === text) ?? text;
   if (rule?.type === "boolean") return text === "true" || (text === "false" ? false : text);
@@ -35,12 +35,12 @@ export function parseOption(text: string, rule: OptionRule | undefined): unknown
   return text;
 }
 
-/** The text of a field that holds `value`. */
+/** Formats a value for an option's field. */
 export function formatOption(value: unknown): string {
   return typeof value === "string" ? value : JSON.stringify(value, null, 2);
 }
 
-/** `1 – 1024`, `≥ 1`; empty without bounds. Bounds too large to mean anything are left out. */
+/** Formats bounds: `1 – 1024`, `≥ 1`. Empty without bounds, or if they are too large to matter. */
 export function formatRange({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }: OptionRule): string {
   const high = maximum !== undefined && maximum < 1e9 ? maximum : undefined;
   if (minimum !== undefined && high !== undefined) return `${minimum} – ${high}`;
@@ -71,7 +71,7 @@ const STRATEGY = {
 } as const;
 export type StrategyName = (typeof STRATEGY)[keyof typeof STRATEGY];
 
-/** The degrees of parallelism that the framework has, in the order in which it names them. */
+/** Returns the framework's degrees of parallelism, in its order. */
 export function listStrategyFields(framework: Framework | undefined): StrategyName[] {
   return (framework?.parallelism ?? []).flatMap((kind) =>
     kind in STRATEGY ? STRATEGY[kind as keyof typeof STRATEGY] : [],

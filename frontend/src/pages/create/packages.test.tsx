@@ -76,11 +76,11 @@ test("what differs and what the script lacks is named once, with where it is", a
 
 test("one button installs it in all, shows how that gets on, and looks again", async () => {
   let isThere = false;
-  let asked: unknown;
+  let query: unknown;
   previewing(() => (isThere ? { ...found, differences: [], missing: [], level: [] } : found));
   platformHandlers.use(
     http.post(apiUrl("/dev-environments/packages/level"), async ({ request }) => {
-      asked = await request.json();
+      query = await request.json();
       return respondWith(installed("waiting"));
     }),
     http.get(apiUrl("/dev-environments/packages/level/install-1"), () => {
@@ -90,11 +90,11 @@ test("one button installs it in all, shows how that gets on, and looks again", a
   );
   renderAt("/training/create?environments=env-1,env-2");
   await userEvent.click(await screen.findByRole("button", { name: "在所有环境中安装" }));
-  expect(asked).toBeUndefined();
+  expect(query).toBeUndefined();
   await userEvent.click(
     within(await screen.findByRole("alertdialog")).getByRole("button", { name: "在所有环境中安装" }),
   );
-  await waitFor(() => expect(asked).toEqual({ ids: ["env-1", "env-2"], packages: ["einops==0.8.0"], python: "mine" }));
+  await waitFor(() => expect(query).toEqual({ ids: ["env-1", "env-2"], packages: ["einops==0.8.0"], python: "mine" }));
   expect((await screen.findAllByText("已安装")).length).toBe(2);
   await waitFor(() => expect(screen.queryByRole("button", { name: "在所有环境中安装" })).toBeNull());
 });

@@ -22,7 +22,7 @@ type Installation = PackageInstallations["items"][number];
 const TONE: Record<Installation["state"], Tone> = { waiting: "idle", running: "info", done: "ok", failed: "bad" };
 const MAX_LISTED = 6;
 
-/** Where the packages of the environments differ, what the script lacks in some of them, and one button against that. */
+/** Differences between the environments' packages, packages that the script lacks, and a button that installs them. */
 export default function Packages({ packages }: { packages: TaskPackages }) {
   const { t } = useTranslation();
   const client = useQueryClient();
@@ -125,7 +125,7 @@ function Progress({ installation: { name, state, output, reason } }: { installat
   );
 }
 
-/** `2.5.1 (a, b), 2.4.0 (c)` */
+/** Formats versions with their environments: `2.5.1 (a, b), 2.4.0 (c)`. */
 function formatVersions(values: Record<string, string>, names: (ids: string[]) => string): string {
   const byVersion = new Map<string, string[]>();
   for (const [id, version] of Object.entries(values)) {

@@ -12,14 +12,14 @@ import { RankTable } from "./rank-table";
 
 interface PreviewProps {
   preview: UseQueryResult<PreviewData>;
-  /** Whether the form is ahead of what was asked. */
+  /** Whether a newer preview is pending. */
   waiting: boolean;
   problems: Problem[];
   environments: ReadonlyMap<string, Environment>;
   onGoTo: (problem: Problem) => void;
 }
 
-/** What would run, as the server renders it, and what still stands in the way. */
+/** The server's preview: ranks, files, and what is still missing. */
 export function Preview({ preview, waiting, problems, environments, onGoTo }: PreviewProps) {
   const { t } = useTranslation();
   const data = preview.data;

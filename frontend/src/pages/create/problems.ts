@@ -8,8 +8,8 @@ export type ProblemsByField = ReadonlyMap<string, Problem[]>;
 const ENVIRONMENT = /^(?:environmentIds|distributedConfig\.nodeIds)(?:\.(\d+))?$/;
 
 /**
- * The name of the control that a problem's field belongs to: the server's own, but for environments, which it numbers in
- * the order of ticking: `environments.<id>`, or `environments` where it means all of them.
+ * Returns the name of the control for a problem's field. Environments are numbered in the order of selection: their
+ * control is `environments.<id>`, or `environments` for all.
  */
 export function getControlName(field: string, selected: string[]): string {
   const match = ENVIRONMENT.exec(field);
@@ -27,7 +27,7 @@ export function groupByField(problems: Problem[], selected: string[]): ProblemsB
   return map;
 }
 
-/** What is wrong with a field or anything inside it, in one line each. */
+/** Returns the problems of a field and of everything inside it, one per line. */
 export function getProblemText(problems: ProblemsByField, field: string): string | undefined {
   const texts = [...problems]
     .filter(([name]) => name === field || name.startsWith(`${field}.`))
@@ -54,21 +54,21 @@ const PARTS: [prefix: string, part: keyof Draft][] = [
   ...[...TEXT_FIELDS, ...CHOICE_FIELDS].map((name): [string, keyof Draft] => [name, "plain"]),
 ];
 
-/** Which part of the draft a problem is about; everything else follows from the choice of environments. */
+/** Returns the section of the draft that a problem belongs to. */
 export function getFormSection(field: string): keyof Draft {
   return PARTS.find(([prefix]) => field.startsWith(prefix))?.[1] ?? "selected";
 }
 
-/** Opens the tab that the control lies in: a tab opens when it gets the focus. */
+/** Opens the tab that contains the control. */
 function openTab(control: HTMLElement): void {
   const name = control.closest("[role=tabpanel]")?.getAttribute("aria-labelledby");
   if (name) flushSync(() => document.getElementById(name)?.focus());
 }
 
-/** Fields that are typed into another one's control. */
+/** Fields that share another field's control. */
 const SHARED: Record<string, string> = { "entrypoint.module": "entrypoint.script" };
 
-/** Brings the control that is named `name`, or the nearest that holds it, into sight and gives it the focus. */
+/** Scrolls to the control of that name, or the nearest that contains it, and focuses it. */
 export function focusControl(form: HTMLFormElement, name: string): void {
   const controls = [...form.elements].filter((each) => each instanceof HTMLElement) as (HTMLElement & {
     name?: string;

@@ -11,7 +11,7 @@ interface RadiosProps<Value extends string> {
   onChange: (value: Value) => void;
 }
 
-/** One of a few, all in sight. A `value` that is none of them leaves all unticked. */
+/** A group of radio buttons. A `value` that is none of them selects none. */
 export function RadioGroup<Value extends string>({
   legend,
   name,

@@ -15,7 +15,7 @@ interface RankTableProps {
   environments: ReadonlyMap<string, Environment>;
 }
 
-/** Who is which rank, on which environment and GPU; a chosen rank shows the variables that it is started with. */
+/** The ranks with their environment and GPU. Selecting a rank shows its variables. */
 export function RankTable({ ranks, environments }: RankTableProps) {
   const { t } = useTranslation();
   const [chosen, setChosen] = useState(0);
@@ -91,7 +91,7 @@ export function RankTable({ ranks, environments }: RankTableProps) {
   );
 }
 
-/** "A100 #0"; an emulated GPU is the one that the process stands in for. */
+/** A rank's GPU: "A100 #0", marked if it is emulated. */
 function Device({ rank, environment }: { rank: Preview["ranks"][number]; environment: Environment | undefined }) {
   const { t } = useTranslation();
   const type = environment?.gpuType ?? "GPU";

@@ -16,7 +16,7 @@ import { parseModelSize } from "./model-size";
 
 const ASK_AFTER_MS = 400;
 
-/** Which framework suits a model of this size on these environments. Nothing is shown where the platform has no view. */
+/** Recommended frameworks for a model of this size on these environments, if the platform has any. */
 export function Recommendation({ draft, onChange }: SectionProps) {
   const { t } = useTranslation();
   const [size, setSize] = useState("");
@@ -29,8 +29,8 @@ export function Recommendation({ draft, onChange }: SectionProps) {
     masterNode: master || undefined,
     hyperparameters: usesOwnScript(draft) ? undefined : parseHyperparameters(draft),
   };
-  const asked = useStableValue(body);
-  const { data } = useQuery({ ...recommendQuery(asked), placeholderData: keepPreviousData });
+  const request = useStableValue(body);
+  const { data } = useQuery({ ...recommendQuery(request), placeholderData: keepPreviousData });
   if (!data?.items.length && !size) return null;
   return (
     <div className="rounded-lg border border-warn-line bg-surface p-3">
@@ -96,7 +96,7 @@ function Suggestion({ suggestion, best, draft, onChange }: SuggestionProps) {
   );
 }
 
-/** Equal bodies are one question, though each rendering makes its own. */
+/** Returns the same object while its JSON is equal, so that equal bodies are one query. */
 export function useStableValue<T>(value: T): T {
   return JSON.parse(useDebounced(JSON.stringify(value), ASK_AFTER_MS)) as T;
 }

@@ -14,15 +14,15 @@ const beside = { way: "beside", code: "WAY_BESIDE_CLAIM", message: "GPU 由 Reso
 
 /** Every preview's answer, and what the last one was asked with. */
 function answering(environments: Place[], problems: Problem[] = []): { config?: CreateRequest["distributedConfig"] } {
-  const asked: { config?: CreateRequest["distributedConfig"] } = {};
+  const query: { config?: CreateRequest["distributedConfig"] } = {};
   platformHandlers.use(
     http.post(apiUrl("/training-tasks/preview"), async ({ request }) => {
-      asked.config = ((await request.json()) as CreateRequest).distributedConfig;
+      query.config = ((await request.json()) as CreateRequest).distributedConfig;
       const nothing = { ranks: [], files: [], artifacts: [], command: [], warnings: [], inUse: [], summary: null };
       return respondWith({ ...nothing, environments, problems });
     }),
   );
-  return asked;
+  return query;
 }
 
 const PAIR = "/training/create?environments=env-1,env-2";

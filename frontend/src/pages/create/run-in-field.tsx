@@ -11,7 +11,7 @@ const RUN_IN_VALUES = ["auto", "environment", "beside"] as const;
 const RUN_IN = "distributedConfig.runIn";
 const PYTHON = "distributedConfig.python";
 
-/** Where the ranks run; only where there is a choice, or one was made. */
+/** Where the ranks run. Shown only if there is a choice. */
 export function RunInField({ draft, problems, onChange, preview }: SectionProps & { preview: Preview | undefined }) {
   const { t } = useTranslation();
   const places = preview?.environments ?? [];

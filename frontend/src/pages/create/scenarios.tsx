@@ -9,17 +9,17 @@ import { useStableValue } from "./recommendation";
 
 type Scenario = Recommendation["scenes"][number];
 
-/** The requirement's table, with the row of the chosen environments. */
-export default function Scenes({ draft }: { draft: Draft }) {
+/** The table of scenarios in the requirements, with the row of the selected environments highlighted. */
+export default function Scenarios({ draft }: { draft: Draft }) {
   const { t } = useTranslation();
   const { selected, master, modelId } = draft;
-  const asked = useStableValue({
+  const request = useStableValue({
     modelParameters: undefined,
     modelId: modelId || undefined,
     environmentIds: selected,
     masterNode: master || undefined,
   });
-  const { data } = useQuery({ ...recommendQuery(asked), placeholderData: keepPreviousData });
+  const { data } = useQuery({ ...recommendQuery(request), placeholderData: keepPreviousData });
   const best = data?.scenes.findLast(({ fits }) => fits);
   if (!data || !best) return null;
   return (
@@ -69,7 +69,7 @@ function formatFrameworks({ frameworks }: Scenario): string {
   return frameworks.map(({ label }) => label).join("/");
 }
 
-/** `1`, `2-4`, `8+`: as the requirement writes them. */
+/** Formats a range: `1`, `2-4`, `8+`. */
 function formatBounds({ min, max }: Scenario["nodes"]): string {
   if (max == null) return `${min}+`;
   return min === max ? String(min) : `${min}-${max}`;

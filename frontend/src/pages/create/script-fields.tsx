@@ -4,8 +4,8 @@ import { getProblemText } from "./problems";
 import type { SectionProps } from "./section-props";
 import { MonospaceInput, MonospaceTextarea } from "./monospace-inputs";
 
-/** A script of one's own: the code it is part of, and how it is started. */
-export default function Script(section: SectionProps) {
+/** The user's own script: its code, and how it is started. */
+export default function ScriptFields(section: SectionProps) {
   const { t } = useTranslation();
   const { draft, problems, onChange } = section;
   return (

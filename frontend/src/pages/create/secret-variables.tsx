@@ -8,7 +8,7 @@ import { Field } from "@/ui/field";
 import { getProblemText } from "./problems";
 import type { SectionProps } from "./section-props";
 
-/** Variables that get secrets of the environments' project, by name. */
+/** Variables that get the values of project secrets. */
 export function SecretVariables({ draft, problems, onChange }: SectionProps) {
   const { t } = useTranslation();
   const environments = useQuery(environmentsQuery).data;

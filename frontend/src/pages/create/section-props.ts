@@ -1,7 +1,7 @@
 import type { Draft } from "./draft";
 import type { ProblemsByField } from "./problems";
 
-/** What every part of the form is given. */
+/** Properties of every section of the form. */
 export interface SectionProps {
   draft: Draft;
   problems: ProblemsByField;

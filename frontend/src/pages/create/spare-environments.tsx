@@ -10,10 +10,7 @@ import type { SectionProps } from "./section-props";
 
 const SHOWN = 12;
 
-/**
- * Environments that may take the place of a lost one: of the same cluster and project as those that were chosen. They
- * need not be free or even running now.
- */
+/** Environments that may replace a lost one, from the same cluster and project. They may be busy or stopped now. */
 export function SpareEnvironments({ draft, problems, onChange }: SectionProps) {
   const { t } = useTranslation();
   const id = useId();
@@ -81,14 +78,14 @@ export function SpareEnvironments({ draft, problems, onChange }: SectionProps) {
   );
 }
 
-interface SpareProps {
+interface SpareEnvironmentProps {
   name: string;
   about: string;
   ticked: boolean;
   onToggle: () => void;
 }
 
-function Spare({ name, about, ticked, onToggle }: SpareProps) {
+function Spare({ name, about, ticked, onToggle }: SpareEnvironmentProps) {
   return (
     <label className="flex items-center gap-2 rounded-lg border px-2.5 py-1.5 text-sm hover:border-line-strong has-checked:border-accent-line has-checked:bg-accent-soft">
       <input type="checkbox" className="size-4 shrink-0" checked={ticked} onChange={onToggle} />

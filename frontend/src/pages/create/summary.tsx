@@ -14,15 +14,15 @@ import { findFramework } from "./options";
 
 interface SummaryProps {
   chosen: Environment[];
-  /** Ids that were chosen and are no longer there. */
+  /** Ids of selected environments that no longer exist. */
   missing: string[];
   framework: string;
   notices: Notice[];
   batch: Preview["batch"] | undefined;
-  /** Nothing that is known is in the way of starting. */
+  /** Nothing prevents an immediate start. */
   ready: boolean;
   onRemove: (id: string) => void;
-  /** In place of the list, where they are made for the task. */
+  /** Shown instead of the selection when environments will be created. */
   made?: string | undefined;
   hourly: { amount: number | string; currency: string } | null | undefined;
 }
@@ -56,7 +56,7 @@ export function Summary({ chosen, missing, framework, notices, batch, ready, onR
       },
     ...notices.map(({ code, message, hint }): Message => ({
       id: code,
-      // What comes with every emulated environment speaks softly.
+      // a warning of every emulated environment is shown as a note
       level: code === "EMULATED_GPUS" ? "info" : "warn",
       message: (
         <span className="line-clamp-4" title={message}>

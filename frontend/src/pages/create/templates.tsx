@@ -10,7 +10,7 @@ import { type Draft, buildDraft } from "./draft";
 
 type Variant = "full" | "small";
 
-/** Use cases that fill the form: as the requirement has them, or small, to be tried at once. */
+/** Use cases that fill in the form, in full or small. */
 export default function Templates({ onTake }: { onTake: (draft: Draft) => void }) {
   const { t } = useTranslation();
   const templates = useQuery(taskTemplatesQuery);

@@ -4,13 +4,13 @@ import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
 import type { Draft, UnknownFields } from "./draft";
 
-interface RestFieldsProps {
+interface UnknownFieldListProps {
   rest: UnknownFields;
   onChange: (patch: Partial<Draft>) => void;
 }
 
-/** What a cloned request says beside what the form shows: it is sent along unless it is removed here. */
-export function UnknownFieldList({ rest, onChange }: RestFieldsProps) {
+/** Fields of a cloned request that the form does not show. They are sent unless they are removed here. */
+export function UnknownFieldList({ rest, onChange }: UnknownFieldListProps) {
   const { t } = useTranslation();
   const fields = (["request", "config"] as const).flatMap((part) =>
     Object.entries(rest[part]).map(([name, value]) => ({ part, name, value })),

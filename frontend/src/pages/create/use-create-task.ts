@@ -11,7 +11,7 @@ import { toastError } from "@/ui/errors";
 import { sumEnvironments } from "./aggregate";
 import type { DraftStorage } from "./draft-storage";
 
-/** The same body sent again, after an answer that was lost, goes under the same key. */
+/** Returns the idempotency key of a body: the same body gets the same key, so that repeating a lost request is safe. */
 export function useIdempotencyKey(): (body: CreateRequest) => string {
   const sent = useRef<{ body: CreateRequest; key: string }>(null);
   return (body) => {
@@ -20,7 +20,7 @@ export function useIdempotencyKey(): (body: CreateRequest) => string {
   };
 }
 
-/** Creates the task, says so in the requirement's words, and goes to its page. */
+/** Creates the task, confirms it, and opens its page. */
 export function useCreateTask(chosen: Environment[], store: DraftStorage) {
   const { t } = useTranslation();
   const client = useQueryClient();

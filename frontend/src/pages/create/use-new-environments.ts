@@ -6,7 +6,7 @@ import { type Draft, createsEnvironments, countNodes } from "./draft";
 
 const MAX_ENVIRONMENTS = 1024;
 
-/** The environments that would be made for the task, as if they were there, so that their sums are told at once. */
+/** Returns the environments that would be created, so that their totals can be shown. */
 export function useNewEnvironments(draft: Draft): { environments: Environment[]; text: string | undefined } {
   const templates = useQuery({ ...environmentTemplatesQuery, enabled: createsEnvironments(draft) }).data;
   const template = templates?.find(({ id }) => id === draft.made.template);

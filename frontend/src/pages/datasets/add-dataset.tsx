@@ -10,7 +10,7 @@ import { FormDialog, TextField } from "@/ui/form-dialog";
 
 const FIELDS = ["name", "path", "description", "projectId"] as const;
 
-/** Offered to those who maintain a project; one for all projects is the administrator's to add. */
+/** Shown to maintainers of a project. Only administrators can add a dataset for all projects. */
 export function AddDataset({ me }: { me: Me }) {
   const { t } = useTranslation();
   const client = useQueryClient();

@@ -5,7 +5,7 @@ import type { Pair } from "@/ui/managed-environment/pairs-field";
 const TEXTS = ["name", "description", "kind", "image", "gpuType", "startScript"] as const;
 export const NUMBERS = ["gpuCount", "cpuCores", "memoryGb", "sharedMemoryGb", "diskGb"] as const;
 
-/** The dialog's fields, as the API calls them. */
+/** The dialog's fields, by the API's names. */
 export const FIELDS = [
   ...TEXTS,
   ...NUMBERS,
@@ -29,7 +29,7 @@ const pairs = (text: string | undefined) => JSON.parse(text ?? "[]") as Pair[];
 const trimmed = (text: string | undefined) =>
   Object.fromEntries(pairs(text).map(([name, value]) => [name.trim(), value]));
 
-/** The template that the dialog asks for; what is no number is sent as it was typed. */
+/** Returns the template of the dialog. Invalid numbers are sent as typed. */
 export function buildTemplateBody(texts: Record<string, string>): FormBody {
   return {
     ...Object.fromEntries(TEXTS.map((name) => [name, texts[name] ?? ""])),

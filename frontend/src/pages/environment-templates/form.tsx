@@ -16,7 +16,7 @@ import { PairsField } from "@/ui/managed-environment/pairs-field";
 import { toast } from "@/ui/toast";
 import { FIELDS, NUMBERS, formatPorts, formatRows, buildTemplateBody } from "./fields";
 
-/** What a new one begins with. */
+/** Initial values of a new template. */
 const BLANK: Omit<EnvironmentTemplate, "id" | "createdBy" | "createdAt"> = {
   name: "",
   description: "",
@@ -43,9 +43,9 @@ const BLANK: Omit<EnvironmentTemplate, "id" | "createdBy" | "createdAt"> = {
 const KINDS = ["jupyter", "vscode", "custom"] as const;
 
 interface TemplateFormProps {
-  /** None: a new one. */
+  /** Undefined: a new template. */
   template?: EnvironmentTemplate;
-  /** To whom a new one may belong: a project's id and name, or "" for the catalogue. */
+  /** Possible owners of a new template: a project's id and name, or "" for the catalogue. */
   owners: [id: string, name: string][];
 }
 

@@ -69,7 +69,7 @@ export function Component() {
   );
 }
 
-/** To whom templates may belong that this person makes: the catalogue is an administrator's. */
+/** Returns the possible owners of a new template. Only administrators may add to the catalogue. */
 function listOwners(me: Me | undefined, operators: string): [string, string][] {
   if (!me) return [];
   const projects = me.projects.filter(({ role }) => role !== "viewer" || me.isAdministrator);

@@ -116,7 +116,7 @@ function EnvironmentPage({ environment }: { environment: Environment }) {
   );
 }
 
-/** What happened, the log, and a way in. `?tab=terminal` opens that one. */
+/** Events, log and terminal. `?tab=terminal` opens the terminal. */
 function Inside({ environment: { id, name }, hosted }: { environment: Environment; hosted: ManagedEnvironment }) {
   const { t } = useTranslation();
   const [params, setParams] = useSearchParams();

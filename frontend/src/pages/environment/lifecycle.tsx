@@ -30,10 +30,10 @@ interface Props {
   hosted: ManagedEnvironment;
 }
 
-/** So long before it stops by itself, the page says so. */
+/** How long before an automatic stop the page warns. */
 const WARN_BEFORE_MS = 15 * 60_000;
 
-/** What is the matter, above all else: why it failed, and that it is about to stop. */
+/** Warnings: why the environment failed, and that it will stop soon. */
 export function Warnings({ environment, hosted }: Props) {
   const { t } = useTranslation();
   const now = useNow();
@@ -116,7 +116,7 @@ export function Lifecycle({ hosted }: { hosted: ManagedEnvironment }) {
   );
 }
 
-/** All that can be opened in the browser. */
+/** The proxy addresses that open in the browser. */
 export function BrowserLinks({ environment, hosted }: Props) {
   const { t } = useTranslation();
   const opens = hosted.allowedActions.includes("open");

@@ -8,7 +8,7 @@ import { VirtualList } from "@/ui/virtual-list";
 
 const ROW_HEIGHT = 20;
 
-/** What the keeper and the service wrote in its newest run, as it comes. */
+/** The log of the newest run, from the environment daemon and the service. */
 export function EnvironmentLogs({ id, run }: { id: string; run: number }) {
   const { t } = useTranslation();
   const log = useQuery(environmentLogQuery(id, run));

@@ -10,7 +10,7 @@ import { toastError } from "@/ui/errors";
 const CHOICES = { default: null, on: true, off: false } as const;
 type Choice = keyof typeof CHOICES;
 
-/** Whether a process stands by in it with PyTorch imported, what it holds, or why there is none; and the switch. */
+/** The state of the environment's warm process, and its switch. */
 export function WarmProcess({ environment }: { environment: Environment }) {
   const { t } = useTranslation();
   const client = useQueryClient();

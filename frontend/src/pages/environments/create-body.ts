@@ -4,10 +4,10 @@ import { parseNumber } from "@/lib/parse-input";
 const NUMBERS = ["gpuCount", "cpuCores", "memoryGb", "sharedMemoryGb", "diskGb"] as const;
 const PLACES = ["clusterId", "zone", "host"] as const;
 
-/** The dialog's fields, as the API calls them. */
+/** The dialog's fields, by the API's names. */
 export const FIELDS = ["templateId", "name", "projectId", ...PLACES, "gpuType", ...NUMBERS, "idleStopMinutes"] as const;
 
-/** What is asked for: the template, and what differs from it. What is no number is sent as it was typed. */
+/** Returns the request: the template, and what differs from it. Invalid numbers are sent as typed. */
 export function buildCreateBody(texts: Record<string, string>, template: EnvironmentTemplate): FormBody {
   const differing = NUMBERS.filter((name) => {
     const text = texts[name] ?? "";

@@ -28,14 +28,14 @@ import { toast } from "@/ui/toast";
 import { FIELDS, buildCreateBody } from "./create-body";
 
 interface CreateEnvironmentProps {
-  /** The one to begin with. */
+  /** The template that is selected first. */
   template?: string;
   label?: string;
   look?: "primary" | "secondary";
   size?: "sm" | "md";
 }
 
-/** Asks what a new environment is made from, and goes to its page. */
+/** Creates an environment from a template, and opens its page. */
 export function CreateEnvironment({ template: first, label, look = "primary", size = "md" }: CreateEnvironmentProps) {
   const { t } = useTranslation();
   const client = useQueryClient();

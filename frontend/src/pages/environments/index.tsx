@@ -124,7 +124,7 @@ interface EnvironmentColumn {
 
 const ORDERS = ["name", "status", "zone", "gpuType", "cpuCores", "uptime"];
 
-/** Those that may be hidden. */
+/** Returns the columns that can be hidden. */
 function useColumns(environments: Environment[]): EnvironmentColumn[] {
   const { t } = useTranslation();
   const names = useTaskNames(environments.map(({ heldBy }) => heldBy));
@@ -245,7 +245,7 @@ function LifecycleCell({ environment }: { environment: Environment }) {
   );
 }
 
-/** What is done from the list: to come in, or to start it. */
+/** The next action for an environment: open or start it. */
 function ListAction({ environment }: { environment: Environment }) {
   const { t } = useTranslation();
   const hosted = environment.hosted;

@@ -34,13 +34,13 @@ export function Component() {
   const [params, setParams] = useSearchParams();
   const projects = me?.projects ?? [];
   const project = params.get("project") ?? projects[0]?.id ?? "";
-  const asked = {
+  const request = {
     path: params.get("path") ?? "",
     search: params.get("search") ?? "",
     page: readPageNumber(params),
   };
   const go = (to: Record<string, string>) =>
-    setParams(Object.entries({ project, path: asked.path, ...to }).filter(([, value]) => value !== ""));
+    setParams(Object.entries({ project, path: request.path, ...to }).filter(([, value]) => value !== ""));
   const role = projects.find(({ id }) => id === project)?.role;
   const writes = me?.isAdministrator === true || role === "member" || role === "maintainer";
   return (
@@ -65,13 +65,13 @@ export function Component() {
           aria-label={t("files.search")}
           placeholder={t("files.search")}
           className="control w-56"
-          value={asked.search}
+          value={request.search}
           maxLength={100}
           onChange={({ target }) => go({ search: target.value })}
         />
         {project && <Use project={project} />}
       </div>
-      {project && <Browser key={project} project={project} asked={asked} writes={writes} go={go} />}
+      {project && <Browser key={project} project={project} asked={request} writes={writes} go={go} />}
     </Page>
   );
 }

@@ -9,15 +9,15 @@ import { MEDIUM_COLUMN, Table, WIDE_COLUMN } from "@/ui/table";
 
 interface FileListProps {
   items: FileItem[];
-  /** What addresses of contents begin with: "projects/…/files". */
+  /** The beginning of download addresses: "projects/…/files". */
   below: string;
-  /** Found by a search: told with their whole paths. */
+  /** Results of a search, shown with their full paths. */
   whole: boolean;
   onOpen: (path: string) => void;
   actions?: ((item: FileItem) => ReactNode) | undefined;
 }
 
-/** Files and folders, of a project or of a task. */
+/** Files and folders of a project or a task. */
 export function FileList({ items, below, whole, onOpen, actions }: FileListProps) {
   const { t } = useTranslation();
   const columns = [
@@ -72,7 +72,7 @@ export function FileList({ items, below, whole, onOpen, actions }: FileListProps
   );
 }
 
-/** The way to a folder, each step of which can be gone back to. */
+/** The path of a folder; each part is a link. */
 export function Breadcrumbs({ path, onOpen }: { path: string; onOpen: (path: string) => void }) {
   const { t } = useTranslation();
   const names = path ? path.split("/") : [];

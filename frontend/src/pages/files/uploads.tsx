@@ -20,7 +20,7 @@ export interface UploadState {
   error?: unknown;
 }
 
-/** Files on their way, a few at once; one that failed goes on where it was. */
+/** Uploads files, a few at a time. A failed upload continues where it stopped. */
 export function useUploads(project: string) {
   const client = useQueryClient();
   const [all, setAll] = useState<UploadState[]>([]);
@@ -119,5 +119,5 @@ export function Uploads({ all, again, leave }: Omit<ReturnType<typeof useUploads
   );
 }
 
-/** Whether what stands in the way is another content under the same name. */
+/** Returns whether a different file of this name exists. */
 const existsAlready = (error: unknown) => error instanceof ApiError && error.code === "FILE_EXISTS";

@@ -21,7 +21,7 @@ const ICON: Record<(typeof ACTIONS)[number], ReactNode> = {
 };
 const DONE = { start: "groups.started", stop: "groups.stopped", restart: "groups.restarted" } as const;
 
-/** What may be done is what the server says may be done. */
+/** Buttons for the actions that the server allows. */
 export function GroupActions({ group }: { group: WorkerGroup }) {
   const { id, name, effectiveWorldSize, allowedActions } = group;
   const { t } = useTranslation();

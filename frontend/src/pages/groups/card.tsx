@@ -10,7 +10,7 @@ import { DefinitionList } from "@/ui/table";
 import { WorkerBadge } from "@/ui/worker-badge";
 import { GroupActions } from "./actions";
 
-/** A long group is read in the list of workers. */
+/** Longer groups are shown in the list of workers. */
 const SHOWN = 32;
 
 export function GroupCard({ group }: { group: WorkerGroup }) {

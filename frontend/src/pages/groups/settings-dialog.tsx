@@ -9,7 +9,7 @@ import { Field } from "@/ui/field";
 import { FormDialog, FormRow, LinesField, TextField } from "@/ui/form-dialog";
 import { buildSettingsChange, FIELDS, formatSettings } from "./settings";
 
-/** The gear: how the group's processes find each other, and what they run. */
+/** The settings of a group: how its processes connect, and what they run. */
 export function GroupSettingsDialog({ group }: { group: WorkerGroup }) {
   const { t } = useTranslation();
   const client = useQueryClient();

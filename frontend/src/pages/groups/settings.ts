@@ -1,7 +1,7 @@
 import type { WorkerGroup, WorkerGroupChange } from "@/api/types";
 import { parseVariables, parseLines, parseNumber } from "@/lib/parse-input";
 
-/** Names of the dialog's controls, as the API has them. */
+/** The dialog's controls, by the API's names. */
 export const FIELDS = [
   "name",
   "masterAddress",
@@ -17,7 +17,7 @@ export const FIELDS = [
 
 type Field = (typeof FIELDS)[number];
 
-/** The dialog's texts. */
+/** Returns the texts of the dialog's fields. */
 export function formatSettings(group: WorkerGroup): Record<Field, string> {
   return {
     name: group.name,
@@ -40,7 +40,10 @@ const parsePairs = (variables: Record<string, string>) =>
 
 const DEFAULT_PORT = 29500;
 
-/** What is not a number is sent as it was typed, so that the server's own words say what is wrong with it. */
+/**
+ * Returns the change of the settings. Invalid numbers are sent as typed, so that the server says what is wrong with
+ * them.
+ */
 export function buildSettingsChange(texts: Record<string, string>): WorkerGroupChange {
   const text = (field: Field) => texts[field] ?? "";
   return {

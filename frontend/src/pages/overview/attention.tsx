@@ -27,11 +27,11 @@ interface AttentionProps {
     set: (name: "kind" | "page", value: string) => void;
   };
   className?: string;
-  /** What concerns the reader's own tasks, and nothing else. */
+  /** Only the user's own tasks. */
   mine?: boolean;
 }
 
-/** All that needs somebody: counted by kind, a page at a time. */
+/** What needs attention, by kind, with pages. */
 export function Attention({ address: { filters, page, set }, className, mine }: AttentionProps) {
   const { t } = useTranslation();
   const kind = filters.kind as AttentionKind | undefined;
@@ -121,7 +121,7 @@ function Entry({ item }: { item: Item }) {
   );
 }
 
-/** Where one can act; the operators' console is another application. */
+/** A link, unless the subject is in the operators' console. */
 function Subject({ path, children }: { path: string | null; children: ReactNode }) {
   const look = "hover:text-accent-ink hover:underline";
   if (!path) return children;

@@ -21,7 +21,7 @@ const TONE: Record<Kind, Tone> = {
   maintenanceEnds: "idle",
 };
 
-/** What came, went and was set aside. */
+/** Environments that were added, removed, reserved or taken out of service. */
 export function CapacityEvents({ overview: { capacity } }: { overview: Overview }) {
   const { t } = useTranslation();
   return (

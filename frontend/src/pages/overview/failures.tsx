@@ -6,7 +6,7 @@ import { Badge } from "@/ui/badge";
 import { Card } from "@/ui/card";
 import { formatShare } from "./gpu-states";
 
-/** What failed in a week: by cause, and by the nodes that were blamed. */
+/** Failures of a week by cause, and by the node that was blamed. */
 export function Failures({ overview: { failures } }: { overview: Overview }) {
   const { t } = useTranslation();
   const { causes, causesLeftOut, nodes } = failures;

@@ -77,7 +77,7 @@ export interface FigureProps {
   to?: string;
 }
 
-/** A figure, and where it leads. */
+/** A number with a link to its details. */
 export function Figure({ name, value, hint, tone, to }: FigureProps) {
   const number = <span className={cx("text-2xl font-semibold tracking-tight tabular-nums", tone)}>{value}</span>;
   return (

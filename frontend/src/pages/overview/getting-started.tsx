@@ -4,10 +4,10 @@ import type { Overview } from "@/api/types";
 import { ButtonLink } from "@/ui/button";
 import { Card } from "@/ui/card";
 
-/** Whether anything was ever trained, of what the reader may see. */
+/** Returns whether the platform has no tasks that the user may see. */
 export const isUnused = ({ tasks }: Overview) => Object.values(tasks).every((count) => count === 0);
 
-/** What to do first, where nothing was trained yet. */
+/** First steps, while nothing has been trained. */
 export function GettingStarted({ overview: { gpus } }: { overview: Overview }) {
   const { t } = useTranslation();
   const without = gpus.total === 0;

@@ -6,7 +6,7 @@ import { Card } from "@/ui/card";
 import { TimeBreakdownBar, PARTS, type Part } from "@/pages/usage/time-breakdown";
 import { formatShare } from "./gpu-states";
 
-/** What the held GPU time of the week went into. */
+/** How the week's held GPU time was spent. */
 export function Goodput({ overview: { goodput } }: { overview: Overview }) {
   const { t } = useTranslation();
   const parts = PARTS.filter((part): part is Exclude<Part, "open"> => part !== "open" && goodput[part] > 0);

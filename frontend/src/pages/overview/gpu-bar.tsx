@@ -4,18 +4,18 @@ import { cx } from "@/lib/cx";
 import { formatInteger } from "@/lib/format";
 import { STATE_COLORS, listStatesPresent } from "./gpu-states";
 
-/** As long as its GPUs are of `most`. What its colours mean is also said. */
+/** A bar of GPU states. Its length is relative to `most`; the states are also given as text. */
 export function GpuBar({ tally, name, most = tally.total, thick }: GpuBarProps) {
   const { t } = useTranslation();
   const states = listStatesPresent(tally);
-  const said = states
+  const message = states
     .map((state) => `${t(`overview.gpu.${state}`)} ${formatInteger(tally[state])}`)
     .join(t("queue.comma"));
   return (
     <div
       role="img"
-      aria-label={`${name}: ${said}`}
-      title={said}
+      aria-label={`${name}: ${message}`}
+      title={message}
       className={cx("flex w-full gap-px overflow-hidden rounded bg-sunken", thick ? "h-4" : "h-2.5")}
     >
       {states.map((state) => (

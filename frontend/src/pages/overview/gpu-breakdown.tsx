@@ -11,7 +11,7 @@ import { formatShare } from "./gpu-states";
 const BY = ["zones", "types", "projects", "people"] as const;
 type GroupBy = (typeof BY)[number];
 
-/** Where more of them are: a list that the address filters. */
+/** Addresses of the filtered lists behind the bars. */
 const LIST: Partial<Record<GroupBy, (tally: GpuCounts) => string>> = {
   zones: ({ key }) => `/environments?zone=${encodeURIComponent(key)}`,
   types: ({ key }) => `/environments?gpuType=${encodeURIComponent(key)}`,
@@ -21,7 +21,7 @@ const LIST: Partial<Record<GroupBy, (tally: GpuCounts) => string>> = {
 
 interface GpusProps {
   overview: Overview;
-  /** Those to choose from, the usual one first. */
+  /** Groupings to choose from; the first is the default. */
   by?: readonly GroupBy[];
   value: string;
   onChange: (by: string) => void;

@@ -1,6 +1,6 @@
 import type { GpuCounts } from "@/api/types";
 
-/** How a GPU can be, what is of use first. */
+/** States of a GPU, the most useful first. */
 export const GPU_STATES = ["busy", "unknown", "idle", "free", "outOfService"] as const;
 export type GpuState = (typeof GPU_STATES)[number];
 
@@ -15,7 +15,7 @@ export const STATE_COLORS: Record<GpuState, string> = {
 export const formatPercent = (share: number): string =>
   `${share > 0 && share < 0.1 ? (share * 100).toFixed(1) : Math.round(share * 100)} %`;
 
-/** "–" of nothing. */
+/** Formats a share in percent; "–" without a whole. */
 export const formatShare = (part: number, whole: number): string => (whole > 0 ? formatPercent(part / whole) : "–");
 
 export const listStatesPresent = (tally: GpuCounts): GpuState[] => GPU_STATES.filter((state) => tally[state] > 0);

@@ -22,7 +22,7 @@ import { type OverviewUrlState, useOverviewUrlState } from "./use-overview-url-s
 import { Utilisation } from "./utilisation";
 import { QueueSummary } from "./queue-summary";
 
-/** The first page: all of it for whoever runs the platform, their own for whoever trains; each may see the other. */
+/** The overview. Administrators start with the whole platform, others with their own work; both can switch. */
 export function Component() {
   const { t } = useTranslation();
   const address = useOverviewUrlState();
@@ -60,8 +60,8 @@ function PlatformOverview({ address }: { address: OverviewUrlState }) {
   const { t } = useTranslation();
   const { filters, of } = address;
   const { project, zone, gpuType } = filters;
-  const asked = { ...(project && { project }), ...(zone && { zone }), ...(gpuType && { gpuType }) };
-  const { data, isError, isPending, error, refetch } = useQuery(overviewQuery(asked));
+  const request = { ...(project && { project }), ...(zone && { zone }), ...(gpuType && { gpuType }) };
+  const { data, isError, isPending, error, refetch } = useQuery(overviewQuery(request));
   const projects = useQuery(meQuery).data?.projects ?? [];
   const zones = useQuery(zonesQuery).data ?? [];
   const types = [...new Set([...(gpuType ? [gpuType] : []), ...(data?.types.map(({ key }) => key) ?? [])])];

@@ -23,7 +23,7 @@ const RUNNING: Status[] = ["running", "starting", "stopping"];
 const WAITING: Status[] = ["queued", "initializing"];
 const POLL_MS = 5_000;
 
-/** What somebody trains, holds, may still use, and has to look at. */
+/** The user's tasks, GPUs, remaining quota, and what needs attention. */
 export function MyWork({ me, address }: { me: Me; address: OverviewUrlState }) {
   const { t } = useTranslation();
   const owner = me.username;
@@ -68,13 +68,13 @@ export function MyWork({ me, address }: { me: Me; address: OverviewUrlState }) {
   );
 }
 
-/** Each once: one that has just begun may still be told of among those that wait. */
+/** Merges two lists. A task that has just started may be in both. */
 function mergeTasks(running: TaskBrief[], waiting: TaskBrief[]): TaskBrief[] {
   const known = new Set(running.map(({ taskId }) => taskId));
   return [...running, ...waiting.filter(({ taskId }) => !known.has(taskId))];
 }
 
-/** Those that run, and those that wait; the list has all. */
+/** Running and waiting tasks, with a link to all. */
 function Tasks({ tasks, all }: { tasks: TaskBrief[] | undefined; all: string }) {
   const { t } = useTranslation();
   const now = useNow(true);

@@ -153,19 +153,19 @@ const attention: Attention = {
 };
 
 function shows(found: Overview, needs: Attention) {
-  const asked: string[] = [];
+  const query: string[] = [];
   platformHandlers.use(
     http.get(apiUrl("/auth/me"), () => respondWith({ ...me, isAdministrator: true })),
     http.get(apiUrl("/overview"), ({ request }) => {
-      asked.push(new URL(request.url).search);
+      query.push(new URL(request.url).search);
       return respondWith(found);
     }),
     http.get(apiUrl("/overview/attention"), ({ request }) => {
-      asked.push(`attention${new URL(request.url).search}`);
+      query.push(`attention${new URL(request.url).search}`);
       return respondWith(needs);
     }),
   );
-  return asked;
+  return query;
 }
 
 const brief = (taskId: string, over: Partial<TaskBrief> = {}) => ({ ...task, taskId, taskName: taskId, ...over });

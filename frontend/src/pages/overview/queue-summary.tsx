@@ -6,7 +6,7 @@ import { Card } from "@/ui/card";
 
 type LongestWaiting = Overview["queue"];
 
-/** Who waits: by age, for what, and the ones that have waited longest. */
+/** The queue: ages, reasons, and the tasks that have waited longest. */
 export function QueueSummary({ overview: { queue, at } }: { overview: Overview }) {
   const { t } = useTranslation();
   return (

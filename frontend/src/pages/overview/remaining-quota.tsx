@@ -9,7 +9,7 @@ import { LoadError } from "@/ui/errors";
 
 type Project = Me["projects"][number];
 
-/** What the reader's projects leave to use: their own limits, and those of all members together. */
+/** What the user's projects may still use, by the user's limits and the projects'. */
 export function RemainingQuota({ me }: { me: Me }) {
   const { t } = useTranslation();
   return (

@@ -7,7 +7,7 @@ interface ChoiceProps<Name extends string> {
   onChange: (name: Name) => void;
 }
 
-/** One of a few, side by side. */
+/** A choice between a few options, side by side. */
 export function SegmentedControl<Name extends string>({ label, options, chosen, onChange }: ChoiceProps<Name>) {
   return (
     <div role="group" aria-label={label} className="inline-flex max-w-full overflow-x-auto rounded-lg bg-sunken p-0.5">

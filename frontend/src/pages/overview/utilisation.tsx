@@ -19,7 +19,7 @@ interface UtilisationProps {
 const HEIGHT = 100;
 const GAP = 0.18;
 
-/** Of the GPUs that were there: how many tasks held, and how many of these did something, hour by hour or day by day. */
+/** The share of GPUs that were held, and of these the share in use, by hour or day. */
 export function Utilisation({ overview, value, onChange }: UtilisationProps) {
   const { t } = useTranslation();
   const span = value === "month" ? "month" : "day";
@@ -59,7 +59,7 @@ export function Utilisation({ overview, value, onChange }: UtilisationProps) {
           </svg>
           <div aria-hidden className="mt-1 flex justify-between text-xs text-muted tabular-nums">
             {[0, points.length >> 1, points.length - 1].map((index) => (
-              <span key={index}>{points[index] && formatInterval(points[index].at, span)}</span>
+              <span key={index}>{points[index] && formatTimeLabel(points[index].at, span)}</span>
             ))}
           </div>
           <ul className="mt-2 flex flex-wrap gap-x-4 gap-y-1 text-xs text-muted">
@@ -87,14 +87,14 @@ function Bar({ point, x, span }: { point: Point; x: number; span: "day" | "month
   const share = (hours: number) => (point.there > 0 ? Math.min(hours / point.there, 1) * HEIGHT : 0);
   const held = share(point.held);
   const used = share(point.used);
-  const said = [
-    formatInterval(point.at, span),
+  const text = [
+    formatTimeLabel(point.at, span),
     t("overview.heldShare", { share: formatShare(point.held, point.there) }),
     t("overview.usedShare", { share: formatShare(point.used, point.measured) }),
   ];
   return (
     <g>
-      <title>{said.join(t("queue.comma"))}</title>
+      <title>{text.join(t("queue.comma"))}</title>
       <rect x={x + GAP / 2} width={1 - GAP} y={0} height={HEIGHT} className="fill-sunken" />
       <rect x={x + GAP / 2} width={1 - GAP} y={HEIGHT - held} height={held} className="fill-accent" />
       <rect x={x + GAP / 2} width={1 - GAP} y={HEIGHT - used} height={used} className="fill-ok" />
@@ -102,7 +102,7 @@ function Bar({ point, x, span }: { point: Point; x: number; span: "day" | "month
   );
 }
 
-function formatInterval(iso: string, span: "day" | "month"): string {
+function formatTimeLabel(iso: string, span: "day" | "month"): string {
   if (span === "day") return formatShortTime(iso);
   return new Date(iso).toLocaleDateString(getLocale(), { month: "short", day: "numeric" });
 }

@@ -21,7 +21,7 @@ const LEVELS = ["quick", "full"] as const;
 const SHOWN = 100;
 const NONE: Environment[] = [];
 
-/** `?environments=<id>,<id>` ticks those. */
+/** The page to start a pre-flight. `?environments=<id>,<id>` selects environments. */
 export function Component() {
   const { t } = useTranslation();
   const [params] = useSearchParams();

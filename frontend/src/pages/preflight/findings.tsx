@@ -4,7 +4,7 @@ import { Collapsible } from "@/ui/collapsible";
 import { SeverityBadge } from "@/ui/severity-badge";
 import { getSeverity } from "./matrix";
 
-/** What is wrong comes first; what passed is folded away. */
+/** Problems first; passed checks are collapsed. */
 export function Findings({ findings }: { findings: Finding[] }) {
   const { t } = useTranslation();
   const wrong = findings

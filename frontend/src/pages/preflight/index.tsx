@@ -100,7 +100,7 @@ function PreflightPage({ preflight }: { preflight: Preflight }) {
   );
 }
 
-/** Who is at fault and what to do comes before any detail. */
+/** The verdict: who is at fault, and what to do. */
 function Verdict({ preflight }: { preflight: Preflight }) {
   const { t } = useTranslation();
   const { verdict, nodes } = preflight;
@@ -192,7 +192,7 @@ function Details({ cell: { from, to, pair, level } }: { cell: Cell }) {
   );
 }
 
-/** The worst come first. */
+/** Nodes, the worst first. */
 function Nodes({ preflight }: { preflight: Preflight }) {
   const { t } = useTranslation();
   const diagonal = buildCells(preflight)

@@ -14,7 +14,7 @@ const LOOK = {
   accent: "",
 } as const;
 
-/** Beyond this the squares hold a sign only. */
+/** Larger matrices show only a sign in each cell. */
 const ROOMY = 12;
 
 interface GridProps {
@@ -23,7 +23,7 @@ interface GridProps {
   onChoose: (place: [row: number, column: number]) => void;
 }
 
-/** One stop for Tab; the arrow keys go from square to square. */
+/** A matrix with one tab stop; the arrow keys move between cells. */
 export function LinkMatrix({ cells, chosen, onChoose }: GridProps) {
   const { t } = useTranslation();
   const table = useRef<HTMLTableElement>(null);

@@ -3,17 +3,17 @@ import type { Level, Preflight } from "@/api/types";
 export type PreflightNode = Preflight["nodes"][number];
 export type Pair = Preflight["pairs"][number];
 
-/** A square of the matrix: a node with itself, or the link from one node to another. */
+/** A cell of the matrix: a node (on the diagonal), or the link from one node to another. */
 export interface Cell {
   from: PreflightNode;
   to: PreflightNode;
-  /** Of the link; on the diagonal, and before its result is there, none. */
+  /** The result of the link. Undefined on the diagonal, and before there is a result. */
   pair: Pair | undefined;
-  /** None before there is a result. */
+  /** Undefined before there is a result. */
   level: Level | undefined;
 }
 
-/** Every node has its place from the beginning, so that nothing moves as results come. */
+/** Returns all cells, also of nodes without results, so that nothing moves when results arrive. */
 export function buildCells({ nodes, pairs, status }: Preflight): Cell[][] {
   const known = (level: Level | undefined) =>
     level === "unknown" && (status === "queued" || status === "running") ? undefined : level;
@@ -33,7 +33,7 @@ export function getSeverity(level: Level | undefined): number {
   return level === undefined ? -1 : SEVERITY[level];
 }
 
-/** Where to look first: the worst square, and of equally bad ones a node before a link. */
+/** Returns the worst cell; of equally bad ones, a node before a link. */
 export function findWorstCell(cells: Cell[][]): [row: number, column: number] {
   let worst: [number, number] = [0, 0];
   const rank = ([row, column]: [number, number]) =>
@@ -53,7 +53,7 @@ const STEP: Record<string, [row: number, column: number]> = {
   ArrowRight: [0, 1],
 };
 
-/** Where a key leads from a square, if it is one that leads anywhere. */
+/** Returns the cell that a key moves to, if any. */
 export function moveSelection(
   [row, column]: [number, number],
   key: string,

@@ -123,7 +123,7 @@ function PriceTable({ prices, currency, mayChange }: { prices: Price[]; currency
   );
 }
 
-/** One line of the list, under the names by which the platform calls its fields. */
+/** One entry of the price list; fields have the platform's names. */
 function PriceDialog({ prices, at, trigger }: { prices: Price[]; at: number; trigger: ReactNode }) {
   const { t } = useTranslation();
   const client = useQueryClient();
@@ -134,7 +134,7 @@ function PriceDialog({ prices, at, trigger }: { prices: Price[]; at: number; tri
     const line = {
       gpuType: texts[gpuType] ?? "",
       zoneId: texts[zoneId] ?? "",
-      // What is no number goes as it was typed: the platform says what is wrong with it.
+      // invalid numbers are sent as typed: the platform says what is wrong
       perGpuHour: parseNumber(texts[perGpuHour] ?? "") as number,
     };
     return savePrices(client, [...prices.slice(0, at), line, ...prices.slice(at + 1)].map(buildPrice));

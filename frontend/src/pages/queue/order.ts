@@ -1,13 +1,13 @@
 import type { QueuedTask } from "@/api/types";
 
-/** Those among which a task can be moved: of its project and class. */
+/** Returns the tasks among which a task can be moved: those of its project and priority class. */
 export function listPeers(waiters: QueuedTask[], of: QueuedTask): QueuedTask[] {
   return waiters.filter(
     ({ taskId, projectId, priority }) => taskId !== null && projectId === of.projectId && priority === of.priority,
   );
 }
 
-/** The queue with `id` before `before` among its peers, who share the places that they have; null: behind them all. */
+/** Returns the queue after a move of `id` before `before` among its peers; null: to the end of them. */
 export function applyMove(waiters: QueuedTask[], id: string, before: string | null): QueuedTask[] {
   const task = waiters.find(({ taskId }) => taskId === id);
   if (!task || id === before) return waiters;
@@ -18,8 +18,8 @@ export function applyMove(waiters: QueuedTask[], id: string, before: string | nu
   const ordered = [...others.slice(0, at), task, ...others.slice(at)];
   return waiters.map((each) => {
     const place = peers.indexOf(each);
-    const here = ordered[place];
-    return here ? { ...here, number: each.number } : each;
+    const current = ordered[place];
+    return current ? { ...current, number: each.number } : each;
   });
 }
 
@@ -28,7 +28,10 @@ export interface Move {
   before: string | null;
 }
 
-/** One place on. Downwards it is the next one that goes before this one: who follows beyond the page is not known. */
+/**
+ * Returns the move by one position. Moving down puts the next task before this one, as the page may not show what
+ * follows.
+ */
 export function moveOneStep(waiters: QueuedTask[], task: QueuedTask, by: "up" | "down"): Move | undefined {
   const peers = listPeers(waiters, task);
   const at = peers.indexOf(task);
@@ -37,7 +40,10 @@ export function moveOneStep(waiters: QueuedTask[], task: QueuedTask, by: "up" | 
   return id !== null && before !== null ? { id, before } : undefined;
 }
 
-/** What dropping a task on another means: before it from below, behind it from above. `last`: nothing follows the page. */
+/**
+ * Returns the move for dropping a task on another: before it when moving up, behind it when moving down. `last`: this
+ * is the last page.
+ */
 export function moveToDropTarget(
   waiters: QueuedTask[],
   dragged: QueuedTask,

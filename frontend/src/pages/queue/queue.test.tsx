@@ -65,10 +65,10 @@ test("who waits for what, why, when, and after whom; others are not named", asyn
 });
 
 test("the address filters by project and cluster", async () => {
-  const asked: string[] = [];
+  const query: string[] = [];
   platformHandlers.use(
     http.get(apiUrl("/queue"), ({ request }) => {
-      asked.push(new URL(request.url).search);
+      query.push(new URL(request.url).search);
       return respondWithList(waiter(1));
     }),
   );
@@ -79,7 +79,7 @@ test("the address filters by project and cluster", async () => {
     await screen.findByRole("option", { name: "本机" }),
   );
   await waitFor(() => expect(page.address()).toBe("/queue?project=project-1&cluster=cluster-1"));
-  await waitFor(() => expect(asked.at(-1)).toContain("cluster=cluster-1"));
+  await waitFor(() => expect(query.at(-1)).toContain("cluster=cluster-1"));
 });
 
 test("a maintainer moves a task with the keyboard, and the focus goes along", async () => {

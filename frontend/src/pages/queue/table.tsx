@@ -20,7 +20,7 @@ import { moveToDropTarget, type Move, listPeers, moveOneStep } from "./order";
 interface QueueTableProps {
   waiters: QueuedTask[];
   filters: QueueFilters;
-  /** Nothing follows this page. */
+  /** This is the last page. */
   last: boolean;
 }
 
@@ -41,7 +41,7 @@ export function QueueTable({ waiters, filters, last }: QueueTableProps) {
     waiter.mayMove && waiter.taskId !== null && listPeers(waiters, waiter).length > 1;
   const movable = waiters.some(maintained);
 
-  /** A row that moves takes the focus of its buttons with it. */
+  /** Keeps the focus on the buttons of a moved row. */
   useLayoutEffect(() => {
     if (!pressed.current) return;
     const { id, way } = pressed.current;

@@ -6,7 +6,10 @@ import { type Move, applyMove } from "./order";
 
 const MOVES = ["queue", "move"];
 
-/** The page shows a move at once, and takes it back where the platform refuses it. One after the other is sent. */
+/**
+ * Moves tasks. The page shows a move at once, and undoes it if the platform refuses. Moves are sent one after the
+ * other.
+ */
 export function useReorderQueue(filters: QueueFilters) {
   const { t } = useTranslation();
   const client = useQueryClient();

@@ -3,10 +3,10 @@ import { Link } from "react-router";
 import type { QueuedTask } from "@/api/types";
 import { formatDateTime, formatShortTime } from "@/lib/format";
 
-/** Tasks named in a row; the others are counted. */
+/** Number of tasks to name; the others are counted. */
 const NAMED = 3;
 
-/** Why it waits, and what must end first. */
+/** The reason for waiting, and the tasks that must end first. */
 export function WaitReason({ waiter: { reason, after } }: { waiter: QueuedTask }) {
   const { t } = useTranslation();
   const rest = after.length - NAMED;
@@ -36,7 +36,7 @@ export function WaitReason({ waiter: { reason, after } }: { waiter: QueuedTask }
   );
 }
 
-/** The estimate and how far off it may be. */
+/** The estimated start and its range. */
 export function EstimatedStart({ waiter: { begins, early, late }, now }: { waiter: QueuedTask; now: number }) {
   const { t } = useTranslation();
   if (!begins) {

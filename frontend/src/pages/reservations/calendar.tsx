@@ -7,7 +7,7 @@ import { formatShortTime } from "@/lib/format";
 import { formatDateInput, startOfDay, addDays, overlapsDay, type CalendarView, listWeeks } from "@/lib/dates";
 import { ReservationForm } from "./form";
 
-/** A day of a month has room for so many. */
+/** Entries shown per day of a month. */
 const IN_MONTH = 3;
 
 interface CalendarProps {
@@ -38,7 +38,7 @@ export function Calendar({ reservations, anchor, view, mayCreate }: CalendarProp
           {weeks.map((week) => (
             <tr key={formatDateInput(week[0] ?? anchor)} className="border-b last:border-b-0">
               {week.map((day) => {
-                const here = reservations.filter((each) => overlapsDay(each, day));
+                const own = reservations.filter((each) => overlapsDay(each, day));
                 const other = view === "month" && day.getMonth() !== anchor.getMonth();
                 return (
                   <td
@@ -78,14 +78,14 @@ export function Calendar({ reservations, anchor, view, mayCreate }: CalendarProp
                       )}
                     </div>
                     <ul className="space-y-1">
-                      {here.slice(0, room).map((each) => (
+                      {own.slice(0, room).map((each) => (
                         <li key={each.id}>
                           <Chip reservation={each} day={day} />
                         </li>
                       ))}
-                      {here.length > room && (
+                      {own.length > room && (
                         <li className="px-1 text-xs text-muted">
-                          {t("reservations.moreOnDay", { count: here.length - room })}
+                          {t("reservations.moreOnDay", { count: own.length - room })}
                         </li>
                       )}
                     </ul>
@@ -100,7 +100,7 @@ export function Calendar({ reservations, anchor, view, mayCreate }: CalendarProp
   );
 }
 
-/** For whom, in words. */
+/** Returns a function that formats whom a reservation is for. */
 export function useReservedFor() {
   const { t } = useTranslation();
   return ({ kind, projectName }: Reservation) =>

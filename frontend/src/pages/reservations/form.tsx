@@ -11,12 +11,12 @@ import { FormDialog, TextField } from "@/ui/form-dialog";
 import { parseDateTimeInput, formatDateTimeInput } from "@/lib/dates";
 
 const FIELDS = ["projectId", "environmentIds", "beginsAt", "endsAt", "note"] as const;
-/** More are found by searching. */
+/** Environments shown; more are found by searching. */
 const MAX_LISTED = 100;
 
 interface ReservationFormProps {
   trigger: ReactNode;
-  /** What is changed; without it one is made. */
+  /** The reservation to change; undefined: a new one. */
   reservation?: Reservation;
   from: Date;
   to: Date;

@@ -24,7 +24,7 @@ import { ReservationForm } from "./form";
 
 const FILTERS = ["project", "view", "day"] as const;
 const HOUR = 3_600_000;
-/** Environments named in a row; the others are counted. */
+/** Number of environments to name; the others are counted. */
 const MAX_NAMED = 4;
 
 export function Component() {
@@ -35,8 +35,8 @@ export function Component() {
   const days = listWeeks(anchor, view).flat();
   const from = days[0] ?? anchor;
   const to = addDays(days.at(-1) ?? anchor, 1);
-  const asked = { from: from.toISOString(), to: to.toISOString() };
-  const found = useQuery(reservationsQuery({ ...asked, ...(filters.project && { project: filters.project }) }));
+  const request = { from: from.toISOString(), to: to.toISOString() };
+  const found = useQuery(reservationsQuery({ ...request, ...(filters.project && { project: filters.project }) }));
   const me = useQuery(meQuery).data;
   const projects = me?.projects ?? [];
   const mayCreate = me !== undefined && (me.isAdministrator || projects.some(({ id }) => isMaintainer(me, id)));
@@ -96,7 +96,7 @@ export function Component() {
   );
 }
 
-/** From the next full hour on, for two hours. */
+/** A new reservation: two hours from the next full hour. */
 function Create() {
   const { t } = useTranslation();
   const hour = new Date(Math.ceil(new Date().getTime() / HOUR) * HOUR);

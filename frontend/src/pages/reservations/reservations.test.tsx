@@ -55,19 +55,19 @@ test("a month shows each window on its days and in a list; a member changes noth
 });
 
 test("the address says which month or week is asked for", async () => {
-  const asked: string[] = [];
+  const query: string[] = [];
   platformHandlers.use(
     http.get(apiUrl("/reservations"), ({ request }) => {
       const { searchParams } = new URL(request.url);
-      asked.push(["from", "to"].map((name) => formatDateInput(new Date(searchParams.get(name) ?? ""))).join(" "));
+      query.push(["from", "to"].map((name) => formatDateInput(new Date(searchParams.get(name) ?? ""))).join(" "));
       return respondWithList();
     }),
   );
   const page = renderAt("/queue/reservations?day=2026-11-23");
   await screen.findByText("这段时间没有预留，也没有维护");
-  expect(asked.at(-1)).toBe("2026-10-26 2026-12-07");
+  expect(query.at(-1)).toBe("2026-10-26 2026-12-07");
   await userEvent.selectOptions(screen.getByLabelText("视图"), "week");
-  await waitFor(() => expect(asked.at(-1)).toBe("2026-11-23 2026-11-30"));
+  await waitFor(() => expect(query.at(-1)).toBe("2026-11-23 2026-11-30"));
   await userEvent.click(screen.getByRole("button", { name: "向后" }));
   await waitFor(() => expect(page.address()).toBe("/queue/reservations?day=2026-11-30&view=week"));
 });

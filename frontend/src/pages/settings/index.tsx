@@ -17,7 +17,7 @@ import { Tokens } from "./tokens";
 export function Component() {
   const { t } = useTranslation();
   const me = useQuery(meQuery).data;
-  if (!me) return null; // the frame around this page has asked already
+  if (!me) return null; // Shell has loaded the user already
   return (
     <Page title={t("settings.title")}>
       <div className="grid items-start gap-4 lg:grid-cols-[22rem_minmax(0,1fr)]">

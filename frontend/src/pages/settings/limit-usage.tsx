@@ -12,7 +12,7 @@ interface AmountProps {
   note?: string | undefined;
 }
 
-/** What is used of a limit. */
+/** The usage of a limit. */
 export function LimitUsage({ name, used, most, mark, shown = formatMeasurement, note }: AmountProps) {
   const { t } = useTranslation();
   const share = most === null ? 0 : most === 0 ? Number(used > 0) : used / most;

@@ -1,7 +1,7 @@
 import type { Limits } from "@/api/types";
 import { parseNumber } from "@/lib/parse-input";
 
-/** The dialog's fields, as the API calls them. */
+/** The dialog's fields, by the API's names. */
 export const FIELDS = [
   "weight",
   "guaranteedGpus",
@@ -43,12 +43,15 @@ const NUMBERS = [
   "userMaxEnvironmentGpus",
 ] as const;
 
-/** Empty: no limit. What is no number stays as it was typed, so that the platform says what is wrong with it. */
+/**
+ * Returns null (no limit) for an empty text. Invalid numbers are returned as typed, so that the platform says what is
+ * wrong.
+ */
 export function parseNumberOrNull(text: string | undefined): number | string | null {
   return text?.trim() ? parseNumber(text) : null;
 }
 
-/** The longest run is typed in hours, and the size of files in GiB. */
+/** Returns the texts of the fields: the longest run in hours, the size of files in GiB. */
 export function formatLimits(limits: Limits): Texts {
   const numbers = NUMBERS.map((name) => [name, limits[name] === null ? "" : String(limits[name])]);
   const lists = LISTS.map((name) => [name, limits[name].join(", ")]);

@@ -18,7 +18,7 @@ const OF_MEMBERS = [
 ] as const;
 const AT_BUDGET = ["warn", "refuse", "preemptible"] as const;
 
-/** All of a project's limits, for administrators. */
+/** A project's limits, editable by administrators. */
 export function EditLimits({ limits }: { limits: Limits }) {
   const { t } = useTranslation();
   const client = useQueryClient();
@@ -130,7 +130,7 @@ interface ChecksProps {
   options: [value: string, label: string][];
 }
 
-/** Several of a few, as one text: "low, high". */
+/** Several of a few values as one text: "low, high". */
 function CheckboxGroup({ name, label, hint, error, defaultValue, options }: ChecksProps) {
   const [chosen, setChosen] = useState(defaultValue.split(", ").filter(Boolean));
   const toggle = (value: string) =>

@@ -14,10 +14,10 @@ import { LimitUsage } from "./limit-usage";
 import { EditLimits } from "./limits-form";
 import { parseNumberOrNull } from "./limits-fields";
 
-/** A warning comes at this share of a budget. */
+/** The share of a budget at which it is shown as a warning. */
 const WARNED = 0.8;
 
-/** What a project may use, what it uses now, and the same of its members. */
+/** A project's limits and usage, and those of its members. */
 export function Limits({ project, mayChange }: { project: string; mayChange: boolean }) {
   const { t } = useTranslation();
   const limits = useQuery(limitsQuery(project));

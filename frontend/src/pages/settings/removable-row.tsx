@@ -7,19 +7,19 @@ import { ConfirmDialog } from "@/ui/confirm-dialog";
 
 interface Props {
   name: ReactNode;
-  /** What is known of it, and how it is changed. */
+  /** Details and controls. */
   children: ReactNode;
-  /** More of it, over the whole width. */
+  /** Further details over the whole width. */
   below?: ReactNode;
-  /** Says of the button what it removes. */
+  /** The label of the remove button. */
   label: string;
   title: string;
   hint: string;
-  /** Not offered without. */
+  /** Undefined: it cannot be removed. */
   remove?: UseMutationResult<unknown, Error, void>;
 }
 
-/** Something of a project that can be taken out of it, after a question. */
+/** Something that can be removed from a project, after a confirmation. */
 export function RemovableRow({ name, children, below, label, title, hint, remove }: Props) {
   const { t } = useTranslation();
   return (

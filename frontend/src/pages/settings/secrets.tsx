@@ -16,7 +16,7 @@ interface SecretsProps {
   mayChange: boolean;
 }
 
-/** Names; a value goes in and is never shown again. */
+/** Names of secrets. Values can be set and are never shown. */
 export function Secrets({ project, mayChange }: SecretsProps) {
   const { t } = useTranslation();
   const secrets = useQuery(secretsQuery(project));

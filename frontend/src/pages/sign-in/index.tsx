@@ -18,10 +18,10 @@ const WRONG = new Set(["username_password_mismatch", "email_password_mismatch", 
 
 /** Pages that Django serves itself. */
 const OPERATORS = "/admin/";
-/** Into an environment: the platform answers it, and not a page of the console. */
+/** Opens an environment: the platform answers it, not a page of the console. */
 const DOOR = /^\/environments\/[^/]+\/open(\?|$)/;
 
-/** Only a path of this site: `next` comes from the address, which anybody may have written. */
+/** Returns `next` if it is a path of this site: anybody may have written the address. */
 export function getSafeNext(next: string | null): string {
   return next?.startsWith("/") && !/^\/[/\\]/.test(next) ? next : "/";
 }
@@ -84,7 +84,7 @@ export function Component() {
 
 const LOGIN_LINK = ".venv/bin/fermi login-link";
 
-/** Where the platform runs on somebody's own machine there may be no password at all. */
+/** How to sign in: a platform on the user's own machine may have no password. */
 function SignInHelp() {
   const { t } = useTranslation();
   const { data } = useQuery(signInQuery);

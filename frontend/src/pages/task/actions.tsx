@@ -15,7 +15,7 @@ import { RetryButton } from "./retry-button";
 import { ScriptDownload } from "./script-download";
 import { useTaskAction } from "./use-task-action";
 
-/** What may be done is what the server says may be done. */
+/** Buttons for the actions that the server allows. */
 export function Actions({ task }: { task: Task }) {
   const { t } = useTranslation();
   const client = useQueryClient();

@@ -8,18 +8,18 @@ import { alignSeries, type Points } from "./series";
 export interface Line {
   label: string;
   points: Points;
-  /** A custom property of the style sheet, such as `--accent-ink`. */
+  /** A CSS custom property such as `--accent-ink`. */
   color: string;
   look?: "line" | "dashed" | "dots" | "faint";
 }
 
-/** A step that is marked, with a word of why. */
+/** A marked step with its label. */
 export interface Mark {
   step: number;
-  /** Where what is marked ends, if that is another step. */
+  /** The end of a marked range. */
   to?: number;
   label: string;
-  /** As of a line. */
+  /** A CSS custom property. */
   color: string;
 }
 
@@ -28,17 +28,17 @@ interface ChartProps {
   lines: Line[];
   marks: Mark[];
   stepLabel: string;
-  /** A logarithmic axis; what is not above zero has no place on it. */
+  /** Logarithmic axis; values that are not positive are left out. */
   log: boolean;
 }
 
 const HEIGHT = 220;
-/** Pixels of a digit, and beside the text of an axis. */
+/** Width of a digit, and space beside the labels of an axis, in pixels. */
 const DIGIT_PX = 7;
 const AXIS_PADDING_PX = 20;
-const LOGARITHMIC = { distr: 3 } as unknown as uPlot.Scale; // its enum exists as a type only
+const LOGARITHMIC = { distr: 3 } as unknown as uPlot.Scale; // uPlot exports its enum as a type only
 
-/** Made anew when its looks change; new points only replace its data. */
+/** A chart of steps. New points replace its data; other changes create it anew. */
 export function Chart({ label, lines, marks, stepLabel, log }: ChartProps) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(null);
@@ -109,14 +109,14 @@ export function Chart({ label, lines, marks, stepLabel, log }: ChartProps) {
     );
     u?.setData(data);
     if (u && u.cursor.idx == null) {
-      queueMicrotask(() => u.setLegend({ idx: data[0].length - 1 })); // after uPlot's own, which clears it
+      queueMicrotask(() => u.setLegend({ idx: data[0].length - 1 })); // after uPlot's own handler, which clears it
     }
   }, [lines, marks, looks, theme, stepLabel, log]);
 
   return <div ref={box} role="img" aria-label={label} className="min-w-0" />;
 }
 
-/** One point makes no line, but it can be seen. */
+/** Returns whether a point has no neighbours to draw a line to. */
 function isIsolatedPoint(u: uPlot, series: number): boolean {
   return (u.data[series] ?? []).filter((value) => value != null).length === 1;
 }

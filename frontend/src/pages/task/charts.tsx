@@ -9,10 +9,10 @@ import { EmptyState } from "@/ui/empty-state";
 import { Chart, type Line, type Mark } from "./chart";
 import { listMetricNames, buildSeries, smoothPoints } from "./series";
 
-/** Drawn into the loss's chart, not in one of its own. */
+/** Drawn in the loss's chart. */
 const VALIDATION = "val_loss";
 const DEFAULT_METRICS = ["loss", "tokens_per_s"];
-/** Stretches that were not finite, the newest. */
+/** Number of ranges without finite values that are marked, the newest. */
 const MAX_MARKS = 10;
 
 interface View {
@@ -20,7 +20,7 @@ interface View {
   log: boolean;
 }
 
-/** Any metric that was reported, each in a chart of its own; several attempts make one line. */
+/** Charts of reported metrics. Several attempts form one line. */
 export function Charts({ metrics, loading }: { metrics: Metric[]; loading: boolean }) {
   const { t } = useTranslation();
   const names = useMemo(() => listMetricNames(metrics).filter((name) => name !== VALIDATION), [metrics]);
@@ -145,7 +145,7 @@ function MetricChart({ name, metrics, smoothing, log }: View & { name: string; m
   );
 }
 
-/** What the reference trainers report has a name; what a script calls its own stays as it is. */
+/** Returns the label of a metric; a script's own metric keeps its name. */
 function getMetricLabel(t: TFunction, name: string): string {
   if (name === "loss") return t("task.lossChart");
   return name === "tokens_per_s" ? t("task.throughputChart") : name;

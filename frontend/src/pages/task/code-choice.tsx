@@ -6,8 +6,8 @@ import { type CodeChoice, type CodeSource, codeSourceQuery } from "@/api/code";
 const CHOICES = ["current", "snapshot"] as const;
 
 /**
- * Which code a retry runs: what a dialog shows once it is open, and what is sent. Where the code has changed since the
- * snapshot, it is run as it is now unless the reader chooses otherwise; until that is known, the platform decides.
+ * Returns the choice of code for a retry, as a control for the dialog and as a part of the request. If the code has
+ * changed since the snapshot, the current code is the default; until this is known, the platform decides.
  */
 export function useCodeChoice(id: string) {
   const [open, setOpen] = useState(false);

@@ -6,7 +6,7 @@ import { type Command, usePageCommands } from "@/app/commands";
 import { toast } from "@/ui/toast";
 import { useTaskAction } from "./use-task-action";
 
-/** What the palette offers on a task's page: what the server says may be done, and its id to take along. */
+/** Registers the palette's commands of a task's page: allowed actions, and copying its id. */
 export function useTaskCommands(task: Task): void {
   const { t } = useTranslation();
   const { taskId: id, taskName: name, allowedActions } = task;

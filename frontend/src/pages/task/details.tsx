@@ -37,7 +37,7 @@ export function Events({ id }: { id: string }) {
   );
 }
 
-/** The create page with this task's request, starting from one of its checkpoints. */
+/** Returns the address of the create page with this task's request, starting from a checkpoint. */
 export function buildResumeUrl(id: string, path: string): string {
   return `/training/create?${new URLSearchParams({ from: id, resumeFrom: path }).toString()}`;
 }

@@ -86,11 +86,11 @@ test("what is wrong is shown with its place, its evidence folded and what may be
 });
 
 test("going on without a node asks first, and says which one to the platform", async () => {
-  const asked = vi.fn();
+  const query = vi.fn();
   diagnose(hang);
   platformHandlers.use(
     http.post(apiUrl("/training-tasks/task-1/restart"), async ({ request }) => {
-      asked(await request.json());
+      query(await request.json());
       return respondWith({ taskId: "task-1" });
     }),
   );
@@ -98,10 +98,10 @@ test("going on without a node asks first, and says which one to the platform", a
   await userEvent.click(await screen.findByRole("button", { name: "去掉 env-b 后继续" }));
   const dialog = within(await screen.findByRole("alertdialog"));
   expect(dialog.getByText("去掉 env-b 后继续会怎样")).toBeTruthy();
-  expect(asked).not.toHaveBeenCalled();
+  expect(query).not.toHaveBeenCalled();
   await userEvent.click(dialog.getByRole("button", { name: "去掉 env-b 后继续" }));
   await waitFor(() =>
-    expect(asked).toHaveBeenCalledExactlyOnceWith({ leaveOut: ["env-2"], useSpares: false, code: "auto" }),
+    expect(query).toHaveBeenCalledExactlyOnceWith({ leaveOut: ["env-2"], useSpares: false, code: "auto" }),
   );
 });
 

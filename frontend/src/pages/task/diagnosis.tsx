@@ -16,16 +16,16 @@ const SEVERITY_STYLE: Record<DiagnosisFinding["level"], { icon: ReactNode; ink: 
   fail: { icon: <X aria-hidden />, ink: "text-bad-ink", box: "border-bad-line bg-bad-soft" },
 };
 
-interface WhyProps {
+interface DiagnosisPanelProps {
   task: Task;
-  /** Shows a rank's log. */
+  /** Opens a rank's log. */
   onRank: (rank: number) => void;
-  /** What is shown until the platform has answered, and where it does not. */
+  /** Shown until there is a diagnosis, and if it cannot be loaded. */
   children: ReactNode;
 }
 
-/** Why the task is as it is: one quiet line where it is well, else what, since when, where, the evidence and what to do. */
-export default function Why({ task, onRank, children }: WhyProps) {
+/** The diagnosis of a task: one line if all is well, else each finding with its time, place, evidence and actions. */
+export default function DiagnosisPanel({ task, onRank, children }: DiagnosisPanelProps) {
   const { t } = useTranslation();
   const { data } = useQuery(diagnosisQuery(task.taskId, isFinished(task)));
   if (!data) return children;
@@ -57,7 +57,7 @@ export default function Why({ task, onRank, children }: WhyProps) {
   );
 }
 
-/** It says no more than the summary above it. */
+/** Returns whether a finding says no more than the summary above it. */
 const repeatsSummary = ({ message, hint, evidence, actions }: DiagnosisFinding, { summary }: Diagnosis) =>
   message === summary && !hint && evidence.length === 0 && actions.length === 0;
 
@@ -108,7 +108,7 @@ function Finding({ finding, of, task, onRank }: FindingProps) {
   );
 }
 
-/** Since when, in which attempt, on which rank and node. */
+/** Time, attempt, rank and node of a finding. */
 function FindingContext({ finding }: { finding: DiagnosisFinding }) {
   const { t } = useTranslation();
   const now = useNow();

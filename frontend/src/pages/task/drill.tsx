@@ -16,7 +16,7 @@ import { DefinitionList } from "@/ui/table";
 
 const TONE: Record<NonNullable<Found["verdict"]>["level"], Tone> = { pass: "ok", fail: "bad", unknown: "warn" };
 
-/** Whether the task resumes when a rank dies: the newest rehearsal, and the way to another. */
+/** The newest drill, which tests whether a task resumes after a rank dies, and a button that starts one. */
 export function Drill({ task }: { task: Task }) {
   const { t } = useTranslation();
   const client = useQueryClient();

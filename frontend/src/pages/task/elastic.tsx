@@ -14,7 +14,7 @@ const NODE_STATES = ["free", "held", "running", "stopped", "unhealthy", "cordone
 type NodeState = (typeof NODE_STATES)[number];
 const isNodeState = (status: string): status is NodeState => (NODE_STATES as readonly string[]).includes(status);
 
-/** On how many of its nodes an elastic task runs, what the others wait for, and the way back to all of them. */
+/** The nodes of an elastic task, why others are missing, and a button that grows it. */
 export function Elastic({ task, elastic }: { task: Task; elastic: NonNullable<Task["elastic"]> }) {
   const { t } = useTranslation();
   const grow = useTaskAction(task.taskId, growTaskMutation(task.taskId), "task.growDone");

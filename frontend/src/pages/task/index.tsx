@@ -29,20 +29,20 @@ import { Elastic } from "./elastic";
 import { TaskFacts } from "./task-facts";
 import { Logs } from "./logs";
 import { TaskProgress } from "./task-progress";
-import Queue from "./queue-position";
+import QueuePosition from "./queue-position";
 import { MAX_RANKS_BESIDE, Ranks } from "./ranks";
 import { QueueBadges } from "./queue-badges";
 import { MeasuredSpeedUp } from "./measured-speed-up";
 import { Timeline } from "./timeline";
-import Usage from "./task-usage";
-import Why from "./diagnosis";
+import TaskUsage from "./task-usage";
+import DiagnosisPanel from "./diagnosis";
 
 const TaskCode = lazy(() => withPageTexts(import("./task-code")));
 const Terminal = lazy(() => withPageTexts(import("./rank-terminal")));
-const Machines = lazy(() => import("./task-telemetry"));
+const TaskTelemetry = lazy(() => import("./task-telemetry"));
 const Outputs = lazy(() => withPageTexts(import("./outputs")));
 
-/** For the first diagnosis, once the task is there. */
+/** How long the page waits for the first diagnosis. */
 const MAX_DIAGNOSIS_WAIT_MS = 1000;
 const NO_METRICS: Metric[] = [];
 
@@ -53,7 +53,7 @@ export function Component() {
   useQuery(metricsQuery(id));
   const diagnosis = useQuery(diagnosisQuery(id, true));
   const waited = useDebounced(task.data !== undefined, MAX_DIAGNOSIS_WAIT_MS);
-  // What stands above all else moves nothing if it comes with the page; one that fails or is slow is not waited for.
+  // The diagnosis is at the top, so the page waits for it, but not if it fails or is slow.
   if (task.data && (waited || !diagnosis.isPending || diagnosis.failureCount > 0))
     return <TaskPage key={id} task={task.data} />;
   if (task.error instanceof ApiError && task.error.status === 404) {
@@ -108,7 +108,7 @@ function TaskPage({ task }: { task: Task }) {
       label: t("machines.title"),
       content: (
         <Suspense fallback={<Loading />}>
-          <Machines task={task} metrics={metrics} rank={typeof rank === "number" ? rank : undefined} />
+          <TaskTelemetry task={task} metrics={metrics} rank={typeof rank === "number" ? rank : undefined} />
         </Suspense>
       ),
     },
@@ -141,9 +141,9 @@ function TaskPage({ task }: { task: Task }) {
   ];
   return (
     <Page title={task.taskName} heading={<Heading task={task} feed={feed} />} actions={<Actions task={task} />}>
-      <Why task={task} onRank={readRank}>
+      <DiagnosisPanel task={task} onRank={readRank}>
         <Reason task={task} />
-      </Why>
+      </DiagnosisPanel>
       <div className="grid gap-4 lg:grid-cols-[minmax(0,1fr)_22rem]">
         <div className="min-w-0 space-y-4">
           <TaskProgress task={task} metrics={metrics} />
@@ -159,12 +159,12 @@ function TaskPage({ task }: { task: Task }) {
           </section>
         </div>
         <aside className="min-w-0 space-y-4">
-          {task.status === "queued" && !task.paused && <Queue task={task} />}
+          {task.status === "queued" && !task.paused && <QueuePosition task={task} />}
           {task.elastic && <Elastic task={task} elastic={task.elastic} />}
           {!wide && ranks}
           <Timeline task={task} />
           <TaskFacts task={task} />
-          <Usage task={task} />
+          <TaskUsage task={task} />
           <Suspense>
             <Outputs task={task} />
           </Suspense>
@@ -208,7 +208,7 @@ function Heading({ task, feed }: { task: Task; feed: TaskStream }) {
   );
 }
 
-/** Whether what is shown moves on by itself, and since when it does not. */
+/** Whether the page is updated live, and since when it is not. */
 function StreamIndicator({ feed: { state, since } }: { feed: TaskStream }) {
   const { t } = useTranslation();
   if (state === "ended") return null;

@@ -5,7 +5,7 @@ import { formatCount } from "@/lib/format";
 import { Card } from "@/ui/card";
 import { ScalingEstimate } from "@/ui/scaling-estimate";
 
-/** What was to be expected of the nodes, and how far off it was. Asked for again when `points` have doubled. */
+/** The expected and the measured speed-up. It is requested again when `points` has doubled. */
 export function MeasuredSpeedUp({ id, points }: { id: string; points: number }) {
   const { t } = useTranslation();
   const round = Math.floor(Math.log2(points + 1));

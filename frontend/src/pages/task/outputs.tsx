@@ -10,7 +10,7 @@ import { ButtonAnchor } from "@/ui/button";
 import { Card } from "@/ui/card";
 import { Pager } from "@/ui/pager";
 
-/** What the task wrote; nothing where it has written nothing. */
+/** Files that the task wrote, if any. */
 export default function Outputs({ task }: { task: Task }) {
   const { t } = useTranslation();
   const [asked, setAsked] = useState({ path: "", search: "", page: 1 });

@@ -4,11 +4,11 @@ import type { Status, Task, TaskEvent } from "@/api/types";
 export interface Phase {
   state: Status;
   from: string;
-  /** Null while it lasts. */
+  /** null: it has not ended. */
   to: string | null;
 }
 
-/** What led to an attempt, and the attempt itself: waiting, starting, training, stopping. */
+/** A phase before or in an attempt: waiting, starting, training, stopping. */
 export interface PhaseInterval {
   attempt: number;
   phases: Phase[];
@@ -17,7 +17,7 @@ export interface PhaseInterval {
 const PREFIX = "STATE_";
 const WAITING: Status[] = ["initializing", "queued"];
 
-/** A task's life from its events, oldest first. Waiting belongs to the attempt that it waits for. */
+/** Returns the phases of a task from its events, oldest first. Waiting belongs to the attempt that follows. */
 export function buildPhases(task: Pick<Task, "createdAt" | "endedAt">, events: TaskEvent[]): PhaseInterval[] {
   const moves = events
     .filter(({ kind, code }) => kind === "state" && code.startsWith(PREFIX))
@@ -26,7 +26,7 @@ export function buildPhases(task: Pick<Task, "createdAt" | "endedAt">, events: T
   const stretches: PhaseInterval[] = [];
   begun.forEach(({ state, at, attempt }, index) => {
     const next = begun[index + 1];
-    if (!next && isFinished(task)) return; // how it ended is no time spent
+    if (!next && isFinished(task)) return; // final states take no time
     const number = WAITING.includes(state) ? attempt + 1 : attempt;
     let stretch = stretches.at(-1);
     if (stretch?.attempt !== number) stretches.push((stretch = { attempt: number, phases: [] }));

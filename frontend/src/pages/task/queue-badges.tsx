@@ -2,7 +2,7 @@ import { useTranslation } from "react-i18next";
 import type { Task, TaskBrief } from "@/api/types";
 import { Badge } from "@/ui/badge";
 
-/** What of a task's place among others is out of the ordinary. */
+/** Badges of a task in the queue: priority, preemptible, borrowed. */
 export function QueueBadges({ task }: { task: Task | TaskBrief }) {
   const { t } = useTranslation();
   return (

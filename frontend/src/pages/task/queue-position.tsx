@@ -9,8 +9,8 @@ import { ButtonLink } from "@/ui/button";
 import { Card } from "@/ui/card";
 import { DefinitionList } from "@/ui/table";
 
-/** Of a task that waits: its place, what must end first, when it will begin, and what would let it begin sooner. */
-export default function Queue({ task }: { task: Task }) {
+/** The position of a waiting task, its estimated start, what must end first, and how to start sooner. */
+export default function QueuePosition({ task }: { task: Task }) {
   const { t } = useTranslation();
   const queue = useQuery(taskQueueQuery(task.taskId)).data;
   if (!queue) return null;

@@ -5,17 +5,19 @@ import type { RankProgress } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { formatDuration, formatInteger } from "@/lib/format";
 
-interface PulsesProps {
+interface RankProgressTableProps {
   pulses: RankProgress[];
   chosen: RankChoice;
   onChoose: (rank: number) => void;
 }
 
-/** How each rank gets on. Of a large gang the odd ones are found by what they waited longest for. */
-export function RankProgressTable({ pulses, chosen, onChoose }: PulsesProps) {
+/** The progress of each rank; in a large job the longest waiting ones can be sorted first. */
+export function RankProgressTable({ pulses, chosen, onChoose }: RankProgressTableProps) {
   const { t } = useTranslation();
   const [slowestFirst, setSlowestFirst] = useState(false);
-  const rows = slowestFirst ? pulses.toSorted((one, other) => getWaitShare(other) - getWaitShare(one)) : pulses;
+  const rows = slowestFirst
+    ? pulses.toSorted((one, other) => getSecondsSinceStep(other) - getSecondsSinceStep(one))
+    : pulses;
   return (
     <div
       role="group"
@@ -64,20 +66,20 @@ function RankProgressRow({ pulse, chosen, onChoose }: RowProps) {
     <tr className={cx("cursor-pointer *:px-2 *:py-1", chosen && "bg-accent-soft")} onClick={() => onChoose(pulse.rank)}>
       <td className="text-left">{pulse.rank}</td>
       <td>{pulse.step == null ? t(`rankProgress.phases.${pulse.phase}`) : formatInteger(pulse.step)}</td>
-      <td>{pulse.sinceStep == null ? "–" : getSecondsSinceStep(t, pulse.sinceStep)}</td>
-      <td>{pulse.waitingShare == null ? "–" : share(pulse.waitingShare)}</td>
+      <td>{pulse.sinceStep == null ? "–" : formatSeconds(t, pulse.sinceStep)}</td>
+      <td>{pulse.waitingShare == null ? "–" : formatShare(pulse.waitingShare)}</td>
     </tr>
   );
 }
 
-function getWaitShare(pulse: RankProgress): number {
+function getSecondsSinceStep(pulse: RankProgress): number {
   return pulse.sinceStep ?? Infinity;
 }
 
-function getSecondsSinceStep(t: Parameters<typeof formatDuration>[0], seconds: number): string {
+function formatSeconds(t: Parameters<typeof formatDuration>[0], seconds: number): string {
   return seconds < 10 ? t("rankProgress.seconds", { seconds: seconds.toFixed(1) }) : formatDuration(t, seconds);
 }
 
-function share(part: number): string {
+function formatShare(part: number): string {
   return `${Math.round(part * 100)}%`;
 }

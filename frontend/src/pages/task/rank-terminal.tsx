@@ -3,7 +3,7 @@ import type { Task } from "@/api/types";
 import { Callout } from "@/ui/badge";
 import Terminal from "@/ui/terminal";
 
-/** A shell beside a rank: its node, its variables, its working directory. */
+/** A shell next to a rank: on its node, with its variables, in its working directory. */
 export default function RankTerminal({
   task,
   rank,

@@ -2,7 +2,7 @@ import { DISTRIBUTED_CONFIG, REQUEST, type RequestField } from "@/api/request-sc
 import type { CreateRequest, RenderedFile } from "@/api/types";
 import { quoteForShell } from "@/lib/shell";
 
-/** The request of a task as what one pastes into a terminal or keeps in a repository. */
+/** Returns a task's request as commands and YAML. */
 export function buildRecipes(request: CreateRequest, origin: string): RenderedFile[] {
   return [
     { name: "fermi.sh", content: formatCommand(request) },
@@ -49,18 +49,18 @@ export function formatCommand(request: CreateRequest): string {
   return `fermi submit \\\n  ${lines.join(" \\\n  ")}\n`;
 }
 
-/** Two numbers in one word, `2:4`; the first is 1 where only the second was given. */
+/** Formats two numbers as one word: `2:4`. A missing first one is 1. */
 function formatRangeFlag([low = "", high = ""]: string[], value: unknown): string {
   const given = value as Record<string, number | null | undefined>;
   return `${given[low] ?? 1}${given[high] == null ? "" : `:${given[high]}`}`;
 }
 
-/** Whether the command takes the entries of a table as they are typed. */
+/** Returns whether the command takes the entries of a table as texts. */
 function isText({ additionalProperties: inner }: RequestField) {
   return typeof inner === "object" && inner.type === "string";
 }
 
-/** Left out, the command would take the only one there is. */
+/** An omitted option would make the command choose the only one there is, so none is given explicitly. */
 function formatOptional(chosen: string | null | undefined, entrypoint: CreateRequest["entrypoint"]) {
   return chosen || (entrypoint ? "none" : chosen);
 }
@@ -75,7 +75,7 @@ END
 `;
 }
 
-/** The command reads values as JSON where they can be read so: a text that looks like something else is quoted. */
+/** Quotes a text that the command would read as another JSON value. */
 function formatLiteral(value: unknown): string {
   return typeof value === "string" && !isJson(value) ? value : JSON.stringify(value);
 }
@@ -92,7 +92,7 @@ function isJson(text: string): boolean {
 const PLAIN = /^[A-Za-z_\p{Script=Han}/][\p{L}\p{N}_./-]*(?: [\p{L}\p{N}_./-]+)*$/u;
 const RESERVED = /^(?:true|false|null|yes|no|on|off|y|n)$/i;
 
-/** YAML in blocks; what could be read as something else is quoted as in JSON, which is YAML too. */
+/** Formats YAML in block style. Texts that could be read as another type are quoted as in JSON. */
 export function formatYaml(value: unknown, indent = ""): string {
   if (Array.isArray(value) && value.length > 0) {
     return value.map((item) => `${indent}- ${formatYaml(item, `${indent}  `).trimStart()}`).join("\n");

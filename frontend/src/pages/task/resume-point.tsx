@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { diagnosisQuery } from "@/api/tasks";
 
-/** What a dialog says: what follows, and from where training would go on, as it is when the dialog opens. */
+/** The text of a dialog, with the checkpoint from which training would continue. */
 export function ResumePoint({ task, hint }: { task: string; hint: string }) {
   const { data } = useQuery(diagnosisQuery(task, true));
   return (

@@ -16,7 +16,7 @@ interface RetryButtonProps {
   children: ReactNode;
 }
 
-/** Trains again from the newest checkpoint; asks which code first. */
+/** Retries from the newest checkpoint, after asking which code to run. */
 export function RetryButton({ id, size, children }: RetryButtonProps) {
   const { t } = useTranslation();
   const navigate = useNavigate();

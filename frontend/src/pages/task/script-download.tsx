@@ -8,7 +8,7 @@ import { Button } from "@/ui/button";
 import { describeError } from "@/ui/errors";
 import { Modal } from "@/ui/modal";
 
-/** The task as files to be run by hand, for one of the ways to start it. */
+/** Downloads the task as scripts to start by hand. */
 export function ScriptDownload({ id }: { id: string }) {
   const { t } = useTranslation();
   const download = useMutation({

@@ -1,26 +1,26 @@
 import type { Metric } from "@/api/types";
 
-/** Value by step. */
+/** Values by step. */
 export type Points = Map<number, number>;
 
 export interface Series {
   points: Points;
-  /** What an earlier attempt had reached beyond the checkpoint that a later one started from. */
+  /** Points of earlier attempts beyond the checkpoint that a later one started from. */
   discarded: Points;
-  /** The first step of every attempt after the first. */
+  /** First step of each attempt but the first. */
   restarts: number[];
-  /** Where it was NaN or infinite; `to` is the last such step. */
+  /** Ranges that were NaN or infinite; `to` is the last such step. */
   notFinite: NonFiniteInterval[];
 }
 
 export interface NonFiniteInterval {
   from: number;
   to: number;
-  /** Nothing finite followed. */
+  /** No finite value followed. */
   open: boolean;
 }
 
-/** One metric as one line through all attempts; `metrics` in the order in which they were made. */
+/** Returns a metric as one line over all attempts; `metrics` in the order of creation. */
 export function buildSeries(metrics: Metric[], name: string): Series {
   const reported = metrics.filter((metric) => metric.values[name] !== undefined);
   const rank = Math.min(...reported.map((metric) => metric.rank));
@@ -39,7 +39,7 @@ export function buildSeries(metrics: Metric[], name: string): Series {
   };
   for (const { attempt, step, values } of mine) {
     const counts = step < (limit.get(attempt) ?? Infinity);
-    const value = values[name] ?? null; // the platform stores null for what is not finite
+    const value = values[name] ?? null; // the platform stores null for values that are not finite
     if (value !== null) (counts ? series.points : series.discarded).set(step, value);
     if (!counts) continue;
     const gap = series.notFinite.at(-1);
@@ -51,17 +51,14 @@ export function buildSeries(metrics: Metric[], name: string): Series {
   return series;
 }
 
-/** Every metric that was ever reported, in the order of first appearance. */
+/** Returns the names of all reported metrics, in the order of appearance. */
 export function listMetricNames(metrics: Metric[]): string[] {
   const names = new Set<string>();
   for (const { values } of metrics) for (const name in values) names.add(name);
   return [...names];
 }
 
-/**
- * Exponential moving average, `weight` 0 (nothing) to below 1. Divided by the weights so far, so that it does not
- * start at zero and climb.
- */
+/** Returns the exponential moving average with `weight` from 0 (off) to below 1, corrected for its start at zero. */
 export function smoothPoints(points: Points, weight: number): Points {
   let sum = 0;
   let weights = 0;
@@ -74,7 +71,7 @@ export function smoothPoints(points: Points, weight: number): Points {
   return smoothed;
 }
 
-/** uPlot's shape: the steps of all lines, and `more` of the axis, then each line's values at them. */
+/** Returns uPlot's data: all steps (and `more`), then the values of each line at them. */
 export function alignSeries(lines: Points[], more: number[] = []): [number[], ...(number | null)[][]] {
   const steps = [...new Set([...more, ...lines.flatMap((line) => [...line.keys()])])].sort((a, b) => a - b);
   return [steps, ...lines.map((line) => steps.map((step) => line.get(step) ?? null))];
@@ -82,7 +79,7 @@ export function alignSeries(lines: Points[], more: number[] = []): [number[], ..
 
 const PACE_POINTS = 50;
 
-/** Seconds that are left at the pace of the last points of this attempt; undefined while there is no pace yet. */
+/** Returns the seconds left at the pace of the attempt's last points; undefined while there is no pace. */
 export function estimateSecondsLeft(metrics: Metric[], totalSteps: number | null): number | undefined {
   const last = metrics.at(-1);
   if (!last || totalSteps == null) return undefined;

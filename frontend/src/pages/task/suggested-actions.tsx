@@ -12,17 +12,17 @@ import { toastError } from "@/ui/errors";
 import { useCodeChoice } from "./code-choice";
 import { RetryButton } from "./retry-button";
 
-interface RemediesProps {
+interface SuggestedActionsProps {
   actions: SuggestedAction[];
   task: Task;
   onRank: (rank: number) => void;
 }
 
-/** What the reader may do now: buttons for what the platform does, words for what people do elsewhere. */
-export function SuggestedActions({ actions, task, onRank }: RemediesProps) {
+/** Suggested actions: buttons for those that the platform can do, texts for others. */
+export function SuggestedActions({ actions, task, onRank }: SuggestedActionsProps) {
   const { t } = useTranslation();
   const allowed = actions.filter(({ allowed }) => allowed);
-  /** Once the script is edited, a retry is the next step: it goes on from the newest checkpoint, too. */
+  /** After the script was edited, a retry is next; it resumes from the newest checkpoint. */
   const retries = task.allowedActions.includes("retry") && allowed.some(({ code }) => code === "EDIT_SCRIPT");
   const shown = allowed
     .filter(({ code }) => !(retries && code === "RESTART_FROM_CHECKPOINT"))
@@ -57,7 +57,7 @@ export function SuggestedActions({ actions, task, onRank }: RemediesProps) {
 
 const text = (value: unknown) => (typeof value === "string" || typeof value === "number" ? String(value) : "");
 
-/** The page that a step is taken on, where it is another one. */
+/** Returns the page where an action is done, if it is another one. */
 function getActionUrl({ code, params }: SuggestedAction, task: Task): string | undefined {
   const clone = (field: string, to = "") =>
     `/training/create?${new URLSearchParams({ from: task.taskId, ...(field && { field }), ...(to && { to }) }).toString()}`;
@@ -101,7 +101,7 @@ function renderActionButton(action: SuggestedAction, task: Task, onRank: (rank: 
   return ACTIONS_ON_PAGE.includes(action.code) ? <ActionButton action={action} task={task} /> : null;
 }
 
-/** Something that the platform does itself, once more asked. */
+/** A button for an action of the platform, with a confirmation. */
 function ActionButton({ action, task }: { action: SuggestedAction; task: Task }) {
   const { t } = useTranslation();
   const client = useQueryClient();

@@ -12,8 +12,8 @@ import { CopyButton } from "@/ui/copy-button";
 import { EmptyState } from "@/ui/empty-state";
 import { LoadError, Loading } from "@/ui/errors";
 
-/** What the ranks run: where it came from, its files, and what changed since the task before. */
-export default function CodeOfTask({ id }: { id: string }) {
+/** The task's code: origin, files, and changes since the previous task. */
+export default function TaskCode({ id }: { id: string }) {
   const { t } = useTranslation();
   const code = useQuery(taskCodeQuery(id));
   const [changes, setChanges] = useState(false);

@@ -85,7 +85,7 @@ export function TaskFacts({ task }: { task: Task }) {
   );
 }
 
-/** What people call it; its ids are there for whoever needs them. */
+/** Returns the names, followed by the ids. */
 function formatNamed(names: (string | null)[], ids: (string | null)[]): ReactNode {
   const [name, id] = [names, ids].map((parts) => parts.filter(Boolean).join(" / "));
   return name ? <span title={id}>{name}</span> : id || "–";
@@ -97,7 +97,7 @@ interface Request {
   hyperparameters?: Record<string, unknown>;
 }
 
-/** As it was asked for: a script of the user's own, with its arguments. */
+/** Returns the user's script with its arguments. */
 function formatScript(task: Task): string[] {
   const { script, module, args = [] } = (task.request as Request).entrypoint ?? {};
   const what = script ?? (module && `-m ${module}`);

@@ -16,7 +16,7 @@ export function TaskProgress({ task, metrics }: { task: Task; metrics: Metric[] 
   const { t } = useTranslation();
   const over = isFinished(task);
   const now = useNow(!over);
-  const step = Math.max(task.step ?? 0, metrics.at(-1)?.step ?? 0); // steps are counted between points, too
+  const step = Math.max(task.step ?? 0, metrics.at(-1)?.step ?? 0); // metrics may lack the newest step
   const loss = getNewestPoint(metrics, "loss") ?? task.loss;
   const gap = useMemo(() => buildSeries(metrics, "loss").notFinite.at(-1), [metrics]);
   const nan = gap?.open

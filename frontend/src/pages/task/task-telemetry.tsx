@@ -22,8 +22,8 @@ import { alignMetric, findStepAt, computeStepTicks } from "@/ui/telemetry/step-a
 import { type Axis, type Curve, TimeChart } from "@/ui/telemetry/time-chart";
 
 const MAX_POINTS = 300;
-/** Of a task with very many ranks, fewer points of each are enough for a band. */
-const MAX_POINTS_LARGE_GANG = 64;
+/** With more ranks, half the points of each are enough for a band. */
+const LARGE_TASK_RANKS = 64;
 
 interface Props {
   task: Task;
@@ -31,8 +31,8 @@ interface Props {
   rank?: number;
 }
 
-/** What the task's GPUs, processors and network did, on one axis with its loss. */
-export default function Machines({ task, metrics, rank }: Props) {
+/** GPU, CPU and network charts of a task, on one time axis with its loss. */
+export default function TaskTelemetry({ task, metrics, rank }: Props) {
   const { t } = useTranslation();
   const { text, change, stretch, zoom } = useChartUrlState();
   const charts = useVisiblePanels(PANEL_IDS);
@@ -40,20 +40,20 @@ export default function Machines({ task, metrics, rank }: Props) {
   const bySteps = below === "steps" && metrics.length > 0;
   const node = parseNumberRanges(text("nodes"), task.nodeCount) ?? [];
   const chosen = parseNumberRanges(text("ranks"), task.worldSize) ?? [];
-  const points = task.worldSize > MAX_POINTS_LARGE_GANG ? MAX_POINTS / 2 : MAX_POINTS;
+  const points = task.worldSize > LARGE_TASK_RANKS ? MAX_POINTS / 2 : MAX_POINTS;
   const wanted = { metric: listMetrics(charts.panels), points, stretch, node, rank: chosen };
-  const told = useQuery(taskTelemetryQuery(task.taskId, wanted, !isFinished(task)));
+  const reported = useQuery(taskTelemetryQuery(task.taskId, wanted, !isFinished(task)));
   const step = useMemo(() => (metrics.length > 0 ? findStepAt(metrics) : undefined), [metrics]);
   const ticks = useMemo(() => (bySteps ? computeStepTicks(metrics) : undefined), [bySteps, metrics]);
-  const marks = useMemo(() => buildMarks(t, told.data?.marks ?? []), [told.data?.marks, t]);
-  if (!told.data)
-    return told.isError ? <LoadError error={told.error} retry={() => void told.refetch()} /> : <Loading />;
+  const marks = useMemo(() => buildMarks(t, reported.data?.marks ?? []), [reported.data?.marks, t]);
+  if (!reported.data)
+    return reported.isError ? <LoadError error={reported.error} retry={() => void reported.refetch()} /> : <Loading />;
   const narrowed = stretch || node.length > 0 || chosen.length > 0;
   const hasLoss = metrics.some(({ values }) => values.loss != null);
   return (
     <div className="space-y-3">
       <div className="flex flex-wrap items-center gap-x-4 gap-y-2 text-sm">
-        {told.data.emulated && <Badge tone="warn">{t("machines.emulated")}</Badge>}
+        {reported.data.emulated && <Badge tone="warn">{t("machines.emulated")}</Badge>}
         <span className="text-muted pointer-coarse:hidden">{t("machines.drag")}</span>
         <span className="ml-auto flex flex-wrap items-center gap-x-3 gap-y-1">
           {narrowed && (
@@ -89,8 +89,8 @@ export default function Machines({ task, metrics, rank }: Props) {
           </ChartSelector>
         </span>
       </div>
-      {told.isError && <LoadError error={told.error} retry={() => void told.refetch()} />}
-      {told.data.series.length === 0 && (
+      {reported.isError && <LoadError error={reported.error} retry={() => void reported.refetch()} />}
+      {reported.data.series.length === 0 && (
         <EmptyState
           title={t("machines.nothing")}
           hint={t(
@@ -98,9 +98,9 @@ export default function Machines({ task, metrics, rank }: Props) {
           )}
         />
       )}
-      {told.data.series.length > 0 && (
+      {reported.data.series.length > 0 && (
         <ChartPanels
-          answer={told.data}
+          answer={reported.data}
           panels={charts.panels}
           marks={marks}
           alone={rank}

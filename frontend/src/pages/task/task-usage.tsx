@@ -20,8 +20,8 @@ const COLOUR = {
   idle: "bg-line-strong",
 } as const;
 
-/** What the time went into that a task held its environments for, and what it cost. */
-export default function Usage({ task }: { task: Task }) {
+/** How the task's held time was spent, and its cost. */
+export default function TaskUsage({ task }: { task: Task }) {
   const { t } = useTranslation();
   const usage = useQuery(taskUsageQuery(task.taskId, !isFinished(task))).data;
   if (!usage || usage.heldSeconds === 0) return null;
@@ -42,12 +42,12 @@ export default function Usage({ task }: { task: Task }) {
     facts.push([t("task.usage.mfu"), <span title={of}>{`${(flops.utilisation * 100).toFixed(1)} %`}</span>]);
   }
   const shares = PARTS.map((part) => ({ part, seconds: usage[part] })).filter(({ seconds }) => seconds > 0);
-  const said = shares
+  const message = shares
     .map(({ part, seconds }) => `${t(`task.usage.part.${part}`)} ${formatDuration(t, seconds)}`)
     .join(", ");
   return (
     <Card title={t("task.usage.title")}>
-      <div role="img" aria-label={said} className="mb-2 flex h-3 overflow-hidden rounded-full">
+      <div role="img" aria-label={message} className="mb-2 flex h-3 overflow-hidden rounded-full">
         {shares.map(({ part, seconds }) => (
           <span
             key={part}

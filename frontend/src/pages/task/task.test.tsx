@@ -119,12 +119,12 @@ test.each([
 });
 
 test("a drill is begun from the task's page, and shows whether training resumes and at what cost", async () => {
-  const asked = vi.fn();
+  const query = vi.fn();
   let newest: string | null = null;
   platformHandlers.use(
     http.get(apiUrl("/training-tasks/task-1"), () => respondWith({ ...task, drillId: newest })),
     http.post(apiUrl("/drills"), async ({ request }) => {
-      asked(await request.json());
+      query(await request.json());
       newest = drill.id;
       return respondWith(drill);
     }),
@@ -133,7 +133,7 @@ test("a drill is begun from the task's page, and shows whether training resumes 
   renderAt("/training/task-1");
   await userEvent.click(await screen.findByRole("button", { name: "演练重启" }));
   await screen.findByText("训练从第 90 步继续");
-  expect(asked).toHaveBeenCalledExactlyOnceWith({ taskId: "task-1" });
+  expect(query).toHaveBeenCalledExactlyOnceWith({ taskId: "task-1" });
   for (const shown of ["rank 1（gn5）", "93", "90", "1.1 秒", "1.3 秒"]) expect(screen.getByText(shown)).toBeTruthy();
   expect(screen.getByText(/checkpoint_step_90\.pt/)).toBeTruthy();
   expect(screen.getByRole("button", { name: "再次演练" })).toBeTruthy();

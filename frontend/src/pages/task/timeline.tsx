@@ -19,7 +19,7 @@ const COLOR: Record<Status, string> = {
   stopped: "bg-muted",
 };
 
-/** States and attempts with how long each took, newest first. */
+/** Phases of each attempt with their duration, newest first. */
 export function Timeline({ task }: { task: Task }) {
   const { t } = useTranslation();
   const now = useNow(!task.endedAt);
@@ -77,7 +77,7 @@ function PhaseItem({ stretch, attempt, now }: { stretch: PhaseInterval; attempt:
   );
 }
 
-/** One bar, as long as the whole; under it, what its parts are. */
+/** A bar of the phases' shares, with a legend. */
 function Phases({ phases, now }: { phases: Phase[]; now: number }) {
   const { t } = useTranslation();
   const parts = phases.map((phase) => ({ ...phase, seconds: getSecondsBetween(phase.from, phase.to ?? now) }));

@@ -6,7 +6,7 @@ import { toastError } from "@/ui/errors";
 
 type Done = "task.stopDone" | "task.pauseDone" | "task.resumeDone" | "task.growDone";
 
-/** What a button asks of a task that goes on: says so once it is asked, or why not, and reads the task anew. */
+/** Returns a mutation that acts on a task, reports success or failure, and refreshes the task. */
 export function useTaskAction<Answer>(id: string, asked: UseMutationOptions<Answer>, done: Done) {
   const { t } = useTranslation();
   const client = useQueryClient();

@@ -4,10 +4,10 @@ import type { RankChoice } from "@/api/logs";
 import type { Diagnosis, Task } from "@/api/types";
 import { setFilter } from "@/lib/url-filters";
 
-/** The tab that is open first; the address does not name it. */
+/** The default tab, which the address omits. */
 export const DEFAULT_TAB = "logs";
 
-/** The ranks that open findings of the newest attempt name as a cause, the worst first. */
+/** Returns the ranks that open findings of the newest attempt name as a cause, the worst first. */
 export function listBlamedRanks(diagnosis: Diagnosis | undefined, attempt: number): number[] {
   const open = diagnosis?.findings.filter(
     (finding) => finding.until == null && finding.level !== "info" && finding.attempt === attempt,
@@ -16,8 +16,8 @@ export function listBlamedRanks(diagnosis: Diagnosis | undefined, attempt: numbe
 }
 
 /**
- * The open tab and the chosen rank, as the address has them. Until a rank is chosen it is the first one that is blamed,
- * or that failed; it changes at most once in an attempt, so that what is being read stays.
+ * Returns the open tab and the selected rank from the address. By default it is the first rank that is blamed or that
+ * failed; this changes at most once in an attempt, so that the log that is being read stays.
  */
 export function useTaskUrlState(task: Task, blamed: number[]) {
   const [params, setParams] = useSearchParams();

@@ -4,7 +4,7 @@ import { Link } from "react-router";
 import { Button } from "@/ui/button";
 import type { BulkActions } from "./use-bulk-actions";
 
-/** How it went for the selected tasks, until it is put away: under a filter the rows themselves leave the list. */
+/** The result for each selected task, until it is closed: the rows may leave a filtered list. */
 export function BulkResults({ bulk: { outcomes, action, isPending, forget } }: { bulk: BulkActions }) {
   const { t } = useTranslation();
   if (outcomes.length === 0) return null;

@@ -17,11 +17,11 @@ import { ProgressBar } from "@/ui/progress-bar";
 import { StatusBadge } from "@/ui/status-badge";
 import { MEDIUM_COLUMN, WIDEST_COLUMN } from "@/ui/table";
 
-/** What the cells of a task's row are drawn from. */
+/** Data of a task's row. */
 export interface TaskRowData {
   task: TaskBrief;
   now: number;
-  /** The place in the queue, from 1. */
+  /** The position in the queue, from 1. */
   place: number | undefined;
 }
 
@@ -35,7 +35,7 @@ export interface TaskColumn {
 
 export const ORDERS = ["name", "status", "framework", "worldSize", "step", "loss", "owner", "createdAt"] as const;
 
-/** Those that may be hidden. */
+/** Returns the columns that can be hidden. */
 export function taskColumns(t: TFunction): TaskColumn[] {
   return [
     {
@@ -88,7 +88,7 @@ function LossCell({ task }: { task: TaskBrief }) {
   return task.lossNotFinite ? <span className="font-medium text-bad-ink">{text}</span> : (text ?? "–");
 }
 
-/** Undefined: it has printed none. */
+/** Returns the loss, or undefined before the first. */
 export function formatLoss(task: TaskBrief): string | undefined {
   if (task.lossNotFinite) return "NaN";
   return task.loss == null ? undefined : formatNumber(task.loss);
@@ -99,7 +99,7 @@ export function formatElapsed(t: TFunction, task: TaskBrief, now: number): strin
   return formatDuration(t, getSecondsBetween(task.startedAt, isFinished(task) ? (task.endedAt ?? now) : now));
 }
 
-/** How far it is, where it is known how far it goes. */
+/** The current and the total step. */
 export function StepCell({ task }: { task: TaskBrief }) {
   const { step, totalSteps, taskName } = task;
   if (step == null) return "–";
@@ -118,7 +118,7 @@ export function StepCell({ task }: { task: TaskBrief }) {
   );
 }
 
-/** The state, with a sign where something is wrong and the place in the queue. */
+/** The status, with a warning sign and the position in the queue. */
 export function StatusCell({ t, shown: { task, place } }: { t: TFunction; shown: TaskRowData }) {
   return (
     <span className="inline-flex flex-wrap items-center gap-x-1.5 gap-y-1 in-data-dense:flex-nowrap">

@@ -109,12 +109,13 @@ export function Component() {
   );
 }
 
-/** Which the overview has led to: in its words, or after a reload in these. */
+/** The cause that the overview filtered by: named, or after a reload in general words. */
 function CauseFilter({ onClear }: { onClear: () => void }) {
   const { t } = useTranslation();
   const state: unknown = useLocation().state;
-  const told = typeof state === "object" && state && "cause" in state && typeof state.cause === "string" && state.cause;
-  const text = told || t("tasks.oneCause");
+  const reported =
+    typeof state === "object" && state && "cause" in state && typeof state.cause === "string" && state.cause;
+  const text = reported || t("tasks.oneCause");
   return (
     <span className="inline-flex max-w-sm min-w-0 items-center gap-1 rounded-full border bg-sunken py-0.5 pr-1 pl-2.5 text-sm">
       <span className="truncate" title={text}>

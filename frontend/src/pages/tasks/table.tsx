@@ -15,7 +15,7 @@ interface TaskTableProps {
   onOrder: (ordering: string) => void;
 }
 
-/** On a narrow screen the first cell is a card that says it all; columns join it as the room grows. */
+/** A table whose first cell is a card on narrow screens; columns appear as there is room. */
 export function TaskTable({ tasks, bulk, columns, ordering, onOrder }: TaskTableProps) {
   const { t } = useTranslation();
   const now = useNow();

@@ -147,15 +147,15 @@ test("compact rows are remembered", async () => {
 });
 
 test("filters, order and columns are kept under a name, and come back by it", async () => {
-  const kept: object[] = [];
+  const stored: object[] = [];
   platformHandlers.use(
-    http.get(apiUrl("/saved-views"), () => respondWithList(...kept)),
+    http.get(apiUrl("/saved-views"), () => respondWithList(...stored)),
     http.post(apiUrl("/saved-views"), async ({ request }) => {
-      kept.push({ ...((await request.json()) as object), id: "view-1" });
-      return respondWith(kept[0], 201);
+      stored.push({ ...((await request.json()) as object), id: "view-1" });
+      return respondWith(stored[0], 201);
     }),
     http.delete(apiUrl("/saved-views/view-1"), () => {
-      kept.length = 0;
+      stored.length = 0;
       return respondWith({});
     }),
   );
@@ -163,7 +163,7 @@ test("filters, order and columns are kept under a name, and come back by it", as
   await userEvent.click(await screen.findByText("视图"));
   await userEvent.type(await screen.findByRole("textbox", { name: "视图名称" }), "running ones{Enter}");
   const view = await screen.findByRole("link", { name: "running ones" });
-  expect(kept).toMatchObject([{ section: "training", query: "hide=owner&ordering=-step&status=running" }]);
+  expect(stored).toMatchObject([{ section: "training", query: "hide=owner&ordering=-step&status=running" }]);
   expect(view.getAttribute("aria-current")).toBe("true");
   await userEvent.selectOptions(screen.getByLabelText("状态"), "failed");
   await userEvent.type(screen.getByRole("searchbox"), "gpt");

@@ -6,7 +6,7 @@ import type { TaskBrief } from "@/api/types";
 import { useSelection } from "@/lib/use-selection";
 import { describeError } from "@/ui/errors";
 
-/** How it went for one of the selected; with its name, as the list may show it no longer. */
+/** The result for one task; with its name, as the list may no longer show it. */
 export interface BulkResult {
   id: string;
   name: string;
@@ -14,7 +14,7 @@ export interface BulkResult {
   message: string;
 }
 
-/** What can be done with several tasks together. */
+/** Actions on several tasks. */
 const BULK_ACTIONS = {
   stop: { ask: requestStop, done: "task.stopDone" },
   delete: { ask: requestDelete, done: "task.deleteDone" },
@@ -29,13 +29,15 @@ export function canSelect({ allowedActions }: TaskBrief): boolean {
   return ACTIONS.some((action) => allowedActions.includes(action));
 }
 
-/** The ticked tasks of a list, and stopping or deleting those of them that allow it: each answers for itself. */
+/**
+ * Returns the selected tasks, and functions that stop or delete those that allow it. Each task has a result of its own.
+ */
 export function useBulkActions(tasks: TaskBrief[]) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const [outcomes, setOutcomes] = useState<BulkResult[]>([]);
   const ticks = useSelection(tasks.filter(canSelect).map(({ taskId }) => taskId));
-  /** The ticked ones that allow it. */
+  /** Returns the selected tasks that allow an action. */
   const selected = (action: BulkAction) =>
     tasks.filter(({ taskId, allowedActions }) => ticks.selected.includes(taskId) && allowedActions.includes(action));
 
@@ -66,7 +68,7 @@ export function useBulkActions(tasks: TaskBrief[]) {
     ticks,
     selected,
     outcomes,
-    /** What the outcomes are of. */
+    /** The action that the results are of. */
     action: run.variables ?? "stop",
     isPending: run.isPending,
     run: (action: BulkAction) => run.mutate(action),

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { queueQuery } from "@/api/queue";
 import type { TaskBrief } from "@/api/types";
 
-/** Where those of the tasks that wait stand in the queue; nothing is asked while none waits. */
+/** Returns the queue positions of waiting tasks. Nothing is requested if none waits. */
 export function useQueuePositions(tasks: TaskBrief[]): ReadonlyMap<string, number> {
   const enabled = tasks.some(({ status, paused }) => status === "queued" && !paused);
   const queue = useQuery({ ...queueQuery({ page: 1 }), enabled }).data;

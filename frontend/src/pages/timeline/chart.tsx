@@ -17,7 +17,7 @@ interface ChartProps {
   now: number;
 }
 
-/** Rows of environments below a line of time. Only those in sight exist. */
+/** Rows of environments below a time axis. Only visible rows are rendered. */
 export function TimelineChart({ environments, window, now }: ChartProps) {
   const { t } = useTranslation();
   const box = useRef<HTMLDivElement>(null);

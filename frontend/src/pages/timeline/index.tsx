@@ -26,8 +26,8 @@ export function Component() {
   const [shift, setShift] = useState(0);
   const now = useSlowClock();
   const window = computeWindow(now, zoom, shift);
-  const asked = { from: new Date(window.from).toISOString(), to: new Date(window.to).toISOString() };
-  const timeline = useQuery(timelineQuery({ ...asked, ...(filters.project && { project: filters.project }) }));
+  const request = { from: new Date(window.from).toISOString(), to: new Date(window.to).toISOString() };
+  const timeline = useQuery(timelineQuery({ ...request, ...(filters.project && { project: filters.project }) }));
   const projects = useQuery(meQuery).data?.projects ?? [];
   const all = timeline.data?.environments ?? [];
   const zones = listZones(all);
@@ -109,7 +109,7 @@ export function Component() {
   );
 }
 
-/** Milliseconds, moving now and then: a minute is less than a pixel. */
+/** Returns the current time in milliseconds, updated slowly: a minute is less than a pixel. */
 function useSlowClock(): number {
   const [now, setNow] = useState(() => Date.now());
   useEffect(() => {

@@ -10,13 +10,13 @@ import { positionSpan, type Window } from "./window";
 
 const PER_PAGE = 50;
 
-/** Without a span: nothing is known to happen there. */
+/** Without a span: nothing is known. */
 interface Line {
   environment: TimelineEnvironment;
   span?: Span;
 }
 
-/** The same as a table: for screen readers, and for whoever wants exact times. */
+/** The same as a table, for screen readers and exact times. */
 export function SpanList({ environments, window }: { environments: TimelineEnvironment[]; window: Window }) {
   const { t } = useTranslation();
   const [page, setPage] = useState(1);

@@ -11,7 +11,7 @@ type SpanKind = Span["kind"];
 
 export const KINDS: SpanKind[] = ["held", "next", "reserved", "maintenance"];
 
-/** A shape of its own for each, so that nobody needs the colour. */
+/** A shape for each kind, so that colour is not needed. */
 const ICON: Record<SpanKind, ReactNode> = {
   held: <Play aria-hidden />,
   next: <Clock aria-hidden />,
@@ -27,7 +27,7 @@ const LOOK: Record<SpanKind, string> = {
 };
 const UNSURE: Record<SpanKind, string> = { ...LOOK, held: "border-accent-line bg-accent-soft text-accent-ink" };
 
-/** Windows that were set lie behind what tasks do in them. */
+/** Returns whether a span is a reservation or maintenance, drawn behind tasks. */
 export function isPlannedWindow({ kind }: Pick<Span, "kind">): boolean {
   return kind === "reserved" || kind === "maintenance";
 }
@@ -51,7 +51,7 @@ function getSpanStyle(kind: SpanKind, sure: boolean): string {
   );
 }
 
-/** Stripes for what was set aside, as on a plan. */
+/** Returns the stripes of reservations and maintenance. */
 function buildStripes(kind: SpanKind) {
   if (!isPlannedWindow({ kind })) return {};
   const angle = kind === "reserved" ? 45 : -45;

@@ -28,14 +28,14 @@ const row = (number: number, ...spans: Span[]): TimelineEnvironment => ({
 });
 
 const shows = (...environments: TimelineEnvironment[]) => {
-  const asked: URLSearchParams[] = [];
+  const query: URLSearchParams[] = [];
   platformHandlers.use(
     http.get(apiUrl("/environments/timeline"), ({ request }) => {
-      asked.push(new URL(request.url).searchParams);
+      query.push(new URL(request.url).searchParams);
       return respondWith({ environments });
     }),
   );
-  return asked;
+  return query;
 };
 const hoursOf = (asked: URLSearchParams | undefined) =>
   ["from", "to"].map((name) => Math.round((new Date(asked?.get(name) ?? "").getTime() - Date.now()) / HOUR));

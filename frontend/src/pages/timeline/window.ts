@@ -3,21 +3,21 @@ import type { Span, TimelineEnvironment } from "@/api/types";
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 
-/** How much is seen at once, hours. */
+/** Hours in view. */
 export const ZOOM_HOURS = [3, 6, 12, 30, 72, 168, 720];
 export const DEFAULT_ZOOM_HOURS = ZOOM_HOURS.indexOf(30);
-/** The part of the window before the present, so that 30 hours are the past 6 and the next 24. */
+/** The share of the window before now: 30 hours are the past 6 and the next 24. */
 const PAST = 0.2;
-/** Moments that are asked for are whole ones of these, so that the same question is asked for a while. */
+/** Requested times are rounded to this, so that the query's key stays for a while. */
 const GRAIN_MS = 5 * MINUTE;
 
-/** Milliseconds. */
+/** Unix milliseconds. */
 export interface Window {
   from: number;
   to: number;
 }
 
-/** `shift`: halves of the window, into the future. */
+/** Returns the window; `shift` moves it by halves into the future. */
 export function computeWindow(now: number, zoom: number, shift: number): Window {
   const length = (ZOOM_HOURS[zoom] ?? 30) * HOUR;
   const from = Math.floor((now - PAST * length + (shift * length) / 2) / GRAIN_MS) * GRAIN_MS;
@@ -27,7 +27,7 @@ export function computeWindow(now: number, zoom: number, shift: number): Window 
 const STEPS = [0.25, 0.5, 1, 2, 3, 6, 12, 24, 48, 120, 240].map((hours) => hours * HOUR);
 const MAX_TICKS = 10;
 
-/** Round moments of the reader's clock, at most ten. */
+/** Returns at most ten round local times. */
 export function computeTicks({ from, to }: Window): number[] {
   const step = STEPS.find((each) => (to - from) / each <= MAX_TICKS) ?? to - from;
   const midnight = new Date(from).setHours(0, 0, 0, 0);
@@ -35,15 +35,15 @@ export function computeTicks({ from, to }: Window): number[] {
   return Array.from({ length: Math.ceil((to - first) / step) }, (_, index) => first + index * step);
 }
 
-/** Percent of the window. */
+/** Returns a position in percent of the window. */
 export function computePosition(at: number, { from, to }: Window): number {
   return ((at - from) / (to - from)) * 100;
 }
 
-/** Percent of the window for what begins nobody knows when. */
+/** Width in percent of a span with an unknown start. */
 const UNKNOWN_START_WIDTH = 10;
 
-/** The part of a span that is in the window; a span without an end goes on. */
+/** Returns the visible part of a span; one without an end continues. */
 export function positionSpan(span: Span, window: Window): { left: number; width: number } | undefined {
   if (span.from === null) return { left: 100 - UNKNOWN_START_WIDTH, width: UNKNOWN_START_WIDTH };
   const from = Math.max(new Date(span.from).getTime(), window.from);
@@ -55,12 +55,12 @@ export function positionSpan(span: Span, window: Window): { left: number; width:
 
 export type Row = { zone: string; count: number } | { environment: TimelineEnvironment };
 
-/** By name. */
+/** Returns the zones, sorted by name. */
 export function listZones(environments: TimelineEnvironment[]): string[] {
   return [...new Set(environments.map(({ zone }) => zone))].sort((a, b) => a.localeCompare(b));
 }
 
-/** Each zone, followed by its environments. */
+/** Returns each zone followed by its environments. */
 export function buildRows(environments: TimelineEnvironment[]): Row[] {
   return listZones(environments).flatMap((zone): Row[] => {
     const inside = environments.filter((each) => each.zone === zone);

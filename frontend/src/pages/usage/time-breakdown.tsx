@@ -6,7 +6,7 @@ import { formatGpuTime } from "@/lib/format";
 
 type Sum = Pick<Usage["total"], Exclude<Part, "open"> | "openGpuHours">;
 
-/** What held time went into, what moved training forward first. */
+/** Parts of held time, the productive one first. */
 export const PARTS = ["training", "open", "saving", "starting", "redone", "lost", "hung", "idle"] as const;
 export type Part = (typeof PARTS)[number];
 
@@ -21,7 +21,7 @@ const FILL: Record<Part, string> = {
   idle: "bg-line-strong",
 };
 
-/** GPU-hours. */
+/** Returns GPU-hours. */
 export function getPartHours(sum: Sum, part: Part): number {
   return part === "open" ? sum.openGpuHours : sum[part];
 }
@@ -32,7 +32,7 @@ function describeParts(t: TFunction, sum: Sum): string {
     .join(t("queue.comma"));
 }
 
-/** As long as its GPU-hours are of `most`. What its colours mean is also said. */
+/** A bar of held time. Its length is relative to `most`; the parts are also given as text. */
 export function TimeBreakdownBar({ name, sum, most }: { name: string; sum: Sum; most: number }) {
   const { t } = useTranslation();
   const text = describeParts(t, sum);

@@ -31,10 +31,10 @@ const item = (key: string, over: Partial<Item> = {}): Item => ({
 });
 
 function uses(...items: Item[]) {
-  const asked: URLSearchParams[] = [];
+  const query: URLSearchParams[] = [];
   platformHandlers.use(
     http.get(apiUrl("/usage"), ({ request }) => {
-      asked.push(new URL(request.url).searchParams);
+      query.push(new URL(request.url).searchParams);
       return respondWith({
         items,
         total: sum,
@@ -44,7 +44,7 @@ function uses(...items: Item[]) {
       });
     }),
   );
-  return asked;
+  return query;
 }
 
 test("GPU-hours, cost, goodput, and what the time went into", async () => {

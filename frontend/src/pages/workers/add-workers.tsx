@@ -10,7 +10,7 @@ import { CopyButton } from "@/ui/copy-button";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { ProjectField } from "./project-field";
 
-/** Makes a join token and says what to run with it. */
+/** Creates a join token and shows the command that uses it. */
 export function AddWorkers() {
   const { t } = useTranslation();
   const client = useQueryClient();

@@ -11,7 +11,7 @@ import { LoadError, Loading } from "@/ui/errors";
 import { formatProblems } from "@/ui/form-dialog";
 import { Modal } from "@/ui/modal";
 
-/** What every process needs to find the others, in the order in which one reads it. */
+/** Variables that connect the processes, in reading order. */
 const FIRST_VARIABLES = [
   "MASTER_ADDR",
   "MASTER_PORT",
@@ -22,7 +22,7 @@ const FIRST_VARIABLES = [
   "LOCAL_WORLD_SIZE",
 ];
 
-/** As lines that a shell can be given. */
+/** Formats variables as shell commands. */
 export function formatExports(env: Record<string, string>): string {
   const place = (name: string) =>
     FIRST_VARIABLES.includes(name) ? FIRST_VARIABLES.indexOf(name) : FIRST_VARIABLES.length;

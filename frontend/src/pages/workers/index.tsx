@@ -20,7 +20,7 @@ import { WorkerSections } from "./worker-sections";
 import { WorkerTable } from "./table";
 
 const FILTERS = ["search", "group", "node", "status"] as const;
-/** The API's word for workers without a group. */
+/** The API's filter for workers without a group. */
 const NO_GROUP = "none";
 const NOBODY: Worker[] = [];
 const ORDERS = ["id", "group", "lastHeartbeatAt"];

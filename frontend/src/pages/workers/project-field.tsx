@@ -4,12 +4,12 @@ import { useTranslation } from "react-i18next";
 import { meQuery } from "@/api/session";
 import { Field } from "@/ui/field";
 
-/** Those in which one is more than a viewer: the server takes workers, join tokens and groups for no other. */
+/** Returns the projects in which the user may add workers, join tokens and groups: more than a viewer. */
 export function useWritableProjects() {
   return useQuery(meQuery).data?.projects.filter(({ role }) => role !== "viewer") ?? [];
 }
 
-/** `projectId` of a form; nothing to those who have but one such project. */
+/** Selects `projectId`; hidden if there is only one project. */
 export function ProjectField({ error }: { error?: ReactNode }) {
   const { t } = useTranslation();
   const projects = useWritableProjects();

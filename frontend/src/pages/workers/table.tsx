@@ -18,7 +18,7 @@ import { GpuUsageCell, HostUsageCell, ProcessCell, RankCell } from "./worker-cel
 interface WorkerTableProps {
   workers: Worker[];
   ticks: Selection;
-  /** When the server said this, by the page's clock. */
+  /** When the server answered, by the browser's clock. */
   seenAt: number;
   ordering: string | undefined;
   onOrder: (ordering: string) => void;

@@ -120,10 +120,10 @@ test("of several projects' workers, those that one may change can be moved and d
 });
 
 test("filters live in the address and are sent to the server; a node is one click away", async () => {
-  const asked: string[] = [];
+  const query: string[] = [];
   platformHandlers.use(
     http.get(apiUrl("/workers"), ({ request }) => {
-      asked.push(new URL(request.url).search);
+      query.push(new URL(request.url).search);
       return respondWithList(worker("gn6-0"), worker("gn7-0"));
     }),
   );
@@ -131,8 +131,8 @@ test("filters live in the address and are sent to the server; a node is one clic
   await userEvent.click(await screen.findByRole("button", { name: "只看节点 gn7" }));
   await userEvent.selectOptions(screen.getByLabelText("分组"), "bert");
   await waitFor(() => expect(page.address()).toBe("/workers?status=lost&node=gn7&group=group-1"));
-  await waitFor(() => expect(asked.at(-1)).toContain("group=group-1&node=gn7"));
-  expect(asked.at(-1)).toContain("status=lost");
+  await waitFor(() => expect(query.at(-1)).toContain("group=group-1&node=gn7"));
+  expect(query.at(-1)).toContain("status=lost");
 });
 
 test("an empty list says what to do; the command is shown once the token is made", async () => {

@@ -25,12 +25,12 @@ export const KEEP_HOURS = 2;
 interface ActionsProps {
   environment: Environment;
   hosted: ManagedEnvironment;
-  /** In a list there is room for the nearest: to open it, or to start it. */
+  /** For lists: only the next action, to open or to start. */
   brief?: boolean;
 }
 
 const LIST_ACTIONS: EnvironmentAction[] = ["open", "start"];
-/** What is done of each by a press; the others ask for something first. */
+/** Messages after actions without a dialog. */
 const DONE = {
   start: "managedEnvironment.startDone",
   stop: "managedEnvironment.stopDone",
@@ -39,7 +39,7 @@ const DONE = {
   delete: "managedEnvironment.deleteDone",
 } as const;
 
-/** What may be done is what the server says may be done. */
+/** Buttons for the actions that the server allows. */
 export function EnvironmentActions({ environment, hosted, brief = false }: ActionsProps) {
   const { t } = useTranslation();
   const client = useQueryClient();
@@ -174,7 +174,7 @@ export function KeepButton({ id }: { id: string }) {
   );
 }
 
-/** Only what was changed is sent. */
+/** Changes the size. Only changed fields are sent. */
 function Resize({ environment, hosted }: { environment: Environment; hosted: ManagedEnvironment }) {
   const { t } = useTranslation();
   const client = useQueryClient();

@@ -2,7 +2,7 @@ import type { TFunction } from "i18next";
 import type { ManagedEnvironment } from "@/api/managed-environments";
 import { formatGpuTime, formatMoney } from "@/lib/format";
 
-/** So far. */
+/** Formats the cost so far. */
 export function formatEnvironmentCost(t: TFunction, { cost }: ManagedEnvironment): string {
   const hours = formatGpuTime(t, cost.gpuHours);
   if (cost.amount !== null)

@@ -1,7 +1,7 @@
 import type { ManagedEnvironment } from "@/api/managed-environments";
 import { cx } from "@/lib/cx";
 
-/** What it is at, or why it is so and what to do, in a line or two. */
+/** What the environment is doing, or the reason for its state and what to do. */
 export function EnvironmentReason({ hosted, className }: { hosted: ManagedEnvironment; className?: string }) {
   const said = hosted.doing ?? hosted.reason;
   if (!said) return null;

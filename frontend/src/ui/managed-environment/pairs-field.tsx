@@ -7,7 +7,7 @@ import { Field } from "@/ui/field";
 export type Pair = [name: string, value: string];
 
 interface PairsFieldProps {
-  /** Its value in the form is its rows as JSON. */
+  /** The form's value is the rows as JSON. */
   name: string;
   label: string;
   hint: string;
@@ -18,19 +18,19 @@ interface PairsFieldProps {
   numeric?: boolean;
 }
 
-/** Rows of a name and what belongs to it; rows without either are left out. */
+/** Rows of pairs; rows with an empty part are left out. */
 export function PairsField({ name, label, hint, error, rows: start, nameLabel, valueLabel, numeric }: PairsFieldProps) {
   const { t } = useTranslation();
   const [rows, setRows] = useState(start.map((pair, key) => ({ pair, key })));
   const [next, setNext] = useState(start.length);
   const change = (key: number, pair: Pair) => setRows(rows.map((row) => (row.key === key ? { pair, key } : row)));
-  const said = rows.map(({ pair }) => pair).filter(([one, other]) => one.trim() || other.trim());
+  const text = rows.map(({ pair }) => pair).filter(([one, other]) => one.trim() || other.trim());
   return (
     <div className="space-y-2">
       <Field label={label} hint={hint} error={error}>
         {({ id, ...wiring }) => (
           <div id={id} {...wiring} role="group" aria-label={label} className="space-y-2">
-            <input type="hidden" name={name} value={JSON.stringify(said)} />
+            <input type="hidden" name={name} value={JSON.stringify(text)} />
             {rows.map(({ pair: [one, other], key }, index) => (
               <div key={key} className="flex items-center gap-2">
                 <input

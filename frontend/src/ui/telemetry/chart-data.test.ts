@@ -47,8 +47,8 @@ test("what says nothing or was not chosen has no chart, and ranks come before th
 });
 
 test("a metric that two charts show is asked for once", () => {
-  const asked = listMetrics(PANEL_IDS);
-  expect(new Set(asked).size).toBe(asked.length);
+  const request = listMetrics(PANEL_IDS);
+  expect(new Set(request).size).toBe(request.length);
   expect(listMetrics(["cpu", "nodeCpu"])).toEqual(["rank_cpu", "cpu"]);
 });
 

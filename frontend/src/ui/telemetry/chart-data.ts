@@ -6,10 +6,10 @@ export type Values = (number | null)[];
 export interface ChartLine {
   key: string;
   values: Values;
-  /** One series by itself; or of all the least, the largest, the middle, and where the lowest and highest tenth begin. */
+  /** One series; or of all the maximum, 90th percentile, median, 10th percentile or minimum. */
   role: "line" | "most" | "high" | "middle" | "low" | "least";
   series?: TelemetrySeries;
-  /** Whose value it is at a moment. */
+  /** Returns the series that has the value at an index. */
   whose?: (at: number) => TelemetrySeries | undefined;
 }
 
@@ -17,22 +17,22 @@ export interface Panel {
   id: PanelId;
   unit: string;
   drawn: ChartLine[];
-  /** How many series are behind it. */
+  /** Number of series. */
   count: number;
   /** They are of several nodes. */
   nodes: boolean;
 }
 
-/** More lines than this are a band of all of them. */
+/** More series are drawn as a band. */
 export const MAX_LINES = 16;
 
-/** What was measured, as charts: those that say something, in their order. `alone`: a rank that is singled out. */
+/** Returns the charts that have data, in their order. `alone`: a rank that is drawn as a line of its own. */
 export function buildPanels(series: TelemetrySeries[], ids: PanelId[], alone?: number): Panel[] {
-  const said = series.filter(({ values }) => values.some((value) => value != null));
+  const text = series.filter(({ values }) => values.some((value) => value != null));
   return ids.flatMap((id) => {
     const { metrics, oneOf } = getPanelConfig(id);
-    const first = metrics.find((metric) => said.some((one) => one.metric === metric));
-    const known = said.filter(({ metric }) => (oneOf ? metric === first : metrics.includes(metric)));
+    const first = metrics.find((metric) => text.some((one) => one.metric === metric));
+    const known = text.filter(({ metric }) => (oneOf ? metric === first : metrics.includes(metric)));
     if (!known[0]) return [];
     const nodes = new Set(known.map(({ node }) => node)).size > 1;
     return [{ id, unit: known[0].unit, drawn: buildLines(known, alone), count: known.length, nodes }];
@@ -54,7 +54,7 @@ function buildLines(series: TelemetrySeries[], alone: number | undefined): Chart
 const buildSeriesKey = ({ metric, node, rank, index }: TelemetrySeries): string =>
   [metric, node, rank, index].join(" ");
 
-/** All at each moment, as five lines, in time that grows with the number of values. */
+/** Returns five lines that summarize all series, in time linear in the number of values. */
 export function computeBand(series: TelemetrySeries[]): ChartLine[] {
   const length = series[0]?.values.length ?? 0;
   const known = new Float64Array(series.length);
@@ -91,7 +91,10 @@ export function computeBand(series: TelemetrySeries[]): ChartLine[] {
   ];
 }
 
-/** The value that would stand at `place` if those in [from, until) were sorted; no larger one is before it then. */
+/**
+ * Returns the value at index `place` if [from, until) were sorted; partitions it so that no larger value is before
+ * (quickselect).
+ */
 function selectNth(values: Float64Array, from: number, until: number, place: number): number {
   let low = from;
   let high = until - 1;
@@ -114,16 +117,16 @@ function selectNth(values: Float64Array, from: number, until: number, place: num
   return of(place);
 }
 
-/** Unix seconds of the values of an answer. */
+/** Returns the unix seconds of an answer's values. */
 export function buildTimestamps(from: string, stepSeconds: number, count: number): number[] {
   const first = new Date(from).getTime() / 1000;
   return Array.from({ length: count }, (_, at) => first + at * stepSeconds);
 }
 
-/** Short silences are how samples come. */
+/** Shorter gaps are normal between samples. */
 const MIN_GAP_S = 60;
 
-/** From when to when nothing at all was measured. */
+/** Returns the ranges without any sample. */
 export function findGaps(series: TelemetrySeries[], moments: number[], until: number): [number, number][] {
   const found: [number, number][] = [];
   let since: number | undefined;
@@ -140,14 +143,14 @@ export function findGaps(series: TelemetrySeries[], moments: number[], until: nu
   return found;
 }
 
-/** How far back a newest value may lie behind that of others. */
+/** How many steps a line's newest value may be older than the newest of all. */
 const MAX_LAG_STEPS = 4;
 
-/** The place of the newest value of all. */
+/** Returns the index of the newest value of all lines. */
 export const findNewestIndex = (lines: Values[]): number =>
   Math.max(-1, ...lines.map((values) => values.findLastIndex((value) => value != null)));
 
-/** What a line says at a place; without a cursor, its own newest near it. */
+/** Returns the value of a line at an index; if it is the newest one, a slightly older value if need be. */
 export function getValueAt(values: Values, at: number, newest: boolean): number | null {
   const value = values[at] ?? null;
   if (value !== null || !newest) return value;

@@ -20,11 +20,11 @@ import { getPanelConfig, type PanelId } from "./panels";
 import { formatSeriesName, formatValue } from "./labels";
 import { type Axis, type Curve, TimeChart } from "./time-chart";
 
-/** Told apart also by those who see fewer colours; beyond their number lines are dashed. */
+/** Colours that are distinct with colour blindness; further lines are dashed. */
 const COLORS = ["--curve-1", "--curve-2", "--curve-3", "--curve-4", "--curve-5", "--curve-6", "--curve-7"];
 const DASHES = [undefined, [6, 3], [2, 2], [8, 3, 2, 3]];
 const NO_MARKS: TimeMark[] = [];
-/** Shorter stretches have no point of their own. */
+/** A shorter range has no points. */
 const MIN_ZOOM_S = 60;
 
 export interface Answer {
@@ -38,17 +38,17 @@ interface Props {
   answer: Answer;
   panels: PanelId[];
   marks?: TimeMark[];
-  /** A rank that is singled out. */
+  /** A rank that is drawn as a line of its own. */
   alone?: number;
   ticks?: Axis["ticks"];
-  /** The step that was reached at a moment. */
+  /** Returns the training step at a time. */
   step?: (at: number) => number | null;
-  /** What else stands on the same axis: before the charts. */
+  /** Content above the charts on the same axis. */
   extra?: (axis: Axis) => React.ReactNode;
   onZoom: (stretch: TimeRange | undefined) => void;
 }
 
-/** Charts of what was measured on one axis of time, whose cursors move together; dragging looks closer. */
+/** Charts on one time axis with a common cursor. Dragging zooms in. */
 export function ChartPanels({ answer, panels: ids, marks = NO_MARKS, alone, ticks, step, extra, onZoom }: Props) {
   const { t } = useTranslation();
   const group = useId();
@@ -131,7 +131,7 @@ interface CaptionProps {
   step?: (at: number) => number | null;
 }
 
-/** What the chart is of, and of which moment its legend tells. */
+/** A chart's title, and the time that its legend shows. */
 export function Caption({ title, lines, moments, cursor, step }: CaptionProps) {
   const { t } = useTranslation();
   const chosen = useChartCursor(cursor, (at) => findNearestIndex(moments, at));
@@ -149,7 +149,7 @@ export function Caption({ title, lines, moments, cursor, step }: CaptionProps) {
   );
 }
 
-/** Each by its colour, or by its dashes where there are more lines than colours or one has several of them. */
+/** Returns the curves, by colour; dashed if there are more than colours, or several metrics. */
 function buildCurves(t: TFunction, drawn: ChartLine[], nodes: boolean): Curve[] {
   const lines = drawn.flatMap(({ role, series }) => (role === "line" && series ? [series] : []));
   const whose = (one: TelemetrySeries) => [one.node, one.rank, one.index].join(" ");
@@ -180,7 +180,7 @@ function buildCurves(t: TFunction, drawn: ChartLine[], nodes: boolean): Curve[] 
   });
 }
 
-/** The newest of it: of one its value, of several their range. */
+/** Returns the newest value, or the range of several. */
 function formatSummary(t: TFunction, { drawn, count }: Panel, text: (value: number) => string): string {
   const at = findNewestIndex(drawn.map(({ values }) => values));
   const newest = drawn.flatMap(({ values }) => getValueAt(values, at, true) ?? []);

@@ -11,11 +11,11 @@ import type { PanelId } from "./panels";
 interface Props {
   ids: PanelId[];
   charts: ReturnType<typeof useVisiblePanels>;
-  /** Which nodes and ranks, where there are several. */
+  /** Controls for nodes and ranks, if there are several. */
   children?: React.ReactNode;
 }
 
-/** Which charts are shown, and of which nodes and ranks. */
+/** Selects charts, nodes and ranks. */
 export function ChartSelector({ ids, charts: { panels, toggle, reset }, children }: Props) {
   const { t } = useTranslation();
   return (
@@ -49,12 +49,12 @@ export function ChartSelector({ ids, charts: { panels, toggle, reset }, children
 interface NumbersProps {
   label: string;
   value: string;
-  /** How many there are. */
+  /** The number of nodes or ranks. */
   count: number;
   onChange: (text: string) => void;
 }
 
-/** Numbers such as `0-7,12`, told once they are some; empty: all. */
+/** A field for numbers such as `0-7,12`; empty: all. */
 export function NumberRangeField({ label, value, count, onChange }: NumbersProps) {
   const { t } = useTranslation();
   const [text, setText] = useState(value);

@@ -19,7 +19,7 @@ const DIRECTION_TEXTS: Partial<Record<MetricName, "received" | "sent" | "read" |
 
 const GPU_METRICS = /^(gpu|power$|temperature$|sm_|memory_clock$|throttled$|ecc$|xid$|nvlink_|pcie_)/;
 
-/** Whose values they are: a rank's, or those of a part of a node. `nodes`: there are several. */
+/** Returns a series' name: a rank, or a part of a node. `nodes`: there are several nodes. */
 export function formatSeriesName(t: TFunction, { rank, node, index, metric }: TelemetrySeries, nodes: boolean): string {
   const way = DIRECTION_TEXTS[metric];
   const place = index && GPU_METRICS.test(metric) ? `GPU ${index}` : index;
@@ -34,7 +34,7 @@ export function formatInUnit(value: number, unit: string): string {
   return `${formatMeasurement(value)}${unit && (unit === "%" ? " %" : ` ${unit}`)}`;
 }
 
-/** A value of a chart, as one reads it. */
+/** Formats a value of a chart. */
 export function formatValue(t: TFunction, id: PanelId, unit: string, value: number): string {
   if (id !== "throttled" || !Number.isInteger(value)) return formatInUnit(value, unit);
   const why = decodeThrottleReasons(value).map((each) => t(`machines.slowed.${each}`));

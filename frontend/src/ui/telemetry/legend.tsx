@@ -14,17 +14,17 @@ interface Props {
   onEmphasis?: (place: number | undefined) => void;
 }
 
-/** Letters of a value. */
+/** Characters of a value. */
 const VALUE = 11;
-/** Those of Chinese are twice as wide. */
+/** Returns a text's width; Chinese characters count twice. */
 const getTextWidth = (text: string) => text.length + text.replaceAll(/[^\u2e80-\uffff]/g, "").length;
 
-/** Which line is which, and its value at the cursor, or its newest. It has the same height wherever the cursor is. */
+/** The lines of a chart with their values at the cursor, or the newest. Its height does not depend on the cursor. */
 export function Legend({ drawn, curves, moments, cursor, nodes, text, onEmphasis }: Props) {
   const { t } = useTranslation();
   const chosen = useChartCursor(cursor, (at) => findNearestIndex(moments, at));
   const at = chosen ?? findNewestIndex(drawn.map(({ values }) => values));
-  const said = (values: Curve["values"]) => {
+  const message = (values: Curve["values"]) => {
     const value = getValueAt(values, at, chosen === null);
     return value === null ? "–" : text(value);
   };
@@ -52,7 +52,7 @@ export function Legend({ drawn, curves, moments, cursor, nodes, text, onEmphasis
             <span className="shrink-0 text-muted">{curve?.label}</span>
             {name && <span className="truncate font-medium">{name}</span>}
             <span className="ml-auto truncate tabular-nums">
-              {each.role === "high" && low ? `${said(low.values)} – ${said(each.values)}` : said(each.values)}
+              {each.role === "high" && low ? `${message(low.values)} – ${message(each.values)}` : message(each.values)}
             </span>
           </li>
         );

@@ -20,14 +20,14 @@ const NAMES = Object.keys(RANGES) as RangeSelect[];
 const POINTS = 300;
 const CHARTS = { environment: MACHINE_PANELS, worker: PANEL_IDS };
 
-/** What an environment or a worker did over its life, and who had it meanwhile. */
-export default function History({ kind, id }: { kind: "environment" | "worker"; id: string }) {
+/** The telemetry of an environment or a worker, and the tasks that used it. */
+export default function MachineHistory({ kind, id }: { kind: "environment" | "worker"; id: string }) {
   const { t } = useTranslation();
   const { text, change, stretch, zoom } = useChartUrlState();
   const charts = useVisiblePanels(CHARTS[kind]);
   const range = NAMES.find((name) => name === text("range")) ?? "hour";
   const wanted = { metric: listMetrics(charts.panels), stretch, points: POINTS };
-  const told = useQuery(machineTelemetryQuery(kind, id, wanted, RANGES[range]));
+  const reported = useQuery(machineTelemetryQuery(kind, id, wanted, RANGES[range]));
   return (
     <Card
       title={t("machines.title")}
@@ -57,21 +57,21 @@ export default function History({ kind, id }: { kind: "environment" | "worker"; 
       }
     >
       <div className="space-y-3">
-        {told.isError && <LoadError error={told.error} retry={() => void told.refetch()} />}
-        {!told.data && !told.isError && <Loading tall />}
-        {told.data?.emulated && <Callout tone="warn">{t("machines.emulated")}</Callout>}
-        {told.data?.series.length === 0 && (
+        {reported.isError && <LoadError error={reported.error} retry={() => void reported.refetch()} />}
+        {!reported.data && !reported.isError && <Loading tall />}
+        {reported.data?.emulated && <Callout tone="warn">{t("machines.emulated")}</Callout>}
+        {reported.data?.series.length === 0 && (
           <EmptyState
             title={t("machines.nothing")}
             hint={t(kind === "environment" ? "machines.nothingHere" : "machines.nothingOfWorker")}
           />
         )}
-        {told.data && (told.data.series.length > 0 || told.data.tasks.length > 0) && (
+        {reported.data && (reported.data.series.length > 0 || reported.data.tasks.length > 0) && (
           <ChartPanels
-            answer={told.data}
-            panels={told.data.series.length > 0 ? charts.panels : []}
+            answer={reported.data}
+            panels={reported.data.series.length > 0 ? charts.panels : []}
             onZoom={zoom}
-            extra={(axis) => <UseHistory tasks={told.data.tasks} axis={axis} />}
+            extra={(axis) => <UseHistory tasks={reported.data.tasks} axis={axis} />}
           />
         )}
       </div>

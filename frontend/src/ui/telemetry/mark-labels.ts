@@ -5,7 +5,7 @@ export interface TimeMark {
   bad?: boolean;
 }
 
-/** Texts above the marks, of which none covers another. */
+/** A label above marks; labels do not overlap. */
 export interface MarkLabel {
   x: number;
   text: string;
@@ -14,7 +14,10 @@ export interface MarkLabel {
 
 const MIN_DISTANCE_PX = 8;
 
-/** Marks whose texts would touch share the first one's, with how many more there are. `marks` in order, with their places. */
+/**
+ * Groups marks whose labels would overlap: the first label, and the number of others. `marks` are sorted, with their
+ * positions.
+ */
 export function groupMarkLabels(
   marks: (TimeMark & { x: number })[],
   widthOf: (text: string) => number,

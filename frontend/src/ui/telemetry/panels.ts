@@ -2,15 +2,15 @@ import type { MetricName } from "@/api/telemetry";
 
 interface PanelConfig {
   metrics: readonly MetricName[];
-  /** Of these metrics only the first of which anything is known. */
+  /** Only the first of the metrics that has data. */
   oneOf?: true;
-  /** Shown until somebody chooses. */
+  /** Shown by default. */
   atFirst?: true;
-  /** What only ranks have, or what stands beside a rank's own. */
+  /** Metrics of ranks, or shown only with them. */
   ofTasks?: true;
-  /** Where the axis ends, so that charts can be compared. */
+  /** The axis' maximum, so that charts can be compared. */
   top?: number;
-  /** Zero is far from its values. */
+  /** The axis does not start at zero. */
   near?: true;
 }
 
@@ -52,9 +52,9 @@ export const listMetrics = (panels: PanelId[]): MetricName[] => [
   ...new Set(panels.flatMap((panel) => getPanelConfig(panel).metrics)),
 ];
 
-/** Bits of `throttled`. */
+/** Bits of the metric `throttled` (fermi.telemetry.metrics). */
 const THROTTLE_BITS = { power: 1, heat: 2, hardware: 4, other: 8 } as const;
 
-/** Why a GPU was slower than it could be. */
+/** Returns why a GPU was throttled. */
 export const decodeThrottleReasons = (bits: number): (keyof typeof THROTTLE_BITS)[] =>
   (Object.keys(THROTTLE_BITS) as (keyof typeof THROTTLE_BITS)[]).filter((why) => bits & THROTTLE_BITS[why]);

@@ -10,28 +10,27 @@ const AT = ({ at }: Point) => at;
 const STEP = ({ step }: Point) => step;
 const toUnixSeconds = (iso: string) => new Date(iso).getTime() / 1000;
 
-/** The step that training had reached at a moment (unix seconds): null before the first one that was reported. */
+/** Returns a function that gives the training step at a time (unix seconds); null before the first. */
 export function findStepAt(metrics: Metric[]): (at: number) => number | null {
   const known = buildPoints(metrics);
   return (at) => known[findFirstIndex(known, (point) => point.at > at) - 1]?.step ?? null;
 }
 
-/** Where on the axis of time round steps stand, at most `most` of them between two moments. A step that was done again
- * stands where it was done for good. */
+/** Returns at most `most` round steps between two times, with the times at which they were reached for good. */
 export function computeStepTicks(
   metrics: Metric[],
 ): (from: number, to: number, most: number) => { at: number; step: number }[] {
-  const kept = removeRepeatedSteps(buildPoints(metrics));
+  const stored = removeRepeatedSteps(buildPoints(metrics));
   const stepOf = (at: number): number | undefined => {
-    const next = findFirstIndex(kept, (point) => point.at >= at);
-    return selectBetween(kept[next - 1], kept[next], AT, STEP, at);
+    const next = findFirstIndex(stored, (point) => point.at >= at);
+    return interpolate(stored[next - 1], stored[next], AT, STEP, at);
   };
   const placeOf = (step: number): number | undefined => {
-    const next = findFirstIndex(kept, (point) => point.step >= step);
-    return selectBetween(kept[next - 1], kept[next], STEP, AT, step);
+    const next = findFirstIndex(stored, (point) => point.step >= step);
+    return interpolate(stored[next - 1], stored[next], STEP, AT, step);
   };
   return (from, to, most) => {
-    const [first, last] = [kept[0], kept.at(-1)];
+    const [first, last] = [stored[0], stored.at(-1)];
     if (!first || !last || to < first.at || from > last.at) return [];
     const lowest = stepOf(from) ?? first.step;
     const highest = stepOf(to) ?? last.step;
@@ -46,7 +45,7 @@ export function computeStepTicks(
   };
 }
 
-/** 1, 2 or 5 times a power of ten. */
+/** Returns 1, 2 or 5 times a power of ten. */
 function roundUp(number: number): number {
   if (number <= 1) return 1;
   const power = 10 ** Math.floor(Math.log10(number));
@@ -61,25 +60,25 @@ function buildPoints(metrics: Metric[]): Point[] {
     .sort((a, b) => a.at - b.at);
 }
 
-/** Without what a later attempt did again. */
+/** Removes steps that a later attempt repeated. */
 function removeRepeatedSteps(points: Point[]): Point[] {
-  const kept: Point[] = [];
+  const stored: Point[] = [];
   let next = Infinity;
   points.toReversed().forEach((point, place, all) => {
     if (point.step < next) {
       const after = all[place - 1];
       const last = { ...point, step: next - 1 };
       const at =
-        after?.attempt === point.attempt && after.step > last.step && selectBetween(point, after, STEP, AT, last.step);
-      if (at && last.step > point.step) kept.push({ ...last, at });
-      kept.push(point);
+        after?.attempt === point.attempt && after.step > last.step && interpolate(point, after, STEP, AT, last.step);
+      if (at && last.step > point.step) stored.push({ ...last, at });
+      stored.push(point);
       next = point.step;
     }
   });
-  return kept.reverse();
+  return stored.reverse();
 }
 
-/** Of points in order, the first of which something is true. */
+/** Returns the index of the first of the sorted points for which `is` holds. */
 function findFirstIndex(points: Point[], is: (point: Point) => boolean): number {
   let low = 0;
   let high = points.length;
@@ -92,8 +91,8 @@ function findFirstIndex(points: Point[], is: (point: Point) => boolean): number 
   return low;
 }
 
-/** Between two attempts nothing was done: what the next one begins with counts. */
-function selectBetween(
+/** Returns y at `at` by linear interpolation; between two attempts, the y of the later point. */
+function interpolate(
   before: Point | undefined,
   after: Point | undefined,
   x: (point: Point) => number,
@@ -106,7 +105,7 @@ function selectBetween(
   return y(before) + ((y(after) - y(before)) * (at - x(before))) / (x(after) - x(before));
 }
 
-/** What was printed, with nothing between two attempts: unix seconds, and values at them. */
+/** Returns a metric over time (unix seconds), with gaps between attempts. */
 export function alignMetric(metrics: Metric[], name: string): { moments: number[]; values: (number | null)[] } {
   const rank = metrics.reduce(
     (least, { rank, values }) => (values[name] == null ? least : Math.min(least, rank)),

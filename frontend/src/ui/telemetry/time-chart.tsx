@@ -9,25 +9,25 @@ import { groupMarkLabels, type TimeMark } from "./mark-labels";
 export interface Curve {
   label: string;
   values: (number | null)[];
-  /** A custom property of the style sheet. */
+  /** A CSS custom property. */
   color: string;
   dash?: number[];
-  /** An edge has the space to the next edge filled. */
+  /** The area between two edges is filled. */
   look: "line" | "strong" | "thin" | "edge";
 }
 
-/** What charts below each other share, so that their moments do, too. */
+/** The axis that charts below each other share. */
 export interface Axis {
   /** Unix seconds. */
   from: number;
   to: number;
-  /** Charts whose cursors move together. */
+  /** Charts with a common cursor. */
   group: string;
   cursor: ChartCursor;
   marks: TimeMark[];
-  /** From when to when nothing was measured. */
+  /** Ranges without samples. */
   silences: [number, number][];
-  /** What stands below the charts in place of times. */
+  /** Labels below the charts instead of times. */
   ticks?: (from: number, to: number, most: number) => { at: number; step: number }[];
   onZoom: (from: number, to: number) => void;
   onAll: () => void;
@@ -39,19 +39,19 @@ interface Props {
   /** Unix seconds. */
   moments: number[];
   curves: Curve[];
-  /** The place of the curve that stands out. */
+  /** The index of the emphasized curve. */
   emphasis?: number;
   /** The values are bytes. */
   binary?: boolean;
-  /** Where the axis of values ends. */
+  /** The axis' maximum. */
   top?: number;
-  /** It does not begin with zero, which is far from the values. */
+  /** The axis does not start at zero. */
   near?: boolean;
   text: (value: number) => string;
 }
 
 const HEIGHT = 156;
-/** Beside the moments, the same for all. */
+/** Margins of the plot, the same for all charts. */
 export const LEFT = 78;
 export const RIGHT = 12;
 const ABOVE = 16;
@@ -62,7 +62,7 @@ const DAY = 86_400;
 const BINARY = Array.from({ length: 60 }, (_, power) => 2 ** power);
 const WIDTH = { line: 1.25, strong: 2, thin: 1, edge: 0 };
 
-/** One thing that was measured, over time. Dragging tells of a stretch to look closer at. */
+/** A metric over time. Dragging selects a range to zoom to. */
 export function TimeChart({ label, axis, moments, curves, emphasis, binary, top, near, text }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(null);
@@ -83,7 +83,7 @@ export function TimeChart({ label, axis, moments, curves, emphasis, binary, top,
     const known = JSON.parse(looks) as Omit<Curve, "values">[];
     const edges = known.flatMap(({ look }, at) => (look === "edge" ? [at + 1] : []));
     const rule = { stroke: color("--muted"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false } };
-    const round = (u: uPlot) => now.current.axis.ticks?.(...buildBandEdges(u), Math.floor(u.width / MIN_TICK_PX)) ?? [];
+    const round = (u: uPlot) => now.current.axis.ticks?.(...getTimeRange(u), Math.floor(u.width / MIN_TICK_PX)) ?? [];
     const made = new uPlot(
       {
         width: element.clientWidth,
@@ -111,7 +111,7 @@ export function TimeChart({ label, axis, moments, curves, emphasis, binary, top,
             values: (u, ticks) =>
               bySteps
                 ? round(u).map(({ step }) => step.toLocaleString(getLocale()))
-                : ticks.map((at) => formatTimeTick(at, buildBandEdges(u)[1] - buildBandEdges(u)[0])),
+                : ticks.map((at) => formatTimeTick(at, getTimeRange(u)[1] - getTimeRange(u)[0])),
           },
           {
             ...rule,
@@ -176,7 +176,7 @@ export function TimeChart({ label, axis, moments, curves, emphasis, binary, top,
 
 const buildFaintColor = (color: string, percent: number) => `color-mix(in srgb, ${color} ${percent}%, transparent)`;
 
-const buildBandEdges = (u: uPlot): [number, number] => [u.scales.x?.min ?? 0, u.scales.x?.max ?? 0];
+const getTimeRange = (u: uPlot): [number, number] => [u.scales.x?.min ?? 0, u.scales.x?.max ?? 0];
 
 function computeValueRange(least: number | null, most: number | null, top = 0, near = false): [number, number] {
   const highest = Math.max(most ?? 0, top);
@@ -185,7 +185,7 @@ function computeValueRange(least: number | null, most: number | null, top = 0, n
   return [Math.max(0, least - beside), highest + beside];
 }
 
-/** The points that no line leads to or from. */
+/** Returns the points without neighbours to draw a line to. */
 function findIsolatedPoints(u: uPlot, series: number): number[] {
   const values = u.data[series] ?? [];
   const found: number[] = [];
@@ -194,7 +194,7 @@ function findIsolatedPoints(u: uPlot, series: number): number[] {
   return found;
 }
 
-/** The day where a chart shows several, the seconds where it shows minutes. */
+/** Formats a tick: with the date over several days, with seconds over minutes. */
 function formatTimeTick(at: number, span: number): string {
   return new Date(at * 1000).toLocaleString(getLocale(), {
     ...(span > 2 * DAY && { month: "numeric", day: "numeric" }),

@@ -1,6 +1,6 @@
 import { useSyncExternalStore } from "react";
 
-/** Where on the axis of time the pointer is: unix seconds; null away from the charts. */
+/** The pointer's position on the time axis in unix seconds; null outside of the charts. */
 export class ChartCursor {
   private at: number | null = null;
   private readonly listeners = new Set<() => void>();
@@ -19,12 +19,14 @@ export class ChartCursor {
   };
 }
 
-/** What `of` makes of where the cursor is; who asks is drawn again only when that changes. */
+/**
+ * Returns what `of` computes from the cursor's position. The component is rendered again only when the result changes.
+ */
 export function useChartCursor<T extends number | string | null>(cursor: ChartCursor, of: (at: number | null) => T): T {
   return useSyncExternalStore(cursor.subscribe, () => of(cursor.get()));
 }
 
-/** The place of the moment nearest to one; null without any. `moments` in order. */
+/** Returns the index of the sorted time nearest to `at`; null if there is none. */
 export function findNearestIndex(moments: number[], at: number | null): number | null {
   if (at === null || moments.length === 0) return null;
   let low = 0;

@@ -6,7 +6,9 @@ import { DEFAULT_PANELS, type PanelId } from "./panels";
 
 type Name = "from" | "to" | "nodes" | "ranks" | "range";
 
-/** What one looks at, as the address has it: it can be passed on, and outlives a change of tabs. */
+/**
+ * Returns the time range, nodes and ranks from the address, so that they can be shared and survive a change of tabs.
+ */
 export function useChartUrlState() {
   const [params, setParams] = useSearchParams();
   const change = useCallback(
@@ -38,7 +40,7 @@ export function useChartUrlState() {
   return { text, change, stretch, zoom };
 }
 
-/** Which charts somebody wants on this browser, of those that there are here. */
+/** Returns the charts that the user selected in this browser, of those available. */
 export function useVisiblePanels(ids: PanelId[]) {
   const [text, remember] = useLocalStorage("machines.charts");
   const chosen = useMemo(() => (text === null ? DEFAULT_PANELS : text.split(",")), [text]);

@@ -7,10 +7,10 @@ import { formatShortTime } from "@/lib/format";
 import { useChartCursor } from "./use-chart-cursor";
 import { type Axis, LEFT, RIGHT } from "./time-chart";
 
-/** The newest ones; all are on the axis. */
+/** Entries listed, the newest; the axis shows all. */
 const MAX_LISTED = 6;
 
-/** Who had the machine, on the axis of the charts beside it. */
+/** The tasks that used the machine, on the axis of the charts. */
 export function UseHistory({ tasks, axis }: { tasks: MachineUse[]; axis: Axis }) {
   const { t } = useTranslation();
   const [pointed, setPointed] = useState<string>();

@@ -10,17 +10,17 @@ import {
   encodeInputBytes,
 } from "./protocol";
 
-/** Why a shell is over. `lost`: the connection broke, or was never made. */
+/** Why a shell ended. `lost`: the connection broke or could not be made. */
 export type ShellEnd =
   { kind: "exited"; code: number } | { kind: "refused"; why: string } | { kind: "lost"; why: string };
 
 interface Listener {
   onOpen: () => void;
-  /** `done` is called once it has been dealt with: while too much waits, the platform sends nothing more. */
+  /** Call `done` when the bytes are processed: beyond a limit of pending bytes the platform sends no more. */
   onOutput: (bytes: Uint8Array, done: () => void) => void;
-  /** Of a shell that has shown nothing for a while. */
+  /** Called if the shell has printed nothing for a while. */
   onStarting: (start: ShellStart) => void;
-  /** Told once. */
+  /** Called once. */
   onEnd: (ending: ShellEnd) => void;
 }
 
@@ -28,15 +28,15 @@ export interface Shell {
   type: (text: string) => void;
   typeBytes: (text: string) => void;
   resize: (size: Size) => void;
-  /** Ends it, and tells nobody. */
+  /** Ends the shell without calling `onEnd`. */
   close: () => void;
 }
 
-/** Bytes that may wait to be drawn, and how few of them let more come. */
+/** Pending bytes at which the platform is told to stop, and to continue. */
 const MAX_PENDING_BYTES = 1 << 20;
 const RESUME_BELOW_BYTES = 1 << 17;
 
-/** A login shell at the other end of the platform's channel at `path`. */
+/** Opens a login shell over the platform's WebSocket at `path`. */
 export function connectShell(path: string, size: Size, { onOpen, onOutput, onStarting, onEnd }: Listener): Shell {
   const address = new URL(path, location.href);
   address.protocol = address.protocol === "https:" ? "wss:" : "ws:";

@@ -14,18 +14,18 @@ import { connectShell, type ShellEnd, type Shell } from "./channel";
 import type { ShellStart } from "./protocol";
 
 interface TerminalProps {
-  /** The platform's channel that it speaks to. */
+  /** The path of the platform's WebSocket. */
   path: string;
-  /** What a screen reader calls it. */
+  /** The label for screen readers. */
   label: string;
 }
 
 type State = "connecting" | "open" | ShellEnd;
 
-/** After so long without a connection it is said what is waited for; a shell that shows nothing says it by itself. */
+/** How long until the terminal says what it is waiting for; a shell that prints nothing reports it by itself. */
 const SILENT_MS = 3_000;
 
-/** A login shell. Each press of "reconnect" begins another; what the last one wrote stays to be read. */
+/** A login shell. "Reconnect" starts another; the text of the last one stays. */
 export default function Terminal({ path, label }: TerminalProps) {
   const { t } = useTranslation();
   const theme = useTheme();
@@ -42,7 +42,7 @@ export default function Terminal({ path, label }: TerminalProps) {
     const fit = new FitAddon();
     made.loadAddon(fit);
     made.open(box.current);
-    made.attachCustomKeyEventHandler((event) => isTerminalKey(event, made, () => first.current?.focus()));
+    made.attachCustomKeyEventHandler((event) => isShellKey(event, made, () => first.current?.focus()));
     fit.fit();
     const watch = new ResizeObserver(() => fit.fit());
     watch.observe(box.current);
@@ -54,7 +54,7 @@ export default function Terminal({ path, label }: TerminalProps) {
     };
   }, []);
   useEffect(() => {
-    if (terminal) setupTerminal(terminal, { theme: COLOURS[theme], screenReaderMode: reader === "on" });
+    if (terminal) setTerminalOptions(terminal, { theme: COLOURS[theme], screenReaderMode: reader === "on" });
   }, [terminal, theme, reader]);
   useEffect(() => terminal?.textarea?.setAttribute("aria-label", label), [terminal, label]);
   useEffect(() => {
@@ -65,27 +65,27 @@ export default function Terminal({ path, label }: TerminalProps) {
       {
         onOpen: () => {
           setState("open");
-          said();
+          message();
         },
         onOutput: (bytes, done) => {
-          said();
+          message();
           terminal.write(bytes, done);
         },
         onStarting: setWaits,
         onEnd: (ending) => {
           setState(ending);
-          said();
+          message();
         },
       },
     );
     const slow = setTimeout(() => setWaits("connection"), SILENT_MS);
-    const said = () => {
+    const message = () => {
       clearTimeout(slow);
       setWaits(undefined);
     };
     const leave = connectTerminal(terminal, shell);
     return () => {
-      said();
+      message();
       leave();
     };
   }, [terminal, path, round]);
@@ -160,11 +160,11 @@ export default function Terminal({ path, label }: TerminalProps) {
   );
 }
 
-function setupTerminal(terminal: Xterm, options: ITerminalOptions): void {
+function setTerminalOptions(terminal: Xterm, options: ITerminalOptions): void {
   terminal.options = options;
 }
 
-/** Until it is called: what is typed goes to the shell, and the shell knows how large its terminal is. */
+/** Connects input and size of the terminal to the shell. Returns a function that disconnects them. */
 function connectTerminal(terminal: Xterm, shell: Shell): () => void {
   const ears = [
     terminal.onData((text) => shell.type(text)),
@@ -177,8 +177,8 @@ function connectTerminal(terminal: Xterm, shell: Shell): () => void {
   };
 }
 
-/** Whether a key is the shell's: F6 leaves the terminal, and with Shift, Ctrl+C and Ctrl+V are the clipboard's. */
-function isTerminalKey(event: KeyboardEvent, terminal: Xterm, leave: () => void): boolean {
+/** Returns whether the shell gets a key. F6 leaves the terminal, and Ctrl+Shift+C and V use the clipboard. */
+function isShellKey(event: KeyboardEvent, terminal: Xterm, leave: () => void): boolean {
   if (event.type !== "keydown") return true;
   if (event.key === "F6") {
     event.preventDefault();
@@ -194,7 +194,7 @@ function isTerminalKey(event: KeyboardEvent, terminal: Xterm, leave: () => void)
   return event.code !== "KeyV"; // the browser pastes
 }
 
-/** The browser asks the terminal what is selected: so it is copied on pages without https, too. */
+/** Copies the selection with the browser's copy event, which works without https, too. */
 function copySelected(terminal: Xterm): void {
   terminal.focus();
   // eslint-disable-next-line @typescript-eslint/no-deprecated -- navigator.clipboard is there with https only
@@ -216,7 +216,7 @@ function describeEnd(t: TFunction, ending: ShellEnd): string {
 
 const monospace = () => getComputedStyle(document.documentElement).getPropertyValue("--font-mono") || "monospace";
 
-/** Each readable on its background: WCAG AA, but for the black of the dark and the white of the light one. */
+/** Colours with WCAG AA contrast, except black on the dark and white on the light background. */
 const COLOURS: Record<Theme, ITheme> = {
   light: {
     background: "#ffffff",

@@ -1,5 +1,7 @@
-/** What a shell's WebSocket carries, as platform/fermi/envd/protocol.py says it: a line of JSON from each side, then frames
- * of one byte of channel and a payload. */
+/**
+ * The protocol of a shell's WebSocket (platform/fermi/envd/protocol.py): a line of JSON from each side, then frames of
+ * one channel byte and a payload.
+ */
 
 const IN = 0;
 const OUT = 1;
@@ -11,16 +13,16 @@ export interface Size {
   rows: number;
 }
 
-/** The first thing that is said: a login shell on a terminal of this size. */
+/** Returns the first message: a login shell on a terminal of this size. */
 export const encodeOpenRequest = (tty: Size): string =>
   JSON.stringify({ open: "exec", command: null, cwd: "", env: { TERM: "xterm-256color" }, tty });
 
-/** Whether more may come: pages cannot stop reading a WebSocket. */
+/** Returns the message that stops or continues output, as pages cannot stop reading a WebSocket. */
 export const encodeFlowControl = (flow: boolean): string => JSON.stringify({ flow });
 
 export type Answer = { ok: true } | { ok: false; code: string; message: string };
 
-/** null: it is no answer. */
+/** Parses the answer to the first message. null: it is invalid. */
 export function parseAnswer(text: string): Answer | null {
   const said = asObject(text);
   if (said?.ok === true) return { ok: true };
@@ -33,15 +35,15 @@ const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
 function encodeFrame(channel: number, payload: Uint8Array): Uint8Array<ArrayBuffer> {
-  const whole = new Uint8Array(payload.length + 1);
-  whole[0] = channel;
-  whole.set(payload, 1);
-  return whole;
+  const full = new Uint8Array(payload.length + 1);
+  full[0] = channel;
+  full.set(payload, 1);
+  return full;
 }
 
 export const encodeInput = (text: string) => encodeFrame(IN, encoder.encode(text));
 
-/** What a mouse reports under xterm's oldest protocol: one byte for each character, whatever it is. */
+/** Encodes mouse reports of xterm's oldest protocol: one byte per character. */
 export const encodeInputBytes = (text: string) =>
   encodeFrame(
     IN,
@@ -50,7 +52,7 @@ export const encodeInputBytes = (text: string) =>
 
 export const encodeResize = (size: Size) => encodeFrame(CONTROL, encoder.encode(JSON.stringify({ resize: size })));
 
-/** What a login shell is at that has printed nothing: the files that it reads, and the command that it waits for, or "". */
+/** What a silent login shell is doing: the files that it reads, and the command that it waits for, or "". */
 export interface ShellStart {
   files: string[];
   command: string;
@@ -59,17 +61,17 @@ export interface ShellStart {
 export type Frame =
   { kind: "output"; bytes: Uint8Array } | { kind: "starting"; start: ShellStart } | { kind: "exit"; code: number };
 
-/** null: nothing that is known here. */
+/** Parses a frame. null: it is unknown. */
 export function parseFrame(data: ArrayBuffer): Frame | null {
-  const whole = new Uint8Array(data);
-  const payload = whole.subarray(1);
-  if (whole[0] === OUT || whole[0] === ERR) return { kind: "output", bytes: payload };
-  const said = whole[0] === CONTROL ? asObject(decoder.decode(payload)) : null;
-  if (typeof said?.exit === "number") return { kind: "exit", code: said.exit };
-  return said && "starting" in said ? { kind: "starting", start: parseShellStart(said.starting) } : null;
+  const full = new Uint8Array(data);
+  const payload = full.subarray(1);
+  if (full[0] === OUT || full[0] === ERR) return { kind: "output", bytes: payload };
+  const text = full[0] === CONTROL ? asObject(decoder.decode(payload)) : null;
+  if (typeof text?.exit === "number") return { kind: "exit", code: text.exit };
+  return text && "starting" in text ? { kind: "starting", start: parseShellStart(text.starting) } : null;
 }
 
-/** It comes from a place that is not trusted. */
+/** The data comes from an environment and is not trusted. */
 function parseShellStart(said: unknown): ShellStart {
   const { files, command } = (said ?? {}) as Partial<Record<keyof ShellStart, unknown>>;
   return {
@@ -80,8 +82,8 @@ function parseShellStart(said: unknown): ShellStart {
 
 function asObject(text: string): Record<string, unknown> | null {
   try {
-    const said = JSON.parse(text) as unknown;
-    return typeof said === "object" && said !== null ? (said as Record<string, unknown>) : null;
+    const message = JSON.parse(text) as unknown;
+    return typeof message === "object" && message !== null ? (message as Record<string, unknown>) : null;
   } catch {
     return null;
   }

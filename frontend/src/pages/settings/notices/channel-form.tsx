@@ -16,7 +16,7 @@ const FIELDS = ["name", "kind", "address", "language"] as const;
 const KINDS = ["apprise", "webhook"] as const;
 type Kind = NoticeChannel["kind"];
 
-/** A new channel, or the settings of one; its address goes in and is never shown again. */
+/** A new channel, or the settings of one. Its address is never shown. */
 export function ChannelForm({ me, channel }: { me: Me; channel?: NoticeChannel }) {
   const { t } = useTranslation();
   const client = useQueryClient();

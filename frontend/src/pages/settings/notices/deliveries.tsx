@@ -10,7 +10,7 @@ import { Pager } from "@/ui/pager";
 
 const TONE = { waiting: "info", sent: "ok", failed: "bad", dropped: "idle" } as const;
 
-/** What was sent by a channel, and what waits. */
+/** Messages that a channel has sent or will send. */
 export function Deliveries({ channel }: { channel: string }) {
   const { t } = useTranslation();
   const [page, setPage] = useState(1);
@@ -37,7 +37,7 @@ export function Deliveries({ channel }: { channel: string }) {
   );
 }
 
-/** One message, and each try to send it. */
+/** A message with each attempt to send it. */
 export function Delivery({ delivery }: { delivery: NoticeDelivery }) {
   const { t } = useTranslation();
   return (

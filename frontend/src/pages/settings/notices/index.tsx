@@ -8,7 +8,7 @@ import { Rules } from "./rules";
 export function Component() {
   const { t } = useTranslation();
   const me = useQuery(meQuery).data;
-  if (!me) return null; // the frame around this page has asked already
+  if (!me) return null; // Shell has loaded the user already
   return (
     <Page title={t("app.noticeSettings")}>
       <p className="mb-4 max-w-3xl text-sm text-muted">{t("notices.hint")}</p>

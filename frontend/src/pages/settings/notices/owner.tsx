@@ -5,7 +5,7 @@ import { Field } from "@/ui/field";
 
 type Owned = Pick<NoticeChannel, "scope" | "projectId">;
 
-/** Whose something is, as one text for a form and for comparing. */
+/** Formats an owner as one text, for forms and comparison. */
 export function formatOwner({ scope, projectId }: Owned): string {
   return scope === "project" ? `project:${projectId}` : scope;
 }
@@ -36,7 +36,7 @@ interface OwnerFieldProps {
   onChange: (owner: string) => void;
 }
 
-/** Whose it is to be: of those that this person may have one for. */
+/** Selects the owner, among those that the user may choose. */
 export function OwnerField({ me, value, onChange }: OwnerFieldProps) {
   const { t } = useTranslation();
   const nameOf = useOwnerName(me);

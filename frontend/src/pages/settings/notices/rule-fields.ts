@@ -3,7 +3,7 @@ import type { NoticeKind, NoticeRuleChange } from "@/api/types";
 
 const HOUR = 60;
 
-/** Minutes of the day as a time field has them: 1350 is "22:30". */
+/** Formats minutes of the day for a time field: 1350 is "22:30". */
 export function formatTimeOfDay(minutes: number | null): string {
   if (minutes === null) return "";
   const two = (value: number) => String(value).padStart(2, "0");
@@ -18,7 +18,7 @@ export function parseTimeOfDay(text: string | undefined): number | null {
 
 const parseOptionalNumber = (text: string | undefined) => (text ? Number(text) : null);
 
-/** What the texts of the form ask for; what is ticked is not among them. */
+/** Returns the part of a rule that the form's text fields hold. */
 export function buildConditions(texts: Record<string, string>) {
   const minutes = parseOptionalNumber(texts.waitsSeconds);
   return {

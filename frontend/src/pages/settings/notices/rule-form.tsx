@@ -23,8 +23,8 @@ export function RuleForm({ me, rule }: { me: Me; rule?: NoticeRule }) {
   const [ticked, setTicked] = useState(rule?.channels ?? []);
   const channels = (useQuery(channelsQuery).data ?? []).filter((channel) => formatOwner(channel) === owner);
   const save = async (texts: Record<string, string>) => {
-    const here = channels.map(({ id }) => id).filter((id) => ticked.includes(id));
-    const body = { ...buildConditions(texts), kinds, channels: here };
+    const current = channels.map(({ id }) => id).filter((id) => ticked.includes(id));
+    const body = { ...buildConditions(texts), kinds, channels: current };
     await (rule ? updateRule(rule.id, body) : createRule({ ...body, ...parseOwner(owner) }));
     await client.invalidateQueries({ queryKey: noticeKeys.rules });
   };
@@ -122,7 +122,7 @@ interface TicksProps<Value extends string> {
   options: [Value, string][];
   value: Value[];
   onChange: (value: Value[]) => void;
-  /** What to say where there is nothing to choose from. */
+  /** Shown if there are no options. */
   none?: string;
   error: string | undefined;
 }

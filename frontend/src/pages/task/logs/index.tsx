@@ -28,12 +28,12 @@ const TYPING_MS = 300;
 
 interface LogsProps {
   task: Task;
-  /** The first log's; its lines come with the event stream. */
+  /** The rank of the first log, whose lines come with the event stream. */
   rank: RankChoice;
   onRank: (rank: RankChoice) => void;
 }
 
-/** A view whose attempt nobody chose shows the newest. */
+/** Without an attempt, the newest. */
 type Chosen = Omit<LogView, "attempt"> & { attempt?: number | undefined };
 
 export function Logs({ task, rank, onRank }: LogsProps) {
@@ -90,8 +90,8 @@ export function Logs({ task, rank, onRank }: LogsProps) {
       if (!complete) toast.success(t("logs.perhapsEarlier", { size }));
       setFilter(NO_FILTER);
       const place = { rank: found.rank, offset: found.offset, attempt: first.attempt };
-      const there = views.find((view) => view.rank === place.rank && view.attempt === place.attempt) ?? first;
-      change(there.id, { place, rank: place.rank });
+      const existing = views.find((view) => view.rank === place.rank && view.attempt === place.attempt) ?? first;
+      change(existing.id, { place, rank: place.rank });
     } catch (error) {
       toastError(t, error);
     } finally {
@@ -161,13 +161,13 @@ export function Logs({ task, rank, onRank }: LogsProps) {
   );
 }
 
-/** The filter once nobody types any more, where the platform is asked. */
+/** Returns the filter; one that the platform applies only after a pause in typing. */
 function useAppliedFilter(filter: LogFilter): LogFilter {
   const settled = useDebounced(filter, TYPING_MS);
   return needsServerSearch(filter) && needsServerSearch(settled) ? settled : filter;
 }
 
-/** What the platform says against the expression. */
+/** Returns the platform's error about the expression. */
 function useExpressionProblem(id: string, { attempt, rank }: LogView, filter: LogFilter): string | undefined {
   const { error } = useQuery({ ...logSearchQuery(id, attempt, rank, filter, false), enabled: false });
   return isExpressionInvalid(error) ? (error.problems[0]?.message ?? error.message) : undefined;

@@ -15,12 +15,12 @@ import { LogRow } from "./log-row";
 import { findIndexAt, getTimeAt, type ScrollSync } from "./log-times";
 import { useLog } from "./use-log";
 
-/** One of the logs that are shown. */
+/** One of the open logs. */
 export interface LogView {
   id: number;
   rank: RankChoice;
   attempt: number;
-  /** A line to go to. */
+  /** The line to scroll to. */
   place?: (LogPosition & { attempt: number }) | undefined;
 }
 
@@ -30,11 +30,11 @@ interface PaneProps {
   onView: (change: Partial<LogView>) => void;
   filter: LogFilter;
   withTime: boolean;
-  /** Beside others, and so lower. */
+  /** Next to other logs, and therefore lower. */
   beside: boolean;
   polls: boolean;
   together: ScrollSync | undefined;
-  /** Leaves the filter for a line among all others. */
+  /** Shows a line without the filter. */
   onShow: (place: LogPosition) => void;
   onClose: (() => void) | undefined;
 }

@@ -21,11 +21,11 @@ interface LogRowProps {
   line: LogLine | undefined;
   withRank: boolean;
   withTime: boolean;
-  /** The line that was to be shown. */
+  /** The line to scroll to. */
   chosen: boolean;
   needle: string;
   marker: MatchFinder | undefined;
-  /** Leads to the line among all others. */
+  /** Shows the line without the filter. */
   onShow: ((line: LogLine) => void) | undefined;
 }
 

@@ -1,6 +1,6 @@
 import type { LogLine } from "@/api/logs";
 
-/** When the line at `index` was printed, as far as the log tells: by itself, or by the last line before it. */
+/** Returns the time of a line, or else of the last line before it that has one. */
 export function getTimeAt(lines: LogLine[], index: number): number | undefined {
   for (let at = Math.min(index, lines.length - 1); at >= 0; at--) {
     const time = lines[at]?.at;
@@ -9,14 +9,14 @@ export function getTimeAt(lines: LogLine[], index: number): number | undefined {
   return undefined;
 }
 
-/** The first line at a time or after it, else the last line; none in a log without times. */
+/** Returns the index of the first line at a time or after it, or of the last line; undefined if no line has a time. */
 export function findIndexAt(lines: LogLine[], time: number): number | undefined {
   const index = lines.findIndex(({ at }) => at !== undefined && at >= time);
   if (index !== -1) return index;
   return lines.some(({ at }) => at !== undefined) ? lines.length - 1 : undefined;
 }
 
-/** Logs beside one another: where the reader moves in one of them, the others go to the same time. */
+/** Scrolls logs together: when the user scrolls one, the others go to the same time. */
 export class ScrollSync {
   private readonly logs = new Map<number, (time: number) => void>();
   private leader: number | undefined;
@@ -26,7 +26,7 @@ export class ScrollSync {
     return () => void this.logs.delete(id);
   }
 
-  /** The reader's hand is on this one; what the others do follows from it, and moves nothing. */
+  /** The user scrolls this one; scrolling of the others that follows from it is ignored. */
   lead(id: number): void {
     this.leader = id;
   }
@@ -39,7 +39,7 @@ export class ScrollSync {
 
 const padTwoDigits = (value: number) => String(value).padStart(2, "0");
 
-/** As `<input type="datetime-local">` holds it: the reader's clock, to the second. */
+/** Formats a time for `<input type="datetime-local">`: local time with seconds. */
 export function formatLocalTime(iso: string | undefined): string {
   if (!iso) return "";
   const at = new Date(iso);

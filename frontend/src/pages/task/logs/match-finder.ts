@@ -14,12 +14,12 @@ export interface MatchResponse {
 
 type MatchWorker = Pick<Worker, "postMessage" | "terminate" | "onmessage">;
 
-/** An expression that takes longer for a line is given up: nothing is marked, and nothing else has waited for it. */
+/** The most time for one line. After it the worker is ended and nothing is marked. */
 export const TIMEOUT_MS = 2_000;
 
 const startWorker = (): MatchWorker => new Worker(new URL("./match.worker.ts", import.meta.url), { type: "module" });
 
-/** Finds an expression in lines, in a thread of its own: some expressions take years for some lines. */
+/** Finds an expression in lines in a web worker, as some expressions take exponential time. */
 export class MatchFinder {
   private hand: MatchWorker | undefined;
   private readonly waiting = new Map<number, (spans: MatchSpan[]) => void>();
@@ -32,7 +32,7 @@ export class MatchFinder {
     private readonly begin: () => MatchWorker = startWorker,
   ) {}
 
-  /** `take` is told later, or never. */
+  /** `take` is called later, or never. */
   ask(text: string, take: (spans: MatchSpan[]) => void): () => void {
     if (this.hopeless) return () => undefined;
     const id = this.asked++;
@@ -68,7 +68,7 @@ export class MatchFinder {
   }
 }
 
-/** None where nothing is to be marked by an expression. */
+/** Returns undefined if the search is no expression. */
 export function useMatchFinder(search: string): MatchFinder | undefined {
   const marker = useMemo(() => {
     const expression = search && "Worker" in globalThis ? compileExpression(search) : undefined;
@@ -78,7 +78,7 @@ export function useMatchFinder(search: string): MatchFinder | undefined {
   return marker;
 }
 
-/** Nothing until the answer is there. */
+/** Returns the matches in a line; empty until they are found. */
 export function useMatches(marker: MatchFinder, text: string): MatchSpan[] | undefined {
   const [answer, setAnswer] = useState<{ text: string; marker: MatchFinder; spans: MatchSpan[] }>();
   useEffect(() => marker.ask(text, (spans) => setAnswer({ text, marker, spans })), [marker, text]);

@@ -1,10 +1,10 @@
-/** From where to where, in UTF-16 units. */
+/** Start and end in UTF-16 units. */
 export type MatchSpan = readonly [number, number];
 
-/** Nobody reads more marks than this in one line. */
+/** The most matches marked in one line. */
 const MAX_MATCHES = 200;
 
-/** Wherever a text is, whatever its case; `needle` in lower case. */
+/** Returns where a text occurs, ignoring case; `needle` in lower case. */
 export function findText(text: string, needle: string): MatchSpan[] {
   const found: MatchSpan[] = [];
   const lower = text.toLowerCase();
@@ -28,10 +28,10 @@ export function findMatches(text: string, expression: RegExp): MatchSpan[] {
 }
 
 const FLAGS = /^\(\?([ims]+)\)/;
-/** What RE2 and JavaScript do not both know, or take for something else. */
+/** Syntax that RE2 and JavaScript read differently. */
 const UNSUPPORTED = /\\[aAzQECpP]|\[\[:|\(\?[a-zA-Z^-]|\(\?<?[=!]|\\[1-9]/;
 
-/** The same expression for JavaScript, whatever the case, as the platform reads it; none where that may mean something else. */
+/** Returns the expression for JavaScript, ignoring case; undefined if it may mean something else than in RE2. */
 export function compileExpression(search: string): RegExp | undefined {
   const flags = FLAGS.exec(search)?.[1] ?? "";
   const rest = search.replace(FLAGS, "").replaceAll("(?P<", "(?<");

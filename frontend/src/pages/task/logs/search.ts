@@ -1,12 +1,12 @@
 import type { LogLine } from "@/api/logs";
 
-/** Lines with a text in them. Of a log that has grown since, only what is new is looked at. */
+/** Finds the lines with a text. Of a log that has grown only the new lines are searched. */
 export class LogSearch {
   private needle = "";
   private seen: LogLine[] = [];
   private found: LogLine[] = [];
 
-  /** `needle` in lower case; empty = every line. */
+  /** `needle` in lower case; empty matches every line. */
   among(lines: LogLine[], needle: string): LogLine[] {
     if (!needle) return lines;
     if (lines === this.seen && needle === this.needle) return this.found;

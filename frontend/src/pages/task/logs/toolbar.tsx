@@ -12,23 +12,23 @@ const LEVELS = ["warning", "error"] as const satisfies LogLevel[];
 interface ToolbarProps {
   filter: LogFilter;
   onFilter: (filter: LogFilter) => void;
-  /** What is wrong with the expression. */
+  /** The error in the expression. */
   problem: string | undefined;
   withTime: boolean;
   onWithTime: (on: boolean) => void;
-  /** ISO; where somebody who looks for a time probably begins. */
+  /** An ISO time to start from. */
   begun: string;
   onTime: (iso: string) => void;
   onError: () => void;
   lookingForError: boolean;
-  /** Whether logs scroll together; none where there is but one. */
+  /** Whether logs scroll together; undefined with a single log. */
   linked: boolean | undefined;
   onLinked: (on: boolean) => void;
-  /** None where there are as many logs as fit. */
+  /** Undefined if no more logs fit. */
   onAdd: (() => void) | undefined;
 }
 
-/** What all logs beside one another have in common. */
+/** Controls that all open logs share. */
 export function Toolbar(props: ToolbarProps) {
   const { filter, onFilter, problem, onError, lookingForError, linked, onLinked, onAdd } = props;
   const { t } = useTranslation();

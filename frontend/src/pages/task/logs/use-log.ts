@@ -20,52 +20,54 @@ interface LogRequest {
   attempt: number;
   rank: RankChoice;
   filter: LogFilter;
-  /** A line to be shown with those around it. */
+  /** The line to show with those around it. */
   place: LogPosition | undefined;
-  /** The event stream tells of another rank than this. */
+  /** The event stream does not send this rank's log, so it is polled. */
   polls: boolean;
 }
 
-/** What a log shows: all that is kept of it, what a filter leaves of it, or what is around a line that is not kept. */
+/**
+ * Returns the lines to show: the log that the page holds, the lines that match a filter, or those around a line that
+ * the page does not hold.
+ */
 export function useLog({ task, attempt, rank, filter, place, polls }: LogRequest) {
   const id = task.taskId;
   const begun = attempt > 0;
   const live = !isFinished(task) && attempt === task.attempt;
   const filtered = needsServerSearch(filter);
-  const whole = useQuery({
+  const full = useQuery({
     ...logQuery(id, attempt, rank),
     enabled: begun,
     refetchInterval: polls && live ? POLL_MS : false,
   });
   const found = useQuery({ ...logSearchQuery(id, attempt, rank, filter, live), enabled: begun && filtered });
-  const lines = whole.data?.lines ?? NONE;
+  const lines = full.data?.lines ?? NONE;
   const needle = useDeferredValue(filtered ? "" : filter.regex ? "" : filter.search.toLowerCase());
   const [finder] = useState(() => new LogSearch());
   const searched = useMemo(
-    () => appendOpenLines(whole.data, finder.among(lines, needle), needle),
-    [finder, whole.data, lines, needle],
+    () => appendOpenLines(full.data, finder.among(lines, needle), needle),
+    [finder, full.data, lines, needle],
   );
 
   const wanted = filtered || needle ? undefined : place;
   const index = useMemo(() => findLineIndex(searched, wanted), [searched, wanted]);
-  const away =
-    wanted !== undefined && index === -1 && (whole.data?.cut ?? false) && [wanted.rank, "all"].includes(rank);
+  const away = wanted !== undefined && index === -1 && (full.data?.cut ?? false) && [wanted.rank, "all"].includes(rank);
   const near = useQuery({ ...logContextQuery(id, attempt, wanted ?? { rank: 0, offset: 0 }), enabled: begun && away });
   const around = away ? appendOpenLines(near.data) : NONE;
 
-  const asked = filtered ? found : away ? near : whole;
+  const request = filtered ? found : away ? near : full;
   return {
     lines: filtered ? appendOpenLines(found.data) : away ? around : searched,
-    /** Where the line is that was to be shown; -1: not here (yet). */
+    /** Index of the line to scroll to; -1: not loaded. */
     index: away ? findLineIndex(around, wanted) : index,
     away,
     needle,
     narrowed: filtered || needle !== "",
     searching: filtered && !found.data?.read && !found.isError,
-    cut: asked.data?.cut ?? false,
-    pending: begun && asked.isPending,
-    error: asked.error,
-    retry: () => void asked.refetch(),
+    cut: request.data?.cut ?? false,
+    pending: begun && request.isPending,
+    error: request.error,
+    retry: () => void request.refetch(),
   };
 }
 

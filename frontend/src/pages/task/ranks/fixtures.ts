@@ -33,7 +33,7 @@ export function used(rank: number, over: Partial<RankUsage> = {}): RankUsage {
   };
 }
 
-/** A running rank, four on each node. */
+/** Returns a running rank, four per node. */
 export function seen(rank: number, over: Partial<Omit<RankSnapshot, "rank">> = {}): RankSnapshot {
   const nodeRank = Math.floor(rank / 4);
   return {

@@ -22,25 +22,26 @@ interface HeatMapProps {
   measure: ColorBy;
   scale: Scale | undefined;
   odd: Set<number>;
-  /** Which the diagnosis names as a cause. */
+  /** Ranks that the diagnosis names as a cause. */
   blamed: Set<number>;
-  /** Only the odd ones are of interest. */
+  /** Highlights outliers only. */
   onlyOdd: boolean;
   pinned: number | undefined;
   onPin: (rank: number) => void;
-  /** What is under the pointer or the focus. */
+  /** Called with the rank under the pointer or the focus. */
   onPoint: (rank: number | undefined) => void;
 }
 
-/** So many nodes have a line each that says all of them. */
-const MAX_NODES_WITH_LINES = 4;
-/** More nodes than this stand without their names: a name says less than a cell takes. */
+/** With more nodes, a node has no header line of its own. */
+const MAX_NODES_WITH_HEADERS = 4;
+/** With more nodes, names are not shown: they take more room than cells. */
 const MAX_NODE_NAMES = 256;
-const MAX_NUMBERED_RANKS = 24;
-/** Characters of a name; the whole of it is told where one points. */
+/** Cells of at least this size show the rank's number. */
+const MIN_PX_FOR_NUMBERS = 24;
+/** Longer names are cut; the tooltip has the whole. */
 const MAX_NAME_CHARACTERS = 10;
 
-/** A cell for each rank, by node. */
+/** A cell for each rank, grouped by node. */
 export const HeatMap = memo(function HeatMap(props: HeatMapProps) {
   const { nodes, all, measure, scale, odd, blamed, onlyOdd, pinned, onPin, onPoint } = props;
   const { t } = useTranslation();
@@ -52,10 +53,10 @@ export const HeatMap = memo(function HeatMap(props: HeatMapProps) {
     return found;
   }, [nodes, all]);
   const size = computeCellSize(all.length, nodes.length);
-  const numbered = size >= MAX_NUMBERED_RANKS;
+  const numbered = size >= MIN_PX_FOR_NUMBERS;
   const longest = Math.max(...names.map(({ length }) => length));
   const widest = Math.max(...ofNode.map(({ length }) => length));
-  const spacious = nodes.length <= MAX_NODES_WITH_LINES && all.length <= 64;
+  const spacious = nodes.length <= MAX_NODES_WITH_HEADERS && all.length <= 64;
   const named = nodes.length <= MAX_NODE_NAMES;
   const tabStop = pinned ?? all[0]?.rank.rank;
 
@@ -63,13 +64,13 @@ export const HeatMap = memo(function HeatMap(props: HeatMapProps) {
   const ranks = useMemo(() => Array.from({ length: count }, (_, rank) => t("task.rank", { rank })), [count, t]);
   const words = useMemo(() => APPEARANCES.map((look) => getAppearanceText(t, look)), [t]);
   const label = (seen: RankSnapshot) => {
-    const said = [ranks[seen.rank.rank], words[APPEARANCES.indexOf(getAppearance(seen.rank))]];
+    const text = [ranks[seen.rank.rank], words[APPEARANCES.indexOf(getAppearance(seen.rank))]];
     if (measure !== "state") {
       const value = getMetricValue(measure, seen);
-      said.push(`${t(`heat.measure.${measure}`)} ${value == null ? t("heat.none") : formatMetric(t, measure, value)}`);
+      text.push(`${t(`heat.measure.${measure}`)} ${value == null ? t("heat.none") : formatMetric(t, measure, value)}`);
     }
-    if (blamed.has(seen.rank.rank)) said.push(t("task.blamed"));
-    return said.join(", ");
+    if (blamed.has(seen.rank.rank)) text.push(t("task.blamed"));
+    return text.join(", ");
   };
   const level = (seen: RankSnapshot) => {
     if (measure === "state" || !scale) return undefined;
@@ -94,7 +95,7 @@ export const HeatMap = memo(function HeatMap(props: HeatMapProps) {
         } as CSSProperties
       }
       onKeyDown={moveRovingFocus}
-      onClick={(event) => describeNode(event, onPin)}
+      onClick={(event) => notifyRank(event, onPin)}
       onPointerOver={(event) => onPoint(getRankOfElement(event))}
       onPointerLeave={() => onPoint(undefined)}
       onFocus={(event) => onPoint(getRankOfElement(event))}
@@ -136,7 +137,7 @@ export const HeatMap = memo(function HeatMap(props: HeatMapProps) {
   );
 });
 
-/** In pixels, so that all of them are seen at once. */
+/** Returns the size of a cell in pixels, so that all fit. */
 function computeCellSize(ranks: number, nodes: number): number {
   const room = Math.max(ranks, 4 * nodes);
   if (room <= 16) return 32;
@@ -150,7 +151,7 @@ function getRankOfElement({ target }: SyntheticEvent): number | undefined {
   return found === undefined ? undefined : Number(found);
 }
 
-function describeNode(event: SyntheticEvent, tell: (rank: number) => void) {
+function notifyRank(event: SyntheticEvent, tell: (rank: number) => void) {
   const rank = getRankOfElement(event);
   if (rank !== undefined) tell(rank);
 }

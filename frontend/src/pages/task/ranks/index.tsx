@@ -18,7 +18,7 @@ import { RANK_METRICS, getMetricValue, type ColorBy, computeScale, buildRankSnap
 import { OutlierList } from "./outlier-list";
 import { findOutliers } from "./outliers";
 
-/** More ranks than this have no room beside the charts. */
+/** With more ranks, the map does not fit beside the charts. */
 export const MAX_RANKS_BESIDE = 64;
 
 const NO_PULSES: RankProgress[] = [];
@@ -27,23 +27,23 @@ const NO_USES: RankUsage[] = [];
 interface RanksProps {
   task: Task;
   chosen: RankChoice;
-  /** Which the diagnosis names as a cause. */
+  /** Ranks that the diagnosis names as a cause. */
   blamed: number[];
-  /** Keeps a rank in the inspector, and follows its log. */
+  /** Keeps a rank in the inspector, and shows its log. */
   onPin: (rank: number) => void;
-  /** Goes to its log, and to its charts. */
+  /** Opens the rank's log, or its charts. */
   onRead: (rank: number) => void;
   onCharts: (rank: number) => void;
 }
 
-/** One cell per rank, coloured by what is asked for; and all that is known of the one that is pointed at, or pinned. */
+/** One cell per rank, coloured by a metric, and the details of the selected one. */
 export function Ranks({ task, chosen, blamed: named, onPin, onRead, onCharts }: RanksProps) {
   const { t } = useTranslation();
   const running = task.status === "running";
-  const asked = useQuery(rankProgressQuery(task)).data ?? NO_PULSES;
-  const told = useQuery(rankUsageQuery(task)).data;
-  const pulses = running ? asked : NO_PULSES;
-  const uses = (running && told?.ranks) || NO_USES;
+  const request = useQuery(rankProgressQuery(task)).data ?? NO_PULSES;
+  const reported = useQuery(rankUsageQuery(task)).data;
+  const pulses = running ? request : NO_PULSES;
+  const uses = (running && reported?.ranks) || NO_USES;
   const { ranks, nodes } = task;
   const all = useMemo(() => buildRankSnapshots({ ranks, nodes }, pulses, uses), [ranks, nodes, pulses, uses]);
   const amounts = useMemo(
@@ -89,7 +89,7 @@ export function Ranks({ task, chosen, blamed: named, onPin, onRead, onCharts }: 
       <OutlierList outliers={outliers} only={onlyOdd} onOnly={setOnlyOdd} onPin={onPin} />
       <div className={cx("space-y-3", wide && "lg:grid lg:grid-cols-[minmax(0,1fr)_18rem] lg:gap-5 lg:space-y-0")}>
         <div className="min-w-0 space-y-3">
-          <Legend measure={measure} scale={scale} all={all} blamed={blamed.size} emulated={told?.emulated} />
+          <Legend measure={measure} scale={scale} all={all} blamed={blamed.size} emulated={reported?.emulated} />
           <HeatMap
             nodes={nodes}
             all={all}

@@ -21,12 +21,12 @@ interface LegendProps {
   measure: ColorBy;
   scale: Scale | undefined;
   all: RankSnapshot[];
-  /** How many the diagnosis names as a cause. */
+  /** Number of ranks that the diagnosis names as a cause. */
   blamed: number;
   emulated: boolean | undefined;
 }
 
-/** What the colours stand for. */
+/** The meaning of the colours. */
 export function Legend({ measure, scale, all, blamed, emulated }: LegendProps) {
   return (
     <div className="flex flex-wrap items-center gap-x-3 gap-y-1">

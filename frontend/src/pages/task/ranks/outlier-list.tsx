@@ -13,7 +13,7 @@ interface OutlierListProps {
   onPin: (rank: number) => void;
 }
 
-/** In words, which ranks are far from the others. */
+/** Ranks that differ from the others, in words. */
 export function OutlierList({ outliers, only, onOnly, onPin }: OutlierListProps) {
   const { t } = useTranslation();
   if (outliers.length === 0) return null;

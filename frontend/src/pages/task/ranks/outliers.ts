@@ -1,17 +1,20 @@
 import type { TaskNode } from "@/api/types";
 import { type RankMetric, getMetricValue, type RankSnapshot } from "./rank-metrics";
 
-/** Ranks of one node that are far from the middle of the gang. */
+/** Ranks of one node that are far from the median of the job. */
 export interface Outlier {
   node: TaskNode | undefined;
   ranks: number[];
   amount: RankMetric;
-  /** The middle of theirs, and that of the whole gang. */
+  /** Their median, and that of all ranks. */
   value: number;
   middle: number;
 }
 
-/** What says most comes first: a rank is named once. `far`: from this distance on, on the side that is bad. */
+/**
+ * The most telling metric first: a rank is named once. `far` returns the difference at which a value is an outlier, on
+ * the bad side.
+ */
 const RULES: { amount: RankMetric; side: 1 | -1; far: (middle: number) => number }[] = [
   { amount: "silent", side: 1, far: (middle) => Math.max(20, 4 * middle) },
   { amount: "lag", side: 1, far: (middle) => Math.max(10, 2 * middle) },
@@ -21,9 +24,9 @@ const RULES: { amount: RankMetric; side: 1 | -1; far: (middle: number) => number
   { amount: "temperature", side: 1, far: () => 15 },
 ];
 
-/** Fewer have no middle that says anything. */
+/** Fewer ranks have no meaningful median. */
 const MIN_RANKS = 4;
-/** Of the gang; where more of it differs, nobody is the odd one. */
+/** If a larger share differs, none is an outlier. */
 const MAX_OUTLIER_SHARE = 0.25;
 
 export function findOutliers(all: RankSnapshot[]): Outlier[] {
@@ -41,9 +44,9 @@ export function findOutliers(all: RankSnapshot[]): Outlier[] {
     for (const { seen } of fresh) named.add(seen.rank.rank);
     return [...new Set(fresh.map(({ seen }) => seen.node))]
       .map((node) => {
-        const there = fresh.filter(({ seen }) => seen.node === node);
-        const ranks = there.map(({ seen }) => seen.rank.rank);
-        return { node, ranks, amount, value: computeMedian(there.map(({ value }) => value)), middle };
+        const existing = fresh.filter(({ seen }) => seen.node === node);
+        const ranks = existing.map(({ seen }) => seen.rank.rank);
+        return { node, ranks, amount, value: computeMedian(existing.map(({ value }) => value)), middle };
       })
       .sort((one, other) => side * (other.value - one.value));
   });

@@ -5,12 +5,12 @@ import type { RankMetric } from "./rank-metrics";
 
 export type RankAppearance = "waiting" | "running" | NonNullable<Rank["ending"]>;
 
-/** "exited" says less than how it did. */
+/** Returns the appearance of a rank: its state, or how it exited. */
 export function getAppearance({ state, ending }: Rank): RankAppearance {
   return state === "exited" ? (ending ?? "done") : state;
 }
 
-/** The one that failed first is round, and nothing else is. */
+/** Only the rank that failed first is round. */
 export const APPEARANCE_CLASSES: Record<RankAppearance, string> = {
   running: "rounded-[22%] border-accent-line bg-accent-soft text-accent-ink",
   waiting: "rounded-[22%] border-dashed border-line-strong text-muted",
@@ -20,13 +20,13 @@ export const APPEARANCE_CLASSES: Record<RankAppearance, string> = {
   ended: "rounded-[22%] border-line-strong/60 bg-sunken text-muted",
 };
 
-/** The diagnosis names it as a cause, whatever its state is. */
+/** Outline of ranks that the diagnosis names as a cause. */
 export const BLAMED_CLASSES = "border-bad font-bold shadow-[inset_0_0_0_2px_var(--bad)]";
 export const BLAMED_SIGN = "?";
 
 export const APPEARANCES = Object.keys(APPEARANCE_CLASSES) as RankAppearance[];
 
-/** Where there is no room for a number. */
+/** Shown in cells without room for a number. */
 export const APPEARANCE_SIGNS: Record<RankAppearance, string> = {
   running: "",
   waiting: "",

@@ -8,10 +8,10 @@ import {
   APPEARANCE_SIGNS,
 } from "./rank-appearance";
 
-interface CellProps {
+interface RankCellProps {
   rank: number;
   look: RankAppearance;
-  /** Of the heat scale; null: the rank has no value; without one, its state is its colour. */
+  /** A level of the colour scale; null: no value; undefined: coloured by state. */
   level: number | null | undefined;
   label: string;
   numbered: boolean;
@@ -22,8 +22,8 @@ interface CellProps {
   faded: boolean;
 }
 
-/** What happens on it is heard by the map around it. */
-export const RankCell = memo(function Cell(props: CellProps) {
+/** A rank's cell; the map handles its events. */
+export const RankCell = memo(function Cell(props: RankCellProps) {
   const { rank, look, level, label, numbered, pinned, tabStop, odd, blamed, faded } = props;
   const hot = level != null && look !== "failed";
   return (

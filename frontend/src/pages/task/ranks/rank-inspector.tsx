@@ -10,17 +10,17 @@ import { Button } from "@/ui/button";
 import { formatMetric, getAppearance, getAppearanceText } from "./rank-appearance";
 import { type RankMetric, getMetricValue, type RankSnapshot } from "./rank-metrics";
 
-interface InspectorProps {
+interface RankInspectorProps {
   task: Task;
   seen: RankSnapshot;
-  /** What any rank has, so that nothing jumps when another one is looked at. */
+  /** Metrics that any rank has, so that the layout stays when another is shown. */
   amounts: RankMetric[];
   onRead: (rank: number) => void;
   onCharts: (rank: number) => void;
 }
 
-/** All that is known of one rank. */
-export function RankInspector({ task, seen, amounts, onRead, onCharts }: InspectorProps) {
+/** All details of one rank. */
+export function RankInspector({ task, seen, amounts, onRead, onCharts }: RankInspectorProps) {
   const { t } = useTranslation();
   const { rank, node, pulse, use } = seen;
   const metrics = useQuery({ ...metricsQuery(task.taskId), enabled: false }).data;
@@ -82,7 +82,7 @@ export function RankInspector({ task, seen, amounts, onRead, onCharts }: Inspect
   );
 }
 
-/** Asked for once the pointer rests. */
+/** The newest log line, requested once the pointer rests. */
 function LastLine({ task, rank }: { task: Task; rank: number }) {
   const settled = useDebounced(rank, 150);
   const { data } = useQuery(lastLineQuery(task.taskId, task.attempt, settled, !task.endedAt));

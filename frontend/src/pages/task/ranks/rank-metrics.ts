@@ -1,6 +1,6 @@
 import type { RankProgress, Rank, RankUsage, Task, TaskNode } from "@/api/types";
 
-/** All that is known of a rank now. */
+/** Everything known of a rank now. */
 export interface RankSnapshot {
   rank: Rank;
   node: TaskNode | undefined;
@@ -10,7 +10,7 @@ export interface RankSnapshot {
   lag: number | null;
 }
 
-/** What a rank has a number of. */
+/** Numeric metrics of a rank. */
 const METRICS = {
   gpu: ({ use }) => use?.gpu,
   gpuMemory: ({ use, pulse }) => use?.gpuMemory ?? pulse?.gpuBytes,
@@ -47,8 +47,8 @@ export function buildRankSnapshots(
 }
 
 /**
- * How many steps each rank is behind the foremost. Nodes are looked at one after another: of the difference, what the
- * foremost did since the other one was looked at is no lag.
+ * Returns how many steps each rank is behind the foremost. Nodes report at different times: steps that the foremost
+ * made since another node's report do not count.
  */
 export function computeLags(pulses: RankProgress[]): Map<number, number> {
   const stepping = pulses.filter((pulse) => pulse.step != null);
@@ -71,7 +71,7 @@ export interface Scale {
   to: number;
 }
 
-/** From which value to which the colours go: round, and never so narrow that noise looks like a difference. */
+/** Returns the range of the colour scale: round, and wide enough that noise shows no difference. */
 export function computeScale(amount: RankMetric, all: RankSnapshot[]): Scale {
   const values = all.flatMap((seen) => getMetricValue(amount, seen) ?? []);
   const least = Math.min(...values);
@@ -96,7 +96,7 @@ export function computeScale(amount: RankMetric, all: RankSnapshot[]): Scale {
   }
 }
 
-/** The next of 1, 2, 5, 10, 20, 50 … */
+/** Returns the next of 1, 2, 5, 10, 20, 50 … */
 function roundUp(value: number): number {
   if (value <= 0) return 0;
   const power = 10 ** Math.floor(Math.log10(value));
@@ -105,14 +105,14 @@ function roundUp(value: number): number {
 
 export const LEVELS = 8;
 
-/** Which of the scale's colours. */
+/** Returns the colour level of a value. */
 export function getScaleLevel(value: number, { from, to }: Scale): number {
   if (to <= from) return 0;
   const share = (value - from) / (to - from);
   return Math.min(LEVELS - 1, Math.max(0, Math.floor(share * LEVELS)));
 }
 
-/** Without the words that all of them begin with. */
+/** Removes the words that all names begin with. */
 export function shortenNames(names: string[]): string[] {
   const [first = ""] = names;
   let same = names.length > 1 ? first.length : 0;
@@ -121,7 +121,7 @@ export function shortenNames(names: string[]): string[] {
   return names.map((name) => name.slice(word) || name);
 }
 
-/** 0–7, 9. */
+/** Formats ranks: 0–7, 9. */
 export function formatRankSpans(numbers: number[]): string {
   const spans: [number, number][] = [];
   for (const number of numbers.toSorted((a, b) => a - b)) {

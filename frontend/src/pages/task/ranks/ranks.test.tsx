@@ -26,19 +26,19 @@ const gang = (size: number, over: object = {}) => ({
   ...over,
 });
 const serve = (size: number, gpu: (rank: number) => number, over: object = {}) => {
-  const asked = vi.fn();
+  const request = vi.fn();
   platformHandlers.use(
     http.get(apiUrl("/training-tasks/task-1"), () => respondWith(gang(size, over))),
     http.get(apiUrl("/training-tasks/task-1/pulses"), () =>
       respondWith({ taskId: "task-1", attempt: 1, ranks: Array.from({ length: size }, (_, rank) => pulse(rank)) }),
     ),
     http.get(apiUrl("/training-tasks/task-1/telemetry/now"), () => {
-      asked();
+      request();
       const ranks = Array.from({ length: size }, (_, rank) => used(rank, { gpu: gpu(rank), power: 300 }));
       return respondWith({ taskId: "task-1", at: "2026-11-21T05:00:00Z", emulated: true, ranks });
     }),
   );
-  return asked;
+  return request;
 };
 const cell = (rank: number) => screen.getByLabelText(new RegExp(`^rank ${rank},`));
 const inspector = () => screen.getByRole("region", { name: "所选的 rank" });
@@ -128,14 +128,14 @@ test("of a task that is over nothing is measured: its ranks say how they ended, 
   const ending = (rank: number) => (rank === 6 ? "failed" : rank === 7 ? "after" : "ended");
   const ranks = gang(16).ranks.map((rank) => ({ ...rank, state: "exited", exitCode: 1, ending: ending(rank.rank) }));
   const attempts = task.attempts.map((attempt) => ({ ...attempt, failedRank: 6 }));
-  const asked = serve(16, () => 96, { status: "failed", endedAt: task.startedAt, ranks, attempts });
+  const query = serve(16, () => 96, { status: "failed", endedAt: task.startedAt, ranks, attempts });
   renderAt("/training/task-1");
   await screen.findByText("最先失败 1");
   for (const count of ["随后失败 1", "由平台结束 14"]) expect(screen.getByText(count)).toBeTruthy();
   expect(inspector().textContent).toContain("rank 6 · 最先失败");
   expect([5, 6, 7].map((rank) => cell(rank).className.includes("rounded-full"))).toEqual([false, true, false]);
   expect(screen.queryByLabelText("着色依据")).toBeNull();
-  expect(asked).not.toHaveBeenCalled();
+  expect(query).not.toHaveBeenCalled();
 });
 
 const finding = (code: string, level: string, rank: number, over: object = {}) => ({
