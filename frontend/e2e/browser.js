@@ -28,9 +28,10 @@ export function launch() {
 /** Machines differ, and other tests run beside: so many times slower than where a deadline was chosen. */
 const SLOWER = 3;
 
-/** A page in a context of its own, and what it does that no page may. */
-export async function openPage(browser, url, waitMs) {
+/** A page in a context of its own, with cookies and storage if given, and what it does that no page may. */
+export async function openPage(browser, url, waitMs, storageState) {
   const context = await browser.newContext({
+    storageState,
     viewport: { width: 1440, height: 900 },
     locale: "de-DE",
     reducedMotion: "reduce",

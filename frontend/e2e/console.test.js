@@ -1,25 +1,16 @@
 // The console against a real platform and real training.
 import assert from "node:assert/strict";
-import { after, before } from "node:test";
-import { launch, looksRight as looks, openPage } from "./browser.js";
-import { inOrder } from "./in-order.js";
+import { looksRight as looks } from "./browser.js";
 import { pageTests } from "./pages.js";
-import { platform } from "./platform.js";
+import { defineSuite, step } from "./suite.js";
 
 const TRAINING_MS = 240_000;
-let fermi, browser, page, faults;
+let fermi, page;
 
-before(async () => {
-  fermi = await platform({ trains: true });
-  browser = await launch();
-  ({ page, faults } = await openPage(browser, fermi.url, 60_000));
+const { test, journey } = defineSuite({
+  options: { trains: true },
+  use: (given) => ({ fermi, page } = given),
 });
-after(async () => {
-  await browser?.close();
-  await fermi?.stop();
-});
-
-const test = inOrder();
 
 const open = (path) => page.goto(fermi.url + path);
 const button = (name) => page.getByRole("button", { name, exact: true });
@@ -48,14 +39,8 @@ async function eventually(look, what, ms = TRAINING_MS) {
   }
 }
 
-/** Without what an earlier test left in it. */
-async function openForm() {
-  await page.evaluate(() => sessionStorage.clear());
-  await open("/training/create");
-}
-
 async function fillIn(name, totalSteps, ...environments) {
-  await openForm();
+  await open("/training/create");
   await page.getByLabel("任务名称").fill(name);
   for (const environment of environments) await card(environment).click();
   await page.locator("summary", { hasText: "高级选项" }).click();
@@ -70,26 +55,34 @@ async function create() {
 
 const looksRight = (name) => looks(page, name);
 
-test("a stranger is sent to sign in, and a wrong password is said so", async () => {
-  await open("/training");
-  await page.waitForURL(/\/sign-in\?next=%2Ftraining/);
-  await page.getByLabel("用户名或邮箱").fill("nobody");
-  await page.getByLabel("密码").fill("wrong");
-  await button("登录").click();
-  await page.getByRole("alert").getByText("用户名或密码不正确").waitFor();
-  await looksRight("sign-in");
-});
+test(
+  "a stranger is sent to sign in, and a wrong password is said so",
+  async () => {
+    await open("/training");
+    await page.waitForURL(/\/sign-in\?next=%2Ftraining/);
+    await page.getByLabel("用户名或邮箱").fill("nobody");
+    await page.getByLabel("密码").fill("wrong");
+    await button("登录").click();
+    await page.getByRole("alert").getByText("用户名或密码不正确").waitFor();
+    await looksRight("sign-in");
+  },
+  { signedIn: false },
+);
 
-test("the one-time link signs in", async () => {
-  await page.goto(fermi.link);
-  await page.waitForURL("**/overview");
-  await page.getByRole("heading", { name: "需要处理" }).waitFor();
-  await open("/training");
-  await page.getByRole("heading", { name: "训练任务" }).waitFor();
-});
+test(
+  "the one-time link signs in",
+  async () => {
+    await page.goto(fermi.signInLink());
+    await page.waitForURL("**/overview");
+    await page.getByRole("heading", { name: "需要处理" }).waitFor();
+    await open("/training");
+    await page.getByRole("heading", { name: "训练任务" }).waitFor();
+  },
+  { signedIn: false },
+);
 
 test("a form that is not filled in is refused on its fields", async () => {
-  await openForm();
+  await open("/training/create");
   await card("pytorch-dev-env").click();
   await button("创建并启动训练").click();
   const name = page.getByLabel("任务名称");
@@ -100,7 +93,7 @@ test("a form that is not filled in is refused on its fields", async () => {
 });
 
 test("the master is chosen again when it is unticked", async () => {
-  await openForm();
+  await open("/training/create");
   for (const name of ["pytorch-dev-env", "llm-training-env", "nlp-research-lab"]) await card(name).click();
   const master = page.getByLabel("主节点", { exact: true });
   assert.equal(await master.evaluate((select) => select.selectedOptions[0].text), "pytorch-dev-env");
@@ -110,127 +103,129 @@ test("the master is chosen again when it is unticked", async () => {
   assert.equal(await master.evaluate((select) => select.selectedOptions[0].text), "llm-training-env");
 });
 
-test("a task on one environment trains before one's eyes", async () => {
-  await fillIn("e2e-one", 100_000, "pytorch-dev-env");
-  await page.getByText("单机训练", { exact: true }).waitFor();
-  await create();
-  await status("训练中").waitFor({ timeout: TRAINING_MS });
-  const first = await eventually(steps, "a first step");
-  await eventually(async () => (await steps()) > first, "the steps moving on without a reload");
-  assert.match(await figure("损失").innerText(), /^\d+(\.\d+)?$/);
-  await page.getByRole("img", { name: /^损失/ }).locator("canvas").waitFor();
-  await page.getByRole("group", { name: "训练日志" }).getByText(/loss/).first().waitFor();
-});
+journey("a task on one environment, from its creation to its removal", [
+  step("a task on one environment trains before one's eyes", async () => {
+    await fillIn("e2e-one", 100_000, "pytorch-dev-env");
+    await page.getByText("单机训练", { exact: true }).waitFor();
+    await create();
+    await status("训练中").waitFor({ timeout: TRAINING_MS });
+    const first = await eventually(steps, "a first step");
+    await eventually(async () => (await steps()) > first, "the steps moving on without a reload");
+    assert.match(await figure("损失").innerText(), /^\d+(\.\d+)?$/);
+    await page.getByRole("img", { name: /^损失/ }).locator("canvas").waitFor();
+    await page.getByRole("group", { name: "训练日志" }).getByText(/loss/).first().waitFor();
+  }),
+  step("a killed rank is seen, and training goes on from the checkpoint", async () => {
+    await page.getByRole("tab", { name: "检查点" }).click();
+    await page.getByRole("tabpanel").locator("tbody tr").first().waitFor({ timeout: TRAINING_MS });
+    await page.getByRole("button", { name: /^rank 1/ }).hover();
+    const pid = Number(/进程号 (\d+)/.exec(await page.locator("aside").innerText())[1]);
+    process.kill(pid, "SIGKILL");
+    await page.locator("aside").getByText("第 2 次", { exact: true }).waitFor({ timeout: TRAINING_MS });
+    await status("训练中").waitFor({ timeout: TRAINING_MS });
+    const resumed = await eventually(steps, "a step of the second attempt");
+    await eventually(async () => (await steps()) > resumed, "the steps moving on after the restart");
+    await page.getByRole("tab", { name: "日志" }).click();
+    await looksRight("task-running");
+  }),
+  step("a task stops when told to", async () => {
+    await button("停止").click();
+    await page.getByRole("alertdialog").getByRole("button", { name: "停止" }).click();
+    await status("已停止").waitFor({ timeout: TRAINING_MS });
+    await button("删除").waitFor();
+  }),
+  step("the list shows it, and filters by what is in the address", async () => {
+    await open("/training");
+    await page.getByRole("link", { name: "e2e-one" }).waitFor();
+    await looksRight("tasks");
+    await page.getByLabel("状态").selectOption("failed");
+    await page.waitForURL(/status=failed/);
+    await page.getByRole("link", { name: "e2e-one" }).waitFor({ state: "detached" });
+    await page.getByLabel("状态").selectOption("stopped");
+    await page.waitForURL(/status=stopped/);
+    await page.getByRole("link", { name: "e2e-one" }).waitFor();
+  }),
+  step("English is one click away and stays", async () => {
+    await button("Switch to English").click();
+    await page.getByRole("heading", { name: "Training tasks" }).waitFor();
+    await page.reload();
+    await page.getByRole("heading", { name: "Training tasks" }).waitFor();
+    await page.getByRole("link", { name: "e2e-one" }).click();
+    await page.locator("h1").getByText("Stopped", { exact: true }).waitFor();
+    const reason = await page.locator("main").innerText();
+    assert.doesNotMatch(reason.replaceAll(/北京可用区A/g, ""), /\p{Script=Han}/u, "the server speaks English too");
+    await looksRight("task-english");
+    await button("切换到中文").click();
+    await status("已停止").waitFor();
+  }),
+  step("a deleted task is gone", async () => {
+    await button("删除").click();
+    await page.getByRole("alertdialog").getByRole("button", { name: "删除" }).click();
+    await page.waitForURL("**/training");
+    await page.getByRole("link", { name: "e2e-one" }).waitFor({ state: "detached" });
+  }),
+]);
 
-test("a killed rank is seen, and training goes on from the checkpoint", async () => {
-  await page.getByRole("tab", { name: "检查点" }).click();
-  await page.getByRole("tabpanel").locator("tbody tr").first().waitFor({ timeout: TRAINING_MS });
-  await page.getByRole("button", { name: /^rank 1/ }).hover();
-  const pid = Number(/进程号 (\d+)/.exec(await page.locator("aside").innerText())[1]);
-  process.kill(pid, "SIGKILL");
-  await page.locator("aside").getByText("第 2 次", { exact: true }).waitFor({ timeout: TRAINING_MS });
-  await status("训练中").waitFor({ timeout: TRAINING_MS });
-  const resumed = await eventually(steps, "a step of the second attempt");
-  await eventually(async () => (await steps()) > resumed, "the steps moving on after the restart");
-  await page.getByRole("tab", { name: "日志" }).click();
-  await looksRight("task-running");
-});
-
-test("a task stops when told to", async () => {
-  await button("停止").click();
-  await page.getByRole("alertdialog").getByRole("button", { name: "停止" }).click();
-  await status("已停止").waitFor({ timeout: TRAINING_MS });
-  await button("删除").waitFor();
-});
-
-test("a DDP task on two environments trains to the end", async () => {
-  await fillIn("e2e-two", 60, "pytorch-dev-env", "cv-experiment-env");
-  await page.getByText("分布式训练", { exact: true }).waitFor();
-  await eventually(
-    async () => (await page.getByRole("table", { name: "Rank 分配" }).getAttribute("aria-rowcount")) === "5",
-    "four ranks in the preview",
-  );
-  await create();
-  await status("已完成").waitFor({ timeout: TRAINING_MS });
-  await eventually(async () => (await steps()) === 60, "the last step");
-  await eventually(
-    async () => (await page.getByRole("button", { name: /^rank \d, 正常结束$/ }).count()) === 4,
-    "four ranks that have ended",
-  );
-  await looksRight("task-succeeded");
-});
-
-test("events, checkpoints, files and the logs of another rank can be read", async () => {
-  await page.getByRole("button", { name: /^rank 2/ }).click();
-  await eventually(async () => (await page.getByLabel("进程", { exact: true }).inputValue()) === "2", "rank 2 chosen");
-  await page.getByRole("tab", { name: "事件" }).click();
-  await page.getByRole("tabpanel").locator("li").first().waitFor();
-  await looksRight("task-events");
-  await page.getByRole("tab", { name: "检查点" }).click();
-  await page.getByRole("tabpanel").locator("tbody tr").first().waitFor();
-  await looksRight("task-checkpoints");
-  await page.getByRole("tab", { name: "生成的文件" }).click();
-  await page.getByRole("tabpanel").locator("pre").waitFor();
-  await looksRight("task-files");
-});
-
-test("the log is searched where it is", async () => {
-  await page.getByRole("tab", { name: "日志" }).click();
-  await page.getByLabel("进程", { exact: true }).selectOption("all");
-  await page.getByLabel("在日志中查找").fill('"loss"');
-  await page.locator("mark").first().waitFor();
-  await page.getByLabel("在日志中查找").fill("nothing says this");
-  await page.getByText("没有匹配的行").waitFor();
-});
-
-test("a clone starts from the same request", async () => {
-  await page.getByRole("link", { name: "克隆" }).click();
-  await eventually(async () => (await page.getByLabel("任务名称").inputValue()).startsWith("e2e-two"), "the name");
-  assert.equal(await card("pytorch-dev-env").isChecked(), true);
-  assert.equal(await card("cv-experiment-env").isChecked(), true);
-});
-
-test("the list shows both, and filters by what is in the address", async () => {
-  await open("/training");
-  await page.getByRole("link", { name: "e2e-one" }).waitFor();
-  await looksRight("tasks");
-  await page.getByLabel("状态").selectOption("stopped");
-  await page.waitForURL(/status=stopped/);
-  await page.getByRole("link", { name: "e2e-two" }).waitFor({ state: "detached" });
-  await page.getByRole("link", { name: "e2e-one" }).waitFor();
-});
-
-test("English is one click away and stays", async () => {
-  await button("Switch to English").click();
-  await page.getByRole("heading", { name: "Training tasks" }).waitFor();
-  await page.reload();
-  await page.getByRole("heading", { name: "Training tasks" }).waitFor();
-  await page.getByRole("link", { name: "e2e-one" }).click();
-  await page.locator("h1").getByText("Stopped", { exact: true }).waitFor();
-  const reason = await page.locator("main").innerText();
-  assert.doesNotMatch(reason.replaceAll(/北京可用区A/g, ""), /\p{Script=Han}/u, "the server speaks English too");
-  await looksRight("task-english");
-  await button("切换到中文").click();
-  await status("已停止").waitFor();
-});
-
-test("a deleted task is gone", async () => {
-  await button("删除").click();
-  await page.getByRole("alertdialog").getByRole("button", { name: "删除" }).click();
-  await page.waitForURL("**/training");
-  await page.getByRole("link", { name: "e2e-two" }).waitFor();
-  assert.equal(await page.getByRole("link", { name: "e2e-one" }).count(), 0);
-});
+journey("a DDP task on two environments, and its clone", [
+  step("a DDP task on two environments trains to the end", async () => {
+    await fillIn("e2e-two", 60, "pytorch-dev-env", "cv-experiment-env");
+    await page.getByText("分布式训练", { exact: true }).waitFor();
+    await eventually(
+      async () => (await page.getByRole("table", { name: "Rank 分配" }).getAttribute("aria-rowcount")) === "5",
+      "four ranks in the preview",
+    );
+    await create();
+    await status("已完成").waitFor({ timeout: TRAINING_MS });
+    await eventually(async () => (await steps()) === 60, "the last step");
+    await eventually(
+      async () => (await page.getByRole("button", { name: /^rank \d, 正常结束$/ }).count()) === 4,
+      "four ranks that have ended",
+    );
+    await looksRight("task-succeeded");
+  }),
+  step("events, checkpoints, files and the logs of another rank can be read", async () => {
+    await page.getByRole("button", { name: /^rank 2/ }).click();
+    await eventually(
+      async () => (await page.getByLabel("进程", { exact: true }).inputValue()) === "2",
+      "rank 2 chosen",
+    );
+    await page.getByRole("tab", { name: "事件" }).click();
+    await page.getByRole("tabpanel").locator("li").first().waitFor();
+    await looksRight("task-events");
+    await page.getByRole("tab", { name: "检查点" }).click();
+    await page.getByRole("tabpanel").locator("tbody tr").first().waitFor();
+    await looksRight("task-checkpoints");
+    await page.getByRole("tab", { name: "生成的文件" }).click();
+    await page.getByRole("tabpanel").locator("pre").waitFor();
+    await looksRight("task-files");
+  }),
+  step("the log is searched where it is", async () => {
+    await page.getByRole("tab", { name: "日志" }).click();
+    await page.getByLabel("进程", { exact: true }).selectOption("all");
+    await page.getByLabel("在日志中查找").fill('"loss"');
+    await page.locator("mark").first().waitFor();
+    await page.getByLabel("在日志中查找").fill("nothing says this");
+    await page.getByText("没有匹配的行").waitFor();
+  }),
+  step("a clone starts from the same request", async () => {
+    await page.getByRole("link", { name: "克隆" }).click();
+    await eventually(async () => (await page.getByLabel("任务名称").inputValue()).startsWith("e2e-two"), "the name");
+    assert.equal(await card("pytorch-dev-env").isChecked(), true);
+    assert.equal(await card("cv-experiment-env").isChecked(), true);
+  }),
+]);
 
 pageTests({ test, now: () => ({ page, fermi }), looksRight, eventually, trainingMs: TRAINING_MS });
 
-test("after signing out the pages are closed", async () => {
-  await button("退出登录").click();
-  await page.waitForURL("**/sign-in");
-  await open("/training");
-  await page.waitForURL(/\/sign-in/);
-});
-
-test("no page broke its security policy, failed in its console, or asked another origin", () => {
-  assert.deepEqual(faults, []);
-});
+test(
+  "after signing out the pages are closed",
+  async () => {
+    await page.goto(fermi.signInLink());
+    await page.waitForURL("**/overview");
+    await button("退出登录").click();
+    await page.waitForURL("**/sign-in");
+    await open("/training");
+    await page.waitForURL(/\/sign-in/);
+  },
+  { signedIn: false },
+);

@@ -1,44 +1,41 @@
 // What the console says when the platform does not answer: frozen, gone, and back.
 import assert from "node:assert/strict";
-import { after, before } from "node:test";
-import { launch, shoot, violations } from "./browser.js";
-import { inOrder } from "./in-order.js";
-import { platform } from "./platform.js";
+import { shoot, violations } from "./browser.js";
+import { defineSuite } from "./suite.js";
 
 const OWN = !process.env.FERMI_E2E_URL; // another's platform is not frozen
-let fermi, browser, page;
+let fermi, page;
 
-before(async () => {
-  fermi = await platform();
-  browser = await launch();
-  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, locale: "de-DE" });
-  page = await context.newPage();
-  page.setDefaultTimeout(60_000);
+const { test } = defineSuite({
+  use: (given) => ({ fermi, page } = given),
+  allowed: /./, // requests fail while the platform is frozen
 });
-after(async () => {
-  if (OWN) thaw();
-  await browser?.close();
-  await fermi?.stop();
-});
-
-const test = inOrder();
 const open = (path) => page.goto(fermi.url + path);
 const freeze = () => fermi.signal("web", "SIGSTOP");
 const thaw = () => fermi.signal("web", "SIGCONT");
+
+async function whileFrozen(body) {
+  freeze();
+  try {
+    await body();
+  } finally {
+    thaw();
+  }
+}
 const silent = () => page.getByText("平台没有回应", { exact: false });
 
 test("a page that asks for nothing says that a frozen platform does not answer, and no more once it does", async () => {
   if (!OWN) return;
-  await page.goto(fermi.link);
+  await open("/");
   await page.getByRole("heading", { level: 1 }).waitFor();
   await page.getByRole("link", { name: "可用区", exact: true }).click();
   await page.getByRole("link", { name: "北京可用区A" }).waitFor();
   assert.equal(await silent().count(), 0);
-  freeze();
-  await silent().waitFor();
-  assert.deepEqual(await violations(page), []);
-  assert.deepEqual(await shoot(page, "platform-frozen"), []);
-  thaw();
+  await whileFrozen(async () => {
+    await silent().waitFor();
+    assert.deepEqual(await violations(page), []);
+    assert.deepEqual(await shoot(page, "platform-frozen"), []);
+  });
   await silent().waitFor({ state: "detached" });
 });
 
@@ -60,18 +57,23 @@ test("a task's page is not called live while nothing comes", async () => {
   await open(`/training/${data.taskId}`);
   const live = page.getByText("实时", { exact: true });
   await live.waitFor();
-  freeze();
-  await page.getByText(/^\d\d:\d\d:\d\d 起没有更新$/).waitFor();
-  await silent().waitFor();
-  assert.equal(await live.count(), 0);
-  thaw();
+  await whileFrozen(async () => {
+    await page.getByText(/^\d\d:\d\d:\d\d 起没有更新$/).waitFor();
+    await silent().waitFor();
+    assert.equal(await live.count(), 0);
+  });
   await live.waitFor();
   await silent().waitFor({ state: "detached" });
 });
 
-test("who is signed out is told how to get a link on the platform's machine", async () => {
-  await page.getByRole("button", { name: "退出登录" }).click();
-  await page.getByText(".venv/bin/fermi login-link").waitFor();
-  assert.deepEqual(await violations(page), []);
-  assert.deepEqual(await shoot(page, "sign-in-embedded"), []);
-});
+test(
+  "who is signed out is told how to get a link on the platform's machine",
+  async () => {
+    await page.goto(fermi.signInLink());
+    await page.getByRole("button", { name: "退出登录" }).click();
+    await page.getByText(".venv/bin/fermi login-link").waitFor();
+    assert.deepEqual(await violations(page), []);
+    assert.deepEqual(await shoot(page, "sign-in-embedded"), []);
+  },
+  { signedIn: false },
+);

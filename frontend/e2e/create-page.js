@@ -1,23 +1,18 @@
-// The create page of a platform of its own, signed in, and what its tests share.
-import { launch, looksRight as looks, openPage } from "./browser.js";
-import { platform } from "./platform.js";
+// What tests of the create page share.
+import { looksRight as looks } from "./browser.js";
 import { eventually as poll } from "./polling.js";
+import { defineSuite } from "./suite.js";
 
 const LOOK_MS = 60_000;
 
-export async function createPage(options) {
-  const fermi = await platform(options);
-  const browser = await launch();
-  const { page, faults } = await openPage(browser, fermi.url, LOOK_MS);
-  await page.goto(fermi.link);
-  await page.waitForURL("**/overview");
+/** Defines tests of the create page; `use` gets what they share, anew for each test. */
+export function defineCreateSuite({ use, ...rest }) {
+  return defineSuite({ ...rest, waitMs: LOOK_MS, use: ({ fermi, page }) => use(buildCreatePage(fermi, page)) });
+}
 
-  /** A fresh form in Chinese, whatever another test left behind. */
+function buildCreatePage(fermi, page) {
+  /** Opens the form, in Chinese. */
   async function open(query = "") {
-    await page.evaluate(() => {
-      sessionStorage.clear();
-      localStorage.clear();
-    });
     await page.goto(`${fermi.url}/training/create${query}`);
     await page.getByText(/ 个环境$/).waitFor();
   }
@@ -37,15 +32,13 @@ export async function createPage(options) {
 
   return {
     page,
-    faults,
+    fermi,
     open,
     unfold,
     openTab,
     /** Trains a script of one's own in place of a model. */
     takeScript: () => page.getByRole("radio", { name: "我的脚本" }).click(),
     looksRight,
-    seed: fermi.seed,
-    write: fermi.write,
     eventually: (look, what, ms = LOOK_MS) => poll(page, look, what, ms),
     button: (name) => page.getByRole("button", { name, exact: true }),
     card: (name) => page.getByRole("checkbox", { name, exact: true }),
@@ -58,9 +51,5 @@ export async function createPage(options) {
         .locator("aside dl div", { has: page.getByText(label, { exact: true }) })
         .locator("dd")
         .innerText(),
-    close: async () => {
-      await browser.close();
-      await fermi.stop();
-    },
   };
 }

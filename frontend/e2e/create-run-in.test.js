@@ -1,19 +1,16 @@
 // Where ranks run, on a cluster that can do both: chosen with a reason, asked for, refused at the control, kept.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { createPage } from "./create-page.js";
+import { defineCreateSuite } from "./create-page.js";
 
 const RUN_IN = "distributedConfig.runIn";
 const ALL = "?environments=env-full,env-roomy,env-bare";
 
-let create, page, open, takeScript, looksRight, eventually, button, card, named;
+let page, open, takeScript, looksRight, eventually, button, card, named;
 
-before(async () => {
-  create = await createPage();
-  ({ page, open, takeScript, looksRight, eventually, button, card, named } = create);
-  create.seed(0, "seed-pods.py");
+const { test } = defineCreateSuite({
+  prepare: (fermi) => fermi.seed(0, "seed-pods.py"),
+  use: (given) => ({ page, open, takeScript, looksRight, eventually, button, card, named } = given),
 });
-after(() => create?.close());
 
 const reasons = () => page.getByRole("group", { name: "各环境的运行位置及原因" });
 const choice = (name) => page.getByRole("radio", { name });
@@ -90,8 +87,4 @@ test("the task says it, and a clone keeps what was asked for", async () => {
   await choice(/^环境内/).waitFor();
   assert.equal(await choice(/^环境内/).isChecked(), true);
   assert.equal(await named("distributedConfig.python").inputValue(), "/opt/conda/bin/python");
-});
-
-test("no page broke its security policy, failed in its console, or asked another origin", () => {
-  assert.deepEqual(create.faults, []);
 });

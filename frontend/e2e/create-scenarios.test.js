@@ -1,16 +1,16 @@
 // The requirement's three scenarios, from tick to first metric, on real training.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { createPage } from "./create-page.js";
+import { defineCreateSuite } from "./create-page.js";
+import { step } from "./suite.js";
 
 const TRAINING_MS = 600_000;
-let create, page, faults, open, unfold, openTab, looksRight, eventually, button, card, named, chosenText, fact;
+let page, open, unfold, openTab, looksRight, eventually, button, card, named, chosenText, fact;
 
-before(async () => {
-  create = await createPage({ trains: true });
-  ({ page, faults, open, unfold, openTab, looksRight, eventually, button, card, named, chosenText, fact } = create);
+const { test, journey } = defineCreateSuite({
+  options: { trains: true },
+  use: (given) =>
+    ({ page, open, unfold, openTab, looksRight, eventually, button, card, named, chosenText, fact } = given),
 });
-after(() => create?.close());
 
 /** A form whose task trains until it is stopped. */
 async function openFor(name) {
@@ -83,44 +83,42 @@ test("scenario 2: two environments in one zone under DDP, from tick to first met
   await stopped();
 });
 
-test("scenario 3: three zones with DeepSpeed, from tick to first metric", async () => {
-  await openFor("scenario-three");
-  for (const name of ["pytorch-dev-env", "llm-training-env", "nlp-research-lab"]) await card(name).click();
-  await page.getByLabel("分布式框架").selectOption({ label: "DeepSpeed" });
-  assert.equal(await fact("训练节点"), "3 个");
-  assert.equal(await fact("总GPU"), "14 个 (A100)");
-  assert.equal(await fact("总CPU"), "112 核");
-  assert.equal(await fact("总内存"), "896 GB");
-  assert.equal(await fact("跨可用区"), "3 个");
-  await page.getByText("跨可用区训练可能会有网络延迟").waitFor();
-  await page.getByText("可以提交").waitFor();
-  await looksRight("create-three");
-  const { task } = await trains("分布式训练 · 3个节点 · 总计14个GPU");
-  assert.deepEqual([task.worldSize, task.framework, task.nodeCount], [14, "deepspeed", 3]);
-  await stopped();
-});
+journey("scenario 3, and its clone", [
+  step("scenario 3: three zones with DeepSpeed, from tick to first metric", async () => {
+    await openFor("scenario-three");
+    for (const name of ["pytorch-dev-env", "llm-training-env", "nlp-research-lab"]) await card(name).click();
+    await page.getByLabel("分布式框架").selectOption({ label: "DeepSpeed" });
+    assert.equal(await fact("训练节点"), "3 个");
+    assert.equal(await fact("总GPU"), "14 个 (A100)");
+    assert.equal(await fact("总CPU"), "112 核");
+    assert.equal(await fact("总内存"), "896 GB");
+    assert.equal(await fact("跨可用区"), "3 个");
+    await page.getByText("跨可用区训练可能会有网络延迟").waitFor();
+    await page.getByText("可以提交").waitFor();
+    await looksRight("create-three");
+    const { task } = await trains("分布式训练 · 3个节点 · 总计14个GPU");
+    assert.deepEqual([task.worldSize, task.framework, task.nodeCount], [14, "deepspeed", 3]);
+    await stopped();
+  }),
 
-test("clone brings the same form back, and retry its newest checkpoint with it", async () => {
-  const id = await page.evaluate(async () => {
-    const answer = await (await fetch("/api/v1/training-tasks?search=scenario-three")).json();
-    return answer.data.items[0].taskId;
-  });
-  await open(`?from=${id}`);
-  await eventually(async () => (await named("taskName").inputValue()) === "scenario-three", "the name");
-  const framework = page.getByLabel("分布式框架"); // its name comes with the list of them
-  await eventually(async () => (await chosenText(framework)) === "DeepSpeed", "the framework's name");
-  for (const name of ["pytorch-dev-env", "llm-training-env", "nlp-research-lab"])
-    assert.equal(await card(name).isChecked(), true, name);
-  const newest = await page.evaluate(async (id) => {
-    const answer = await (await fetch(`/api/v1/training-tasks/${id}/checkpoints?pageSize=200`)).json();
-    return answer.data.items.toSorted((a, b) => b.step - a.step)[0]?.path ?? "";
-  }, id);
-  await open(`?retry=${id}`);
-  await unfold("高级选项");
-  await openTab("resumeFrom");
-  assert.equal(await named("resumeFrom").inputValue(), newest);
-});
-
-test("no page broke its security policy, failed in its console, or asked another origin", () => {
-  assert.deepEqual(faults, []);
-});
+  step("clone brings the same form back, and retry its newest checkpoint with it", async () => {
+    const id = await page.evaluate(async () => {
+      const answer = await (await fetch("/api/v1/training-tasks?search=scenario-three")).json();
+      return answer.data.items[0].taskId;
+    });
+    await open(`?from=${id}`);
+    await eventually(async () => (await named("taskName").inputValue()) === "scenario-three", "the name");
+    const framework = page.getByLabel("分布式框架"); // its name comes with the list of them
+    await eventually(async () => (await chosenText(framework)) === "DeepSpeed", "the framework's name");
+    for (const name of ["pytorch-dev-env", "llm-training-env", "nlp-research-lab"])
+      assert.equal(await card(name).isChecked(), true, name);
+    const newest = await page.evaluate(async (id) => {
+      const answer = await (await fetch(`/api/v1/training-tasks/${id}/checkpoints?pageSize=200`)).json();
+      return answer.data.items.toSorted((a, b) => b.step - a.step)[0]?.path ?? "";
+    }, id);
+    await open(`?retry=${id}`);
+    await unfold("高级选项");
+    await openTab("resumeFrom");
+    assert.equal(await named("resumeFrom").inputValue(), newest);
+  }),
+]);

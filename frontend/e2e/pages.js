@@ -1,4 +1,4 @@
-// The pages around the main job, in the middle of the console's tests: the same platform, the same browser.
+// Tests of the pages around tasks, on the same platform as those of console.test.js.
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
 import { shootByMedia, THEMES, violations } from "./browser.js";
@@ -12,14 +12,15 @@ print('{"step": 1, "loss": 1.0}', flush=True)
 time.sleep(3600)
 `;
 
+const SLEEPS = "import time\ntime.sleep(3600)\n";
+
 /** `now()` gives { page, fermi }; `looksRight` and `eventually` are the console's tests'. */
 export function pageTests({ test, now, looksRight, eventually, trainingMs }) {
   const open = (path) => now().page.goto(now().fermi.url + path);
   const button = (name) => now().page.getByRole("button", { name, exact: true });
   const confirm = (name) => now().page.getByRole("alertdialog").getByRole("button", { name, exact: true }).click();
-  let token;
   const api = async (path, init = {}) => {
-    const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+    const headers = { Authorization: `Bearer ${now().fermi.token()}`, "Content-Type": "application/json" };
     const answer = await fetch(`${now().fermi.url}/api/v1${path}`, { ...init, headers });
     const { data } = await answer.json();
     assert.ok(answer.ok, `${path}: ${answer.status}`);
@@ -39,6 +40,8 @@ export function pageTests({ test, now, looksRight, eventually, trainingMs }) {
       }),
     });
 
+  const stop = (id) => api(`/training-tasks/${id}/stop`, { method: "POST", body: "{}" });
+
   const looksLikeAdmin = async (name) => {
     const { page } = now();
     for (const colorScheme of THEMES) {
@@ -55,13 +58,18 @@ export function pageTests({ test, now, looksRight, eventually, trainingMs }) {
     await button("创建令牌").click();
     await page.getByLabel("用途").fill("e2e");
     await page.getByRole("dialog").getByRole("button", { name: "创建", exact: true }).click();
-    token = await page.locator("code").innerText();
+    const token = await page.locator("code").innerText();
     assert.match(token, /^fermi_/);
     await looksRight("settings");
     await page.reload();
     await page.getByText("e2e", { exact: true }).waitFor();
     assert.equal(await page.getByText(token).count(), 0);
-    assert.equal((await api("/auth/me")).isAdministrator, true);
+    const ask = () => fetch(`${now().fermi.url}/api/v1/auth/me`, { headers: { Authorization: `Bearer ${token}` } });
+    assert.equal((await ask()).status, 200);
+    await page.getByRole("listitem").filter({ hasText: "e2e" }).getByRole("button", { name: "撤销" }).click();
+    await confirm("撤销");
+    await page.getByText("e2e", { exact: true }).waitFor({ state: "detached" });
+    assert.equal((await ask()).status, 401);
   });
 
   test("environments are listed, filtered by the address, cordoned and taken back", async () => {
@@ -130,33 +138,39 @@ export function pageTests({ test, now, looksRight, eventually, trainingMs }) {
     await page.getByRole("tab", { name: "命令与 YAML" }).click();
     await page.getByRole("tabpanel").locator("pre").waitFor();
     await looksRight("task-reuse");
+    await stop(taskId);
   });
 
   test("several tasks are stopped from the list", async () => {
     const { page } = now();
-    await submit("e2e-waiting", ["env-local"], {});
-    await open("/training?search=e2e-");
-    await page.getByRole("checkbox", { name: "选择 e2e-waiting" }).check();
-    await page.getByRole("checkbox", { name: "选择 e2e-chatty" }).check();
+    const script = now().fermi.write("sleeps.py", SLEEPS);
+    await submit("list-first", ["env-local"], { entrypoint: { script, args: [] } });
+    await submit("list-second", ["env-local"], {});
+    await open("/training?search=list-");
+    await page.getByRole("checkbox", { name: "选择 list-first" }).check();
+    await page.getByRole("checkbox", { name: "选择 list-second" }).check();
     await looksRight("tasks-selected");
     await button("停止所选").click();
     await confirm("停止");
     await page.getByText("正在停止", { exact: true }).first().waitFor();
-    for (const name of ["e2e-waiting", "e2e-chatty"]) {
+    for (const name of ["list-first", "list-second"]) {
       const row = page.getByRole("row", { name: new RegExp(name) });
       await row.getByText("已停止", { exact: true }).waitFor({ timeout: trainingMs });
     }
   });
 
   test("operators: the overview, a task's plan, a drained environment", async () => {
-    const { page } = now();
+    const { page, fermi } = now();
+    const script = fermi.write("sleeps.py", SLEEPS);
+    const { taskId } = await submit("for-operators", ["env-local"], { entrypoint: { script, args: [] } });
+    await eventually(async () => (await api(`/training-tasks/${taskId}`)).status === "running", "a running task");
     await open("/admin/");
     await page.getByRole("heading", { name: "任务状态" }).waitFor();
     await looksLikeAdmin("admin-overview");
     await open("/admin/training/task/");
-    await page.getByRole("link", { name: "e2e-chatty" }).first().waitFor();
+    await page.getByRole("link", { name: "for-operators" }).first().waitFor();
     await looksLikeAdmin("admin-tasks");
-    await page.getByRole("link", { name: "e2e-chatty" }).first().click();
+    await page.getByRole("link", { name: "for-operators" }).first().click();
     await page.getByText("生成的文件").waitFor();
     await looksLikeAdmin("admin-task");
     await open("/admin/clusters/devenvironment/");
@@ -173,18 +187,7 @@ export function pageTests({ test, now, looksRight, eventually, trainingMs }) {
     await page.getByText(/已排空: 1/).waitFor();
     await looksLikeAdmin("admin-environments");
     await api("/dev-environments/env-004", { method: "PATCH", body: JSON.stringify({ cordoned: false }) });
-  });
-
-  test("settings: a revoked token is refused", async () => {
-    const { page } = now();
-    await open("/settings");
-    await page.getByRole("listitem").filter({ hasText: "e2e" }).getByRole("button", { name: "撤销" }).click();
-    await confirm("撤销");
-    await page.getByText("e2e", { exact: true }).waitFor({ state: "detached" });
-    const answer = await fetch(`${now().fermi.url}/api/v1/auth/me`, {
-      headers: { Authorization: `Bearer ${token}` },
-    });
-    assert.equal(answer.status, 401);
+    await stop(taskId);
   });
 }
 

@@ -22,7 +22,7 @@ const READY_MS = 360_000;
 
 /**
  * `{ url, link, stop() }`; `link` signs in once. Of a platform of our own also `seed(environments)`, or with what another
- * file makes, `token()`, the administrator's, `signal(part, name)`, which sends one of its processes a signal, and
+ * file makes, `signInLink()`, a further one-time link, `token()`, the administrator's, `signal(part, name)`, which sends one of its processes a signal, and
  * `write(name, text)`, which makes a file in the workspace, where tasks may read, and gives its path.
  * `trains`: much is trained there, so one process stands by with PyTorch imported.
  */
@@ -65,6 +65,12 @@ export async function platform({ trains = false } = {}) {
     if (done.status !== 0) throw new Error(`seeding failed:\n${done.stderr}`);
   };
   try {
+    const found = await announced(up);
+    const signInLink = () => {
+      const done = spawnSync(PYTHON, ["manage.py", "login_link"], { cwd: ROOT, env, encoding: "utf8" });
+      if (done.status !== 0) throw new Error(`no sign-in link was made:\n${done.stderr}`);
+      return new URL(JSON.parse(done.stdout.trim().split("\n").at(-1)).signInLink, found.url).href;
+    };
     const token = () => readFileSync(join(data, "token"), "utf8").trim();
     const signal = (part, name) => {
       const known = JSON.parse(readFileSync(join(data, "run/processes.json"), "utf8"));
@@ -76,7 +82,7 @@ export async function platform({ trains = false } = {}) {
       writeFileSync(path, text);
       return path;
     };
-    return { ...(await announced(up)), stop, seed, token, signal, write };
+    return { ...found, stop, seed, signInLink, token, signal, write };
   } catch (error) {
     await stop();
     throw error;
