@@ -16,7 +16,7 @@ import type { ChartLine } from "@/ui/telemetry/chart-data";
 import { ChartSelector, NumberRangeField } from "@/ui/telemetry/chart-selector";
 import { Legend } from "@/ui/telemetry/legend";
 import { useChartUrlState, useVisiblePanels } from "@/ui/telemetry/use-chart-url-state";
-import { listMetrics, PANEL_IDS } from "@/ui/telemetry/panels";
+import { listMetrics, PANEL_IDS } from "@/ui/telemetry/metrics";
 import { Caption, ChartPanels } from "@/ui/telemetry/chart-panels";
 import { alignMetric, findStepAt, computeStepTicks } from "@/ui/telemetry/step-axis";
 import { type Axis, type Curve, TimeChart } from "@/ui/telemetry/time-chart";

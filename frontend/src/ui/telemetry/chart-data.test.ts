@@ -9,7 +9,7 @@ import {
   findGaps,
   getValueAt,
 } from "./chart-data";
-import { DEFAULT_PANELS, listMetrics, PANEL_IDS, decodeThrottleReasons } from "./panels";
+import { DEFAULT_PANELS, listMetrics, PANEL_IDS, decodeThrottleReasons } from "./metrics";
 
 const one = (
   metric: TelemetrySeries["metric"],

@@ -1,5 +1,5 @@
 import type { TelemetrySeries } from "@/api/types";
-import { getPanelConfig, type PanelId } from "./panels";
+import { getPanelConfig, type PanelId } from "./metrics";
 
 export type Values = (number | null)[];
 

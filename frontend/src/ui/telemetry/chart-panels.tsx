@@ -16,7 +16,7 @@ import {
 import { ChartCursor, findNearestIndex, useChartCursor } from "./use-chart-cursor";
 import { Legend } from "./legend";
 import type { TimeMark } from "./mark-labels";
-import { getPanelConfig, type PanelId } from "./panels";
+import { getPanelConfig, type PanelId } from "./metrics";
 import { formatSeriesName, formatValue } from "./labels";
 import { type Axis, type Curve, TimeChart } from "./time-chart";
 

@@ -6,7 +6,7 @@ import { MAX_NUMBERS, parseNumberRanges } from "@/lib/number-ranges";
 import { Button } from "@/ui/button";
 import { Popup } from "@/ui/popup";
 import type { useVisiblePanels } from "./use-chart-url-state";
-import type { PanelId } from "./panels";
+import type { PanelId } from "./metrics";
 
 interface Props {
   ids: PanelId[];

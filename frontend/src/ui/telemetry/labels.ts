@@ -2,7 +2,7 @@ import type { TFunction } from "i18next";
 import type { MetricName } from "@/api/telemetry";
 import type { TelemetrySeries } from "@/api/types";
 import { formatBytes, formatMeasurement } from "@/lib/format";
-import { type PanelId, decodeThrottleReasons } from "./panels";
+import { type PanelId, decodeThrottleReasons } from "./metrics";
 
 const DIRECTION_TEXTS: Partial<Record<MetricName, "received" | "sent" | "read" | "written">> = {
   received: "received",

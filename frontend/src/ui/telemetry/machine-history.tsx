@@ -10,7 +10,7 @@ import { LoadError, Loading } from "@/ui/errors";
 import { ChartSelector } from "./chart-selector";
 import { UseHistory } from "./use-history";
 import { useChartUrlState, useVisiblePanels } from "./use-chart-url-state";
-import { listMetrics, MACHINE_PANELS, PANEL_IDS } from "./panels";
+import { listMetrics, MACHINE_PANELS, PANEL_IDS } from "./metrics";
 import { ChartPanels } from "./chart-panels";
 
 const HOUR = 3600;

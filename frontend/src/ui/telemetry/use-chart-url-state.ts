@@ -2,7 +2,7 @@ import { useCallback, useMemo } from "react";
 import { useSearchParams } from "react-router";
 import type { TimeRange } from "@/api/telemetry";
 import { useLocalStorage } from "@/lib/use-local-storage";
-import { DEFAULT_PANELS, type PanelId } from "./panels";
+import { DEFAULT_PANELS, type PanelId } from "./metrics";
 
 type Name = "from" | "to" | "nodes" | "ranks" | "range";
 
