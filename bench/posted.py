@@ -18,7 +18,7 @@ from apps.clusters import leases, selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.training.core import engine_access, task_store, wakeups
 from apps.training.models import Event, Task
-from apps.training.reconcile import actions, ports, reconciler
+from apps.training.reconcile import ports, reconciler
 from apps.training.states import State
 from bench import preview
 from bench.replay_engine import NUMBER, Recorded, task_id
@@ -53,7 +53,7 @@ def cost(count: int) -> dict[str, float]:
             began[attempt_parts(holder)[0]] -= 1
             raise
 
-    actions.ports.look, leases.take_port = looked, taken
+    ports.look, leases.take_port = looked, taken
     wakeups._send = lambda *hint: messages.put(hint)
     logging.getLogger("apps.training.reconcile.reconciler").addHandler(failed)
     ending = threading.Event()

@@ -13,8 +13,6 @@ from apps.training.models import Task
 from apps.training.services import actions
 from fermi.engines.safe_tree import Tree
 
-FILE, PART = "application/octet-stream", ("Range", "If-None-Match")
-
 
 def _found(request: Request, task_id: str) -> tuple[Task, Project, bool]:
     """With whether its outputs are in object storage."""

@@ -11,6 +11,8 @@ newest, which goes when the next one comes. That is 100,000 rows for 10 million 
 the lines' order. Events: 10,000 per rank and attempt; checkpoints all.
 """
 
+from __future__ import annotations
+
 import logging
 import math
 import time
@@ -165,7 +167,7 @@ class Reading:
             self._store(found)
         return news
 
-    def _without_held(self, tail: "_Tail", text: bytes) -> bytes:
+    def _without_held(self, tail: _Tail, text: bytes) -> bytes:
         """Of whole lines, those before the first one of a Trainer of which is not known yet where it is: the rest is
         read once a pulse has told, or after `HOLD`."""
         at, moment = -1, time.monotonic()
@@ -178,7 +180,7 @@ class Reading:
         tail.position -= len(text) - at
         return text[:at]
 
-    def _load(self) -> dict[int, "_Tail"]:
+    def _load(self) -> dict[int, _Tail]:
         cursors = LogCursor.objects.filter(task_id=self._task_id, attempt=self._attempt)
         tails = {cursor.rank: _Tail(cursor.rank, cursor.offset, cursor.state) for cursor in cursors}
         absent = {rank: self._known(rank) for rank in range(self._handle.world_size) if rank not in tails}
@@ -199,7 +201,7 @@ class Reading:
         known = loss_anomalies.beginnings(before.state.get("losses", {})) if before else {}
         return {"losses": known} if known else {}
 
-    def _store(self, found: "_Found") -> None:
+    def _store(self, found: _Found) -> None:
         """All or nothing."""
         with transaction.atomic():
             transitions.in_order(self._task_id)

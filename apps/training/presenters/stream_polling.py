@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 from asgiref.sync import sync_to_async
@@ -46,7 +46,7 @@ class Position:
         return f"{self.status}.{self.event}.{self.metric}.{self.attempt}.{pages.cursor_of(dict(self.offsets))}"
 
     @classmethod
-    def parse(cls, text: str) -> "Position | None":
+    def parse(cls, text: str) -> Self | None:
         """None for anything that is no position: the reader then starts anew."""
         parts = text.split(".")
         if len(parts) != 5 or not all(part.isdecimal() and len(part) < 19 for part in parts[:4]):

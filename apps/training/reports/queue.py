@@ -51,18 +51,18 @@ def outlook(view: View, turn: Turn) -> Forecast:
 
 def listed(user: User, query: Mapping[str, Any]) -> dict[str, Any]:
     """A page of the queue, first who is first. A filter by project or by words finds only what `user` may see."""
-    view, eyes = looking.view(), Eyes(user)
-    rows = [turn for turn in view.decision.turns if _is_asked_for(view.waiting[turn.task], eyes, query)]
+    view, visibility = looking.view(), Eyes(user)
+    rows = [turn for turn in view.decision.turns if _is_asked_for(view.waiting[turn.task], visibility, query)]
     number, size = query["page"], query["pageSize"]
     part = rows[(number - 1) * size : number * size]
     reasons = _reasons(turn.task for turn in part)
-    items = [_item(view, eyes, turn, reasons.get(turn.task)) for turn in part]
+    items = [_item(view, visibility, turn, reasons.get(turn.task)) for turn in part]
     return {"items": items, "total": len(rows), "page": number, "pageSize": size}
 
 
-def _is_asked_for(one: Waiting, eyes: Eyes, query: Mapping[str, Any]) -> bool:
+def _is_asked_for(one: Waiting, visibility: Eyes, query: Mapping[str, Any]) -> bool:
     project, word = query.get("project"), query.get("search", "").lower()
-    if (project or word) and not eyes.sees(one.project):
+    if (project or word) and not visibility.sees(one.project):
         return False
     if query.get("cluster") and one.cluster != query["cluster"]:
         return False
@@ -74,9 +74,9 @@ def _reasons(tasks: Iterable[str]) -> dict[str, Any]:
     return {row["id"]: row for row in rows}
 
 
-def _item(view: View, eyes: Eyes, turn: Turn, row: Mapping[str, Any] | None) -> dict[str, Any]:
+def _item(view: View, visibility: Eyes, turn: Turn, row: Mapping[str, Any] | None) -> dict[str, Any]:
     one = view.waiting[turn.task]
-    seen = eyes.sees(one.project)
+    seen = visibility.sees(one.project)
     return {
         "number": turn.number,
         "taskId": one.task if seen else None,
@@ -84,12 +84,12 @@ def _item(view: View, eyes: Eyes, turn: Turn, row: Mapping[str, Any] | None) -> 
         "projectId": one.project if seen else None,
         "owner": one.user if seen else "",
         "priority": priority_of(one.priority).name.lower(),
-        "asks": asks(view, one, eyes if seen else None),
+        "asks": asks(view, one, visibility if seen else None),
         "since": moment(one.since),
         "reason": _reason(turn, row) if seen else None,
         "preemptible": one.preemptible,
-        "mayMove": eyes.may_move(one.project),
-        **_when(view, eyes, turn),
+        "mayMove": visibility.may_move(one.project),
+        **_when(view, visibility, turn),
     }
 
 
@@ -100,14 +100,14 @@ def _reason(turn: Turn, row: Mapping[str, Any] | None) -> dict[str, str] | None:
     return presenters.reason(turn.why.code, turn.why.params) if turn.why else None
 
 
-def _when(view: View, eyes: Eyes, turn: Turn) -> dict[str, Any]:
+def _when(view: View, visibility: Eyes, turn: Turn) -> dict[str, Any]:
     known = outlook(view, turn)
     after = [view.held.get(key) or view.waiting.get(key) for key in known.after[:MOST_AHEAD]]
     return {
         "begins": moment(known.begins),
         "early": moment(known.early),
         "late": moment(known.late),
-        "after": [{**eyes.task(one), "until": moment(ends(view, one))} for one in after if one],
+        "after": [{**visibility.task(one), "until": moment(ends(view, one))} for one in after if one],
     }
 
 
@@ -123,7 +123,7 @@ def ends(view: View, one: Held | Waiting) -> float | None:
     return None if begins is None or run is None else begins + run
 
 
-def asks(view: View, one: Waiting, eyes: Eyes | None) -> dict[str, Any]:
+def asks(view: View, one: Waiting, visibility: Eyes | None) -> dict[str, Any]:
     """In figures and in words; with the names of environments for whoever may know them."""
     if one.select is not None:
         nodes, gpus, types = one.select.nodes, _gpus(one.select), list(one.select.gpu_types)
@@ -132,7 +132,7 @@ def asks(view: View, one: Waiting, eyes: Eyes | None) -> dict[str, Any]:
         places = [view.places[key] for key in one.named if key in view.places]
         nodes, gpus = len(one.named), sum(place.gpus for place in places)
         types = sorted({place.gpu_type for place in places if place.gpu_type})
-        names = [place.name for place in places] if eyes else []
+        names = [place.name for place in places] if visibility else []
     figures = {"nodes": nodes, "gpus": gpus, "types": ", ".join(types)}
     said = {name: value for name, value in figures.items() if value}
     words = _said("ASKS_FOR" if nodes else "ASKS_FOR_GPUS", said)
@@ -154,19 +154,19 @@ def _gpus(select: Select) -> int | None:
 def explained(user: User, task: Task) -> dict[str, Any]:
     """Why a task has not begun, and when it will; of one that does not stand in line, why not. `task` comes with its
     cluster."""
-    view, eyes = looking.view(), Eyes(user)
+    view, visibility = looking.view(), Eyes(user)
     turn = view.turns.get(task.pk)
     reason = presenters.why(vars(task)) if task.state not in FINAL else None
     known: dict[str, Any] = {"begins": None, "early": None, "late": None, "after": []}
     if turn is not None:
-        reason, known = _reason(turn, vars(task)), _when(view, eyes, turn)
+        reason, known = _reason(turn, vars(task)), _when(view, visibility, turn)
     return {
         "taskId": task.pk,
         "number": turn.number if turn else None,
         "of": len(view.scene.waiting),
         "reason": reason,
         **known,
-        "needs": [_need(view, eyes, key) for key in (turn.start or turn.needs)] if turn else [],
+        "needs": [_need(view, visibility, key) for key in (turn.start or turn.needs)] if turn else [],
         "sooner": [presenters.warning(one.code, one.params) for one in view.sooner(task.pk)] if turn else [],
         "engine": _engine(task),
     }
@@ -174,7 +174,7 @@ def explained(user: User, task: Task) -> dict[str, Any]:
 
 def line(task: Task, user: User) -> diagnose.Line | None:
     """The same for the task's diagnosis."""
-    view, eyes = looking.view(), Eyes(user)
+    view, visibility = looking.view(), Eyes(user)
     turn = view.turns.get(task.pk)
     if turn is None:
         return None
@@ -187,7 +187,7 @@ def line(task: Task, user: User) -> diagnose.Line | None:
         early=known.early,
         late=known.late,
         ahead=[
-            diagnose.Ahead(one.task, one.name, ends(view, one)) if eyes.sees(one.project) else diagnose.Ahead()
+            diagnose.Ahead(one.task, one.name, ends(view, one)) if visibility.sees(one.project) else diagnose.Ahead()
             for one in after
             if one
         ],
@@ -201,15 +201,15 @@ def reason(task: Task) -> tuple[str, Mapping[str, Any]]:
     return (turn.why.code, turn.why.params) if turn and turn.why else ("", {})
 
 
-def _need(view: View, eyes: Eyes, key: str) -> dict[str, Any]:
+def _need(view: View, visibility: Eyes, key: str) -> dict[str, Any]:
     place, holder = view.places.get(key), view.holders.get(key)
-    named = place is not None and eyes.names(place)
+    named = place is not None and visibility.names(place)
     return {
         "environmentId": key if named else None,
         "name": place.name if place and named else "",
         "held": holder is not None,
-        "heldBy": holder.task if holder and eyes.sees(holder.project) else None,
-        "heldByName": holder.name if holder and eyes.sees(holder.project) else None,
+        "heldBy": holder.task if holder and visibility.sees(holder.project) else None,
+        "heldByName": holder.name if holder and visibility.sees(holder.project) else None,
     }
 
 

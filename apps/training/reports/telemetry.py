@@ -123,7 +123,7 @@ def _take(
 
 def holders(environment: DevEnvironment, user: User, begins: datetime, ends: datetime) -> list[dict[str, Any]]:
     """Who had it: names only of tasks that the user may see."""
-    eyes = Eyes(user)
+    visibility = Eyes(user)
     rows = Usage.objects.filter(Q(environment=environment), since__lt=ends, until__gt=begins).order_by("-since")
     columns = ("task", "task_name", "project_id", "since", "until")
     spans = [(*row[:3], row[3], row[4]) for row in rows.values_list(*columns)[:MOST_TASKS]][::-1]
@@ -133,8 +133,13 @@ def holders(environment: DevEnvironment, user: User, begins: datetime, ends: dat
         spans = [one for one in spans if one[0] != held[0] or one[3] < lease.since]
         spans.append((*held, lease.since, None))
     known = set(Task.trainings.filter(pk__in={one[0] for one in spans}).values_list("pk", flat=True))
+    visible = {project for _, _, project, _, _ in spans if visibility.sees(project)}
     return [
-        {"id": task if eyes.sees(project) and task in known else None, "name": name if eyes.sees(project) else "",
-         "from": since, "to": until}
+        {
+            "id": task if project in visible and task in known else None,
+            "name": name if project in visible else "",
+            "from": since,
+            "to": until,
+        }
         for task, name, project, since, until in spans
-    ]  # fmt: skip
+    ]

@@ -33,11 +33,11 @@ def of(user: User, begins: datetime, ends: datetime, project: str = "") -> dict[
     rows = selectors.seen_by(user)
     environments = list(_environments(rows.filter(project=project) if project else rows))
     keys = {row["id"] for row in environments}
-    view, eyes, spans = looking.view(), Eyes(user), Spans(list)
-    _past(spans, view, eyes, keys, begins, ends)
-    _held(spans, view, eyes, keys)
-    _reserved(spans, eyes, keys, begins, ends)
-    _next(spans, view, eyes, keys)
+    view, visibility, spans = looking.view(), Eyes(user), Spans(list)
+    _past(spans, view, visibility, keys, begins, ends)
+    _held(spans, view, visibility, keys)
+    _reserved(spans, visibility, keys, begins, ends)
+    _next(spans, view, visibility, keys)
     within = {key: [one for one in found if _is_within(one, begins, ends)] for key, found in spans.items()}
     shown = [{"zone": row.pop("zoneName"), **row, "spans": within.get(row["id"], [])} for row in environments]
     return {"environments": shown}
@@ -52,7 +52,7 @@ def _is_within(span: Mapping[str, Any], begins: datetime, ends: datetime) -> boo
     return (span["from"] is None or span["from"] < ends) and (span["to"] is None or span["to"] > begins)
 
 
-def _past(spans: Spans, view: View, eyes: Eyes, keys: set[str], begins: datetime, ends: datetime) -> None:
+def _past(spans: Spans, view: View, visibility: Eyes, keys: set[str], begins: datetime, ends: datetime) -> None:
     rows = Usage.objects.filter(since__lt=ends, until__gt=begins, environment__isnull=False).order_by("-since")
     columns = ("environment_id", "task", "task_name", "project_id", "since", "until")
     found = [row for row in rows.values_list(*columns)[:MOST_PAST] if row[0] in keys]
@@ -61,17 +61,17 @@ def _past(spans: Spans, view: View, eyes: Eyes, keys: set[str], begins: datetime
         now = view.holders.get(key)
         if now is not None and now.task == task and since.timestamp() >= now.since:
             continue  # it is still going on
-        seen = eyes.sees(project)
+        seen = visibility.sees(project)
         spans[key].append(
             {"taskId": task if seen and task in known else None, "name": name if seen else "", "from": since,
              "to": until, "sure": True, "kind": "held"}
         )  # fmt: skip
 
 
-def _held(spans: Spans, view: View, eyes: Eyes, keys: set[str]) -> None:
+def _held(spans: Spans, view: View, visibility: Eyes, keys: set[str]) -> None:
     known = _trainings(set(view.held))
     for one in view.scene.held:
-        told = eyes.task(one)
+        told = visibility.task(one)
         told["taskId"] = told["taskId"] if one.task in known else None
         for key in keys & set(one.places):
             spans[key].append(
@@ -80,18 +80,18 @@ def _held(spans: Spans, view: View, eyes: Eyes, keys: set[str]) -> None:
             )  # fmt: skip
 
 
-def _reserved(spans: Spans, eyes: Eyes, keys: set[str], begins: datetime, ends: datetime) -> None:
+def _reserved(spans: Spans, visibility: Eyes, keys: set[str], begins: datetime, ends: datetime) -> None:
     rows = Reservation.objects.filter(begins_at__lt=ends, ends_at__gt=begins).order_by("begins_at")
     columns = ("environments", "project_id", "project__name", "note", "begins_at", "ends_at")
     for key, project, name, note, since, until in rows.values_list(*columns):
         if key not in keys:
             continue
-        told = (note or name or "") if project is None or eyes.sees(project) else ""
+        told = (note or name or "") if project is None or visibility.sees(project) else ""
         kind = "maintenance" if project is None else "reserved"
         spans[key].append({"taskId": None, "name": told, "from": since, "to": until, "sure": True, "kind": kind})
 
 
-def _next(spans: Spans, view: View, eyes: Eyes, keys: set[str]) -> None:
+def _next(spans: Spans, view: View, visibility: Eyes, keys: set[str]) -> None:
     for turn in view.decision.turns:
         if not (wanted := keys & {*turn.start, *turn.needs}):
             continue
@@ -100,7 +100,7 @@ def _next(spans: Spans, view: View, eyes: Eyes, keys: set[str]) -> None:
         until = None if begins is None or lasts is None else begins + lasts
         for key in wanted:
             spans[key].append(
-                {**eyes.task(one), "from": moment(begins), "to": moment(until), "sure": False, "kind": "next"}
+                {**visibility.task(one), "from": moment(begins), "to": moment(until), "sure": False, "kind": "next"}
             )
 
 

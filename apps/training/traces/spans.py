@@ -12,7 +12,7 @@ training task ─┬─ request ─── check, store           its caller's `t
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 from apps.common.clock import now
 from apps.common.tracing import Context, Span
@@ -39,7 +39,7 @@ class Story:
     states: list[tuple[datetime, str]]
 
     @classmethod
-    def of(cls, task: Task) -> "Story":
+    def of(cls, task: Task) -> Self:
         rows = task.events.filter(kind="state", code__startswith="STATE_").order_by("pk").values_list("at", "code")
         moved = [(at, code.removeprefix("STATE_").lower()) for at, code in rows]
         return cls(task, [(task.created_at, FIRST[Kind(task.kind)]), *moved])
