@@ -100,13 +100,28 @@ def _task(
     ends: tuple[str, dict[str, str]] = ("RUN_TIMEOUT" if state is State.FAILED else "", {})
     reason, params = rng.choice(waits) if state is State.QUEUED else ends
     return Task(
-        id=f"task-fleet-{number:05}", name=f"gpt-{number:05}", project=projects[person % PROJECTS],
-        owner=people[person], cluster=cluster, framework="pytorch-ddp", node_count=nodes, total_gpus=8 * nodes,
-        world_size=8 * nodes, master="env-fleet-0000", request={"x": "y" * 1000}, spec={"x": "y" * 2000}, summary={},
-        state=state, state_since=since, reason=reason, reason_params=params, attempt=1,
+        id=f"task-fleet-{number:05}",
+        name=f"gpt-{number:05}",
+        project=projects[person % PROJECTS],
+        owner=people[person],
+        cluster=cluster,
+        framework="pytorch-ddp",
+        node_count=nodes,
+        total_gpus=8 * nodes,
+        world_size=8 * nodes,
+        master="env-fleet-0000",
+        request={"x": "y" * 1000},
+        spec={"x": "y" * 2000},
+        summary={},
+        state=state,
+        state_since=since,
+        reason=reason,
+        reason_params=params,
+        attempt=1,
         created_at=since - timedelta(hours=1),
-        due_at=None if state in FINAL else moment + timedelta(days=1), ended_at=since if state in FINAL else None,
-    )  # fmt: skip
+        due_at=None if state in FINAL else moment + timedelta(days=1),
+        ended_at=since if state in FINAL else None,
+    )
 
 
 def _runs(rng: random.Random, tasks: list[Task], machines: list[DevEnvironment], moment: datetime) -> None:

@@ -123,10 +123,15 @@ class TaskAdmin(ReadOnlyAdmin):
     def attempts(self, task: Task) -> SafeString:
         rows = task.attempts.defer("plan", "seen").order_by("-number")
         return _table(
-            (attempt.number, _moment(attempt.created_at), _moment(attempt.running_at), _moment(attempt.ended_at),
-             text(attempt.outcome, attempt.outcome_params)[0] if attempt.outcome else "–")
+            (
+                attempt.number,
+                _moment(attempt.created_at),
+                _moment(attempt.running_at),
+                _moment(attempt.ended_at),
+                text(attempt.outcome, attempt.outcome_params)[0] if attempt.outcome else "–",
+            )
             for attempt in rows
-        )  # fmt: skip
+        )
 
     @display(description="")
     def events(self, task: Task) -> SafeString:

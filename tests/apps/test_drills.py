@@ -74,9 +74,19 @@ def make(user: User, project: Project, *habits: str, minutes: float = 5.0, state
     )  # fmt: skip
     over = state in FINAL
     task = Task.objects.create(
-        id=job.task_id, project=project, owner=user, cluster=cluster, name=name, framework=job.framework, request={},
-        state=state, state_since=now(), due_at=None if over else now(), created_at=now(), **task_store.columns(job),
-    )  # fmt: skip
+        id=job.task_id,
+        project=project,
+        owner=user,
+        cluster=cluster,
+        name=name,
+        framework=job.framework,
+        request={},
+        state=state,
+        state_since=now(),
+        due_at=None if over else now(),
+        created_at=now(),
+        **task_store.columns(job),
+    )
     task_store.store_nodes(task, job)
     return task
 

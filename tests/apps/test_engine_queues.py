@@ -53,9 +53,19 @@ def another(task: Task, key: str, **changes: object) -> Task:
     """On the same environment."""
     job = replace(JobSpec.from_json(task.spec), task_id=key, **changes)
     made = Task.objects.create(
-        id=key, project=task.project, owner=task.owner, cluster=task.cluster, name=key, framework=job.framework,
-        request={}, state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **task_store.columns(job),
-    )  # fmt: skip
+        id=key,
+        project=task.project,
+        owner=task.owner,
+        cluster=task.cluster,
+        name=key,
+        framework=job.framework,
+        request={},
+        state=State.QUEUED,
+        state_since=now(),
+        due_at=now(),
+        created_at=now(),
+        **task_store.columns(job),
+    )
     task_store.store_nodes(made, job)
     return made
 

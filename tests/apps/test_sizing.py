@@ -57,9 +57,19 @@ def task(user: User, environments: dict[str, DevEnvironment], settings: Any, tmp
     )  # fmt: skip
     first = environments["gn5"]
     task = Task.objects.create(
-        id="task-x", project=first.project, owner=user, cluster=first.cluster, name="t", framework=job.framework,
-        request={}, state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **task_store.columns(job),
-    )  # fmt: skip
+        id="task-x",
+        project=first.project,
+        owner=user,
+        cluster=first.cluster,
+        name="t",
+        framework=job.framework,
+        request={},
+        state=State.QUEUED,
+        state_since=now(),
+        due_at=now(),
+        created_at=now(),
+        **task_store.columns(job),
+    )
     task_store.store_nodes(task, job)
     return task
 

@@ -24,7 +24,7 @@ from apps.training.logs.lines import LONGEST, Point, Said, candidates, find_epoc
         ("{'loss': '1.25', 'epoch': '0.5', 'note': 'text'}", Point(None, {"loss": 1.25, "epoch": 0.5}, None)),
         ("{'loss': 1.25, 'step': 7}", Point(7, {"loss": 1.25}, None)),
     ],
-)  # fmt: skip
+)
 def test_numbers_printed_at_a_step_are_a_point(line: str, point: Point) -> None:
     assert read(line.encode()) == point
 
@@ -111,9 +111,17 @@ def test_lines_for_people_that_are_known_are_points(line: str, point: Point) -> 
 
 @pytest.mark.parametrize(
     "line",
-    ["iter 10: lossy 2.3", "iter x: loss 2.3", "step 1: loss 2.3.4", "step 99999999999999999999: loss 1",
-     "iter 1: loss", "step -1: loss 2", "iter 1: loss 2.3ms", "step 3: train loss 1, val loss x, loss 3"],
-)  # fmt: skip
+    [
+        "iter 10: lossy 2.3",
+        "iter x: loss 2.3",
+        "step 1: loss 2.3.4",
+        "step 99999999999999999999: loss 1",
+        "iter 1: loss",
+        "step -1: loss 2",
+        "iter 1: loss 2.3ms",
+        "step 3: train loss 1, val loss x, loss 3",
+    ],
+)
 def test_what_only_begins_like_them_is_log(line: str) -> None:
     found = read(line.encode())
     assert found is None or "val_loss" not in found.values

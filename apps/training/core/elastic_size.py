@@ -111,10 +111,13 @@ def _events(before: JobSpec, after: JobSpec, why: dict[str, dict[str, str]]) -> 
     return [
         *(("ENVIRONMENT_LEFT", {"environment": node.name, **why.get(node.id, {"status": FREE})}) for node in gone),
         *(("ENVIRONMENT_JOINED", {"environment": node.name}) for node in come),
-        *([("MASTER_ELECTED", {"environment": after.head.name, "before": before.head.name})]
-          if after.master != before.master else []),
+        *(
+            [("MASTER_ELECTED", {"environment": after.head.name, "before": before.head.name})]
+            if after.master != before.master
+            else []
+        ),
         ("RESIZED", params),
-    ]  # fmt: skip
+    ]
 
 
 def _without(job: JobSpec, other: JobSpec) -> list[Node]:

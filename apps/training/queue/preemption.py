@@ -21,9 +21,13 @@ def ask(task_id: str, params: Mapping[str, Any]) -> bool:
     """Once; what it runs is ended by its own pass. A pre-flight test and a drill are short, and end by themselves."""
     with transaction.atomic():
         active = Task.objects.filter(
-            pk=task_id, kind=Kind.TRAINING, state__in=[State.QUEUED, *WITH_ATTEMPT - {State.STOPPING}],
-            preempted_at=None, paused_at=None, stop_requested_at=None,
-        )  # fmt: skip
+            pk=task_id,
+            kind=Kind.TRAINING,
+            state__in=[State.QUEUED, *WITH_ATTEMPT - {State.STOPPING}],
+            preempted_at=None,
+            paused_at=None,
+            stop_requested_at=None,
+        )
         if not active.update(preempted_at=now(), preempted_for=dict(params)):
             return False
         task = Task.objects.get(pk=task_id)

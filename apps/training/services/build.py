@@ -56,9 +56,14 @@ class Draft:
 
 
 def build(
-    user: User, asked: TaskRequest, request: Mapping[str, Any], task_id: str, wrong: Sequence[Problem] = (), *,
+    user: User,
+    asked: TaskRequest,
+    request: Mapping[str, Any],
+    task_id: str,
+    wrong: Sequence[Problem] = (),
+    *,
     look: bool = True,
-) -> Draft:  # fmt: skip
+) -> Draft:
     """`asked`: what `request` says, without what is `wrong` with its shape. Everything wrong is in `problems`, all at
     once. `look`: whether environments are looked into for what is not known of them, which takes seconds: it is for
     whoever comes back for the answer."""

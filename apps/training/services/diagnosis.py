@@ -36,8 +36,13 @@ def of(user: User, task: Task) -> dict[str, Any]:
     known = diagnosis_facts.of(task, user)
     found = diagnose.diagnose(known)
     may = _May(user, task)
-    have = {where.rank for one in found.findings if any(each.lines for each in one.finding.evidence)
-            for where in one.finding.where if _is_newest(task, one)}  # fmt: skip
+    have = {
+        where.rank
+        for one in found.findings
+        if any(each.lines for each in one.finding.evidence)
+        for where in one.finding.where
+        if _is_newest(task, one)
+    }
     told = [_with_lines(task, one, have) for one in found.findings]
     return {
         "taskId": task.pk,

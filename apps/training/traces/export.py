@@ -100,7 +100,8 @@ def _send(told: Sequence[Span]) -> bool:
 
 def _noted(taken: bool) -> None:
     """Says once that the collector is away, and once that it is back."""
-    global _away, _rests_until
+    global _away
+    global _rests_until
     if taken == _away:
         log.warning("the collector of traces takes them again" if taken else "the collector of traces takes nothing")
     _away = not taken

@@ -145,9 +145,16 @@ def _rest(story: Story, attempt: Attempt) -> Iterator[Span]:
     told = {name: attempt.outcome_params.get(key) for name, key in CULPRIT.items()} if failed else {}
     culprit = {name: value for name, value in told.items() if isinstance(value, str | int)}
     yield story.span(
-        "attempt", trace_context.origin(task), (attempt.created_at, ends), number, error=failed, attempt=number,
-        outcome=attempt.outcome, resume_from=attempt.resume_from, **culprit,
-    )  # fmt: skip
+        "attempt",
+        trace_context.origin(task),
+        (attempt.created_at, ends),
+        number,
+        error=failed,
+        attempt=number,
+        outcome=attempt.outcome,
+        resume_from=attempt.resume_from,
+        **culprit,
+    )
 
 
 def _nodes(story: Story, attempt: Attempt, above: Context) -> Iterator[Span]:
