@@ -24,9 +24,10 @@ from fermi.jobs.spec import attempt_name
 
 
 class Tasks(models.Manager["Task"]):
-    """Those of one kind."""
+    """Manager of the tasks of one kind."""
 
     def __init__(self, kind: Kind) -> None:
+        """Limit the manager to tasks of `kind`."""
         super().__init__()
         self._kind = kind
 
@@ -38,11 +39,14 @@ _NEWEST, _ASKED = ("-created_at", "id"), ("state", "framework", "owner", "name")
 
 
 class Task(models.Model):
-    """`spec` is the snapshot the task is run from (`fermi.jobs.spec.JobSpec` without its attempt), and what is done
-    later follows from it; `request` is what the user sent, to be shown and sent again. A script of the user's own may
-    need neither dataset nor model of ours. `due_at`: when it is looked at next; None when final. `claimed_at`: the
-    claim of the pass that has the row now, or died with it, and since when (`apps.common.pass_claims`). `deadline_at`
-    bounds the present state."""
+    """A training task, a pre-flight run or a drill run, from its request to its last attempt.
+
+    `spec` is the snapshot that the task is run from (`fermi.jobs.spec.JobSpec` without its attempt); everything done
+    later is derived from it. `request` is what the user sent, kept to be shown and sent again. A task that runs a
+    script of the user may need neither dataset nor model of the platform. `due_at`: when the reconciler processes it
+    next; None once it is final. `claimed_at`: the claim of the pass that has the row now, or that died with it, and
+    since when (`apps.common.pass_claims`). `deadline_at`: end of the time allowed for the current state.
+    """
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "task"))
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="tasks", db_index=False)
@@ -106,7 +110,7 @@ class Task(models.Model):
     trainings = Tasks(Kind.TRAINING)
 
     claim: Claim | None = None
-    """Of the pass that loaded it."""
+    """Claim of the pass that loaded this object; None outside of a pass."""
 
     class Meta:
         constraints = [
@@ -138,9 +142,9 @@ class Task(models.Model):
 
 
 class Queue(models.Model):
-    """The one queue of the platform, as a thing that is due: a single row. `due_at` None: nothing waits. `claimed_at`:
-    when the decision began that is being made now, or died; the claim of who makes it, too, so that two are never
-    carried out at the same time."""
+    """State of the platform's one queue, as a single row. `due_at`: when the next scheduling pass is due; None while
+    nothing waits. `claimed_at`: when the running pass began, or a pass that died; it is also that pass's claim, so that
+    two passes never carry out decisions at the same time."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     due_at = models.DateTimeField(null=True, blank=True)
@@ -149,9 +153,10 @@ class Queue(models.Model):
 
 
 class Watch(models.Model):
-    """Who watches, as a single row (`apps.training.logs.sharding`). `members`: by watcher, the version that it
-    wrote last. `epoch`: which set of watchers this is. `version`: of the row, for compare-and-set. `looked`: by
-    watcher, when it began its last look at all that it follows, in unix seconds."""
+    """Which watcher processes are alive, as a single row (`apps.training.logs.sharding`). `members`: by watcher, the
+    row version that it wrote last. `epoch`: number of this set of watchers. `version`: version of the row, for
+    compare-and-set. `looked`: by watcher, when it began its last complete scan of all that it follows, in unix seconds.
+    """
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     epoch = models.BigIntegerField(default=0)
@@ -178,8 +183,8 @@ class Node(models.Model):
 
 
 class Attempt(models.Model):
-    """One gang. `outcome` empty = its end is not known yet; `ended_at` set = the engine confirmed that nothing of it is
-    left. Between the two it is being cancelled."""
+    """One gang of processes of a task. `outcome` is empty while its end is not known; `ended_at` is set once the engine
+    has confirmed that nothing of it is left. Between the two it is being cancelled."""
 
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="attempts")
     number = models.PositiveIntegerField()
@@ -206,12 +211,13 @@ class Attempt(models.Model):
 
     @property
     def name(self) -> str:
-        """What the engine knows it by."""
+        """Return the name by which the engine knows the attempt."""
         return attempt_name(self.task_id, self.number)
 
 
 class Event(models.Model):
-    """Something that happened, for people and for the live stream. `code` has a text in `fermi.messages`."""
+    """Something that happened to a task, shown to users and sent to live streams. `code` has a text in
+    `fermi.messages`."""
 
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="events")
     attempt = models.PositiveIntegerField(default=0)
@@ -225,7 +231,7 @@ class Event(models.Model):
 
 
 class Part(models.TextChoices):
-    """Of a task's trace."""
+    """Parts of a task's trace that are exported separately."""
 
     CREATED = "created"
     STARTED = "started"
@@ -234,8 +240,8 @@ class Part(models.TextChoices):
 
 
 class TraceExport(models.Model):
-    """A part of a task's trace that is complete, until somebody has taken it. `due_at` is schedule and claim in one;
-    None: it was dropped."""
+    """A complete part of a task's trace that waits to be exported. `due_at` is both schedule and claim; None: the part
+    was dropped."""
 
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="trace_exports")
     attempt = models.PositiveIntegerField()
@@ -253,8 +259,8 @@ class TraceExport(models.Model):
 
 
 class Finding(models.Model):
-    """Something that was found while an attempt ran, once per attempt, code and key (`fermi.diagnosis`).
-    `until`: when it was over; None: it goes on, or did to the attempt's end."""
+    """A problem found while an attempt ran, stored once per attempt, code and key (`fermi.diagnosis`). `until`: when it
+    was resolved; None: it is open, or was at the attempt's end."""
 
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="findings")
     attempt = models.PositiveIntegerField()
@@ -275,7 +281,7 @@ class Finding(models.Model):
 
 
 class DiagnosisRules(models.Model):
-    """What a project knows of its own errors: rules in TOML that come before the platform's."""
+    """A project's own rules for known errors, as TOML; they are applied before the platform's rules."""
 
     project = models.OneToOneField("accounts.Project", on_delete=models.CASCADE, primary_key=True, related_name="+")
     text = models.TextField(blank=True)
@@ -287,9 +293,9 @@ class DiagnosisRules(models.Model):
 
 
 class Preflight(models.Model):
-    """A pre-flight test. `run` is the task that runs it: same leases, attempts, deadlines and ends as any, one process
-    per node, and in no list of training tasks. `before`: the task whose first stage it is. `report`: what
-    `fermi.preflight.verdict` says, once the run has ended."""
+    """A pre-flight test. `run` is the task that runs it: it has the same leases, attempts, deadlines and ends as any
+    task, one process per node, and appears in no list of training tasks. `before`: the task whose first stage it is.
+    `report`: the result of `fermi.preflight.verdict`, once the run has ended."""
 
     run = models.OneToOneField(Task, on_delete=models.CASCADE, primary_key=True, related_name="preflight")
     before = models.OneToOneField(Task, on_delete=models.CASCADE, null=True, related_name="stage")
@@ -301,9 +307,10 @@ class Preflight(models.Model):
 
 
 class Drill(models.Model):
-    """A rehearsal of a restart. `run` is the task that runs it: the same job with checkpoints of its own, whose first
-    attempt loses a rank. `task`: whose restart it is; None: of a request that was not sent. `stage`: it goes before the
-    task's first attempt. `report`: what `fermi.jobs.drill.judge` says, once the run has ended."""
+    """A rehearsal of a restart. `run` is the task that runs it: the same job with its own checkpoints, whose first
+    attempt loses a rank. `task`: the task whose restart is rehearsed; None: the drill was made from a request that was
+    not submitted. `stage`: it runs before the task's first attempt. `report`: the result of `fermi.jobs.drill.judge`,
+    once the run has ended."""
 
     run = models.OneToOneField(Task, on_delete=models.CASCADE, primary_key=True, related_name="drill")
     task = models.ForeignKey(Task, on_delete=models.CASCADE, null=True, related_name="drills")
@@ -320,7 +327,7 @@ class Drill(models.Model):
 
 
 class MetricPoint(models.Model):
-    """`values`: metric name -> number, as printed at `step` by `rank`."""
+    """Numbers that a rank printed at a step. `values`: metric name -> number."""
 
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="metrics")
     attempt = models.PositiveIntegerField()
@@ -334,6 +341,8 @@ class MetricPoint(models.Model):
 
 
 class Checkpoint(models.Model):
+    """A checkpoint that a task's script announced."""
+
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="checkpoints")
     attempt = models.PositiveIntegerField()
     step = models.BigIntegerField()
@@ -348,9 +357,9 @@ class Checkpoint(models.Model):
 
 
 class LogCursor(models.Model):
-    """Bytes of a rank's log that have been read into metrics, events and checkpoints; advanced in the same transaction
-    that stores them, so that a crash neither loses a point nor doubles one. `state`: what reading on needs to know of
-    what was read (see `ingest`)."""
+    """Byte offset up to which a rank's log has been read into metrics, events and checkpoints. It advances in the
+    transaction that stores them, so a crash neither loses nor doubles a point. `state`: what the reader needs to know
+    of the bytes before the offset (see `logs.ingest`)."""
 
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="log_cursors")
     attempt = models.PositiveIntegerField()

@@ -1,11 +1,11 @@
-"""Where the next attempt goes on: the newest checkpoint that has not been tried in vain.
+"""Chooses the checkpoint that the next attempt resumes from: the newest one that has not failed before.
 
-An attempt that resumed, failed by its own ranks and brought neither a step nor a checkpoint tried its checkpoint in
-vain: it may be torn, or hold the numbers that made training diverge. From then on the one before it is taken, unless
-the script has written the same path anew.
+An attempt that resumed, failed by its own ranks and brought neither a step nor a checkpoint marks its checkpoint as
+failed: it may be torn, or hold the numbers that made training diverge. From then on the one before it is taken, unless
+the script has written the same path again.
 
-Of a task that is to stop or to roll back when its loss goes bad, what was saved after the last good step is left out,
-too.
+For a task that has to stop or roll back when its loss goes bad, checkpoints saved after the last good step are left
+out, too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,11 +25,12 @@ from fermi.jobs.errors import BackendError, UnknownName
 from fermi.jobs.spec import JobSpec
 
 MOST_LOOKED_FOR = 20
+"""Most checkpoints that the backend is asked for before the search ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A checkpoint that the task's script announced: by which attempt last."""
+    """A checkpoint that the task's script announced, with the attempt that wrote it last."""
 
     path: str
     attempt: int
@@ -38,8 +39,8 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Where an attempt that began now would go on. `path`: empty without a checkpoint of the task's own, and then there
-    is no `step` either. `reached`: the newest step that was printed; None: none was."""
+    """Where an attempt that started now would resume. `path` is empty without a checkpoint of the task, and `step` is
+    None then. `reached`: the newest step that was printed; None: no step was printed."""
 
     path: str = ""
     step: int | None = None
@@ -49,13 +50,13 @@ class Point:
 
     @property
     def lost(self) -> int | None:
-        """Steps that would be trained again; None: nothing says how many."""
+        """Return the number of steps that would be trained again; None if it is not known."""
         return None if self.reached is None else max(self.reached - (self.step or 0), 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """An attempt's loss from `step` on. `good`: the last step before it that was well; None: none of this attempt."""
+    """An attempt whose loss went bad at `step`. `good`: the last good step before it; None: the attempt had none."""
 
     attempt: int
     step: int
@@ -64,7 +65,8 @@ class Bad:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """An attempt. `path`: what its script says it went on from, where it said so."""
+    """An attempt that resumed. `path`: the checkpoint that its script reports to have loaded, empty if it reported
+    none; `in_vain`: it produced neither a step nor a checkpoint."""
 
     number: int
     resume_from: str
@@ -73,8 +75,11 @@ class Tried:
 
 
 def tried_in_vain(attempts: Iterable[Tried], newest_first: Iterable[Saved]) -> frozenset[str]:
-    """Pure. What `auto` meant to an attempt whose script did not say is the newest that was there and not known as
-    bad."""
+    """Return the paths of checkpoints that an attempt resumed from in vain and that were not written again since.
+
+    Pure. For an attempt with `auto` whose script did not report a path, the newest checkpoint that existed then and was
+    not known as bad is assumed.
+    """
     saved = list(newest_first)
     bad: dict[str, int] = {}
     for one in sorted(attempts, key=lambda attempt: attempt.number):
@@ -88,15 +93,18 @@ def tried_in_vain(attempts: Iterable[Tried], newest_first: Iterable[Saved]) -> f
 
 
 def spoilt(bad: Iterable[Bad], saved: Iterable[Saved]) -> frozenset[str]:
-    """Pure. What was saved later than the last good step, by the attempt whose loss went bad or one before it."""
+    """Return the paths of checkpoints saved after the last good step, by the attempt whose loss went bad or an earlier
+    one. Pure."""
     limits = [(one.attempt, one.step - 1 if one.good is None else one.good) for one in bad]
     return frozenset(s.path for s in saved for attempt, good in limits if s.attempt <= attempt and s.step > good)
 
 
 def point(task: Task) -> tuple[str, list[str]]:
-    """What the next attempt is told, and which newer checkpoints it does without. The recipe's trainer looks for the
-    newest one that is whole (`auto`); a user's script is told a path. Without a checkpoint of the task's own it is what
-    the user asked for."""
+    """Return the checkpoint path for the next attempt, and the newer checkpoints that it skips.
+
+    The recipe's trainer searches for the newest complete checkpoint itself (`auto`); a user's script gets a path.
+    Without a checkpoint of the task it is what the user requested.
+    """
     saved = list(_saved(task))
     if gone_bad := went_bad(task):
         return _before(task, saved, gone_bad)
@@ -115,8 +123,8 @@ def point(task: Task) -> tuple[str, list[str]]:
 
 
 def newest(task: Task) -> str | None:
-    """The newest that is still there, was not tried in vain, and was saved before the loss went bad: scripts remove old
-    ones, and so do people."""
+    """Return the path of the newest usable checkpoint: it still exists (scripts and users delete old ones), has not
+    failed and was saved before the loss went bad. None if there is none. Raises BackendError and UnknownName."""
     gone_bad = went_bad(task)
     left = (one for one in _saved(task) if not spoilt(gone_bad, [one]))
     if not (resumed := _resumed(task, gone_bad)):
@@ -127,8 +135,8 @@ def newest(task: Task) -> str | None:
 
 
 def outlook(task: Task) -> Point | None:
-    """Where the task would go on; None: nothing of it has been trained, it needs no more, or its engine cannot be
-    asked."""
+    """Return where the task would resume; None if nothing of it was trained, it needs no more training, or its engine
+    cannot be asked."""
     if task.kind != Kind.TRAINING or not task.attempt or task.state == State.SUCCEEDED:
         return None
     reached = task.progress.get("step")
@@ -141,15 +149,16 @@ def outlook(task: Task) -> Point | None:
 
 
 def steps_without(task: Task, resume_from: str) -> int:
-    """How many steps an attempt trains again that is told to resume where the task began, because no checkpoint of the
-    task is known; 0: none."""
+    """Return the number of steps that an attempt trains again because it resumes where the task began, without any
+    checkpoint of the task; otherwise 0."""
     if resume_from != task.spec["resume_from"] or any(_saved(task)):
         return 0
     return int(task.progress.get("step") or 0)
 
 
 def went_bad(task: Task) -> list[Bad]:
-    """For certain, and not over; only where the task is not to go on with it."""
+    """Return the attempts whose loss has certainly gone bad and not recovered, oldest first. Empty if the task only
+    reports a bad loss."""
     if task.spec.get("on_bad_loss", "report") == "report":
         return []
     rows = Finding.objects.filter(task=task, code__in=loss_anomalies.CODES, level=Level.FAIL, until=None).order_by(
@@ -159,7 +168,8 @@ def went_bad(task: Task) -> list[Bad]:
 
 
 def _before(task: Task, saved: list[Saved], gone_bad: list[Bad]) -> tuple[str, list[str]]:
-    """Always a path, as what `auto` finds may be bad. None from before: where the task began."""
+    """Return the path to resume from after a bad loss, and the skipped checkpoints. It is always a path, because what
+    `auto` finds may be bad; without an earlier checkpoint it is where the task began."""
     left_out = spoilt(gone_bad, saved)
     left = [one for one in saved if one.path not in left_out]
     bad = left_out | _bad(task, left, _resumed(task, gone_bad), gone_bad)
@@ -172,6 +182,8 @@ def _before(task: Task, saved: list[Saved], gone_bad: list[Bad]) -> tuple[str, l
 
 
 def _there(task: Task, candidates: Iterable[str]) -> str | None:
+    """Return the first of `candidates` that the backend finds; None if none of the first MAX_CHECKPOINTS_CHECKED
+    exists."""
     backend, job = backend_for(task.cluster), JobSpec.from_json(task.spec)
     for path in islice(candidates, MOST_LOOKED_FOR):
         found = backend.problems(replace(job, resume_from=path))
@@ -181,8 +193,8 @@ def _there(task: Task, candidates: Iterable[str]) -> str | None:
 
 
 def _saved(task: Task) -> Iterator[Saved]:
-    """Yield them, the newest first, without those that the script claims in other tasks' folders. Of many, most are
-    read only once they are wanted."""
+    """Yield the task's checkpoints, newest first, without those that the script claims in other tasks' folders. Beyond
+    the first MAX_CHECKPOINTS_CHECKED, rows are read only when they are consumed."""
     rows = Checkpoint.objects.filter(task=task).order_by("-step", "-id").values_list("path", "attempt", "step")
     newest = list(rows[:MOST_LOOKED_FOR])
     is_own = checkpoints.make_claim_check(task.pk)
@@ -201,6 +213,7 @@ def _resumed(task: Task, gone_bad: Iterable[Bad]) -> list[Attempt]:
 
 
 def _bad(task: Task, saved: list[Saved], resumed: list[Attempt], gone_bad: Iterable[Bad] = ()) -> frozenset[str]:
+    """Return the paths that `resumed` attempts tried in vain."""
     if not resumed:
         return frozenset()
     at_once = {one.attempt for one in gone_bad if one.good is None}
@@ -212,6 +225,7 @@ def _bad(task: Task, saved: list[Saved], resumed: list[Attempt], gone_bad: Itera
 
 
 def _said(task: Task, numbers: list[int]) -> Mapping[int, str]:
+    """Return the path that each attempt's script reported to have loaded, by attempt number."""
     rows = Event.objects.filter(task=task, attempt__in=numbers, code="SCRIPT_RESUMED").values_list("attempt", "params")
     return {
         attempt: checkpoints.announced(task.cluster, task.pk, str(params.get("path", ""))) for attempt, params in rows

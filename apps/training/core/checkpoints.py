@@ -1,7 +1,8 @@
-"""Whose checkpoints a path names, and so who may go on from there.
+"""Finds out which task a checkpoint path belongs to, and so who may resume from it.
 
-An attempt may read the whole folder of the task that it resumes from (`fermi.jobs.user_paths.task_folder`). So what
-a user asks for has to be in a folder of a task that they see, and what a script claims to have saved, in its own.
+An attempt may read the whole folder of the task that it resumes from (`fermi.jobs.user_paths.task_folder`). So a path
+that a user requests has to be in the folder of a task that they can see, and a path that a script claims to have saved
+has to be in its own.
 """
 
 import os
@@ -19,19 +20,20 @@ from apps.training.models import Task
 from fermi.jobs.user_paths import CHECKPOINTS, TREE, TREES
 
 AUTO = "auto"
-"""The newest of a task's own, which its trainer finds."""
+"""Stands for the newest checkpoint of the task, which its trainer finds itself."""
 ANYBODY, PLATFORM = "*", ""
 
 
 def named(cluster: Cluster, path: str) -> str:
-    """What a user means by `path`, as the platform has it: they may name the cluster's own mount of the data directory,
-    or spell it in some other way."""
+    """Return the platform's path for the `path` that a user gave: they may use the cluster's own mount of the data
+    directory, or another spelling."""
     path = paths.plain(path)
     return path if path.startswith(f"{settings.DATA_DIR}/") else paths.here(cluster, path)
 
 
 def may_read(user: User, path: str) -> bool:
-    """Whether `user` may have a task go on from `path`, which is `named`: as written, and as links lead now."""
+    """Return True if `user` may resume a task from `path` (as `resolve_path` returns it): both the path as written and
+    the path after following links have to be readable."""
     if path in ("", AUTO):
         return True
     try:
@@ -43,8 +45,9 @@ def may_read(user: User, path: str) -> bool:
 
 
 def announced(cluster: Cluster, task_id: str, path: str) -> str:
-    """What a task's script means by `path`, as the platform has it: its ranks start in their working tree. Inside of a
-    dev environment the data directory lies elsewhere; the task's own folders there bear its id."""
+    """Return the platform's path for a `path` that a task's script printed. Relative paths start at the task's working
+    tree, in which its ranks run. Inside a dev environment the data directory is elsewhere; the task's own folders there
+    contain its id."""
     tree = settings.DATA_DIR / TREES / task_id / TREE
     if path and not os.path.isabs(path) and tree.is_dir():
         return os.path.normpath(tree / path)
@@ -57,16 +60,16 @@ def announced(cluster: Cluster, task_id: str, path: str) -> str:
 
 
 def make_claim_check(task_id: str) -> Callable[[str], bool]:
-    """Return what tells of a path whether that task's script may claim it as its own. Links in its folder open nothing
-    else."""
+    """Return a function that tells whether the task's script may claim a path as its own. Links in the task's folder
+    are not followed."""
     owner = _make_owner_lookup()
     return lambda path: owner(Path(paths.plain(path))) in (task_id, ANYBODY)
 
 
 def _make_owner_lookup() -> Callable[[Path], str]:
-    """Return what tells of a path the task in whose folder it is, or ANYBODY for what every script may read: the open
-    folders, and what is not in the data directory. The rest is the platform's own. Links of the folders are followed
-    here, and so once for all paths."""
+    """Return a function from a path to the id of the task that owns its folder, or ANY_OWNER for what every script may
+    read (the open folders, and everything outside of the data directory), or PLATFORM_OWNER for the rest. Links of the
+    top folders are resolved once, here."""
     of_tasks = [top for folder in (CHECKPOINTS, TREES) for top in _names(settings.DATA_DIR / folder)]
     everything, open_to_all = _names(settings.DATA_DIR), sources.open_folders()
 
@@ -81,4 +84,5 @@ def _make_owner_lookup() -> Callable[[Path], str]:
 
 
 def _names(folder: Path) -> tuple[Path, Path]:
+    """Return the folder as written and with links resolved."""
     return folder, folder.resolve()

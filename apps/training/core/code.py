@@ -1,4 +1,4 @@
-"""A task's own code: from what its request names to the snapshot that every attempt gets."""
+"""Resolves a task's own code: from what its request names to the snapshot that every attempt gets."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -28,8 +28,8 @@ FIELD = "code"
 def named(
     project: Project | None, asked: CodeRequest | None, master: DevEnvironment | None
 ) -> tuple[Code | None, list[Problem]]:
-    """What a request's `code` means in its project, and what is wrong with it. `master`: None where it is not known
-    yet."""
+    """Return the code that a request's `code` means in its project, with the problems found. `master`: the environment
+    that code may be taken from; None while it is not known."""
     if asked is None or project is None:
         return None, []
     sources = [name for name in ("git", "environment") if getattr(asked, name)]
@@ -52,7 +52,7 @@ def named(
 
 
 def _source(asked: CodeRequest, master: DevEnvironment | None) -> dict[str, Any]:
-    """As `Fetch.source` has it."""
+    """Return the source as `Fetch.source` stores it; empty for a snapshot."""
     if asked.git:
         return {"git": {"url": asked.git.url, "revision": asked.git.revision, "secret": asked.git.secret or ""}}
     if asked.environment and master:
@@ -61,13 +61,15 @@ def _source(asked: CodeRequest, master: DevEnvironment | None) -> dict[str, Any]
 
 
 def ready(asked: Code, digest: str, origin: Mapping[str, Any]) -> Code:
+    """Return the code with its snapshot, the folder of the snapshot and its origin."""
     return replace(asked, snapshot=digest, folder=str(store.folder_of(digest)), origin=dict(origin))
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """Of the code that a job brings. `problems`: what the job names and does not find there; `entry_text`: the
-    beginning of its script or module, at most `entry.MAX_TEXT` bytes. Empty of code that is yet to come."""
+    """Result of inspecting the code that a job brings. `problems`: files that the job names and that are missing;
+    `entry_text`: the beginning of its script or module, at most `entry.MAX_TEXT` bytes. Empty while the code has not
+    been fetched."""
 
     problems: Sequence[Problem] = ()
     warnings: Sequence[Problem] = ()
@@ -75,7 +77,7 @@ class Inspection:
 
 
 def inspect(job: JobSpec) -> Inspection:
-    """Reads the manifest of the job's snapshot once, and the script or module that is to run."""
+    """Return what was found in the manifest of the job's snapshot and in the script or module that is to run."""
     if job.code is None or not job.code.snapshot:
         return Inspection()
     files = store.files(job.code.snapshot)
@@ -85,6 +87,8 @@ def inspect(job: JobSpec) -> Inspection:
 
 
 def _entry_text(job: JobSpec, files: Iterable[File]) -> bytes:
+    """Return the first `entry.MAX_TEXT` bytes of the job's script or module; empty if it is not in the snapshot or
+    cannot be read."""
     named = job.entrypoint
     if named is None or not job.brings(named.script):
         return b""
@@ -99,8 +103,8 @@ def _entry_text(job: JobSpec, files: Iterable[File]) -> bytes:
 
 
 def imported(job: JobSpec, outside: bytes = b"") -> Imports:
-    """Returns which modules the job's own code needs. `outside`: the beginning of its script, where that is a file of
-    its node. Nothing of code whose requirements every node installs: they bring what is needed."""
+    """Return which modules the job's own code imports. `entry_text`: the beginning of its script, where that is a file
+    on its nodes. Empty for code whose requirements are installed on every node: these bring what is needed."""
     if job.entrypoint is None:
         return imports.NOTHING
     if not job.brings(job.entrypoint.script):
@@ -115,7 +119,7 @@ def imported(job: JobSpec, outside: bytes = b"") -> Imports:
 
 @lru_cache(maxsize=256)
 def _imported(snapshot: str, requirements: str, entrypoint: Entrypoint) -> Imports:
-    """A snapshot never changes."""
+    """Return the imports of a snapshot's entry point. Cached, as a snapshot never changes."""
     files = {one.path: one for one in store.files(snapshot)}
     if code.has_requirements(requirements, files):
         return imports.NOTHING
@@ -123,7 +127,7 @@ def _imported(snapshot: str, requirements: str, entrypoint: Entrypoint) -> Impor
 
 
 def sent(job: JobSpec) -> Sent | None:
-    """Returns what every node got of the job's code; None where it brings none, or its manifest is gone."""
+    """Return what every node received of the job's code; None if it brings none, or its manifest is gone."""
     if job.code is None or not job.code.snapshot:
         return None
     with suppress(OSError):
@@ -132,7 +136,8 @@ def sent(job: JobSpec) -> Sent | None:
 
 
 def begin(job: JobSpec, user: User) -> JobSpec:
-    """In the transaction that stores its task: what is yet to be fetched is asked for."""
+    """Return the job with a fetch requested for code that is not stored yet; marks a stored snapshot as used. Call it
+    in the transaction that stores the task. Raises ProblemsError if the snapshot is gone."""
     if job.code and job.code.snapshot and not retention.use(job.project, job.code.snapshot):
         raise ProblemsError([Problem(f"{FIELD}.snapshot", "SNAPSHOT_UNKNOWN", {"snapshot": job.code.snapshot[:12]})])
     if job.code is None or job.code.snapshot or "fetch" in job.code.source:
@@ -143,7 +148,8 @@ def begin(job: JobSpec, user: User) -> JobSpec:
 
 
 def fetched(job: JobSpec) -> tuple[JobSpec | None, Fetch | None]:
-    """The job with its snapshot; None while it is being fetched, or where that failed (see the fetch)."""
+    """Return the job with its snapshot, and the fetch that brought it. The job is None while the code is being fetched,
+    or if that failed (see the fetch)."""
     if job.code is None or job.code.snapshot:
         return job, None
     found = Fetch.objects.select_related("snapshot").filter(pk=job.code.source.get("fetch")).first()
@@ -153,7 +159,7 @@ def fetched(job: JobSpec) -> tuple[JobSpec | None, Fetch | None]:
 
 
 def forget() -> None:
-    """Snapshots that no task refers to; see `apps.code.retention`."""
+    """Delete snapshots that no task refers to; see `apps.code.retention`."""
     of = Task.objects.exclude(spec__code__snapshot=None).values_list("project_id", "spec__code__snapshot", "state")
     rows = list(of)
     retention.forget(
@@ -163,14 +169,18 @@ def forget() -> None:
 
 
 def lay_ready(job: JobSpec) -> None:
-    """Has the archive where the plan says. Raises store.Lost and OSError."""
+    """Build the archive of the job's snapshot at the path that the plan names. Raises an error of `apps.code.store` if
+    its content is missing, and OSError."""
     if job.code and job.code.snapshot:
         store.archive(job.code.snapshot)
 
 
 def again(request: Mapping[str, Any], spec: Mapping[str, Any], snapshot: str | None = None) -> dict[str, Any]:
-    """The task's request, made once more. `snapshot`: the one to run, by default the task's own; "": none, so that the
-    code is taken anew. It always says where the code came from, too, so that a later retry can take it anew."""
+    """Return the task's request with its code filled in, ready to be submitted again.
+
+    `snapshot`: the snapshot to run, by default the task's own; "": none, so that the code is fetched again. The source
+    is always included, so that a later retry can fetch it again.
+    """
     found = spec.get("code") or {}
     if not (snapshot or found.get("snapshot")):
         return dict(request)
@@ -183,7 +193,7 @@ def again(request: Mapping[str, Any], spec: Mapping[str, Any], snapshot: str | N
 
 
 def _named_again(source: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a request that name this source."""
+    """Return the request fields that name this source."""
     if git_source := source.get("git"):
         return {"git": {name: value for name, value in git_source.items() if value}}
     return {"environment": "master", "path": source["path"]} if "environment" in source else {}

@@ -1,4 +1,4 @@
-"""A project's own rules of diagnosis, as they are stored: a file in TOML (`fermi.diagnosis.rules`)."""
+"""Reads a project's own diagnosis rules from the database: a TOML file (`fermi.diagnosis.rules`)."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,10 @@ from fermi.diagnosis.rules import Rule
 
 
 def text_of(project_id: str) -> str:
+    """Return the project's rules as TOML; empty if it has none."""
     return DiagnosisRules.objects.filter(project=project_id).values_list("text", flat=True).first() or ""
 
 
 def of(project_id: str) -> Sequence[Rule]:
-    """Without those that a newer release would not take any more."""
+    """Return the project's rules, without those that this release no longer accepts."""
     return rules.parse(text)[0] if (text := text_of(project_id)) else ()

@@ -1,8 +1,8 @@
-"""On how many nodes an elastic task runs, from its next attempt on: on as many as there are, `minNodes` at least.
+"""Chooses on how many nodes an elastic task runs from its next attempt on: all that are available, at least `minNodes`.
 
-queued ─▶ spares for what is lost ─┬─▶ all of maxNodes are there ─▶ the next attempt on all of them
-                                   ├─▶ minNodes or more           ─▶ on those, ranked anew; the others are given back
-                                   └─▶ fewer                      ─▶ it waits
+queued ─▶ spares for lost nodes ─┬─▶ all of maxNodes are available ─▶ the next attempt on all of them
+                                 ├─▶ minNodes or more               ─▶ on those, with new ranks; others are released
+                                 └─▶ fewer                          ─▶ it waits
 """
 
 from dataclasses import replace
@@ -22,8 +22,9 @@ FREE = "free"
 
 
 def resize(task: Task) -> bool:
-    """Gives the task the nodes that it can have now, in one transaction; False: it has them already, or too few can be
-    had. Only between attempts. The pre-flight test before the first one is of all nodes, so that one waits for all."""
+    """Give the task the nodes that are available now, in one transaction; return False if it has them already, or there
+    are too few. Only between attempts. The pre-flight test before the first attempt covers all nodes, so that attempt
+    waits for all."""
     before = JobSpec.from_json(task.spec)
     if not task.attempt and before.preflight != "off":
         return False
@@ -35,19 +36,19 @@ def resize(task: Task) -> bool:
 
 
 def larger(task: Task) -> JobSpec | None:
-    """The job as it would run if it were resized now, where that is with more processes."""
+    """Return the job as it would run if it were resized now, if that is with more processes; otherwise None."""
     job = JobSpec.from_json(task.spec)
     found = _best(task, job, away(task, job))
     return found if found and found.world_size > job.world_size else None
 
 
 def without(task: Task, job: JobSpec) -> JobSpec | None:
-    """The job as it would run now without what it leaves out; None: not at all."""
+    """Return the job as it would run now without the nodes that it leaves out; None if it could not run."""
     return _best(task, job, away(task, job))
 
 
 def away(task: Task, job: JobSpec) -> dict[str, dict[str, str]]:
-    """Why each of the nodes that were chosen cannot be had by the task now, by id: its status, or who has it."""
+    """Return why each chosen node is not available to the task now, by node id: its status, or the task that holds it."""
     if job.elastic is None:
         return {}
     ids = [node.id for node in job.elastic.nodes]
@@ -59,7 +60,7 @@ def away(task: Task, job: JobSpec) -> dict[str, dict[str, str]]:
 
 
 def shown(task: Task, job: JobSpec) -> dict[str, Any] | None:
-    """For the task's page; None: it is not elastic."""
+    """Return the sizes of an elastic task for its page; None if it is not elastic."""
     asked = job.elastic
     if asked is None or not asked.world_size:
         return None
@@ -85,6 +86,7 @@ def shown(task: Task, job: JobSpec) -> dict[str, Any] | None:
 
 
 def _best(task: Task, job: JobSpec, why: dict[str, Any]) -> JobSpec | None:
+    """Return the job on the largest usable set of nodes that passes all checks; None if there is none."""
     if job.elastic is None or not job.elastic.world_size:
         return None
     usable, backend = {node.id for node in job.elastic.nodes} - why.keys(), backend_for(task.cluster)
@@ -97,6 +99,7 @@ def _best(task: Task, job: JobSpec, why: dict[str, Any]) -> JobSpec | None:
 
 
 def _events(before: JobSpec, after: JobSpec, why: dict[str, dict[str, str]]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the events, as (code, params), that describe a change of size."""
     assert after.elastic is not None
     gone, come = _without(before, after), _without(after, before)
     share = elastic.division(after)

@@ -1,5 +1,5 @@
-"""From a stored task to what the launch toolkit understands: the job of an attempt, its handle, its cluster's
-backend, and what follows from the causes that its engine gives."""
+"""Translates stored tasks for the engines: the job of an attempt, its handle, its cluster's backend, and what follows
+from the causes that its engine reports."""
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
@@ -29,11 +29,13 @@ UNKNOWN = Observation(Phase.UNKNOWN)
 
 
 def backend_for(cluster: Cluster) -> Backend:
+    """Return the backend of `cluster`. Raises BackendError and UnknownName."""
     return plugins.backend(cluster.backend, selectors.connection(cluster))
 
 
 def has_queue(cluster: Cluster) -> bool:
-    """Whether its engine has a queue of its own. Of one that cannot be connected to any more: it does not."""
+    """Return True if the cluster's engine has its own queue; False also for a cluster that can no longer be connected
+    to."""
     try:
         return backend_for(cluster).queues
     except (BackendError, UnknownName):
@@ -41,39 +43,42 @@ def has_queue(cluster: Cluster) -> bool:
 
 
 def engine_decides(task: Task) -> bool:
-    """Whether its engine's own queue decides when it begins, and not ours. Where ranks run inside of environments,
-    those are what it waits for, and only ours knows who has them; what else runs beside waits in the engine's then."""
+    """Return True if the engine's own queue decides when the task starts. Tasks whose ranks run inside environments
+    wait for those environments, which only the platform's queue assigns; whatever else of them runs beside the
+    environments then waits in the engine's queue."""
     return not task.inside and has_queue(task.cluster)
 
 
 def clusters_that_decide() -> list[str]:
-    """Those whose engines have queues of their own, by id."""
+    """Return the ids of clusters whose engines have their own queues."""
     return [cluster.pk for cluster in Cluster.objects.all() if has_queue(cluster)]
 
 
 def decided_by_engines(clusters: Collection[str]) -> QuerySet[Task]:
-    """Their tasks of which that is so. `clusters`: those that decide."""
+    """Return the tasks that are scheduled by the engines of `clusters`, which have their own queues."""
     return Task.objects.filter(cluster__in=clusters, inside=False)
 
 
 def settled(cluster: Cluster, job: JobSpec) -> tuple[JobSpec, list[Problem]]:
-    """Returns the job with the way of each of its nodes, and what is wrong where none is possible."""
+    """Return the job with the run location (inside or beside the environment) of each node, and the problems of nodes
+    for which no location is possible."""
     return run_location.settle(job, backend_for(cluster).ways(job))
 
 
 def declared(cluster: Cluster, code: str) -> Cause | None:
-    """What the platform, or the cluster's engine, declares of a cause."""
+    """Return what the platform, or the cluster's engine, declares of a cause code; None if it is not declared."""
     return CAUSES.get(code) or plugins.causes(cluster.backend).get(code)
 
 
 def cause(cluster: Cluster, code: str, params: Mapping[str, Any] | None = None) -> Cause:
-    """With what is declared of it. From a code that nobody declares (any more) nothing follows: no restart."""
+    """Return the cause with what is declared of it. From a code that is not declared (any more) nothing follows, not
+    even a restart."""
     return replace(declared(cluster, code) or Cause(""), code=code, params=params or {})
 
 
 def job_for(task: Task, spec: JobSpec, attempt: Attempt, remaining: timedelta | None) -> JobSpec:
-    """`spec`: the task's job, with the way of each node; `remaining`: how long the task may still hold its
-    environments."""
+    """Return the job of an attempt, as the cluster sees it. `spec`: the task's job with the run location of each node;
+    `remaining`: how long the task may still hold its environments."""
     job = spec.for_attempt(attempt.number, master_port=attempt.master_port, resume_from=attempt.resume_from)
     max_run = None if remaining is None else remaining.total_seconds()
     env = {**job.env, **trace_context.variables(task, attempt.number, {**job.env, **job.secret_env})}
@@ -81,7 +86,7 @@ def job_for(task: Task, spec: JobSpec, attempt: Attempt, remaining: timedelta | 
 
 
 def seen_from(cluster: Cluster, job: JobSpec) -> JobSpec:
-    """The job with its paths as the cluster has them: what a plan is made from."""
+    """Return the job with its paths as the cluster mounts them; plans are made from this job."""
     code = job.code and replace(job.code, folder=paths.there(cluster, job.code.folder))
     return replace(
         job,
@@ -96,8 +101,11 @@ def seen_from(cluster: Cluster, job: JobSpec) -> JobSpec:
 
 
 def observe(cluster: Cluster, handles: Sequence[Handle]) -> dict[str, Observation]:
-    """By name, each of them: what cannot be told is UNKNOWN and says why. An attempt that an engine stumbles over hides
-    no other: the rest are asked for without it. Raises only what the database does."""
+    """Return the observation of each handle by name; those that cannot be observed are UNKNOWN and say why.
+
+    If the backend fails unexpectedly, the handles are halved and asked for again, so that one attempt that it cannot
+    read does not hide the others. Raises only database errors.
+    """
     try:
         seen = backend_for(cluster).observe(handles)
         reachability.found(cluster)
@@ -119,22 +127,25 @@ def observe(cluster: Cluster, handles: Sequence[Handle]) -> dict[str, Observatio
 
 
 def _with_declared(cluster: Cluster, seen: Observation) -> Observation:
+    """Return the observation with the declared properties of its causes."""
     failed, waits = seen.cause, seen.waiting
     failed = failed and cause(cluster, failed.code, failed.params)
     return replace(seen, cause=failed, waiting=waits and cause(cluster, waits.code, waits.params))
 
 
 def secrets_of(task: Task) -> dict[str, str]:
-    """What the task's `secretEnv` names, as it is now, by variable. Raises vault.Unavailable."""
+    """Return the current values of the task's `secretEnv`, by variable. Raises an error of `apps.accounts.secrets` if a
+    value is not available."""
     return secrets.reveal(task.project_id, task.spec.get("secret_env") or {})
 
 
 def handle_for(task: Task, attempt: int) -> Handle:
+    """Return the handle of an attempt of the task."""
     return Handle(attempt_name(task.pk, attempt), task.pk, attempt, task.world_size)
 
 
 def stand_by() -> None:
-    """Has every cluster get ready for a task of the default framework."""
+    """Have every cluster prepare for a task of the default framework (Backend.stand_by)."""
     preload = plugins.framework(plugins.DEFAULT).preload
     for cluster in Cluster.objects.all():
         backend_for(cluster).stand_by(preload)

@@ -1,4 +1,4 @@
-"""What is found to be wrong with an attempt while it runs: stored once, told by an event, and over again when it is."""
+"""Stores problems found while an attempt runs: each once, with an event, and resolved when it is over."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -14,13 +14,14 @@ from apps.training.models import Finding as Row
 from fermi.diagnosis import Finding, Level, hangs
 
 LONGEST = "longest"
-"""Of a finding's parameters: seconds."""
+"""Name of a finding's parameter: the longest duration, in seconds."""
 TOGETHER = timedelta(minutes=1)
-"""What was over so shortly before its attempt was over with it: a timeout of a library's ended both."""
+"""A finding resolved so shortly before its attempt ended was ended with it, for example both by a library's timeout."""
 
 
 def note(task_id: str, attempt: int, found: Iterable[Finding]) -> None:
-    """Stores each finding, with an event for one that is new or was over; one that goes on is brought up to date."""
+    """Store each finding of an attempt, with an event for one that is new or was resolved before; update one that is
+    open."""
     with transaction.atomic():
         for one in found:
             values: dict[str, Any] = one.to_json()
@@ -41,8 +42,8 @@ def note(task_id: str, attempt: int, found: Iterable[Finding]) -> None:
 
 
 def longest_stalls(task: Task) -> list[float]:
-    """How long ranks of this task and of its project have stalled and went on by themselves, in seconds: of each
-    attempt the longest time."""
+    """Return how long ranks of this task and of its project have stalled and then continued by themselves, in seconds:
+    the longest time of each attempt."""
     ended = Attempt.objects.filter(task=OuterRef("task"), number=OuterRef("attempt")).values("ended_at")[:1]
     rows = Row.objects.filter(task__project=task.project_id, code__in=hangs.CODES, until__isnull=False)
     went_on = rows.annotate(ended=Subquery(ended)).filter(Q(ended=None) | Q(until__lt=F("ended") - TOGETHER))
@@ -50,7 +51,8 @@ def longest_stalls(task: Task) -> list[float]:
 
 
 def _longest(row: Row) -> dict[str, float]:
-    """How long what was found was so at the longest, before it was over by itself: one row tells of all times."""
+    """Return the parameter with the longest time that the finding was open before it resolved by itself: one row covers
+    all occurrences."""
     before = row.params.get(LONGEST, 0.0)
     longest = max(before, _lasted(row)) if row.until is not None else before
     return {LONGEST: longest} if longest else {}
@@ -61,7 +63,7 @@ def _lasted(row: Row) -> float:
 
 
 def over(task_id: str, attempt: int, code: str, *keys: str) -> None:
-    """It is so no more; without keys, none of the code."""
+    """Resolve the open findings of `code` for an attempt: those with one of `keys`, or all without keys."""
     going_on = Row.objects.filter(task_id=task_id, attempt=attempt, code=code, until=None)
     if (going_on.filter(key__in=keys) if keys else going_on).update(until=now()):
         notifications.goes_on(task_id, code)
@@ -69,7 +71,7 @@ def over(task_id: str, attempt: int, code: str, *keys: str) -> None:
 
 
 def _moment(seconds: float | None) -> datetime:
-    """As the nodes' clocks say, where that can be."""
+    """Return the node's unix time as a datetime; now, if it is missing or more than a day ahead."""
     moment = now()
     if seconds is None or not 0 < seconds < (moment + timedelta(days=1)).timestamp():
         return moment

@@ -1,4 +1,4 @@
-"""What people are told of tasks."""
+"""Notifies users about tasks: state changes, hangs and long waits."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,12 +12,12 @@ from apps.training.states.reasons import Reason
 from fermi.diagnosis.hangs import CODES
 
 AT_ONCE = 500
-"""Of tasks that wait, so many are told of in one look; the others in the next one."""
+"""Most waiting tasks that one pass notifies about; the others follow in the next pass."""
 _PASSING = ("task_hung", "task_waits", "task_restarted")
 
 
 def moved(task: Task, to: State, reason: str, params: Mapping[str, Any]) -> None:
-    """To be called in the transaction that moves it."""
+    """Notify about a change of state. Call it in the transaction that changes it."""
     if task.kind != Kind.TRAINING:
         return
     if to is State.QUEUED and reason == Reason.RESTARTING:
@@ -33,19 +33,20 @@ def moved(task: Task, to: State, reason: str, params: Mapping[str, Any]) -> None
 
 
 def hangs(task_id: str, code: str, params: Mapping[str, Any]) -> None:
-    """Something was found that may keep it from going on."""
+    """Notify about a finding that may keep the task from continuing."""
     if code in CODES and (task := Task.trainings.filter(pk=task_id).first()):
         _tell("task_hung", "NOTICE_TASK_HUNG", task, code, params)
 
 
 def goes_on(task_id: str, code: str) -> None:
-    """What the code says is so no more."""
+    """Resolve the hang notification once no hang finding of the task is open."""
     if code in CODES and not Finding.objects.filter(task=task_id, code__in=CODES, until=None).exists():
         over(task_id, "task_hung")
 
 
 def look() -> None:
-    """For what only time tells: tasks that wait. A write only where somebody is to hear of one, or no longer."""
+    """Notify about tasks that wait longer than their recipients' thresholds, and resolve those that no longer wait.
+    Writes only when a notification has to be sent or resolved."""
     moment, patience = now(), Patience()
     told = open_params("task_waits", "seconds")
     in_line = Task.trainings.filter(state=State.QUEUED, paused_at=None, in_line_at__isnull=False).order_by("in_line_at")
@@ -69,6 +70,7 @@ def look() -> None:
 def _tell(
     kind: str, code: str, task: Task, why: str, about: Mapping[str, Any], *, counts: bool = True, **more: Any
 ) -> None:
+    """Write the notification of `kind` about the task. `why`, `about`: code and parameters of the nested reason."""
     params = {"name": task.name, "task": task.pk, "why": {"code": why, "params": dict(about)}, **more}
     link = f"/training/{task.pk}"
     tell(kind, task.pk, code, params, project=task.project_id, owner=task.owner_id, link=link, counts=counts)

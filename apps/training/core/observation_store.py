@@ -1,5 +1,5 @@
-"""What is kept of an attempt's last observation: what the page's rank grid shows, and a short mark of all of it, by
-which whoever looks at very many tells at once which of them have news."""
+"""Stores the last observation of an attempt for the page's rank grid, and a short digest of it, by which a pass over
+many attempts finds those that changed."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from apps.training.models import Attempt, Task
 from fermi.jobs.spec import Observation, RankSeen
 
 ALWAYS = frozenset({"rank", "node_rank", "state", "pid", "exit_code"})
-"""Of a rank; the rest is there where there is something to say."""
+"""Rank fields that are always stored; others are stored only if they have a value."""
 _REMEMBER = f"UPDATE {Attempt._meta.db_table} SET seen = %s, seen_mark = %s WHERE id = %s"
 _FENCED = f" AND EXISTS (SELECT 1 FROM {Task._meta.db_table} task WHERE task.id = task_id AND task.claimed_at = %s)"
 _NAMES = [field.name for field in fields(RankSeen)]
@@ -26,8 +26,8 @@ _values: Callable[[RankSeen], tuple[Any, ...]] = attrgetter(*_NAMES)
 
 
 def remember(news: Sequence[tuple[Attempt, Observation]], claimed_at: datetime | None = None) -> None:
-    """In as few round trips as the database's driver needs. Whoever looks at one of these tasks is told. `claimed_at`:
-    only of tasks that this pass still has."""
+    """Store the observations of attempts in one batch, and publish a status change for each task. `claimed_at`: store
+    only those whose task is still claimed by this pass."""
     if not news:
         return
     for attempt, seen in news:
@@ -42,11 +42,13 @@ def remember(news: Sequence[tuple[Attempt, Observation]], claimed_at: datetime |
 
 
 def mark(seen: Observation) -> str:
+    """Return the digest of an observation: 24 hexadecimal digits."""
     told = (seen.phase, seen.left, list(map(_values, seen.ranks)), *_causes(seen))
     return blake2b(_encoded(told), digest_size=12).hexdigest()
 
 
 def stored(seen: Observation) -> dict[str, Any]:
+    """Return the observation as JSON values, as `Attempt.seen` stores it."""
     cause, waiting = _causes(seen)
     ranks = [
         {
@@ -64,7 +66,8 @@ def _causes(seen: Observation) -> tuple[dict[str, Any] | None, dict[str, Any] | 
 
 
 def _encoded(told: Any) -> bytes:
-    """What orjson refuses (a number of very many digits, half a character) is written as Python does."""
+    """Return the value as JSON bytes. What orjson rejects (integers of many digits, lone surrogates) is written by
+    Python's json."""
     try:
         return orjson.dumps(told, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:

@@ -1,5 +1,5 @@
-"""Which ends of attempts have one cause: what a rule found, an exception and its line, a signal, an exit code. Equal
-failures of different tasks differ in ranks, nodes and figures, and only in these."""
+"""Groups ends of attempts by cause: by the rule that matched, by an exception and its line, by a signal, by an exit
+code. Equal failures of different tasks differ only in ranks, nodes and numbers."""
 
 import re
 from collections.abc import Mapping
@@ -12,10 +12,10 @@ from apps.common.encoding import encode
 from fermi.diagnosis import rules
 
 LEFT_OUT = "…"
-"""Stands for what differs from one failure to the next."""
+"""Stands in a text for what differs from one failure to the next."""
 LONGEST = 300
 TOLD = frozenset({"exception", "at", "why", "about"})
-"""Parameters by which failures with one code differ."""
+"""Parameters in which failures with the same code differ."""
 _TELLS = ("signal", "exitCode", "place")
 _PLACES = frozenset({"rank", "node", "peer", "peerNode", "gpu", "pci"})
 _EXTRA = frozenset({"again", "step", "times", "left", "seconds"})
@@ -24,17 +24,17 @@ _FIGURE = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
 
 
 def stored(outcome: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what an attempt's row keeps of its end, by field."""
+    """Return the columns of an attempt's row that hold its outcome."""
     return {"outcome": outcome, "outcome_params": dict(params), "cause": key(outcome, params)}
 
 
 def key(outcome: str, params: Mapping[str, Any]) -> str:
-    """Returns what ends of one cause have in common: 16 hexadecimal digits."""
+    """Return the key that ends with the same cause share: 16 hexadecimal digits."""
     return blake2b(encode([outcome, _essence(params)], orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
 
 
 def common(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns `params` as every end of the same cause has them: with `LEFT_OUT` for what differs."""
+    """Return `params` as all ends of the same cause have them, with PLACEHOLDER for what differs."""
     told: dict[str, Any] = {name: LEFT_OUT for name in params if name not in _EXTRA}
     about = params.get("about")
     if isinstance(about, Mapping):
@@ -43,7 +43,7 @@ def common(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _essence(params: Mapping[str, Any]) -> dict[str, Any]:
-    """A rule says more than the exception that it knows."""
+    """Return the parameters that identify the cause. A matched rule says more than the exception that it covers."""
     if why := params.get("why"):
         about = params.get("about") or {}
         return {"why": why, "about": {"rule": about.get("rule")} if why == rules.OWN else _shared(about)}

@@ -1,8 +1,8 @@
-"""Where a task's processes run, as it is stored; and the spare environments that take the places of lost ones.
+"""Stores where a task's processes run, and gives the places of lost environments to spare ones.
 
-an environment lost ─▶ its attempt ended ─▶ queued ─┬─▶ it is back                  ─▶ the next attempt, as before
-                                                    ├─▶ spares for all that is lost ─▶ the next attempt, elsewhere
-                                                    └─▶ neither                     ─▶ it waits
+an environment lost ─▶ its attempt ended ─▶ queued ─┬─▶ it is back              ─▶ the next attempt, as before
+                                                    ├─▶ spares for all lost     ─▶ the next attempt, on the spares
+                                                    └─▶ neither                 ─▶ it waits
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,8 @@ LEFT_OUT = "leftOut"
 
 
 def unusable(nodes: Iterable[Node], left_out: Iterable[str] = ()) -> dict[str, str]:
-    """Why each that cannot train now cannot, by its id. `left_out`: those that the task is to do without."""
+    """Return why each node that cannot train now is unusable, by its id. `left_out`: nodes that the task has to do
+    without."""
     wanted = [node.id for node in nodes]
     found = DevEnvironment.objects.in_bulk(wanted)
     why = {}
@@ -41,15 +42,15 @@ def unusable(nodes: Iterable[Node], left_out: Iterable[str] = ()) -> dict[str, s
 
 
 def first_unusable(job: JobSpec) -> dict[str, str]:
-    """What the text of ENVIRONMENT_UNAVAILABLE takes; empty where all can train."""
+    """Return the parameters of the text ENVIRONMENT_UNAVAILABLE for the first unusable node; empty if all are usable."""
     lost = unusable(job.nodes, job.left_out)
     first = next((node for node in job.nodes if node.id in lost), None)
     return {"environment": first.name, "status": lost[first.id]} if first else {}
 
 
 def replace_lost(task: Task) -> bool:
-    """Gives the places of all unusable environments to spares, in one transaction; False: not all can be given, so
-    nothing is changed. Only between attempts: before the first one the task runs where its user said."""
+    """Give the places of all unusable environments to spares, in one transaction; return False, and change nothing, if
+    not all can be replaced. Only between attempts: before the first one the task runs where its user said."""
     before = JobSpec.from_json(task.spec)
     if not task.attempt or not before.spares:
         return False
@@ -81,14 +82,15 @@ def replace_lost(task: Task) -> bool:
 
 
 def spared(task: Task, job: JobSpec, lost: Iterable[str]) -> dict[str, Node] | None:
-    """The spare that could take the place of each of these nodes now, by the node's id; None where some get none."""
+    """Return the spare that could take the place of each lost node now, by the lost node's id; None if some have none."""
     wanted = set(lost)
     return _match([node for node in job.nodes if node.id in wanted], _spares(task, job))
 
 
 def settle(task: Task, after: JobSpec, events: Iterable[tuple[str, Mapping[str, Any]]]) -> bool:
-    """Has the task run on the nodes of `after` from its next attempt on, in one transaction; False: somebody else has
-    one of them. Raises Stale where the task is not as it was loaded."""
+    """Have the task run on the nodes of `after` from its next attempt on, in one transaction, and record `events`.
+    Return False if another task holds one of the nodes. Raises StaleTaskError if the task has changed since it was
+    loaded."""
     wanted, had = ({node.id for node in job.nodes} for job in (after, JobSpec.from_json(task.spec)))
     with transitions.owned(task):
         if Task.objects.get(pk=task.pk).spec != task.spec:
@@ -106,7 +108,7 @@ def settle(task: Task, after: JobSpec, events: Iterable[tuple[str, Mapping[str, 
 
 
 def _spares(task: Task, job: JobSpec) -> list[Node]:
-    """Those that could train now and that nobody has, as they are now, in the order in which they were named."""
+    """Return the spares that could train now and that no task holds, in the order in which they were named."""
     rows = DevEnvironment.objects.filter(
         pk__in=job.spares,
         cluster=task.cluster_id,
@@ -120,8 +122,8 @@ def _spares(task: Task, job: JobSpec) -> list[Node]:
 
 
 def _match(lost: list[Node], spares: list[Node]) -> dict[str, Node] | None:
-    """By the id of each lost node, a spare cut to the same number of processes; None where some get none. The largest
-    is served first: what is large enough for it is so for any other."""
+    """Return a spare for each lost node, cut to its number of processes, by the lost node's id; None if some have none.
+    The largest is served first: a spare that is large enough for it is large enough for any other."""
     taken = {}
     for node in sorted(lost, key=lambda node: -node.processes):
         spare = next((spare for spare in spares if spare.processes >= node.processes), None)

@@ -1,4 +1,4 @@
-"""The states of a training task and the only arrows between them.
+"""States of a training task and the transitions between them.
 
     initializing ─▶ queued ─▶ starting ─▶ running ─▶ succeeded
           │           │ ▲        │           │
@@ -8,7 +8,7 @@
        stopped     stopped
 
 Everything that depends on states (allowed actions, what is final, what the page offers, the drawing in the docs)
-derives from the two tables here.
+derives from the two tables in this module.
 """
 
 from enum import StrEnum
@@ -47,7 +47,7 @@ ARROWS: dict[State, frozenset[State]] = {
 FINAL = frozenset(state for state, onward in ARROWS.items() if not onward)
 ACTIVE = frozenset(State) - FINAL
 WITH_ATTEMPT = frozenset({State.STARTING, State.RUNNING, State.STOPPING})
-"""An attempt is alive, so the engine has to be asked about it and the environments are held."""
+"""States in which an attempt is alive: the engine has to be asked about it, and its environments are held."""
 
 
 class Action(StrEnum):
@@ -60,9 +60,12 @@ class Action(StrEnum):
 
 
 def allowed_actions(state: State, *, changes: bool = True, paused: bool | None = None) -> list[Action]:
-    """What may be done with a task now by somebody who may change things in its project, and nothing by anybody else;
-    `retry` is for ends that were not a success. `paused`: whether it was asked to pause; None: it is of a kind that
-    cannot."""
+    """Return the actions that are allowed on a task in `state`, in the order in which they are offered.
+
+    `changes`: whether the user may change things in the task's project; without it the list is empty. `retry` is
+    offered for ends other than success. `paused`: whether the task was asked to pause; None: tasks of its kind cannot
+    be paused.
+    """
     if not changes:
         return []
     if state not in FINAL:

@@ -1,4 +1,5 @@
-"""What to do with a task: a pure function of what is stored and what is seen. No clock, no database, no engine."""
+"""Decides what to do with a task: a pure function of what is stored and what the engine reports. No clock, no database,
+no engine calls."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from fermi.jobs.spec import Cause, Observation, Phase, RankSeen
 
 
 class Act(StrEnum):
+    """What a reconciler pass can do with a task; `reconcile.actions` has one function for each."""
+
     WAIT = "wait"  # and say for what, if the engine cannot be asked
     PREPARE = "prepare"  # initializing: is everything there that it needs?
     LEASE = "lease"  # queued: take all environments and begin an attempt, or say who holds what
@@ -26,10 +29,13 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the database says. `attempt`: the newest attempt's number; `outcome`: that attempt's, when its end is known;
-    `leave`: why it is to give its environments back for now, where somebody asked it to.
-    `found`: why it is to end, as what it printed shows. `overdue`: past the deadline. `moment`: now, in unix
-    seconds. `site`: where the attempt runs, `on_hang`: what follows where it hangs for certain."""
+    """What the database says of a task, as input of `decide_action`.
+
+    `attempt`: number of the newest attempt; `outcome`: that attempt's outcome, once its end is known; `leave`: why the
+    task has to give its environments back for now (paused or preempted); `found`: why the attempt has to end, according
+    to its output; `overdue`: the deadline has passed; `moment`: now, in unix seconds; `site`: where the attempt runs,
+    for hang detection; `on_hang`: what to do when it hangs for certain.
+    """
 
     state: State
     stop_requested: bool = False
@@ -47,13 +53,19 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
+    """The action to take, with the target state and the cause where the action needs them."""
+
     act: Act
     to: State | None = None
     cause: Cause = field(default_factory=lambda: Cause(""))
 
 
 def decide(facts: Facts, seen: Observation | None) -> Decision:
-    """`seen` is None in the states that have no attempt, and only there. Causes come with what is declared of them."""
+    """Return what to do next with a task.
+
+    `observation` is None in the states that have no attempt, and only in those. Returned causes carry what is declared
+    of them.
+    """
     if facts.state is State.INITIALIZING:
         return _without_attempt(facts, Act.PREPARE, Reason.INITIALIZE_TIMEOUT)
     if facts.state is State.QUEUED:
@@ -77,6 +89,7 @@ def decide(facts: Facts, seen: Observation | None) -> Decision:
 
 
 def _without_attempt(facts: Facts, onward: Act, timeout: Reason) -> Decision:
+    """Return the decision for a task that has no attempt: end it if stopped or overdue, otherwise do `onward`."""
     if facts.stop_requested:
         return Decision(Act.END, State.STOPPED, Cause(Reason.STOPPED_BY_USER))
     if facts.overdue:
@@ -85,14 +98,15 @@ def _without_attempt(facts: Facts, onward: Act, timeout: Reason) -> Decision:
 
 
 def hanging_now(facts: Facts, seen: Observation) -> hangs.Verdict | None:
-    """Of an attempt that runs."""
+    """Return the hang verdict for a running attempt; None if it does not hang or is not running."""
     if facts.state is not State.RUNNING or seen.phase is not Phase.RUNNING or facts.outcome is not None:
         return None
     return hangs.judge(seen.ranks, facts.site or hangs.Site(), facts.moment)
 
 
 def _end_of_attempt(facts: Facts, seen: Observation, hanging: hangs.Verdict | None) -> Cause | None:
-    """Why the attempt is over, if it is. A success counts even when a stop was asked for: it came too late."""
+    """Return why the attempt is over; None if it goes on. A success counts even when a stop was requested: the request
+    came too late."""
     if seen.phase is Phase.SUCCEEDED:
         return Cause(Reason.COMPLETED)
     if facts.stop_requested:
@@ -126,8 +140,9 @@ def _end_of_attempt(facts: Facts, seen: Observation, hanging: hangs.Verdict | No
 
 
 def _never_ended(hanging: Sequence[RankSeen], moment: float) -> Cause:
-    """What rank 0 has done to its end is done, whoever hangs in the teardown after it; for rank 0 nobody can vouch. Who
-    records it knows the nodes' names."""
+    """Return the cause for ranks that stay alive after their work. What rank 0 has completed is completed, whichever
+    other rank hangs in the teardown; if rank 0 itself hangs, nothing confirms that the work is done. The caller that
+    stores the cause adds the nodes' names."""
     well = all(rank.rank for rank in hanging)
     nodes = sorted({rank.node_rank for rank in hanging})
     since = max(rank.still_since or (rank.stalled or {}).get("since") or moment for rank in hanging)
@@ -136,6 +151,7 @@ def _never_ended(hanging: Sequence[RankSeen], moment: float) -> Cause:
 
 
 def _ending(facts: Facts, outcome: Cause, seen: Observation) -> Decision:
+    """Return the decision for an attempt whose outcome is known: cancel what is left of it, then restart or end."""
     completed = outcome.code == Reason.COMPLETED
     if facts.stop_requested and facts.state is not State.STOPPING and not completed:
         return Decision(Act.MOVE, State.STOPPING)

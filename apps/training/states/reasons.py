@@ -1,7 +1,6 @@
-"""Why a task waits or ended, in the platform's own words. What engines say beside it is theirs to declare
-(`fermi.jobs.causes`).
+"""Why a task waits or ended, as codes of the platform. Engines declare their own causes (`fermi.jobs.causes`).
 
-Texts for people are in `fermi.messages` under the same names.
+The texts are in `fermi.messages` under the same codes.
 """
 
 from enum import StrEnum
@@ -12,6 +11,8 @@ from fermi.jobs.spec import Cause
 
 class Reason(StrEnum):
     # waiting
+    """Codes for why a task waits, why an attempt ended, or why a task ended."""
+
     DATASET_PREPARING = "DATASET_PREPARING"
     ENVIRONMENTS_MAKING = "ENVIRONMENTS_MAKING"
     WAITING_FOR_ENVIRONMENTS = "WAITING_FOR_ENVIRONMENTS"
@@ -110,4 +111,4 @@ GOOD_ENDS = frozenset(
 """Every reason by its code, with what follows from it where it ends an attempt."""
 
 GIVEN_WAY = frozenset({Reason.GAVE_WAY, Reason.PAUSED})
-"""Ends of an attempt after which the task gives its environments back and goes on later."""
+"""Outcomes after which the task gives its environments back and continues later."""
