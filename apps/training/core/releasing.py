@@ -1,7 +1,7 @@
-"""Giving environments back: the one place where a lease ends, so that the ledger has all of the time that any was held.
+"""Releases environments: the one place where a lease ends, so that the usage ledger contains all held time.
 
-Each holding of an environment becomes rows of the ledger in the transaction that ends it, one for each month (UTC) that
-it lay in. A row has the key of its holding: what is done again after a crash is the same row.
+Each hold of an environment becomes rows of the ledger in the transaction that ends it, one for each month (UTC). A row
+has the key of its hold, so doing it again after a crash writes the same row.
 """
 
 from collections import defaultdict
@@ -33,7 +33,7 @@ from fermi.scheduler.snapshot import faded
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """`task` (its id) has, or had, the environment from `since` to `until`."""
+    """Time in which a task (by id) holds, or held, an environment."""
 
     task: str
     environment: DevEnvironment
@@ -42,7 +42,8 @@ class Stretch:
 
 
 def give_back(task: Task, environment_ids: Collection[str] | None = None) -> int:
-    """In the caller's transaction: these, or all it has; how many that were."""
+    """Release the task's leases on `environment_ids`, or all of them, and book their usage; return how many there were.
+    Call it in the transaction that needs it."""
     leases = _leases(task, environment_ids)
     _book(task, leases, now())
     if not leases:
@@ -55,7 +56,8 @@ def give_back(task: Task, environment_ids: Collection[str] | None = None) -> int
 
 
 def hand_over(task: Task, to: Task) -> int:
-    """In the caller's transaction: what one had, the other has, and is booked to from here on."""
+    """Transfer all leases of one task to another, in the caller's transaction, and return how many. Their usage is
+    booked to the new holder from now on."""
     leases, moment = _leases(task), now()
     _book(task, leases, moment)
     return Lease.objects.filter(pk__in=[lease.pk for lease in leases], holder=task.pk).update(
@@ -64,7 +66,8 @@ def hand_over(task: Task, to: Task) -> int:
 
 
 def held_now(moment: datetime) -> list[Stretch]:
-    """By anybody."""
+    """Return what all tasks hold at `moment`. For engines with their own queue, an environment counts as held while the
+    attempt runs."""
     engines, leases = clusters_that_decide(), Lease.objects.select_related("environment__zone")
     if engines:
         leases = leases.exclude(holder__in=decided_by_engines(engines).values("pk"))
@@ -79,12 +82,12 @@ def held_now(moment: datetime) -> list[Stretch]:
 
 
 def of_task(task: Task, moment: datetime) -> list[Usage]:
-    """What the ledger would say, too, if all that it holds ended now."""
+    """Return the usage rows that would be added if everything the task holds ended at `moment`."""
     return _unbooked(task, _stretches(task, _leases(task, lock=False), moment))
 
 
 def spans_of(task: Task, moment: datetime) -> dict[str, list[tuple[datetime, datetime]]]:
-    """When it had each environment, by the environment's id; the last time up to now where it has it still."""
+    """Return when the task held each environment, by environment id, as (since, until); an open hold ends at `moment`."""
     found: defaultdict[str, list[tuple[datetime, datetime]]] = defaultdict(list)
     booked = Usage.objects.filter(task=task.pk, environment__isnull=False)
     for environment, since, until in booked.values_list("environment", "since", "until"):
@@ -95,7 +98,8 @@ def spans_of(task: Task, moment: datetime) -> dict[str, list[tuple[datetime, dat
 
 
 def _leases(task: Task, environment_ids: Collection[str] | None = None, *, lock: bool = True) -> list[Lease]:
-    """Locked, so that two who give back the same ones at the same time book them once."""
+    """Return the task's leases, locked by default, so that two processes that release them at the same time book them
+    once."""
     held = Lease.objects.filter(holder=task.pk).select_related("environment__zone", "environment__cluster")
     if environment_ids is not None:
         held = held.filter(environment__in=environment_ids)
@@ -103,7 +107,7 @@ def _leases(task: Task, environment_ids: Collection[str] | None = None, *, lock:
 
 
 def runs(task: Task) -> list[ledger.Run]:
-    """The task's attempts as the ledger asks for them."""
+    """Return the task's attempts as the usage ledger needs them."""
     attempts = list(task.attempts.defer("plan", "seen").order_by("number"))
     if not attempts:
         return []
@@ -139,7 +143,8 @@ def runs(task: Task) -> list[ledger.Run]:
 
 
 def _hangs(task: Task, endings: Mapping[int, datetime]) -> Mapping[int, list[tuple[float, float | None]]]:
-    """By attempt: when it did not advance. A doubt that was over was none; one that was not lasted to the end."""
+    """Return when ranks did not advance, by attempt, as (since, until) in unix seconds; None: to the end. A suspicion
+    that resolved itself counts as none; one that did not lasted to the end."""
     found: defaultdict[int, list[tuple[float, float | None]]] = defaultdict(list)
     rows = Finding.objects.filter(task=task, code__in=hangs.CODES).values_list("attempt", "code", "since", "until")
     for attempt, code, since, until in rows:
@@ -150,7 +155,8 @@ def _hangs(task: Task, endings: Mapping[int, datetime]) -> Mapping[int, list[tup
 
 
 def parts(task: Task, since: datetime, until: datetime, of: Iterable[ledger.Run] | None = None) -> ledger.Parts:
-    """What the time went into between the two; a test before a task, or a rehearsal, only prepares."""
+    """Return what the time between the two moments was spent on. `runs`: the task's attempts, loaded if not given. A
+    pre-flight test or a drill only prepares."""
     begins, ends = since.timestamp(), until.timestamp()
     if task.kind != Kind.TRAINING:
         return ledger.Parts(starting=max(ends - begins, 0.0))
@@ -158,7 +164,7 @@ def parts(task: Task, since: datetime, until: datetime, of: Iterable[ledger.Run]
 
 
 def by_month(since: datetime, until: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """The stretch in pieces, none of which lies in two months (UTC)."""
+    """Yield the interval in pieces, none of which spans two months (UTC)."""
     while since < until:
         following = (since.year + since.month // 12, since.month % 12 + 1)
         end = min(until, datetime(*following, 1, tzinfo=UTC))
@@ -167,7 +173,7 @@ def by_month(since: datetime, until: datetime) -> Iterator[tuple[datetime, datet
 
 
 def rows(task: Task, stretches: Iterable[Stretch]) -> list[Usage]:
-    """What the ledger says of these, or would if they ended now."""
+    """Return the usage rows of these intervals, as if they ended now where they are open."""
     stretches = list(stretches)
     left_out = clock_jumps.gaps(task.created_at)
     known, found, waits = pricing.prices(), list[Usage](), _Waits(task, stretches, left_out)
@@ -201,13 +207,13 @@ def rows(task: Task, stretches: Iterable[Stretch]) -> list[Usage]:
 
 
 def pieces(since: datetime, until: datetime, left_out: clock_jumps.Gaps) -> Iterator[tuple[datetime, datetime]]:
-    """By month, without what the clock left out."""
+    """Yield the interval by month, without the time that clock jumps left out."""
     for begins, ends in by_month(since, until):
         yield from clock_jumps.pieces(begins, ends, left_out)
 
 
 class _Waits:
-    """How long the task had held nothing before a moment, from what is booked, and what it holds besides."""
+    """How long a task had held nothing before a moment, from booked usage and its open holds."""
 
     def __init__(self, task: Task, stretches: Collection[Stretch], left_out: clock_jumps.Gaps) -> None:
         self._left_out = left_out
@@ -218,13 +224,14 @@ class _Waits:
         self._created = task.created_at
 
     def before(self, moment: datetime) -> float:
+        """Return the seconds from the last hold before `moment` (or the task's creation) to `moment`."""
         earlier = [until for since, until in self._held if since < moment]
         return clock_jumps.passed(max([self._created, *earlier]), moment, self._left_out).total_seconds()
 
 
 def _stretches(task: Task, leases: Iterable[Lease], until: datetime, *, over: bool = False) -> list[Stretch]:
-    """Of its leases. Where an engine's own queue decides, a lease holds nothing: what counts is when ranks ran; `over`:
-    of attempts that have ended."""
+    """Return the hold intervals of the task's leases. If an engine's own queue schedules the task, a lease holds
+    nothing: the time in which ranks ran counts; `only_ended`: only of attempts that have ended."""
     if not engine_decides(task):
         return [Stretch(task.pk, lease.environment, lease.since, until) for lease in leases]
     ran = task.attempts.filter(running_at__isnull=False, **({"ended_at__isnull": False} if over else {}))
@@ -258,12 +265,12 @@ def _book(task: Task, leases: Collection[Lease], until: datetime) -> None:
 
 
 def _counting(row: Usage, at: datetime) -> float:
-    """Of its seconds, those that still count then: as the order of the queue counts them while they are held."""
+    """Return the seconds of the row that still count at `at`, decayed as the order of the queue decays held time."""
     return faded(decayed((row.until - row.since).total_seconds()), (at - row.until).total_seconds())
 
 
 def _passed(task: Task, attempt: Attempt, mine: Any, highest: int | None) -> float | None:
-    """When it went beyond what had been trained before it."""
+    """Return when the attempt went beyond the steps trained before it; None if it did not."""
     if mine is None:
         return None
     if highest is None:

@@ -1,11 +1,11 @@
-"""Environments that are made for a task (`launchMode` new): it waits until all of them run, and knows its nodes then.
+"""Environments created for a task (`launchMode` new): it waits until all of them run, and its nodes are known then.
 
-    initializing ─┬─▶ one cannot be had ─▶ failed, with what that one says
-                  ├─▶ some do not run yet ─▶ it waits, and says which one and what that is at
-                  └─▶ all run ─▶ its nodes are what their hosts say of them ─▶ queued
+    initializing ─┬─▶ one cannot be created ─▶ failed, with that environment's reason
+                  ├─▶ some do not run yet   ─▶ it waits, and names one of them and its progress
+                  └─▶ all run               ─▶ its nodes are what their hosts report ─▶ queued
 
-What becomes of them afterwards is written in the transaction that ends the task; `finish_all` is for what that one
-could not do, because another task held one of them.
+What happens to them afterwards is written in the transaction that ends the task; `finish_all_environments` does what
+that transaction could not do, because another task held one of them.
 """
 
 from collections.abc import Collection, Mapping
@@ -27,11 +27,12 @@ GONE = "ENVIRONMENT_DELETED"
 
 
 def are_made_for(task: Task) -> bool:
+    """Return True if environments are created for the task."""
     return task.request.get("launchMode") == NEW
 
 
 def kept(environments: Collection[str]) -> dict[str, str]:
-    """Of these environments, those that were made for a task which has not ended, each with that task."""
+    """Return the environments among these that were created for a task that has not ended, with that task's id."""
     return {row["pk"]: row["task"] for row in _KEPT.fetch(**key_parameters(environments))} if environments else {}
 
 
@@ -42,7 +43,8 @@ _KEPT = CompiledQuery(
 
 
 def waits_for(task: Task) -> Cause | None:
-    """ENVIRONMENT_NOT_MADE: it waits in vain. ENVIRONMENTS_MAKING: not yet. None: all run."""
+    """Return why the task cannot go on: ENVIRONMENT_NOT_MADE if an environment will never run, ENVIRONMENTS_MAKING if
+    one does not run yet; None if all run."""
     job = JobSpec.from_json(task.spec)
     rows = Hosted.objects.filter(pk__in=[node.id for node in job.nodes]).select_related("environment").in_bulk()
     missing = []
@@ -61,7 +63,7 @@ def waits_for(task: Task) -> Cause | None:
 
 
 def known(task: Task) -> Mapping[str, Any]:
-    """The part of its spec that tells its nodes, as they are now that they run."""
+    """Return the part of the task's spec that describes its nodes, from the environments that now run."""
     job = JobSpec.from_json(task.spec)
     rows = DevEnvironment.objects.select_related("zone").in_bulk([node.id for node in job.nodes])
     nodes = tuple(_as_it_runs(node, rows[node.id]) for node in job.nodes)
@@ -69,19 +71,20 @@ def known(task: Task) -> Mapping[str, Any]:
 
 
 def finish(task: Task) -> None:
-    """The task has ended: has done with them what was said."""
+    """Carry out what the request says about the environments after the task's end."""
     if are_made_for(task):
         environments.finish_for_task(task.pk)
 
 
 def finish_all() -> None:
+    """Carry it out for all ended tasks whose environments are not finished yet."""
     waiting = Hosted.objects.exclude(task="").exclude(afterwards="").values("task")
     for key in Task.objects.filter(pk__in=waiting, state__in=FINAL).values_list("pk", flat=True):
         environments.finish_for_task(key)
 
 
 def _as_it_runs(node: Node, environment: DevEnvironment) -> Node:
-    """How many of its GPUs are used was decided when the task was made."""
+    """Return the node as its environment reports it; the number of GPUs used was decided when the task was created."""
     return replace(selectors.snapshot(environment), gpu_count=node.gpu_count)
 
 
@@ -89,7 +92,7 @@ _ENDED = (EnvironmentStatus.FAILED, EnvironmentStatus.STOPPED, EnvironmentStatus
 
 
 def _why(hosted: Hosted | None) -> dict[str, Any]:
-    """As `apps.common.nested_texts` says it in the reader's language."""
+    """Return the status of an environment as a nested reason (`apps.common.nested_texts`)."""
     if hosted is None:
         return {"why": GONE, "about": {}}
     if doing := hosted.seen.get("doing"):

@@ -1,4 +1,4 @@
-"""A task and its nodes as rows."""
+"""Stores a task and its nodes as rows."""
 
 from datetime import timedelta
 from typing import Any
@@ -29,7 +29,8 @@ FIRST = {Kind.TRAINING: State.INITIALIZING, Kind.PREFLIGHT: State.QUEUED, Kind.D
 
 @transaction.atomic(savepoint=False)
 def store(job: JobSpec, owner: User, cluster: Cluster, kind: Kind = Kind.TRAINING, **own: Any) -> Task:
-    """A new task with its nodes; once that is committed, it is looked at."""
+    """Store a new task with its nodes and return it; it is processed once that is committed. `own`: further columns.
+    Raises ProblemsError if its code is gone, and the error of `check_rows` if the owner has too many active tasks."""
     moment, state = now(), FIRST[kind]
     going_on = Task.objects.filter(owner=owner, kind=kind, created_at__gt=moment - A_DAY, state__in=ACTIVE)
     check_rows("tasks", going_on)
@@ -59,7 +60,7 @@ def store(job: JobSpec, owner: User, cluster: Cluster, kind: Kind = Kind.TRAININ
 
 
 def in_queue(asked: TaskRequest, select: Select | None) -> dict[str, Any]:
-    """What a task's row says of its place in the queue."""
+    """Return the columns that decide a task's place in the queue."""
     return {
         "priority": asked.priority_number,
         "preemptible": asked.preemptible,
@@ -70,7 +71,7 @@ def in_queue(asked: TaskRequest, select: Select | None) -> dict[str, Any]:
 
 
 def columns(job: JobSpec, kind: Kind = Kind.TRAINING) -> dict[str, Any]:
-    """What a task's row says of its job."""
+    """Return the columns that describe a task's job."""
     totals = summary.summarise(job.nodes)
     return {
         "distributed": len(job.nodes) > 1,
@@ -87,16 +88,17 @@ def columns(job: JobSpec, kind: Kind = Kind.TRAINING) -> dict[str, Any]:
 
 
 def runs_inside(job: JobSpec) -> bool:
-    """Whether any of its ranks run inside of an environment."""
+    """Return True if any of the job's ranks run inside of an environment."""
     return any(node.inside for node in job.nodes)
 
 
 def _steps(asked: Any) -> int | None:
-    """What a script's own hyperparameters hold may be anything."""
+    """Return the number of steps if it is one; a script's own hyperparameters may hold anything."""
     return asked if isinstance(asked, int) and 0 <= asked < 2**63 else None
 
 
 def store_nodes(task: Task, job: JobSpec) -> None:
+    """Store the task's nodes by node rank."""
     models.Node.objects.bulk_create(
         models.Node(
             task=task,
@@ -112,5 +114,5 @@ def store_nodes(task: Task, job: JobSpec) -> None:
 
 
 def processes(kind: Kind, node: Node) -> int:
-    """Ranks on a node: a pre-flight test has one for each node, whatever its GPUs."""
+    """Return the number of ranks on a node; a pre-flight test has one on each node, whatever its GPUs."""
     return 1 if kind is Kind.PREFLIGHT else node.processes

@@ -1,4 +1,4 @@
-"""What is kept of a task so that it can be told as a trace; nothing at all where nothing is traced."""
+"""Keeps what is needed to export a task as a trace; nothing is stored where tracing is off."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +12,7 @@ from apps.training.models import Part, Task, TraceExport
 from apps.training.states import FINAL, State
 
 VARIABLE = "TRACEPARENT"
+"""Environment variable through which ranks receive the trace context (W3C Trace Context)."""
 PARTS = {
     "TASK_CREATED": Part.CREATED,
     f"STATE_{State.RUNNING.upper()}": Part.STARTED,
@@ -22,7 +23,7 @@ PARTS = {
 
 
 def arrived(traceparent: str) -> dict[str, Any]:
-    """Of a request that asks for a task: since when, and on whose behalf."""
+    """Return the trace data of a request that creates a task: when it was received, and its caller's span."""
     if not settings.TRACING:
         return {}
     parent = tracing.read(traceparent)
@@ -30,16 +31,17 @@ def arrived(traceparent: str) -> dict[str, Any]:
 
 
 def checked(came: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the trace data with the time at which the request was validated."""
     return {**came, "checkedAt": now().timestamp()} if came else {}
 
 
 def within(task: Task | None) -> dict[str, Any]:
-    """Of a task that the platform makes for another."""
+    """Return the trace data of a task that the platform creates for another task."""
     return {"parent": str(origin(task))} if settings.TRACING and task else {}
 
 
 def noted(task_id: str, attempt: int, code: str) -> None:
-    """In the transaction that stores the event."""
+    """Store the part of the trace that this event completes, in the transaction that stores the event."""
     if not settings.TRACING or (part := PARTS.get(code)) is None:
         return
     moment = now()
@@ -48,22 +50,24 @@ def noted(task_id: str, attempt: int, code: str) -> None:
 
 
 def parent(task: Task) -> Context | None:
+    """Return the span of the caller that created the task; None if there is none."""
     return tracing.read(task.trace.get("parent", ""))
 
 
 def origin(task: Task) -> Context:
-    """The span of the whole task: in its caller's trace, or the first of its own."""
+    """Return the context of the span of the whole task: in its caller's trace, or the first of its own."""
     above = parent(task)
     trace = above.trace if above else tracing.digest(32, "fermi", task.pk)
     return Context(trace, tracing.digest(16, task.pk), above.sampled if above else True)
 
 
 def at(task: Task, *name: object) -> Context:
+    """Return the context of a span of the task, derived from its name, so that it is always the same."""
     return origin(task).at(task.pk, *name)
 
 
 def variables(task: Task, attempt: int, taken: Mapping[str, Any]) -> dict[str, str]:
-    """What ranks get so that their own spans are part of the trace, unless `taken` has it."""
+    """Return the variables with which ranks add their own spans to the trace; empty if `existing` already has one."""
     if not settings.TRACING or VARIABLE in taken:
         return {}
     return {VARIABLE: str(at(task, attempt, "attempt"))}

@@ -1,4 +1,4 @@
-"""The one writer of a task's state: every arrow of `states.ARROWS` is walked in `move`, and nowhere else."""
+"""Changes a task's state: every transition of `states.TRANSITIONS` is written by `change_state` and nowhere else."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,19 +15,20 @@ from apps.training.states.limits import lasting
 
 
 class Stale(Exception):
-    """Somebody else moved the task meanwhile, or has it now: load it again and look anew."""
+    """Raised if another process changed the task since it was loaded, or has claimed it: load it again and decide anew."""
 
 
 def same(task: Task) -> QuerySet[Task]:
-    """Its row, where it is still as it was loaded and, if a pass has loaded it, still that pass's."""
+    """Return a query for the task's row that matches only if it is unchanged since it was loaded and, if a pass loaded
+    it, still claimed by that pass."""
     rows = Task.objects.filter(pk=task.pk, state=task.state, attempt=task.attempt)
     return rows if task.claim is None else rows.filter(claimed_at=task.claim.at)
 
 
 @contextmanager
 def owned(task: Task) -> Iterator[None]:
-    """A transaction in which nobody else moves the task. Raises Stale, before anything is written, where its row is not
-    there any more as it was loaded, or is another pass's."""
+    """Open a transaction in which no other process changes the task. Raises StaleTaskError, before anything is written,
+    if the row has changed since it was loaded, or is claimed by another pass."""
     with transaction.atomic():
         if same(task).select_for_update(no_key=True).values_list("pk").first() is None:
             raise Stale(task.pk)
@@ -35,9 +36,9 @@ def owned(task: Task) -> Iterator[None]:
 
 
 def move(task: Task, to: State, reason: str = "", params: Mapping[str, Any] | None = None, **fields: Any) -> None:
-    """Moves `task` from the state and attempt it was loaded with, sets `fields` along, and records the event; all in
-    one transaction (the caller's, if there is one). Updates the object too. Raises Stale when the row is not there any
-    more as it was loaded."""
+    """Change the task's state from the one it was loaded with, set `fields` as well, and record the event, all in one
+    transaction (the caller's, if there is one). Updates the object, too. Raises StaleTaskError if the row has changed
+    since it was loaded, and ValueError for a transition that does not exist."""
     come_from = State(task.state)
     if to not in ARROWS[come_from]:
         raise ValueError(f"no arrow from {come_from} to {to}")
@@ -68,7 +69,8 @@ def move(task: Task, to: State, reason: str = "", params: Mapping[str, Any] | No
 
 
 def explain(task: Task, reason: str, params: Mapping[str, Any]) -> None:
-    """Says why the task waits where it is. No event, and no write when it is known already."""
+    """Store why the task waits in its state. Writes no event, and nothing if the reason is stored already. Raises
+    StaleTaskError."""
     if (task.reason, task.reason_params) == (reason, dict(params)):
         return
     with transaction.atomic():
@@ -79,7 +81,7 @@ def explain(task: Task, reason: str, params: Mapping[str, Any]) -> None:
 
 
 def record(task_id: str, attempt: int, kind: str, code: str, params: Mapping[str, Any]) -> None:
-    """Writes an event in the current transaction."""
+    """Write an event of the task in the current transaction."""
     in_order(task_id)
     Event.objects.create(task_id=task_id, attempt=attempt, at=now(), kind=kind, code=code, params=dict(params))
     trace_context.noted(task_id, attempt, code)
@@ -87,7 +89,7 @@ def record(task_id: str, attempt: int, kind: str, code: str, params: Mapping[str
 
 
 def in_order(task_id: str) -> None:
-    """To be called in the transaction that adds rows which streams read by id. PostgreSQL gives ids out before the
-    commit: without this lock a row could appear behind a reader who has already seen a higher id."""
+    """Lock the task's row in the transaction that adds rows which streams read by id. PostgreSQL assigns ids before the
+    commit: without this lock a row could appear behind a reader that has already seen a higher id."""
     if connection.features.has_select_for_update:
         Task.objects.select_for_update(no_key=True).filter(pk=task_id).values_list("pk").first()

@@ -1,4 +1,4 @@
-"""What ranks have written inside of environments and the platform does not bring, as findings of their attempt."""
+"""Records files that ranks wrote inside of environments and that the platform does not collect, as findings."""
 
 from apps.training.core import findings
 from apps.training.core.engine_access import backend_for, handle_for
@@ -7,7 +7,7 @@ from fermi.diagnosis import Finding, Level, Where
 
 
 def note(task: Task, attempt: int) -> None:
-    """Stores what is left out now. May raise BackendError."""
+    """Record the files that are left out now as findings of the attempt. Raises BackendError."""
     if not task.inside:
         return
     rows = []

@@ -1,4 +1,4 @@
-"""Messages that make things happen sooner. None of them is needed: the sweep finds every due task by itself."""
+"""Sends messages that have tasks processed sooner. None of them is needed: the sweep finds every due task by itself."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -15,14 +15,14 @@ from apps.training.states import State
 
 
 def poke(task_id: str) -> None:
-    """Have the task looked at as soon as the current transaction is committed."""
+    """Have the task processed as soon as the current transaction is committed."""
     moment = now()
     Task.objects.filter(pk=task_id, due_at__gt=moment).update(due_at=moment)
     due(task_id)
 
 
 def poke_all(task_ids: Iterable[str]) -> None:
-    """The same for many: what is done for each of them alone costs more than what follows from it."""
+    """Do the same for many tasks, in few statements and one message per slice."""
     moment = now()
     for ids in slices(task_ids):
         schedule.update(Task.objects.filter(pk__in=ids, due_at__gt=moment), due_at=moment)
@@ -30,19 +30,19 @@ def poke_all(task_ids: Iterable[str]) -> None:
 
 
 def due(task_id: str) -> None:
-    """The same for a task that is due as it is."""
+    """Send the message for a task that is due already, once the transaction is committed."""
     transaction.on_commit(lambda: _send("training.reconcile", task_id))
 
 
 def again(task_ids: Sequence[str]) -> None:
-    """Of tasks that are due because a hint came during their pass."""
+    """Send the message for tasks that became due during their pass, because a hint came."""
     hint = ("training.reconcile", task_ids[0]) if len(task_ids) == 1 else ("training.sweep",)
     transaction.on_commit(lambda: _send(*hint))
 
 
 def poke_waiting() -> None:
-    """Environments became free, or can be used again: have the queue decided, and those looked at that are not in it
-    for a reason of their own."""
+    """Request a scheduling pass, and have queued tasks processed that wait for a reason of their own, because
+    environments became free or usable again."""
     moment = now()
     not_in_line = Task.objects.filter(state=State.QUEUED, in_line_at=None, paused_at=None, due_at__gt=moment)
     if schedule.update(not_in_line, due_at=moment) + queue_is_due(send=False):
@@ -50,7 +50,8 @@ def poke_waiting() -> None:
 
 
 def queue_is_due(*, send: bool = True) -> int:
-    """Something changed that a decision is made from. 1 where anybody waits for one."""
+    """Request a scheduling pass after something changed that it depends on; return 1 if any task waits for one, else 0.
+    `send`: also send the message that starts it."""
     waits = Task.objects.filter(state=State.QUEUED, in_line_at__isnull=False).exists()
     if not waits:
         return 0
@@ -63,7 +64,8 @@ def queue_is_due(*, send: bool = True) -> int:
 
 
 def changed(task_id: str, kind: str) -> None:
-    """Tells whoever watches the task (`kind`: status, event, metric, log) once the transaction is committed."""
+    """Publish to open streams that the task changed (`kind`: status, event, metric, log), once the transaction is
+    committed."""
     transaction.on_commit(lambda: _tell(task_id, kind))
 
 

@@ -1,5 +1,5 @@
-"""The limits and the budget of a task's project, where an engine's own queue decides everything else. Between the look
-and the mark nobody else of the project begins: its row is locked."""
+"""Checks the limits and the budget of a task's project, where an engine's own queue decides everything else. The
+project's row is locked, so no other task of the project starts between the check and the start."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -19,7 +19,7 @@ from fermi.scheduler.snapshot import Held, Waiting
 
 
 class OverLimit(Exception):
-    """`problem`: the limit that the task would break if it was submitted now."""
+    """Raised if the task would break a limit if it was submitted now; `problem` says which."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.code)
@@ -27,7 +27,8 @@ class OverLimit(Exception):
 
 
 def check(task: Task, environments: Sequence[str]) -> None:
-    """In the transaction that begins its attempt. Raises OverLimit."""
+    """Raise OverLimitError if the task would break a limit on these environments. Call it in the transaction that
+    starts its attempt."""
     if sharing.limits_of(task.project) is None and not UserLimits.objects.filter(project=task.project).exists():
         return
     if connection.features.has_select_for_update:
@@ -52,8 +53,8 @@ def check(task: Task, environments: Sequence[str]) -> None:
 
 
 def _held(task: Task, moment: datetime) -> Iterator[Held]:
-    """By others of the project. In an engine's queue several may have the same environment, of which a lease has only
-    the first; what waits there counts as a task with its GPUs, and has spent nothing yet."""
+    """Yield what other tasks of the project hold. In an engine's queue several tasks may have the same environment, of
+    which a lease shows only the first; a task that waits there counts with its GPUs, and has spent nothing yet."""
     engines = clusters_that_decide()
     theirs = decided_by_engines(engines).filter(project=task.project_id)
     live = Attempt.objects.filter(task__in=theirs, ended_at=None)

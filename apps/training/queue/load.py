@@ -1,4 +1,4 @@
-"""The rows of tasks, leases and environments as the scene that a decision is made from, in a few queries."""
+"""Loads tasks, leases and environments as the snapshot that a scheduling pass decides on, in a few queries."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -25,8 +25,8 @@ NOTHING = Past()
 
 
 def scene(now: datetime, *more: Waiting, past: Past = NOTHING) -> Scene:
-    """As it is. `more`: what would wait, too. `past`: what tells how long tasks will probably run; a decision needs
-    none."""
+    """Return the queue's current snapshot. `extra`: tasks to add to those that wait; `history`: used to estimate run
+    times, which a scheduling pass does not need."""
     rows = list(in_line().values(*_COLUMNS, user=F("owner__username")))
     named = _named(row["id"] for row in rows if row["select"] is None)
     spent = _ran(row["id"] for row in rows if row["attempt"] and (row["max_run_seconds"] is not None or past.runs))
@@ -43,7 +43,7 @@ def scene(now: datetime, *more: Waiting, past: Past = NOTHING) -> Scene:
 
 
 def in_line() -> Any:
-    """Tasks that could start if they had their environments."""
+    """Return a query for tasks that could start if they had their environments."""
     return Task.objects.filter(state=State.QUEUED, in_line_at__isnull=False, stop_requested_at=None, paused_at=None)
 
 
@@ -74,11 +74,12 @@ def _waiting(row: Mapping[str, Any], named: tuple[str, ...], ran: float, past: P
 
 
 def selected(data: Mapping[str, Any] | None) -> Select | None:
+    """Return the stored capacity request; None if the task named its environments."""
     return None if data is None else serialization.load(Select, data)
 
 
 def _named(tasks: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The environments that each named; what was deleted is an environment that is not there."""
+    """Return the environments that each task named; one that was deleted is an empty string."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     wanted = list(tasks)
     rows = Node.objects.filter(task__in=wanted if len(wanted) <= MAX_VALUES else in_line().filter(select=None))
@@ -88,7 +89,7 @@ def _named(tasks: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _ran(tasks: Iterable[str]) -> dict[str, float]:
-    """For how many seconds attempts that have ended held environments, by task."""
+    """Return for how many seconds ended attempts held environments, by task."""
     found: dict[str, float] = {}
     for part in slices(tasks):
         ended = Attempt.objects.filter(task__in=part, ended_at__isnull=False).values("task")
@@ -98,7 +99,7 @@ def _ran(tasks: Iterable[str]) -> dict[str, float]:
 
 
 def held(now: datetime, past: Past = NOTHING) -> list[Held]:
-    """Whoever has environments. One whose task is not there any more has them for ever."""
+    """Return the tasks that hold environments. A holder whose task is gone holds them for ever."""
     leases: defaultdict[str, list[tuple[str, datetime]]] = defaultdict(list)
     for environment, holder, since in Lease.objects.values_list("environment_id", "holder", "since"):
         leases[holder].append((environment, since))
@@ -123,7 +124,7 @@ def held(now: datetime, past: Past = NOTHING) -> list[Held]:
 
 
 def spent(now: datetime) -> Mapping[str, sharing.Spent]:
-    """Of this month so far, by project."""
+    """Return what each project has spent this month so far, by project id."""
     return sharing.spent_by_project(now, held(now), places())
 
 
@@ -138,8 +139,8 @@ def _held(
     task: str, taken: list[tuple[str, datetime]], row: Mapping[str, Any] | None, spent: float, saved: datetime | None,
     engines: Collection[str],
 ) -> Held:  # fmt: skip
-    """`engines`: clusters whose engines have queues of their own. What such a queue decides, it alone may preempt; a
-    pre-flight test and a drill are short, and go before a task that waits."""
+    """Return the running task. `engines`: clusters whose engines have their own queues. Only the engine's queue may
+    preempt what it scheduled; a pre-flight test and a drill are short, and run before a waiting task."""
     since = min(moment for _, moment in taken)
     keys = tuple(key for key, _ in taken)
     if row is None:
@@ -168,7 +169,7 @@ def _held(
 
 
 def _saved(tasks: Iterable[str]) -> dict[str, datetime]:
-    """When each task's newest checkpoint was saved."""
+    """Return when each task's newest checkpoint was saved."""
     found: dict[str, datetime] = {}
     for part in slices(tasks):
         rows = Checkpoint.objects.filter(task__in=part).values("task").annotate(newest=Max("at"))
@@ -177,7 +178,7 @@ def _saved(tasks: Iterable[str]) -> dict[str, datetime]:
 
 
 def places(failures: Mapping[str, int] = MappingProxyType({}), among: Collection[str] | None = None) -> list[Place]:
-    """All environments, or those `among` these. `failures`: how often each has failed of late."""
+    """Return all environments, or those with these `ids`. `failures`: how often each has failed recently."""
     rows = DevEnvironment.objects.all() if among is None else DevEnvironment.objects.filter(pk__in=among)
     return [
         Place(

@@ -1,4 +1,4 @@
-"""How often an environment has failed of late: who chooses takes others first."""
+"""Counts how often an environment has failed recently; the scheduler prefers the others."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,13 +11,13 @@ from apps.training.models import Attempt, Node, Preflight
 LATELY = timedelta(days=7)
 KNOWN_FOR = 60.0  # seconds
 BLAMED = frozenset({"NODE_LOST", "NODES_MISSING", "RUNNER_LOST", "NETWORK_CUT", "MASTER_UNREACHABLE"})
-"""Ends of attempts that name the node where they began; what a script does is nobody's fault but its own."""
+"""Outcomes that name the node where they began; failures of a script say nothing about its nodes."""
 
 _known: tuple[float, Mapping[str, int]] = (0.0, {})
 
 
 def failures(now: datetime) -> Mapping[str, int]:
-    """By environment id. Remembered for a minute: it is no matter of seconds."""
+    """Return the recent failures by environment id, from a cache of CACHE_SECONDS."""
     global _known
     since, found = _known
     if not since or monotonic() - since > KNOWN_FOR:
@@ -27,6 +27,7 @@ def failures(now: datetime) -> Mapping[str, int]:
 
 
 def look(now: datetime) -> Mapping[str, int]:
+    """Return the failures within FAILURE_WINDOW by environment id, from pre-flight tests and attempts."""
     found: Counter[str] = Counter()
     tests = Preflight.objects.filter(run__ended_at__gte=now - LATELY)
     for report in tests.values_list("report", flat=True):

@@ -1,4 +1,4 @@
-"""Which nodes a task gets that asked for capacity: cut to what it asked for, checked by every rule, and stored."""
+"""Assigns nodes to a task that requested capacity: cut to the request, checked by every rule, and stored."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,8 +17,8 @@ from fermi.scheduler.snapshot import Place, Select, Waiting
 
 
 class Fits:
-    """Whether a task that waits can run on these places, master first: what the pure decision asks. Each task's job is
-    loaded once, and each kind of places is checked once."""
+    """Whether a waiting task can run on these environments, master first; the scheduler calls it. Each task's job is
+    loaded once, and each set of environments is checked once."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, Task | None] = {}
@@ -40,7 +40,7 @@ class Fits:
 
 
 def placed(task: Task, keys: Sequence[str]) -> JobSpec | None:
-    """The job as it runs on these environments, the first of which is its master; None: one is not there any more."""
+    """Return the job as it runs on these environments, the first of which is its master; None if one is gone."""
     found = DevEnvironment.objects.select_related("zone").in_bulk(list(keys))
     select = load.selected(task.select)
     if select is None or len(found) != len(keys):
@@ -49,13 +49,14 @@ def placed(task: Task, keys: Sequence[str]) -> JobSpec | None:
 
 
 def on(job: JobSpec, select: Select, environments: Sequence[DevEnvironment], world_size: int | None) -> JobSpec:
+    """Return the job on these environments, cut to the requested capacity."""
     nodes = cut(select, selectors.snapshots(environments), world_size)
     elastic = job.elastic and Elastic(job.elastic.min_nodes, job.elastic.max_nodes)
     return elastic_sizes.begin(replace(job, nodes=nodes, master=nodes[0].id, elastic=elastic))
 
 
 def settle(task: Task, keys: Sequence[str]) -> bool:
-    """In the caller's transaction: from now on the task runs there. False: it cannot."""
+    """Store that the task runs on these environments, in the caller's transaction; return False if it cannot."""
     job = placed(task, keys)
     if job is None:
         return False

@@ -1,6 +1,6 @@
-"""The queue as it is for whoever looks: what would be decided now, and when each task will probably begin.
+"""The queue as users see it: what a scheduling pass would decide now, and when each task will probably start.
 
-It is computed once for all readers of a process: until the next decision, and for two seconds at most.
+It is computed once for all readers of a process, and again after a scheduling pass or MAX_AGE.
 """
 
 import math
@@ -24,6 +24,8 @@ FRESH = timedelta(seconds=2)
 
 @dataclass(frozen=True)
 class View:
+    """A snapshot of the queue with the decision and the forecast for it."""
+
     at: datetime
     decided_at: datetime | None
     scene: Scene
@@ -32,7 +34,7 @@ class View:
     _sooner: dict[str, Sequence[Problem]] = field(default_factory=dict)
 
     def sooner(self, task: str) -> Sequence[Problem]:
-        """What change would let it begin now."""
+        """Return changes that would let the task start now."""
         with _lock:
             if task not in self._sooner:
                 self._sooner[task] = sooner(self.scene, task, node_selection.Fits())
@@ -40,7 +42,7 @@ class View:
 
     @cached_property
     def turns(self) -> Mapping[str, Turn]:
-        """By task."""
+        """Return each waiting task's entry in the decision, by task id."""
         return {turn.task: turn for turn in self.decision.turns}
 
     @cached_property
@@ -53,7 +55,8 @@ class View:
 
     @cached_property
     def gives_way(self) -> Mapping[str, float]:
-        """When tasks that will be asked to give way have saved and ended, where that is before their own end."""
+        """Return when tasks that will be preempted have saved and ended, in unix seconds by task id, where that is
+        before their own end."""
         soon: dict[str, float] = {}
         for turn in self.decision.turns:
             if turn.room_at is not None:
@@ -63,7 +66,7 @@ class View:
 
     @cached_property
     def holders(self) -> Mapping[str, Held]:
-        """Who has an environment."""
+        """Return the task that holds each environment, by environment id."""
         return {place: one for one in self.scene.held for place in one.places}
 
     @cached_property
@@ -76,6 +79,7 @@ _known: View | None = None
 
 
 def view() -> View:
+    """Return the current forecast, from the cache if it is fresh."""
     global _known
     with _lock:
         moment = now()
@@ -88,6 +92,6 @@ def view() -> View:
 
 
 def forget() -> None:
-    """Something was changed by hand that its author looks at next."""
+    """Drop the cached forecast, after a user changed something whose result they read next."""
     global _known
     _known = None

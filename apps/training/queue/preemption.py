@@ -1,4 +1,4 @@
-"""Asking a task to give way: to another one, or because its environments are reserved or maintained from now on."""
+"""Asks tasks to give way: to another task, or because their environments are reserved or under maintenance now."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -18,7 +18,8 @@ WHY_RESERVED, WHY_MAINTAINED = "RESERVATION", "MAINTENANCE"
 
 
 def ask(task_id: str, params: Mapping[str, Any]) -> bool:
-    """Once; what it runs is ended by its own pass. A pre-flight test and a drill are short, and end by themselves."""
+    """Ask the task to give way, once; return False if it was asked before or is not preemptible now. Its own pass ends
+    its attempt. Pre-flight tests and drills are short and end by themselves."""
     with transaction.atomic():
         active = Task.objects.filter(
             pk=task_id,
@@ -37,8 +38,9 @@ def ask(task_id: str, params: Mapping[str, Any]) -> bool:
 
 
 def empty_windows(moment: datetime) -> list[str]:
-    """Asks whoever is still where a reservation of others, or maintenance, has begun: it saves, and goes on from its
-    checkpoint elsewhere or after it. An engine with a queue of its own would only begin it there again."""
+    """Preempt tasks on environments where a reservation of another project, or maintenance, has begun: they save, and
+    resume elsewhere or afterwards. Return their ids. Tasks scheduled by an engine's own queue are left out: it would
+    only start them there again."""
     inside = Lease.objects.filter(
         environment__reservations__begins_at__lte=moment, environment__reservations__ends_at__gt=moment
     ).values_list(

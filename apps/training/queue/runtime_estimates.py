@@ -1,4 +1,4 @@
-"""How long tasks will probably hold their environments: as long as tasks like them did."""
+"""Estimates how long tasks will hold their environments, from similar tasks in the past."""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -15,23 +15,24 @@ from apps.training.states import Kind, State
 
 PAST = timedelta(days=90)
 MOST = 2000
-"""The newest so many tasks that ended well are looked at."""
+"""Most tasks that are read: the newest that succeeded."""
 ENOUGH = 3
-"""Tasks with another name are only alike where there are several."""
+"""Tasks with another name count as similar only if there are at least so many."""
 
 COLUMNS = ("owner_id", "framework", "model_id", "name")
-"""What a row says of a task: those that have all in common are alike, and then those that have the first three."""
+"""Columns by which tasks are similar: those that share all of them, then those that share the first three."""
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """`runs`: for how many seconds tasks held environments, shortest first, by what they have in common."""
+    """Past run times. `runs`: for how many seconds tasks held environments, shortest first, by what they have in
+    common."""
 
     runs: Mapping[tuple[Any, ...], Sequence[float]] = field(default_factory=dict)
 
     def left(self, row: Mapping[str, Any], held: float = 0.0) -> float | None:
-        """How much longer a task will hold environments that has done so for `held` seconds: the median of those that
-        took longer. None: there was none like it."""
+        """Return how many more seconds a task will hold environments that has done so for `held` seconds: the median of
+        similar tasks that took longer. None: there is no similar task."""
         key = tuple(row[name] for name in COLUMNS)
         for alike, enough in ((key, 1), (key[:-1], ENOUGH)):
             known = self.runs.get(alike, ())
@@ -42,6 +43,7 @@ class Past:
 
 
 def collected(rows: Iterable[tuple[tuple[Any, ...], timedelta]]) -> Past:
+    """Return the history from rows of similarity columns and durations."""
     found: defaultdict[tuple[Any, ...], list[float]] = defaultdict(list)
     for key, took in rows:
         found[key].append(took.total_seconds())
@@ -50,8 +52,8 @@ def collected(rows: Iterable[tuple[tuple[Any, ...], timedelta]]) -> Past:
 
 
 def past(now: datetime) -> Past:
-    """Of tasks that succeeded of late; how long one lasts that fails or is stopped says nothing of the others. One
-    query."""
+    """Return the history of tasks that succeeded within HISTORY_WINDOW, in one query. Tasks that failed or were stopped
+    say nothing about others."""
     newest = Task.objects.filter(
         kind=Kind.TRAINING, state=State.SUCCEEDED, ended_at__gte=now - PAST, attempts__ended_at__isnull=False
     ).order_by("-ended_at")

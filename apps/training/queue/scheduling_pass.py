@@ -1,12 +1,12 @@
-"""One decision for all tasks that wait, carried out task by task.
+"""Runs a scheduling pass: one decision for all waiting tasks, carried out task by task.
 
-    claim the queue's row ─▶ load the scene ─▶ decide (pure) ─▶ for each that starts: settle its nodes, take its leases
-                                                                for each victim: ask it to give way
-                                                                for each other: why it waits, where that is new
+    claim the queue's row ─▶ load the snapshot ─▶ decide (pure) ─▶ for each that starts: store its nodes, take its leases
+                                                                   for each victim: ask it to give way
+                                                                   for each other: why it waits, if that is new
 
-Level-triggered, as a pass over a task is: a decision needs nothing but the database, hints only make it sooner, and one
-that dies half-way is made anew by whoever comes next. What was carried out stands: each task starts in a transaction of
-its own that holds only while the claim does. Leases decide races with whoever takes environments past the queue.
+Level-triggered like a pass over a task: a decision needs nothing but the database, hints only make it sooner, and a
+pass that dies is repeated by the next one. What was carried out stands: each task starts in a transaction of its own
+that commits only while the claim is held. Leases settle races with tasks that take environments outside of the queue.
 """
 
 import logging
@@ -33,18 +33,18 @@ from fermi.scheduler.snapshot import Held, Preempt, Scene, Turn
 log = logging.getLogger(__name__)
 
 ROUNDS = 4
-"""Whoever decides looks again where something changed meanwhile, so often at most; then the sweep does."""
+"""Most passes in a row while something keeps changing; after that the sweep runs the next one."""
 TOLD = 200
-"""Of the first so many in the queue, what they wait for is kept up to date; of the others, where its kind changes."""
+"""The reasons of the first so many tasks in the queue are kept up to date; of the others only when the code changes."""
 
 
 class Lost(Exception):
-    """Somebody else decides now."""
+    """Raised if another process has taken the queue's claim over."""
 
 
 def decide_if_due(task: str = "") -> None:
-    """Decides as long as something changes, unless somebody does so already: they look again before they go. `task`:
-    whose pass this is; it needs no hint."""
+    """Run scheduling passes as long as something changes, unless another process runs one: it checks again before it
+    ends. `current_task_id`: the task whose pass calls this; it needs no hint."""
     for _ in range(ROUNDS):
         if not Queue.objects.filter(due_at__lte=now()).exists():
             return
@@ -63,7 +63,8 @@ def decide_if_due(task: str = "") -> None:
 
 
 def _claim() -> datetime | None:
-    """What is changed from here on makes the queue due anew."""
+    """Claim the queue and return the claim; None if another process has it. A change from here on makes the queue due
+    again."""
     moment = now()
     claim = moment + timedelta(microseconds=random.randrange(1_000_000))
     free = Q(claimed_at=None) | Q(claimed_at__lt=moment - DECIDING)
@@ -103,7 +104,8 @@ def _decide(claim: datetime, me: str) -> datetime | None:
 
 
 def _start(turn: Turn, claim: datetime, me: str) -> bool:
-    """Whether it has its environments now. It begins in its own pass."""
+    """Give the task its environments; return False if it could not get them. Its own pass starts the attempt. Raises
+    SchedulingLockLostError."""
     with transaction.atomic():
         if not Queue.objects.select_for_update().filter(pk=1, claimed_at=claim).exists():
             raise Lost
@@ -122,7 +124,7 @@ def _start(turn: Turn, claim: datetime, me: str) -> bool:
 
 
 class _Told:
-    """Says why tasks wait, with as few writes as that takes."""
+    """Stores why tasks wait, with as few writes as possible."""
 
     def __init__(self, scene: Scene, names: Mapping[str, str]) -> None:
         self.names = names
@@ -131,11 +133,12 @@ class _Told:
 
     @cached_property
     def before(self) -> dict[str, tuple[Any, ...]]:
-        """What was said of each last: asked for when the first has to wait."""
+        """Return the stored reason of each waiting task, read when the first one has to wait."""
         rows = load.in_line().values_list("pk", "reason", "reason_params", "turn", "attempt")
         return {row[0]: row[1:] for row in rows}
 
     def say(self, turn: Turn) -> None:
+        """Store why the task waits, if that has changed."""
         if turn.task not in self.before or turn.why is None:
             return
         reason, params, known, attempt = self.before[turn.task]
@@ -167,7 +170,7 @@ class _Told:
 
 
 def _name(holder: Held, project: str) -> str:
-    """For readers of the project's tasks: whose names they may not know are called by their ids."""
+    """Return the holder's name for readers of the project's tasks; its id if it belongs to another project."""
     return (holder.name if holder.project == project else "") or holder.task
 
 

@@ -1,4 +1,4 @@
-"""How a task comes to its turn: it stands in line, its environments are given to it, and it gives them back."""
+"""Takes a task through the queue: it enters, gets its environments, and gives them back."""
 
 from datetime import timedelta
 
@@ -18,7 +18,7 @@ from fermi.jobs.spec import JobSpec
 
 
 def has_turn(task: Task, job: JobSpec) -> bool:
-    """Whether it has all environments of its job, or an engine decides whose turn it is."""
+    """Return True if the task holds all environments of its job, or its engine schedules it."""
     wanted = {node.id for node in job.nodes}
     if not decides(task) or wanted <= leases.held(task.pk):
         return True
@@ -26,12 +26,13 @@ def has_turn(task: Task, job: JobSpec) -> bool:
 
 
 def decides(task: Task) -> bool:
-    """Whether its turn is ours to give, and not its engine's."""
+    """Return True if the platform's queue schedules the task, and not its engine's."""
     return task.inside or not backend_for(task.cluster).queues
 
 
 def learn_way(task: Task, job: JobSpec) -> None:
-    """Notes whose turn it is to give: nodes may have come or changed since, and with them the way in which they run."""
+    """Update whether ranks run inside environments, and so which queue schedules the task: nodes may have changed
+    since."""
     if not backend_for(task.cluster).queues:
         return
     inside = task_store.runs_inside(settled(task.cluster, job)[0])
@@ -42,8 +43,8 @@ def learn_way(task: Task, job: JobSpec) -> None:
 
 
 def take(task: Task, job: JobSpec) -> list[tuple[str, str]] | None:
-    """In the transaction that begins an attempt: everything is the task's, or who holds what. Raises OverLimit, where
-    the queue that has its turn to give is its engine's: ours looks at limits by itself."""
+    """Acquire the environments in the transaction that starts an attempt; return None, or which of them others hold.
+    Raises OverLimitError for tasks that the engine's queue schedules; the platform's queue checks limits itself."""
     keys = [node.id for node in job.nodes]
     if decides(task):
         return leases.take(keys, task.pk)
@@ -54,8 +55,8 @@ def take(task: Task, job: JobSpec) -> list[tuple[str, str]] | None:
 
 
 def stand(task: Task, job: JobSpec) -> timedelta | None:
-    """Puts it in line, where it holds nothing, and has the queue decided. None: it has its turn now. Else how long it
-    needs no look of its own: whatever changes in the queue is said and done by the decision."""
+    """Put the task in the queue, where it holds nothing, and request a scheduling pass. Return None if it got its turn,
+    else how long it needs no pass of its own: the scheduling pass updates and starts it."""
     with transitions.owned(task):
         if Task.objects.filter(pk=task.pk, in_line_at=None).update(in_line_at=now()):
             releasing.give_back(task)
@@ -68,7 +69,7 @@ def stand(task: Task, job: JobSpec) -> timedelta | None:
 
 
 def _take_over(run: Task, wanted: set[str]) -> bool:
-    """A stage before a task's first attempt runs on what that task has got."""
+    """Transfer the environments of a task to the stage (test or drill) that runs before its first attempt."""
     task = _staged(run)
     if task is None or not wanted <= leases.held(task):
         return False
@@ -77,7 +78,8 @@ def _take_over(run: Task, wanted: set[str]) -> bool:
 
 
 def give_on(run: Task) -> bool:
-    """In the transaction that ends a stage: the task before whose first attempt it ran gets its environments back."""
+    """Return the environments to the task before whose first attempt this stage ran, in the transaction that ends the
+    stage; False if there is no such task."""
     task = _staged(run)
     waits = Task.objects.filter(pk=task, state=State.QUEUED, stop_requested_at=None, paused_at=None, preempted_at=None)
     found = None if task is None else waits.first()
@@ -89,7 +91,7 @@ def give_on(run: Task) -> bool:
 
 
 def step_aside(task: Task) -> None:
-    """Between attempts it keeps what it has."""
+    """Take the task out of the queue and release what it holds. Between attempts it keeps what it has."""
     if task.attempt and task.in_line_at is None:
         return
     with transitions.owned(task):
@@ -110,7 +112,8 @@ def _staged(run: Task) -> str | None:
 
 
 def rest(task: Task) -> timedelta | None:
-    """Of a task that was asked to pause, or to give way, while no attempt of it is alive: it gives back what it has."""
+    """Release what a paused or preempted task holds, once no attempt of it is alive. Return how long a paused task
+    waits until its next pass; None for a preempted one, which queues again."""
     with transitions.owned(task):
         releasing.give_back(task)
         if task.paused_at:

@@ -1,5 +1,8 @@
-"""What a pass does, one function per `Act`. Each is idempotent, calls the engine outside of transactions, and returns
-how long to wait before the task is looked at again, or None to go on at once."""
+"""Carries out what `states.decisions` decided, one function per `ReconcileAction`.
+
+Each function is idempotent, calls the engine outside of transactions, and returns how long to wait until the task is
+processed again; None to go on at once.
+"""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -51,7 +54,8 @@ from fermi.planning import plugins
 
 
 def prepare(task: Task) -> timedelta | None:
-    """What it needs is made side by side; what cannot be had ends it at once."""
+    """Check what the task needs before it is queued, all side by side; fail it at once if one of them cannot be had,
+    else move it to queued when all are ready."""
     needs = prerequisites.needs(task)
     if failed := next((need.failed for need in needs if need.failed), None):
         with transitions.owned(task):
@@ -69,10 +73,13 @@ def prepare(task: Task) -> timedelta | None:
 
 
 def lease(task: Task) -> timedelta | None:
-    """Begins the next attempt on a port of its own, once all environments are the task's; until then it stands in line.
-    Where an environment was lost, a spare takes its place first, an elastic task does without it, and one that asked
-    for capacity stands in line for others; one that is back takes part again. Not before its back-off is over, whoever
-    asks."""
+    """Start the next attempt on its own port once the task holds all its environments; until then it stands in the
+    queue.
+
+    If an environment was lost, a spare takes its place, an elastic task goes on without it, and a task that requested
+    capacity queues for other environments; one that is back takes part again. Never before the back-off is over, not
+    even after a hint.
+    """
     if task.paused_at or task.preempted_at:
         return turn.rest(task)
     if (begins := restarts.begins_at(task.attempts.all())) and begins > (moment := now()):
@@ -154,13 +161,16 @@ def lease(task: Task) -> timedelta | None:
 
 
 def _aside(task: Task, code: str, params: Mapping[str, Any]) -> timedelta:
-    """It waits for something of its own, and stands in nobody's way meanwhile."""
+    """Take the task out of the queue while it waits for something of its own, so that it blocks no other; store the
+    reason."""
     turn.step_aside(task)
     transitions.explain(task, code, params)
     return LOOK_AGAIN[State.QUEUED]
 
 
 def submit(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
+    """Submit the attempt to the engine, and store why it waits there. A permanent error is stored as the attempt's
+    outcome."""
     waiting = decision.cause
     try:
         backend_for(task.cluster).submit(Rendered.from_json(attempt.plan), secrets_of(task))
@@ -183,6 +193,7 @@ def submit(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None
 
 
 def advance(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
+    """Change the state while the attempt goes on."""
     assert decision.to is not None
     with transitions.owned(task):
         if decision.to is State.RUNNING:
@@ -192,12 +203,13 @@ def advance(task: Task, attempt: Attempt, decision: Decision) -> timedelta | Non
 
 
 def _bounded(task: Task, to: State) -> dict[str, Any]:
-    """A task that says how long it runs at most has its own deadline."""
+    """Return the deadline of a task that limits its own run time; empty for others."""
     remaining = restarts.remaining(task) if to is State.RUNNING else None
     return {} if remaining is None else {"deadline_at": now() + max(remaining, timedelta())}
 
 
 def record_outcome(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
+    """Store the outcome of an attempt whose end is known, with what its ranks and logs explain."""
     params = dict(decision.cause.params)
     if isinstance(ranks := params.get("ranks"), list):
         names = task.nodes.filter(node_rank__in=params["node"]).values_list("name", flat=True)
@@ -207,6 +219,7 @@ def record_outcome(task: Task, attempt: Attempt, decision: Decision) -> timedelt
 
 
 def cancel(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
+    """Ask the engine to end what is left of the attempt."""
     asked = cause(task.cluster, attempt.outcome).asked
     grace, still = (task.spec["grace_seconds"], None) if asked else (FAILURE_GRACE_SECONDS, FAILURE_STILL_SECONDS)
     backend_for(task.cluster).cancel(handle_for(task, attempt.number), grace, still)
@@ -218,7 +231,7 @@ def cancel(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None
 
 
 def close(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
-    """Nothing of the attempt is left: everything it printed is read, then the task restarts or ends."""
+    """Close an attempt of which nothing is left: read its output to the end, then restart or end the task."""
     assert decision.to is not None
     ranks = attempt.seen.get("ranks", ())
     trainer = Trainer.of(rank.get("trainer") for rank in ranks)
@@ -267,24 +280,25 @@ def close(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
 
 
 def wait(task: Task, decision: Decision) -> timedelta:
-    """Says that the engine cannot be asked, and takes it back once it can be."""
+    """Store that the engine cannot be asked, and remove that reason once it can be."""
     if not is_said(task, decision):
         transitions.explain(task, decision.cause.code, dict(decision.cause.params))
     return LOOK_AGAIN[State(task.state)]
 
 
 def is_said(task: Task, decision: Decision) -> bool:
-    """Whether the task says what it waits for. While it starts, it says what it was told last."""
+    """Return True if the stored reason is the decision's. A starting task keeps the last reason it got."""
     return task.reason == decision.cause.code or (not decision.cause.code and task.state == State.STARTING)
 
 
 def wait_for_engine(task: Task, cause: Cause) -> timedelta:
-    """What was to be done is done when the engine can be asked again, which is soon tried."""
+    """Store why the engine could not carry out the action; it is tried again soon."""
     transitions.explain(task, cause.code, dict(cause.params))
     return min(LOOK_AGAIN[State(task.state)], LOOK_AGAIN[State.STARTING])
 
 
 def end(task: Task, decision: Decision) -> timedelta | None:
+    """End a task that has no attempt."""
     assert decision.to is not None
     with transitions.owned(task):
         transitions.move(task, decision.to, decision.cause.code, decision.cause.params)
@@ -295,12 +309,13 @@ def end(task: Task, decision: Decision) -> timedelta | None:
 
 
 def is_news(attempt: Attempt, observation: Observation) -> bool:
+    """Return True if the observation differs from the stored one and is known."""
     return observation.phase is not Phase.UNKNOWN and attempt.seen_mark != observation_store.mark(observation)
 
 
 def _store_outcome(task: Task, attempt: Attempt, outcome: str, params: dict[str, Any]) -> None:
-    """One that somebody else stored meanwhile counts. From here on the attempt is being ended, and that has a deadline
-    of its own."""
+    """Store the attempt's outcome unless another process stored one first (StaleTaskError). The attempt is being ended
+    from now on, with a deadline of its own."""
     with transitions.owned(task):
         first = Attempt.objects.filter(pk=attempt.pk, outcome=attempt.outcome)
         if not first.update(**outcomes.stored(outcome, params)):

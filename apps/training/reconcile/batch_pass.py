@@ -1,8 +1,8 @@
-"""What most of many tasks need: nothing, or that what was seen of them is kept.
+"""Processes many running tasks at once: most need nothing, or only that their observation is stored.
 
-A pass loads a task with its specification, asks and writes for it alone. Of those that run and go on running a glance
-tells as much from a few columns, and writes for all of them together. It decides as a pass does (`decide`); whatever
-it cannot tell is left to one.
+A pass over one task loads its specification and queries and writes for it alone. For tasks that keep running, the batch
+decides the same (`decide_action`) from a few columns, and writes for all of them together. Whatever it cannot decide is
+left to a single pass.
 """
 
 import logging
@@ -36,8 +36,9 @@ COLUMNS = ("id", "state", "kind", "attempt", "world_size", "max_restarts", "reas
 
 @dataclass
 class Glance:
-    """`quiet`: to be looked at again after the time of their state. `settled`: of these, those of which nothing is
-    to come but what somebody tells of. `rest`: needs a pass. `seen`: of all that have an attempt, by task."""
+    """Result of a batch. `quiet`: tasks to be processed again after their state's interval. `settled`: of these, tasks
+    for which only reported changes matter. `rest`: tasks that need a pass. `seen`: observations of all tasks with an
+    attempt, by task."""
 
     quiet: dict[State, list[str]] = field(default_factory=lambda: defaultdict(list))
     settled: list[str] = field(default_factory=list)
@@ -49,7 +50,8 @@ class Glance:
 
 
 def glance(ids: Sequence[str], claim: pass_claims.Claim, facts_of: Callable[[Task, Attempt | None], Facts]) -> Glance:
-    """Of those of these tasks that were claimed. Keeps what was seen of those that need no more than that."""
+    """Process those of these tasks that are claimed, and store the observations of those that need nothing else.
+    `facts_of` returns a task's facts without what needs its specification."""
     tasks = _claimed(ids, claim)
     attempts, told = _going_on(tasks), _told_of(tasks)
     found = Glance(seen=observed(tasks))
@@ -75,7 +77,8 @@ def glance(ids: Sequence[str], claim: pass_claims.Claim, facts_of: Callable[[Tas
 
 
 def observed(tasks: Iterable[Task]) -> dict[str, Observation]:
-    """By task id, for those that have an attempt. One observation per cluster serves all."""
+    """Return the observations of tasks that have an attempt, by task id. One call per cluster observes all of its
+    tasks."""
     by_cluster: dict[str, list[Task]] = defaultdict(list)
     for task in tasks:
         if task.state in WITH_ATTEMPT:
@@ -89,7 +92,7 @@ def observed(tasks: Iterable[Task]) -> dict[str, Observation]:
 
 
 def _is_quiet(task: Task, facts: Facts, seen: Observation) -> bool:
-    """Whether a pass would wait, and has said for what."""
+    """Return True if a pass would only wait, and the task already says for what."""
     if any(rank.stalled for rank in seen.ranks):
         return False
     decision = decide(facts, seen)
@@ -97,7 +100,7 @@ def _is_quiet(task: Task, facts: Facts, seen: Observation) -> bool:
 
 
 def _is_settled(task: Task, seen: Observation) -> bool:
-    """Whether all of it runs, and time alone changes nothing soon."""
+    """Return True if all ranks run, and time alone changes nothing soon."""
     if task.state != State.RUNNING or seen.phase is not Phase.RUNNING or seen.waiting or task.reason:
         return False
     if task.deadline_at and task.deadline_at < now() + UNTOLD:
@@ -106,7 +109,7 @@ def _is_settled(task: Task, seen: Observation) -> bool:
 
 
 def _claimed(ids: Sequence[str], claim: pass_claims.Claim) -> list[Task]:
-    """Few clusters have them all."""
+    """Return the claimed tasks with their clusters, which are few and loaded once."""
     tasks = list(Task.objects.filter(Among(ids), claimed_at=claim.at).only(*COLUMNS))
     clusters = Cluster.objects.in_bulk({task.cluster_id for task in tasks})
     for task in tasks:
@@ -115,7 +118,7 @@ def _claimed(ids: Sequence[str], claim: pass_claims.Claim) -> list[Task]:
 
 
 def _going_on(tasks: Iterable[Task]) -> Mapping[str, Attempt]:
-    """The attempts of which no end is known, by task. A drill asks for more."""
+    """Return the attempts whose end is not known, by task. Drills are left out: they need a pass."""
     numbers = {task.pk: task.attempt for task in tasks if task.state in WITH_ATTEMPT and task.kind != Kind.DRILL}
     going_on = Attempt.objects.filter(Among(numbers, "task_id"), outcome="", ended_at=None)
     rows = going_on.only("task_id", "number", "outcome", "seen_mark")
@@ -123,7 +126,7 @@ def _going_on(tasks: Iterable[Task]) -> Mapping[str, Attempt]:
 
 
 def _told_of(tasks: Iterable[Task]) -> set[str]:
-    """Tasks of whose attempts something was found that may end them, or be over."""
+    """Return the tasks with an open finding that may end the attempt or be resolved."""
     bad = Q(code__in=hangs.CODES) | Q(code__in=loss_anomalies.CODES, level=Level.FAIL)
     rows = Finding.objects.filter(bad, Among((task.pk for task in tasks), "task_id"), until=None)
     return set(rows.values_list("task", flat=True))

@@ -1,4 +1,5 @@
-"""Why an attempt's ranks failed, from what they and their logs tell; and whether another attempt would fail alike."""
+"""Explains why an attempt's ranks failed, from what they and their logs report, and whether another attempt would fail
+in the same way."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,17 +28,17 @@ from fermi.jobs.spec import JobSpec, RankSeen
 log = logging.getLogger(__name__)
 
 WITHOUT_A_STEP = timedelta(minutes=5)
-"""An attempt of which no step is known counts as one that had not begun if it lasted no longer."""
+"""An attempt without a known step counts as one that had not begun training if it lasted no longer."""
 SAYS = ("exception", "at", "why", "about")
 EXPLAINED = frozenset({RANK_FAILED.code, RANK_KILLED.code})
-"""Ends of which ranks and their logs tell more."""
+"""Outcomes of which ranks and their logs tell more."""
 CRASHES = frozenset({"SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSYS", "SIGXFSZ", "SIGXCPU"})
-"""Signals that a program brings upon itself. What else kills it was sent by somebody."""
+"""Signals that a program causes itself; any other signal was sent by another process."""
 
 
 def told(task: Task, attempt: Attempt, outcome: str, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Returns the outcome and its `params` with what is known now of why the attempt failed. Never raises: an end that
-    cannot be explained is one too."""
+    """Return the outcome and its `params` with what is known now about why the attempt failed. Never raises: an end
+    that cannot be explained is returned as it is."""
     if outcome not in EXPLAINED or not isinstance(params.get("rank"), int):
         return outcome, dict(params)
     try:
@@ -62,8 +63,8 @@ def told(task: Task, attempt: Attempt, outcome: str, params: Mapping[str, Any]) 
 
 
 def corrected(task: Task, attempt: Attempt) -> bool:
-    """Whether everything that was printed tells more than what was known when the attempt's end was: it is stored, and
-    what follows from it is to be decided anew."""
+    """Return True if the complete output explains more than was known when the outcome was stored: it is stored now,
+    and what follows has to be decided again."""
     outcome, params = told(task, attempt, attempt.outcome, attempt.outcome_params)
     if (outcome, params) == (attempt.outcome, attempt.outcome_params):
         return False
@@ -73,7 +74,8 @@ def corrected(task: Task, attempt: Attempt) -> bool:
 
 
 def loop(task: Task, attempt: Attempt) -> dict[str, Any]:
-    """`times`, and `step` where there was one, if the attempt ended like the one before it, and another would, too."""
+    """Return `times`, and `step` if there was one, if the attempt ended like the one before it and another one would,
+    too; otherwise an empty dict."""
     if attempt.outcome not in BY_RANKS or task.spec.get("on_crash_loop", "stop") == "restart":
         return {}
     earlier = sorted((one for one in task.attempts.all() if one.number < attempt.number), key=lambda one: -one.number)
@@ -87,7 +89,8 @@ def loop(task: Task, attempt: Attempt) -> dict[str, Any]:
 def same_again(
     attempt: Attempt, newest_first: Iterable[Attempt], steps: Mapping[int, int], saved: frozenset[int] = frozenset()
 ) -> dict[str, Any]:
-    """Pure. `steps`: how far attempts came; `saved`: those that saved a checkpoint."""
+    """Return `times` and `step` if the newest attempts ended in the same way; otherwise an empty dict. Pure. `steps`:
+    how far attempts came; `saved`: attempts that saved a checkpoint."""
     sign = _sign(attempt, steps, saved)
     if sign is None:
         return {}
@@ -97,8 +100,8 @@ def same_again(
 
 
 def _sign(attempt: Attempt, steps: Mapping[int, int], saved: frozenset[int]) -> tuple[Any, ...] | None:
-    """By what the end is known again. None: it says nothing of the next one, because it came from elsewhere, or nobody
-    knows how far the attempt had come."""
+    """Return what identifies the failure; None if it says nothing about the next attempt, because it came from
+    elsewhere or it is not known how far the attempt had come."""
     said = attempt.outcome_params
     if attempt.outcome not in BY_RANKS or root_cause.elsewhere(said):
         return None
@@ -115,7 +118,7 @@ def _sign(attempt: Attempt, steps: Mapping[int, int], saved: frozenset[int]) -> 
 
 
 def _kind(exception: str) -> str:
-    """Without the numbers that differ from time to time."""
+    """Return the exception's type, without the message whose numbers differ each time."""
     return exception.partition(":")[0]
 
 
@@ -125,7 +128,7 @@ def _lasted(attempt: Attempt) -> timedelta:
 
 
 def last_steps(task: Task, attempt: Attempt) -> dict[int, int]:
-    """How far rank 0 had come in each attempt; only asked for where a rank failed."""
+    """Return the last step of rank 0 in each attempt; empty unless a rank failed."""
     if attempt.outcome not in BY_RANKS:
         return {}
     found = task.metrics.filter(rank=0).values("attempt").annotate(last=Max("step"))
@@ -133,7 +136,7 @@ def last_steps(task: Task, attempt: Attempt) -> dict[int, int]:
 
 
 def _ranks(attempt: Attempt) -> list[RankSeen]:
-    """As they were last seen."""
+    """Return the ranks as they were last observed."""
     known = {one.name for one in fields(RankSeen)}
     return [
         RankSeen(**{name: value for name, value in entry.items() if name in known})
@@ -142,7 +145,7 @@ def _ranks(attempt: Attempt) -> list[RankSeen]:
 
 
 def _names(task: Task) -> list[str]:
-    """Of its nodes, by node rank."""
+    """Return the nodes' names by node rank."""
     return [name for _, name in sorted(task.nodes.values_list("node_rank", "name"))]
 
 
@@ -166,13 +169,14 @@ def _explained(
 
 
 def note_left_running(task: Task, attempt: Attempt) -> None:
-    """Stores what is said of programs that the ranks of an attempt that succeeded left running."""
+    """Record findings about programs that the ranks of a successful attempt left running."""
     if found := root_cause.left_running(_ranks(attempt), _names(task)):
         findings.note(task.pk, attempt.number, found)
 
 
 def _wrong_numbers(ranks: Sequence[RankSeen], names: Sequence[str]) -> diagnosis.Finding | None:
-    """Of ranks that joined as others: they fail in many ways, none of which tells why."""
+    """Return the finding for ranks that joined under other rank numbers; such ranks fail in many ways, none of which
+    says why."""
     places = {rank.rank: stragglers.Place(rank.node_rank, names[rank.node_rank]) for rank in ranks}
     return world_sizes.judge_numbers({rank.rank: rank.joined_as for rank in ranks}, places)
 
@@ -195,7 +199,7 @@ def _note(task: Task, attempt: Attempt, known: Told, level: Level | None = None)
 
 
 def reason(task: Task, attempt: Attempt) -> tuple[str, dict[str, Any]] | None:
-    """Of a task that ends because its attempts do all alike."""
+    """Return the reason of a task that ends because its attempts all fail in the same way; None if they do not."""
     known = {"cause": attempt.outcome, **attempt.outcome_params}
     if hung := hangs_again(task, attempt):
         return Reason.HANG_LOOP, {**known, **hung}
@@ -204,8 +208,8 @@ def reason(task: Task, attempt: Attempt) -> tuple[str, dict[str, Any]] | None:
 
 
 def hangs_again(task: Task, attempt: Attempt) -> dict[str, Any]:
-    """`times`, if the attempt ended by the same verdict on the same line of the script as the one before it: then the
-    script is to blame, and no third attempt finds that out once more."""
+    """Return `times` if the attempt ended by the same hang verdict on the same line of the script as the one before it;
+    otherwise an empty dict. The script is to blame then, and a third attempt would find out nothing new."""
     line = _hung_at(attempt)
     if line is None or task.spec.get("on_crash_loop", "stop") == "restart":
         return {}
@@ -215,6 +219,7 @@ def hangs_again(task: Task, attempt: Attempt) -> dict[str, Any]:
 
 
 def _hung_at(attempt: Attempt) -> tuple[str, str] | None:
-    """None: it did not hang, or at no line of the script's, as where a connection is dead."""
+    """Return the hang verdict and the script's line; None if it did not hang, or at no line of the script, as where a
+    connection is dead."""
     place = attempt.outcome_params.get("place")
     return (attempt.outcome, place) if attempt.outcome in hangs.ENDING and isinstance(place, str) else None

@@ -1,5 +1,5 @@
-"""What follows from what an attempt printed, and from ranks that do not advance: its end, whether another may come, and
-where that one goes on."""
+"""Decides what follows from an attempt's output and from ranks that do not advance: its end, whether another attempt
+may follow, and where that one resumes."""
 
 from itertools import pairwise
 from math import inf
@@ -18,11 +18,11 @@ from fermi.jobs.ranks import place
 from fermi.jobs.spec import Cause, JobSpec, Observation, Phase
 
 MOST_ROLLBACKS = 2
-"""To the same place: what goes bad there a third time does so for ever."""
+"""Most rollbacks to the same checkpoint: a loss that goes bad there a third time always does."""
 
 
 def of(task: Task, attempt: Attempt) -> Cause | None:
-    """Why the attempt, which runs, is to end."""
+    """Return why a running attempt has to end, as its output shows; None if it goes on."""
     if task.kind == Kind.DRILL:
         return runs.found(task, attempt)
     then = task.spec.get("on_bad_loss", "report")
@@ -37,7 +37,7 @@ def of(task: Task, attempt: Attempt) -> Cause | None:
 
 
 def is_last(task: Task, attempt: Attempt) -> bool:
-    """Whether no attempt may follow, however many are left, as all that it printed shows."""
+    """Return True if no attempt may follow this one, even if restarts are left."""
     if task.kind == Kind.DRILL:
         return runs.is_last(task, attempt)
     if attempt.outcome_params.get("then") == "stop" and attempt.outcome in (Reason.BAD_LOSS, *hangs.ENDING):
@@ -48,8 +48,8 @@ def is_last(task: Task, attempt: Attempt) -> bool:
 
 
 def without_step(task: Task, attempt: Attempt) -> dict[str, Any]:
-    """Returns what to say of an attempt whose ranks all ended well, and of which none made an optimizer step that its
-    probe saw; empty where a script of the user's said that it trained, or steps cannot be seen (JAX)."""
+    """Return parameters for an attempt whose ranks all succeeded without an optimizer step that the probe saw. Empty if
+    a user's script reported training of its own, or steps cannot be seen (JAX)."""
     ranks = attempt.seen.get("ranks", ())
     if task.kind != Kind.TRAINING or not task.spec.get("entrypoint") or task.framework == "jax":
         return {}
@@ -63,8 +63,8 @@ def without_step(task: Task, attempt: Attempt) -> dict[str, Any]:
 
 
 def site(task: Task, seen: Observation) -> hangs.Site:
-    """By what other nodes' connections may name each, and how long what is likely is to last before it is certain: the
-    past is only asked for where that has begun to matter."""
+    """Return the nodes' names and addresses, by which other nodes' connections may name them, and how long a likely
+    hang has to last before it is certain. Past stalls are read only once that matters."""
     job = JobSpec.from_json(task.spec)
     placed = place(job.nodes, job.master)
     addresses = {
@@ -80,12 +80,12 @@ def site(task: Task, seen: Observation) -> hangs.Site:
 
 
 def on_hang(task: Task) -> str:
-    """A pre-flight test bounds what it does by itself."""
+    """Return what to do if the attempt hangs for certain. A pre-flight test has its own time limits."""
     return "report" if task.kind == Kind.PREFLIGHT else str(task.spec.get("on_hang", "restart"))
 
 
 def may_hang(attempt: Attempt, seen: Observation) -> bool:
-    """Whether a rank does not advance, or did not when it was last looked at; asks nothing."""
+    """Return True if a rank does not advance, or did not when last observed. Makes no query."""
     if attempt.outcome or seen.phase is Phase.UNKNOWN:
         return False
     before = attempt.seen.get("ranks", ())
@@ -93,7 +93,7 @@ def may_hang(attempt: Attempt, seen: Observation) -> bool:
 
 
 def note_hang(task: Task, attempt: Attempt, found: hangs.Verdict | None) -> None:
-    """Stores what was found of a gang that does not advance; over is what else was found of it."""
+    """Record the hang verdict as a finding, and resolve other hang findings of the attempt."""
     code = found.finding.code if found else ""
     if found:
         findings.note(task.pk, attempt.number, [found.finding])
@@ -108,7 +108,8 @@ def _rolled_back_enough(task: Task) -> bool:
 
 
 def stepped_back(task: Task, path: str, skipped: list[str]) -> tuple[str, dict[str, Any]] | None:
-    """The event that says so, where the next attempt goes on from an earlier place than the newest."""
+    """Return the event, as (code, params), for an attempt that resumes from an earlier checkpoint than the newest; None
+    if it does not."""
     gone_bad = checkpoint_choice.went_bad(task)
     newest = task.attempts.order_by("-number").first()
     if gone_bad and newest and (skipped or newest.outcome == Reason.BAD_LOSS):

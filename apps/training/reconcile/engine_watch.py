@@ -1,4 +1,4 @@
-"""Engines that live elsewhere: what they tell of by themselves, and what they still have that nobody needs."""
+"""Watches remote engines for changes that they report, and deletes attempts that they have and nobody needs."""
 
 import logging
 import threading
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def following() -> PerCluster:
-    """Hands tasks of which something changed to the reconciler, and has their logs brought here."""
+    """Return the threads, one per remote cluster, that have changed tasks reconciled and logs collected."""
 
     def follow(cluster: Cluster, ending: threading.Event) -> None:
         backend = backend_for(cluster)
@@ -33,7 +33,7 @@ def following() -> PerCluster:
 
 
 class _Gathered:
-    """Hands tasks on in a thread of its own: each at once, and together what comes while that is being done."""
+    """Enqueues tasks in a thread of its own: each at once, and together those that come while that is being done."""
 
     def __init__(self, name: str) -> None:
         self._waiting = SimpleQueue[str | None]()
@@ -48,6 +48,7 @@ class _Gathered:
         self._thread.join()
 
     def add(self, task_id: str) -> None:
+        """Enqueue the task."""
         self._waiting.put(task_id)
 
     def _run(self) -> None:
@@ -66,10 +67,10 @@ class _Gathered:
 
 
 def sweep() -> int:
-    """Removes what clusters have of attempts that have ended or are not known; how many there were.
+    """Delete what clusters have of attempts that have ended or are not known; return how many there were.
 
     The engine is asked first and the database then: an attempt is stored before it is submitted, so one that is about
-    to begin is never among the orphans. One that has ended has been read to its end.
+    to start is never among the orphans. The output of one that has ended has been read to its end.
     """
     removed = 0
     for cluster in Cluster.objects.all():

@@ -1,5 +1,5 @@
-"""Which port a task's next rendezvous gets. Attempts whose heads share a machine lease different ones; where each head
-has an address of its own, all of them use the port that was asked for."""
+"""Chooses the port of a task's next rendezvous. Attempts whose rank-0 nodes share a machine lease different ports;
+where each has an address of its own, all of them use the requested port."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,14 +14,14 @@ from fermi.engines.base import Backend
 from fermi.jobs.spec import JobSpec
 
 CANDIDATES = 8
-"""More than one, because others may take some before this attempt does."""
+"""More than one, because other attempts may take some before this attempt does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """`machine`: None = the head shares its ports with nobody; "" = with every attempt of its cluster. `candidates`:
-    free when they were looked at; none = all are taken. `busy`: what the text of MASTER_PORT_BUSY takes, where another
-    program than training listens on the port that the task asks for."""
+    """Ports that an attempt may lease. `machine`: None: the head node shares its ports with nobody; "": with every
+    attempt of its cluster. `candidates`: ports that were free when checked; empty: all are taken. `busy`: parameters of
+    the text MASTER_PORT_BUSY, if another program listens on the requested port."""
 
     cluster: str
     machine: str | None
@@ -30,25 +30,26 @@ class Ports:
 
     @property
     def host(self) -> str:
-        """What a lease is on."""
+        """Return the name of the host that a port lease belongs to."""
         return f"{self.cluster}/{self.machine}"[:200]
 
     def take(self, attempt: str) -> int:
-        """Raises `leases.NoFreePort`."""
+        """Lease a port for the attempt and return it. Raises an error of `apps.clusters.leases` if none is free."""
         if self.machine is None:
             return self.candidates[0]
         return leases.take_port(self.host, self.candidates, attempt)
 
     def explained(self) -> dict[str, Any]:
-        """What the text of PORTS_TAKEN takes."""
+        """Return the parameters of the text PORTS_TAKEN."""
         span = settings.MASTER_PORTS
         held = sum(port in span for port in leases.ports(self.host))
         return {"machine": self.machine or None, "ports": f"{span.start}-{span.stop - 1}", "held": held}
 
 
 def look(task: Task, backend: Backend) -> Ports:
-    """The task's own wish first, then from the last attempt's port onwards, and never that one itself: what is left of
-    it may still listen there. Asks the engine, so no transaction should be open."""
+    """Return the ports for the task's next attempt: first the requested one, then from the last attempt's port onwards,
+    and never that port itself, on which leftovers may still listen. Asks the engine, so no transaction should be open.
+    """
     job = JobSpec.from_json(task.spec)
     machine = backend.port_host(job)
     if machine is None:

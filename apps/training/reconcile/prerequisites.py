@@ -1,4 +1,4 @@
-"""What a task needs before it stands in line, made side by side: its environments, its code, its dataset."""
+"""Checks what a task needs before it is queued: its environments, its code, its dataset."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,8 @@ from fermi.jobs.spec import Cause, JobSpec
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """`failed`: it cannot be had, and why; `waits`: not yet; else `known`: what the task's spec says of it."""
+    """State of one prerequisite. `failed`: why it cannot be had; `waits`: why it is not ready yet; otherwise `known`:
+    what the task's spec gets from it."""
 
     failed: Cause | None = None
     waits: Cause | None = None
@@ -23,6 +24,7 @@ class Need:
 
 
 def needs(task: Task) -> list[Need]:
+    """Return the state of each prerequisite of the task."""
     return [_environments(task), _code(task), _dataset(task)]
 
 

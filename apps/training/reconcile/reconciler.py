@@ -1,10 +1,11 @@
-"""Brings tasks from where they are to where they should be, one pass at a time.
+"""Brings tasks from their present state to the desired one, one pass at a time.
 
     claim the due row ─▶ load ─▶ observe the engine (no transaction open) ─▶ decide (pure) ─▶ act (idempotent) ─▶ record
 
 Level-triggered: a pass needs nothing but the database and the engine. It acts before it records, so a crash between the
 two is repaired by the next pass, which does the same thing under the same name. A pass that has lost its claim ends
-without a further write: each transaction begins with a look at the claim (`transitions.owned`, `transitions.same`).
+without a further write: each transaction checks the claim first (`transitions.lock_task`,
+`transitions.filter_unchanged`).
 """
 
 import logging
@@ -37,14 +38,14 @@ from fermi.jobs.spec import Cause, Observation
 log = logging.getLogger(__name__)
 
 STEPS_PER_PASS = 12
-"""More than the longest way through the states; only a bug could need it."""
+"""More than the longest way through the states; only a bug could need more."""
 PARTS = 4
-"""Those that are quiet together come back in so many."""
+"""Number of groups in which tasks that run steadily come back, so that they do not come back all at once."""
 _heard = Heard()
 
 
 def reconcile(*task_ids: str) -> None:
-    """A pass over those of these tasks that are due and that no pass has."""
+    """Run a pass over those of these tasks that are due and not claimed."""
     if len(task_ids) > 1:
         _together(Task.objects.filter(Among(task_ids)))
         return
@@ -53,7 +54,7 @@ def reconcile(*task_ids: str) -> None:
 
 
 def sweep(limit: int = 1000) -> int:
-    """A pass over everything that is due. Returns how many there were."""
+    """Run a pass over everything that is due, up to `limit`; return how many tasks there were."""
     clock_jumps.settle()
     scheduling_pass.decide_if_due()
     _look_instead(limit)
@@ -61,7 +62,8 @@ def sweep(limit: int = 1000) -> int:
 
 
 class _Waiting(NamedTuple):
-    """A task that is to have a pass; `seen` counts only where it is due since `due_at`: nobody had it meanwhile."""
+    """A task that needs a pass. `seen`, its observation, is used only if the task is still due since `due_at`, so no
+    other pass had it meanwhile."""
 
     pk: str
     seen: Observation | None = None
@@ -69,9 +71,9 @@ class _Waiting(NamedTuple):
 
 
 def _together(tasks: QuerySet[Task], limit: int | None = None) -> int:
-    """A glance at those that have an attempt, for which all of them are claimed, is enough for most. Each of the others
-    is claimed when its pass begins: whoever has time takes some of them, and no pass holds one that it does not come
-    to. Returns how many there were."""
+    """Process the tasks, those with an attempt as one claimed batch first, which is enough for most. Each of the others
+    is claimed when its pass begins, so that parallel processes share them, and none holds a task that it does not come
+    to. Return how many there were."""
     states = dict(tasks.values_list("pk", "state")[:limit])
     looked_at = [pk for pk, state in states.items() if state in WITH_ATTEMPT]
     passes = _glance(looked_at) if looked_at else []
@@ -85,7 +87,7 @@ def _together(tasks: QuerySet[Task], limit: int | None = None) -> int:
 
 
 def _glance(ids: Sequence[str]) -> list[_Waiting]:
-    """Lets those go that need no more. Returns the others, which are due still."""
+    """Process a batch and release the tasks that need nothing more. Return the others, which are still due."""
     claim = pass_claims.Claim(Task.objects.filter(Among(ids)), CLAIM)
     with claim.kept():
         found = batch_pass.glance(ids, claim, _at_a_glance)
@@ -105,7 +107,7 @@ def _one(waiting: _Waiting) -> None:
 
 
 def _settle(ids: Sequence[str], claim: pass_claims.Claim) -> None:
-    """While watchers look at them, they come back late, and not all at once."""
+    """Release tasks that run steadily: while watchers observe them they come back late, and not all at once."""
     if not ids or not _watched():
         _let_go(ids, claim, LOOK_AGAIN[State.RUNNING])
         return
@@ -114,7 +116,7 @@ def _settle(ids: Sequence[str], claim: pass_claims.Claim) -> None:
 
 
 def _look_instead(limit: int) -> None:
-    """Where watchers do not look at what runs, it is due as soon as it would be without them; so many at a time."""
+    """Make running tasks due at the usual interval if watchers do not observe them, up to `limit` at a time."""
     if _watched():
         return
     moment = now()
@@ -129,7 +131,7 @@ def _watched() -> bool:
 
 
 def _let_go(ids: Sequence[str], claim: pass_claims.Claim, wait: timedelta) -> datetime:
-    """Those that a hint has moved meanwhile are looked at again at once. Returns when the others are."""
+    """Release the tasks; those that a hint has moved meanwhile are due at once. Return when the others are due."""
     at = now() + wait
     if ids and claim.let_go(Task.objects.filter(Among(ids)), len(ids), at):
         wakeups.again(ids)
@@ -137,8 +139,8 @@ def _let_go(ids: Sequence[str], claim: pass_claims.Claim, wait: timedelta) -> da
 
 
 def _row(task_id: str, claim: pass_claims.Claim) -> Task | None:
-    """With what a pass looks at; a plan is large, and only submitting needs it. Raises Stale where the pass has lost
-    it."""
+    """Return the task with what a pass reads, as `select_related` and `prefetch_related` would load it; None if it is
+    gone. Raises StaleTaskError if the pass has lost it."""
     attempts = Prefetch("attempts", Attempt.objects.defer("plan"))
     task = Task.objects.select_related("cluster").prefetch_related(attempts).filter(pk=task_id).first()
     if task is None:
@@ -166,7 +168,7 @@ def _facts(task: Task) -> tuple[Facts, Attempt | None]:
 
 
 def _at_a_glance(task: Task, attempt: Attempt | None) -> Facts:
-    """Without what only matters at an attempt's end, and without what was found of it."""
+    """Return the facts without what matters only at an attempt's end, and without its findings."""
     return Facts(
         state=State(task.state),
         stop_requested=task.stop_requested_at is not None,
@@ -180,14 +182,14 @@ def _at_a_glance(task: Task, attempt: Attempt | None) -> Facts:
 
 
 def _leave(task: Task) -> Cause | None:
-    """Why it is to give its environments back for now."""
+    """Return why the task has to give its environments back for now; None if it has not."""
     asked = Reason.PAUSED if task.paused_at else Reason.GAVE_WAY if task.preempted_at else None
     return cause(task.cluster, asked, task.preempted_for) if asked else None
 
 
 def _pass(task: Task, claim: pass_claims.Claim, seen: Observation | None) -> None:
-    """Walks on until there is nothing to do but wait, then sets when to look again. One that raises is tried again
-    after a while, or when a hint comes."""
+    """Run actions until the task has to wait, then set when it is due. A pass that raises is tried again after
+    PASS_CLAIM_TIMEOUT, or when a hint comes."""
     try:
         with claim.kept():
             wait = _walk(task, claim, seen)
@@ -231,7 +233,7 @@ def _walk(task: Task, claim: pass_claims.Claim, seen: Observation | None) -> tim
 
 
 def _do(task: Task, attempt: Attempt | None, decision: Decision, facts: Facts) -> timedelta | None:
-    """Returns how long to wait before looking again, or None to go on at once."""
+    """Carry out the decision; return how long to wait until the task is processed again, None to go on at once."""
     match decision.act:
         case Act.WAIT:
             return actions.wait(task, decision)

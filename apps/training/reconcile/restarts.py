@@ -1,4 +1,5 @@
-"""What the ends of a task's attempts mean for its next one. Pure, but for a look at a disk."""
+"""Derives from the ends of a task's attempts whether and when the next one may start. Pure, except for a check of a
+disk."""
 
 import signal
 from collections import Counter
@@ -20,23 +21,24 @@ from fermi.jobs.spec import Cause
 MOST_NAMED = 16
 FREE_LOSSES = 10
 ROOM = 64 << 20
-"""Bytes that a disk which was full has to have again before an attempt writes to it."""
+"""Bytes that a disk which was full needs to have free again before an attempt writes to it."""
 
 
 def charged(ends: Iterable[Cause]) -> int:
-    """How many of these ends count against `maxRestarts`."""
+    """Return how many of these ends count against `maxRestarts`."""
     together = Counter((cause.code, cause.free) for cause in ends)
     return sum(max(count - free, 0) for (_, free), count in together.items())
 
 
 def of_elastic(ends: Iterable[Cause]) -> list[Cause]:
-    """The ends of an elastic task: losing an environment is what it is for. Bounded, for one that comes and goes."""
+    """Return the ends of an elastic task, with lost environments as free restarts, up to MAX_FREE_LOSSES, so that an
+    environment that keeps failing does not restart the task for ever."""
     return [replace(cause, free=max(cause.free, FREE_LOSSES)) if cause.lost else cause for cause in ends]
 
 
 def begins_at(attempts: Iterable[Attempt]) -> datetime | None:
-    """Before when the next attempt must not begin; None: at once. Derived from what is stored of the attempts before,
-    so that no hint can cut it short."""
+    """Return the earliest start of the next attempt; None: at once. It is derived from the stored attempts, so that no
+    hint can shorten the back-off."""
     newest_first = sorted(attempts, key=lambda attempt: -attempt.number)
     quick = [attempt.ended_at for attempt in takewhile(_was_quick, newest_first)]
     wait = backoff(len(quick))
@@ -44,8 +46,8 @@ def begins_at(attempts: Iterable[Attempt]) -> datetime | None:
 
 
 def remaining(task: Task) -> timedelta | None:
-    """How long it may still hold its environments, by its own word; None: as long as it takes. In an engine's own queue
-    an attempt holds nothing before it runs."""
+    """Return how long the task may still hold its environments according to its request; None: without limit. In an
+    engine's own queue an attempt holds nothing before it runs."""
     if task.max_run_seconds is None:
         return None
     queues = engine_decides(task)
@@ -56,8 +58,8 @@ def remaining(task: Task) -> timedelta | None:
 
 
 def repeated(attempts: Iterable[Attempt], newest: Attempt, last_steps: Mapping[int, int]) -> dict[str, Any]:
-    """`again` (how often in a row, this one included) and `step`, where the newest attempt ended by the same failure of
-    the same rank at the same step as the one before it; else nothing."""
+    """Return `again` (how often in a row, this one included) and `step`, if the newest attempt failed on the same rank
+    at the same step as the one before it; otherwise an empty dict."""
     step = last_steps.get(newest.number)
     if newest.outcome not in BY_RANKS or step is None:
         return {}
@@ -72,21 +74,21 @@ def _signature(attempt: Attempt, last_steps: Mapping[int, int]) -> tuple[Any, ..
 
 
 def killed_by_a_stop(attempt: Attempt) -> dict[str, Any]:
-    """Which ranks a stop had to kill, as the last look at them shows; empty where all ended by themselves."""
+    """Return which ranks a stop had to kill, as last observed; empty if all ended by themselves."""
     ranks = attempt.seen.get("ranks", ()) if attempt.outcome == Reason.STOPPED_BY_USER else ()
     killed = [rank["rank"] for rank in ranks if rank.get("exit_code") == -signal.SIGKILL]
     return {"ranks": named(killed), "grace": attempt.task.spec["grace_seconds"]} if killed else {}
 
 
 def named(all_of: Sequence[int | str]) -> str:
-    """`0, 3, 5`, and how many more there are."""
+    """Return the first MAX_NAMED items as `0, 3, 5`, and how many more there are."""
     more = len(all_of) - MOST_NAMED
     return ", ".join(map(str, all_of[:MOST_NAMED])) + (f", … (+{more})" if more > 0 else "")
 
 
 def still_full(attempts: Iterable[Attempt]) -> tuple[str, dict[str, Any]] | None:
-    """The code and what fills its text, of a disk on which the newest attempt found no room and that is so still, as
-    far as it can be seen from here: another attempt would only end in the same way. Not pure: it looks at the disk."""
+    """Return the code and parameters of a disk on which the newest attempt found no room and that is still full, as far
+    as this machine can see: another attempt would end in the same way. Not pure: it reads the disk's free space."""
     newest = max(attempts, key=lambda attempt: attempt.number, default=None)
     if newest is None or newest.outcome not in (DISK_FULL.code, *WITHOUT_ROOM):
         return None
@@ -102,7 +104,8 @@ def still_full(attempts: Iterable[Attempt]) -> tuple[str, dict[str, Any]] | None
 
 
 def _was_quick(attempt: Attempt) -> bool:
-    """One that was ended for a new size, or gave way, has failed at nothing."""
+    """Return True if the attempt ended within QUICK_END_DURATION. One that was ended for a new size, or was preempted
+    or paused, has not failed."""
     if attempt.outcome in (Reason.RESIZING, *GIVEN_WAY):
         return False
     return attempt.ended_at is not None and attempt.ended_at - attempt.created_at <= QUICK_END

@@ -1,7 +1,7 @@
-"""Whether watchers look at all that runs, so that nobody else needs to.
+"""Tells whether watchers observe everything that runs, so that the reconciler need not.
 
-Each of them says with its beat when it began its last look at everything that is its (`output.shares`). It counts while
-that goes on, by this process's own clock: of two machines' clocks none is compared.
+Each watcher writes with its heartbeat when it began its last complete scan (`logs.sharding`). A scan counts for a
+limited time by this process's own clock, so the clocks of two machines are never compared.
 """
 
 import time
@@ -10,14 +10,14 @@ from datetime import timedelta
 
 
 class Heard:
-    """`clock`: monotonic."""
+    """Last scans of all watchers, as this process learnt of them. `clock`: monotonic, in seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._news: dict[str, tuple[float, float]] = {}  # by watcher: its last look, and since when that is known
 
     def all_look(self, members: Mapping[str, int], looked: Mapping[str, float], patience: timedelta) -> bool:
-        """Whether each of `members` looked again within `patience`."""
+        """Return True if each of `members` reported a new scan within `patience`."""
         moment, before = self._clock(), self._news
         self._news = {
             who: before[who] if who in before and before[who][0] == at else (at, moment)

@@ -50,7 +50,8 @@ def of(user: User, task: Task) -> dict[str, Any]:
         "healthy": found.healthy,
         "summary": findings.said(found.summary)[0],
         "findings": [findings.shown(one, [may.shown(action) for action in one.finding.actions]) for one in told],
-        "resumePoint": may.point and {
+        "resumePoint": may.point
+        and {
             "step": may.point.step,
             "savedAt": may.point.saved_at,
             "attempt": may.point.attempt,
@@ -58,7 +59,7 @@ def of(user: User, task: Task) -> dict[str, Any]:
             "stepsLost": may.point.lost,
             "message": may.goes_on,
         },
-    }  # fmt: skip
+    }
 
 
 def _is_newest(task: Task, told: diagnose.Told) -> bool:
