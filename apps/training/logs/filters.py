@@ -1,4 +1,4 @@
-"""Which lines of a log are asked for: by their text, level and time."""
+"""Filters lines of a log by text, level and time."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from apps.common.texts import text
 from apps.training.logs.levels import LEVELS
 
 LARGEST = 2_000
-"""Steps of an expression as RE2 counts them. One that is larger may take a second for a single line."""
+"""Largest program of an expression, in RE2's instructions. A larger one may take a second for a single line."""
 
 TOO_LARGE = "pattern too large"
 WRONG = {
@@ -26,15 +26,15 @@ WRONG = {
     "unexpected )": "REGEX_WHY_CLOSED",
     "trailing \\": "REGEX_WHY_BACKSLASH",
 }
-"""What RE2 says is wrong, as the code of its text."""
+"""Error messages of RE2 and the codes of their texts."""
 
 GRAVITY = {level: place for place, level in enumerate(LEVELS)}
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """`level`: this one and graver ones. What is None filters nothing. A line of which the level or the time is not
-    known is left out where it is asked for."""
+    """Conditions on lines; a condition that is None accepts all. `level`: this level and more severe ones. A line whose
+    level or time is not known is rejected if that is filtered by."""
 
     matches: Callable[[bytes], object] | None = None
     level: str | None = None
@@ -42,10 +42,11 @@ class Filter:
     until: datetime | None = None
 
     def wants(self, raw: bytes) -> bool:
-        """By its text."""
+        """Return True if the line's text matches."""
         return self.matches is None or bool(self.matches(raw))
 
     def wants_of(self, level: str | None, at: datetime | None) -> bool:
+        """Return True if the line's level and time match."""
         if self.level is not None and (level is None or GRAVITY[level] < GRAVITY[self.level]):
             return False
         if self.since is not None and (at is None or at < self.since):
@@ -57,7 +58,7 @@ EVERYTHING = Filter()
 
 
 def asked_for(query: Mapping[str, Any]) -> Filter:
-    """Of a validated LogQuery."""
+    """Return the filter of a validated LogQuery."""
     search = query.get("search")
     matches = (expression if query.get("regex") else containing)(search) if search else None
     wanted = Filter(matches, query.get("level"), query.get("since"), query.get("until"))
@@ -65,12 +66,14 @@ def asked_for(query: Mapping[str, Any]) -> Filter:
 
 
 def containing(search: str) -> Callable[[bytes], object]:
+    """Return a function that matches lines containing the text, ignoring case."""
     folded = search.casefold()
     return lambda raw: folded in raw.decode(errors="replace").casefold()
 
 
 def expression(search: str) -> Callable[[bytes], object]:
-    """RE2 takes time linear in the line, whatever the expression (docs/decisions/0055)."""
+    """Return a function that matches lines by a regular expression, ignoring case. RE2 takes time linear in the line
+    for every expression (docs/decisions/0055). Raises ApiError 400 for an invalid or too large expression."""
     import re2
 
     options = re2.Options()

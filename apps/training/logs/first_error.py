@@ -1,7 +1,7 @@
-"""Where the first error of an attempt is.
+"""Finds the first error of an attempt.
 
-Of each log up to `WINDOW` bytes at both ends are looked through, shared among the ranks: what fails early is at the
-beginning, what ended the attempt at the end. Of a longer log the answer says that something in between was left out.
+Up to WINDOW_BYTES at both ends of all logs together are searched, shared among the ranks: an early failure is at the
+beginning, and what ended the attempt at the end. For a longer log the answer says that the middle was left out.
 """
 
 import time
@@ -22,18 +22,19 @@ HINTS = (
     r"(?i)\b(?:err|crit|critical|fatal|severe)\b|(?:error|exception|interrupt)\b|traceback|terminate called"
     r"|segmentation fault|aborted|[efc]\d{3,4} \d\d:|\[nemo [ec] |: [efc] "
 )
-"""In each line that says it is an error, and in few others. Only these are looked at more closely."""
+"""Matches each line that says it is an error, and few others. Only matching lines are parsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`said_at`: the time that the line itself says."""
+    """A line that says it is an error. `said_at`: the time in the line itself."""
 
     line: Line
     said_at: datetime | None
 
 
 def first_error(task: Task, query: dict[str, Any]) -> dict[str, Any]:
+    """Return the first error of the attempt as the API answers it."""
     attempt = query.get("attempt") or max(task.attempt, 1)
     blamed = _blamed(task, attempt)
     if query["rank"] == "all":
@@ -57,14 +58,14 @@ def first_error(task: Task, query: dict[str, Any]) -> dict[str, Any]:
 
 
 def _blamed(task: Task, attempt: int) -> int | None:
-    """The rank that failed first, as the platform saw it."""
+    """Return the rank that failed first, as the platform observed it; None if none did."""
     params = task.attempts.filter(number=attempt).values_list("outcome_params", flat=True).first() or {}
     rank = params.get("rank")
     return rank if isinstance(rank, int) else None
 
 
 def _first(errors: list[Found], blamed: int | None) -> Line | None:
-    """The earliest. Where one of them says no time, that of the rank that is blamed, or else of the lowest."""
+    """Return the earliest error. If one of them has no time, the error of the blamed rank, or else of the lowest one."""
     if not errors:
         return None
     if all(error.said_at for error in errors):
@@ -73,7 +74,7 @@ def _first(errors: list[Found], blamed: int | None) -> Line | None:
 
 
 def _in_rank(reader: Reader, rank: int, window: int) -> tuple[Found | None, bool]:
-    """Its first error, and whether no earlier one can have been left out."""
+    """Return the rank's first error, and whether the search left out no earlier one."""
     size = reader.chunk(rank, -1).cursor
     if size <= 2 * window:
         return _between(reader, rank, 0, size), True
@@ -83,7 +84,8 @@ def _in_rank(reader: Reader, rank: int, window: int) -> tuple[Found | None, bool
 
 
 def _between(reader: Reader, rank: int, begin: int, end: int) -> Found | None:
-    """The first error in the lines that begin there. From the middle of a log on, half a line is none."""
+    """Return the first error in the lines that begin in this range of bytes. A partial line at its beginning is
+    skipped."""
     skip = begin > 0
     while begin < end:
         chunk = reader.chunk(rank, begin, min(PIECE, end - begin + LONGEST))
@@ -98,7 +100,7 @@ def _between(reader: Reader, rank: int, begin: int, end: int) -> Found | None:
 
 
 def _in_piece(reader: Reader, rank: int, begin: int, data: bytes, start: int, stop: int) -> Found | None:
-    """In the lines of `data` from `start` on that begin before `stop`."""
+    """Return the first error in the lines of `data` that begin between `start` and `stop`."""
     hints = _hints()
     while hint := hints.search(data, start):
         line = data.rfind(b"\n", start, hint.start()) + 1 or start

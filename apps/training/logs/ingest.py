@@ -1,14 +1,14 @@
 """Reads what ranks print into metrics, events and checkpoints, each exactly once.
 
-How far a log was read (`LogCursor.offset`) moves by compare-and-set in the transaction that stores what was found: a
-crash repeats or loses nothing, and of two who read the same bytes one stores them while the other finds the offset
-moved, drops what it has and looks again. Of several watchers only the one whose the task is now stores at all
-(`shares`).
+The offset up to which a log was read (`LogCursor.offset`) moves by compare-and-set in the transaction that stores what
+was found: a crash repeats or loses nothing, and of two processes that read the same bytes one stores them while the
+other finds the offset moved, drops what it has and reads again. Of several watchers only the one that owns the task now
+stores at all (`logs.sharding`).
 
 So that a month on many GPUs stays a small table: of each kind of line (the same metric names) a rank's first points are
 all kept, 10,000 of rank 0 and 500 of each other; from there on every second, later every third, …, and always the
-newest, which goes when the next one comes. That is 100,000 rows for 10 million lines, and it depends on nothing but
-the lines' order. Events: 10,000 per rank and attempt; checkpoints all.
+newest, which goes when the next one comes. That is 100,000 rows for 10 million lines, and it depends on nothing but the
+lines' order. Events: 10,000 per rank and attempt; checkpoints all.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ CHUNK = 256 << 10
 """Bytes of a rank's log in one pass."""
 
 LAG = 1 << 20
-"""Bytes of mere log that may be read without writing down how far: reading them again costs nothing."""
+"""Bytes without metrics or events that may be read before the offset is stored: reading them again costs nothing."""
 
 DENSE_FIRST, DENSE_OTHERS = 10_000, 500
 KINDS_OF_LINES = 1024  # more than that share their counts
 MOST_EVENTS = 10_000
 HOLD = 15.0
-"""Seconds that a Trainer's first line waits for a pulse at most; pods tell theirs every ten."""
+"""Longest time, in seconds, that a Trainer's first line waits for a progress report of the probe; pods report every ten
+seconds."""
 LONGEST_PATH = 500
 
 KNOWN: dict[str, tuple[str, ...]] = {
@@ -61,12 +62,13 @@ KNOWN: dict[str, tuple[str, ...]] = {
     "finished": ("step",),
     "drilled": ("path",),  # said by the rank's runner
 }
-"""Events with a text of their own, `SCRIPT_<EVENT>`, and what it says; one that lacks it is a `SCRIPT_EVENT`."""
+"""Events with a text of their own, `SCRIPT_<EVENT>`, and the parameters that they need; an event without them is a
+`SCRIPT_EVENT`."""
 
 
 def drain(task_id: str, attempt: int, trainer: Trainer | None = None) -> None:
-    """Reads an attempt that has ended to its end; a last line may lack its line feed. `trainer`: where the script's was
-    then."""
+    """Read an ended attempt to its end; a last line may lack its line feed. `trainer`: the position of the script's
+    Trainer at the end."""
     reading = Reading(Task.objects.select_related("cluster").get(pk=task_id), attempt)
     reading.trainer = trainer
     while reading.read(to_the_end=True).more:
@@ -74,8 +76,8 @@ def drain(task_id: str, attempt: int, trainer: Trainer | None = None) -> None:
 
 
 def count_steps(task_id: str, attempt: int, step: int, total: int = 0) -> None:
-    """Stores how far an attempt is by its optimizers or its script's trainer, and of how many steps where that says so
-    (else 0), unless its rank 0 has printed a step."""
+    """Store how far an attempt is according to its optimizers or its script's Trainer, and of how many steps if that is
+    known (else 0), unless its rank 0 has printed a step."""
     found: dict[str, Any] = {"step": step, "counted": True, **({"total": total} if total else {})}
     rows = Task.objects.filter(Q(progress={}) | Q(progress__counted=True), pk=task_id, attempt=attempt)
     with transaction.atomic():
@@ -87,20 +89,22 @@ def count_steps(task_id: str, attempt: int, step: int, total: int = 0) -> None:
 
 @dataclass(slots=True)
 class News:
-    """`grown`: ranks that printed something, of whatever kind. `more`: there is more to read at once."""
+    """Result of one read. `grown`: ranks that printed anything; `more`: there is more to read at once."""
 
     grown: set[int] = field(default_factory=set)
     more: bool = False
 
 
 class _Overtaken(Exception):
-    """Somebody else stored what was read here."""
+    """Raised if another process stored what was read here."""
 
 
 class Reading:
-    """The logs of one attempt. Keeps its place from pass to pass; after an error it asks the database for it.
+    """Reader of the logs of one attempt. Keeps its position from pass to pass; after an error it reloads it from the
+    database.
 
-    `confirm` is called in each transaction that stores what was read, and raises where somebody else is to read."""
+    `confirm` is called in each transaction that stores what was read, and raises if another process owns the task now.
+    """
 
     def __init__(self, task: Task, attempt: int, confirm: Callable[[str], None] = lambda _: None) -> None:
         self._confirm = confirm
@@ -114,16 +118,16 @@ class Reading:
 
     @property
     def waits(self) -> bool:
-        """Whether a line is not read before a pulse has said where the script's trainer is."""
+        """Return True if a line waits until a progress report says where the script's Trainer is."""
         return any(tail.held for tail in self._tails.values())
 
     @property
     def tells_progress(self) -> bool:
-        """Whether rank 0 has printed a step, as far as was read here."""
+        """Return True if rank 0 has printed a step, as far as was read here."""
         return 0 in self._tails and not self._tails[0].state.get("progress", {"counted": True}).get("counted")
 
     def hear(self, pulses: Mapping[int, PulseSeen]) -> None:
-        """Takes how far the ranks are: what their probes count is nearer than the newest point without a step."""
+        """Take the ranks' progress reports: what their probes count is more exact than a point without a step."""
         counts = [pulse.step for pulse in pulses.values() if pulse.step is not None]
         self.trainer = Trainer.of(pulses[rank].trainer for rank in sorted(pulses)) or self.trainer
         if counts and not any(pulse.trainer for pulse in pulses.values()):
@@ -136,7 +140,7 @@ class Reading:
         count_steps(self._task_id, self._attempt, step, total)
 
     def read(self, ranks: Iterable[int] | None = None, *, to_the_end: bool = False) -> News:
-        """One pass over the new bytes of `ranks` (all of them without), at most `CHUNK` of each."""
+        """Read the new bytes of `ranks` (by default all), at most CHUNK_BYTES of each, and store what they contain."""
         try:
             return self._pass(ranks, to_the_end)
         except _Overtaken:
@@ -168,8 +172,8 @@ class Reading:
         return news
 
     def _without_held(self, tail: _Tail, text: bytes) -> bytes:
-        """Of whole lines, those before the first one of a Trainer of which is not known yet where it is: the rest is
-        read once a pulse has told, or after `HOLD`."""
+        """Return the whole lines before the first line of a Trainer whose position is not known yet; the rest is read
+        once a progress report has come, or after MAX_HOLD_SECONDS."""
         at, moment = -1, time.monotonic()
         if not self.trainer and moment - self._held_since < HOLD:
             at = lines.find_epoch(text)
@@ -194,7 +198,7 @@ class Reading:
         return tails | {rank: _Tail(rank, 0, state) for rank, state in absent.items()}
 
     def _known(self, rank: int) -> dict[str, Any]:
-        """What reading begins with: of the attempt before, the loss with which training began."""
+        """Return the initial state of a cursor: the loss with which training began, from the attempt before."""
         if rank or self._attempt < 2:
             return {}
         before = LogCursor.objects.filter(task_id=self._task_id, attempt=self._attempt - 1, rank=0).first()
@@ -202,7 +206,7 @@ class Reading:
         return {"losses": known} if known else {}
 
     def _store(self, found: _Found) -> None:
-        """All or nothing."""
+        """Store everything found in one transaction, or nothing. Raises _ConcurrentReadError."""
         with transaction.atomic():
             transitions.in_order(self._task_id)
             self._confirm(self._task_id)
@@ -235,7 +239,7 @@ class Reading:
             tail.stored = tail.position
 
     def _note(self, found: Iterable[Finding | loss_anomalies.Over]) -> None:
-        """One that is certain may end the attempt."""
+        """Record loss findings; a certain one may end the attempt, so it wakes the reconciler."""
         for one in found:
             if isinstance(one, loss_anomalies.Over):
                 findings.over(self._task_id, self._attempt, one.code, one.key)
@@ -246,13 +250,13 @@ class Reading:
 
 
 class _Tail:
-    """Where reading a rank's log goes on. `stored` is the offset in the database; between it and `position` is nothing
-    to be stored; `seen` is how long the log was; `held`: the next line waits (`Reading.waits`).
+    """Position in a rank's log. `stored` is the offset in the database; nothing between it and `position` has to be
+    stored; `seen` is how long the log was; `held`: the next line waits (`LogReader.waits`).
 
     `state`: `skipping` inside an over-long line; `counted` points without a step; `kinds` of lines: how many, and the
     key of the point that goes when the next one comes; `events`; `progress`, the newest step and loss, with `counted`
-    where no step was printed for us; `steps` and `total`, what the ranks' probes said last; `logged`, step and epoch
-    of the Trainer's newest line; `losses`, what `fermi.diagnosis.loss_anomalies` remembers.
+    where no step was printed; `steps` and `total`, what the ranks' probes reported last; `logged`, step and epoch of
+    the Trainer's newest line; `losses`, the state of `fermi.diagnosis.loss_anomalies`.
     """
 
     def __init__(self, rank: int, offset: int, state: dict[str, Any]) -> None:
@@ -262,8 +266,8 @@ class _Tail:
         self.state = state
 
     def take(self, data: bytes, *, last: bool) -> bytes:
-        """The whole lines of `data`, which begins at `position`, each ended by a line feed; moves on behind them. With
-        `last` half a line is a whole one."""
+        """Return the whole lines of `data`, which begins at `position`, each ended by a line feed, and move behind
+        them. With `last` a partial line counts as whole."""
         text = data.replace(b"\r", b"\n")
         begin, end = 0, text.rfind(b"\n") + 1
         if self.state.get("skipping"):
@@ -283,7 +287,7 @@ class _Tail:
 
 
 class _Found:
-    """Rows to store of one pass over an attempt."""
+    """Rows to store after one pass over an attempt."""
 
     def __init__(self, task_id: str, attempt: int, cluster: Cluster, trainer: Trainer | None) -> None:
         self._cluster, self._task_id, self._trainer = cluster, task_id, trainer
@@ -299,7 +303,7 @@ class _Found:
         self.losses: list[Finding | loss_anomalies.Over] = []
 
     def add(self, tail: _Tail, text: bytes) -> bool:
-        """Whether there was something to store."""
+        """Parse the lines; return True if there is something to store."""
         rows = False
         for line in lines.candidates(text):
             match lines.read(line):
@@ -341,7 +345,7 @@ class _Found:
             self.points.append(row)
 
     def _step_of(self, tail: _Tail, point: lines.Point) -> int:
-        """Of a line that has none: by its epoch where the script's trainer is known, else its number."""
+        """Return the step of a line that has none: from its epoch if the script's Trainer is known, else its number."""
         epoch = point.values.get("epoch")
         if self._trainer is None or epoch is None:
             tail.state["counted"] = tail.state.get("counted", 0) + 1
@@ -377,7 +381,7 @@ class _Found:
             self.checkpoints[path] = Checkpoint(**self._of, step=step, path=path, size_bytes=size, val_loss=loss, at=at)
 
     def _at(self, time: float | None) -> datetime:
-        """When the script says it was; when it was read, if it says nothing or nonsense."""
+        """Return the time that the script reports; the time of reading, if it reports none or an impossible one."""
         if time is None or not 0 < time < (self._now + timedelta(days=1)).timestamp():
             return self._now
         return datetime.fromtimestamp(time, UTC)

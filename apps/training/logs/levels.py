@@ -1,4 +1,4 @@
-"""How grave a line of a log is, and when it was printed, from the line's own words; pure, and it never raises.
+"""Parses the level and the time of a log line from its own words. Pure, and never raises.
 
     2026-11-22 10:00:00,123 - trainer - WARNING - …      Python's logging, loguru, DeepSpeed, Ray, Go, Rust
     WARNING:root:…    [INFO|trainer.py:1] 2026-11-22 …   a level first
@@ -7,9 +7,9 @@
     Traceback (most recent call last):    ValueError: …  Python's own
     {"level": "error", "timestamp": "2026-…", …}         JSON
 
-A line that says no level belongs to the line above it, as the lines of a traceback do: `Above` goes from line to line.
-What is no continuation ends that: an object in JSON, a progress bar, a line that says a time but no level, and, below
-a line that is no error, any line that is not indented.
+A line without a level belongs to the line above it, as the lines of a traceback do: `LevelContext` carries it from line
+to line. What ends that: an object in JSON, a progress bar, a line that has a time but no level, and, below a line that
+is no error, any line that is not indented.
 """
 
 import re
@@ -22,8 +22,8 @@ import orjson
 LEVELS = ("debug", "info", "warning", "error")
 
 REACH = 16 << 10
-"""Bytes from the beginning of a line that says its level or time to the last line that has them of it. Without such a
-bound a line's level would depend on where reading began."""
+"""Bytes from the beginning of a line with a level or time to the last line that takes them over. Without such a bound a
+line's level would depend on where reading began."""
 
 HEAD = 256  # characters of a line in which its level and time are looked for
 
@@ -60,7 +60,7 @@ SEPARATORS = "[](){}<>|:;,-*>"
 
 
 class Said(NamedTuple):
-    """`alone`: the line continues none above it, whatever it says."""
+    """Level and time of a line. `alone`: the line continues none above it."""
 
     level: str | None = None
     at: datetime | None = None
@@ -71,19 +71,19 @@ NOTHING, ALONE = Said(), Said(alone=True)
 
 
 class Clock:
-    """Makes moments of the times that lines say. A time that names no zone is of `zone`. One without a year is of the
-    year in which it is closest to `near()`, which is asked only then: a moment of the attempt."""
+    """Converts the times in lines to datetimes. A time without a zone is in `zone`. One without a year is in the year
+    in which it is closest to `near()`, a moment of the attempt, which is called only then."""
 
     def __init__(self, near: Callable[[], datetime], zone: tzinfo = UTC) -> None:
         self._near, self._zone = near, zone
 
     def stamp(self, found: re.Match[str]) -> datetime | None:
-        """Of STAMP."""
+        """Return the datetime of a match of TIMESTAMP."""
         text, zone = found.groups()
         return self.moment(text.replace("/", "-"), zone)
 
     def moment(self, text: str, zone: str | None = None) -> datetime | None:
-        """None for a day that no calendar has."""
+        """Return the datetime; None for a day that does not exist."""
         try:
             at = datetime.fromisoformat(text + zone if zone else text)
             if zone is None and self._zone is UTC:
@@ -93,13 +93,14 @@ class Clock:
             return None
 
     def yearless(self, month: str, day: str, clock: str) -> datetime | None:
+        """Return the datetime in the year in which it is closest to the attempt."""
         near = self._near()
         years = (near.year - 1, near.year, near.year + 1)
         found = [self.moment(f"{year:04}-{month:0>2}-{day}T{clock}") for year in years]  # 29 February: one at most
         return min((at for at in found if at), key=lambda at: abs(at - near), default=None)
 
     def of(self, text: str) -> datetime | None:
-        """Of the time that `text` begins with."""
+        """Return the time that `text` begins with; None if it begins with none."""
         if found := STAMP.match(text):
             return self.stamp(found)
         if found := YEARLESS.match(text):
@@ -108,7 +109,7 @@ class Clock:
 
     @staticmethod
     def seconds(at: float) -> datetime | None:
-        """Since 1970, or milliseconds. A small number is how long something took."""
+        """Return the datetime of seconds since 1970, or milliseconds; None for a small number, which is a duration."""
         try:
             return datetime.fromtimestamp(at / 1000 if at > 1e11 else at, UTC) if at > 1e9 else None
         except (ValueError, OverflowError, OSError):
@@ -116,7 +117,7 @@ class Clock:
 
 
 class Above:
-    """What the lines so far say of the next one."""
+    """Level and time that the lines read so far give to the next one."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -126,14 +127,14 @@ class Above:
         self._skipped: list[tuple[int, bytes]] = []
 
     def skip(self, offset: int, raw: bytes) -> None:
-        """A line of which nobody asks. It is only read where a later one may belong to it."""
+        """Pass a line that the filter rejected. It is parsed only if a later line may belong to it."""
         skipped = self._skipped
         skipped.append((offset, raw))
         if offset - skipped[0][0] > 2 * REACH:
             self._skipped = [line for line in skipped if offset - line[0] <= REACH]
 
     def take(self, offset: int, text: str) -> tuple[str | None, datetime | None]:
-        """The level and the time of the next line."""
+        """Return the level and the time of the next line."""
         if self._skipped:
             skipped, self._skipped = self._skipped, []
             for before, raw in skipped:
@@ -159,7 +160,7 @@ class Above:
 
 
 def read(text: str, clock: Clock) -> Said:
-    """What a line says itself. A plain line costs about a microsecond."""
+    """Return the level and time in a line itself. A line without either costs about a microsecond."""
     head = text[:HEAD]
     if "%|" in head:
         return ALONE
@@ -179,7 +180,7 @@ def read(text: str, clock: Clock) -> Said:
 
 
 def _worded(head: str, clock: Clock) -> Said:
-    """Lines that begin with a word."""
+    """Parse a line that begins with a word."""
     word = head.partition(" ")[0]
     name, colon, more = word.partition(":")
     if level := WORDS.get(name.upper() if colon and not more else name):
@@ -199,7 +200,7 @@ def _worded(head: str, clock: Clock) -> Said:
 
 
 def _warns(head: str) -> bool:
-    """`train.py:12: UserWarning: …`, `Warning: …`, `cc: warning: …`"""
+    """Return True for `train.py:12: UserWarning: …`, `Warning: …` and `cc: warning: …`."""
     place, _, category = head.partition("arning: ")[0][:-1].rpartition(" ")
     return (not place or place.endswith(":")) and (not category or category.isidentifier())
 
@@ -215,7 +216,7 @@ def _nccl(head: str) -> str | None:
 
 
 def _stamped(head: str, clock: Clock) -> Said:
-    """Lines that begin with a time, or with something in brackets."""
+    """Parse a line that begins with a time, or with something in brackets."""
     if found := STAMP.match(head):
         at = clock.stamp(found)
     elif found := AMERICAN.match(head):
@@ -239,14 +240,14 @@ def _glog(found: re.Match[str], clock: Clock) -> Said:
 
 
 def _bracketed(head: str, clock: Clock) -> Said:
-    """`[INFO|trainer.py:1] 2026-…`, `[WARNING] …`"""
+    """Parse `[INFO|trainer.py:1] 2026-…` and `[WARNING] …`."""
     inside, _, rest = head[1:].partition("]" if head[0] == "[" else ")")
     level = WORDS.get(inside.replace("|", ":").partition(":")[0].strip())
     return Said(level, clock.of(rest.lstrip(" :-|["))) if level else NOTHING
 
 
 def _level(rest: str) -> str | None:
-    """Behind a time: the first word that is a level, where a level may stand."""
+    """Return the first word behind a time that is a level, where a level may be."""
     before = ""
     for place, word in enumerate(rest.split(None, 6)[:6]):
         bare = word.strip(SEPARATORS)
@@ -260,7 +261,7 @@ def _level(rest: str) -> str | None:
 
 
 def _object(text: str, clock: Clock) -> Said:
-    """A line in JSON, or a dict as Python prints it."""
+    """Parse a line in JSON, or a dict as Python prints it."""
     if not any(hint in text for hint in JSON_HINTS):
         return ALONE
     try:

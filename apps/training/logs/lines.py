@@ -1,4 +1,4 @@
-"""What a rank's output says to the platform; pure. All other lines are log.
+"""Parses the lines of a rank's output that are meant for the platform. Pure. All other lines are log.
 
     {"step": 10, "loss": 2.31, "time": 1763703000.5}         a point; `time` in unix seconds, may be left out
     {"event": "checkpoint", "step": 100, "path": "…"}        an event; may have `time`, too
@@ -22,7 +22,7 @@ import orjson
 from fermi.schema import sanitize
 
 LONGEST = 64 << 10
-"""Bytes of a line; a longer one is log, whatever is in it."""
+"""Longest line in bytes that is parsed; a longer one is log."""
 
 DEEPEST = 16
 _BEGINNINGS = (b"\n{", b"\niter ", b"\nstep ")
@@ -34,8 +34,9 @@ _NOT_LITERAL = re.compile(rb"(?<=: )(?:-?inf|nan)(?=[,}])")
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """`step` None: the line has none. Values that were not finite are None. `plain`: read from a line for people, whose
-    numbers may begin at 0: where optimizer steps are counted, these say how far training is."""
+    """Numbers printed at a step. `step` None: the line has none. Values that were not finite are None. `plain`: parsed
+    from a line for people, whose numbers may begin at 0: where optimizer steps are counted, these are used for
+    progress."""
 
     step: int | None
     values: Mapping[str, float | None]
@@ -45,7 +46,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """`params` is the whole object."""
+    """An event that a script printed; `params` is the whole object."""
 
     event: str
     params: Mapping[str, Any]
@@ -53,8 +54,8 @@ class Said:
 
 
 def candidates(text: bytes) -> Iterator[bytes]:
-    """The lines of `text` that begin as those do that say something. The search runs in C: another line costs
-    nanoseconds. `text` holds whole lines that end with a line feed."""
+    """Yield the lines of `text` that begin as points and events do. `text` holds whole lines that end with a line feed.
+    The search runs in C: any other line costs nanoseconds."""
     text = b"\n" + text
     found = {beginning: text.find(beginning) for beginning in _BEGINNINGS}
     while there := [(at, beginning) for beginning, at in found.items() if at >= 0]:
@@ -66,7 +67,7 @@ def candidates(text: bytes) -> Iterator[bytes]:
 
 
 def find_epoch(text: bytes) -> int:
-    """Returns where the first line of a Trainer, that tells an epoch and no step, begins in `text`; -1: none."""
+    """Return where the first Trainer line with an epoch and no step begins in `text`; -1 if there is none."""
     for line in candidates(text):
         if line.startswith(b"{'") and isinstance(point := read(line), Point) and point.step is None:
             return (b"\n" + text).index(b"\n%b\n" % line)
@@ -74,7 +75,8 @@ def find_epoch(text: bytes) -> int:
 
 
 def read(line: bytes) -> Point | Said | None:
-    """None: just log. Never raises, whatever the line holds, and gives nothing that a database cannot store."""
+    """Return the point or event in the line; None if it is just log. Never raises, and returns nothing that a database
+    cannot store."""
     if not line.startswith(b"{"):
         return _read_plain(line)
     printed = line.startswith(b"{'")
@@ -104,13 +106,13 @@ def _read_plain(line: bytes) -> Point | None:
 
 
 def integer(value: Any) -> int | None:
-    """A count: a step, a size. None when it is none, or more than a database's integer."""
+    """Return the value as a count (a step, a size); None if it is none, or too large for a database's integer."""
     found = number(value)
     return int(found) if found is not None and 0 <= found < 2**63 else None
 
 
 def number(value: Any) -> float | None:
-    """Finite, and an integer of at most 64 bits; else None."""
+    """Return the value if it is a finite number, and an integer of at most 64 bits; else None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
@@ -119,7 +121,8 @@ def number(value: Any) -> float | None:
 
 
 def _point(found: Mapping[str, Any], time: float | None, printed: bool) -> Point | None:
-    """`printed` by a Trainer: it has no step but an epoch, and newer ones print their numbers as strings."""
+    """Return the point. `printed` by a Trainer: it has no step but an epoch, and newer versions print their numbers as
+    strings."""
     step = integer(found.get("step"))
     if step is None and ("step" in found or "epoch" not in found or not printed):
         return None
@@ -149,7 +152,7 @@ def _printed(line: bytes) -> Any:
 
 
 def _clean(value: Any, depth: int = 0) -> Any:
-    """Raises ValueError when it is nested too deep to be sent on."""
+    """Return the value without what JSON or the database cannot hold. Raises ValueError if it is nested too deeply."""
     if depth > DEEPEST:
         raise ValueError("nested too deep")
     match value:

@@ -1,4 +1,4 @@
-"""Outputs of tasks, looked at until their tasks have ended, and where they and checkpoints are found."""
+"""Scans outputs of tasks until the tasks have ended, and locates checkpoints for download."""
 
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from fermi.jobs.user_paths import CHECKPOINTS, TREE, TREES
 
 
 def sweep() -> None:
+    """Scan the outputs that are due; delete those whose tasks are gone."""
     rows = list(outputs.due())
     states = dict(Task.objects.filter(pk__in=[row.task for row in rows]).values_list("pk", "state"))
     for row in rows:
@@ -23,8 +24,8 @@ def sweep() -> None:
 
 
 def checkpoint(task: Task, path: str) -> tuple[Tree, str]:
-    """A folder of the task's own, and the way in it to a checkpoint that its script has announced. Links there lead
-    nowhere."""
+    """Return a folder of the task and the path in it of a checkpoint that its script announced. Links there are not
+    followed. Raises ApiError 404 for an unknown checkpoint and 409 for one outside of the task's folders."""
     if not Checkpoint.objects.filter(task=task, path=path).exists():
         raise ApiError(404, "CHECKPOINT_NOT_FOUND", "path", path=path)
     for top in (settings.DATA_DIR, settings.DATA_DIR.resolve()):

@@ -1,12 +1,12 @@
-"""Rank logs as pages of lines. Positions are byte offsets; a cursor says where to go on reading:
+"""Serves rank logs as pages of lines. Positions are byte offsets; a cursor says where to continue:
 
-"2@3:1024"          in attempt 2, in the log of rank 3
-"2@3:1024-1081"     there, and up to byte 1081 was already shown, as a line that is not complete yet
-"2@0:1024,3:77"     in the logs of all ranks, by rank (a rank that is not named is read from its beginning)
+"2@3:1024"          in attempt 2, in the log of rank 3 "2@3:1024-1081"     there, and up to byte 1081 was already shown,
+as a line that is not complete yet "2@0:1024,3:77"     in the logs of all ranks, by rank (a rank that is not named is
+read from its beginning)
 
-Of a line that was printed over (a progress bar) the newest state is shown, also while the line is not complete
-(`open`): it is shown again as it grows, and last when it has ended. Its offset is where that state begins, so wherever
-reading began, a line has the same offset.
+Of a line that was overwritten (a progress bar) the newest state is shown, also while the line is not complete (`open`):
+it is shown again as it grows, and last when it has ended. Its offset is where that state begins, so a line has the same
+offset wherever reading began.
 """
 
 import re
@@ -38,11 +38,11 @@ _BEGINS = re.compile(rb"(?<=\n)|\r(?!\n)")
 """Where a line begins, or another state of one."""
 
 Known = dict[int, tuple[int, Above]]
-"""By rank: what the lines before an offset say of the next one. Who reads a log piece by piece keeps it."""
+"""By rank: an offset and the level context there. A caller that reads a log piece by piece keeps it."""
 
 
 class Spot(NamedTuple):
-    """Where to go on in a log. `shown`: to which byte the line that begins there was already shown while it was open;
+    """Position in a log. `shown`: the byte up to which the line that begins there was already shown while it was open;
     0: it was not."""
 
     offset: int = 0
@@ -50,6 +50,7 @@ class Spot(NamedTuple):
 
     @property
     def end(self) -> int:
+        """Return the end of what was shown."""
         return self.shown or self.offset
 
     def __str__(self) -> str:
@@ -57,8 +58,8 @@ class Spot(NamedTuple):
 
 
 class Line(NamedTuple):
-    """`level` and `at`: its own, or those of the line that it belongs to. `open`: it is not complete yet, and the next
-    line of its rank replaces it."""
+    """A line of a rank's log. `level` and `at`: its own, or those of the line that it belongs to. `open`: it is not
+    complete yet, and the next line of its rank replaces it."""
 
     rank: int
     offset: int
@@ -68,7 +69,7 @@ class Line(NamedTuple):
     open: bool = False
 
     def shown(self) -> dict[str, Any]:
-        """Without its rank."""
+        """Return the line as the API answers it, without its rank."""
         shown: dict[str, Any] = {"offset": self.offset, "text": self.text}
         if self.level is not None:
             shown["level"] = self.level
@@ -80,7 +81,7 @@ class Line(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """A line in a piece of a log. `raw`: what is shown of it; None: nothing any more, it was printed over."""
+    """A line in a piece of a log. `raw`: what is shown of it; None: nothing, as it was overwritten."""
 
     offset: int
     raw: bytes | None
@@ -89,7 +90,7 @@ class _Found(NamedTuple):
 
 
 class Reader:
-    """The logs of one attempt of a task. `known` outlives it where the same logs are read on and on."""
+    """Reader of the logs of one attempt. `known` is kept by callers that read the same logs again and again."""
 
     def __init__(self, task: Task, attempt: int, known: Known | None = None) -> None:
         self.task = task
@@ -100,17 +101,18 @@ class Reader:
         self._known = {} if known is None else known
 
     def chunk(self, rank: int, cursor: int, limit: int = PIECE) -> LogChunk:
+        """Return bytes of a rank's log from `cursor` on; a negative cursor counts from the end. Raises BackendError."""
         return self._backend.logs(self._handle, rank, cursor, limit)
 
     def everything(self) -> Iterator[bytes]:
-        """One rank's log after the other's, each below a line that names it."""
+        """Yield all ranks' logs one after the other, each below a line that names the rank."""
         for rank in range(self.task.world_size):
             yield b"==> rank %d <==\n" % rank
             yield from self.whole(rank)
             yield b"\n"
 
     def whole(self, rank: int) -> Iterator[bytes]:
-        """Everything that is there now, piece by piece."""
+        """Yield all that is in a rank's log now, piece by piece."""
         cursor, end, rest = 0, False, b""
         while not end:
             chunk = self.chunk(rank, cursor, PIECE)
@@ -134,10 +136,13 @@ class Reader:
         until: float | None = None,
         stop: int | None = None,
     ) -> tuple[list[Line], Spot, bool]:
-        """Up to `limit` lines from `begin` on, within about `scan` bytes; where to go on; whether that is the end for
-        now. A line that is still being written is shown as it is now where it is printed over and over; otherwise once
-        its attempt has ended, or it has become too long to wait for. `until`: when to stop looking, by
-        time.monotonic(); `stop`: where the end for now is, if that is known."""
+        """Return up to `limit` lines from `begin` on, within about `scan` bytes, the position to continue at, and
+        whether that is the end for now.
+
+        A line that is still being written is returned if it is being overwritten; otherwise once its attempt has ended,
+        or it has become too long to wait for. `until`: when to stop, by time.monotonic(); `stop`: where the end for now
+        is, if that is known.
+        """
         lines: list[Line] = []
         cursor, above, every = begin.offset, None, wanted is EVERYTHING
         shown, end = 0, stop is not None and begin.end >= stop
@@ -172,7 +177,7 @@ class Reader:
     def tail(
         self, rank: int, limit: int, wanted: Filter = EVERYTHING, scan: int = SCAN, until: float | None = None
     ) -> tuple[list[Line], Spot, bool]:
-        """The last `limit` lines, as far back as one page looks."""
+        """Return the last `limit` lines, within as many bytes as one page reads, as `page` does."""
         end = self.chunk(rank, -1).cursor
         begin = max(0, end - (min(scan, limit * 2048) if wanted is EVERYTHING else scan))
         if begin and (whole := _BEGINS.search(self.chunk(rank, begin).data)):
@@ -187,7 +192,7 @@ class Reader:
         return lines, spot, at_end
 
     def above(self, rank: int, cursor: int) -> Above:
-        """What the lines before `cursor` say of the next one."""
+        """Return the level context of the lines before `cursor`."""
         known, above = self._known.get(rank, (-1, None))
         if above is not None and known == cursor:
             return above
@@ -201,7 +206,7 @@ class Reader:
         return above
 
     def _lines(self, cursor: int, chunk: LogChunk) -> Iterator[_Found]:
-        """Each whole line of a chunk, and what there is of the next one."""
+        """Yield each whole line of a chunk, and what there is of the next one."""
         data, begin = chunk.data, 0
         while (newline := data.find(b"\n", begin)) >= 0:
             state, shown = newest_state(data[begin:newline])
@@ -241,7 +246,8 @@ def _is_over(until: float | None) -> bool:
 
 
 def page(task: Task, query: dict[str, Any]) -> dict[str, Any]:
-    """The API's page of lines. `rank` is a number or `all`; `tail` starts with the newest lines."""
+    """Return the API's page of lines. `rank` is a number or `all`; `tail` starts with the newest lines. Raises ApiError
+    400 for an invalid rank, cursor or filter."""
     wanted = filters.asked_for(query)
     begun, offsets = _resume(query.get("cursor", ""))
     attempt = query.get("attempt") or begun or max(task.attempt, 1)
@@ -264,7 +270,7 @@ def page(task: Task, query: dict[str, Any]) -> dict[str, Any]:
 
 
 def _resume(cursor: str) -> tuple[int, dict[int, Spot]]:
-    """The attempt and the offsets; (0, {}) without a cursor."""
+    """Return the attempt and the offsets of a cursor; (0, {}) without one. Raises ApiError 400."""
     attempt, _, offsets = cursor.rpartition("@")
     try:
         return (_offset(attempt), offsets_of(offsets)) if cursor else (0, {})
@@ -273,11 +279,12 @@ def _resume(cursor: str) -> tuple[int, dict[int, Spot]]:
 
 
 def cursor_of(offsets: dict[int, Spot]) -> str:
+    """Return the offsets as text."""
     return ",".join(f"{rank}:{spot}" for rank, spot in sorted(offsets.items()))
 
 
 def offsets_of(cursor: str) -> dict[int, Spot]:
-    """Raises ValueError when the text is no cursor."""
+    """Return the offsets in the text. Raises ValueError if it is no cursor."""
     offsets = {}
     for pair in filter(None, cursor.split(",")):
         rank, _, spot = pair.partition(":")
@@ -293,6 +300,7 @@ def _offset(text: str) -> int:
 
 
 def rank_of(task: Task, text: str) -> int:
+    """Return the rank as a number. Raises ApiError 400 if the task has no such rank."""
     if not text.isdecimal() or len(text) > 9 or int(text) >= task.world_size:
         raise ApiError(400, "RANK_UNKNOWN", "rank", rank=text, high=task.world_size - 1)
     return int(text)

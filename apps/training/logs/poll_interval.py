@@ -1,10 +1,11 @@
-"""How long to leave alone what was looked at, so that looking takes no more than a share of the time."""
+"""Computes how long to wait between polls so that polling takes no more than a share of the time."""
 
 LONGEST = 10.0
-"""Seconds. What took long was not always work: a process that stood still, or waited for a database that was away,
-would look away for many times as long when it is back."""
+"""Longest pause in seconds. A poll that took long was not always work: a process that was stopped, or waited for a
+database, would otherwise pause for many times as long afterwards."""
 
 
 def pause(took: float, share: float, longest: float = LONGEST) -> float:
-    """Seconds. What takes more than `share` of `longest` takes more than its share."""
+    """Return the seconds to wait after a poll of `duration` seconds. A poll that takes more than `share` of `max_pause`
+    takes more than its share."""
     return min(took / share, longest)

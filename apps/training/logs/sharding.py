@@ -1,16 +1,16 @@
-"""Which of several watchers follows what.
+"""Divides the followed tasks and clusters among several watchers.
 
-One row names the watchers that live, and at which of its versions each said so last. Whoever reads it knows without
-asking anybody which watcher follows a task or a cluster: the one of them with the highest hash of both names.
+One row names the living watchers, and the row version at which each wrote its last heartbeat. Every process that reads
+it knows which watcher follows a task or a cluster: the one with the highest hash of both names.
 
-    join, or find another silent ──▶ epoch + 1 ──▶ others learn of it at their next beat, within BEAT
+    join, or find another silent ──▶ epoch + 1 ──▶ others learn of it at their next heartbeat, within BEAT_SECONDS
                                         └────────▶ what they still store under the epoch before is refused at once
 
-Each beat is a compare-and-set of the row, in no transaction: a process that is paused holds nothing that others need.
-Whether another is silent is judged by one's own clock alone, and by nobody who was silent himself. So no two clocks are
-compared, and a database that was away for a minute makes nobody dead.
+Each heartbeat is a compare-and-set of the row, in no transaction: a paused process holds nothing that others need.
+Whether another watcher is silent is judged by one's own clock alone, and never by a watcher that was silent itself. So
+no two clocks are compared, and a database outage of a minute makes no watcher count as dead.
 
-SQLite has one watcher, which follows everything and needs no row (`Alone`).
+SQLite has one watcher, which follows everything and needs no row (`SingleWatcher`).
 """
 
 import logging
@@ -33,34 +33,37 @@ log = logging.getLogger(__name__)
 
 BEAT = 1.5
 LEASE = 5.0
-"""Seconds: who has not beaten for so long follows nothing, and others take over what it followed."""
+"""Seconds: a watcher without a heartbeat for so long follows nothing, and others take over what it followed."""
 TRIES = 10
 
 
 class Superseded(Exception):
-    """Somebody else follows it now, or may."""
+    """Raised if another watcher follows the key now, or may do so."""
 
 
 class Shares(Protocol):
-    """What a watcher asks of them."""
+    """What a watcher needs of the division of work."""
 
     def has(self, key: str) -> bool:
-        """Whether this watcher follows what has that id."""
+        """Return True if this watcher follows the task or cluster with that id."""
 
     def confirm(self, key: str) -> None:
-        """In the transaction that stores something of it. Raises Superseded."""
+        """Raise LeaseLostError unless this watcher still follows the key; called in the transaction that stores
+        something."""
 
     def looked(self, moment: float) -> None:
-        """Since `moment` (unix seconds) everything that this watcher follows was looked at once."""
+        """Record that everything this watcher follows was scanned once since `moment`, in unix seconds."""
 
     def run(self, ending: threading.Event) -> None:
-        """A thread of its own."""
+        """Send heartbeats until `ending` is set; runs in a thread of its own."""
 
     def hurry(self) -> None:
-        """Have that thread look now."""
+        """Have that thread send a heartbeat now."""
 
 
 class Alone:
+    """The only watcher: follows everything."""
+
     def has(self, key: str) -> bool:
         return True
 
@@ -79,7 +82,7 @@ class Alone:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`until`: when it is too old to go by, by this process's clock."""
+    """The watchers as of the last heartbeat. `until`: when this is too old to act on, by this process's clock."""
 
     epoch: int = 0
     members: tuple[str, ...] = ()
@@ -87,7 +90,7 @@ class View:
 
 
 class Shared:
-    """One watcher's part. `beat` is called by one thread, everything else by any."""
+    """One of several watchers. `beat` is called by one thread, everything else by any."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
@@ -113,7 +116,8 @@ class Shared:
         return self._clock() < view.until and owner(view.members, key) == self.name
 
     def run(self, ending: threading.Event) -> None:
-        """Neither an engine that is slow nor much to read makes a watcher silent."""
+        """Send heartbeats from a thread of its own, so that neither a slow engine nor much to read makes the watcher
+        silent."""
         while not ending.is_set():
             try:
                 close_old_connections()
@@ -133,7 +137,7 @@ class Shared:
         self._soon.set()
 
     def beat(self) -> None:
-        """Says that this watcher lives, and learns which others do."""
+        """Write this watcher's heartbeat, and learn which others are alive."""
         for _ in range(TRIES):
             moment, row = self._clock(), self._row()
             silent = self._silent(row.members, moment)
@@ -147,7 +151,7 @@ class Shared:
                 return
 
     def leave(self) -> None:
-        """Others need not wait until this one counts as silent."""
+        """Remove this watcher from the row, so that others need not wait until it counts as silent."""
         self._view = View()
         for _ in range(TRIES):
             row = self._row()
@@ -179,5 +183,6 @@ class Shared:
 
 @lru_cache(maxsize=1 << 14)
 def owner(members: tuple[str, ...], key: str) -> str:
-    """When one comes or goes, only what it has changes hands."""
+    """Return the member that follows the key; empty without members. When a member joins or leaves, only what it
+    follows changes hands."""
     return max(members, key=lambda who: blake2b(f"{who} {key}".encode(), digest_size=8).digest(), default="")

@@ -1,6 +1,6 @@
-"""Whether an attempt's ranks hold each other up, have become slower, compile again and again, or do not use their GPUs,
-and which of their files cannot be brought here: asked of the engine now and then while it runs, and stored where
-something changed."""
+"""Monitors a running attempt's ranks: whether they hold each other up, have become slower, recompile again and again or
+leave their GPUs idle, and which of their files cannot be collected. The engine is asked at intervals, and changes are
+stored as findings."""
 
 import time
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ from fermi.jobs.spec import Handle, JobSpec, Observation, Phase, PulseSeen
 PERIOD, LONGEST = 4.0, 60.0  # seconds between two looks, at least and at most
 SOON = 1.0  # where somebody waits for it
 SHARE = 0.02
-"""Of its time at most that the watcher spends on one attempt's pulses."""
+"""Largest share of its time that the watcher spends on one attempt's progress reports."""
 
 
 class Pace:
-    """Of one alive attempt. What is remembered of its past is lost with the watcher: then it begins anew. `pulses`: as
-    they were at the newest look; another object after each."""
+    """Monitor of one running attempt. Its history is lost with the watcher, and begins anew then. `pulses`: the ranks'
+    progress at the newest check; a new object after each."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
@@ -35,7 +35,8 @@ class Pace:
         self._with_gpus: dict[int, stragglers.Place] = {}
 
     def look(self, moment: float, seen: Observation | None, *, soon: bool = False) -> None:
-        """`moment`: monotonic. Costs nothing before its time. `soon`: somebody waits for what pulses say."""
+        """Check the ranks if that is due. `moment`: monotonic seconds; `seen`: the attempt's observation; `soon`: the
+        caller waits for the progress reports."""
         due = min(self._due, self._looked + SOON) if soon else self._due
         if moment < due or seen is None or seen.phase is not Phase.RUNNING:
             return
@@ -72,8 +73,8 @@ class Pace:
                 findings.over(self._handle.task_id, self._handle.attempt, code)
 
     def _find_places(self) -> dict[int, stragglers.Place]:
-        """Empty where nothing is to be judged: no pulse. Of a pipeline's stages one is always the slowest, so its ranks
-        are not compared."""
+        """Return the node of each rank; empty where nothing can be judged, without a probe. Of a pipeline's stages one
+        is always the slowest, so its ranks are not compared."""
         self._task = Task.objects.select_related("cluster").get(pk=self._handle.task_id)
         job = JobSpec.from_json(self._task.spec)
         piped = int(job.strategy.get("pipelineParallel") or 1) > 1

@@ -1,5 +1,5 @@
-"""What running attempts use, from their engines into series: their nodes' values become their environments', their
-ranks' the task's."""
+"""Collects what running attempts use from their engines into series: their nodes' values become their environments',
+their ranks' values the task's."""
 
 import threading
 import time
@@ -19,7 +19,8 @@ from fermi.telemetry.sampler import Sampler
 
 LONGEST = 60.0  # seconds between two readings at most
 SHARE = 0.01
-"""Of its time at most that the watcher spends on what one attempt uses. Runners keep what they measured for minutes."""
+"""Largest share of its time that the watcher spends on one attempt's telemetry. Runners keep what they measure for
+minutes."""
 
 
 class _Place(NamedTuple):
@@ -28,7 +29,7 @@ class _Place(NamedTuple):
 
 
 class Used:
-    """Of one attempt."""
+    """Collector of the telemetry of one attempt."""
 
     def __init__(self, task: Task) -> None:
         self._task, self._handle = task, handle_for(task, task.attempt)
@@ -41,7 +42,7 @@ class Used:
         self._after = [0.0] * len(self._places)  # by node: the newest moment that was read
 
     def read(self, moment: float, writer: Writer) -> None:
-        """To be called often; asks the engine when the next samples can have come."""
+        """Read new samples if the next ones can have arrived. `moment`: monotonic seconds; may be called often."""
         if moment < self._due or not self._places:
             return
         self._due = moment + TOLD_SECONDS
@@ -50,8 +51,8 @@ class Used:
         self._due = moment + max(TOLD_SECONDS, poll_interval.pause(time.monotonic() - began, SHARE, LONGEST))
 
     def read_rest(self, writer: Writer) -> None:
-        """Reads what is not read yet; at the end of the attempt, too, with which the last samples come: of a short one
-        there are no others."""
+        """Read what has not been read yet; also called at the attempt's end, when the last samples arrive: a short
+        attempt has no others."""
         backend = backend_for(self._task.cluster)
         for sample in backend.telemetry(self._handle, min(self._after, default=0.0)):
             if sample.node_rank < len(self._places) and sample.at > self._after[sample.node_rank]:
@@ -59,7 +60,7 @@ class Used:
                 self._put(sample, writer, here=backend.here)
 
     def _put(self, sample: Sample, writer: Writer, *, here: bool) -> None:
-        """On this machine all nodes are one, which is measured once: only their GPUs are their own."""
+        """Store a sample. If all nodes are this machine, it is measured once, and only GPUs belong to one node."""
         place = self._places[sample.node_rank]
         own, ranks = dict[str, float](), dict[str, float]()
         for key, value in sample.values.items():
@@ -76,7 +77,7 @@ class Used:
 
 
 def this_machine(writer: Writer, folders: list[str]) -> PerCluster:
-    """Measures the machine that the platform runs on, for all environments of a cluster that is it."""
+    """Return the threads that measure the platform's own machine, for clusters that run on it."""
 
     def follow(cluster: Cluster, ending: threading.Event) -> None:
         sampler, folding = Sampler(folders), Folding()

@@ -1,4 +1,4 @@
-"""Which step a line of Hugging Face's Trainer is of. Its lines have an epoch and no step; the probe of a rank says at
+"""Computes the step of a line of Hugging Face's Trainer. Its lines have an epoch and no step; a rank's probe reports at
 which step and epoch the Trainer is, and every how many steps it logs. Pure.
 
 Steps grow with epochs at one rate, so an epoch gives a step up to what printing has rounded: to two decimals (older
@@ -16,8 +16,8 @@ DECIMALS, DIGITS = 2, 4
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """Where a Trainer was: at `step` of `total` (0: not known), at `epoch`. It logs `every` so many steps; 0: at other
-    moments."""
+    """Position of a Trainer: at `step` of `total` (0: not known), at `epoch`. It logs `every` so many steps; 0: at
+    other moments."""
 
     step: int
     total: int
@@ -26,15 +26,15 @@ class Trainer:
 
     @classmethod
     def of(cls, said: Iterable[Mapping[str, Any] | None]) -> Self | None:
-        """Returns the first one that ranks tell of in their `trainer`; None: no Trainer has made a step."""
+        """Return the first position that ranks report in their `trainer`; None: no Trainer has made a step."""
         for one in said:
             if one and (step := one.get("step")) and (epoch := one.get("epoch")):
                 return cls(step, one.get("total") or 0, epoch, one.get("every") or 0)
         return None
 
     def step_of(self, epoch: float, before: int, *, trains: bool) -> int:
-        """Returns the step of a line with this epoch, after one of the step `before`. `trains`: it has a loss of
-        training, so it comes when a line is due; an evaluation's may come right after such a line, at the same step."""
+        """Return the step of a line with this epoch, after a line of step `before`. `trains`: it has a training loss,
+        so it comes when a line is due; an evaluation's line may come right after such a line, at the same step."""
         rate = self.step / self.epoch
         exact = epoch * rate
         found, within = round(exact), _rounding(epoch) * rate + 0.5
@@ -48,7 +48,7 @@ class Trainer:
 
 
 def _rounding(epoch: float) -> float:
-    """By how much the printed epoch may be off."""
+    """Return by how much the printed epoch may be off."""
     if round(epoch, DECIMALS) == epoch:
         return float(0.5 * 10**-DECIMALS)
     return float(0.5 * 10 ** (math.floor(math.log10(epoch)) + 1 - DIGITS)) if epoch > 0 else 0.0

@@ -1,7 +1,7 @@
-"""The watcher: reads what alive attempts print, and tells the reconciler when something of one changed.
+"""The watcher: reads what running attempts print, and wakes the reconciler when one of them changed.
 
 Everything it does would happen without it, only later: the sweep observes too, and what was not read while an attempt
-lived is read when it is closed. Several watchers share the attempts (`shares`).
+ran is read when it is closed. Several watchers divide the attempts (`logs.sharding`).
 """
 
 import logging
@@ -50,7 +50,7 @@ def _alive() -> QuerySet[Task]:
 
 
 class Followed:
-    """One alive attempt: where reading it goes on, how it was last seen, and when to look at each rank again."""
+    """A running attempt: where reading its logs continues, how it was last observed, and when to read each rank again."""
 
     def __init__(self, task: Task, shares: Shares) -> None:
         self.task = task
@@ -67,7 +67,8 @@ class Followed:
         self._untold = False
 
     def read(self, moment: float) -> bool:
-        """Reads the ranks whose turn it is; quiet ones come less and less often. Whether there is more at once."""
+        """Read the ranks that are due; quiet ones are read less and less often. Return True if there is more to read at
+        once."""
         ranks = [rank for rank, due in self._due.items() if due <= moment + TICK / 2]
         news = self._reading.read(ranks) if ranks else ingest.News()
         for rank in ranks:
@@ -81,15 +82,16 @@ class Followed:
         return news.more
 
     def judge(self, moment: float) -> None:
-        """Looks at how its ranks get on; of a script that prints no steps, what their probes count is its progress."""
+        """Check how its ranks progress; for a script that prints no steps, what their probes count is its progress."""
         self.pace.look(moment, self.seen, soon=self._reading.waits)
         if self.pace.pulses is not self._heard:
             self._heard = self.pace.pulses
             self._reading.hear(self._heard)
 
     def is_news(self, seen: Observation, moment: float) -> bool:
-        """Also when nobody can tell any more: then it says so, and is news again. While it is starting its ranks begin
-        one by one, and nothing hangs on one of them: that is told every now and then."""
+        """Return True if the observation has to be handed to the reconciler. Also if the engine can no longer be asked,
+        and again when it can. While an attempt starts, its ranks begin one by one; that is reported every
+        GATHER_SECONDS."""
         known = self.known(seen)
         if known == self.seen:
             return False
@@ -99,15 +101,17 @@ class Followed:
 
     @staticmethod
     def known(seen: Observation) -> Observation | None:
+        """Return the observation; None if it is unknown."""
         return None if seen.phase is Phase.UNKNOWN else seen
 
     def rest(self, moment: float) -> None:
+        """Read no rank for ERROR_PAUSE_SECONDS."""
         self._due = dict.fromkeys(self._due, moment + REST)
 
 
 class Watcher:
-    """`writer`: takes what attempts use; somebody else has it write (`writing.keep`). `shares`: which of the alive
-    attempts are this watcher's; nobody but the thread that runs it follows or leaves any."""
+    """Follows the running attempts that belong to this watcher. `writer` takes their telemetry, and is flushed by
+    another thread. Only the thread in `run` follows or leaves attempts."""
 
     def __init__(self, writer: Writer | None = None, shares: Shares | None = None) -> None:
         self.writer = writer or Writer()
@@ -118,7 +122,7 @@ class Watcher:
         self._found = 0.0
 
     def run(self) -> None:
-        """Until an exception from outside ends it. An error is logged, and passes."""
+        """Run until an exception from outside ends it. Errors are logged, and the loop continues."""
         found = find = least = 0.0
         with pubsub.listen("tasks") as bell:
             while True:
@@ -139,7 +143,7 @@ class Watcher:
                     find = found + least
 
     def find(self) -> None:
-        """Follows the attempts that are alive now and its own, and no others."""
+        """Follow the attempts that are running now and belong to this watcher, and no others."""
         began = time.time()
         keys = {(pk, attempt) for pk, attempt in _alive().values_list("pk", "attempt") if self.shares.has(pk)}
         over = [one for key, one in self._followed.items() if key not in keys]
@@ -152,7 +156,7 @@ class Watcher:
         self._found = began
 
     def look(self, moment: float) -> bool:
-        """Reads and observes what it follows; whether there is more to read at once."""
+        """Read and observe what it follows; return True if there is more to read at once."""
         more = False
         by_cluster: defaultdict[str, list[Followed]] = defaultdict(list)
         self._followed = {key: one for key, one in self._followed.items() if self.shares.has(key[0])}
@@ -182,7 +186,8 @@ class Watcher:
             _complain(error, f"what {one.handle.name} uses cannot be read")
 
     def _observe(self, moment: float, members: list[Followed]) -> float:
-        """Hands whoever changed since the last look to the reconciler. The least pause until the next one."""
+        """Hand the attempts that changed since the last observation to the reconciler; return the shortest pause until
+        the next one, in seconds."""
         cluster, began = members[0].task.cluster, time.time()
         try:
             seen = observe(cluster, [one.handle for one in members])
@@ -204,8 +209,8 @@ class Watcher:
 
 
 def _not_stored(told: list[Followed]) -> list[Followed]:
-    """Those whose change was handed on and is not stored: the message was lost with whoever had it, or they looked
-    through a memory of the engine that had not heard of it yet."""
+    """Return the attempts whose change was handed on and is not stored: the message was lost, or the pass used a cached
+    observation of the engine from before the change."""
     late = []
     for part in slices(told):
         rows = Attempt.objects.filter(task__in=[one.task.pk for one in part], ended_at=None)
@@ -218,7 +223,8 @@ def _not_stored(told: list[Followed]) -> list[Followed]:
 
 
 def _complain(error: Exception, what: str) -> None:
-    """An engine that is away is one line, and a surprise a traceback. A broken connection is not used again."""
+    """Log the error: an engine that is unavailable as one line, an unexpected error with its traceback. A broken
+    database connection is closed."""
     known = isinstance(error, BackendError)
     log.log(logging.WARNING if known else logging.ERROR, "%s: %s; again in %s s", what, error, REST, exc_info=not known)
     connection.close_if_unusable_or_obsolete()

@@ -1,2 +1,2 @@
-"""What people and scripts can do with tasks: describe one (`build`), look before they leap (`preview`), create it
-(`create`), and stop, retry, clone and delete it (`actions`)."""
+"""Operations of users and scripts on tasks: describe one (`build`), preview it (`preview`), create it (`create`), and
+stop, retry, clone and delete it (`actions`)."""

@@ -1,4 +1,4 @@
-"""Stopping, retrying, cloning and deleting."""
+"""Finds, stops, grows, retries, clones and deletes tasks."""
 
 from typing import Any
 
@@ -21,23 +21,25 @@ from fermi.jobs.user_paths import TREES
 
 
 def find(user: User, task_id: str, role: Role = Role.VIEWER) -> Task:
+    """Return the training task, with its cluster. Raises ApiError 404 if `user` may not see it, 403 without `role` in
+    its project."""
     rows = Task.trainings.select_related("cluster")
     return access.get(rows, user, task_id, role)
 
 
 def find_any(user: User, task_id: str, role: Role = Role.VIEWER) -> Task:
-    """Also a pre-flight test, by its own id."""
+    """Return the task of any kind, so also a pre-flight test or a drill by its own id."""
     return access.get(Task.objects.select_related("cluster"), user, task_id, role)
 
 
 def stop(user: User, task_id: str) -> Task:
-    """Asking again changes nothing, and a task that has ended stays as it ended."""
+    """Request a stop and return the task. Asking again changes nothing, and a task that has ended stays as it ended."""
     return _stop(user, find(user, task_id, Role.MEMBER))
 
 
 def grow(user: User, task_id: str) -> Task:
-    """Has an elastic task save, end its attempt and go on with all nodes that are there now. Asking again changes
-    nothing."""
+    """Have an elastic task save, end its attempt and resume on all nodes that are available now. Asking again changes
+    nothing. Raises ApiError 409 if it is not elastic, does not run or could not grow."""
     task = find(user, task_id, Role.MEMBER)
     job = JobSpec.from_json(task.spec)
     if job.elastic is None:
@@ -59,7 +61,7 @@ def grow(user: User, task_id: str) -> Task:
 
 
 def stop_any(user: User, task_id: str) -> Task:
-    """Also a pre-flight test or a drill, by its own id."""
+    """Request a stop of a task of any kind, so also of a pre-flight test or a drill by its own id."""
     return _stop(user, find_any(user, task_id, Role.MEMBER))
 
 
@@ -75,8 +77,9 @@ def _stop(user: User, task: Task) -> Task:
 
 
 def again(user: User, task_id: str, choice: code_source.Choice, snapshot: str | None = None) -> dict[str, Any]:
-    """The request of a task that did not succeed, resuming from its newest checkpoint: what `retry` creates. `choice`:
-    of its code, unless `snapshot` names another one of the project."""
+    """Return the request that `retry` submits: that of a task which did not succeed, resuming from its newest
+    checkpoint. `choice`: which code to run, unless `snapshot` names another one of the project. Raises ApiError 409 if
+    the task cannot be retried."""
     task = find(user, task_id, Role.MEMBER)
     _refuse_unless(task, Action.RETRY)
     newest = checkpoint_choice.newest(task)
@@ -85,13 +88,14 @@ def again(user: User, task_id: str, choice: code_source.Choice, snapshot: str | 
 
 
 def clone(user: User, task_id: str) -> dict[str, Any]:
-    """The request of a task, ready to be edited and sent."""
+    """Return the request of a task, to be edited and submitted."""
     task = find(user, task_id)
     return {"request": code.again(redaction.request(task.request, task.project_id, user), task.spec)}
 
 
 def delete(user: User, task_id: str) -> None:
-    """With its logs and checkpoints."""
+    """Delete a task that has ended, with its logs and checkpoints. Raises ApiError 409 if it is active, or another task
+    uses its checkpoints."""
     task = find(user, task_id, Role.MEMBER)
     _refuse_unless(task, Action.DELETE)
     resumed = Q()

@@ -1,4 +1,4 @@
-"""From a request to the job it describes, with everything that is wrong with it and everything worth knowing."""
+"""Builds the job that a request describes, with all its problems and warnings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,7 +39,8 @@ CONFIG = "distributedConfig"
 
 @dataclass(slots=True)
 class Draft:
-    """`job` is None while too little is known for one; with `problems` it is as much of it as makes sense to show."""
+    """A request and the job that it describes. `job` is None while too little is known for one; with `problems` it is
+    as much of the job as can be shown."""
 
     request: Mapping[str, Any]
     asked: TaskRequest
@@ -64,9 +65,12 @@ def build(
     *,
     look: bool = True,
 ) -> Draft:
-    """`asked`: what `request` says, without what is `wrong` with its shape. Everything wrong is in `problems`, all at
-    once. `look`: whether environments are looked into for what is not known of them, which takes seconds: it is for
-    whoever comes back for the answer."""
+    """Return the draft of a request. All problems are in `problems`, at once.
+
+    `task_request`: the parsed `request`; `shape_problems`: problems of fields that could not be parsed.
+    `start_surveys`: whether environments whose packages are not known are surveyed, which takes seconds; it is for
+    callers that ask again for the result.
+    """
     problems: list[Problem] = []
     if not asked.task_name:
         problems.append(Problem("taskName", "NAME_REQUIRED"))
@@ -119,7 +123,7 @@ def build(
 
 
 def _follows(problem: Problem, wrong: Sequence[Problem]) -> bool:
-    """Whether the problem may only be there because another field could not be read."""
+    """Return True if the problem may only exist because another field could not be read."""
     needed = next((fields for start, fields in _NEEDED.items() if problem.field.startswith(start)), ())
     return unread(wrong, *needed)
 
@@ -128,11 +132,11 @@ _FORM = (
     "taskName", "datasetId", "datasetVersionId", "launchMode", "environmentIds", "newEnvironments",
     f"{CONFIG}.nodeIds", f"{CONFIG}.select", f"{CONFIG}.masterNode", f"{CONFIG}.framework",
 )  # fmt: skip
-"""The fields in the order in which they are filled in; the first problem is what people are told first."""
+"""The fields in the order in which users fill them in; problems are sorted by it."""
 
 
 def _place_in_form(problem: Problem) -> int:
-    """Of a field that is filled in later, or of none, behind all others."""
+    """Return the position of the problem's field in the form; other fields come last."""
     return next((n for n, field in enumerate(_FORM) if f"{problem.field}.".startswith(f"{field}.")), len(_FORM))
 
 
@@ -151,11 +155,12 @@ _NEEDED = {
     f"{CONFIG}.options": (*_NODES, f"{CONFIG}.worldSize"),
     f"{CONFIG}.worldSize": _NODES,
 }
-"""By the field of a problem: whose value it may follow from."""
+"""By the field of a problem: the fields from whose values it may follow."""
 
 
 def _usable(rows: Rows, is_superuser: bool, user: int, project: str) -> Rows:
-    """What the user may see and the task's project may use: others of the project will read the task."""
+    """Return the rows that the user may see and the task's project may use, as other members of the project will read
+    the task."""
     rows = access.visible(rows, access.Reader(user, is_superuser), shared=True)
     return rows.filter(Q(project=None) | Q(project=project)) if project else rows
 
@@ -215,7 +220,7 @@ def _framework(asked: TaskRequest, nodes: int, problems: list[Problem]) -> str |
 def _job(
     draft: Draft, asked: TaskRequest, framework: str, master: str, task_id: str, problems: list[Problem]
 ) -> JobSpec:
-    """Of no nodes while no environment is known."""
+    """Return the job; it has no nodes while no environment is known."""
     model, version, choice = draft.model, draft.version, draft.choice
     named = [] if choice.select or choice.planned else choice.environments
     brought, wrong = code.named(choice.project, asked.code, next((one for one in named if one.pk == master), None))
@@ -265,8 +270,8 @@ def _asks(asked: TaskRequest, choice: Choice, project: Project) -> admission.Ask
 
 
 def _settled(cluster: Cluster, job: JobSpec) -> tuple[JobSpec, list[Problem], list[Problem]]:
-    """Return the job with the way of each node, what is wrong with that, and what is worth knowing of it. Where the
-    engine cannot be asked now, it is decided when the task starts."""
+    """Return the job with the run location of each node, the problems and the warnings of that. If the engine cannot be
+    asked now, it is decided when the task starts."""
     try:
         known = backend_for(cluster).ways(job)
     except BackendError:
@@ -276,7 +281,8 @@ def _settled(cluster: Cluster, job: JobSpec) -> tuple[JobSpec, list[Problem], li
 
 
 def _on_engine(user: User, cluster: Cluster, job: JobSpec) -> list[Problem]:
-    """Of a checkpoint that is not theirs to read, users learn no more than of one that is not there."""
+    """Return the engine's problems with the job. For a checkpoint that the user may not read, the problem is the same
+    as for one that does not exist."""
     if checkpoints.may_read(user, job.resume_from):
         return backend_for(cluster).problems(job)
     missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
@@ -284,7 +290,7 @@ def _on_engine(user: User, cluster: Cluster, job: JobSpec) -> list[Problem]:
 
 
 def _apart(job: JobSpec, backend: Backend) -> list[Problem]:
-    """Says from which environments files of the task are brought here, and how much."""
+    """Return the warning which environments' files are copied to the platform, and how much at most."""
     found = [node.name for node in job.nodes if node.inside and not backend.shares_data(node)]
     if not found:
         return []
@@ -294,7 +300,7 @@ def _apart(job: JobSpec, backend: Backend) -> list[Problem]:
 
 
 def _unasked(job: JobSpec, backend: Backend) -> list[Problem]:
-    """Says for which environments the engine's own queue is not asked."""
+    """Return the warning for which environments the engine's own queue is not asked."""
     found = [node.name for node in job.nodes if node.inside and backend.queues]
     return [Problem(run_location.FIELD, "INSIDE_NOT_QUEUED", {"environments": ", ".join(found)})] if found else []
 
@@ -309,7 +315,7 @@ _HELD = CompiledQuery(
 
 
 def _warnings(job: JobSpec, using: memory.InUse) -> list[Problem]:
-    """Tasks of other projects are called by their ids."""
+    """Return the job's warnings. Tasks of other projects are named by their ids."""
     found = summary.warnings(job.nodes, job.master) + plugins.framework(job.framework).warnings(job)
     found += elastic_sizes.warnings(job)
     held = _HELD.fetch(project=job.project, **key_parameters(node.id for node in job.nodes))

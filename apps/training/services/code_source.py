@@ -1,4 +1,4 @@
-"""Where a task's code came from, whether that has changed since, and which code a retry is to run."""
+"""Tells where a task's code came from, whether it has changed since, and which code a retry runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,22 +13,23 @@ from apps.common.texts import text
 from apps.training.models import Task
 
 Choice = Literal["auto", "snapshot", "current"]
-"""Of the code that a retry runs: the task's snapshot, its source as it is now, or the source where that has changed."""
+"""Code that a retry runs: the task's snapshot, its source as it is now, or the source if it has changed."""
 DEFAULT: Choice = "auto"
-"""Whoever asks for it: the API and the operators' console."""
+"""Choice of the API and the operators' console if the caller makes none."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """`changed`: None where it is not known; `why`: the code and parameters of the text that says why."""
+    """State of a source. `changed`: None if it is not known; `why`: code and parameters of the text that says why not."""
 
     changed: bool | None = None
     why: Mapping[str, Any] | None = None
 
 
 def check_source(task: Task) -> SourceState:
-    """Asks the environment or the Git server that the task's code came from, and waits up to the limit of that kind of
-    source (`apps.code.from_environment`, `apps.code.git`). A source that cannot be read is a state, no error."""
+    """Return whether the source of the task's code has changed. Asks the environment or the Git server, and waits up to
+    the limit of that kind of source (`apps.code.from_environment`, `apps.code.git`). A source that cannot be read is a
+    state, not an error."""
     held = task.spec.get("code") or {}
     source = held.get("source") or {}
     if not held.get("snapshot") or not source:
@@ -42,8 +43,9 @@ def check_source(task: Task) -> SourceState:
 
 
 def snapshot_to_run(task: Task, choice: Choice, snapshot: str | None = None) -> str | None:
-    """For `ground.code.again`: `snapshot` itself where one is named, None for the task's own, "" to take the code anew.
-    Raises ApiError where it was sent from a computer, so that the platform cannot take it anew."""
+    """Return the `snapshot` for `core.code.rebuild_request`: the one that the caller names, None for the task's own, ""
+    to fetch the code again. Raises ApiError 409 if the code was uploaded, so that the platform cannot fetch it again.
+    """
     held = task.spec.get("code") or {}
     if snapshot or choice == "snapshot" or not held.get("snapshot"):
         return snapshot or None
@@ -53,7 +55,7 @@ def snapshot_to_run(task: Task, choice: Choice, snapshot: str | None = None) -> 
 
 
 def describe_source(task: Task) -> dict[str, Any]:
-    """Returns what the API answers of where the task's code came from, in the reader's language."""
+    """Return the API's answer about the source of the task's code, in the reader's language."""
     held = task.spec.get("code") or {}
     source = held.get("source") or {}
     asked = source.get("git") or {}

@@ -1,4 +1,4 @@
-"""Creating a task: checked, stored whole in one transaction, and handed to the reconciler by a hint."""
+"""Creates a task: validates the request, stores it in one transaction, and wakes the reconciler."""
 
 import hashlib
 import json
@@ -22,20 +22,21 @@ from fermi.planning.request import TaskRequest
 
 
 def submit(user: User, request: Mapping[str, Any]) -> Task:
-    """A task from a request that does not come from outside: a group's, or that of a task which is to run again."""
+    """Create a task from a request that did not come through the API: of a group, or of a task that runs again. Raises
+    ProblemsError."""
     asked, wrong = json_shape.read(TaskRequest, request)
     return create(user, asked, request, wrong=wrong)
 
 
 def draft(user: User, request: Mapping[str, Any], task_id: str) -> Draft:
-    """What `submit` would run, with everything that is wrong with it."""
+    """Return the draft that `submit_request` would run, with all its problems."""
     asked, wrong = json_shape.read(TaskRequest, request)
     return build(user, asked, request, task_id, wrong)
 
 
 def retry(user: User, task_id: str, code: Choice = DEFAULT, snapshot: str | None = None) -> Task:
-    """Resumes from the newest checkpoint, with the code of that choice or another `snapshot` of the project. Raises
-    ApiError when the task is not one to retry."""
+    """Create a task that resumes from the newest checkpoint of another one, with the chosen code or another `snapshot`
+    of the project. Raises ApiError if the task cannot be retried, and ProblemsError."""
     return submit(user, actions.again(user, task_id, code, snapshot))
 
 
@@ -47,9 +48,13 @@ def create(
     wrong: Sequence[Problem] = (),
     came: Mapping[str, Any] | None = None,
 ) -> Task:
-    """`key`: the Idempotency-Key; with the same request it gives the task that it gave before, with another one it is a
-    conflict. Raises ProblemsError with everything that is wrong, `wrong` (of what `asked` lacks) first. `came`: what
-    `tracing.arrived` says of the request."""
+    """Create a task and return it.
+
+    `key`: the Idempotency-Key; with the same request it returns the task that it created before, with another request
+    it raises ApiError 409. `trace`: the result of `trace_context.read_request_trace`. Raises ProblemsError with all
+    problems, `shape_problems` (of fields that could not be parsed) first, and ApiError 403 without the role to create
+    tasks.
+    """
     digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
     if key and (before := _before(user, key, digest)):
         return before

@@ -1,4 +1,4 @@
-"""A task that has ended goes, with its logs, its checkpoints, its outputs, and the runs that were made for it."""
+"""Deletes a task that has ended, with its logs, its checkpoints, its outputs, and the runs made for it."""
 
 import shutil
 from collections.abc import Callable
@@ -14,13 +14,13 @@ from fermi.jobs.user_paths import CHECKPOINTS
 
 
 def runs_of(task: Task) -> list[Task]:
-    """Pre-flight tests and drills."""
+    """Return the task's pre-flight tests and drills."""
     return list(Task.objects.filter(Q(preflight__before=task) | Q(drill__task=task)).select_related("cluster"))
 
 
 def remove(task: Task, record: Callable[[], None]) -> None:
-    """Files go first: a crash in between leaves a task that can be removed again, never files that nobody knows of.
-    `record`: in the transaction that removes the rows."""
+    """Delete the task's files, then its rows: a crash in between leaves a task that can be deleted again, never files
+    without an owner. `record` is called in the transaction that deletes the rows."""
     runs = runs_of(task)
     for each in (task, *runs):
         for number in each.attempts.values_list("number", flat=True):

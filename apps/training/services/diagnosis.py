@@ -1,5 +1,5 @@
-"""Why a task is as it is, for its reader: what was found, the lines that its ranks printed last, and which of the
-actions are open to the reader now."""
+"""Diagnoses a task for its reader: the findings, the last lines of its ranks, and which actions the reader may take
+now."""
 
 from dataclasses import replace
 from typing import Any
@@ -27,12 +27,12 @@ BEGINS = "Traceback (most recent call last)"
 STACK = "STACK_OF_RANKS"
 
 GOES_ON = {Do.RESTART_FROM_CHECKPOINT, Do.WITHOUT_NODE, Do.USE_SPARE, Do.RESUME, Do.STOP, Do.EDIT_SCRIPT}
-"""Whose hints say from where training would go on."""
+"""Actions whose hints say where training would resume."""
 CLONES = {Do.RAISE_LIMIT, Do.LOWER_BATCH, Do.CHANGE_FIELD, Do.CHOOSE_OTHERS}
 
 
 def of(user: User, task: Task) -> dict[str, Any]:
-    """`task` comes with its cluster."""
+    """Return the diagnosis of the task, as the API answers it. `task` is loaded with its cluster."""
     known = diagnosis_facts.of(task, user)
     found = diagnose.diagnose(known)
     may = _May(user, task)
@@ -67,9 +67,9 @@ def _is_newest(task: Task, told: diagnose.Told) -> bool:
 
 
 def _with_lines(task: Task, told: diagnose.Told, have: set[int | None]) -> diagnose.Told:
-    """With the last lines of the rank that it names, where that rank failed in the newest attempt; beside the stack of
-    one that hangs, where they have an error: of a thread that it waits for, say. `have`: the ranks whose lines another
-    finding shows."""
+    """Return the finding with the last lines of the rank that it names, if that rank failed in the newest attempt.
+    Beside the stack of a hanging rank they are added only if they contain a traceback, of a thread that it waits for,
+    for example. `ranks_with_lines`: ranks whose lines another finding shows."""
     finding, where = told.finding, next((where for where in told.finding.where if where.rank is not None), Where())
     is_end = _is_newest(task, told) and finding.params.get("rank") == where.rank
     hangs = any(one.code == STACK for one in finding.evidence)
@@ -83,7 +83,7 @@ def _with_lines(task: Task, told: diagnose.Told, have: set[int | None]) -> diagn
 
 
 def _last_lines(task: Task, attempt: int, rank: int) -> list[str]:
-    """From the last traceback on, or the last ones."""
+    """Return the lines from the last traceback on, or the last ones."""
     try:
         found, _, _ = pages.Reader(task, attempt).tail(rank, LOOKED_AT)
     except BackendError:
@@ -96,7 +96,7 @@ def _last_lines(task: Task, attempt: int, rank: int) -> list[str]:
 
 
 class _May:
-    """What `user` may do with the task now."""
+    """Actions that a user may take on the task now."""
 
     def __init__(self, user: User, task: Task) -> None:
         self.user, self.task = user, task
@@ -112,6 +112,7 @@ class _May:
         self.goes_on = findings.resume_point(self.point, running=self.state is State.RUNNING) if self.point else ""
 
     def shown(self, action: Action) -> dict[str, Any]:
+        """Return the action as the API answers it."""
         environment = self.environments.get(action.params.get("nodeRank", -1))
         if action.code == Do.RESTART_FROM_CHECKPOINT and self.point and self.point.step is not None:
             action = replace(action, params={**action.params, "step": f"{self.point.step:,}"})

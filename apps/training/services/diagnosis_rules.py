@@ -1,4 +1,4 @@
-"""A project's own rules of diagnosis: shown, replaced as a whole, and tried on a log."""
+"""Reads, replaces and tries a project's own diagnosis rules."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -18,6 +18,7 @@ from fermi.jobs.spec import Problem, RankSeen
 
 
 def shown(user: User, project_id: str) -> dict[str, Any]:
+    """Return the project's rules as TOML, and who changed them last."""
     project = access.project(user, project_id)
     row = DiagnosisRules.objects.filter(project=project).select_related("updated_by").first()
     return {
@@ -29,7 +30,8 @@ def shown(user: User, project_id: str) -> dict[str, Any]:
 
 @transaction.atomic
 def put(user: User, project_id: str, text: str) -> dict[str, Any]:
-    """All of them at once; an empty text removes them."""
+    """Replace all rules of the project; an empty text deletes them. Raises ProblemsError for rules that cannot be
+    parsed."""
     project = access.project(user, project_id)
     access.require(user, project, Role.MAINTAINER)
     _, wrong = rules.parse(text)
@@ -42,8 +44,8 @@ def put(user: User, project_id: str, text: str) -> dict[str, Any]:
 
 
 def tried(user: User, project_id: str, log: str, text: str | None = None) -> dict[str, Any]:
-    """What would be said of a rank that failed and had printed `log`: by the rules of the project, or by those in
-    `text`, and by the platform's."""
+    """Return what would be diagnosed for a failed rank that printed `log`, by the project's rules, or those in `text`,
+    and the platform's. Stores nothing. Raises ProblemsError."""
     project = access.project(user, project_id)
     own, wrong = rules.parse(diagnosis_rules.text_of(project.pk) if text is None else text)
     if wrong:

@@ -1,4 +1,4 @@
-"""Emptying environments, for whoever has to work on the machines behind them."""
+"""Drains environments before maintenance of the machines behind them."""
 
 from collections.abc import Iterable
 
@@ -9,8 +9,8 @@ from apps.training.services import actions
 
 
 def drain(user: User, environments: Iterable[DevEnvironment]) -> list[str]:
-    """Takes them out of service, then stops what runs there; gives the stopped tasks' ids. Checkpoints are saved as
-    with any stop, and a retry goes on from them."""
+    """Cordon the environments, then stop the tasks that hold them; return the stopped tasks' ids. Checkpoints are saved
+    as with any stop, and a retry resumes from them."""
     drained = list(environments)
     for environment in drained:
         change_environment(user, environment, {"cordoned": True})

@@ -1,4 +1,4 @@
-"""Asking for a drill, and finding one again."""
+"""Requests, lists, finds and stops drills."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,8 @@ from fermi.planning.request import NEW
 
 
 def ask(user: User, *, task_id: str | None, request: Mapping[str, Any] | None, minutes: float | None) -> Drill:
-    """Of a task, or of a request that was not sent. Raises ProblemsError with everything that is wrong with that."""
+    """Start a drill of a task, or of a request that was not submitted, and return it. Raises ProblemsError with all
+    problems."""
     if (task_id is None) == (request is None):
         raise ProblemsError([Problem("taskId", "DRILL_OF_WHAT")])
     if task_id is not None:
@@ -46,6 +47,7 @@ def ask(user: User, *, task_id: str | None, request: Mapping[str, Any] | None, m
 
 
 def listed(user: User, filters: Mapping[str, Any]) -> QuerySet[Drill]:
+    """Return the drills that the user may see and that match `filters`."""
     rows = _rows(user)
     if status := filters.get("status"):
         rows = rows.filter(run__state__in=STATES[status])
@@ -57,6 +59,7 @@ def listed(user: User, filters: Mapping[str, Any]) -> QuerySet[Drill]:
 
 
 def find(user: User, key: str) -> Drill:
+    """Return the drill. Raises ApiError 404."""
     drill = _rows(user).filter(pk=key).first()
     if drill is None:
         raise ApiError(404, "NOT_FOUND")
@@ -64,7 +67,7 @@ def find(user: User, key: str) -> Drill:
 
 
 def stop(user: User, key: str) -> Drill:
-    """Asking again changes nothing."""
+    """Request a stop of the drill and return it. Asking again changes nothing."""
     actions.stop_any(user, find(user, key).pk)
     return find(user, key)
 

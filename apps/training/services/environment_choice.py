@@ -1,5 +1,5 @@
-"""Which environments a request means, and whose task it is: environments by name, or capacity that the platform chooses
-from when the turn comes."""
+"""Finds the environments that a request means, and the project of its task: environments by name, or capacity from
+which the platform chooses when the task's turn comes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,8 +25,9 @@ SELECT = f"{CONFIG}.select"
 
 @dataclass(slots=True)
 class Choice:
-    """`where`: the field that named the environments. `select`: what was asked for instead, of which the environments
-    are what suits best now, master first; they may be others when the turn comes. `planned`: they are to be made."""
+    """Environments of a request. `where`: the field that named them. `select`: the requested capacity, for which the
+    environments are what suits best now, master first; they may be others when the turn comes. `planned`: environments
+    that are to be created."""
 
     environments: list[DevEnvironment]
     where: str
@@ -36,7 +37,7 @@ class Choice:
 
 
 def choose(user: User, asked: TaskRequest, task_id: str, problems: list[Problem]) -> Choice:
-    """What is wrong is added to `problems`."""
+    """Return the environments of a request; problems are added to `problems`."""
     if asked.launch_mode == NEW:
         return _to_be_made(user, asked, task_id, problems)
     if asked.distributed.select is not None:
@@ -55,7 +56,7 @@ def choose(user: User, asked: TaskRequest, task_id: str, problems: list[Problem]
 
 
 def environments_field(asked: TaskRequest) -> str:
-    """Which of the fields that say where it runs counts."""
+    """Return the name of the field that decides where the task runs."""
     config = asked.distributed_config
     if asked.launch_mode == NEW:
         return planned_environments.FIELD
@@ -66,7 +67,8 @@ def environments_field(asked: TaskRequest) -> str:
 
 
 def environments_named(user: User, ids: Sequence[str], where: str, problems: list[Problem]) -> list[DevEnvironment]:
-    """Those of `ids` that there are, for one task; what is wrong is added to `problems`, at the field `where`."""
+    """Return the environments with these ids that one task can use together; problems are added to `problems`, at the
+    field `field_name`."""
     if not ids:
         problems.append(Problem(where, "ENVIRONMENT_REQUIRED"))
     found, wrong = clusters.pick(user, ids, where)
@@ -84,7 +86,7 @@ def environments_named(user: User, ids: Sequence[str], where: str, problems: lis
 
 
 def foreign(project: str, found: Sequence[DevEnvironment], ids: Sequence[str], where: str) -> list[Problem]:
-    """Those that only tasks of another project may use."""
+    """Return a problem for each environment that only tasks of another project may use."""
     first = next((one for one in found if one.project_id == project), found[0] if found else None)
     return [
         Problem(
@@ -98,7 +100,8 @@ def foreign(project: str, found: Sequence[DevEnvironment], ids: Sequence[str], w
 
 
 def check_spares(user: User, asked: TaskRequest, choice: Choice, problems: list[Problem]) -> None:
-    """They need not be usable before one is lost."""
+    """Add the problems of the request's spare environments to `problems`. They need not be usable before an environment
+    is lost."""
     ids, where = asked.spare_environment_ids, "spareEnvironmentIds"
     found, wrong = clusters.pick(user, ids, where)
     problems += wrong
@@ -115,7 +118,8 @@ def check_spares(user: User, asked: TaskRequest, choice: Choice, problems: list[
 
 
 def master(asked: TaskRequest, choice: Choice, problems: list[Problem]) -> str:
-    """The master's id; where it is missing or wrong, the first environment stands in so that the rest can be shown."""
+    """Return the master's id. If it is missing or wrong, a problem is added and the first environment is used, so that
+    the rest can be shown."""
     chosen, where = asked.distributed.master_node, f"{CONFIG}.masterNode"
     ids = [environment.pk for environment in choice.environments]
     if choice.select is not None:
@@ -133,6 +137,7 @@ def master(asked: TaskRequest, choice: Choice, problems: list[Problem]) -> str:
 
 
 def select_of(asked: SelectRequest) -> Select:
+    """Return the scheduler's form of a capacity request."""
     return Select(
         nodes=asked.nodes,
         gpus_per_node=asked.gpus_per_node,
@@ -146,7 +151,7 @@ def select_of(asked: SelectRequest) -> Select:
 
 
 def waiting(choice: Choice, user: User, task: str, asked: TaskRequest) -> Waiting:
-    """As it would stand in the queue now."""
+    """Return the task as it would wait in the queue now."""
     return Waiting(
         task=task,
         name=asked.task_name,
@@ -163,8 +168,8 @@ def waiting(choice: Choice, user: User, task: str, asked: TaskRequest) -> Waitin
 
 
 def _by_capacity(user: User, asked: TaskRequest, wanted: SelectRequest, problems: list[Problem]) -> Choice:
-    """What suits best of what is free now, else of all there is; what a cluster lacks, another may have. Where nothing
-    is said of GPUs, environments with GPUs come first: one without is chosen where no others do."""
+    """Return what suits best of what is free now, else of all there is, in the first cluster that has it. If the
+    request says nothing about GPUs, environments with GPUs come first, and others are chosen only if no GPUs suit."""
     named = [*asked.distributed.node_ids, *asked.environment_ids]
     if named:
         problems.append(Problem(SELECT, "SELECT_WITH_NODES", {"environments": ", ".join(named)}))
@@ -211,7 +216,8 @@ def _impossible(select: Select | None, project: str, homes: Sequence[str], there
 def _project(
     user: User, asked: TaskRequest, found: Sequence[DevEnvironment], problems: list[Problem]
 ) -> Project | None:
-    """As it was named; else that of its environments, as far as others may not use them; else the user's only one."""
+    """Return the project that the request names; else that of its environments, if others may not use them; else the
+    user's only one."""
     mine = access.visible(Project.objects.all(), user, "pk")
     if asked.project_id:
         project = mine.filter(pk=asked.project_id).first()
@@ -232,7 +238,7 @@ def _project(
 
 
 def _of_another_cluster(where: str, environment: DevEnvironment, first: DevEnvironment) -> list[Problem]:
-    """Why one task cannot use both."""
+    """Return the problem of two environments in different clusters."""
     if environment.cluster_id == first.cluster_id:
         return []
     return [Problem(where, "CLUSTERS_DIFFER", {"environment": environment.name, "first": first.name})]

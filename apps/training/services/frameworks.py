@@ -1,4 +1,4 @@
-"""The frameworks there are, and on which clusters each is installed."""
+"""Lists the frameworks, and the clusters on which each is installed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,19 +16,19 @@ from fermi.jobs.spec import Node
 from fermi.planning import installed, plugins
 
 MOST_ASKED = 200
-"""Environments of a cluster whose nodes differ."""
+"""Most environments that are checked in a cluster whose nodes differ."""
 
 Place = tuple[Cluster, Backend, Sequence[Node]]
 
 
 def listed(user: User) -> list[dict[str, Any]]:
-    """With texts in the language of the request."""
+    """Return all frameworks as the API answers them, in the language of the request."""
     places, lang = _places(user), language()
     return [_shown(framework, places, lang) for framework in plugins.frameworks()]
 
 
 def _places(user: User) -> list[Place]:
-    """The clusters of the environments that the user may see, with nodes to judge each by."""
+    """Return the clusters of the environments that the user may see, with the nodes to check in each."""
     mine = clusters.seen_by(user)
     found: list[Place] = []
     for cluster in Cluster.objects.filter(pk__in=mine.values("cluster")).order_by("pk"):
@@ -58,7 +58,7 @@ def _shown(framework: Framework, places: Sequence[Place], lang: str) -> dict[str
 
 
 def _on(framework: Framework, cluster: Cluster, backend: Backend, nodes: Sequence[Node]) -> dict[str, Any]:
-    """Available where one node at least has all that is needed."""
+    """Return whether the framework is available in the cluster: it is if one node has all that is needed."""
     info = framework.info
     lacks = [installed.lacking(backend, node, [info.stack, *info.packages]) for node in nodes]
     least = min((one for one in lacks if one is not None), key=len, default=None)

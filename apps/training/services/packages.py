@@ -1,5 +1,5 @@
-"""What the environments have installed in which a task's ranks would run: where they differ, and which modules of its
-script they lack. Nothing is looked at here: what is known counts, and the rest is looked at meanwhile."""
+"""Compares the packages of the environments in which a task's ranks would run: where they differ, and which modules of
+its script are missing. Uses what earlier surveys found; environments not surveyed yet are surveyed meanwhile."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,12 +16,12 @@ from fermi.planning.imports import Imports
 from fermi.planning.packages import Difference, Missing
 
 MAX_TOLD = 5
-"""Modules, and packages, of which a warning says more than how many they are."""
+"""Most modules, and packages, that a warning describes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Of the environments in which ranks run inside; nothing where there are none."""
+    """Packages of the environments in which ranks run; empty where there are none."""
 
     seen: Sequence[Seen] = ()
     differences: Sequence[Difference] = ()
@@ -31,10 +31,11 @@ class Found:
 
     @property
     def level(self) -> list[str]:
-        """What installs the missing modules, and the packages of the task that some lack."""
+        """Return the requirements that would install the missing modules and the packages that some environments lack."""
         return list(dict.fromkeys(one.requirement for one in self.missing if one.requirement))
 
     def warnings(self) -> list[Problem]:
+        """Return the warnings about missing and different packages."""
         found = [self._missing(one) for one in self.missing[:MAX_TOLD]]
         if rest := self.missing[MAX_TOLD:]:
             found.append(Problem("", "IMPORTS_MISSING_MORE", {"modules": ", ".join(one.module for one in rest)}))
@@ -51,7 +52,7 @@ class Found:
         return found
 
     def shown(self) -> dict[str, Any] | None:
-        """As the API tells it."""
+        """Return the report as the API answers it; None without environments."""
         if not self.seen:
             return None
         return {
@@ -71,7 +72,7 @@ class Found:
         return Problem("", "IMPORT_MISSING", params)
 
     def _told(self, one: Difference) -> str:
-        """`torch 2.5.1 (a, b), 2.4.0 (c)`."""
+        """Return the versions of a package as text, such as `torch 2.5.1 (a, b), 2.4.0 (c)`."""
         by_version: dict[str, list[str]] = {}
         for key, version in one.values.items():
             by_version.setdefault(version or "–", []).append(self.names[key])
@@ -82,8 +83,8 @@ class Found:
 
 
 def find(user: User, job: JobSpec, environments: Sequence[DevEnvironment], imports: Imports, *, look: bool) -> Found:
-    """`environments`: those of the job, at least. Those that are only to be made have nothing yet. `look`: whether what
-    is not known is looked at."""
+    """Return the package report. `environments`: at least those of the job; those that are to be created have nothing
+    yet. `start_surveys`: whether environments that are not surveyed yet are surveyed."""
     inside = {node.id for node in job.nodes if node.way is not None and node.way.inside}
     within = [one for one in environments if one.pk in inside and not one._state.adding]
     if not within:

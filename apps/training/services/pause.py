@@ -1,6 +1,6 @@
-"""Pausing and resuming: the road that a preempted task goes, at somebody's word.
+"""Pauses and resumes tasks. A paused task goes through the same steps as a preempted one.
 
-asked to pause ─▶ its attempt saves and ends ─▶ it rests in the queue, and holds nothing ─▶ resumed ─▶ in line again
+asked to pause ─▶ its attempt saves and ends ─▶ it stays queued without environments ─▶ resumed ─▶ in the queue again
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from apps.training.states.limits import DEADLINES
 
 
 def pause(user: User, task_id: str) -> Task:
-    """Asking again changes nothing."""
+    """Request a pause and return the task. Asking again changes nothing. Raises ApiError 409 if the task is not active."""
     task = actions.find(user, task_id, Role.MEMBER)
     if State(task.state) not in ACTIVE or task.state == State.STOPPING:
         raise ApiError(409, "PAUSE_NEEDS_ACTIVE", status=task.state)
@@ -35,7 +35,8 @@ def pause(user: User, task_id: str) -> Task:
 
 
 def resume(user: User, task_id: str) -> Task:
-    """It goes on from its newest checkpoint when its turn comes. Asking again changes nothing."""
+    """Resume a paused task and return it: it continues from its newest checkpoint when its turn comes. Asking again
+    changes nothing. Raises ApiError 409 if the task has ended."""
     task = actions.find(user, task_id, Role.MEMBER)
     if State(task.state) not in ACTIVE:
         raise ApiError(409, "RESUME_NEEDS_PAUSED", status=task.state)

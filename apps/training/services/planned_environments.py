@@ -1,5 +1,5 @@
-"""Environments that a request has made for its task (`launchMode` new): what they would be, and that they are made in
-the transaction that stores the task."""
+"""Environments that a request creates for its task (`launchMode` new): what they would be, and their creation in the
+transaction that stores the task."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,8 @@ _FIELDS = {"templateId": f"{FIELD}.template", "clusterId": f"{FIELD}.clusterId",
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """`drafts`: one for each of `environments`, which are stored nowhere yet; the first is the master."""
+    """Environments to be created. `drafts`: one for each of `environments`, which are stored nowhere yet; the first is
+    the master."""
 
     drafts: Sequence[environments.Draft]
     environments: list[DevEnvironment]
@@ -26,7 +27,8 @@ class Planned:
 
 
 def plan(user: User, asked: TaskRequest, project: Project, task_id: str, problems: list[Problem]) -> Planned | None:
-    """None where too much is wrong to say what they would be; that is added to `problems`."""
+    """Return the environments that the request would create; None if too much is wrong to say what they would be.
+    Problems are added to `problems`."""
     wanted = asked.new_environments
     problems += _contradictions(asked)
     if wanted is None or not wanted.template:
@@ -41,13 +43,13 @@ def plan(user: User, asked: TaskRequest, project: Project, task_id: str, problem
 
 
 def make(user: User, planned: Planned, task_id: str) -> None:
-    """In the caller's transaction, before the task's nodes are stored."""
+    """Create the environments, in the caller's transaction and before the task's nodes are stored."""
     for draft in planned.drafts:
         environments.make(user, draft.asked, draft=draft, task=task_id, afterwards=planned.afterwards)
 
 
 def _contradictions(asked: TaskRequest) -> list[Problem]:
-    """Whatever names environments that are there already."""
+    """Return a problem for each field that names existing environments."""
     config, found = asked.distributed, []
     if named := [*asked.environment_ids, *config.node_ids]:
         where = "environmentIds" if asked.environment_ids else f"{CONFIG}.nodeIds"
@@ -62,7 +64,7 @@ def _contradictions(asked: TaskRequest) -> list[Problem]:
 def _asked(
     asked: TaskRequest, wanted: NewEnvironmentsRequest, project: Project, task_id: str
 ) -> list[environments.Asked]:
-    """Named after the task, and never as those of another one of this name."""
+    """Return the requests for the environments, named after the task so that tasks with the same name do not collide."""
     mark = task_id.rpartition("-")[2][:4]
     return [
         environments.Asked(
@@ -77,7 +79,7 @@ def _asked(
 
 
 def _told(problem: Problem) -> Problem:
-    """As a field of the task's request; what is said of each of them is said once."""
+    """Return the problem at the field of the task's request; problems that all environments share are reported once."""
     return replace(problem, field=_FIELDS.get(problem.field, FIELD))
 
 

@@ -1,4 +1,4 @@
-"""Asking for a pre-flight test, and finding one again."""
+"""Requests, lists, finds and stops pre-flight tests."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,11 +20,11 @@ from fermi.jobs.spec import JobSpec, Problem
 from fermi.planning import plugins
 
 MOST_READ = 20
-"""Reports that are looked through for what was measured."""
+"""Most reports that are searched for measurements."""
 
 
 def create(user: User, *, environment_ids: Sequence[str], master: str | None, level: str, framework: str) -> Preflight:
-    """Raises ProblemsError with everything that is wrong."""
+    """Start a pre-flight test of the environments and return it. Raises ProblemsError with all problems."""
     problems: list[Problem] = []
     environments = environments_named(user, environment_ids, "environmentIds", problems)
     if master is not None and master not in environment_ids:
@@ -51,6 +51,7 @@ def create(user: User, *, environment_ids: Sequence[str], master: str | None, le
 
 
 def listed(user: User, filters: Mapping[str, Any]) -> QuerySet[Preflight]:
+    """Return the pre-flight tests that the user may see and that match `filters`."""
     rows = _rows(user)
     if status := filters.get("status"):
         rows = rows.filter(run__state__in=STATES[status])
@@ -62,7 +63,7 @@ def listed(user: User, filters: Mapping[str, Any]) -> QuerySet[Preflight]:
 
 
 def between_zones(user: User, environment_ids: Sequence[str]) -> list[dict[str, Any]]:
-    """What the newest tests measured between two of these environments that lie in different zones, by the pair."""
+    """Return the newest measurements between two of these environments in different zones, one per pair."""
     mine = clusters.seen_by(user).filter(pk__in=environment_ids)
     zones = dict(mine.values_list("pk", "zone__name"))
     tests = _rows(user).filter(run__nodes__environment__in=zones, run__ended_at__isnull=False).distinct()
@@ -81,6 +82,7 @@ def between_zones(user: User, environment_ids: Sequence[str]) -> list[dict[str, 
 
 
 def find(user: User, key: str) -> Preflight:
+    """Return the pre-flight test. Raises ApiError 404."""
     test = _rows(user).filter(pk=key).first()
     if test is None:
         raise ApiError(404, "NOT_FOUND")
@@ -93,6 +95,6 @@ def _rows(user: User) -> QuerySet[Preflight]:
 
 
 def stop(user: User, key: str) -> Preflight:
-    """Asking again changes nothing."""
+    """Request a stop of the test and return it. Asking again changes nothing."""
     actions.stop_any(user, find(user, key).pk)
     return find(user, key)

@@ -1,5 +1,4 @@
-"""What a request would run, without creating anything: ranks, environments, files, and what the engine would be
-sent."""
+"""Previews a request without creating anything: ranks, environments, files, and what the engine would receive."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +30,8 @@ TASK = "task-preview"
 def preview(
     user: User, asked: TaskRequest, request: Mapping[str, Any], wrong: Sequence[Problem] = ()
 ) -> dict[str, Any]:
-    """With problems (`wrong`: of what `asked` lacks): as much as can be shown all the same."""
+    """Return the preview as the API answers it. With problems it contains as much as can be shown. `shape_problems`:
+    problems of fields that could not be parsed."""
     draft = build(user, asked, request, TASK, wrong)
     problems = [*draft.problems, *_role(user, draft, asked)]
     shown: dict[str, Any] = {
@@ -77,7 +77,7 @@ def preview(
 
 
 def _chosen(user: User, draft: Draft) -> dict[str, Any]:
-    """What the platform would choose if the task were created now, and why; when it waits, what it waits for."""
+    """Return what the platform would choose if the task were created now, and why; if it would wait, for what."""
     asks = environment_choice.waiting(draft.choice, user, TASK, draft.asked)
     scene = load.scene(now(), asks)
     turn = next(turn for turn in scheduler.decide(scene).turns if turn.task == TASK)
@@ -99,7 +99,8 @@ def _chosen(user: User, draft: Draft) -> dict[str, Any]:
 
 
 def _environments(draft: Draft, job: JobSpec) -> list[dict[str, Any]]:
-    """Where the ranks of each run. Of one that is refused its way, the problem says all there is to say."""
+    """Return where the ranks of each environment run. It is None for an environment whose run location is refused: the
+    problem says why."""
     refused = {problem.params.get("environment") for problem in draft.problems if problem.field == run_location.FIELD}
     return [
         {
@@ -112,7 +113,7 @@ def _environments(draft: Draft, job: JobSpec) -> list[dict[str, Any]]:
 
 
 def _hourly(draft: Draft, job: JobSpec) -> dict[str, Any] | None:
-    """What its GPUs cost for an hour now."""
+    """Return the cost of the job's GPUs for an hour at the current prices; None if a price is not known."""
     zones = {environment.pk: environment.zone_id for environment in draft.choice.environments}
     known, moment = pricing.prices(), now()
     each = [(node.gpu_count, known.of(node.gpu_type, zones[node.id], moment)) for node in job.nodes if node.gpu_count]
@@ -123,12 +124,12 @@ def _hourly(draft: Draft, job: JobSpec) -> dict[str, Any] | None:
 
 
 def named(job: JobSpec | None) -> dict[str, str]:
-    """What stands for the values of secrets, by variable."""
+    """Return placeholders for the values of secrets, by variable."""
     return {name: f"<secret {secret}>" for name, secret in job.secret_env.items()} if job else {}
 
 
 def _role(user: User, draft: Draft, asked: TaskRequest) -> list[Problem]:
-    """Viewers may look at what would run; creating it is refused them as a whole."""
+    """Return the problem that a viewer may not create the task. Viewers may preview it."""
     project = draft.choice.project
     if project is None or access.is_member(user, project):
         return []
@@ -136,8 +137,8 @@ def _role(user: User, draft: Draft, asked: TaskRequest) -> list[Problem]:
 
 
 def rendered(draft: Draft) -> tuple[Plan, Rendered] | None:
-    """What the draft's first attempt would be: of single values that break a rule, with the defaults in their place.
-    None where more than those is wrong."""
+    """Return the plan of the draft's first attempt and what the engine would receive. Values that break a rule of the
+    framework are replaced by their defaults; None if more than that is wrong."""
     job, cluster = draft.job, draft.cluster
     if job is None or cluster is None:
         return None
@@ -159,7 +160,7 @@ _VALUES = {
 
 
 def _without(job: JobSpec, fields: Collection[str]) -> JobSpec:
-    """The job without the values that `fields`, or what is within them, name."""
+    """Return the job without the values that `fields`, or fields within them, name."""
     kept = {
         part: {
             name: value

@@ -1,4 +1,4 @@
-"""Which framework suits a model on the chosen environments."""
+"""Recommends a framework for a model on the chosen environments."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,8 +27,9 @@ def recommend(
     master: str | None,
     hyperparameters: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """`parameters` wins over what `hyperparameters` add up to, and these over what the model says of itself. Raises
-    ProblemsError with everything that is wrong."""
+    """Return the frameworks that suit, best first, and the rejected ones with reasons, as the API answers them.
+    `parameters` wins over what `hyperparameters` add up to, and these over what the model says of itself. Raises
+    ProblemsError with all problems."""
     environments, problems = clusters.pick(user, environment_ids, "environmentIds")
     if not environment_ids:
         problems.append(Problem("environmentIds", "ENVIRONMENT_REQUIRED"))
@@ -62,7 +63,7 @@ def recommend(
 
 
 def _scenes(job: JobSpec) -> list[dict[str, Any]]:
-    """The whole table; the row that suits these nodes best is the last that fits."""
+    """Return the whole table of scenarios; the last one that fits suits these nodes best."""
     fits = scenarios.fitting(len(job.nodes), sum(max(node.gpu_count, 1) for node in job.nodes))
     return [
         {

@@ -1,4 +1,4 @@
-"""A maintainer puts a task that waits before another one of the same project and class."""
+"""Moves a waiting task before another one of the same project and priority class."""
 
 from collections.abc import Sequence
 
@@ -16,11 +16,13 @@ from fermi.scheduler.order import aged
 from fermi.scheduler.snapshot import Priority, Waiting
 
 APART = 1e-3
-"""Seconds between places that are given anew."""
+"""Distance between places that are assigned anew, in seconds."""
 
 
 def move(user: User, task_id: str, before: str | None) -> Task:
-    """`before` None: behind all of them. Whose turn it is between projects and classes stays the queue's to say."""
+    """Move the task before the task `before`, or behind all others if it is None, and return it. The order between
+    projects and classes remains the scheduler's. Raises ApiError 409 if one of them does not wait in that part of the
+    queue."""
     task = actions.find(user, task_id, Role.MAINTAINER)
     with transaction.atomic():
         rows = load.in_line().select_for_update().filter(project=task.project_id)
@@ -45,18 +47,18 @@ def move(user: User, task_id: str, before: str | None) -> Task:
 
 
 def _class(task: Task) -> Priority:
-    """That counts now: a task rises with its age."""
+    """Return the task's current priority class; it rises with its age."""
     one = Waiting(task.pk, task.project_id, "", task.cluster_id, task.created_at.timestamp(), priority=task.priority)
     return aged(one, now().timestamp())
 
 
 def _key(task: Task) -> tuple[float, str]:
-    """As `fermi.scheduler.order` has it."""
+    """Return the sort key of `fermi.scheduler.order`."""
     return (task.created_at.timestamp() if task.place is None else task.place, task.pk)
 
 
 def _put(task: Task, others: Sequence[Task], at: int) -> None:
-    """Between its new neighbours; where these stand too close, all that follow are given places anew."""
+    """Give the task a place between its new neighbours; if these are too close, all that follow get new places."""
     if not others:
         return
     keys = [_key(one)[0] for one in others]

@@ -1,7 +1,8 @@
-"""Going on from the newest checkpoint at somebody's word: as before, without a node, or with a spare in its place.
+"""Resumes a task from its newest checkpoint on a user's request: as before, without a node, or with a spare in its
+place.
 
-a task that runs    its attempt saves and ends, and the next one begins; costs no restart
-one that has ended  a new task with the same request, as `retry` makes it, but for these nodes
+a running task   its attempt saves and ends, and the next one starts; counts as no restart an ended task    a new task
+with the same request, as a retry creates it, except for these nodes
 """
 
 from collections.abc import Sequence
@@ -27,9 +28,12 @@ from fermi.jobs.spec import JobSpec
 def restart(
     user: User, task_id: str, leave_out: Sequence[str] = (), *, use_spares: bool = False, code: Choice = DEFAULT
 ) -> Task:
-    """The task that goes on: this one, or the new one. `leave_out`: environments; with `use_spares` free spares take
-    their places. `code`: of a task that has ended; one that runs keeps its snapshot. Asking a task that runs again
-    changes nothing."""
+    """Return the task that continues: this one, or the new one.
+
+    `leave_out`: environments to do without; with `use_spares` free spares take their places. `code`: which code to run,
+    for a task that has ended; a running one keeps its snapshot. Asking a running task again changes nothing. Raises
+    ApiError 409 if it can neither restart nor retry now, or no spare is free.
+    """
     task = actions.find(user, task_id, Role.MEMBER)
     if State(task.state) in FINAL:
         return submit(user, _anew(user, task, leave_out, use_spares, code))
@@ -53,7 +57,7 @@ def restart(
 
 
 def _next(task: Task, leave_out: Sequence[str], use_spares: bool) -> tuple[JobSpec, JobSpec, list[str]]:
-    """The job as it is, as its next attempt is to be, and the spares to be held for it."""
+    """Return the job as it is, as its next attempt is to be, and the spares to hold for it."""
     job = JobSpec.from_json(task.spec)
     if not leave_out:
         return job, job, []
@@ -71,8 +75,8 @@ def _next(task: Task, leave_out: Sequence[str], use_spares: bool) -> tuple[JobSp
 
 
 def _anew(user: User, task: Task, leave_out: Sequence[str], use_spares: bool, code: Choice) -> dict[str, Any]:
-    """The request of a task that has ended, with other nodes. Code that was taken from the master stays as it was
-    taken, where another environment becomes the master."""
+    """Return the request of an ended task with other nodes. Code that was taken from the master stays as it was taken
+    if another environment becomes the master."""
     source = (task.spec.get("code") or {}).get("source") or {}
     without_source = source.get("environment") in leave_out
     if without_source and code == "current":
@@ -110,7 +114,7 @@ def _refuse_foreign(leave_out: Sequence[str], chosen: Sequence[str]) -> None:
 
 
 def can(user: User, task: Task, leave_out: Sequence[str], *, use_spares: bool = False) -> bool:
-    """Whether `restart` could do so now, as far as that can be told without asking whether the request still fits."""
+    """Return True if `restart_task` could be done now, as far as that is known without validating the request again."""
     try:
         if State(task.state) in FINAL:
             _anew(user, task, leave_out, use_spares, "snapshot")  # the one choice that asks no source

@@ -1,5 +1,5 @@
-"""Ended tasks that have been kept long enough go, with everything that goes with a task that somebody deletes. What
-their environments cost stays in the ledger."""
+"""Deletes ended tasks that are older than the retention time, with everything that belongs to them. Their costs stay in
+the ledger."""
 
 import logging
 from datetime import datetime, timedelta
@@ -20,11 +20,12 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 50
 MOST = 500
-"""Of one round: the next one comes in minutes."""
+"""Most tasks deleted in one round; the next one comes in minutes."""
 
 
 def forget() -> int:
-    """Removes tasks, each in a transaction of its own; how many. None where it was not asked for."""
+    """Delete expired tasks, each in a transaction of its own, and return how many. Does nothing if no retention time is
+    set."""
     if not (days := settings.TASKS_KEEP_DAYS):
         return 0
     before, removed, kept = now() - timedelta(days=days), 0, set[str]()
@@ -43,8 +44,8 @@ def forget() -> int:
 
 
 def _ended(before: datetime) -> QuerySet[Task]:
-    """Those that stand by themselves: what was run for a task goes with it. Not while something of one is still to be
-    sent or done."""
+    """Return expired tasks that stand by themselves, as runs made for a task are deleted with it; without tasks whose
+    traces or runs are not finished."""
     alone = (
         Q(kind=Kind.TRAINING) | Q(kind=Kind.PREFLIGHT, preflight__before=None) | Q(kind=Kind.DRILL, drill__task=None)
     )
@@ -55,14 +56,14 @@ def _ended(before: datetime) -> QuerySet[Task]:
 
 
 def _resumed_from() -> set[str]:
-    """Folders that others' checkpoints were taken from, or will be: of tasks that have not begun, too."""
+    """Return the folders whose checkpoints other tasks resume from, or will when they start."""
     began = Attempt.objects.filter(number=1).exclude(resume_from="").values_list("resume_from", flat=True)
     waiting = Task.objects.filter(state__in=ACTIVE, attempt=0).values_list("spec__resume_from", flat=True)
     return {str(above) for path in {*began, *waiting} if path for above in PurePath(path).parents}
 
 
 def _needed(tasks: list[Task], resumed: set[str]) -> set[str]:
-    """Of these, those whose checkpoints others resume from, and those that environments were made for and stay."""
+    """Return the tasks whose checkpoints others resume from, and those whose environments still exist."""
     hosted = Hosted.objects.filter(task__in=[task.pk for task in tasks]).values_list("task", flat=True)
     return {
         *hosted,
@@ -74,7 +75,7 @@ def _needed(tasks: list[Task], resumed: set[str]) -> set[str]:
 
 
 def _remove(task: Task, days: int) -> bool:
-    """One that cannot be removed keeps no other."""
+    """Delete the task; return False, and log the error, if that failed, so that the others are still deleted."""
     try:
         about = {"name": task.name, "days": days}
         delete.remove(task, lambda: audit.record(None, "task.expire", task.pk, project=task.project_id, **about))

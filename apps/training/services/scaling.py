@@ -1,4 +1,4 @@
-"""How well a choice of environments is expected to scale, and how a task did afterwards."""
+"""Estimates how well a choice of environments scales, and compares a task with its estimate."""
 
 from statistics import median
 from typing import Any
@@ -14,18 +14,18 @@ from fermi.planning import plugins, scaling
 from fermi.planning.scaling import Expectation, Network
 
 NEWEST_POINTS = 200
-"""So many are looked at for a task's own speed."""
+"""Most metric points that a task's own speed is computed from."""
 
 
 def expect(user: User, job: JobSpec) -> Expectation | None:
-    """None where rules are broken, or too little is known of the model."""
+    """Return the estimate for the job; None if it breaks a rule, or too little is known of the model."""
     if plugins.framework(job.framework).problems(job):
         return None
     return scaling.expect(job, _measured(user, job))
 
 
 def of_task(user: User, task: Task) -> dict[str, Any]:
-    """The expectation, with what is known today, beside what the newest attempt does."""
+    """Return the estimate, with what is known today, beside the speed of the newest attempt."""
     expected = expect(user, JobSpec.from_json(task.spec))
     points = MetricPoint.objects.filter(task=task, attempt=task.attempt, rank=0).order_by("-pk")[:NEWEST_POINTS]
     told = [point.get("tokens_per_s") for point in points.values_list("values", flat=True)]
@@ -40,7 +40,8 @@ def of_task(user: User, task: Task) -> dict[str, Any]:
 
 
 def _measured(user: User, job: JobSpec) -> Network | None:
-    """By the newest pre-flight test that had all these nodes; the first and the last stand for all in the query."""
+    """Return the network as measured by the newest pre-flight test of all these nodes; None if there is none. The query
+    compares only the first and the last node."""
     nodes = [at.node for at in place(job.nodes, job.master)]
     if len(nodes) < 2:
         return None

@@ -1,4 +1,4 @@
-"""A task as a folder of scripts that people start by hand."""
+"""Exports a task as a folder of scripts that users start by hand."""
 
 from dataclasses import replace
 
@@ -16,8 +16,8 @@ from fermi.jobs.spec import JobSpec
 
 
 def archive(user: User, task: Task, target: str, lang: str, master_port: int | None = None) -> tuple[str, bytes]:
-    """The file's name and a .tar.gz: the task as its newest attempt runs, going on from where it has come to. Raises
-    UnknownName for a target that there is none of, ProblemsError for one that cannot start this task."""
+    """Return the file's name and a .tar.gz: the task as its newest attempt runs, resuming from where it is now. Raises
+    UnknownName for an unknown target, ProblemsError for a target that cannot start this task."""
     spec = JobSpec.from_json(task.spec)
     newest = task.attempts.order_by("-number").first()
     port = master_port or (newest.master_port if newest else spec.master_port)

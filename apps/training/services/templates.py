@@ -1,4 +1,4 @@
-"""The use cases that are ready to be sent, each with the environments of the user that it could take."""
+"""Lists the use cases that are ready to be submitted, each with environments of the user that it could use."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -20,19 +20,20 @@ MOST_CONSIDERED = 1000
 
 
 def listed(user: User) -> list[dict[str, Any]]:
-    """With texts in the language of the request."""
+    """Return all templates as the API answers them, in the language of the request."""
     groups, data = _groups(user), _data(user)
     return [_shown(template, groups, data) for template in templates().values()]
 
 
 def find(user: User, key: str) -> dict[str, Any]:
+    """Return the template. Raises ApiError 404."""
     if key not in templates():
         raise ApiError(404, "NOT_FOUND")
     return _shown(templates()[key], _groups(user), _data(user))
 
 
 def _groups(user: User) -> list[list[Node]]:
-    """Usable environments that one task may use together; free ones first."""
+    """Return usable environments that one task may use together; free ones first."""
     rows = clusters.seen_by(user).filter(status=EnvironmentStatus.RUNNING, cordoned=False)
     found: defaultdict[tuple[str, str], list[Node]] = defaultdict(list)
     for row in rows.select_related("zone").order_by("lease__holder", "pk")[:MOST_CONSIDERED]:
@@ -41,7 +42,8 @@ def _groups(user: User) -> list[list[Node]]:
 
 
 def _data(user: User) -> dict[str, str]:
-    """The first that there is, as the create page does; empty where there is none."""
+    """Return the first dataset version and model that the user may use, as the create page chooses them; empty where
+    there is none."""
     versions = DatasetVersion.objects.exclude(status=VersionStatus.FAILED).order_by("dataset__pk", "-created_at")
     version = access.visible(versions, user, "dataset__project", shared=True).first()
     model = access.visible(Model.objects.all(), user, shared=True).order_by("pk").first()

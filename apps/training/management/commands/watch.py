@@ -1,4 +1,4 @@
-"""`manage.py watch`: the watcher process (see `apps.training.logs.watcher`)."""
+"""The management command `watch`: the watcher process (see `apps.training.logs.watcher`)."""
 
 import gc
 import signal
@@ -23,15 +23,17 @@ ENDINGS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Ended(BaseException):
-    """SIGTERM or SIGINT: whatever was being stored is rolled back and read again by the next watcher."""
+    """Raised on SIGTERM or SIGINT: what was being stored is rolled back, and read again by the next watcher."""
 
 
 AGAIN = 1.0
-"""Seconds: whoever runs at that moment may swallow it, as all do that Python calls by itself (a destructor)."""
+"""Seconds until the exception is raised again: code that Python calls by itself, such as a destructor, may swallow it.
+"""
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """Once: Ctrl-C may come from the terminal and from the supervisor. Again until it has arrived."""
+    """Raise WatcherEndedError once, as Ctrl-C may come from the terminal and from the supervisor; again until it has
+    arrived."""
     for either in ENDINGS:
         signal.signal(either, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, _end)
@@ -40,7 +42,8 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 PAUSED = 5.0
-"""Seconds: of a watcher that stands still in the middle of a transaction PostgreSQL lets go what others wait for."""
+"""Seconds after which PostgreSQL ends the transaction of a stopped watcher, so that others do not wait for its locks.
+"""
 
 
 def _let_go_when_paused(connection: BaseDatabaseWrapper, **_: Any) -> None:
@@ -74,7 +77,7 @@ class Command(BaseCommand):
 
 
 def _share() -> sharding.Shares:
-    """SQLite is used on one machine, by one watcher."""
+    """Return the division of work; SQLite is used on one machine, by one watcher."""
     if connection.vendor == "sqlite":
         return sharding.Alone()
     connection_created.connect(_let_go_when_paused)
