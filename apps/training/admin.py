@@ -1,4 +1,4 @@
-"""Training tasks for operators, and draining, which has to stop some."""
+"""Training tasks in the operators' console, and draining of environments, which has to stop tasks."""
 
 from collections.abc import Iterable
 from typing import Any

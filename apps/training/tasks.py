@@ -1,4 +1,4 @@
-"""Celery's way in. Losing any of these messages loses nothing: the sweep comes again."""
+"""Celery tasks. Losing any of these messages loses nothing: the next sweep does the same."""
 
 import threading
 from time import monotonic
@@ -79,6 +79,7 @@ def traces() -> None:
 
 @worker_ready.connect
 def stand_by(**_: Any) -> None:
-    """The first task after the start is to begin as soon as any other; and what a crash left behind goes."""
+    """Prepare clusters in a thread of its own when the worker is ready, so that the first task starts as fast as any
+    other, and delete what a crash left behind."""
     threading.Thread(target=engine_access.stand_by, daemon=True, name="stand-by").start()
     orphans.delay()

@@ -1,4 +1,4 @@
-"""What code a task runs."""
+"""Endpoints for the code of a task."""
 
 from apps.accounts.models import Role
 from apps.common.api import APIView, Data, Request, operation

@@ -1,4 +1,4 @@
-"""Shapes of a task's code."""
+"""Serializers of a task's code."""
 
 from rest_framework import serializers
 

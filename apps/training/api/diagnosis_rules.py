@@ -1,4 +1,4 @@
-"""A project's own rules of diagnosis."""
+"""Endpoints for a project's own diagnosis rules."""
 
 from apps.common.api import APIView, Body, Data, Request, operation
 from apps.training.api import rules_forms as forms

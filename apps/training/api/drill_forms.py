@@ -1,4 +1,4 @@
-"""Shapes of requests and answers about drills."""
+"""Serializers of drills."""
 
 from rest_framework import serializers
 

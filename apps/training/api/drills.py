@@ -1,4 +1,4 @@
-"""Drills: ask for one, look, stop."""
+"""Endpoints for drills."""
 
 from apps.common.api import APIView, Body, Data, Query, Request, operation, page
 from apps.training.api import drill_forms as forms

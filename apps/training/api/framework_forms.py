@@ -1,4 +1,4 @@
-"""Shapes of answers about frameworks."""
+"""Serializers of frameworks."""
 
 from rest_framework import serializers
 

@@ -1,4 +1,4 @@
-"""Frameworks: which there are."""
+"""Endpoint that lists the frameworks."""
 
 from apps.common.api import APIView, Data, Query, Request, operation
 from apps.common.pages import ShortQuery, page_of_items

@@ -1,4 +1,4 @@
-"""What a project and its members may use, and what they use now."""
+"""Endpoints for what a project and its members may use, and what they use now."""
 
 from apps.accounts import access
 from apps.common.api import APIView, Body, Data, Query, Request, operation, page

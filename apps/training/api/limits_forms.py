@@ -1,4 +1,4 @@
-"""Shapes of what a project and its members may use, and of what they use."""
+"""Serializers of what a project and its members may use, and of what they use."""
 
 from typing import Any
 

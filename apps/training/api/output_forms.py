@@ -1,4 +1,4 @@
-"""Shapes of what is asked and answered about outputs and checkpoints as files."""
+"""Serializers of outputs and checkpoints as files."""
 
 from rest_framework import serializers
 

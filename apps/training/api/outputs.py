@@ -1,4 +1,4 @@
-"""What tasks have written: outputs, and checkpoints, as files."""
+"""Endpoints for the outputs and checkpoints of tasks, as files."""
 
 from apps.accounts.models import Project
 from apps.common.api import APIView, Data, Query, Request, operation, page
@@ -15,7 +15,7 @@ from fermi.engines.safe_tree import Tree
 
 
 def _found(request: Request, task_id: str) -> tuple[Task, Project, bool]:
-    """With whether its outputs are in object storage."""
+    """Return the task, its project, and whether its outputs are in object storage."""
     task = actions.find(request.user, task_id)
     return task, task.project, outputs.stored(task.project, task.pk)
 
@@ -102,7 +102,8 @@ class TaskCheckpointContentView(APIView):
 
 
 def _content(request: Request, tree: Tree, path: str) -> Data:
-    """Its tag is when it was changed, and how large it is: what is still written has no hash."""
+    """Return the file as a response. Its tag is its modification time and size: a file that is still written has no
+    hash."""
     try:
         entry = tree.look(path)
         if entry.folder:

@@ -1,4 +1,4 @@
-"""Shapes of requests and answers about pre-flight tests."""
+"""Serializers of pre-flight tests."""
 
 from rest_framework import serializers
 

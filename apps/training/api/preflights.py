@@ -1,4 +1,4 @@
-"""Pre-flight tests: ask for one, look, stop."""
+"""Endpoints for pre-flight tests."""
 
 from apps.common.api import APIView, Body, Data, Query, Request, operation, page
 from apps.training.api import preflight_forms as forms

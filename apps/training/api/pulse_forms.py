@@ -1,4 +1,4 @@
-"""Shapes of answers about how ranks get on."""
+"""Serializers of ranks' progress."""
 
 from rest_framework import serializers
 

@@ -1,4 +1,4 @@
-"""The queue: who waits for what, why not yet, and when."""
+"""Endpoints for the queue: who waits for what, why not yet, and when."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Shapes of requests and answers about the queue."""
+"""Serializers of the queue and the timeline."""
 
 from rest_framework import serializers
 

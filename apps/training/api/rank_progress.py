@@ -1,4 +1,4 @@
-"""How ranks get on."""
+"""Endpoint for the progress of a task's ranks."""
 
 from apps.common.api import APIView, Data, Request, operation
 from apps.training.api import pulse_forms as forms

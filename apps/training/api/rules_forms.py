@@ -1,4 +1,4 @@
-"""Shapes of a project's own rules of diagnosis."""
+"""Serializers of a project's own diagnosis rules."""
 
 from typing import Any
 

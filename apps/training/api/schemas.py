@@ -1,4 +1,4 @@
-"""Shapes of requests and answers about training tasks."""
+"""Serializers of training tasks."""
 
 from typing import get_args
 

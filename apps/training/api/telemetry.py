@@ -1,4 +1,4 @@
-"""What tasks and environments use."""
+"""Endpoints for what tasks and environments use."""
 
 from apps.clusters import selectors
 from apps.common.api import APIView, Data, Query, Request, operation

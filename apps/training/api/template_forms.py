@@ -1,4 +1,4 @@
-"""Shapes of answers about templates of requests."""
+"""Serializers of templates of requests."""
 
 from rest_framework import serializers
 

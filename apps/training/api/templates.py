@@ -1,4 +1,4 @@
-"""Use cases that are ready to be sent."""
+"""Endpoints for use cases that are ready to be submitted."""
 
 from apps.common.api import APIView, Data, Query, Request, operation
 from apps.common.pages import ShortQuery, page_of_items

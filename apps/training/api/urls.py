@@ -1,3 +1,5 @@
+"""URLs of training's endpoints."""
+
 from django.urls import path
 
 from apps.training.api import (

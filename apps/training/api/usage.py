@@ -1,4 +1,4 @@
-"""What was used, and what it cost."""
+"""Endpoints for usage and its cost."""
 
 from django.http import HttpResponse
 

@@ -1,4 +1,4 @@
-"""Shapes of what tasks held, what came of it, and what it cost."""
+"""Serializers of usage reports."""
 
 from rest_framework import serializers
 

@@ -1,4 +1,4 @@
-"""Training tasks: create, look, steer."""
+"""Endpoints for training tasks."""
 
 from collections.abc import AsyncIterator, Iterator
 from itertools import chain
@@ -258,11 +258,11 @@ def _created(task: Task) -> Data:
 
 
 def _begun(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Read as far as the first piece: what cannot be read at all is an error, not an empty file."""
+    """Return the pieces with the first one read: a log that cannot be read at all is an error, not an empty file."""
     return chain([next(pieces, b"")], pieces)
 
 
 async def _from_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """An event loop must not wait for a disk."""
+    """Yield the pieces, each read in a thread, as an event loop must not wait for a disk."""
     while (piece := await sync_to_async(lambda: next(pieces, None))()) is not None:
         yield piece

@@ -48,7 +48,8 @@ def without(task: Task, job: JobSpec) -> JobSpec | None:
 
 
 def away(task: Task, job: JobSpec) -> dict[str, dict[str, str]]:
-    """Return why each chosen node is not available to the task now, by node id: its status, or the task that holds it."""
+    """Return why each chosen node is not available to the task now, by node id: its status, or the task that holds
+    it."""
     if job.elastic is None:
         return {}
     ids = [node.id for node in job.elastic.nodes]

@@ -42,7 +42,8 @@ def unusable(nodes: Iterable[Node], left_out: Iterable[str] = ()) -> dict[str, s
 
 
 def first_unusable(job: JobSpec) -> dict[str, str]:
-    """Return the parameters of the text ENVIRONMENT_UNAVAILABLE for the first unusable node; empty if all are usable."""
+    """Return the parameters of the text ENVIRONMENT_UNAVAILABLE for the first unusable node; empty if all are
+    usable."""
     lost = unusable(job.nodes, job.left_out)
     first = next((node for node in job.nodes if node.id in lost), None)
     return {"environment": first.name, "status": lost[first.id]} if first else {}
@@ -82,7 +83,8 @@ def replace_lost(task: Task) -> bool:
 
 
 def spared(task: Task, job: JobSpec, lost: Iterable[str]) -> dict[str, Node] | None:
-    """Return the spare that could take the place of each lost node now, by the lost node's id; None if some have none."""
+    """Return the spare that could take the place of each lost node now, by the lost node's id; None if some have
+    none."""
     wanted = set(lost)
     return _match([node for node in job.nodes if node.id in wanted], _spares(task, job))
 

@@ -87,7 +87,8 @@ def of_task(task: Task, moment: datetime) -> list[Usage]:
 
 
 def spans_of(task: Task, moment: datetime) -> dict[str, list[tuple[datetime, datetime]]]:
-    """Return when the task held each environment, by environment id, as (since, until); an open hold ends at `moment`."""
+    """Return when the task held each environment, by environment id, as (since, until); an open hold ends at
+    `moment`."""
     found: defaultdict[str, list[tuple[datetime, datetime]]] = defaultdict(list)
     booked = Usage.objects.filter(task=task.pk, environment__isnull=False)
     for environment, since, until in booked.values_list("environment", "since", "until"):

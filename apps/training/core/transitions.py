@@ -15,7 +15,8 @@ from apps.training.states.limits import lasting
 
 
 class Stale(Exception):
-    """Raised if another process changed the task since it was loaded, or has claimed it: load it again and decide anew."""
+    """Raised if another process changed the task since it was loaded, or has claimed it: load it again and decide
+    anew."""
 
 
 def same(task: Task) -> QuerySet[Task]:

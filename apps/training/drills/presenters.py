@@ -1,4 +1,4 @@
-"""How drills look in the API, in the reader's language."""
+"""Serializes drills for the API, in the reader's language."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from apps.training.states import Action, State, allowed_actions
 
 
 def shown(drill: Drill) -> dict[str, Any]:
-    """`drill` comes with its run, and that with its owner."""
+    """Return the drill, which is loaded with its run, and the run with its owner."""
     run, report = drill.run, drill.report
     status = next(status for status, states in STATES.items() if run.state in states)
     actions = allowed_actions(State(run.state), changes=getattr(drill, "may_change", False))

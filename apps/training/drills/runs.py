@@ -1,6 +1,6 @@
-"""Drills. Each is run by a task of the kind `drill`: the same job with checkpoints of its own, so that it takes leases,
-waits, restarts and ends as training does. Here is only what is its own: how one begins, when it is over, what it
-showed, and its place before a task.
+"""Runs drills. Each is run by a task of the kind `drill`: the same job with its own checkpoints, so that it takes
+leases, waits, restarts and ends as training does. This module has what is its own: how one starts, when it is over,
+what it showed, and its place before a task.
 
     attempt 1 ─▶ a checkpoint appears ─▶ its runner kills a rank ─▶ attempt 2 ─▶ a step beyond the resumed one: over
 """
@@ -39,7 +39,7 @@ KILLED = "SCRIPT_DRILLED"
 def begin(
     user: User, cluster: Cluster, job: JobSpec, *, name: str, task: Task | None = None, stage: bool = False, **own: Any
 ) -> Drill:
-    """Stores a drill of `job` and has it looked at. `own`: further columns of its run."""
+    """Store a drill of `job` and wake the reconciler for it. `own`: further columns of its run."""
     key = new_id(drills.DRILL)
     job = drills.rehearsal(job, key, str(settings.DATA_DIR / CHECKPOINTS / key))
     job = replace(job, output_dir=str(settings.DATA_DIR / OUTPUTS / key))
@@ -53,7 +53,7 @@ def begin(
 
 
 def of_task(user: User, task: Task, *, minutes: float | None = None, stage: bool = False) -> Drill:
-    """Of the task as it was asked for."""
+    """Start a drill of the task as it was requested."""
     job = JobSpec.from_json(task.spec)
     job = replace(job, drill_minutes=minutes or job.drill_minutes)
     return begin(
@@ -63,7 +63,8 @@ def of_task(user: User, task: Task, *, minutes: float | None = None, stage: bool
 
 
 def stage(task: Task) -> timedelta | None:
-    """Before the first attempt of a task that asked for a drill: None when it may begin, else how long to wait."""
+    """Run the drill before the first attempt of a task that requested one: return None if the attempt may start, else
+    how long to wait."""
     if task.attempt or task.kind != Kind.TRAINING or task.spec.get("drill", "off") == "off":
         return None
     drill = Drill.objects.filter(task=task, stage=True).select_related("run").first()
@@ -87,12 +88,13 @@ def stage(task: Task) -> timedelta | None:
 
 
 def rehearsed(task: Task, job: JobSpec) -> JobSpec:
-    """The job of the next attempt: only one rank is killed."""
+    """Return the job of the next attempt; only one rank is killed per drill."""
     return replace(job, rehearses=False) if job.rehearses and _killed_in(task) else job
 
 
 def found(run: Task, attempt: Attempt) -> Cause | None:
-    """Why the attempt, which runs, is to end: it has shown what it was to show, or taken too long."""
+    """Return why the running attempt has to end: it has shown what it had to show, or taken too long; None if it goes
+    on."""
     since = attempt.running_at or attempt.created_at
     job = JobSpec.from_json(run.spec)
     late, about = now() > since + timedelta(minutes=job.drill_minutes), {"minutes": f"{job.drill_minutes:g}"}
@@ -107,7 +109,7 @@ def found(run: Task, attempt: Attempt) -> Cause | None:
 
 
 def is_last(run: Task, attempt: Attempt) -> bool:
-    """Nothing is to be learnt from an attempt after one that failed by itself."""
+    """Return True after an attempt that failed by itself: another one would show nothing new."""
     return attempt.outcome in BY_RANKS and _killed_in(run) != attempt.number
 
 
@@ -116,7 +118,7 @@ def _killed_in(run: Task) -> int | None:
 
 
 def _steps(run: Task, attempt: Attempt) -> bool:
-    """Whether rank 0 is seen to make steps, although its script prints none."""
+    """Return True if the probe sees rank 0 make steps, although its script prints none."""
     try:
         seen = backend_for(run.cluster).pulses(handle_for(run, attempt.number)).get(0)
     except BackendError:
@@ -157,7 +159,7 @@ def _killed(run: Task, job: JobSpec) -> Killed | None:
 
 
 def report(run: Task) -> dict[str, Any]:
-    """What the run showed, which has ended."""
+    """Return the verdict on a run that has ended."""
     job = JobSpec.from_json(run.spec)
     killed, number = _killed(run, job), _killed_in(run)
     after = run.attempts.filter(number__gt=number).order_by("-number").first() if number is not None else None
@@ -166,8 +168,8 @@ def report(run: Task) -> dict[str, Any]:
 
 
 def finish(run: Task) -> None:
-    """In the transaction that ends the run: keeps the report, tells the task whose restart was rehearsed, and lets its
-    checkpoints go."""
+    """Store the report in the transaction that ends the run, wake the task whose restart was rehearsed, and delete the
+    drill's files."""
     drill, found = Drill.objects.select_related("task").get(run=run), report(run)
     Drill.objects.filter(run=run).update(report=found)
     verdict = found["verdict"]
@@ -180,7 +182,7 @@ def finish(run: Task) -> None:
 
 
 def end_with(task: Task) -> None:
-    """In the transaction that ends a task without an attempt: the drill before it has no purpose any more."""
+    """Stop the drill before a task that ends without an attempt, in the transaction that ends it."""
     runs = Task.objects.filter(drill__task=task, drill__stage=True, state__in=ACTIVE, stop_requested_at=None)
     for run in list(runs.values_list("pk", flat=True)):
         Task.objects.filter(pk=run).update(stop_requested_at=now())

@@ -65,7 +65,8 @@ def _blamed(task: Task, attempt: int) -> int | None:
 
 
 def _first(errors: list[Found], blamed: int | None) -> Line | None:
-    """Return the earliest error. If one of them has no time, the error of the blamed rank, or else of the lowest one."""
+    """Return the earliest error. If one of them has no time, the error of the blamed rank, or else of the lowest
+    one."""
     if not errors:
         return None
     if all(error.said_at for error in errors):

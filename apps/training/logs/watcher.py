@@ -50,7 +50,8 @@ def _alive() -> QuerySet[Task]:
 
 
 class Followed:
-    """A running attempt: where reading its logs continues, how it was last observed, and when to read each rank again."""
+    """A running attempt: where reading its logs continues, how it was last observed, and when to read each rank
+    again."""
 
     def __init__(self, task: Task, shares: Shares) -> None:
         self.task = task

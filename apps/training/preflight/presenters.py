@@ -1,4 +1,4 @@
-"""How pre-flight tests look in the API, in the reader's language."""
+"""Serializes pre-flight tests for the API, in the reader's language."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ STATES = {
 
 
 def brief(test: Preflight) -> dict[str, Any]:
-    """`test` comes with its run, and that with its owner and nodes."""
+    """Return the test as lists show it. It is loaded with its run, and the run with its owner and nodes."""
     run, nodes = test.run, list(test.run.nodes.all())
     status = next(status for status, states in STATES.items() if run.state in states)
     return {
@@ -38,7 +38,7 @@ def brief(test: Preflight) -> dict[str, Any]:
 
 
 def detail(test: Any) -> dict[str, Any]:
-    """Until there is a report, nothing is known of the nodes."""
+    """Return the test with its nodes, pairs and allowed actions. Without a report its nodes' levels are unknown."""
     actions = allowed_actions(State(test.run.state), changes=test.may_change)
     unknown = [
         {"environmentId": node["id"], "name": node["name"], "level": "unknown", "findings": []}

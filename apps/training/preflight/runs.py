@@ -1,8 +1,8 @@
-"""Pre-flight tests. Each is run by a task of the kind `preflight`, so that it takes leases, waits, survives kills
-and ends as training does; here is only what is its own: how one begins, what it found, and its place before a task.
+"""Runs pre-flight tests. Each is run by a task of the kind `preflight`, so that it takes leases, waits, survives kills
+and ends as training does; this module has what is its own: how one starts, what it found, and its place before a task.
 
-    task queued ─▶ its test is made and runs ─┬─▶ fit: the first attempt begins      (warnings become the task's events)
-                                              └─▶ not fit, or not to be had: the task failed, for the culprit's reason
+    task queued ─▶ its test is created and runs ─┬─▶ fit: the first attempt starts     (warnings become its events)
+                                                 └─▶ not fit, or cannot run: the task fails, with the culprit's reason
 """
 
 import shutil
@@ -32,12 +32,12 @@ from fermi.jobs.user_paths import CHECKPOINTS
 from fermi.preflight import PREFLIGHT, verdict
 
 LONGEST_OUTPUT = 8 << 20
-"""Bytes of a node's output that are looked through."""
+"""Most bytes of a node's output that are parsed."""
 
 
 def begin(user: User, cluster: Cluster, job: JobSpec, level: str, before: Task | None = None) -> Preflight:
-    """Stores a test of `job`'s nodes and has it looked at. One before a task runs where the task's ranks will: inside
-    of its environments or beside them, as `job` has it."""
+    """Store a test of `job`'s nodes and wake the reconciler for it. A test before a task runs where the task's ranks
+    will: inside of its environments or beside them, as `job` says."""
     key = new_id(PREFLIGHT)
     options = {"level": level, "framework": job.framework, "patience": settings.PREFLIGHT_PATIENCE}
     if before:
@@ -61,7 +61,8 @@ def begin(user: User, cluster: Cluster, job: JobSpec, level: str, before: Task |
 
 
 def stage(task: Task) -> timedelta | None:
-    """Before the first attempt of a task that asked for a test: None when it may begin, else how long to wait."""
+    """Run the test before the first attempt of a task that requested one: return None if the attempt may start, else
+    how long to wait."""
     job = JobSpec.from_json(task.spec)
     if job.preflight == "off" or task.attempt:
         return None
@@ -84,7 +85,7 @@ def stage(task: Task) -> timedelta | None:
 
 
 def _why(test: Preflight) -> dict[str, Any]:
-    """The first culprit's reason; that of the run where it could not test anything."""
+    """Return the first culprit's reason; the run's own if it could not test anything."""
     found = [culprit for culprit in _culprits(test.report) if culprit["level"] == "fail"]
     first = found[0] if found else {"code": test.run.reason, "params": test.run.reason_params}
     return {**first["params"], "preflight": test.pk, "cause": first["code"], "more": len(found[1:])}
@@ -95,7 +96,7 @@ def _culprits(report: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def report(run: Task, attempt: int) -> dict[str, Any]:
-    """What the attempt's output says, judged."""
+    """Return the verdict on the attempt's output."""
     job = JobSpec.from_json(run.spec)
     return verdict.judge(verdict.members(job), _facts(run, attempt), job.options["level"], job.options["framework"])
 
@@ -107,8 +108,8 @@ def _facts(run: Task, attempt: int) -> Iterator[dict[str, Any]]:
 
 
 def finish(run: Task, found: dict[str, Any]) -> None:
-    """In the transaction that ends the run: keeps the report, tells the task that waits for it, and lets the folder go
-    whose disk was looked at."""
+    """Store the report in the transaction that ends the run, wake the task that waits for it, and delete the folder
+    whose disk was tested."""
     test = Preflight.objects.select_related("before").get(run=run)
     Preflight.objects.filter(run=run).update(report=found)
     folder = settings.DATA_DIR / CHECKPOINTS / run.pk
@@ -122,8 +123,8 @@ def finish(run: Task, found: dict[str, Any]) -> None:
 
 
 def end_with(task: Task) -> None:
-    """In the transaction that ends a task without an attempt: its test has no purpose any more, and a test that ends so
-    is news for the task that waits for it."""
+    """Stop the test before a task that ends without an attempt, in the transaction that ends it. If the ended task is a
+    test itself, wake the task that waits for it."""
     runs = Task.objects.filter(preflight__before=task, state__in=ACTIVE, stop_requested_at=None)
     for run in list(runs.values_list("pk", flat=True)):
         Task.objects.filter(pk=run).update(stop_requested_at=now())

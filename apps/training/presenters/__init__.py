@@ -1,1 +1,1 @@
-"""Stored rows as the API and the event stream show them."""
+"""Serializes stored rows for the API and the event stream."""

@@ -1,4 +1,4 @@
-"""A task's code, as the API shows it."""
+"""Serializes a task's code for the API."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ from apps.training.models import Task
 
 
 def shown(task: Task) -> dict[str, Any]:
+    """Return the task's snapshot, its origin, its fetch, and the task before it with code."""
     held = task.spec.get("code") or {}
     row = selectors.in_project(task.project_id, held.get("snapshot") or "")
     fetch = Fetch.objects.select_related("snapshot").filter(pk=(held.get("source") or {}).get("fetch")).first()
@@ -22,13 +23,13 @@ def shown(task: Task) -> dict[str, Any]:
 
 
 def _entry(task: Task) -> str:
-    """The script, or `-m` and the module."""
+    """Return the script, or `-m` and the module."""
     named = task.spec.get("entrypoint") or {}
     return f"-m {named['module']}" if named.get("module") else named.get("script") or ""
 
 
 def _before(task: Task) -> dict[str, Any] | None:
-    """The newest task of that name that carried code; where there is none, of that person."""
+    """Return the newest earlier task with code and the same name; if there is none, of the same owner."""
     earlier = Task.trainings.filter(project=task.project_id, created_at__lt=task.created_at)
     for rows in (earlier.filter(name=task.name), earlier.filter(owner=task.owner_id)):
         for before in rows.order_by("-created_at").only("pk", "created_at", "spec")[:20]:

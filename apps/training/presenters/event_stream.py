@@ -1,11 +1,11 @@
-"""A task's live stream: what changed, in order, and from where to go on when the connection breaks.
+"""Sends a task's live stream (Server-Sent Events): what changed, in order, with the position to resume from.
 
-The database (and the logs) are asked what is new since the last answer (see `looks`); a message on the bus only says
-that asking is worth while now. Nothing is remembered between answers but a few positions, and the last level and time
-of each log: a slow reader costs no memory, and a reader that comes back with its last position misses nothing and sees
+The database and the logs are polled for what is new since the last message (see `stream_polling`); a pub/sub message
+only says when polling is worthwhile. Nothing is kept between polls but a few positions, and the last level and time of
+each log: a slow reader costs no memory, and a reader that reconnects with its last position misses nothing and gets
 nothing twice.
 
-Streams wait for moments that all of them share, so that they ask together.
+Streams wait for common moments, so that they poll together.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ OPEN = Open(MAX_STREAMS, "STREAMS_TOO_MANY")
 
 
 async def stream(task_id: str, user: User, resume: str, ranks: str, lang: str) -> AsyncIterator[bytes]:
-    """`ranks`: `none`, `all` or one rank whose log lines are sent along. Ends when the task is final and all is sent,
-    or `user` may not see it any more."""
+    """Yield the messages of the task's stream. `ranks`: `none`, `all` or one rank whose log lines are included. Ends
+    when the task is final and everything is sent, or `user` may no longer see it."""
     reader = Reader(user.pk, user.is_superuser)
     question = Question(task_id, reader, lang, ranks, Position.parse(resume) or Position())
     known: stream_polling.Known = {}
@@ -56,8 +56,8 @@ async def stream(task_id: str, user: User, resume: str, ranks: str, lang: str) -
 
 
 async def _silence(inbox: pubsub.Inbox, again: float, ranks: str) -> AsyncIterator[bytes]:
-    """Until it is worth while to look at the database again. The signs of life in between ask nobody anything, and bear
-    no position: a page that hears none knows that what it shows is old."""
+    """Yield heartbeats until it is worthwhile to poll again. Heartbeats need no query and have no position: a page that
+    receives none knows that what it shows may be old."""
     look_at = time.monotonic() + min(_until_next(PATIENCE if inbox.connected else POLL), again)
     while (left := look_at - time.monotonic()) > 0:
         hint = await inbox.get(timeout=min(left, BEAT))
@@ -68,5 +68,5 @@ async def _silence(inbox: pubsub.Inbox, again: float, ranks: str) -> AsyncIterat
 
 
 def _until_next(period: float) -> float:
-    """Seconds to the next of the moments that many a `period` apart."""
+    """Return the seconds until the next multiple of `period` on the monotonic clock."""
     return period - time.monotonic() % period

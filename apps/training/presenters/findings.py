@@ -1,4 +1,4 @@
-"""How findings look in the API, in the reader's language."""
+"""Serializes findings for the API, in the reader's language."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -16,7 +16,8 @@ from fermi.messages import Words
 
 
 def said(words: Words) -> tuple[str, str]:
-    """(message, hint), also of a code that was removed. What is a list of words is said as one."""
+    """Return (message, hint) of a nested text, empty for a code that was removed. A parameter that is a list of texts
+    is joined into one."""
     params = {name: _joined(value) if _is_list(value) else value for name, value in words.params.items()}
     found = task_presenter.reason(words.code, params)
     return (found["message"], found["hint"]) if found else ("", "")
@@ -32,6 +33,7 @@ def _joined(parts: Any) -> str:
 
 
 def shown(told: diagnose.Told, actions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the finding as the API answers it, with these actions."""
     finding = told.finding
     message, hint = said(Words(finding.code, finding.params))
     return {
@@ -49,14 +51,15 @@ def shown(told: diagnose.Told, actions: Sequence[Mapping[str, Any]]) -> dict[str
 
 
 def action(one: Action, params: Mapping[str, Any], *, allowed: bool) -> dict[str, Any]:
+    """Return the action as the API answers it."""
     said = {**one.params, "field": Words("FIELD_LABEL", one.params)} if "field" in one.params else one.params
     label, hint = text(f"{LABEL}{one.code}", said)
     return {"code": one.code, "label": label, "hint": hint, "params": dict(params), "allowed": allowed}
 
 
 def resume_point(point: checkpoint_choice.Point, *, running: bool) -> str:
-    """From where training would go on, and how many steps would be lost, as a sentence. `running`: its ranks may save
-    once more."""
+    """Return a sentence that says where training would resume, and how many steps would be lost. `running`: its ranks
+    may save once more."""
     params = {**({"lost": f"{point.lost:,}"} if point.lost else {}), **({"running": True} if running else {})}
     if point.saved_at is None:
         return said(Words("RESUME_POINT_NONE", params))[0]

@@ -1,4 +1,4 @@
-"""How the ranks of a task get on now: asked of its engine, by who looks, and kept nowhere."""
+"""Reads the current progress of a task's ranks from its engine; it is not stored."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -13,7 +13,8 @@ from fermi.jobs.spec import PulseSeen
 
 
 def seen(task: Task) -> Mapping[int, PulseSeen]:
-    """None of a task that does not run, of ranks that have no pulse, and where the engine cannot be asked."""
+    """Return the progress by rank. Empty for a task that does not run, and where the engine cannot be asked; ranks
+    without a probe are left out."""
     if task.state not in WITH_ATTEMPT or not task.attempt:
         return {}
     try:
@@ -23,6 +24,7 @@ def seen(task: Task) -> Mapping[int, PulseSeen]:
 
 
 def of(task: Task) -> dict[str, Any]:
+    """Return the progress of the task's ranks as the API answers it."""
     found = seen(task)
     moment = now().timestamp()
     ranks = [_shown(found[rank], moment) for rank in sorted(found) if rank < task.world_size]
@@ -30,7 +32,8 @@ def of(task: Task) -> dict[str, Any]:
 
 
 def _shown(pulse: PulseSeen, moment: float) -> dict[str, Any]:
-    """A runner that sees nothing change may have looked last a while ago; its clock may be ahead of ours."""
+    """Return one rank. A runner that sees no change may have looked a while ago, and its clock may be ahead of this
+    one."""
     since = None if pulse.stepped_at is None else max(moment, pulse.at) - pulse.stepped_at
     return {
         "rank": pulse.rank,

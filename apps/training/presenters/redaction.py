@@ -1,5 +1,5 @@
-"""What of a task's own variables its reader is not shown: from viewers, values that look like keys are hidden. Whoever
-may submit to the project may read them."""
+"""Hides a task's variables from viewers if their values look like keys. Users who may submit to the project may read
+them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,8 @@ from fermi.jobs import credentials
 
 
 def hidden(request: Mapping[str, Any], project: str, user: User | None) -> dict[str, str]:
-    """Those variables of a task's request, with their values. None: whoever it is, as little as a viewer."""
+    """Return the variables of a task's request that `user` may not read, with their values. `user` None: as for a
+    viewer."""
     env = request.get("env") or {}
     found = {name: value for name, value in env.items() if credentials.looks_secret(name, value)}
     if found and user and access.role_in(user, project) is not Role.VIEWER:
@@ -19,6 +20,6 @@ def hidden(request: Mapping[str, Any], project: str, user: User | None) -> dict[
 
 
 def request(stored: Mapping[str, Any], project: str, user: User) -> Mapping[str, Any]:
-    """A task's request, as `user` may read it."""
+    """Return the task's request as `user` may read it."""
     found = hidden(stored, project, user)
     return {**stored, "env": credentials.masked(stored["env"])} if found else stored

@@ -1,4 +1,4 @@
-"""What is read of tasks, straight from `.values()` into the API's shape."""
+"""Reads tasks for the API, straight from `.values()` into the API's shape."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -61,19 +61,20 @@ BRIEF = {
     "startedAt": "started_at",
     "endedAt": "ended_at",
 }
-"""Names in the API and the columns behind them; renamed here, as aliases in the query made a page a sixth slower."""
+"""API names and the columns behind them; they are renamed in Python, as aliases in the query made a page a sixth
+slower."""
 _IN_SPEC = KeyTextTransform("totalSteps", KeyTransform("hyperparameters", "spec"))
 _UNTOLD = {"steps_in_spec": Case(When(total_steps=None, then=_IN_SPEC), output_field=TextField())}
-"""Of tasks from before there was a column for it; to look into each spec takes a tenth of a page's time."""
+"""For tasks from before there was a column; reading each spec would take a tenth of a page's time."""
 
 
 def tasks(user: Someone) -> QuerySet[Task, Any]:
-    """Rows for `brief`, of all that `user` may see."""
+    """Return rows for `serialize_brief`, of all training tasks that `user` may see."""
     return briefs(access.visible(Task.trainings.all(), user), may_change=access.may_change(user))
 
 
 def briefs(rows: QuerySet[Task, Any], *more: str, **annotated: Any) -> QuerySet[Task, Any]:
-    """As `brief` reads them, once each also has `may_change`."""
+    """Return rows with the columns that `serialize_brief` needs, which also needs `may_change` in each."""
     return rows.values(*_COLUMNS, *more, **annotated, **_UNTOLD, **_WORST)
 
 
@@ -91,6 +92,7 @@ _WORST = {"worst": Subquery(_WRONG.values(said=JSONObject(code="code", level="le
 
 
 def brief(row: Mapping[str, Any], lang: str | None = None) -> dict[str, Any]:
+    """Return the row as the API answers it in lists."""
     progress, state, paused = row["progress"], row["state"], row["paused_at"] is not None
     return {
         **dict(zip(BRIEF, _TOLD(row), strict=True)),
@@ -128,9 +130,9 @@ def _actions(state: str, may_change: bool, paused: bool) -> tuple[Action, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """What a task's live stream compares with what its reader knows. `fingerprint` changes with `status` and with what
-    is seen of the ranks; `event` and `metric` are the newest ids, 0 for none. `again`: in how many seconds the same row
-    may say something else."""
+    """State of a task that its live stream compares with what the reader has. `fingerprint` changes with `status` and
+    with the observed ranks; `event` and `metric` are the newest ids, 0 for none. `again`: in how many seconds the same
+    row may say something else."""
 
     status: dict[str, Any]
     fingerprint: int
@@ -140,7 +142,8 @@ class Pulse:
 
 
 def pulses(reader: access.Reader, asked: Collection[str], lang: str) -> dict[str, Pulse]:
-    """One query, since every open page asks again and again. Left out: what there is not for the reader."""
+    """Return the states of these tasks by id, in one query, as every open page polls them. Tasks that the reader may
+    not see are left out."""
     rows = tasks(reader).filter(pk__in=asked).annotate(**_NEWEST)
     return {row["id"]: _pulse(row, lang) for row in rows}
 
@@ -166,7 +169,7 @@ _TRAINED = {
     "datasetVersionName": F("dataset_version__name"),
     "modelName": F("model__name"),
 }
-"""What it trains on, and what, with their names; none where the script reads none of ours."""
+"""The dataset and the model with their names; empty if the script reads none of the platform."""
 _AROUND = {
     "projectName": F("project__name"),
     "minRunSeconds": F("min_run_seconds"),
@@ -178,7 +181,7 @@ _STORED = ("spec", "request", "summary", "warnings")
 
 
 class _ByRank(Aggregate):
-    """Of a task's nodes, the environments by node rank, as one object."""
+    """Aggregate of a task's nodes: the environments by node rank, as one JSON object."""
 
     function = "JSONB_OBJECT_AGG"
     output_field = JSONField()
@@ -213,8 +216,8 @@ _ATTEMPTS = CompiledQuery(
 
 
 def detail(user: User, task_id: str) -> dict[str, Any]:
-    """As `user` may read it; 404 NOT_FOUND for a stranger. Two queries, the task first: where it has ended, its attempt
-    has."""
+    """Return everything about the task as `user` may read it. Raises ApiError 404 if they may not see it. Two queries,
+    the task first: if it has ended, its attempt has, too."""
     found = _WHOLE.first(user.is_superuser, task=task_id, **access.reader(user))
     if found is None:
         raise ApiError(404, "NOT_FOUND")
@@ -289,7 +292,7 @@ def _attempt(attempt: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plan(task: Task, number: int | None, user: User | None) -> dict[str, Any] | None:
-    """What was rendered for an attempt, as `user` may read it; None when there is no such attempt."""
+    """Return what was rendered for an attempt, as `user` may read it; None if there is no such attempt."""
     attempts = task.attempts.filter(number=number or task.attempt)
     attempt = attempts.values("number", "plan").first()
     if attempt is None:
@@ -301,13 +304,15 @@ def plan(task: Task, number: int | None, user: User | None) -> dict[str, Any] | 
 
 
 def events(task_id: str, after: int = 0) -> QuerySet[Event, Any]:
+    """Return the events with a higher id than `after`, oldest first."""
     return Event.objects.filter(task=task_id, pk__gt=after).order_by("pk").values(
         "id", "attempt", "at", "kind", "code", "params"
     )  # fmt: skip
 
 
 def metrics(task_id: str, filters: Mapping[str, Any]) -> dict[str, Any]:
-    """Points in the order in which they were stored; `next` is what to pass as `after` to go on, None at the end."""
+    """Return points in the order in which they were stored; `next` is what to pass as `after` to continue, None at the
+    end."""
     rows = MetricPoint.objects.filter(task=task_id, pk__gt=filters["after"])
     for name in ("attempt", "rank"):
         if filters.get(name) is not None:

@@ -1,9 +1,9 @@
-"""What open streams have not seen yet, looked up for all of them together.
+"""Polls what open streams have not sent yet, for all of them together.
 
-A stream asks from where it stands. Those that ask while a look is under way are answered by the next one: one statement
-finds what is newest of all their tasks, and those that follow the same task from the same position get the same bytes,
-made once. So a thousand pages on one task ask as much as one of them, and pages on which nothing happens next to
-nothing. A look happens after it was asked for, so it misses nothing that had been stored by then.
+A stream asks from its position. Streams that ask while a poll is running are answered by the next one: one statement
+reads the newest state of all their tasks, and streams of the same task at the same position get the same bytes, made
+once. So a thousand pages on one task cost as much as one, and pages on which nothing happens next to nothing. A poll
+starts after it was requested, so it misses nothing that was stored by then.
 """
 
 import asyncio
@@ -34,7 +34,8 @@ SLICE = 250  # questions in one look
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """`id:` of each message: `<status hash>.<event id>.<metric id>.<attempt>.<log offsets>`."""
+    """Position in a stream, the `id:` of each message: `<status hash>.<event id>.<metric id>.<attempt>.<log
+    offsets>`."""
 
     status: int = 0
     event: int = 0
@@ -47,7 +48,7 @@ class Position:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """None for anything that is no position: the reader then starts anew."""
+        """Return the position in the text; None if it is invalid: the reader then starts from the beginning."""
         parts = text.split(".")
         if len(parts) != 5 or not all(part.isdecimal() and len(part) < 19 for part in parts[:4]):
             return None
@@ -60,12 +61,14 @@ class Position:
 
 
 def message(name: str, data: Any, position: Position) -> bytes:
+    """Return a message of the stream as bytes."""
     return b"id: %s\nevent: %s\ndata: %s\n\n" % (str(position).encode(), name.encode(), encode(data))
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is new of a task for `reader`. `ranks`: `none`, `all` or one rank whose log lines are wanted, too."""
+    """A request for what is new of a task for `reader`. `ranks`: `none`, `all` or one rank whose log lines are
+    included."""
 
     task: str
     reader: Reader
@@ -75,11 +78,11 @@ class Question:
 
 
 Known = dict[int, pages.Known]
-"""By attempt: of which level and time the next lines are if they say none. It only saves looking back."""
+"""Level contexts of the logs, by attempt. They only save reading back."""
 
 
 class Rest(Enum):
-    """What there is besides what was just answered: more at once, perhaps some later, or nothing ever."""
+    """Whether there is more: at once, perhaps later, or never."""
 
     MORE = "more"
     LATER = "later"
@@ -88,7 +91,8 @@ class Rest(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`body`: messages, as they go over the wire; `again`: in how many seconds there may be more without a hint."""
+    """Result of a poll. `body`: messages as they are sent; `again`: in how many seconds there may be more without a
+    pub/sub message."""
 
     body: bytes
     position: Position
@@ -98,14 +102,14 @@ class Answer:
 
 
 class Looks:
-    """One event loop's."""
+    """Polls for the streams of one event loop."""
 
     def __init__(self) -> None:
         self._asked: dict[Question, tuple[asyncio.Future[Answer], Known]] = {}
         self._looking: asyncio.Task[None] | None = None
 
     async def ask(self, question: Question, known: Known) -> Answer:
-        """Raises what the database or an engine raises."""
+        """Return what is new. Raises what the database or an engine raises."""
         if question not in self._asked:
             self._asked[question] = asyncio.get_running_loop().create_future(), known
         future, _ = self._asked[question]
@@ -133,16 +137,17 @@ _of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Looks] = WeakKeyDictiona
 
 
 async def ask(question: Question, known: Known) -> Answer:
+    """Return what is new, by the poller of the running event loop."""
     return await _of_loops.setdefault(asyncio.get_running_loop(), Looks()).ask(question, known)
 
 
 Ends = dict[tuple[str, int, int], int]
-"""How far a look reads a log (task, attempt, rank), once somebody has read to its end: so all readers of it are at the
-same position afterwards, and one from there on."""
+"""How far a poll reads a log (task, attempt, rank), once one request has read to its end: all readers are at the same
+position afterwards, and are answered as one from there on."""
 
 
 def answers(asked: Sequence[tuple[Question, Known]]) -> list[Answer | Exception]:
-    """One look."""
+    """Return the answer or the exception for each request, from one poll."""
     try:
         pulses = _pulses(question for question, _ in asked)
     except Exception as error:
@@ -159,7 +164,7 @@ def answers(asked: Sequence[tuple[Question, Known]]) -> list[Answer | Exception]
 
 
 def _pulses(questions: Iterable[Question]) -> Mapping[tuple[Reader, str, str], Pulse]:
-    """One statement for each who asks."""
+    """Return the states by reader, language and task, with one statement for each reader."""
     asked: dict[tuple[Reader, str], set[str]] = {}
     for question in questions:
         asked.setdefault((question.reader, question.lang), set()).add(question.task)
@@ -214,8 +219,8 @@ def _answer(question: Question, pulse: Pulse | None, known: Known, ends: Ends) -
 def _lines(
     reader: pages.Reader, position: Position, ranks: str, anew: bool, ends: Ends
 ) -> Iterator[tuple[int, list[dict[str, Any]], tuple[tuple[int, pages.Spot], ...], bool]]:
-    """New lines by rank, with all offsets as they are behind them. A reader that comes `anew` gets the last lines
-    there are, and every line from there on."""
+    """Yield new lines by rank, with all offsets as they are after them. A reader that `is_new` gets the last lines, and
+    every line from there on."""
     offsets = dict(position.offsets)
     wanted = range(reader.task.world_size) if ranks == "all" else [int(ranks)]
     share = max(1, (FIRST_BYTES if anew else BYTES) // len(wanted))

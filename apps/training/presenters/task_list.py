@@ -1,4 +1,4 @@
-"""Pages of tasks, however many there are. Which of them a page shows is found by keys alone: indexes answer that."""
+"""Pages of tasks, for any number of tasks. Which tasks a page shows is found by keys alone, which indexes answer."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -20,15 +20,15 @@ from fermi.planning import plugins
 
 WEEK = timedelta(days=7)
 MOST = 5_000
-"""Tasks that are counted, turned over by number, and put in another order than that of their creation: the newest of
-those that match. A cursor goes through all of them."""
+"""Most tasks that are counted, paged by number, and sorted by anything but their creation: the newest ones that match.
+A cursor reaches all of them."""
 
 Filter = Callable[[Any], Q]
 
 
 def _by_cause(cause: str) -> Q:
-    """As the overview counts them: tasks with an attempt that ended by it within `WEEK`; of a reason (`CODE`, or
-    `CODE:what is wanted`), those that wait or ended for it."""
+    """Return the filter for a cause as the overview counts it: tasks with an attempt that ended by it within WEEK; for
+    a reason (`CODE`, or `CODE:what is wanted`), tasks that wait or ended for it."""
     reason, _, wanted = cause.partition(":")
     if wanted:
         return Q(reason=reason, reason_params__wanted=wanted)
@@ -43,7 +43,7 @@ COMPILED: dict[str, Filter] = {
     "owner": lambda name: Q(owner=Subquery(User.objects.filter(username=name).values("pk")[:1])),
     "project": lambda key: Q(project=key),
 }
-"""What every page and script asks for again and again."""
+"""Filters of which pages with all combinations are compiled: every page and script uses them."""
 FILTERS: dict[str, Filter] = COMPILED | {
     "status": lambda states: Q(state__in=states),
     "environment": lambda key: _on(Q(environment=key)),
@@ -58,7 +58,7 @@ FILTERS: dict[str, Filter] = COMPILED | {
 
 
 def _on(nodes: Q) -> Q:
-    """Of the newest of these nodes, the tasks."""
+    """Return the filter for the tasks of the newest of these nodes."""
     return Q(pk__in=Node.objects.filter(nodes).order_by("-pk").values("task")[:MOST])
 
 
@@ -72,7 +72,7 @@ class _Count(Subquery):
 
 
 def listed(user: User, query: Mapping[str, Any]) -> dict[str, Any]:
-    """A page of them, by its number or from a cursor on."""
+    """Return a page of tasks, by its number or from a cursor on. Raises ApiError 400 for a page too far back."""
     size, ordering, given = query["pageSize"], tuple(query["ordering"]), _given(query)
     by_number = "cursor" not in given
     counts = by_number if query.get("count") is None else query["count"]
@@ -104,6 +104,8 @@ def _given(query: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Shape(NamedTuple):
+    """Everything of a page but its filters' values: one compiled query serves all pages of a shape."""
+
     states: tuple[str, ...]
     ordering: tuple[Column, ...]
     first: int
@@ -112,8 +114,8 @@ class Shape(NamedTuple):
 
 
 def _found(mine: Mapping[str, bool] | None, shape: Shape, given: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:
-    """The page's rows and one more, if there is one; and how many there are, where that is asked for, if no more than
-    `MOST`: else one more than that."""
+    """Return the page's rows, and one more if there is one, and how many match if that is requested: at most one more
+    than MAX_LISTED."""
     projects = None if mine is None else list(mine)
     if projects == []:
         return [], 0
@@ -130,7 +132,7 @@ def _found(mine: Mapping[str, bool] | None, shape: Shape, given: Mapping[str, An
 
 
 def page(projects: Sequence[str] | None, shape: Shape, given: Mapping[str, Any]) -> QuerySet[Task, Any]:
-    """Of tasks in these projects; None: in all."""
+    """Return the query of a page of tasks in these projects; None: in all."""
     matching = counted = _matching(projects, shape, given)
     if path(shape.ordering[0]) != "created_at":
         matching = Task.objects.filter(pk__in=matching.order_by("-created_at", "pk").values("pk")[:MOST])

@@ -1,4 +1,4 @@
-"""How stored things look in the API, in the reader's language."""
+"""Serializes stored values for the API, in the reader's language."""
 
 import math
 import signal
@@ -22,23 +22,25 @@ from fermi.planning.scaling import Expectation
 
 
 def problem(found: Problem, lang: str | None = None) -> dict[str, str]:
+    """Return a problem of a request with its text."""
     message, hint = text(found.code, found.params, lang)
     return {"field": found.field, "error": found.code, "message": message, "hint": hint}
 
 
 def warning(code: str, params: Mapping[str, Any], lang: str | None = None) -> dict[str, str]:
+    """Return a warning with its text."""
     message, hint = text(code, explained(params, lang), lang)
     return {"code": code, "message": message, "hint": hint}
 
 
 OF_THE_QUEUE = {"ENVIRONMENTS_BUSY", "ENVIRONMENTS_IN_USE"}
-"""Warnings of a request that say nothing once its task has its environments."""
+"""Warnings of a request that no longer matter once the task has its environments."""
 
 
 def ending(seen: Mapping[str, Any], culprit: int | None) -> str | None:
-    """How a rank of the newest attempt ended, None while it has not: it was `done`; it `failed`, and nobody before it;
-    it failed `after` another; or it was `ended`, by a signal that the platform sends once another has failed or a stop
-    was asked for."""
+    """Return how a rank of the newest attempt ended, None while it has not: `done`; `failed`, and none before it;
+    `after` another had failed; or `ended`, by a signal that the platform sends once another rank has failed or a stop
+    was requested."""
     code = seen.get("exit_code")
     if seen.get("state") != "exited" or code is None:
         return None
@@ -55,7 +57,7 @@ _SENT = {-signal.SIGTERM, -signal.SIGKILL}
 
 
 def reason(code: str, params: Mapping[str, Any], lang: str | None = None) -> dict[str, str] | None:
-    """None when there is nothing to explain."""
+    """Return a reason with its text; None if there is none."""
     if not code:
         return None
     message, hint = said(code, explained(params, lang), lang)
@@ -63,7 +65,7 @@ def reason(code: str, params: Mapping[str, Any], lang: str | None = None) -> dic
 
 
 def cause(code: str, params: Mapping[str, Any], lang: str | None = None) -> str:
-    """Returns what ends of one cause have in common: without the rank, the node and the figures of any of them."""
+    """Return the text of a cause without the rank, the node and the numbers of any single failure."""
     told = outcomes.common(params)
     if "why" in told:
         return said(told["why"], told.get("about", {}), lang)[0].rstrip(".。")
@@ -73,12 +75,12 @@ def cause(code: str, params: Mapping[str, Any], lang: str | None = None) -> str:
 
 
 def alike(code: str, params: Mapping[str, Any], common: Mapping[str, Any], lang: str | None = None) -> str:
-    """Returns the text of a reason that several tasks have, of which they have `common` in common."""
+    """Return the text of a reason that several tasks have, with only the parameters that they have in `common`."""
     return said(code, {**dict.fromkeys(params, outcomes.LEFT_OUT), **common}, lang)[0]
 
 
 def worst(found: Mapping[str, Any] | None, lang: str | None = None) -> dict[str, Any] | None:
-    """The worst that is found to be wrong with a task, at a glance."""
+    """Return the most severe open finding of a task with its text; None if there is none."""
     if not found:
         return None
     params = found["params"]
@@ -89,15 +91,15 @@ def worst(found: Mapping[str, Any] | None, lang: str | None = None) -> dict[str,
 
 
 def why(task: Mapping[str, Any], lang: str | None = None) -> dict[str, str] | None:
-    """What a task waits for, or ended by, from its row as it is now (`WHY`): its reason, unless perhaps nobody is at
-    work on it. Then that is what it waits for, whatever a pass wrote down before."""
+    """Return what a task waits for, or ended by, from its row (`REASON_COLUMNS`): the stored reason, unless its pass
+    may be dead. Then that is what it waits for."""
     if silent := silence(task):
         return warning(Reason.PROCESS_SILENT, silent, lang)
     return reason(task["reason"], task["reason_params"], lang)
 
 
 def silence(task: Mapping[str, Any]) -> dict[str, str] | None:
-    """Since when perhaps nobody is at work on it, and when somebody will be; None: somebody is."""
+    """Return since when the task's pass may be dead, and when another one takes over; None if it is not."""
     since = task["claimed_at"]
     if since is None or now() - since < SILENT:
         return None
@@ -105,7 +107,8 @@ def silence(task: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 def again(task: Mapping[str, Any]) -> float:
-    """In how many seconds `why` may say something else without any change of the row."""
+    """Return in how many seconds `explain_task` may say something else without a change of the row; infinity if it will
+    not."""
     left = (task["claimed_at"] + SILENT - now()).total_seconds() if task["claimed_at"] else 0.0
     return left if left > 0 else math.inf
 
@@ -118,7 +121,7 @@ def _clock(moment: datetime) -> str:
 
 
 def proposal(job: JobSpec, lang: str | None = None) -> dict[str, Any] | None:
-    """None when nothing was left empty."""
+    """Return the values that the framework chose for what the request left empty; None if nothing was left empty."""
     chosen = plugins.framework(job.framework).propose(job)
     if not (chosen.strategy or chosen.options):
         return None
@@ -127,7 +130,7 @@ def proposal(job: JobSpec, lang: str | None = None) -> dict[str, Any] | None:
 
 
 def runs_in(node: Node, lang: str | None = None) -> dict[str, str] | None:
-    """Return where the node's ranks run, and why; None where its engine has only one way."""
+    """Return where the node's ranks run, and why; None if its engine has only one way."""
     if node.way is None:
         return None
     message, _ = said(node.way.code, explained(node.way.params, lang), lang)
@@ -135,12 +138,14 @@ def runs_in(node: Node, lang: str | None = None) -> dict[str, str] | None:
 
 
 def batch(job: JobSpec) -> dict[str, Any] | None:
-    """None where only the user's own script knows."""
+    """Return the effective batch; None if only the user's own script knows it."""
     found = plugins.framework(job.framework).effective_batch(job)
     return found.to_json() if found else None
 
 
 def expectation(found: Expectation, lang: str | None = None) -> dict[str, Any]:
+    """Return the scaling estimate as the API answers it."""
+
     def span(limits: tuple[float, float]) -> dict[str, float]:
         return {"low": limits[0], "high": limits[1]}
 
@@ -158,12 +163,13 @@ def expectation(found: Expectation, lang: str | None = None) -> dict[str, Any]:
 
 
 def event(row: dict[str, Any], lang: str | None = None) -> dict[str, Any]:
+    """Return the event with its text."""
     message, hint = text(row["code"], explained(row["params"], lang), lang)
     return {**row, "message": message, "hint": hint}
 
 
 def artifacts(stored: Iterable[Mapping[str, Any]]) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
-    """What a backend was (or would be) sent: the plan's files, and the engine's own objects as text."""
+    """Return what a backend received (or would receive): the plan's files, and the engine's own objects as text."""
     files, objects = [], []
     for artifact in stored:
         content = artifact["content"]

@@ -1,7 +1,7 @@
 """Runs a scheduling pass: one decision for all waiting tasks, carried out task by task.
 
-    claim the queue's row ─▶ load the snapshot ─▶ decide (pure) ─▶ for each that starts: store its nodes, take its leases
-                                                                   for each victim: ask it to give way
+    claim the queue's row ─▶ load the snapshot ─▶ decide (pure) ─▶ for each that starts: store its nodes, take its
+                                                                   leases for each victim: ask it to give way
                                                                    for each other: why it waits, if that is new
 
 Level-triggered like a pass over a task: a decision needs nothing but the database, hints only make it sooner, and a

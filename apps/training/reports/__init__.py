@@ -1,1 +1,1 @@
-"""Figures computed over tasks: usage, MFU, queue, timeline, telemetry, the overview of operators."""
+"""Reports computed over tasks: usage, MFU, queue, timeline, telemetry, the operators' overview."""

@@ -1,4 +1,5 @@
-"""The operators' first page: what is going on, and what needs somebody. As many queries however much there is."""
+"""The first page of the operators' console: what is going on, and what needs an operator. The number of queries is
+constant."""
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
@@ -43,7 +44,7 @@ Table = dict[str, Any]
 
 
 def overview(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
-    """Adds `sections` to the admin index's context, for those who may see tasks and environments."""
+    """Return the admin index's `context` with `sections` added, for users who may see tasks and environments."""
     user = request.user
     context["nothing"] = said("NONE")
     context["overview"] = said("SEE_OVERVIEW")
@@ -99,13 +100,13 @@ def _queue() -> Table:
 
 
 def holder_name() -> Subquery:
-    """Returns, for rows of environments, the name of the task that holds each."""
+    """Return a subquery, for rows of environments, with the name of the task that holds each."""
     return Subquery(Task.objects.filter(pk=OuterRef("lease__holder")).values("name")[:1])
 
 
 def _troubled() -> Table:
-    """Unhealthy ones, those taken out of service (a drained node stays there until somebody takes it back), and those
-    that a task holds although nothing should run there."""
+    """Return the table of unhealthy environments, those taken out of service (a drained one stays so until an operator
+    takes it back), and those that a task holds although nothing should run there."""
     troubled = DevEnvironment.objects.filter(UNHEALTHY | Q(cordoned=True) | STILL_HELD)
     counts = troubled.aggregate(
         all=Count("pk"), unhealthy=Count("pk", filter=UNHEALTHY), cordoned=Count("pk", filter=Q(cordoned=True))
@@ -132,7 +133,7 @@ def _troubled() -> Table:
 
 
 def _failures() -> Table:
-    """Of attempts, and of tasks that failed for good, by cause."""
+    """Return the table of failed attempts, and of failed tasks, by cause."""
     found = causes.failures(Attempt.objects.all(), Task.trainings.all(), now() - WEEK)
     rows = [
         [_task(one["taskId"], one["message"] or one["code"]), one["attempts"], one["tasks"]] for one in found["causes"]
@@ -141,7 +142,7 @@ def _failures() -> Table:
 
 
 def _disks() -> Table | None:
-    """The data directory's, once it is nearly full."""
+    """Return the table of the data directory's disk; None unless it is nearly full."""
     full = disks.nearly_full(settings.DATA_DIR)
     if not full:
         return None
@@ -156,7 +157,8 @@ def _first(tasks: QuerySet[Task]) -> Iterable[Task]:
 def _table(
     headers: list[Any], rows: list[list[Any]], lists: Sequence[tuple[str, Any, int]] = (), total: int = 0
 ) -> Table:
-    """`lists`: where all of them are, with what they are called and how many; `total` of those that `rows` begins."""
+    """Return a table for the template. `lists`: links to all rows, as (address, name, count); `total`: how many there
+    are, of which `rows` are the first."""
     return {
         "headers": headers,
         "rows": rows,

@@ -1,4 +1,4 @@
-"""What failed, by cause (`apps.training.core.outcomes`)."""
+"""Counts failures by cause (`apps.training.core.outcomes`)."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -16,8 +16,8 @@ MOST = 30
 
 
 class Cause(NamedTuple):
-    """`key`: what the attempts have in common; empty for tasks that failed otherwise, and for attempts that an earlier
-    release stored. `newest`: an attempt, or a task where there are no attempts."""
+    """A cause with its counts. `key`: what the attempts have in common; empty for tasks that failed otherwise, and for
+    attempts stored by an earlier release. `newest`: an attempt's key, or a task's where there are no attempts."""
 
     code: str
     key: str
@@ -27,8 +27,8 @@ class Cause(NamedTuple):
 
 
 def failures(attempts: QuerySet[Attempt], tasks: QuerySet[Task], since: datetime) -> dict[str, Any]:
-    """Returns the most frequent causes of failures since then, of these attempts and tasks, how many more there are,
-    and how many failed by any. A task counts with the attempt that was its last."""
+    """Return the most frequent causes of failures since `since` among these attempts and tasks, how many more there
+    are, and how many failed in all. A task counts with its last attempt."""
     ended = attempts.filter(ended_at__gte=since, task__kind=Kind.TRAINING).exclude(outcome__in=("", *GOOD_ENDS))
     last = Q(task__state=State.FAILED, number=F("task__attempt"))
     by_attempts: Any = (

@@ -1,4 +1,4 @@
-"""What is known of a task, as `fermi.diagnosis.diagnose` asks for it."""
+"""Collects what is known of a task as the facts that `fermi.diagnosis.diagnose` needs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -26,7 +26,8 @@ MOST_FINDINGS = 50
 
 
 def of(task: Task, user: User) -> diagnose.Facts:
-    """`task` comes with its cluster, and `user` is who asks: what others hold is named as far as they may see it."""
+    """Return the facts of the task, which is loaded with its cluster. What other tasks hold is named as far as `user`
+    may see them."""
     state = State(task.state)
     attempts = list(task.attempts.defer("plan"))
     newest = attempts[-1] if attempts else None
@@ -64,7 +65,8 @@ def _reason(task: Task) -> Cause | None:
 
 
 def _attempts(task: Task, attempts: Iterable[Attempt]) -> list[diagnose.Attempt]:
-    """How far each came, and from where: only asked for where there were several, or another follows."""
+    """Return the attempts; how far each came, and from where, is queried only if there were several, or another
+    follows."""
     rows = list(attempts)
     reached: Mapping[int, int | None] = {}
     if len(rows) > 1 or task.state == State.QUEUED:
@@ -85,19 +87,19 @@ def _attempts(task: Task, attempts: Iterable[Attempt]) -> list[diagnose.Attempt]
 
 
 def _saved(task: Task, number: int, path: str = AUTO) -> int | None:
-    """The step of that checkpoint, or of the newest one before the attempt `number`."""
+    """Return the step of that checkpoint, or of the newest one before the attempt `number`; None if there is none."""
     rows = Checkpoint.objects.filter(task=task, attempt__lt=number)
     return (rows if path == AUTO else rows.filter(path=path)).values_list("step", flat=True).first()
 
 
 def _printed(task: Task) -> float | None:
-    """When the newest attempt printed its newest figures."""
+    """Return when the newest attempt printed its newest metrics; None if it printed none."""
     newest = task.metrics.order_by("-pk").values_list("attempt", "at").first()
     return _seconds(newest[1]) if newest and newest[0] == task.attempt else None
 
 
 def _rank(entry: Mapping[str, Any]) -> RankSeen:
-    """As it was stored, perhaps by another release."""
+    """Return the rank as it was stored, perhaps by another release."""
     known = {one.name for one in fields(RankSeen)}
     return RankSeen(**{name: value for name, value in entry.items() if name in known})
 

@@ -1,4 +1,4 @@
-"""How much of what its GPUs can do a task uses for its model: model FLOPs utilisation (Chowdhery et al. 2022,
+"""Computes model FLOPs utilisation: the share of its GPUs' peak that a task uses for its model (Chowdhery et al. 2022,
 arXiv:2204.02311, appendix B)."""
 
 from statistics import mean
@@ -9,12 +9,13 @@ from fermi.jobs import gpus
 from fermi.jobs.spec import JobSpec
 
 NEWEST_POINTS = 200
-"""So many are looked at."""
+"""Most metric points that are read, newest first."""
 
 
 def of_task(task: Task) -> dict[str, Any] | None:
-    """Of the newest attempt, where its trainer prints `tflops` (of all ranks, in a second) or `flops_per_step`. Its
-    first point is left out once there are others: kernels are chosen, loaded and compiled in it."""
+    """Return the utilisation of the newest attempt; None unless its trainer prints `tflops` (of all ranks, per second)
+    or `flops_per_step`. Its first point is left out once there are others: kernels are chosen, loaded and compiled in
+    it."""
     points = MetricPoint.objects.filter(task=task, attempt=task.attempt, rank=0).order_by("-pk")[:NEWEST_POINTS]
     told = list(points.values_list("step", "at", "values"))
     speed = _said(told) or _by_steps(told)
@@ -40,7 +41,7 @@ def _by_steps(told: list[Any]) -> float | None:
 
 
 def _peak(task: Task) -> float | None:
-    """Of all GPUs that ranks run on; None where one is emulated, or of a type that is not known."""
+    """Return the peak of all GPUs that ranks run on, in TFLOPS; None if one is emulated, or of an unknown type."""
     found = 0.0
     for node in JobSpec.from_json(task.spec).nodes:
         speed = None if node.emulated else gpus.speed(node.gpu_type)

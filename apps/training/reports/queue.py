@@ -1,5 +1,5 @@
-"""The queue as somebody may see it: who waits for what, why not yet, and when. What belongs to projects of others is
-counted and not named."""
+"""The queue as a user may see it: who waits for what, why not yet, and when. What belongs to other projects is counted
+and not named."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -19,11 +19,11 @@ from fermi.scheduler.snapshot import Held, Place, Select, Turn, Waiting, priorit
 
 QUEUE_WAITING = "QUEUE_WAITING"
 MOST_AHEAD = 20
-"""Tasks that are named as those that must end first."""
+"""Most tasks that are named as those that must end first."""
 
 
 class Eyes:
-    """What of the queue's tasks and environments `user` may know by name."""
+    """Which tasks and environments of the queue `user` may see by name."""
 
     def __init__(self, user: User) -> None:
         rows = Membership.objects.filter(user=user).values_list("project", "role")
@@ -31,26 +31,31 @@ class Eyes:
         self.all = user.is_superuser
 
     def sees(self, project: str) -> bool:
+        """Return True if the user may see the project's tasks."""
         return self.all or project in self.roles
 
     def may_move(self, project: str) -> bool:
+        """Return True if the user may move the project's tasks in the queue."""
         return self.all or self.roles.get(project) == Role.MAINTAINER
 
     def task(self, one: Waiting | Held) -> dict[str, Any]:
+        """Return the task's id and name, empty if the user may not see it."""
         seen = self.sees(one.project)
         return {"taskId": one.task if seen else None, "name": one.name if seen else ""}
 
     def names(self, place: Place) -> bool:
+        """Return True if the user may see the environment's name."""
         return place.shared or self.sees(place.project)
 
 
 def outlook(view: View, turn: Turn) -> Forecast:
+    """Return when the task will start, from the forecast; now for one that starts in the next scheduling pass."""
     now = view.scene.now
     return Forecast(now, now, now) if turn.start else view.forecasts[turn.task]
 
 
 def listed(user: User, query: Mapping[str, Any]) -> dict[str, Any]:
-    """A page of the queue, first who is first. A filter by project or by words finds only what `user` may see."""
+    """Return a page of the queue in its order. A filter by project or by words finds only what `user` may see."""
     view, visibility = looking.view(), Eyes(user)
     rows = [turn for turn in view.decision.turns if _is_asked_for(view.waiting[turn.task], visibility, query)]
     number, size = query["page"], query["pageSize"]
@@ -94,7 +99,7 @@ def _item(view: View, visibility: Eyes, turn: Turn, row: Mapping[str, Any] | Non
 
 
 def _reason(turn: Turn, row: Mapping[str, Any] | None) -> dict[str, str] | None:
-    """As it was written down; of one that nobody has decided on yet, as it would be."""
+    """Return the stored reason; for a task that no scheduling pass has decided on yet, the reason that it would get."""
     if row is not None and (known := presenters.why(row)):
         return known
     return presenters.reason(turn.why.code, turn.why.params) if turn.why else None
@@ -112,7 +117,8 @@ def _when(view: View, visibility: Eyes, turn: Turn) -> dict[str, Any]:
 
 
 def ends(view: View, one: Held | Waiting) -> float | None:
-    """When it gives its environments back: because it gives way, as was declared, or as it will probably be."""
+    """Return when the task gives its environments back, in unix seconds: by preemption, as it declared, or as
+    estimated; None if it is not known."""
     if isinstance(one, Held):
         if (gives_way := view.gives_way.get(one.task)) is not None:
             return gives_way
@@ -124,7 +130,7 @@ def ends(view: View, one: Held | Waiting) -> float | None:
 
 
 def asks(view: View, one: Waiting, visibility: Eyes | None) -> dict[str, Any]:
-    """In figures and in words; with the names of environments for whoever may know them."""
+    """Return what the task requests, in numbers and as text; with the names of environments only if `eyes` is given."""
     if one.select is not None:
         nodes, gpus, types = one.select.nodes, _gpus(one.select), list(one.select.gpu_types)
         names = []
@@ -152,8 +158,8 @@ def _gpus(select: Select) -> int | None:
 
 
 def explained(user: User, task: Task) -> dict[str, Any]:
-    """Why a task has not begun, and when it will; of one that does not stand in line, why not. `task` comes with its
-    cluster."""
+    """Return why a task has not started, and when it will; for one that is not in the queue, why not. `task` is loaded
+    with its cluster."""
     view, visibility = looking.view(), Eyes(user)
     turn = view.turns.get(task.pk)
     reason = presenters.why(vars(task)) if task.state not in FINAL else None
@@ -173,7 +179,7 @@ def explained(user: User, task: Task) -> dict[str, Any]:
 
 
 def line(task: Task, user: User) -> diagnose.Line | None:
-    """The same for the task's diagnosis."""
+    """Return the task's position in the queue for its diagnosis; None if it is not in the queue."""
     view, visibility = looking.view(), Eyes(user)
     turn = view.turns.get(task.pk)
     if turn is None:
@@ -196,7 +202,8 @@ def line(task: Task, user: User) -> diagnose.Line | None:
 
 
 def reason(task: Task) -> tuple[str, Mapping[str, Any]]:
-    """Why it waits, where no decision has said so yet."""
+    """Return the code and parameters of why it waits, while no scheduling pass has stored it; an empty code if it would
+    start."""
     turn = looking.view().turns.get(task.pk)
     return (turn.why.code, turn.why.params) if turn and turn.why else ("", {})
 
@@ -214,7 +221,8 @@ def _need(view: View, visibility: Eyes, key: str) -> dict[str, Any]:
 
 
 def _engine(task: Task) -> dict[str, Any] | None:
-    """What the engine's own queue says, where it decides when the task begins, or when what of it runs beside does."""
+    """Return what the engine's own queue says; None unless it decides when the task starts, or when the part of it that
+    runs beside its environments does."""
     if task.state in FINAL or not (engine_decides(task) or task.reason == QUEUE_WAITING):
         return None
     reason = presenters.why(vars(task))
@@ -227,4 +235,5 @@ def _engine(task: Task) -> dict[str, Any] | None:
 
 
 def moment(seconds: float | None) -> datetime | None:
+    """Return unix seconds as a datetime; None stays None."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

@@ -1,4 +1,4 @@
-"""What a task's nodes and ranks use, and what an environment did."""
+"""Reads what a task's nodes and ranks use, and what an environment used."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -21,15 +21,15 @@ from fermi.jobs.errors import BackendError, UnknownName
 from fermi.telemetry.metrics import RANK
 
 MOST_TASKS = 500
-"""That had an environment: the newest so many are told."""
+"""Most tasks that are listed for an environment, newest first."""
 _OF_A_GPU = {"gpu": "gpu", "gpuMemory": "gpu_memory", "gpuMemoryTotal": "gpu_memory_total", "power": "power",
              "temperature": "temperature"}  # fmt: skip
 _OF_A_RANK = {"cpu": "rank_cpu", "memory": "rank_memory"}
 
 
 def of_task(task: Task, query: Mapping[str, Any]) -> dict[str, Any]:
-    """From its first attempt on, and of its environments while it had them: before and between they were somebody
-    else's."""
+    """Return the series of the task from its first attempt on, and of its environments for the time in which it held
+    them: before and in between they belonged to other tasks."""
     attempts = list(task.attempts.values_list("number", "outcome", "created_at", "ended_at"))
     begins = attempts[0][2] if attempts else task.created_at
     asked = presenters.asked(query, since=begins, until=task.ended_at)
@@ -51,7 +51,8 @@ def of_task(task: Task, query: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def now_of(task: Task) -> dict[str, Any]:
-    """The newest values of each rank. Cheap, however many there are. What it does not have is somebody else's."""
+    """Return the newest values of each rank, in few queries. Environments that the task does not hold now are left
+    out."""
     has = set(subjects.environments(Lease.objects.filter(holder=task.pk).values_list("pk", flat=True)))
     places = {subject: place for subject, place in _places(task).items() if place.node is None or subject in has}
     found = reader.newest(list(places))
@@ -75,7 +76,7 @@ def now_of(task: Task) -> dict[str, Any]:
 
 
 def of_environment(environment: DevEnvironment, user: User, query: Mapping[str, Any]) -> dict[str, Any]:
-    """And who had it meanwhile."""
+    """Return the series of the environment, and the tasks that held it meanwhile."""
     asked = presenters.asked(query)
     places = {subjects.environment(environment.pk): Place(0), **_host(environment.cluster)}
     told = presenters.shown(asked, places, expected=max(environment.gpu_count, 4))
@@ -93,7 +94,7 @@ def _places(task: Task) -> dict[str, Place]:
 
 
 def _host(cluster: Any) -> dict[str, Place]:
-    """Where all nodes are this machine, its values are told once."""
+    """Return the series of this machine, if all nodes of the cluster are this machine."""
     try:
         return {subjects.host(cluster.pk): Place(None)} if backend_for(cluster).here else {}
     except (BackendError, UnknownName):
@@ -122,7 +123,7 @@ def _take(
 
 
 def holders(environment: DevEnvironment, user: User, begins: datetime, ends: datetime) -> list[dict[str, Any]]:
-    """Who had it: names only of tasks that the user may see."""
+    """Return the tasks that held the environment; names only of tasks that the user may see."""
     visibility = Eyes(user)
     rows = Usage.objects.filter(Q(environment=environment), since__lt=ends, until__gt=begins).order_by("-since")
     columns = ("task", "task_name", "project_id", "since", "until")

@@ -1,4 +1,4 @@
-"""Environments over time: who had each of them, who has it until when, and who gets it next."""
+"""Computes the timeline of environments: who held each of them, who holds it until when, and who gets it next."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -21,11 +21,12 @@ from apps.training.reports.queue import Eyes, ends, moment, outlook
 Spans = defaultdict[str, list[dict[str, Any]]]
 LONGEST = timedelta(days=100)
 MOST_PAST = 20_000
-"""Of what is over, the newest so much is told."""
+"""Most ended holds that are returned, newest first."""
 
 
 def of(user: User, begins: datetime, ends: datetime, project: str = "") -> dict[str, Any]:
-    """What lies between the two moments, of the environments that `user` may use."""
+    """Return the timeline between the two moments, of the environments that `user` may use. Raises ApiError 400 if they
+    are in the wrong order or too far apart."""
     if not begins < ends:
         raise ApiError(400, "TIMES_BACKWARDS", "to")
     if ends - begins > LONGEST:
@@ -105,5 +106,5 @@ def _next(spans: Spans, view: View, visibility: Eyes, keys: set[str]) -> None:
 
 
 def _trainings(tasks: set[str]) -> set[str]:
-    """Those that have a page: training tasks that were not deleted."""
+    """Return the ids of training tasks that still exist, and so have a page."""
     return {key for part in slices(tasks) for key in Task.trainings.filter(pk__in=part).values_list("pk", flat=True)}

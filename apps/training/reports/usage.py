@@ -1,4 +1,5 @@
-"""What tasks held, what came of that time, and what it cost: from the ledger, and from what is held at this moment."""
+"""Reports what tasks held, what that time was spent on, and what it cost: from the ledger, and from what is held
+now."""
 
 import csv
 import io
@@ -34,12 +35,13 @@ GROUPS: Mapping[str, tuple[Any, Any]] = {
     "environment": (Coalesce("environment_id", Value("")), F("environment_name")),
     "month": (TruncMonth("since"), Value("")),
 }
-"""By what a report adds up: the key of a row, and its name."""
+"""What a report can group by: the expressions for a row's key and its name."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """Of one row of a report. `parts` and `waited` in GPU-seconds; `open`: GPU-hours held now, not yet sorted."""
+    """A row of a report. `parts` and `waited` are in GPU-seconds; `open`: GPU-hours held now, not yet divided into
+    parts."""
 
     key: str
     name: str
@@ -53,7 +55,8 @@ class Tally:
 
 
 def report(user: User, *, by: str, begins: datetime, ends: datetime, project: str = "") -> dict[str, Any]:
-    """GPU-hours between two moments by what `by` says. A row of the ledger that lies there in part counts in part."""
+    """Return GPU-hours between two moments, grouped by `by`, as the API answers them. A row of the ledger that lies
+    partly in between counts in part."""
     month = month_of(begins)  # no row lies in two months: indexes know where rows begin, not where they end
     rows = access.visible(Usage.objects.filter(since__gte=month, since__lt=ends, until__gt=begins), user)
     if project:
@@ -84,7 +87,7 @@ def report(user: User, *, by: str, begins: datetime, ends: datetime, project: st
 
 
 def as_csv(told: Mapping[str, Any]) -> str:
-    """The same for a spreadsheet: one line for each row, hours with three decimals."""
+    """Return the report as CSV: one line for each row, hours with three decimals."""
     out = io.StringIO()
     columns = [name for name in _COLUMNS if name != "tasks"]
     writer = csv.writer(out)
@@ -95,7 +98,7 @@ def as_csv(told: Mapping[str, Any]) -> str:
 
 
 def of_task(task: Task) -> dict[str, Any]:
-    """With what it holds now, up to now."""
+    """Return the usage of a task with what it holds now, as the API answers it."""
     moment = now()
     rows = list(Usage.objects.filter(task=task.pk).order_by("environment_name", "since"))
     rows += releasing.of_task(task, moment)
@@ -142,7 +145,7 @@ def _added(rows: QuerySet[Usage], by: str) -> Iterable[dict[str, Any]]:
 
 
 def _open(user: User, sums: dict[str, Tally], by: str, begins: datetime, ends: datetime, project: str) -> None:
-    """What is held at this moment is in no row yet."""
+    """Add what is held now, which the ledger does not contain yet."""
     moment = now()
     known, left_out = pricing.prices(), clock_jumps.gaps(begins)
     held = [stretch for stretch in releasing.held_now(moment) if stretch.since < ends]
@@ -173,7 +176,7 @@ def _open(user: User, sums: dict[str, Tally], by: str, begins: datetime, ends: d
 
 
 def _count_once(rows: QuerySet[Usage], by: str, sums: dict[str, Tally]) -> None:
-    """A task that SQL has counted is not counted again for what it holds, or held in part."""
+    """Remove tasks from the rows that SQL has counted already, so that a task counts once."""
     apart = {task for one in sums.values() for task in one.tasks}
     if not apart:
         return
@@ -237,7 +240,7 @@ def _cost(row: Usage) -> float | None:
 
 
 def _covered(stretches: Iterable[tuple[datetime, datetime]]) -> float:
-    """Seconds that lie in any of them."""
+    """Return the seconds that lie in any of the intervals."""
     total, reached = 0.0, None
     for since, until in sorted(stretches):
         begins = since if reached is None else max(since, reached)
@@ -247,7 +250,7 @@ def _covered(stretches: Iterable[tuple[datetime, datetime]]) -> float:
 
 
 def _cell(value: Any) -> Any:
-    """A name that a spreadsheet would calculate with is a text."""
+    """Return the cell's value; text that a spreadsheet would evaluate gets a leading apostrophe."""
     if isinstance(value, float):
         return f"{value:.3f}"
     return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value

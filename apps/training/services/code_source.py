@@ -20,7 +20,8 @@ DEFAULT: Choice = "auto"
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """State of a source. `changed`: None if it is not known; `why`: code and parameters of the text that says why not."""
+    """State of a source. `changed`: None if it is not known; `why`: code and parameters of the text that says why
+    not."""
 
     changed: bool | None = None
     why: Mapping[str, Any] | None = None

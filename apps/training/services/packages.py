@@ -31,7 +31,8 @@ class Found:
 
     @property
     def level(self) -> list[str]:
-        """Return the requirements that would install the missing modules and the packages that some environments lack."""
+        """Return the requirements that would install the missing modules and the packages that some environments
+        lack."""
         return list(dict.fromkeys(one.requirement for one in self.missing if one.requirement))
 
     def warnings(self) -> list[Problem]:

@@ -19,7 +19,8 @@ from apps.training.states.limits import DEADLINES
 
 
 def pause(user: User, task_id: str) -> Task:
-    """Request a pause and return the task. Asking again changes nothing. Raises ApiError 409 if the task is not active."""
+    """Request a pause and return the task. Asking again changes nothing. Raises ApiError 409 if the task is not
+    active."""
     task = actions.find(user, task_id, Role.MEMBER)
     if State(task.state) not in ACTIVE or task.state == State.STOPPING:
         raise ApiError(409, "PAUSE_NEEDS_ACTIVE", status=task.state)

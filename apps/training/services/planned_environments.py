@@ -64,7 +64,8 @@ def _contradictions(asked: TaskRequest) -> list[Problem]:
 def _asked(
     asked: TaskRequest, wanted: NewEnvironmentsRequest, project: Project, task_id: str
 ) -> list[environments.Asked]:
-    """Return the requests for the environments, named after the task so that tasks with the same name do not collide."""
+    """Return the requests for the environments, named after the task so that tasks with the same name do not
+    collide."""
     mark = task_id.rpartition("-")[2][:4]
     return [
         environments.Asked(

@@ -1,4 +1,5 @@
-"""Time limits: how long a state may last, how soon a task is processed again, and how long an attempt may take to end."""
+"""Time limits: how long a state may last, how soon a task is processed again, and how long an attempt may take to
+end."""
 
 from datetime import timedelta
 

@@ -1,1 +1,1 @@
-"""Tasks as OpenTelemetry traces."""
+"""Exports tasks as OpenTelemetry traces."""

@@ -1,8 +1,8 @@
-"""Sends parts of traces that are complete, each by whoever claims it first, and forgets those that nobody takes.
+"""Exports complete parts of traces to the collector, and drops those that it does not accept.
 
-Nothing waits for it: one thread of a process at most is at it, a collector that is away is left alone for a while, and
-what is older than an hour is dropped and counted. A process that dies between sending and noting has it sent again:
-spans have the same ids.
+Nothing waits for the export: at most one thread of a process runs it, after a failure the collector is left alone for a
+while, and parts older than an hour are dropped and counted. If a process dies after sending a part and before deleting
+it, it is sent again: spans keep their ids.
 """
 
 import logging
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 CLAIM = timedelta(minutes=2)
 LOOK_AGAIN = timedelta(seconds=15)
-"""When a start is looked at again that has had no first step yet."""
+"""Interval until a start is checked again that has no first step yet."""
 AT_ONCE, MOST = 200, 10_000
 TRIES = 5
 KEPT, COUNTED = timedelta(hours=1), timedelta(days=1)
@@ -36,7 +36,7 @@ _away = False
 
 
 def export() -> int:
-    """How many parts were sent."""
+    """Export the parts that are due; return how many were sent."""
     if time.monotonic() < _rests_until or not _free.acquire(blocking=False):
         return 0
     try:
@@ -53,7 +53,8 @@ def export() -> int:
 
 
 def _one(one: TraceExport) -> bool | None:
-    """False: nobody takes it. None: somebody else has it, it is not complete, or it cannot be told."""
+    """Export one part. Return False if the collector did not accept it; None if another process has it, it is not
+    complete, or it cannot be built."""
     claim = now() + CLAIM + timedelta(microseconds=random.randrange(1_000_000))
     if not TraceExport.objects.filter(pk=one.pk, due_at=one.due_at).update(due_at=claim):
         return None
@@ -99,7 +100,7 @@ def _send(told: Sequence[Span]) -> bool:
 
 
 def _noted(taken: bool) -> None:
-    """Says once that the collector is away, and once that it is back."""
+    """Log once that the collector is unavailable, and once that it is back."""
     global _away
     global _rests_until
     if taken == _away:

@@ -1,4 +1,4 @@
-"""A task as spans of a trace, from what is stored of it: whoever dies meanwhile, the same spans come out.
+"""Builds the spans of a task's trace from what is stored of it: the same spans, whichever process builds them.
 
 training task ─┬─ request ─── check, store           its caller's `traceparent` is the parent
                ├─ prepare                            its dataset
@@ -24,22 +24,23 @@ from apps.training.states import Kind, State
 from apps.training.states.reasons import Reason
 
 PATIENCE = timedelta(minutes=10)
-"""How long the part of a start is kept back for its first step. One that comes later is told with the attempt's end."""
+"""How long a start waits for its first step. A step that comes later is exported with the attempt's end."""
 MOST_RANKS = 1024
-"""Of an attempt, that have spans of their own; `fermi.ranks` counts all."""
+"""Most ranks of an attempt that get spans of their own; `fermi.ranks` counts all."""
 CULPRIT = {"failed_rank": "rank", "failed_node_rank": "nodeRank", "failed_node": "node"}
-"""Of a failed attempt's span: by attribute, what its cause says."""
+"""Attributes of a failed attempt's span, and the parameters of its cause that they come from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A task with its states, oldest first: since when, and which."""
+    """A task with its states, oldest first, and since when it was in each."""
 
     task: Task
     states: list[tuple[datetime, str]]
 
     @classmethod
     def of(cls, task: Task) -> Self:
+        """Return the timeline of the task, from its events."""
         rows = task.events.filter(kind="state", code__startswith="STATE_").order_by("pk").values_list("at", "code")
         moved = [(at, code.removeprefix("STATE_").lower()) for at, code in rows]
         return cls(task, [(task.created_at, FIRST[Kind(task.kind)]), *moved])
@@ -47,25 +48,26 @@ class Story:
     def span(
         self, name: str, above: Context, times: tuple[datetime, datetime], *key: object, error: str = "", **about: Any
     ) -> Span:
-        """`key`: what makes it another than those of the same name."""
+        """Return a span of the task. `key`: what distinguishes it from others of the same name."""
         return Span(name, trace_context.at(self.task, *key, name), above, *times, self.about(error, **about), error)
 
     def about(self, error: str, **more: Any) -> dict[str, Any]:
+        """Return the attributes of a span, without empty ones."""
         task = self.task
         known = {"task_id": task.pk, "framework": task.framework, "backend": task.cluster.backend, "cause": error}
         return {f"fermi.{name}": value for name, value in {**known, **more}.items() if value not in (None, "")}
 
     def last(self, state: State, before: datetime) -> datetime | None:
-        """When it was so for the last time until that moment."""
+        """Return when the task last entered `state`, up to `before`; None if it had not."""
         return max((at for at, found in self.states if found == state and at <= before), default=None)
 
     def since(self, state: State, moment: datetime) -> datetime | None:
-        """When it was so for the first time from that moment on."""
+        """Return when the task first entered `state`, from `moment` on; None if it has not."""
         return next((at for at, found in self.states if found == state and at >= moment), None)
 
 
 def of(task: Task, part: str, attempt: Attempt | None) -> list[Span]:
-    """Those that are complete once the part is. Each is told with one part only."""
+    """Return the spans that are complete once the part is. Each belongs to one part only."""
     story = Story.of(task)
     match part:
         case Part.CREATED:
@@ -77,6 +79,7 @@ def of(task: Task, part: str, attempt: Attempt | None) -> list[Span]:
 
 
 def is_complete(task: Task, part: str, attempt: Attempt | None) -> bool:
+    """Return True if all spans of the part can be built. A start waits for its first step, for MAX_FIRST_STEP_WAIT."""
     if part != Part.STARTED or attempt is None or attempt.ended_at or attempt.running_at is None:
         return True
     return now() - attempt.running_at > PATIENCE or _first_step(task, attempt) is not None
@@ -109,7 +112,7 @@ def _whole(story: Story) -> Iterator[Span]:
 
 
 def _start(story: Story, attempt: Attempt) -> Iterator[Span]:
-    """Until its ranks have begun."""
+    """Yield the spans of an attempt until its ranks have started."""
     task, number, root = story.task, attempt.number, trace_context.origin(story.task)
     above = trace_context.at(task, number, "attempt")
     prepares = number == 1 and story.states[0][1] == State.INITIALIZING
@@ -131,7 +134,7 @@ def _start(story: Story, attempt: Attempt) -> Iterator[Span]:
 
 
 def _rest(story: Story, attempt: Attempt) -> Iterator[Span]:
-    """From there to its end."""
+    """Yield the spans of an attempt from there to its end."""
     task, number = story.task, attempt.number
     above, failed = trace_context.at(task, number, "attempt"), _failure(task, attempt)
     ends, ending = attempt.ended_at or now(), _ending(task, attempt)
@@ -158,7 +161,8 @@ def _rest(story: Story, attempt: Attempt) -> Iterator[Span]:
 
 
 def _nodes(story: Story, attempt: Attempt, above: Context) -> Iterator[Span]:
-    """By the nodes' own clocks. Of what an engine does not tell there is no span."""
+    """Yield the spans of nodes and ranks, by the nodes' own clocks. There is no span for what an engine does not
+    report."""
     number, by_node = attempt.number, dict[int, list[Mapping[str, Any]]]()
     for rank in attempt.seen.get("ranks", ())[:MOST_RANKS]:
         if rank.get("called_at") and rank.get("began_at"):
@@ -192,13 +196,13 @@ def _is_soon(attempt: Attempt, at: datetime) -> bool:
 
 
 def _ending(task: Task, attempt: Attempt) -> datetime:
-    """When it was known to be over."""
+    """Return when the attempt's end was known."""
     rows = task.events.filter(attempt=attempt.number, code="ATTEMPT_ENDING").order_by("pk")
     return rows.values_list("at", flat=True).first() or attempt.ended_at or now()
 
 
 def _failure(task: Task, attempt: Attempt) -> str:
-    """The code of a failure; empty for what was asked for, and for success."""
+    """Return the code of a failure; empty for requested ends and for success."""
     if attempt.outcome in ("", Reason.COMPLETED) or cause(task.cluster, attempt.outcome).asked:
         return ""
     return attempt.outcome
