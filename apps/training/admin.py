@@ -63,6 +63,8 @@ admin.site.index_title = said("OVERVIEW")
 
 @admin.register(Task)
 class TaskAdmin(ReadOnlyAdmin):
+    """Tasks in the operators' console: read-only, with actions to stop, pause, resume and retry them."""
+
     list_display = ("name", "id", "shown_state", "why", "project", "owner", "framework", "world_size", "created_at")
     list_filter = ("state", "framework", "project", "cluster", "created_at")
     list_select_related = ("project", "owner")
@@ -135,7 +137,7 @@ class TaskAdmin(ReadOnlyAdmin):
 
     @display(description="")
     def events(self, task: Task) -> SafeString:
-        """The newest ones."""
+        """Return the newest events as a table."""
         rows = selectors.events(task.pk).order_by("-pk")[:EVENTS_SHOWN]
         return _table((_moment(row["at"]), presenters.event(row)["message"]) for row in rows)
 
@@ -171,6 +173,8 @@ class TaskAdmin(ReadOnlyAdmin):
 
 @admin.register(DevEnvironment)
 class DrainableEnvironmentAdmin(EnvironmentAdmin):
+    """Environments in the operators' console, with the task that holds each and the action to drain them."""
+
     actions = (*EnvironmentAdmin.actions, "drain")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DevEnvironment]:
@@ -191,6 +195,8 @@ class DrainableEnvironmentAdmin(EnvironmentAdmin):
 
 @admin.register(AvailabilityZone)
 class DrainableZoneAdmin(ZoneAdmin):
+    """Zones in the operators' console, with the action to drain all their environments."""
+
     actions = (*ZoneAdmin.actions, "drain")
 
     @admin.action(
@@ -207,7 +213,7 @@ def _moment(at: Any) -> str:
 
 
 def _table(rows: Iterable[tuple[Any, ...]]) -> SafeString:
-    """Cells are escaped."""
+    """Return the rows as an HTML table with escaped cells."""
     cell = '<td class="pr-4 py-1 align-top">{}</td>'
     body = [(format_html_join("", cell, ((value,) for value in row)),) for row in rows]
     return format_html("<table>{}</table>", format_html_join("", "<tr>{}</tr>", body)) if body else mark_safe("–")

@@ -1,4 +1,4 @@
-"""A training task and everything that is known about it. The database is the truth; messages are hints.
+"""The models of a training task and of everything known about it. The database is the only truth; messages are hints.
 
 Task 1──* Node        the environments it was made from, by node rank, as they were when it was submitted
   │ 1──* Attempt      one gang of processes; restarting = a higher number
@@ -70,7 +70,9 @@ class Task(models.Model):
     max_run_seconds = models.PositiveIntegerField(null=True, blank=True)
     select = models.JSONField(null=True, blank=True)  # capacity instead of environments by name
     max_restarts = models.PositiveIntegerField(default=3)
-    inside = models.BooleanField(default=False, db_default=False)  # ranks of it run in environments: `ground.launching`
+    inside = models.BooleanField(
+        default=False, db_default=False
+    )  # ranks of it run in environments: `core.engine_access`
     request = models.JSONField()
     spec = models.JSONField()
     total_steps = models.BigIntegerField(null=True, blank=True)  # of the spec's hyperparameters, where lists find it
@@ -81,16 +83,16 @@ class Task(models.Model):
     state_since = models.DateTimeField()
     reason = models.CharField(max_length=40, default="", blank=True)
     reason_params = models.JSONField(default=dict, blank=True)
-    attempt = models.PositiveIntegerField(default=0)  # the newest attempt's number; 0 before the first
+    attempt = models.PositiveIntegerField(default=0)  # number of the newest attempt; 0 before the first
     stop_requested_at = models.DateTimeField(null=True, blank=True)
-    resize_requested_at = models.DateTimeField(null=True, blank=True)  # an elastic task is to take its best size
-    # it could start if it had its environments: since when it stands in the queue, and where it was moved to in there
+    resize_requested_at = models.DateTimeField(null=True, blank=True)  # an elastic task has to take its best size
+    # since when it is in the queue (it could start if it had its environments), and the place it was moved to
     in_line_at = models.DateTimeField(null=True, blank=True, db_index=True)
     place = models.FloatField(null=True, blank=True)
-    # what others were asked to give up for it, as the last decision said: {"needs": […]}
+    # the environments that others were asked to give up for it: {"needs": […]}
     turn = models.JSONField(default=dict, blank=True)
-    paused_at = models.DateTimeField(null=True, blank=True)  # somebody asked it to pause, and nobody to resume
-    preempted_at = models.DateTimeField(null=True, blank=True)  # it was asked to give way, and has not given all back
+    paused_at = models.DateTimeField(null=True, blank=True)  # a user paused it and has not resumed it
+    preempted_at = models.DateTimeField(null=True, blank=True)  # it was asked to give way and still holds environments
     preempted_for = models.JSONField(default=dict, blank=True)  # {"task": …, "why": …}
     borrowed = models.BooleanField(default=False)  # it holds more than its project is guaranteed
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)
@@ -101,7 +103,9 @@ class Task(models.Model):
 
     idempotency_key = models.CharField(max_length=200, null=True, blank=True)
     request_hash = models.CharField(max_length=64, default="", blank=True)
-    trace = models.JSONField(default=dict, blank=True)  # how its request came, where tasks are traced: `ground.tracing`
+    trace = models.JSONField(
+        default=dict, blank=True
+    )  # how its request came, where tasks are traced: `core.trace_context`
     created_at = models.DateTimeField(db_index=True)
     started_at = models.DateTimeField(null=True, blank=True)  # first time running
     ended_at = models.DateTimeField(null=True, blank=True)
@@ -127,7 +131,7 @@ class Task(models.Model):
             models.Index(fields=["cluster"], name="training_task_cluster"),
             models.Index(fields=["dataset_version"], name="training_task_dataset_version"),
             models.Index(fields=["model"], name="training_task_model"),
-            models.Index(fields=["kind", "state", "ended_at"]),  # how many are so, and which ended lately
+            models.Index(fields=["kind", "state", "ended_at"]),  # counts by state, and tasks that ended recently
             # Lists, newest first. The first two hold what is asked most, too, so that rows that do not match are not
             # read; searches have theirs in migration 0014.
             models.Index(fields=["kind", *_NEWEST, "project", *_ASKED], name="training_task_newest_all"),
@@ -190,12 +194,14 @@ class Attempt(models.Model):
     number = models.PositiveIntegerField()
     master_port = models.PositiveIntegerField()
     resume_from = models.CharField(max_length=500, default="", blank=True)
-    plan = models.JSONField(default=dict)  # what was rendered and sent
+    plan = models.JSONField(default=dict)  # what was rendered and submitted
     seen = models.JSONField(default=dict)  # last observation, for the page's rank grid
-    seen_mark = models.CharField(max_length=24, default="", db_default="", blank=True)  # of it: `ground.seen`
+    seen_mark = models.CharField(
+        max_length=24, default="", db_default="", blank=True
+    )  # of it: `core.observation_store`
     outcome = models.CharField(max_length=40, default="", blank=True)
     outcome_params = models.JSONField(default=dict, blank=True)
-    cause = models.CharField(max_length=16, default="", db_default="", blank=True)  # `ground.outcomes`: what is alike
+    cause = models.CharField(max_length=16, default="", db_default="", blank=True)  # `core.outcomes`: key of its cause
     created_at = models.DateTimeField()
     submitted_at = models.DateTimeField(null=True, blank=True)
     running_at = models.DateTimeField(null=True, blank=True)
@@ -204,7 +210,7 @@ class Attempt(models.Model):
     class Meta:
         ordering = ["number"]
         constraints = [models.UniqueConstraint(fields=["task", "number"], name="one_attempt_per_number")]
-        indexes = [  # plans are long: what is counted is counted in these
+        indexes = [  # plans are long, so counts use these indexes
             models.Index(fields=["ended_at", "outcome", "cause", "task"]),
             models.Index(fields=["created_at", "task"]),
         ]

@@ -21,11 +21,13 @@ from apps.training.services import retention
 
 @shared_task(name="training.reconcile", ignore_result=True)
 def reconcile(*task_ids: str) -> None:
+    """Run passes over these tasks."""
     reconciler.reconcile(*task_ids)
 
 
 @shared_task(name="training.sweep", ignore_result=True)
 def sweep() -> None:
+    """Run passes over all due tasks, and publish how long that took, in seconds."""
     began = monotonic()
     reconciler.sweep()
     pubsub.keep("sweep", monotonic() - began)
@@ -33,6 +35,7 @@ def sweep() -> None:
 
 @shared_task(name="training.orphans", ignore_result=True)
 def orphans() -> None:
+    """Delete attempts, discovered environments and created environments that nothing needs any more."""
     engine_watch.sweep()
     discovery.forget()
     task_environments.finish_all()
@@ -40,38 +43,45 @@ def orphans() -> None:
 
 @shared_task(name="training.outputs", ignore_result=True)
 def keep_outputs() -> None:
+    """Scan the outputs that are due."""
     outputs.sweep()
 
 
 @shared_task(name="training.code", ignore_result=True)
 def forget_code() -> None:
+    """Delete snapshots of code that no task uses."""
     code.forget()
 
 
 @shared_task(name="training.forget", ignore_result=True)
 def forget() -> None:
+    """Delete tasks that are older than the retention time."""
     retention.forget()
 
 
 @shared_task(name="training.windows", ignore_result=True)
 def empty_windows() -> None:
+    """Preempt tasks on environments whose reservation or maintenance has begun."""
     preemption.empty_windows(now())
 
 
 @shared_task(name="training.budgets", ignore_result=True)
 def warn_of_budgets() -> None:
+    """Notify about budgets that are nearly spent."""
     moment = now()
     budgets.warn(moment, lambda: load.spent(moment))
 
 
 @shared_task(name="training.notice", ignore_result=True)
 def notice() -> None:
+    """Notify about lost environments and long waits."""
     environments.look()
     notifications.look()
 
 
 @shared_task(name="training.traces", ignore_result=True)
 def traces() -> None:
+    """Export the parts of traces that are due."""
     from apps.training.traces import export  # where something is traced
 
     export.export()

@@ -1,1 +1,1 @@
-"""What every part of training is built on: state changes, leases, placement, checkpoints of a task, wake-ups."""
+"""Shared by all parts of training: state changes, leases, placement, checkpoints of a task, wake-ups."""

@@ -113,7 +113,7 @@ def point(task: Task) -> tuple[str, list[str]]:
     bad = _bad(task, saved, _resumed(task, ()))
     skipped = [one.path for one in saved if one.path in bad]
     good = [one.path for one in saved if one.path not in bad]
-    if not skipped or not good:  # there is nothing else to try
+    if not skipped or not good:  # no other checkpoint to try
         arrived = _there(task, good) if task.inside and task.spec["entrypoint"] else None
         return arrived or (saved[0].path if task.spec["entrypoint"] else AUTO), []
     if found := _there(task, good):

@@ -38,7 +38,7 @@ def may_read(user: User, path: str) -> bool:
         return True
     try:
         found = {Path(path), Path(os.path.realpath(path))}
-    except (OSError, ValueError):  # nothing can be there; the engine says why
+    except (OSError, ValueError):  # such a path cannot exist; the engine reports why
         return True
     owners = set(map(_make_owner_lookup(), found)) - {ANYBODY}
     return access.visible(Task.objects.all(), user).filter(pk__in=owners).count() == len(owners)

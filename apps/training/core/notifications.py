@@ -54,7 +54,7 @@ def look() -> None:
     for key, since, project, owner in in_line.values_list("pk", "in_line_at", "project", "owner"):
         seconds = (moment - (since or moment)).total_seconds()
         before = told.get(key, 0)
-        if seconds >= before:  # else it has left the line, and stands there anew
+        if seconds >= before:  # else it has left the queue and entered it again
             waits.add(key)
             if patience.reached(project, owner, seconds) > before:
                 news.append(key)

@@ -19,7 +19,7 @@ PARTS = {
     "ATTEMPT_ENDED": Part.ENDED,
     **{f"STATE_{state.upper()}": Part.FINISHED for state in FINAL},
 }
-"""Events after which a part of a task's trace is complete."""
+"""The part of a task's trace that each event completes."""
 
 
 def arrived(traceparent: str) -> dict[str, Any]:

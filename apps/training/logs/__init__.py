@@ -1,1 +1,1 @@
-"""What ranks print and report: read by the watcher, stored as metrics, served as pages of lines."""
+"""Output of ranks: read by the watcher, stored as metrics, served as pages of lines."""

@@ -39,7 +39,7 @@ from fermi.jobs.spec import PulseSeen
 log = logging.getLogger(__name__)
 
 CHUNK = 256 << 10
-"""Bytes of a rank's log in one pass."""
+"""Most bytes of a rank's log that one pass reads."""
 
 LAG = 1 << 20
 """Bytes without metrics or events that may be read before the offset is stored: reading them again costs nothing."""
@@ -60,7 +60,7 @@ KNOWN: dict[str, tuple[str, ...]] = {
     "checkpoint_failed": ("step", "why"),
     "stopped": ("step",),
     "finished": ("step",),
-    "drilled": ("path",),  # said by the rank's runner
+    "drilled": ("path",),  # printed by the rank's runner
 }
 """Events with a text of their own, `SCRIPT_<EVENT>`, and the parameters that they need; an event without them is a
 `SCRIPT_EVENT`."""
@@ -111,10 +111,10 @@ class Reading:
         self._task_id, self._attempt = task.pk, attempt
         self._handle, self._backend = handle_for(task, attempt), backend_for(task.cluster)
         self._cluster = task.cluster
-        self._rehearses = task.kind == Kind.DRILL  # which ends as soon as it has shown what it is to show
+        self._rehearses = task.kind == Kind.DRILL  # a drill ends as soon as it has shown what it has to show
         self._tails: dict[int, _Tail] = {}
         self.trainer: Trainer | None = None
-        self._held_since = math.inf  # the first line came that waits for it
+        self._held_since = math.inf  # when the first line came that waits for a report
 
     @property
     def waits(self) -> bool:
@@ -131,7 +131,7 @@ class Reading:
         counts = [pulse.step for pulse in pulses.values() if pulse.step is not None]
         self.trainer = Trainer.of(pulses[rank].trainer for rank in sorted(pulses)) or self.trainer
         if counts and not any(pulse.trainer for pulse in pulses.values()):
-            self._held_since = -math.inf  # another program's lines: nobody will say
+            self._held_since = -math.inf  # lines of another program: no report will come
         if not counts or self.tells_progress:
             return
         step, total = (self.trainer.step, self.trainer.total) if self.trainer else (max(counts), 0)

@@ -25,7 +25,7 @@ REACH = 16 << 10
 """Bytes from the beginning of a line with a level or time to the last line that takes them over. Without such a bound a
 line's level would depend on where reading began."""
 
-HEAD = 256  # characters of a line in which its level and time are looked for
+HEAD = 256  # characters of a line that are searched for its level and time
 
 WORDS = {
     **dict.fromkeys(("TRACE", "DEBUG", "VERBOSE"), "debug"),

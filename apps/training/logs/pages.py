@@ -30,8 +30,8 @@ from fermi.carriage_returns import newest_state, render
 from fermi.jobs.spec import LogChunk
 
 PIECE = 1 << 18  # bytes read at a time
-SCAN = 1 << 23  # bytes looked through for one page; a search that finds little goes on with the next
-PATIENCE = 2.0  # seconds after which a page that filters ends as well, and the next goes on
+SCAN = 1 << 23  # bytes searched for one page; a search with few hits continues with the next page
+PATIENCE = 2.0  # seconds after which a filtered page ends as well
 LONGEST = 1 << 16  # bytes of a line that are shown
 
 _BEGINS = re.compile(rb"(?<=\n)|\r(?!\n)")

@@ -104,6 +104,7 @@ class Shared:
         return self._has(self._view, key)
 
     def confirm(self, key: str) -> None:
+        """Raise LeaseLostError unless this watcher still follows the key in the stored epoch."""
         view = self._view
         if not (self._has(view, key) and Watch.objects.filter(pk=1, epoch=view.epoch).exists()):
             self.hurry()

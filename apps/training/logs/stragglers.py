@@ -15,8 +15,8 @@ from fermi.diagnosis import recompiles, stragglers, unused_gpus, world_sizes
 from fermi.jobs.ranks import place
 from fermi.jobs.spec import Handle, JobSpec, Observation, Phase, PulseSeen
 
-PERIOD, LONGEST = 4.0, 60.0  # seconds between two looks, at least and at most
-SOON = 1.0  # where somebody waits for it
+PERIOD, LONGEST = 4.0, 60.0  # seconds between two checks, at least and at most
+SOON = 1.0  # if the log reader waits for a progress report
 SHARE = 0.02
 """Largest share of its time that the watcher spends on one attempt's progress reports."""
 

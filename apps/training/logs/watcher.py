@@ -31,18 +31,18 @@ from fermi.jobs.spec import Observation, Phase
 
 log = logging.getLogger(__name__)
 
-TICK = 0.1  # seconds between two looks at what is alive
-FIND = 1.0  # seconds between two looks for tasks that are, unless the bus says that something changed
-FIND_LEAST = 0.05  # and even then
+TICK = 0.1  # seconds between two reads of followed attempts
+FIND = 1.0  # seconds between two searches for running tasks, unless a message reports a change
+FIND_LEAST = 0.05  # shortest interval after such a message
 SLOWEST, SLOWEST_FIRST = (
     1.0,
     0.2,
-)  # seconds between two looks at a rank that prints nothing; at rank 0, which people watch
-SHARE = 0.05  # of its time at most that the watcher spends on observing a cluster, however many attempts there are
+)  # seconds between two reads of a rank that prints nothing; of rank 0, which users watch
+SHARE = 0.05  # largest share of its time that the watcher spends on observing a cluster
 LOG_PAUSE = 0.2  # seconds between two messages that a task's logs grew
-CONFIRM = 5.0  # seconds after which what was handed on is stored, or handed on again
-GATHER = 0.25  # seconds in which the ranks of one that is starting begin, and are told of together
-REST = 5.0  # seconds that an attempt or a cluster is left alone after an error
+CONFIRM = 5.0  # seconds after which a change that was handed on has to be stored, or is handed on again
+GATHER = 0.25  # seconds in which starting ranks of an attempt are reported together
+REST = 5.0  # seconds without polling an attempt or a cluster after an error
 
 
 def _alive() -> QuerySet[Task]:
@@ -57,7 +57,7 @@ class Followed:
         self.task = task
         self.handle = handle_for(task, task.attempt)
         self.seen: Observation | None = None
-        self.told: float | None = None  # when it was handed on last, until that is known to be stored
+        self.told: float | None = None  # when a change was handed on last, until it is stored
         self.pace = Pace(self.handle)
         self.used = Used(task)
         self._reading = ingest.Reading(task, task.attempt, shares.confirm)
@@ -119,7 +119,7 @@ class Watcher:
         self.shares = shares or Alone()
         self._followed: dict[tuple[str, int], Followed] = {}
         self._observe_at: dict[str, float] = {}  # by cluster
-        self._looked: dict[str, float] = {}  # by cluster: when the last look at it began, in unix seconds
+        self._looked: dict[str, float] = {}  # by cluster: when its last observation began, in unix seconds
         self._found = 0.0
 
     def run(self) -> None:

@@ -22,9 +22,9 @@ from apps.training.presenters import stream_polling
 from apps.training.presenters.stream_polling import Position, Question, Rest, message
 
 COALESCE = 0.1  # seconds between two answers to the same reader while much happens
-POLL = 1.0  # seconds between two looks at the database while the broker is away
-PATIENCE = 10.0  # seconds without a message until the database is asked all the same
-BEAT = 2.0  # seconds of silence until a reader is told that the platform is alive
+POLL = 1.0  # seconds between two polls of the database while the broker is unavailable
+PATIENCE = 10.0  # seconds without a message until the database is polled all the same
+BEAT = 2.0  # seconds of silence until a heartbeat is sent
 
 OPEN = Open(MAX_STREAMS, "STREAMS_TOO_MANY")
 

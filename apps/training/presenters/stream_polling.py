@@ -29,7 +29,7 @@ BATCH = 500  # points or events in one message
 LINES = 1000  # log lines of one rank in one message, and how many of the last ones a new reader gets
 BYTES = 1 << 18  # of the logs of all ranks in one answer, about: what a reader that takes nothing keeps in memory
 FIRST_BYTES = 1 << 22  # the same of a new reader's first one
-SLICE = 250  # questions in one look
+SLICE = 250  # requests in one poll
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Looks:
                         future.set_result(answer)
                     else:
                         future.set_exception(answer)
-                        future.exception()  # whoever asked may be gone
+                        future.exception()  # marks it as retrieved: the stream that asked may be gone
         finally:
             self._looking = None
 

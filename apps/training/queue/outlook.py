@@ -47,10 +47,12 @@ class View:
 
     @cached_property
     def waiting(self) -> Mapping[str, Waiting]:
+        """Return the waiting tasks by id."""
         return {one.task: one for one in self.scene.waiting}
 
     @cached_property
     def held(self) -> Mapping[str, Held]:
+        """Return the tasks that hold environments, by id."""
         return {one.task: one for one in self.scene.held}
 
     @cached_property
@@ -71,6 +73,7 @@ class View:
 
     @cached_property
     def places(self) -> Mapping[str, Place]:
+        """Return the environments by id."""
         return {place.id: place for place in self.scene.places}
 
 

@@ -1,8 +1,8 @@
 """Runs a scheduling pass: one decision for all waiting tasks, carried out task by task.
 
-    claim the queue's row ─▶ load the snapshot ─▶ decide (pure) ─▶ for each that starts: store its nodes, take its
-                                                                   leases for each victim: ask it to give way
-                                                                   for each other: why it waits, if that is new
+    claim the queue's row ─▶ load the snapshot ─▶ decide (pure) ─┬─▶ each that starts: store its nodes, take its leases
+                                                                 ├─▶ each victim: ask it to give way
+                                                                 └─▶ each other: why it waits, if that is new
 
 Level-triggered like a pass over a task: a decision needs nothing but the database, hints only make it sooner, and a
 pass that dies is repeated by the next one. What was carried out stands: each task starts in a transaction of its own
@@ -153,7 +153,8 @@ class _Told:
                 wakeups.changed(turn.task, "status")
 
     def _filled(self, turn: Turn, why: Problem) -> Problem:
-        """Who holds what is named where environments were asked for by name, and what is wrong with them."""
+        """Return the reason with the names of the holders, or with what is wrong with the environments, if the task
+        named its environments."""
         if why.code == Reason.ENVIRONMENT_UNAVAILABLE:
             return Problem("", why.code, self._unusable(turn.task) or why.params)
         if why.code != Reason.WAITING_FOR_ENVIRONMENTS:

@@ -101,7 +101,7 @@ def step_aside(task: Task) -> None:
 
 
 def _stage_goes_on(task: Task) -> bool:
-    """What runs before its first attempt has its environments meanwhile."""
+    """Return True if a stage before the task's first attempt is active, and so has its environments."""
     mine = Q(preflight__before=task) | Q(drill__task=task, drill__stage=True)
     return not task.attempt and Task.objects.filter(mine, state__in=ACTIVE).exists()
 

@@ -152,10 +152,10 @@ def lease(task: Task) -> timedelta | None:
         _aside(task, over.problem.code, over.problem.params)
         return OVER_LIMIT
     except leases.NoFreePort:
-        if there.candidates:  # others were quicker: look again
+        if there.candidates:  # other attempts leased them first: try again
             return timedelta()
         return _aside(task, Reason.PORTS_TAKEN, there.explained())
-    if held:  # past the queue somebody was quicker: it stands in line again
+    if held:  # another task took one outside of the queue: queue again
         return turn.stand(task, job)
     return None
 
@@ -243,7 +243,7 @@ def close(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
     with suppress(BackendError):
         uncollected_files.note(task, attempt.number)
     if crash_analysis.corrected(task, attempt):
-        return None  # what was read last may change what follows: it is decided anew
+        return None  # the rest of the output may change the decision: decide again
     report = runs.report(task, attempt.number) if task.kind == Kind.PREFLIGHT else None
     to = State.FAILED if decision.to is State.QUEUED and diagnosis.is_last(task, attempt) else decision.to
     restart = to is State.QUEUED

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 COLUMNS = ("id", "state", "kind", "attempt", "world_size", "max_restarts", "reason", "stop_requested_at",
            "resize_requested_at", "paused_at", "preempted_at", "preempted_for", "deadline_at",
            "cluster_id")  # fmt: skip
-"""Of a task. Its specification and what was rendered are long."""
+"""Columns of a task that the batch loads; its specification and its plans are long."""
 
 
 @dataclass

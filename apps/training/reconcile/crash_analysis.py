@@ -52,7 +52,7 @@ def told(task: Task, attempt: Attempt, outcome: str, params: Mapping[str, Any]) 
     if known is None:
         return outcome, dict(params)
     if known.follows and (left := failure_cause.left_early(ranks, known.seen.rank, lambda node_rank: names[node_rank])):
-        _note(task, attempt, known, Level.INFO)  # what a victim tells explains nothing, and is shown below
+        _note(task, attempt, known, Level.INFO)  # a victim's output explains nothing; it is shown below
         return left.code, dict(left.params)
     _note(task, attempt, known)
     kept = {name: value for name, value in params.items() if name not in SAYS}

@@ -98,7 +98,9 @@ def build(
     if environments:
         draft.cluster, job = environments[0].cluster, elastic_sizes.begin(job)
         named, impossible, unused = _settled(draft.cluster, job)
-        job = named if access.is_member(user, project) else replace(named, python="")  # engines run what it names
+        job = (
+            named if access.is_member(user, project) else replace(named, python="")
+        )  # as engines run the interpreter that it names
         problems += impossible
         problems += _on_engine(user, draft.cluster, job)
         outside = backend_for(draft.cluster).entry_text(job, entry.MAX_TEXT)

@@ -184,7 +184,11 @@ def _by_capacity(user: User, asked: TaskRequest, wanted: SelectRequest, problems
     homes = sorted({place.cluster for place in there if place.shared or place.project == choice.project.pk})
     limits = sharing.known(choice.project, sharing.limits_of(choice.project))
     free = [place for place in there if place.id not in taken]
-    rounds = [(select, free, limits), (select, there, limits), (select, there, None)]  # the last names a limit broken
+    rounds = [
+        (select, free, limits),
+        (select, there, limits),
+        (select, there, None),
+    ]  # the last one finds what a limit forbids
     if wanted.gpus_per_node is None and wanted.total_gpus is None:
         on_gpus = replace(select, on_gpus=True)
         rounds = [(on_gpus, free, limits), (on_gpus, there, limits), *rounds]

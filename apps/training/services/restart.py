@@ -117,7 +117,7 @@ def can(user: User, task: Task, leave_out: Sequence[str], *, use_spares: bool = 
     """Return True if `restart_task` could be done now, as far as that is known without validating the request again."""
     try:
         if State(task.state) in FINAL:
-            _anew(user, task, leave_out, use_spares, "snapshot")  # the one choice that asks no source
+            _anew(user, task, leave_out, use_spares, "snapshot")  # the only choice that does not read the source
         else:
             _next(task, leave_out, use_spares)
     except ApiError:

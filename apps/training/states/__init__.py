@@ -23,6 +23,8 @@ class Kind(StrEnum):
 
 
 class State(StrEnum):
+    """States of a task; see the drawing above."""
+
     INITIALIZING = "initializing"
     QUEUED = "queued"
     STARTING = "starting"
@@ -51,6 +53,8 @@ WITH_ATTEMPT = frozenset({State.STARTING, State.RUNNING, State.STOPPING})
 
 
 class Action(StrEnum):
+    """Actions that users can take on a task."""
+
     STOP = "stop"
     RETRY = "retry"
     CLONE = "clone"

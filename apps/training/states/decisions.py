@@ -16,15 +16,15 @@ from fermi.jobs.spec import Cause, Observation, Phase, RankSeen
 class Act(StrEnum):
     """What a reconciler pass can do with a task; `reconcile.actions` has one function for each."""
 
-    WAIT = "wait"  # and say for what, if the engine cannot be asked
-    PREPARE = "prepare"  # initializing: is everything there that it needs?
-    LEASE = "lease"  # queued: take all environments and begin an attempt, or say who holds what
-    SUBMIT = "submit"  # starting: ask the engine (again) to start what has not started, and say what it waits for
-    MOVE = "move"  # to another state while the attempt goes on
-    RECORD = "record"  # the attempt's end is known, or its true reason: write down its outcome
-    CANCEL = "cancel"  # ask the engine to end what is left of the attempt
+    WAIT = "wait"  # and store why, if the engine cannot be asked
+    PREPARE = "prepare"  # initializing: check what it needs
+    LEASE = "lease"  # queued: take all environments and start an attempt, or store who holds them
+    SUBMIT = "submit"  # starting: submit what has not started (again), and store why it waits
+    MOVE = "move"  # change the state while the attempt goes on
+    RECORD = "record"  # store the attempt's outcome, once its end or its true reason is known
+    CANCEL = "cancel"  # have the engine end what is left of the attempt
     CLOSE = "close"  # nothing of the attempt is left: restart or end
-    END = "end"  # there is no attempt: end
+    END = "end"  # end a task without an attempt
 
 
 @dataclass(frozen=True, slots=True)

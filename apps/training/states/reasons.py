@@ -102,13 +102,13 @@ CAUSES = declared(
     Cause(Reason.SECRET_MISSING, retry=True, free=ALWAYS),
     Cause(Reason.SECRET_UNREADABLE, retry=True, free=ALWAYS),
 )
+"""Every reason by its code, with what follows from it if it ends an attempt."""
 
 GOOD_ENDS = frozenset(
     {Reason.COMPLETED, Reason.COMPLETED_AND_KILLED, Reason.COMPLETED_WITHOUT_STEP, Reason.STOPPED_AND_KILLED}
     | {Reason(code) for code, cause in CAUSES.items() if cause.asked}
 )
-"""Outcomes of attempts that came to their end, or to one that somebody asked for: no failures."""
-"""Every reason by its code, with what follows from it where it ends an attempt."""
+"""Outcomes of attempts that came to their end, or to one that was requested: not counted as failures."""
 
 GIVEN_WAY = frozenset({Reason.GAVE_WAY, Reason.PAUSED})
 """Outcomes after which the task gives its environments back and continues later."""
