@@ -32,8 +32,8 @@ def collector(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[C
     with collecting() as found:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", found.url)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
-        for name, value in (("_rests_until", 0.0), ("_away", False)):
-            monkeypatch.setattr(export, name, value)
+        monkeypatch.setattr(export, "_rests_until", 0.0)
+        monkeypatch.setattr(export, "_away", False)
         ids._exporter.cache_clear()
         ids._resource.cache_clear()
         yield found
