@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from fermi.agent.sandbox import Confining
 from fermi.engines import runner_reports
@@ -82,7 +82,7 @@ class Run:
         self.look()
 
     @classmethod
-    def create(cls, folder: Path, body: Mapping[str, Any], host: Host) -> "Run":
+    def create(cls, folder: Path, body: Mapping[str, Any], host: Host) -> Self:
         """Writes down what is to be run; starts nothing. Raises OSError."""
         plans = folder / "files"  # the plan's
         plans.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ class Run:
         return made
 
     @classmethod
-    def create_ended(cls, folder: Path, name: str, rank: int) -> "Run":
+    def create_ended(cls, folder: Path, name: str, rank: int) -> Self:
         """One that cannot begin: it was stopped before it was known here."""
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "rank.json").exists():

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from fermi import messages
 from fermi.engines import isolation
@@ -26,7 +26,7 @@ class Confining:
     def of(
         cls, state: Path, workspace: Path, python: str, private: Sequence[Path], *, wanted: bool,
         reads: Sequence[str] = (), writes: Sequence[str] = (),
-    ) -> "Confining":  # fmt: skip
+    ) -> Self:  # fmt: skip
         place = Place(
             state, workspace, python, private=tuple(path.expanduser().absolute() for path in private),
             reads=tuple(map(Path, reads)), writes=tuple(map(Path, writes)),

@@ -8,7 +8,7 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
 from fermi.agent.errors import AgentError
-from fermi.client import FermiError, UnexpectedAnswer, Unreachable
+from fermi.client import UnexpectedAnswer, Unreachable
 from fermi.client.transport import API, unwrap
 
 TIMEOUT_SECONDS = 10.0
@@ -99,6 +99,3 @@ def _acknowledged(response: httpx.Response) -> int | None:
         if isinstance(place, dict) and isinstance(place.get("acknowledged"), int):
             return int(place["acknowledged"])
     return None
-
-
-__all__ = ["FermiError", "Server"]
