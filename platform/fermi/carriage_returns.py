@@ -1,12 +1,12 @@
-"""What a terminal shows of a line that was printed over: of a progress bar, the newest state.
+r"""What a terminal shows of a line that was printed over: of a progress bar, the newest state.
 
 A bar of tqdm, pip, wget or Keras prints its states one over the other, and a line feed at its end only:
 
-    \\r 1%|1        | 1/100\\r 2%|2        | 2/100 … \\r100%|#########| 100/100\\n
+    \r 1%|1        | 1/100\r 2%|2        | 2/100 … \r100%|#########| 100/100\n
 
-A carriage return goes back to the beginning of the line, so what follows it replaces what was there. Whoever prints a
-shorter state pads it with spaces (`tqdm/std.py`, `status_printer`) or erases the line with EL, `ESC [ K` (ECMA-48,
-8.3.41). A backspace goes back by one character. Codes that leave the line (cursor up) stay as they are. Pure.
+A carriage return goes back to the beginning of the line, so the text after it replaces the text before. A program that
+prints a shorter state pads it with spaces (`tqdm/std.py`, `status_printer`) or erases the line with EL, `ESC [ K`
+(ECMA-48, 8.3.41). A backspace goes back by one character. Codes that leave the line (cursor up) stay unchanged.
 """
 
 import re
@@ -15,12 +15,12 @@ _CODE = re.compile(rb"\x1b\[[0-9;?]*[A-JL-Za-z]")
 """Colours and the like, which show nothing by themselves; not EL, after which a line is empty."""
 _ERASED_BEFORE = re.compile(rb"\x1b\[[12]K")
 _ERASED_BEHIND = re.compile(rb"\x1b\[0?K")
-"""What was printed before the first of these two codes is gone. Behind the second one nothing is shown yet."""
+"""The text before the first of these two codes is erased. After the second one nothing is shown yet."""
 
 
 def newest_state(line: bytes) -> tuple[int, bytes]:
-    """Return where in `line` (without its line feed) the state begins that a terminal shows last, and what is shown of
-    it. A line without carriage returns has one state: all of it."""
+    """Return the offset in `line` (without its line feed) at which the state begins that a terminal shows last, and the
+    text shown. A line without carriage returns has one state: all of it."""
     if b"\r" not in line:
         return 0, _in_place(line)
     begin = _begin_of_newest(line)
@@ -28,14 +28,15 @@ def newest_state(line: bytes) -> tuple[int, bytes]:
 
 
 def render(lines: bytes) -> bytes:
-    """Return lines, each with its newest state alone."""
+    """Return `lines` with only the newest state of each line."""
     if b"\r" not in lines and b"\b" not in lines and b"\x1b" not in lines:
         return lines
     return b"\n".join(newest_state(line)[1] for line in lines.split(b"\n"))
 
 
 def _begin_of_newest(line: bytes) -> int:
-    """A carriage return that nothing follows goes back and replaces nothing: `print("10%", end="\\r")`."""
+    r"""Return the offset at which the newest state begins. A carriage return with nothing after it replaces nothing:
+    `print("10%", end="\\r")`."""
     end = len(line)
     while (at := line.rfind(b"\r", 0, end)) >= 0:
         if at + 1 < end and _CODE.sub(b"", line[at + 1 : end]):

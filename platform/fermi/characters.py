@@ -1,7 +1,7 @@
-"""Characters that cannot be seen, or that change how others are shown: names of files may have them.
+"""Escaping of characters that are invisible or change how others are displayed, as file names may have them.
 
-A name like `report<U+202E>fdp.exe` is shown as `reportexe.pdf`. So names are shown escaped; what the API answers, and
-what a program reads, stays as it is. The console does the same (`frontend/src/lib/escape-name.ts`).
+A name like `report<U+202E>fdp.exe` is displayed as `reportexe.pdf`. Names are therefore displayed escaped; API answers
+and what programs read stay unchanged. The console does the same (`frontend/src/lib/escape-name.ts`).
 """
 
 import re
@@ -13,7 +13,7 @@ _IGNORABLE = (
 )
 """Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties.txt), and U+FFF9 to U+FFFB."""
 _BLANK = "\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u2800"
-"""Spaces and breaks of lines that look like another space; not U+3000, which has a width of its own."""
+"""Spaces and line breaks that look like another space; not U+3000, which has its own width."""
 _CONTROLS = "\0-\x1f\x7f-\x9f"
 
 BIDI = re.compile(f"[{_BIDI}]")
@@ -22,18 +22,18 @@ _HIDDEN = re.compile(f"[{_IGNORABLE}\u2028\u2029]")
 
 
 def escape_name(name: str) -> str:
-    """Return a name of a file as it can be shown: `\\u202e` for a character that cannot be seen, and `\\\\` for a
-    backslash, so that nothing else is shown in the same way."""
+    r"""Return a file name for display: `\u202e` for an invisible character and `\\` for a backslash, so that two
+    different names never look the same."""
     return _HIDDEN_IN_NAMES.sub(_escape, name)
 
 
 def escape_bidi(text: str) -> str:
-    """Return a text of several lines with the characters escaped that change the order of others."""
+    """Return a text of several lines in which the characters that change the order of others are escaped."""
     return text if text.isascii() else BIDI.sub(_escape, text)
 
 
 def escape_hidden(text: str) -> str:
-    """Return a text with the characters escaped that cannot be seen, but for spaces, controls and breaks of lines."""
+    """Return a text in which invisible characters are escaped, except spaces, controls and line breaks."""
     return text if text.isascii() else _HIDDEN.sub(_escape, text)
 
 

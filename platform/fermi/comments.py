@@ -1,22 +1,22 @@
-"""Comments in what is to be JSON, which has none: documents that show a request often explain it by them."""
+"""Finds comments in text that should be JSON, which has none: documents often explain an example request with them."""
 
 import re
 from typing import NamedTuple
 
 MAX_SHOWN = 60
-"""Characters of a comment that is shown."""
+"""Characters of a comment that are shown."""
 _COMMENT = re.compile(r"\s*(//[^\n]*|/\*.*?(?:\*/|$)|#[^\n]*)", re.DOTALL)
 
 
 class Comment(NamedTuple):
-    """`line` counts from 1."""
+    """A comment and its line, counted from 1."""
 
     line: int
     text: str
 
 
 def find_comment(text: str, position: int) -> Comment | None:
-    """Returns the comment at the character where a JSON parser stopped; None where there is another mistake."""
+    """Return the comment at the character where a JSON parser stopped, or None if the mistake is another one."""
     found = _COMMENT.match(text, position)
     if not found:
         return None

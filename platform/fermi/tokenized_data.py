@@ -1,7 +1,7 @@
-"""Text in, byte tokens out: the `train.bin` / `val.bin` pair that the reference trainers memory-map.
+"""Converts text to byte tokens: the `train.bin` / `val.bin` pair that the reference trainers memory-map.
 
-One token is one byte of text, stored as a little-endian uint16, so that any vocabulary up to 65,536 fits.
-Standard library only: the platform and its workers tokenise without torch or numpy.
+One token is one byte of text, stored as a little-endian uint16, so any vocabulary up to 65,536 fits. Standard library
+only: the platform and its workers tokenize without torch or numpy.
 """
 
 import errno
@@ -26,7 +26,7 @@ STDLIB_SKIPPED = {"site-packages", "dist-packages", "test", "tests", "__pycache_
 
 Progress = Callable[[int, int], None]  # (done_bytes, total_bytes)
 Allowed = Callable[[Path], bool]
-"""Whether a file may be read; asked for the place where it really lies, links followed."""
+"""Returns whether a file may be read; called with its real path, links followed."""
 SPECIAL = {
     stat.S_IFCHR: "DATA_IS_DEVICE",
     stat.S_IFBLK: "DATA_IS_DEVICE",
@@ -36,11 +36,12 @@ SPECIAL = {
 
 
 def anywhere(path: Path) -> bool:
+    """Return True: any file may be read."""
     return True
 
 
 class DataError(Exception):
-    """Data that cannot be used, or a place where it cannot be put. `code` and `params` select the message."""
+    """Data that cannot be used, or a folder that cannot be written to. `code` and `params` select the message."""
 
     def __init__(self, code: str, **params: object) -> None:
         super().__init__(code, params)
@@ -53,8 +54,8 @@ class DataError(Exception):
 
 @dataclass(frozen=True)
 class Tokenised:
-    """A usable pair of token files. `size_bytes` and `sha256` are over training, then validation data. `largest_token`:
-    of the first `LOOKED_AT` bytes of each file, as far as the trainers look, too."""
+    """A usable pair of token files. `size_bytes` and `sha256` cover the training data, then the validation data.
+    `largest_token` is that of the first `MAX_INSPECTED_BYTES` of each file, as far as the trainers look, too."""
 
     train_path: Path
     valid_path: Path
@@ -66,7 +67,7 @@ class Tokenised:
 
 
 def stdlib_text(max_bytes: int = 16 << 20) -> Iterator[Path]:
-    """The running Python's standard library: its source files sorted by path, `max_bytes` in all at most."""
+    """Yield the source files of the running Python's standard library, sorted by path, `max_bytes` in total at most."""
     root = Path(sysconfig.get_path("stdlib"))
     for path in text_files(root, suffixes=(".py",), skipped=STDLIB_SKIPPED):
         max_bytes -= path.stat().st_size
@@ -76,9 +77,10 @@ def stdlib_text(max_bytes: int = 16 << 20) -> Iterator[Path]:
 
 
 def text_files(folder: Path, suffixes: Collection[str] = (), skipped: Collection[str] = ()) -> list[Path]:
-    """The regular files under `folder`, sorted by path.
+    """Return the regular files below `folder`, sorted by path.
 
-    Left out: hidden ones, folders named in `skipped`, and, where `suffixes` are given, what ends in none.
+    Hidden files, folders named in `skipped` and, if `suffixes` are given, files with no such suffix are left out.
+    Raises DataError if a folder cannot be read.
     """
 
     def refuse(error: OSError) -> None:
@@ -107,9 +109,10 @@ def tokenise(
 ) -> Tokenised:
     """Write `out_dir`/train.bin and val.bin from a folder of text, one text file, or the files given.
 
-    Each file goes to one side whole, chosen by a hash of its path, so that it keeps its side when others come
-    and go. Where that leaves a side empty (few files), each file is cut: head to train, tail to validate.
-    Raises DataError; then, and after a crash, `out_dir` has the old pair or no train.bin, never a mixed pair.
+    Each file goes to one side as a whole, chosen by a hash of its path, so that it stays on its side when other files
+    are added or removed. If that leaves a side empty (few files), each file is cut: its head is for training, its tail
+    for validation. Raises DataError; after that, and after a crash, `out_dir` has the old pair or no train.bin, never a
+    mixed pair.
     """
     files, root = _source_files(source, suffixes)
     sizes = {path: _size(path) for path in files}
@@ -131,7 +134,7 @@ def tokenise(
 
 
 def inspect_pair(train: Path, valid: Path, progress: Progress | None = None, allowed: Allowed = anywhere) -> Tokenised:
-    """Check an existing pair and sum it up; raises DataError when a file is missing, empty or cut short."""
+    """Check an existing pair and return its figures. Raises DataError when a file is missing, empty or cut short."""
     train_bytes, valid_bytes = _whole_tokens(train), _whole_tokens(valid)
     digest, done, total, largest = hashlib.sha256(), 0, train_bytes + valid_bytes, 0
     for path in (train, valid):
@@ -155,7 +158,7 @@ def inspect_pair(train: Path, valid: Path, progress: Progress | None = None, all
 
 
 def _source_files(source: Path | Iterable[Path], suffixes: Collection[str]) -> tuple[list[Path], Path]:
-    """The files, and the folder that their names are relative to."""
+    """Return the files, and the folder that their names are relative to."""
     if not isinstance(source, Path):
         files = list(source)
         return files, Path(os.path.commonpath([path.parent for path in files] or [Path()]))
@@ -164,7 +167,7 @@ def _source_files(source: Path | Iterable[Path], suffixes: Collection[str]) -> t
 
 
 def _split(sizes: dict[Path, int], root: Path, valid_fraction: float) -> dict[Path, int]:
-    """How many of each file's bytes are for training; the rest is for validation."""
+    """Return the number of bytes of each file that are for training; the rest is for validation."""
 
     def for_validation(path: Path) -> bool:
         name = path.relative_to(root).as_posix().encode()
@@ -202,7 +205,8 @@ def _tokens(text: bytes) -> bytearray:
 
 
 def _publish(made: Tokenised, out_dir: Path) -> Tokenised:
-    """Move the pair into place. Without train.bin it is no pair: the old one goes first, the new one last."""
+    """Move the pair into place. Without train.bin it is no pair, so the old train.bin is removed first and the new one
+    moved last."""
     final = replace(made, train_path=out_dir / "train.bin", valid_path=out_dir / "val.bin")
     final.train_path.unlink(missing_ok=True)
     made.valid_path.rename(final.valid_path)
@@ -227,7 +231,7 @@ def _size(path: Path) -> int:
 
 
 def refuse_special(path: Path, mode: int) -> None:
-    """Raises DataError for what has no end (/dev/zero), or waits for somebody (a pipe)."""
+    """Raise DataError for a file that has no end (/dev/zero) or blocks its reader (a pipe)."""
     if code := SPECIAL.get(stat.S_IFMT(mode)):
         raise DataError(code, path=str(path))
 
@@ -240,7 +244,7 @@ def _chunks(path: Path, allowed: Allowed) -> Iterator[bytes]:
 
 @contextmanager
 def _opened(path: Path, allowed: Allowed) -> Iterator[BinaryIO]:
-    """What it is and where it lies is asked of the open file, which nobody can exchange for a link meanwhile."""
+    """Open a file and check its type and real path on the descriptor, which no one can swap for a link meanwhile."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
         refuse_special(path, os.fstat(file.fileno()).st_mode)
         if not allowed(Path(os.readlink(f"/proc/self/fd/{file.fileno()}"))):
@@ -260,7 +264,8 @@ def _reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _writing(folder: Path, needed: int) -> Iterator[int]:
-    """Make `folder`, see that `needed` bytes fit, and lock it: a second tokeniser there waits its turn."""
+    """Create `folder`, check that `needed` bytes fit, and lock it: a second tokenizer waits for the first. Raises
+    DataError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY)

@@ -1,10 +1,9 @@
-"""Whether a rank does anything: what its processes have used of the processor and written, from /proc. Standard library
-only, Python 3.9 or later.
+"""Measures whether a rank does anything: processor time and bytes written by its processes, from /proc. Standard
+library only, Python 3.9 or later.
 
-A rank that waits in a collective for a peer that is gone sleeps: all its threads do, it writes nothing, and what its
-watchdogs use of the processor is next to nothing. One that prints a traceback, saves a checkpoint or computes is
-runnable, waits for a disk, or has used or written something since the last look. What cannot be read counts as doing
-something.
+A rank that waits in a collective for a lost peer sleeps: all its threads do, it writes nothing, and its watchdogs use
+hardly any processor time. A rank that prints a traceback, saves a checkpoint or computes is runnable, waits for a disk,
+or has used or written something since the last measurement. What cannot be read counts as activity.
 """
 
 from __future__ import annotations
@@ -17,25 +16,26 @@ from dataclasses import dataclass, field
 
 TICKS = os.sysconf("SC_CLK_TCK")
 WATCHDOGS = 0.04
-"""Seconds of processor time between two marks, and the share of the time between them, that count as nothing."""
+"""Seconds of processor time between two marks, and share of the time between them, that count as idle."""
 NEVER = 0.001
-"""The share for whom it must be certain: what uploads slowly is not still."""
+"""The share where certainty is needed: a slow upload is not idle."""
 LAST_SECONDS = 300.0
-"""Who does nothing at all for so long, after all others have ended well, never ends by itself."""
+"""A rank that is idle for so long after all others have ended well never ends by itself."""
 SLEEPS = b"SItZX"  # states of threads; R and D do something
 
 
 def never_end(good_ends: Iterable[float], still_since: Iterable[float | None], moment: float, bound: float) -> bool:
-    """Whether ranks that are still since then have nobody left to wait for: all others ended with 0, at `good_ends`,
-    and that too is long ago. In unix seconds; hosts' clocks may differ by less than `bound`."""
+    """Return True if the ranks that are idle since `still_since` have no peer left to wait for: all others ended with
+    0, at `good_ends`, and both are `bound` seconds ago. Unix seconds; clocks of hosts may differ by less than `bound`.
+    """
     ends, still = list(good_ends), list(still_since)
     return bool(ends and still) and all(since and moment - max(since, *ends) >= bound for since in still)
 
 
 @dataclass
 class Activity:
-    """Of all processes of a session, and of those that they have started. `busy`: a thread runs, or waits for a
-    processor or a disk."""
+    """Activity of all processes of a session and of their children. `seconds` of processor time, bytes `written` and
+    `read`; `busy`: a thread runs, or waits for a processor or a disk."""
 
     seconds: float = 0.0
     written: int = 0
@@ -45,7 +45,7 @@ class Activity:
 
 
 class Stillness:
-    """Since when each of the sessions (process ids of their leaders) has done nothing, by the monotonic clock."""
+    """Tracks since when each session (pid of its leader) has been idle, by the monotonic clock."""
 
     def __init__(self, sessions: Iterable[int], share: float = WATCHDOGS) -> None:
         self._share = share
@@ -54,7 +54,8 @@ class Stillness:
         self._marks = {session: (moment, found.get(session, Activity())) for session in wanted}
 
     def seconds(self) -> dict[int, float]:
-        """How long each has been still; to be called again and again, several times in the length that matters."""
+        """Return for how many seconds each session has been idle. Call it several times within the length that matters.
+        """
         moment = time.monotonic()
         looks = look(self._marks)
         for session, (since, mark) in self._marks.items():
@@ -66,7 +67,7 @@ class Stillness:
 
 
 def look(sessions: Iterable[int]) -> dict[int, Activity]:
-    """Without those of which nothing can be seen."""
+    """Return the activity of each session, without those of which nothing can be read."""
     wanted, found = set(sessions), dict[int, Activity]()
     living = dict(_living())
     for pid, fields in living.items():
@@ -85,8 +86,8 @@ def _living() -> Iterable[tuple[int, list[bytes]]]:
 
 
 def _session(wanted: set[int], living: dict[int, list[bytes]], pid: int) -> int | None:
-    """That of `wanted` which the process is in, or which one that it stems from is in: what a rank starts may lead a
-    session of its own."""
+    """Return the one of the `wanted` sessions that the process or one of its ancestors is in: a child of a rank may
+    lead its own session."""
     met = set[int]()
     while pid in living and pid not in met:
         met.add(pid)

@@ -1,11 +1,12 @@
-"""The nodes of a job meet before any of them starts a rank. Standard library only, Python 3.9 or later.
+r"""The barrier at which the nodes of a job wait before any of them starts a rank. Standard library only, Python 3.9 or
+later.
 
-The head node listens on the rendezvous port, before its rank 0 does; the others wait until the head's name resolves (a
-headless name does not exist before its pod does) and that port accepts, say who they are, and stay connected. When all
-are there the head says `go` and closes. So no framework's own patience runs out while one node still pulls its image,
-and no rank starts on a network that does not reach the head.
+The head node listens on the rendezvous port, before its rank 0 does. The others wait until the head's name resolves (a
+headless name does not exist before its pod does) and that port accepts, send their number, and stay connected. When all
+are connected, the head sends `go` and closes. So no framework's own timeout expires while one node still pulls its
+image, and no rank starts on a network that does not reach the head.
 
-    node k ── "task-x-1 k\\n" ──▶ head          head ── "go\\n" ──▶ every node
+    node k ── "task-x-1 k\n" ──▶ head          head ── "go\n" ──▶ every node
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ RETRY_SECONDS = 0.2
 
 
 class GaveUp(Exception):
-    """`cause` is a reason code of the platform; `detail` what was waited for; `about`: what else the reason's text
-    takes."""
+    """The nodes did not meet. `cause` is a reason code of the platform, `detail` what was waited for, `about` further
+    parameters of the reason's text."""
 
     def __init__(self, cause: str, detail: str, **about: Any) -> None:
         super().__init__(detail)
@@ -39,8 +40,9 @@ Stopped = Callable[[], bool]
 
 
 def as_head(name: str, nodes: int, port: int, say: Say, stopped: Stopped, patience: float = PATIENCE_SECONDS) -> None:
-    """Returns once all `nodes` are there (this one is), or `stopped` says that there is no need any more. Raises GaveUp
-    with the nodes that are missing, or with who has the port; OSError when that cannot be listened on otherwise."""
+    """Return once all `nodes` are connected (this one included), or `is_stopped` returns True. Raises RendezvousError
+    with the missing nodes or the process that has the port, and OSError if the port cannot be listened on for another
+    reason."""
     here: dict[int, socket.socket] = {}
     with _door(port, nodes) as door:
         end, told = time.monotonic() + patience, 0.0
@@ -66,7 +68,7 @@ def as_head(name: str, nodes: int, port: int, say: Say, stopped: Stopped, patien
 def as_member(
     name: str, node_rank: int, head: str, port: int, say: Say, stopped: Stopped, patience: float = PATIENCE_SECONDS
 ) -> str:
-    """The address that answered for the head, once all nodes are there. Raises GaveUp."""
+    """Return the address that answered for the head, once all nodes are connected. Raises RendezvousError."""
     end, told, last = time.monotonic() + patience, 0.0, ""
     while not stopped():
         addresses: list[Any] = []
@@ -114,7 +116,7 @@ def _listen(port: int, backlog: int) -> socket.socket:
 
 
 def _let_in(door: socket.socket, here: dict[int, socket.socket], name: str, nodes: int) -> None:
-    """Waits a moment for somebody to come or go."""
+    """Wait a moment for peers that connect or disconnect."""
     ready, _, _ = select.select([door, *here.values()], [], [], 0.25)
     for rank, peer in list(here.items()):
         if peer in ready:  # it has nothing more to say, so it went away; it will come again
@@ -136,7 +138,7 @@ def _let_in(door: socket.socket, here: dict[int, socket.socket], name: str, node
 
 
 def _told_to_go(door: socket.socket, end: float, stopped: Stopped) -> bool:
-    """False when the head went away without a word."""
+    """Return True if the head sent `go`, and False if it closed the connection before."""
     while time.monotonic() < end and not stopped():
         if select.select([door], [], [], 0.25)[0]:
             return door.recv(16) == b"go\n"
@@ -144,7 +146,7 @@ def _told_to_go(door: socket.socket, end: float, stopped: Stopped) -> bool:
 
 
 def _ranges(numbers) -> str:  # type: ignore[no-untyped-def]
-    """1, 2, 3, 7 as `1-3, 7`."""
+    """Return 1, 2, 3, 7 as `1-3, 7`."""
     found: list[list[int]] = []
     for number in numbers:
         if found and number == found[-1][1] + 1:

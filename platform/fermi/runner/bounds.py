@@ -1,23 +1,23 @@
-"""Bounds of what a task may use of a machine that it shares with others and with the platform. Its node's runner
-counts, and ends the node with a cause before the machine has no more. Standard library only, Python 3.9 or later.
+"""Limits of what a task may use of a machine that it shares with others and with the platform. The node's runner
+counts, and ends the node with a cause before the machine runs out. Standard library only, Python 3.9 or later.
 
-The order stands in a node's spec:
+They stand in a node's spec:
 
     "bounds": {"processes": 4096, "open_files": 1048576, "memory": null, "disk": null, "reserve": 0.05,
                "control_group": true}
 
-processes       of one node. Threads may be `THREADS` times as many, and neither more than half of what the machine can
-                have; 0 = they are not counted
-open_files      of one node, and of each process (RLIMIT_NOFILE); 0 = they are not counted
-memory          in bytes; null = `MEMORY_SHARE` of the machine's; false = whoever started the runner holds it to a limit
-disk, reserve   see `diskuse.py`
-control_group   the kernel is to hold memory and threads where that can be had (`cgroups.py`): then of all of the task's
-                nodes on this machine together, and memory is not counted here
+processes       of one node. Threads: `THREADS_PER_PROCESS` times as many. Neither may exceed half of what the machine
+                can have; 0 = not counted
+open_files      of one node, and of each process (RLIMIT_NOFILE); 0 = not counted
+memory          in bytes; null = `DEFAULT_MEMORY_SHARE` of the machine's; false = limited by the runner's parent
+disk, reserve   see `disk_usage.py`
+control_group   the kernel limits memory and threads if possible (`cgroups.py`): then of all nodes of the task on this
+                machine together, and memory is not counted here
 
-RLIMIT_NPROC is no answer: it counts the processes of a user, whom tasks share (getrlimit(2)).
+RLIMIT_NPROC does not help: it counts the processes of a user, whom tasks share (getrlimit(2)).
 
-Counting processes means reading all of /proc. A task can have grown by no more than the machine has since, but for what
-others gave back; so it is done when that much could pass a bound, and else every `COUNT_SECONDS`.
+Counting processes means reading all of /proc. A task cannot have grown by more than the machine has since, except for
+what others released; so it is counted when that much could exceed a limit, and otherwise every `COUNT_PERIOD_SECONDS`.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from fermi.runner import cgroups, kernel, processes
 from fermi.runner.disk_space import shown
 
 PROCESSES, OPEN_FILES, RESERVE_PERCENT = 4096, 1 << 20, 5.0
-"""What is ordered where nobody says otherwise."""
+"""Defaults of a run by hand."""
 THREADS = 8
 MEMORY_SHARE = 0.95
 COUNT_SECONDS = 10.0
 REST = 20
 MAX_REST_SECONDS = 1.0
-"""So many times as long as a count took, and at most so long, passes before the next one."""
+"""The next count is REST_FACTOR times as long away as the last one took, and at most so many seconds."""
 PAGE = os.sysconf("SC_PAGE_SIZE")
 UNKNOWN = 1 << 62
 
 
 class Use(NamedTuple):
-    """Of the whole machine, or of a node's processes."""
+    """What the whole machine, or a node's processes, use: threads, open files, bytes of memory."""
 
     threads: int = 0
     open_files: int = 0
@@ -60,7 +60,8 @@ def order(
     disk_gb: float = 0,
     reserve_percent: float = RESERVE_PERCENT,
 ) -> dict[str, Any]:
-    """Returns the order of a run on a machine that it was given, in GiB and percent; 0 = no bound."""
+    """Return the limits of a run that has a machine to itself, for its spec. Memory and disk in GiB, reserve in
+    percent; 0 = no limit."""
     return {
         "processes": processes, "open_files": open_files, "memory": int(memory_gb * 2**30) or False,
         "disk": int(disk_gb * 2**30) or None, "reserve": reserve_percent / 100, "control_group": False,
@@ -68,8 +69,9 @@ def order(
 
 
 class Bounds:
-    """`name`: of the attempt. `leaders`: the rank of each rank's first process, those that have ended among them: what
-    they started is still in their sessions. To be made before the ranks begin: they inherit what holds them."""
+    """Sets and checks the limits of one node. `name`: the attempt's. `leaders`: returns the rank of each rank's first
+    process, including ended ones, whose children are still in their sessions. Create it before the ranks start, which
+    inherit limits."""
 
     def __init__(self, order: Mapping[str, Any], name: str, leaders: Callable[[], Mapping[int, int]]) -> None:
         self.task = name.rpartition("-")[0]
@@ -88,7 +90,7 @@ class Bounds:
         self._count_at = self._again_at = 0.0
 
     def limit_process(self) -> None:
-        """Of the process that calls it, and what it starts."""
+        """Limit the open files of the calling process and of its children."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if self.open_files == UNKNOWN:
             return
@@ -97,8 +99,8 @@ class Bounds:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, self.open_files))
 
     def look(self, *, certainly: bool = False) -> dict[str, Any] | None:
-        """Returns why the node has to end; None while it keeps within its bounds. To be called several times a second.
-        `certainly`: it counts, whatever has grown."""
+        """Return the cause if the node has to end, or None while it keeps its limits. Call it several times a second.
+        `certainly`: count in any case."""
         now, machine = time.monotonic(), _machine()
         if now < self._again_at and not certainly:
             return None
@@ -116,12 +118,12 @@ class Bounds:
             self._count_at = ended + COUNT_SECONDS
 
     def forbid_more(self) -> None:
-        """Where the kernel holds the task's processes, none of them starts another from now on."""
+        """Forbid further forks if the kernel limits the task's processes."""
         if self.group:
             self.group.forbid_forks()
 
     def close(self) -> None:
-        """Once no rank is left."""
+        """Leave the control group, once no rank is left."""
         if self.group:
             self.group.leave()
 
@@ -156,7 +158,7 @@ class Bounds:
     def _told(
         self, code: str, tree: Mapping[int, list[bytes]], each: Mapping[int, int], about: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """With the rank whose processes have most of it."""
+        """Return the cause with the rank whose processes have the largest share."""
         leaders, shares = self._leaders(), Counter[int]()
         ranks = ranks_of(tree, leaders)
         for pid, share in each.items():
@@ -167,8 +169,8 @@ class Bounds:
 
 
 def ranks_of(tree: Mapping[int, Sequence[bytes]], leaders: Mapping[int, int]) -> dict[int, int]:
-    """Returns the rank of each process that is below a rank's first one (`leaders`), or in its session, which processes
-    keep when their parent ends. `tree`: as `processes.descendants` has it."""
+    """Return the rank of each process that descends from a rank's first process (`leaders`), or is in its session,
+    which processes keep when their parent ends. `tree`: as `processes.list_descendants` returns it."""
     found = {}
     for pid in tree:
         above = pid
@@ -181,14 +183,14 @@ def ranks_of(tree: Mapping[int, Sequence[bytes]], leaders: Mapping[int, int]) ->
 
 
 def machine_threads() -> int:
-    """How many processes and threads this machine, or what we are held to, can have."""
+    """Return how many processes and threads this machine, or a limit on this process, allows."""
     limits = [_number(f"/proc/sys/kernel/{name}") for name in ("pid_max", "threads-max")]
     limits += [_number(f"{folder}/pids.max") for folder in cgroups.own_folders()]
     return min((limit for limit in limits if limit), default=1 << 15)
 
 
 def _memory(ordered: Any) -> int | None:
-    """In bytes; None: it is not counted."""
+    """Return the limit in bytes, or None if memory is not counted."""
     if ordered is False:
         return None
     if ordered:
@@ -198,7 +200,7 @@ def _memory(ordered: Any) -> int | None:
 
 
 def _machine() -> Use:
-    """What cannot be read counts as unknown: no more than before."""
+    """Return the machine's use; what cannot be read counts as 0."""
     threads = open_files = memory = 0
     with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/loadavg", encoding="ascii") as file:
         threads = int(file.read().split()[3].partition("/")[2])
@@ -211,8 +213,8 @@ def _machine() -> Use:
 
 
 def _memory_of(pids: Iterable[int]) -> int:
-    """What is theirs alone, and their parts of what they share with each other (smaps_rollup of proc(5)); without
-    files, which the kernel can drop."""
+    """Return the private memory of these processes and their share of what they share with each other (smaps_rollup in
+    proc(5)), without files, which the kernel can drop."""
     return sum(map(_proportional, pids))
 
 

@@ -1,4 +1,4 @@
-"""Why a node's ranks failed, where only their own machine can tell, and only at the time. Standard library only, Python
+"""Finds causes of failed ranks that only their own machine knows, and only at that time. Standard library only, Python
 3.9 or later."""
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _LOG = re.compile(r"/logs/([^/]+)/\d+/(\d+)\.log$")
 
 
 def port_taken(port: int | None) -> dict[str, Any] | None:
-    """Returns the cause where somebody else listens at the port at which rank 0 is to listen. To be asked before any
-    rank is started."""
+    """Return the cause if another process listens on the port of rank 0, else None. Call it before any rank is started.
+    """
     if port is None or ports.is_free(port):
         return None
     return {"code": "MASTER_PORT_TAKEN", "port": port, "holder": ports.holder(port) or None}
 
 
 def port_in_use(said: str) -> int | None:
-    """Returns the port that a rank could not listen on, by the last line that says so; 0 where that line names none.
-    None where no line says so."""
+    """Return the port that a rank could not listen on, by the last line that says so; 0 if that line names none, None
+    if no line says so."""
     line = next((line for line in reversed(said.splitlines()) if _IN_USE.search(line)), None)
     if line is None:
         return None
@@ -41,10 +41,10 @@ def port_in_use(said: str) -> int | None:
 
 
 def describe_port(port: int, task: str, ranks: Mapping[int, int], uid: int) -> dict[str, Any]:
-    """Returns who listens on a port that a rank of ours could not have, as its entry's `kill` says it. `holder` is None
-    where nobody that we may see does, and a pid alone where it is not of our task: the port may be one that a rank made
-    up. `task` and `rank` are of another task's process. Of our own, `started` says whether it is a process that a
-    rank has started, and no rank. `task`: ours; `ranks`: ours, by process; `uid`: the user whom ranks run as."""
+    """Return which process listens on a port that one of our ranks could not have, as the `kill` of its entry. `holder`
+    is None if no visible process does, and only a pid if it does not belong to this task: the port may be made up by a
+    rank. `task` and `rank` are those of another task's process. For our own, `started` says whether a rank started it.
+    `task`: ours; `ranks`: by process; `uid`: the user that ranks run as."""
     pid, holder = ports.holders({port: ports.listened().get(port, set())}).get(port, (0, None))
     if holder and _FORKED in holder:  # the words are those of the process that it was forked from
         holder = f"pid {pid}"
@@ -63,8 +63,8 @@ def describe_port(port: int, task: str, ranks: Mapping[int, int], uid: int) -> d
 
 
 def owner(pid: int, uid: int) -> tuple[str, int | None]:
-    """Returns the task and the rank whose process it is, by its environment, or, of one that was forked, by the log it
-    prints to; empty and None where it is nobody's, or of another user than `uid`."""
+    """Return the task and the rank that a process belongs to, by its environment or, for a forked one, by its log file;
+    empty and None if it belongs to none, or to another user than `uid`."""
     with contextlib.suppress(OSError, ValueError):
         if os.stat(f"/proc/{pid}").st_uid != uid:
             return "", None
@@ -78,7 +78,7 @@ def owner(pid: int, uid: int) -> tuple[str, int | None]:
 
 
 def disk_full(spec: dict[str, Any], folders: Iterable[str], rank: int) -> dict[str, Any] | None:
-    """Of those that a failed rank writes to, and of `folders`."""
+    """Return the cause if a disk that a failed rank writes to, or one of `folders`, is full; else None."""
     logs = [rank["log"].rpartition("/")[0] for rank in spec["ranks"] if "log" in rank]
     checked = [spec["env"].get("FERMI_CHECKPOINT_DIR", ""), *logs[:1], *folders, spec["cwd"]]
     found = disk_space.full([folder for folder in checked if folder])

@@ -1,18 +1,17 @@
-"""Control groups (version 2) of tasks: the kernel holds all of a task's processes on a machine to a limit. Standard
+"""Control groups (version 2) of tasks: the kernel limits all processes of a task on a machine together. Standard
 library only, Python 3.9 or later.
 
-    <parent>/            where groups may be made, one of
-      fermi-platform/      ours: what starts tasks moved here (`divide_own`), so that the parent may be divided
+    <parent>/            a group in which others can be created, with
+      fermi-platform/      the platform's own processes, moved here (`divide_own_group`) so that the parent can be divided
       <attempt>/           all runners of the attempt on this machine, and their ranks
 
 The parent is the group that was delegated to us: a systemd service with `DelegateSubgroup=fermi-platform`, a scope with
 `Delegate=`, a container with a writable hierarchy. For root it is `/fermi` at the top, as the kubelet and Docker with
-their cgroupfs drivers have `/kubepods` and `/docker` there. Rules: the kernel's
-Documentation/admin-guide/cgroup-v2.rst ("No Internal Process Constraint", "Delegation"), systemd's
-docs/CGROUP_DELEGATION.md.
+their cgroupfs drivers have `/kubepods` and `/docker` there. Rules: the kernel's Documentation/admin-guide/cgroup-v2.rst
+("No Internal Process Constraint", "Delegation"), systemd's docs/CGROUP_DELEGATION.md.
 
-A limit of memory that somebody has set on us is never left: where one holds, and our group was not delegated, no group
-is made.
+A memory limit that is set on this process is never left: if one is set and our group was not delegated, no group is
+created.
 """
 
 from __future__ import annotations
@@ -24,26 +23,28 @@ from collections.abc import Mapping
 PLATFORM = "fermi-platform"
 TOP = "fermi"
 LIMITS = {"memory": "memory.max", "pids": "pids.max"}
-"""By controller, the file of its limit."""
+"""The file that holds the limit, by controller."""
 MAX_TRIES = 3
 
 
 class Group:
-    """A task's. `before`: the folder of the group that this process was in."""
+    """The control group of a task. `before`: the folder of the group that this process was in; `held`: the controllers
+    whose limits apply."""
 
     def __init__(self, folder: str, before: str, held: frozenset[str]) -> None:
         self.folder, self.before, self.held = folder, before, held
 
     def refused_forks(self) -> int:
-        """How often the limit of processes was met."""
+        """Return how many forks the process limit has refused."""
         return _figures(f"{self.folder}/pids.events").get("max", 0)
 
     def forbid_forks(self) -> None:
+        """Set the process limit to 0."""
         with contextlib.suppress(OSError):
             _write(f"{self.folder}/{LIMITS['pids']}", "0")
 
     def leave(self) -> None:
-        """Goes back to where this process came from, and removes the group if it was the last one in it."""
+        """Move this process back to its former group, and remove the task's group if it was the last process in it."""
         with contextlib.suppress(OSError):
             _write(f"{self.before}/cgroup.procs", "0")
         with contextlib.suppress(OSError):
@@ -51,8 +52,8 @@ class Group:
 
 
 def join(name: str, limits: Mapping[str, int]) -> Group | None:
-    """Puts this process, and what it starts from now on, into the group `name`, with `limits` by controller. Returns
-    None where no group may be made. `held` of the group says which limits hold."""
+    """Move this process, and its future children, into the group `name` with `limits` by controller. Return the group,
+    or None if none can be created."""
     found = _find_parent()
     if found is None:
         return None
@@ -77,11 +78,12 @@ def join(name: str, limits: Mapping[str, int]) -> Group | None:
 
 
 def divide_own() -> bool:
-    """Where the group of this process was delegated to us: moves all of its processes one level down, so that groups of
-    tasks can be made beside them. Returns whether it did. To be called before anything is started.
+    """Move all processes of a group that was delegated to us one level down, so that groups of tasks can be created
+    beside them. Return whether that is the case now. Call it before anything is started.
 
-    A service is left as it is: once it was divided, and training still runs there, systemd could not start it again
-    (systemd.resource-control(5), `DelegateSubgroup=`)."""
+    A service is left unchanged: if it was divided and training still runs there, systemd could not start it again
+    (systemd.resource-control(5), `DelegateSubgroup=`).
+    """
     own = _own()
     if own is None or os.path.basename(own) == PLATFORM or not _is_delegated(own):
         return own is not None and os.path.basename(own) == PLATFORM
@@ -98,13 +100,13 @@ def divide_own() -> bool:
 
 
 def own_folders() -> list[str]:
-    """Of the groups that this process is in, the innermost first."""
+    """Return the folders of the groups that this process is in, the innermost first."""
     own = _own()
     return _upwards(own, _mount()[0]) if own else []
 
 
 def _find_parent() -> tuple[str, str] | None:
-    """The folder in which groups may be made, and that of our own group."""
+    """Return the folder in which groups can be created, and that of our own group."""
     own = _own()
     if own is None:
         return None
@@ -123,7 +125,8 @@ def _find_parent() -> tuple[str, str] | None:
 
 
 def _is_delegated(folder: str) -> bool:
-    """A scope of systemd's that says so, or the top of a namespace, which has the files of a group that is below."""
+    """Return True for a systemd scope that is marked as delegated, and for the top of a namespace, which has the files
+    of a group further down."""
     if not os.access(f"{folder}/cgroup.subtree_control", os.W_OK):
         return False
     if folder == _mount()[0]:
@@ -140,12 +143,12 @@ def _is_marked(folder: str) -> bool:
 
 
 def _is_below_top(folder: str) -> bool:
-    """The hierarchy's own top has no type."""
+    """Return False for the top of the hierarchy itself, which has no type."""
     return os.path.exists(f"{folder}/cgroup.type")
 
 
 def _enable(folder: str) -> bool:
-    """Whether groups in `folder` have at least one of the controllers."""
+    """Enable the controllers and return whether groups in `folder` have at least one of them."""
     for controller in LIMITS:
         with contextlib.suppress(OSError):
             _write(f"{folder}/cgroup.subtree_control", f"+{controller}")
@@ -161,7 +164,7 @@ def _limit(folder: str, controller: str, value: int) -> bool:
 
 
 def _remove_empty(parent: str) -> None:
-    """What runners left that were killed. A group with processes stays."""
+    """Remove empty groups of runners that were killed."""
     with contextlib.suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
             if entry.name != PLATFORM and entry.is_dir(follow_symlinks=False):
@@ -170,7 +173,7 @@ def _remove_empty(parent: str) -> None:
 
 
 def _own() -> str | None:
-    """The folder of this process' group; None where version 2 is not mounted."""
+    """Return the folder of this process's group, or None if version 2 is not mounted."""
     top, root = _mount()
     with contextlib.suppress(OSError), open("/proc/self/cgroup", encoding="utf-8") as file:
         path = next((line[3:].rstrip("\n") for line in file if line.startswith("0::")), None)
@@ -180,7 +183,7 @@ def _own() -> str | None:
 
 
 def _mount() -> tuple[str, str]:
-    """Where version 2 is mounted, and which of its groups is seen there (proc_pid_mountinfo(5))."""
+    """Return where version 2 is mounted, and which of its groups is visible there (proc_pid_mountinfo(5))."""
     with contextlib.suppress(OSError), open("/proc/self/mountinfo", encoding="utf-8") as file:
         for line in file:
             head, _, tail = line.partition(" - ")

@@ -1,9 +1,10 @@
-"""A Unix socket by which processes of one user, in one container, talk: lines of JSON. Standard library only, Python
-3.9 or later.
+"""A Unix socket between processes of one user in one container, with one JSON object per line. Standard library only,
+Python 3.9 or later.
 
-It lies in a folder of its user's alone, which may be longer than the address of a socket (108 bytes, unix(7)): it is
-reached through a descriptor of the folder. Its user's home may be shared with other containers, so both sides ask the
-kernel who is at the other end: the same user, and a process that is seen from here (`SO_PEERCRED`; pid 0 otherwise).
+It is in a folder that only its user can access. The folder's path may be longer than a socket address (108 bytes,
+unix(7)), so it is reached through a descriptor of the folder. The user's home may be shared with other containers, so
+both sides ask the kernel for the peer: it must be the same user and a process visible here (`SO_PEERCRED`; pid 0
+otherwise).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from fermi.runner.processes import boot_id, start_time
 
 NAME = "socket"
 PROCESS = "fermi-standby"
-"""What a process that stands by is called (`standby.py`)."""
+"""The name of a standby process (`standby.py`)."""
 IMPORTING, STANDING, UNUSABLE = "importing", "standing", "unusable"
 MAX_LINE = 4 << 20
 """Bytes: an order has the environment variables and the secrets of an attempt."""
@@ -30,7 +31,8 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 def read_state(folder: str) -> dict[str, Any] | None:
-    """Returns what a process that stands by there, or could not, says of itself; None where there is none."""
+    """Return the state that the standby process of a folder has written, also if it could not start; None if there is
+    none."""
     said = read_json(os.path.join(folder, "state.json"))
     if not isinstance(said, dict) or said.get("boot_id") != boot_id():
         return None
@@ -39,7 +41,7 @@ def read_state(folder: str) -> dict[str, Any] | None:
 
 
 def listen(folder: str) -> socket.socket:
-    """Returns the listening socket. Raises OSError where the folder's file system has none."""
+    """Return a listening socket. Raises OSError if the file system of the folder supports none."""
     door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     before = os.umask(0o177)
     try:
@@ -56,7 +58,7 @@ def listen(folder: str) -> socket.socket:
 
 
 def connect(folder: str, seconds: float) -> socket.socket:
-    """Raises OSError where nobody listens."""
+    """Return a connected socket with this timeout. Raises OSError if no process listens."""
     stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     stream.settimeout(seconds)
     try:
@@ -68,18 +70,20 @@ def connect(folder: str, seconds: float) -> socket.socket:
 
 
 def peer(stream: socket.socket) -> int:
-    """Returns the pid of the process at the other end; 0 where that is another user's, or in another container."""
+    """Return the pid of the process at the other end, or 0 if it belongs to another user or container."""
     said = stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(said)
     return int(pid) if uid == os.getuid() else 0
 
 
 def send(stream: socket.socket, said: Mapping[str, Any]) -> None:
+    """Send one message as a line. Raises OSError."""
     stream.sendall(json.dumps(said).encode() + b"\n")
 
 
 def receive(stream: socket.socket) -> dict[str, Any]:
-    """Raises OSError and ValueError."""
+    """Return the next message. Raises OSError, and ValueError for something else than one JSON object of at most
+    MAX_LINE_BYTES."""
     line = bytearray()
     while not line.endswith(b"\n"):
         piece = stream.recv(PIECE)

@@ -1,12 +1,12 @@
-"""A snapshot of code: what it is, and how it is carried and verified. Standard library only, Python 3.9 or later.
+"""Snapshots of code: their manifest and archive, and how both are verified. Standard library only, Python 3.9 or later.
 
-A manifest names every file of a tree; the snapshot's id is the SHA-256 of the manifest's bytes, so whoever holds the id
-can tell whether what came is what was meant:
+A manifest names every file of a tree. The id of the snapshot is the SHA-256 of the manifest's bytes, so a receiver that
+knows the id can verify what it got:
 
     {"files":[{"mode":420,"path":"train.py","sha256":"…","size":812},{"link":"train.py","path":"run.py"}],"version":1}
 
-Sorted by path; modes are 0644 or 0755. What carries it to a node is a folder with `manifest.json` and `code.tar`, in
-which the files lie in the manifest's order; `worktree.py` makes a tree of it.
+Sorted by path; modes are 0644 or 0755. A snapshot is sent to a node as a folder with `manifest.json` and `code.tar`,
+which has the files in the manifest's order; `worktree.py` makes a tree of it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ MANIFEST, ARCHIVE = "manifest.json", "code.tar"
 VERSION = 1
 PLAIN, EXECUTABLE = 0o644, 0o755
 MADE_BESIDE = frozenset({"__pycache__", ".ipynb_checkpoints"})
-"""Folders that Python and Jupyter make next to files: no snapshot and no list of a task's files has them."""
+"""Folders that Python and Jupyter create next to files: left out of snapshots and of lists of a task's files."""
 PIECE = 1 << 20
 LONGEST_PATH, LONGEST_NAME = 1024, 255  # bytes
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class File(NamedTuple):
-    """`link`: what a symbolic link leads to; empty of a file."""
+    """A file of a snapshot. `link`: the target of a symbolic link; empty for a regular file."""
 
     path: str
     mode: int = 0
@@ -42,7 +42,7 @@ class File(NamedTuple):
 
 
 class Wrong(ValueError):
-    """A manifest that is none, or names what a snapshot cannot have. `code`: SNAPSHOT_…"""
+    """The manifest is invalid, or names what a snapshot cannot have. `code`: SNAPSHOT_…"""
 
     def __init__(self, code: str, **params: Any) -> None:
         super().__init__(f"{code}: {params}")
@@ -50,7 +50,7 @@ class Wrong(ValueError):
 
 
 class Broken(Exception):
-    """It could not be brought to this node: `code` is a cause."""
+    """The code or its packages could not be set up on this node. `code` is a cause."""
 
     def __init__(self, code: str, **params: Any) -> None:
         super().__init__(f"{code}: {params}")
@@ -58,7 +58,7 @@ class Broken(Exception):
 
 
 def dump(files: Iterable[File]) -> bytes:
-    """The manifest: the same bytes wherever and whenever it is made."""
+    """Return the manifest of these files: always the same bytes for the same files."""
     rows = [
         {"path": one.path, "link": one.link}
         if one.link
@@ -70,11 +70,12 @@ def dump(files: Iterable[File]) -> bytes:
 
 
 def identity(manifest: bytes) -> str:
+    """Return the snapshot's id: the SHA-256 of its manifest."""
     return hashlib.sha256(manifest).hexdigest()
 
 
 def load(manifest: bytes) -> list[File]:
-    """Raises Wrong."""
+    """Return the files of a manifest. Raises ManifestError."""
     try:
         said = json.loads(manifest)
         if said["version"] != VERSION:
@@ -91,7 +92,8 @@ def load(manifest: bytes) -> list[File]:
 
 
 def check(files: Iterable[File]) -> None:
-    """Every path stays within the tree, none lies below a file or a link, none comes twice. Raises Wrong."""
+    """Check that every path stays within the tree, none is below a file or link, and none occurs twice. Raises
+    ManifestError."""
     leaves: set[str] = set()
     folders: set[str] = set()
     for one in files:
@@ -123,7 +125,7 @@ def _check_shape(one: File) -> None:
 
 
 def strange(path: str) -> str:
-    """Why it is no path that a snapshot may have; empty where it is one."""
+    """Return why a snapshot cannot have this path, or an empty string if it can."""
     parts = path.split("/")
     if not path or path.startswith("/"):
         return "absolute or empty"
@@ -141,8 +143,8 @@ def strange(path: str) -> str:
 
 
 def stays(path: str, link: str) -> bool:
-    """Whether a link leads to something within the tree: '..' may only stand at its beginning, so that what it means
-    does not depend on other links."""
+    """Return True if a link's target is within the tree. '..' may only stand at its beginning, so that the target does
+    not depend on other links."""
     parts = link.split("/")
     up = 0
     while up < len(parts) and parts[up] == "..":
@@ -155,7 +157,8 @@ def stays(path: str, link: str) -> bool:
 
 
 def write_archive(out: BinaryIO, files: Iterable[File], content: Any) -> None:
-    """`content(sha256)` opens a file's bytes. The same bytes wherever and whenever it is made."""
+    """Write a tar archive of these files: always the same bytes for the same files. `content(sha256)` opens a file's
+    bytes."""
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as tar:
         for one in files:
             entry = tarfile.TarInfo(one.path)
@@ -169,7 +172,7 @@ def write_archive(out: BinaryIO, files: Iterable[File], content: Any) -> None:
 
 
 def read_manifest(folder: str, snapshot: str) -> list[File]:
-    """Raises Broken."""
+    """Return the files of the manifest in `folder`. Raises CodeDeliveryError if it is not that of `snapshot`."""
     path = os.path.join(folder, MANIFEST)
     try:
         with open(path, "rb") as file:
@@ -185,7 +188,8 @@ def read_manifest(folder: str, snapshot: str) -> list[File]:
 
 
 def extract(stream: BinaryIO, files: list[File], target: str, name: str) -> None:
-    """Each file is hashed as it is written. Raises Broken and OSError; then nothing is left."""
+    """Extract an archive and hash each file while it is written. Raises CodeDeliveryError and OSError; then nothing is
+    left of `target`. `name`: the archive's, for errors."""
     os.makedirs(target)
     try:
         made = {""}
@@ -201,8 +205,8 @@ def extract(stream: BinaryIO, files: list[File], target: str, name: str) -> None
 
 
 def entries(stream: BinaryIO, files: Iterable[File], name: str) -> Iterator[tuple[File, Any]]:
-    """Returns each file with its content as the archive has it, to be read before the next. `name`: of the archive.
-    Raises Broken where the archive has another file in its place."""
+    """Yield each file with its content, which has to be read before the next one. `name`: the archive's. Raises
+    CodeDeliveryError if the archive has another file in its place."""
     with _archive(stream, name) as found:
         for one in files:
             entry, content = next(found, (None, None))
@@ -229,7 +233,8 @@ def _folder_of(target: str, path: str, made: set[str]) -> None:
 
 
 def write(path: str, one: File, content: Any, name: str) -> None:
-    """Makes the file at `path`, where nothing may be yet. Raises Broken where the content is not the snapshot's."""
+    """Create the file at `path`, which must not exist. Raises CodeDeliveryError if the content is not that of the
+    snapshot."""
     digest, size = hashlib.sha256(), 0
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with open(os.open(path, flags, one.mode), "wb") as file:

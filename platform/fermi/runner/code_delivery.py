@@ -1,14 +1,14 @@
-"""A task's code and its packages, made ready on this node before the ranks begin. Standard library only, Python 3.9 or
+"""Sets up a task's code and its packages on this node before the ranks start. Standard library only, Python 3.9 or
 later.
 
     "code": {"snapshot": "…", "folder": "/…/code/archives/…", "requirements": "auto", "cache": "/…/packages",
              "python": "/usr/bin/python3", "chosen": "/…/python"}
 
-`folder`: what carries the snapshot; `cwd` of the spec is the tree that is made of it (`worktree.py`). `chosen`: where
-this node keeps which interpreter its ranks run with, where that is not the planned one.
+`folder`: has the snapshot's archive; `cwd` of the spec is the tree made of it (`worktree.py`). `chosen`: the file in
+which this node stores the interpreter of its ranks, if it is not the planned one.
 
-Done by a process of its own, which leads its session: the runner goes on hearing who asks for the end, and can end it
-with whatever it has started.
+A child process that leads its own session does it, so the runner goes on reacting to stop requests, and can kill the
+child with everything that it started.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from fermi.runner.code import Broken
 
 OFF, AUTO = "off", "auto"
 KINDS = {"uv.lock": "uv", "requirements.txt": "pip"}
-"""What is looked for in the tree's root, in this order."""
+"""Files that are looked for in the tree's root, in this order, and their kind."""
 LONGEST_WORDS = 1500
 TELL_SECONDS = 2.0
-"""Between two tellings of what is said within a step; another step is told at once."""
+"""Between two reports within a step; the next step is reported at once."""
 
 
 class Bringing:
-    """Of a node's spec. `doing`: {"code": …, …}; `done`: the interpreter that ranks run with (empty: as planned);
-    `failed`: a cause."""
+    """The child process that sets up the code of a node's spec. `doing`: {"code": …, …}, the current step; `done`: the
+    interpreter for the ranks (empty: as planned); `failed`: a cause."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.target: str = spec["cwd"]
@@ -56,7 +56,7 @@ class Bringing:
         os.close(told)
 
     def listen(self, seconds: float, wake: int) -> bool:
-        """Whether what it is at is to be told, after so long at most or a signal."""
+        """Wait for at most `seconds` or a signal on `wake`, and return True if `doing` has to be reported."""
         if self._heard in select.select([self._heard, wake], [], [], seconds)[0]:
             self._hear()
         if self.over or self.doing is None or self.doing == self._told:
@@ -81,10 +81,11 @@ class Bringing:
 
     @property
     def over(self) -> bool:
+        """Whether it has ended, well or not."""
         return self.done is not None or self.failed is not None
 
     def close(self) -> None:
-        """Ends it with all that it has started."""
+        """Kill the child process with everything that it started."""
         for kill in (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill(self.pid, signal.SIGKILL)
@@ -94,26 +95,26 @@ class Bringing:
 
 
 def in_front(python: str, env: Mapping[str, str]) -> dict[str, str]:
-    """Variables with which that interpreter's programs are found first."""
+    """Return the variables with which the programs of this interpreter are found first."""
     folder, path = os.path.dirname(python), env.get("PATH") or os.environ.get("PATH", os.defpath)
     return {"PATH": f"{folder}{os.pathsep}{path}", "VIRTUAL_ENV": os.path.dirname(folder)}
 
 
 def leave_word(chosen: str, python: str) -> None:
-    """For who comes beside the ranks of a node later: what they run with."""
+    """Store the interpreter of the ranks in the file `chosen`, for commands that are run next to them later."""
     with contextlib.suppress(OSError), open(chosen, "w", encoding="utf-8") as file:
         file.write(python)
 
 
 def word_of(chosen: str) -> str:
-    """Empty: they run with what was planned."""
+    """Return the stored interpreter, or an empty string if the ranks run with the planned one."""
     with contextlib.suppress(OSError), open(chosen, encoding="utf-8") as file:
         return file.read()
     return ""
 
 
 def _carry_out(spec: dict[str, Any], told: int, runner: int) -> None:
-    """Never returns."""
+    """Run in the child process. Never returns."""
 
     def tell(**said: Any) -> None:
         os.write(told, json.dumps(said).encode() + b"\n")
@@ -135,7 +136,8 @@ def _carry_out(spec: dict[str, Any], told: int, runner: int) -> None:
 
 
 def bring(spec: dict[str, Any], tell: Any) -> str:
-    """The interpreter that the ranks are to run with; empty: the one they have. Raises Broken."""
+    """Set up code and packages, and return the interpreter for the ranks; empty: the planned one. Raises
+    CodeDeliveryError."""
     order, target = spec["code"], spec["cwd"]
     tell(doing={"code": "CODE_UNPACKING"})
     user = (spec.get("confine") or {}).get("user")
@@ -146,7 +148,8 @@ def bring(spec: dict[str, Any], tell: Any) -> str:
 
 
 def requirements(asked: str, target: str) -> tuple[str, str] | None:
-    """The file and its kind. Raises Broken where one is named that there is none of."""
+    """Return the requirements file and its kind, or None. Raises CodeDeliveryError if a file is named that does not
+    exist."""
     if asked == OFF:
         return None
     names = KINDS if asked == AUTO else {asked: KINDS.get(os.path.basename(asked), "pip")}
@@ -159,7 +162,7 @@ def requirements(asked: str, target: str) -> tuple[str, str] | None:
 
 
 def requirements_named(asked: str) -> str:
-    """A file that somebody named."""
+    """Return the file that was named by the user; empty if none was."""
     return "" if asked in (OFF, AUTO) else asked
 
 
@@ -192,7 +195,8 @@ def _prepare(spec: dict[str, Any], name: str, kind: str, tell: Any) -> str:
 
 
 def _enter(order: dict[str, Any], cache: str, name: str) -> None:
-    """What is built from source is as much the task's as its ranks are; ranks may only read what came of it."""
+    """Enter the ranks' sandbox, with the cache writable: building from source runs the task's own code. Ranks can only
+    read the result."""
     from fermi.runner.sandbox import Confinement
 
     paths = {"paths": {**order["paths"], cache: "rwm"}} if "paths" in order else {}

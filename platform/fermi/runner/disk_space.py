@@ -1,4 +1,4 @@
-"""Disks that are full, and how a runner's status gets through all the same. Standard library, Python 3.9 or later."""
+"""Detects full disks, and writes a runner's status to them all the same. Standard library only, Python 3.9 or later."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from collections.abc import Iterable
 from typing import Any
 
 FULL = 1 << 20
-"""A disk with less than this is full: what is left are file systems' own crumbs."""
+"""A disk with less free space counts as full: file systems keep small remainders."""
 
 
 def shown(number_of_bytes: float) -> str:
-    """As people read it: three digits and a unit, such as `41.2 GiB`."""
+    """Return a number of bytes with three digits and a unit, such as `41.2 GiB`."""
     units = ("B", "KiB", "MiB", "GiB", "TiB")
     power = next((power for power in range(len(units)) if number_of_bytes < 1000 * 1024**power), len(units) - 1)
     return f"{number_of_bytes / 1024**power:.3g} {units[power]}"
 
 
 def full(folders: Iterable[str]) -> dict[str, Any] | None:
-    """The first of these folders whose disk has no room for what an ordinary user writes, with its figures in bytes."""
+    """Return the first of these folders whose disk is full for an ordinary user, with its figures in bytes; else None.
+    """
     for folder in folders:
         with contextlib.suppress(OSError):
             disk = os.statvfs(folder)
@@ -30,23 +31,25 @@ def full(folders: Iterable[str]) -> dict[str, Any] | None:
 
 
 class Reserve:
-    """Beside a file, one of the same size, whose blocks are there already: where a disk takes no more, it is written
-    over and the two change places, which needs no room. Taken as soon as there is some."""
+    """A file of the same size next to another one, whose blocks are allocated already: on a full disk it is overwritten
+    and the two are exchanged, which needs no space. Allocated as soon as there is some."""
 
     def __init__(self, path: str, size: int) -> None:
         self.file, self.path, self.size = path, f"{path}.reserve", size
 
     def padded(self, content: bytes) -> bytes:
+        """Return `content` filled up with spaces to the size of the file."""
         return content.ljust(self.size)
 
     def take(self) -> None:
+        """Allocate the file if it is missing. A full disk is no error."""
         with contextlib.suppress(OSError):
             if not os.path.exists(self.path):
                 with open(self.path, "wb") as file:
                     file.write(self.padded(b""))
 
     def write(self, content: bytes) -> None:
-        """Raises OSError where there is no reserve, or it is too small."""
+        """Replace the file's content. Raises OSError if there is no reserve, or it is too small."""
         if len(content) > self.size:
             raise OSError("the reserve is too small")
         descriptor = os.open(self.path, os.O_WRONLY)
@@ -60,5 +63,6 @@ class Reserve:
         os.replace(kept, self.path)
 
     def give_back(self) -> None:
+        """Remove the reserve."""
         with contextlib.suppress(OSError):
             os.unlink(self.path)

@@ -1,21 +1,22 @@
-"""How much of a disk a task has written, and when it has to stop. Standard library only, Python 3.9 or later.
+"""Measures how much a task has written to a disk, and decides when it has to stop. Standard library only, Python 3.9 or
+later.
 
-Of the order (see `bounds.py`):
+Of the limits in the spec (see `bounds.py`):
 
-    disk      bytes that the task's folders may hold; null = no bound of its own
+    disk      bytes that the task's folders may hold; null = no limit of its own
     spare     bytes by which folders that hold more than that already may grow; 0 by default
     reserve   share of each disk that is kept for the platform: tasks write no more once less is free (at most
-              `MAX_RESERVE`)
-    beside    other folders that the task may write to: how much room there is counts, and not what lies there
+              `MAX_RESERVE_BYTES`)
+    beside    other folders that the task may write to: their free space counts, their content does not
 
-Free space costs one statvfs(3) and is looked at `PERIOD_SECONDS` apart; folders are walked only where it has shrunk,
-and rest `REST` times as long as a walk took. All of it happens in a thread: a file system on the network may keep who
-asks waiting, and must not keep the runner from its ranks.
+Free space costs one statvfs(3) and is checked every `PERIOD_SECONDS`. Folders are walked only if free space has shrunk,
+and then not for `REST_FACTOR` times as long as a walk took. All of it happens in a thread: a network file system may
+block, and must not block the runner.
 
-Several tasks write to one disk, and their runners know nothing of each other. So of who is ended below the reserve,
-each decides by what it has seen itself, in three steps: first who wrote half of what went, by its folders; below a half
-of the reserve also who wrote so much elsewhere, by what the kernel counts of its processes; below a quarter everybody
-who wrote within the last `WINDOW_SECONDS`.
+Several tasks write to one disk, and their runners know nothing of each other. So below the reserve each runner decides
+by its own samples whether its task is ended, in three steps: first a task that wrote half of what was lost, by its
+folders; below half of the reserve also one that wrote so much elsewhere, by the kernel's count of its processes; below
+a quarter every task that wrote within the last `WINDOW_SECONDS`.
 """
 
 from __future__ import annotations
@@ -33,18 +34,19 @@ from fermi.runner.disk_space import shown
 
 PERIOD_SECONDS = 0.25
 WALK_SECONDS, LONGEST_SECONDS = 2.0, 60.0
-"""Between two walks while free space shrinks, and where it does not."""
+"""Between two walks while free space shrinks, and while it does not."""
 REST = 10
 WINDOW_SECONDS = 120.0
 MAX_ENTRIES = 200_000
-"""Of a walk: what is beyond is not counted."""
+"""Of a walk: further entries are not counted."""
 MAX_RESERVE = 32 << 30
 LEAST = 1 << 20
-"""Bytes: who wrote less has written nothing."""
+"""Bytes: a task that wrote less counts as not writing."""
 
 
 class Sample(NamedTuple):
-    """`size`: of the task's folders; `written`: by its processes, as the kernel counts; `free`: by folder."""
+    """Bytes at one moment. `size`: of the task's folders; `written`: by its processes, as the kernel counts; `free`: by
+    folder."""
 
     at: float
     size: int
@@ -53,7 +55,8 @@ class Sample(NamedTuple):
 
 
 class DiskUse:
-    """Of one node. `folders`: those that it counts. `name`: of the attempt."""
+    """Watches the disks of one node in a thread. `folders`: those that are counted. `name`: the attempt's. `found`: the
+    cause once the task has to end."""
 
     def __init__(self, order: Mapping[str, Any], name: str, folders: Iterable[str]) -> None:
         self.task = name.rpartition("-")[0]
@@ -69,28 +72,30 @@ class DiskUse:
 
     @property
     def folders(self) -> list[str]:
-        """Those that are there by now."""
+        """The counted folders that exist by now."""
         return _outermost(self._named)
 
     @property
     def _places(self) -> list[str]:
-        """Where there has to be room."""
+        """The folders whose disks must have free space."""
         return _outermost([*self._named, *(path for path in self._beside if os.access(path, os.W_OK))])
 
     def refusal(self) -> dict[str, Any] | None:
-        """Why nothing should begin that writes there: less is free than what is kept."""
+        """Return the cause if nothing that writes should start because less is free than the reserve; else None."""
         low = next((about for folder in self._places if (about := self._below_reserve(folder))), None)
         return {"code": "DISK_WITHOUT_ROOM", **_in_mib(low)} if low else None
 
     def start(self) -> None:
+        """Start the thread if there is a limit."""
         if self.bound or self.share:
             self._thread.start()
 
     def close(self) -> None:
+        """Ask the thread to end."""
         self._ending.set()
 
     def look(self) -> dict[str, Any] | None:
-        """Takes a sample. Returns why the task has to end; None while it need not."""
+        """Take a sample. Return the cause if the task has to end, else None."""
         now, folders, places = time.monotonic(), self.folders, self._places
         free = {folder: disk[0] for folder in places if (disk := _disk(folder))}
         low = [about for folder in places if (about := self._below_reserve(folder))]
@@ -133,7 +138,7 @@ class DiskUse:
         return {"path": folder, "free": disk[0], "total": disk[1], "reserve": int(kept)}
 
     def _blamed(self, about: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Where it is this task that took what is gone."""
+        """Return the cause if this task used the space that is gone."""
         path, left, now = about["path"], about["free"] / about["reserve"], self.samples[-1]
         known = [sample for sample in self.samples if path in sample.free]
         fell = max(sample.free[path] for sample in known) - about["free"]
@@ -155,7 +160,7 @@ def _in_mib(about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _outermost(folders: Iterable[str]) -> list[str]:
-    """Those that are there, once, and none that is inside of another."""
+    """Return the folders that exist, each once, without those inside of another one."""
     found: list[str] = []
     for folder in sorted({os.path.realpath(one) for one in folders if one and os.path.isdir(one)}):
         if folder != "/" and not any(folder.startswith(f"{other}/") for other in found):
@@ -164,7 +169,7 @@ def _outermost(folders: Iterable[str]) -> list[str]:
 
 
 def _disk(folder: str) -> tuple[int, int] | None:
-    """Bytes that an ordinary user may still write, and of the whole file system."""
+    """Return the bytes that an ordinary user can still write, and those of the whole file system."""
     with contextlib.suppress(OSError):
         disk = os.statvfs(folder)
         if disk.f_blocks:
@@ -173,7 +178,7 @@ def _disk(folder: str) -> tuple[int, int] | None:
 
 
 def _size(folders: Iterable[str]) -> int:
-    """Bytes on disk of all that is below, without following links."""
+    """Return the bytes on disk of everything below, without following links."""
     size, left, waiting = 0, MAX_ENTRIES, list(folders)
     while waiting and left > 0:
         with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
@@ -189,8 +194,8 @@ def _size(folders: Iterable[str]) -> int:
 
 
 def _written() -> int:
-    """Bytes that all processes of the node have sent to disks (write_bytes of proc_pid_io(5)): those of children that
-    have ended count as their parent's. Nothing where that cannot be read."""
+    """Return the bytes that all processes of the node have sent to disks (write_bytes in proc_pid_io(5)); those of
+    ended children count as their parent's. 0 if it cannot be read."""
     found = 0
     for pid in (os.getpid(), *processes.living_descendants()):
         with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/io", encoding="ascii") as file:

@@ -1,12 +1,11 @@
-"""The node runner's part in a drill: kills one rank once training has saved a checkpoint. Standard library only, Python
-3.9 or later.
+"""Fault drills on a node: kills one rank once training has saved a checkpoint. Standard library only, Python 3.9 or
+later.
 
-FERMI_DRILL in the ranks' environment (`{"rank": 1}`) asks for it, so that it comes along on every engine. The rank is
-killed when something new lies in FERMI_CHECKPOINT_DIR that is complete: it was the same at two looks, or something
-newer has come since. A step must have been made after that, too; where steps cannot be seen, some seconds must have
-passed.
+FERMI_DRILL in the ranks' environment (`{"rank": 1}`) requests it, so that it works with every engine. The rank is
+killed when FERMI_CHECKPOINT_DIR has a new complete checkpoint: it was the same in two checks, or a newer one has
+appeared since. A step must have been made after that, too; if steps cannot be seen, some seconds must have passed.
 
-What was done is a line of the killed rank's output, so that it is read as what ranks print is, exactly once:
+What was done is a line in the killed rank's output, so that it is read like other output, exactly once:
 
     {"event": "drilled", "path": "…/checkpoint_step_20.pt", "size_bytes": 1677463, "time": 1763703000.5}
 """
@@ -28,11 +27,12 @@ NO_CHECKPOINT = (".partial", ".tmp", ".lock", ".json", ".jsonl", ".log", ".txt",
 NO_CHECKPOINTS = ("events.out.tfevents", "logs", "runs", "wandb", "tensorboard")
 
 Seen = tuple[int, int, int]
-"""Of a file, or of a folder with all that is in it: how many files, their bytes, the newest change."""
+"""Of a file, or of a folder with all its content: number of files, their bytes, the newest change in nanoseconds."""
 
 
 class Drill:
-    """`rank`: who is to be killed; `steps` tells how many it has made, None where that cannot be seen."""
+    """Waits for a checkpoint. `rank`: the one to be killed; `steps` returns how many it has made, or None if unknown.
+    """
 
     def __init__(self, rank: int, folder: str, steps: Callable[[], int | None] = lambda: None) -> None:
         self.rank, self.folder, self.steps = rank, folder, steps
@@ -42,7 +42,7 @@ class Drill:
 
     @classmethod
     def of(cls, spec: Mapping[str, Any], steps: Callable[[int], int | None] = lambda _: None) -> Drill | None:
-        """Where the spec asks for one, and the rank is here."""
+        """Return the drill that the spec requests, if the rank is on this node; else None."""
         env = {**os.environ, **spec["env"]}
         with contextlib.suppress(ValueError, KeyError, TypeError):
             rank = json.loads(env[VARIABLE])["rank"]
@@ -51,7 +51,7 @@ class Drill:
         return None
 
     def due(self) -> dict[str, Any] | None:
-        """What was saved, when the rank is to be killed now."""
+        """Return the saved checkpoint when the rank has to be killed now, else None."""
         if time.monotonic() < self.look_at:
             return None
         self.look_at = time.monotonic() + LOOK_SECONDS
@@ -77,18 +77,18 @@ class Drill:
 
 
 def say(about: Mapping[str, Any]) -> bytes:
-    """The line; the rank may be in the middle of one."""
+    """Return the output line; it begins with a line feed, as the rank may be in the middle of a line."""
     return b"\n" + json.dumps({"event": "drilled", **about}).encode() + b"\n"
 
 
 def kill(pid: int) -> None:
-    """The rank and its helpers, which are in its group."""
+    """Kill the rank and its helpers, which are in its process group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
 
 
 def look(folder: str) -> dict[str, Seen]:
-    """What lies directly in the folder and may be a checkpoint."""
+    """Return the stamps of the entries of a folder that may be checkpoints."""
     found: dict[str, Seen] = {}
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):

@@ -1,9 +1,9 @@
-"""The files by which a node runner and whoever asks for it know of each other. Standard library only, Python 3.9 or
-later.
+"""The files through which a node runner and the platform communicate. Standard library only, Python 3.9 or later.
 
-Beside `<node>.json` (the spec) lie `<node>.lock` (held while the runner lives: one runner per spec, ever) and
-`<node>.status.json` (replaced atomically at each change); in the same folder `stop.json` (a request to end) and, until
-they were read, the secrets."""
+Next to `<node>.json` (the spec) are `<node>.lock` (held while the runner lives: one runner per spec, ever) and
+`<node>.status.json` (replaced atomically at each change); in the same folder `stop.json` (a stop request) and, until
+they have been read, the secrets.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from fermi.runner.disk_space import Reserve
 from fermi.runner.processes import boot_id
 
 SECRETS = "secrets.json"
-"""Where secrets lie that reach a runner through a folder: a file of its user's alone."""
+"""The file with secrets for a runner that gets them through a folder; only its user can read it."""
 
 
 SAMPLES = 8
-"""Of telemetry, that lie in a file: two minutes."""
+"""Telemetry samples in a file: two minutes."""
 
 
 class Paths:
+    """Paths of the files next to a spec."""
     def __init__(self, spec_path: str) -> None:
         stem = os.path.abspath(spec_path).removesuffix(".json")
         self.spec, self.lock, self.status, self.log = (stem + end for end in (".json", ".lock", ".status.json", ".log"))
@@ -37,7 +38,7 @@ class Paths:
 
 
 def read_json(path: str) -> Any:
-    """None when it is absent or was torn by a crash of the machine."""
+    """Return the content, or None if the file is absent or was torn by a crash of the machine."""
     try:
         with open(path, encoding="utf-8") as file:
             return json.load(file)
@@ -46,12 +47,12 @@ def read_json(path: str) -> Any:
 
 
 def write_atomically(path: str, data: Any, mode: int = 0o666) -> None:
-    """`mode`: of the file, less the umask."""
+    """Replace a file with `data` as JSON. `mode`: of the file, less the umask. Raises OSError."""
     replace_atomically(path, json.dumps(data).encode(), mode)
 
 
 def replace_atomically(path: str, content: bytes, mode: int = 0o666) -> None:
-    """Raises OSError, and then leaves nothing behind."""
+    """Replace a file. Raises OSError, and then leaves nothing behind."""
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
@@ -64,7 +65,8 @@ def replace_atomically(path: str, content: bytes, mode: int = 0o666) -> None:
 
 
 def try_lock(path: str) -> int | None:
-    """A file descriptor that holds the lock until it is closed or the process ends; None when another holds it."""
+    """Return a descriptor that holds the lock until it is closed or the process ends, or None if another process holds
+    it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -77,6 +79,7 @@ def try_lock(path: str) -> int | None:
 
 
 def first_status(name: str, node_rank: int, state: str) -> dict[str, Any]:
+    """Return the status of a node without ranks."""
     return {
         "name": name,
         "node_rank": node_rank,
@@ -88,14 +91,14 @@ def first_status(name: str, node_rank: int, state: str) -> dict[str, Any]:
 
 
 class StatusFile:
-    """A disk that takes nothing ends no training: what could not be written is offered again."""
+    """Writes a node's status. A full disk ends no training: what could not be written is offered again."""
 
     def __init__(self, paths: Paths, ranks: int) -> None:
         self.paths = paths
         self.reserve = Reserve(paths.status, 4096 * (1 + ranks // 8))
 
     def save(self, status: dict[str, Any]) -> bool:
-        """False when it has to come again. It has not where nobody wants it any more: the folder is gone."""
+        """Return False if the status has to be saved again; not if the folder is gone, because then nobody reads it."""
         content = json.dumps(status).encode()
         try:
             replace_atomically(self.paths.status, self.reserve.padded(content))
@@ -111,13 +114,14 @@ class StatusFile:
 
 
 class PulseFile:
-    """`{"pulse": [what is known of each rank]}`, replaced while something changes. A full disk harms nothing."""
+    """Writes `{"pulse": [progress of each rank]}` when something has changed. A full disk does no harm."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._before: list[dict[str, Any]] = []
 
     def save(self, pulses: list[dict[str, Any]]) -> None:
+        """Write the pulses unless they are unchanged."""
         known = [{name: value for name, value in pulse.items() if name != "at"} for pulse in pulses]
         if known == self._before:
             return
@@ -127,13 +131,14 @@ class PulseFile:
 
 
 class TelemetryFile:
-    """`{"telemetry": [the newest samples]}`, replaced whenever some come. A full disk harms nothing."""
+    """Writes `{"telemetry": [the newest samples]}` when there are new ones. A full disk does no harm."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._samples: deque[dict[str, Any]] = deque(maxlen=SAMPLES)
 
     def save(self, samples: list[dict[str, Any]]) -> None:
+        """Add the samples and write the newest ones."""
         self._samples.extend(samples)
         with contextlib.suppress(OSError):
             replace_atomically(self.path, json.dumps({"telemetry": list(self._samples)}).encode())

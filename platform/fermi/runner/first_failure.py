@@ -1,15 +1,16 @@
-"""Who failed first: one rule, for a runner, which knows its own node, and for the platform, which knows all of them.
-Standard library only, Python 3.9 or later.
+"""Determines which rank failed first. One rule for a runner, which knows its own node, and for the platform, which
+knows all nodes. Standard library only, Python 3.9 or later.
 
-1. What the platform or a runner asked for (SIGTERM to the siblings, a stop) blames nobody. A rank that had raised
-   before it was asked ended by that (`Node.prefer_exception`: its runner knows both moments by one clock).
-2. A rank that a signal killed explains its peers' errors, which follow it within moments, whatever the clocks say.
+1. An end that the platform or a runner requested (SIGTERM to the siblings, a stop) blames no rank. A rank that had
+   raised an exception before it was asked to end ended by that (`Node.prefer_exception`: its runner knows both moments
+   by one clock).
+2. A rank that was killed by a signal explains its peers' errors that follow it within moments, whatever the clocks say.
    SIGTERM is a request, and SIGABRT often a consequence: gloo and NCCL abort when a peer's connection breaks.
-3. Else who failed first: by the moment of the exception, where it is known, for a process may take seconds to go down.
-   That its connection to a peer broke (`follows`) is what comes of another's failure.
-4. A host that was lost explains what its peers said in the end (`loss_explains`).
-5. A rank that ended with 0 failed by nothing, but its peers may have needed it (`left_before`). Where the failure of
-   the others only tells of a peer that is gone, the rank that left explains it (`fermi.engines.failure_cause`).
+3. Otherwise the rank that failed first, by the time of its exception if known, for a process may take seconds to exit.
+   A broken connection to a peer (`follows`) is a consequence of another failure.
+4. A lost host explains the last errors of its peers (`is_explained_by_host_loss`).
+5. A rank that ended with 0 did not fail, but its peers may have needed it (`list_earlier_exits`). If the others only
+   report a lost peer, the rank that left explains it (`fermi.engines.failure_cause`).
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 TOGETHER_SECONDS = 5.0
-"""How much later a cause may seem to have ended than what it caused: hosts' clocks differ, and so do kernels' minds."""
+"""How much later a cause may seem to have ended than its consequence: clocks of hosts differ, and kernels report late.
+"""
 LONGEST = 240
-"""Letters of an exception."""
+"""Characters of an exception."""
 EXPLAIN_NOTHING = (signal.SIGTERM, signal.SIGABRT)
 BY_SIGNALS = ("SignalException", "KeyboardInterrupt", "SystemExit")
-"""Exceptions that handlers of signals raise: torchrun's agent, Python's own for SIGINT, `sys.exit` in a script's."""
+"""Exceptions that signal handlers raise: torchrun's agent, Python's own for SIGINT, `sys.exit` in a script's handler.
+"""
 FOLLOWS = (
     "Connection closed by peer", "Connection reset by peer", "Connection refused", "BrokenPipeError", "Broken pipe",
     "ConnectionResetError", "ncclRemoteError", "remote process exited", "connection closed by remote",
@@ -33,15 +36,15 @@ FOLLOWS = (
     "DistNetworkError", "collective operation timeout", "Timed out waiting", "HorovodInternalError",
     "Horovod has been shut down", "ChildFailedError", "NCCL communicator was aborted",
 )  # fmt: skip
-"""What errors say that come of a peer's end: gloo's, NCCL's, the store's, Horovod's."""
+"""Texts of errors that are consequences of a peer's end: gloo's, NCCL's, the store's, Horovod's."""
 BY_ITSELF = ("EADDRINUSE", "ddress already in use")
-"""What errors say that come of no peer's end, though they begin like those: the store's where its port is taken."""
+"""Texts of errors that are no consequence though they begin like those: the store's when its port is taken."""
 
 
 class End(NamedTuple):
-    """`exit_code` negative = killed by that signal; `ended_at` in unix seconds, 0 = not known; `asked`: it was told to
-    end before it did. `erred_at`: the moment of the exception that ended it, 0 = not known; `follows`: another's end
-    may have caused that."""
+    """The end of a rank. `exit_code`: negative = killed by that signal; `ended_at` in unix seconds, 0 = unknown;
+    `asked`: it was asked to end before. `erred_at`: time of the exception that ended it, 0 = unknown; `follows`:
+    another rank's end may have caused that."""
 
     rank: int
     exit_code: int
@@ -52,11 +55,12 @@ class End(NamedTuple):
 
     @property
     def failed_at(self) -> float:
+        """When it failed, in unix seconds: at its exception if that is known and earlier than its end."""
         return min(self.erred_at or self.ended_at, self.ended_at)
 
 
 def ends(entries: Iterable[dict[str, Any]]) -> list[End]:
-    """Of a runner's entries."""
+    """Return the ends among a runner's entries."""
     return [
         End(
             entry["rank"], entry["exit_code"], entry["ended_at"] or 0.0, bool(entry.get("asked")),
@@ -68,25 +72,28 @@ def ends(entries: Iterable[dict[str, Any]]) -> list[End]:
 
 
 def of_error(error: Mapping[str, Any] | None) -> tuple[float, bool]:
-    """When, and whether another's end may have caused it."""
+    """Return when the exception was raised in unix seconds (0 = unknown), and whether another rank's end may have
+    caused it."""
     if not error:
         return 0.0, False
     return raised_at(error), follows(f"{error.get('type')}: {error.get('message')}")
 
 
 def raised_at(error: Mapping[str, Any] | None) -> float:
-    """Returns when the exception was raised that ended a rank, in unix seconds; 0 where none is known, and for one
-    that a signal raised: that signal's reason explains, and not the exception."""
+    """Return when the exception that ended a rank was raised, in unix seconds; 0 if unknown, and for one that a signal
+    raised: then the reason of the signal is the explanation."""
     if not error or str(error.get("type", "")).rpartition(".")[2] in BY_SIGNALS:
         return 0.0
     return error.get("at") or 0.0
 
 
 def follows(said: str) -> bool:
+    """Return True if the text of an error shows that it is a consequence of a peer's end."""
     return any(words in said for words in FOLLOWS) and not any(words in said for words in BY_ITSELF)
 
 
 def first_to_fail(found: Iterable[End]) -> End | None:
+    """Return the end that explains the others by the rules above, or None if no rank failed."""
     failed = [end for end in found if end.exit_code]
     candidates = [end for end in failed if not end.asked] or failed
     if not candidates:
@@ -101,24 +108,25 @@ def first_to_fail(found: Iterable[End]) -> End | None:
 
 
 def was_killed(exit_code: int) -> bool:
+    """Return True if the rank was killed by a signal that explains its peers' errors."""
     return exit_code < 0 and -exit_code not in EXPLAIN_NOTHING
 
 
 def together(first: float, later: float) -> bool:
-    """Whether `later`, in unix seconds, may be the moment of what caused the end at `first`."""
+    """Return True if what ended at `later` may have caused the end at `first`, in unix seconds."""
     return later - first < TOGETHER_SECONDS
 
 
 def loss_explains(culprit: End, heard_at: float | None) -> bool:
-    """Whether a host that was last heard at `heard_at` (None: not known) and is lost is why `culprit` failed. What a
-    signal killed has a cause of its own, and a host that still spoke after the failure had nothing to do with it."""
+    """Return True if the loss of a host that was last heard at `heard_at` (None: unknown) is why `culprit` failed. What
+    a signal killed has its own cause, and a host that still reported after the failure did not cause it."""
     return not was_killed(culprit.exit_code) and (
         heard_at is None or not culprit.ended_at or together(culprit.ended_at, heard_at)
     )
 
 
 def left_before(culprit: End, found: Iterable[End]) -> list[End]:
-    """Who had ended with 0 by themselves before an error of `culprit`'s, the first one first."""
+    """Return the ends with 0, not requested, before an error of `culprit`, the first one first."""
     if was_killed(culprit.exit_code):
         return []
     gone = [end for end in found if end.exit_code == 0 and not end.asked and 0 < end.ended_at < culprit.ended_at]
@@ -126,7 +134,7 @@ def left_before(culprit: End, found: Iterable[End]) -> list[End]:
 
 
 def erred(error: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What a cause says of the exception that ended a rank: its `exception`, and the user's own line (`at`)."""
+    """Return `exception` and, if known, `at` (the user's own line) of the exception that ended a rank, for a cause."""
     if not error or not error.get("type"):
         return {}
     name, message, file = error["type"], headline(str(error.get("message") or "")), error.get("file")
@@ -143,7 +151,7 @@ _PAYLOAD = re.compile(r"(?:\s*\[[\w-]+='[^']*'\])+$")
 
 
 def headline(message: str) -> str:
-    """One line of it, and the next where that one only announces it."""
+    """Return one line of a message, with the next one if the first only announces it."""
     lines = [line.strip() for line in message.split("\n") if line.strip()]
     found = " ".join(lines[:2]) if lines and lines[0].endswith(":") else lines[0] if lines else ""
     return _PAYLOAD.sub("", found)[:LONGEST]

@@ -1,13 +1,14 @@
-"""One node of a job in the foreground, for people who start by hand. Standard library only, Python 3.9 or later.
+"""Runs one node of a job in the foreground, for people who start it by hand. Standard library only, Python 3.9 or
+later.
 
     python -m fermi.runner.foreground --rank 0 RANK=0 LOCAL_RANK=0 --rank 1 RANK=1 LOCAL_RANK=1 -- python -u train.py
 
 Starts one process per --rank, with this process's environment and the given variables, and exits with the code of the
 rank that failed first (128 + n for signal n), or 0. With `--node-rank K --nodes N --head HOST --port PORT` it first
-waits until all N nodes are ready (`meet.py`), so that no rank waits for a node that has not been started.
+waits until all N nodes are ready (`barrier.py`), so that no rank waits for a node that has not been started.
 
 Ranks that hang are reported, with where each of them is. Ranks that exceed the node's limits are killed (`bounds.py`,
-`diskuse.py`); 0 = no limit. With --confine, ranks can access what `sandbox.py` lists, plus --read and --write; where
+`disk_usage.py`); 0 = no limit. With --confine, ranks can access what `sandbox.py` lists, plus --read and --write; where
 this is not possible, no rank is started.
 
 Ctrl-C, SIGTERM or SIGHUP stop the ranks (SIGTERM, then SIGKILL after the grace period); a second one kills them now.
@@ -33,13 +34,13 @@ from fermi.runner.stop_requests import Stops
 
 LONGEST_LINE = 1 << 16
 BAR_SECONDS = 1.0
-"""How often the newest state of a progress bar is shown."""
+"""Between two states of a progress bar that are shown."""
 MAX_AMOUNT = 1 << 30
-"""Of what an option bounds."""
+"""The largest value of an option that sets a limit."""
 
 
 class PortTaken(Exception):
-    """Something already listens where rank 0 is to."""
+    """Another process listens on the port of rank 0."""
 
     def __init__(self, port: int) -> None:
         self.port, self.holder = port, ports.holder(port)
@@ -47,8 +48,8 @@ class PortTaken(Exception):
 
 
 class Lines:
-    """What a rank prints, on its way to the terminal, line by line, and to its file. `mark`: what stands before each
-    line, such as `[rank {rank}] `; None: it is not shown."""
+    """Forwards the output of a rank to the terminal, line by line, and to its log file. `mark`: a prefix of each line,
+    such as `[rank {rank}] `; None: nothing is shown."""
 
     def __init__(self, rank: int, mark: str | None, folder: str) -> None:
         self.mark = None if mark is None else mark.format(rank=rank).encode()
@@ -58,6 +59,7 @@ class Lines:
         self.file = os.open(os.path.join(folder, f"{rank}.log"), flags, 0o640) if folder else None
 
     def take(self, data: bytes) -> None:
+        """Write and show `data`; empty data means the end."""
         if self.file is not None:
             write_all(self.file, data)
         if self.mark is None:
@@ -68,8 +70,8 @@ class Lines:
         write_all(1, b"".join(self.mark + _newest(line) + b"\n" for line in lines))
 
     def flush(self) -> None:
-        """Shows a line that is printed over (a progress bar) as it is now, now and then. So it is for each rank: in one
-        terminal the bars of several ranks would print over each other."""
+        """Show the newest state of a line that is printed over (a progress bar) from time to time. Each rank has its
+        own line: in one terminal the bars of several ranks would print over each other."""
         if self.mark is None or b"\r" not in self.rest or time.monotonic() - self.shown_at < BAR_SECONDS:
             return
         newest = _newest(self.rest)
@@ -79,12 +81,12 @@ class Lines:
 
 
 def _newest(line: bytes) -> bytes:
-    """What a carriage return has left of it."""
+    """Return the text after the last carriage return."""
     return line.rstrip(b"\r").rpartition(b"\r")[2].rstrip(b" ") if b"\r" in line else line
 
 
 def result(node: Node) -> int:
-    """The exit code, and a line that says whose it is."""
+    """Print which rank failed and why, and return the exit code."""
     if node.never_ended:
         say(f"{terminal_report.names(node.never_ended)} hung after all others had ended with 0: killed")
     if asked := node.status["asked"]:
@@ -110,6 +112,7 @@ def result(node: Node) -> int:
 
 
 def say(text: str) -> None:
+    """Print a message to standard error."""
     sys.stderr.write(f"fermi: {text}\n")
     sys.stderr.flush()
 
@@ -130,9 +133,9 @@ def run(
     bounded: Mapping[str, Any] | None = None,
     confine: Mapping[str, Any] | None = None,
 ) -> int:
-    """`ranks`: number and environment of each. `port`: where rank 0 of this node will listen, if it is one of them.
-    `pulse`, `hang_seconds`, `confine`: see `node.py`. `bounded`: see `bounds.order`. Raises PortTaken, meet.GaveUp and
-    sandbox.SandboxError before any rank is started."""
+    """Run the ranks (number and environment of each) to their end, and return the exit code. `port`: where rank 0 of
+    this node will listen, if it is one of them. `pulse`, `hang_seconds`, `confine`: see `node.py`. `bounded`: see
+    `bounds.build_bounds`. Raises PortInUseError, RendezvousError and SandboxError before any rank is started."""
     if port is not None and not ports.is_free(port):
         raise PortTaken(port)
     if confine:
@@ -167,14 +170,14 @@ def run(
 
 
 class TerminalNode(Node):
-    """What ends its ranks is told last, in words."""
+    """A node that does not log the cause of its end: it is printed last, in words."""
 
     def blame(self, bound: dict[str, Any]) -> None:
         self.status["cause"] = bound
 
 
 def places() -> dict[str, str]:
-    """Folders of the job that stand in our own environment, and count as its disk."""
+    """Return the variables of our own environment that name folders of the job, which count as its disk use."""
     return {name: os.environ[name] for name in foreground_sandbox.WRITTEN if name in os.environ}
 
 
@@ -190,6 +193,7 @@ def _count(text: str) -> int:
 
 
 def parse(words: list[str]) -> argparse.Namespace:
+    """Return the parsed command line."""
     about, layout = __doc__, argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("fermi.runner.foreground", description=about, formatter_class=layout)
     add = parser.add_argument
@@ -229,6 +233,7 @@ def parse(words: list[str]) -> argparse.Namespace:
 
 
 def main(words: list[str]) -> int:
+    """Run the command line and return the exit code."""
     args = parse(words)
     ranks = [(int(rank), dict(pair.split("=", 1) for pair in pairs)) for rank, *pairs in args.ranks]
     several = args.nodes > 1

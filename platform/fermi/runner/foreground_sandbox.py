@@ -1,12 +1,12 @@
-"""What a run that somebody starts by hand may reach, where it is to be confined. Standard library only, Python 3.9 or
-later.
+"""The sandbox of a run that is started by hand. Standard library only, Python 3.9 or later.
 
     readable   the working directory, the job's data and files (FERMI_TRAIN_DATA, FERMI_VALID_DATA, FERMI_FILES_DIR,
                FERMI_RESUME_FROM), DATA_FOLDERS, the folders of PATH and PYTHONPATH, and --read
     writable   FERMI_CHECKPOINT_DIR, FERMI_OUTPUT_DIR, a HOME in the working directory, and --write
 
-The working directory is not writable: the scripts and the logs of the next start lie there, and whoever starts it is
-not confined. The person's own home is out of reach, but for what is named of it."""
+The working directory is not writable: it has the scripts and logs of the next start, which is not confined. The user's
+own home is inaccessible, except for paths in it that are named.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fermi.runner.mounts import ViewError
 from fermi.runner.sandbox import Confinement, landlock_abi, program_folders
 
 DATA_FOLDERS = ("/data", "/datasets", "/mnt", "/scratch")
-"""Where machines for training usually mount data."""
+"""Where training machines usually mount data."""
 HOME = ".fermi-home"
 READ = ("FERMI_TRAIN_DATA", "FERMI_VALID_DATA", "FERMI_FILES_DIR", "FERMI_RESUME_FROM")
 WRITTEN = ("FERMI_CHECKPOINT_DIR", "FERMI_OUTPUT_DIR")
@@ -26,7 +26,7 @@ TOOLKIT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file
 
 
 class SandboxError(Exception):
-    """The run cannot be confined as it was asked to be. `reason`: what is missing."""
+    """The run cannot be confined as requested. `reason`: what is missing."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -34,8 +34,8 @@ class SandboxError(Exception):
 
 
 def order(read: Sequence[str], write: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
-    """Returns what `confine.py` is told. `env`: of the person who starts the run. Raises SandboxError for a path that
-    is not there, and for a working directory with the person's home in it."""
+    """Return the spec of the sandbox (see `sandbox.py`). `env`: of the user who starts the run. Raises SandboxError for
+    a path that does not exist, and for a working directory that has the user's home in it."""
     here, home = os.getcwd(), os.path.realpath(os.path.expanduser("~"))
     if home == here or home.startswith(here.rstrip("/") + "/"):
         raise SandboxError(f"the working directory {here} holds your home: start in a folder of the job's own")
@@ -59,7 +59,7 @@ def order(read: Sequence[str], write: Sequence[str], env: Mapping[str, str]) -> 
 
 
 def check(ordered: Mapping[str, Any]) -> None:
-    """Tries it before any rank begins. Raises SandboxError where this machine cannot do it."""
+    """Set up the sandbox once before any rank starts. Raises SandboxError if this machine does not support it."""
     trial = Confinement(ordered, "by-hand", os.environ)
     trial.close()
     error = trial.failure

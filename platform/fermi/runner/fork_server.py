@@ -1,20 +1,18 @@
-"""Imports the training stack once, then forks node runners: `import torch` is paid once and not once per rank.
+"""A fork server: imports the training stack once, then forks node runners, so that `import torch` is paid once and not
+once per rank.
 
     python -u -m fermi.runner.fork_server --preload torch,numpy
 
-Each line of standard input is an order, `{"specs": [node spec files], "log": file for what goes wrong, "secrets":
-{variables of all ranks that are in no file}}`. For each, one node runner is forked per spec, and one line of standard
-output says how that ended: `0`, or the exit code of what failed. Waiting for an order with everything imported is what
-"standing by" means: from there to the ranks' first line takes two forks. Ends without a word when standard input
-closes, so that it never outlives a platform that it stands by for.
+Each line of standard input is an order, `{"specs": [node spec files], "log": file for errors, "secrets": {variables of
+all ranks that are in no file}}`. For each order, one node runner is forked per spec, and one line of standard output
+reports the result: `0`, or the exit code of what failed. Between orders the process waits with everything imported;
+from an order to the ranks' first line takes two forks. It ends silently when standard input closes, so that it never
+outlives its platform.
 
-Safe because nothing here runs but imports and one look-up: no CUDA context, no autograd, and a thread count of one,
-which is checked; if something did start a thread, the ranks are executed instead of forked. An order is read by the
-process that is forked for it: what it says, and secrets above all, is in no page that ranks of another order share.
-
-`-u`, with which ranks are executed, too, turns the buffer of C's standard output off (Python/initconfig.c). NCCL prints
-its warnings there and does not flush (src/debug.cc, 2.28): a rank that hangs, or that a signal ends, would keep them to
-itself, and its script's next line would be glued to half a line of NCCL's.
+This is safe because nothing runs here but imports and one look-up: no CUDA context, no autograd, and a thread count of
+one, which is checked; if something did start a thread, the ranks are executed instead of forked. An order is read by
+the process that is forked for it, so that its content, and secrets above all, is in no page that ranks of another order
+share.
 """
 
 from __future__ import annotations
@@ -40,11 +38,12 @@ LATER = (
     "fermi.telemetry.aggregation",
     "fermi.telemetry.sampler",
 )
-"""What runners and ranks come to import themselves: half a millisecond each, and more where it is much."""
+"""Modules that runners and ranks would import themselves: half a millisecond each, and more where they are large."""
 TRAINERS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "train")
 
 
 def main() -> None:
+    """Serve orders until standard input closes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--preload", default="")
     args, _ = parser.parse_known_args()  # a launcher of the release before also passes --later
@@ -67,7 +66,8 @@ def main() -> None:
 
 
 def import_modules(modules: str) -> dict[str, int]:
-    """What they were imported from: imports add to the path, and write their caches there."""
+    """Import the modules and return the folders that they were imported from: imports add to the path, and write their
+    caches there."""
     gc.disable()  # nothing that is imported is garbage: looking for it costs a quarter of the time
     for name in filter(None, modules.split(",")):
         try:
@@ -80,13 +80,13 @@ def import_modules(modules: str) -> dict[str, int]:
 
 
 def look_up() -> None:
-    """Look up, and import, what the first step of every optimizer of torch needs for its name in a profile."""
+    """Do what each rank would do by itself: call `stand_by` of the imported modules that have it."""
     with contextlib.suppress(Exception), sys.modules["torch"].autograd.profiler.record_function("fermi"):
         pass  # where that fails, ranks do it themselves
 
 
 def _come(orders: select.poll, milliseconds: int | None = None) -> int:
-    """What has come on standard input: the events of poll(2)."""
+    """Return the events (poll(2)) on standard input."""
     return sum(event for _, event in orders.poll(milliseconds))
 
 
@@ -97,8 +97,8 @@ def _pass_on() -> None:
 
 
 def package_folders() -> dict[str, int]:
-    """What packages are imported from, and when something was last put there or removed: a process that stands by for
-    weeks shall not give ranks half of a package from before an upgrade."""
+    """Return the folders of sys.path with their last change in nanoseconds: a process that waits for weeks must not
+    give ranks half of a package from before an upgrade."""
     return {path: os.stat(path).st_mtime_ns for path in sys.path if os.path.isdir(path)}
 
 
@@ -114,7 +114,7 @@ def _carry_out(forkable: bool) -> NoReturn:
 
 
 def _become_node(spec_path: str, secrets: dict[str, str], forkable: bool) -> NoReturn:
-    """A node runner in a session of its own, with no descriptor of the platform's left open."""
+    """Become a node runner with its own session and no descriptor of the platform's."""
     given = os.open(os.devnull, os.O_RDONLY) if forkable else _in_memory(json.dumps(secrets))
     detach(given, files.Paths(spec_path).log)
     if not forkable:
@@ -124,8 +124,8 @@ def _become_node(spec_path: str, secrets: dict[str, str], forkable: bool) -> NoR
 
 
 def detach(given: int, log_path: str, mode: int = 0o640) -> None:
-    """Gives this process a session of its own, `given` as standard input and the log as output, and no other descriptor
-    of what it was forked from."""
+    """Give this process its own session, `given` as standard input, the log as output, and no other descriptor of its
+    parent."""
     os.setsid()
     log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, mode)
     for source, target in ((given, 0), (log, 1), (log, 2)):
@@ -134,7 +134,7 @@ def detach(given: int, log_path: str, mode: int = 0o640) -> None:
 
 
 def _in_memory(text: str) -> int:
-    """A file without a name, to be read from its beginning."""
+    """Return a descriptor of a file without a name, positioned at its beginning."""
     descriptor = os.memfd_create("fermi")
     with open(descriptor, "w", encoding="utf-8", closefd=False) as file:
         file.write(text)

@@ -1,4 +1,4 @@
-"""What `.gitignore` means, as git has it (gitignore(5)). Standard library only, Python 3.9 or later."""
+"""Patterns of `.gitignore` files, as git defines them (gitignore(5)). Standard library only, Python 3.9 or later."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ _groups = itertools.count()
 
 
 class Rules:
-    """Of one folder's file. `says`: whether a path within the folder (a folder's ends with a slash) is left out; None
-    where no line is about it. The last line that is about it counts."""
+    """The rules of one folder's file."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         found = [rule for rule in map(_rule, lines) if rule]
@@ -26,6 +25,8 @@ class Rules:
         self._any = re.compile("|".join(pattern for pattern, _ in found), re.DOTALL) if found else None
 
     def says(self, path: str) -> bool | None:
+        """Return whether a path within the folder (a folder's ends with a slash) is ignored, or None if no line
+        matches. The last matching line counts."""
         path = f"{path}/" if path.endswith("/") else path  # two slashes, which no wildcard reaches into
         if self._any is None or not self._any.fullmatch(path):
             return None
@@ -33,7 +34,7 @@ class Rules:
 
 
 def _rule(line: str) -> tuple[str, bool] | None:
-    """A pattern of whole paths, and whether what it matches is left out; None of a line that means nothing."""
+    """Return a pattern of whole paths, and whether matches are ignored; None for a line without meaning."""
     line = _without_spaces(line.rstrip("\r\n"))
     if not line or line.startswith("#"):
         return None
@@ -49,14 +50,14 @@ def _rule(line: str) -> tuple[str, bool] | None:
 
 
 def _without_spaces(line: str) -> str:
-    """At its end, but for those behind a backslash."""
+    """Remove spaces at the end that no backslash precedes."""
     bare = line.rstrip(" ")
     behind = len(bare) - len(bare.rstrip("\\"))
     return f"{bare} " if behind % 2 and bare != line else bare
 
 
 def _pattern(line: str) -> str:
-    """Of the wildcards; empty where nothing can match them."""
+    """Return the regular expression of a line, or an empty string if nothing can match it."""
     found, at = [], 0
     while at < len(line):
         letter = line[at]
@@ -89,8 +90,8 @@ def _pattern(line: str) -> str:
 
 
 def _tried_once(parts: list[str], wildcard: str) -> str:
-    """Joins parts with a wildcard, so that a path is matched in linear time: each part but the last is taken where it
-    first fits, since the wildcard behind it reaches at least as far from there. (Atomic groups need Python 3.11.)"""
+    """Join parts with a wildcard so that a path is matched in linear time: each part but the last is matched where it
+    first fits, since the wildcard after it reaches at least as far from there. (Atomic groups need Python 3.11.)"""
     first, *rest = parts
     for part in rest[:-1]:
         group = f"g{next(_groups)}"
@@ -99,7 +100,8 @@ def _tried_once(parts: list[str], wildcard: str) -> str:
 
 
 def _bracket(line: str, at: int) -> tuple[str, int]:
-    """Of `[…]` from behind its first letter, and where it ends; empty where it does not."""
+    """Return the regular expression of `[…]` from after its first character, and where it ends; empty if it does not
+    end."""
     inverted = line[at : at + 1] in ("!", "^")
     at += inverted
     inside: list[str] = []

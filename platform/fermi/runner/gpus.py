@@ -1,5 +1,5 @@
-"""How fast and how hot a node's GPUs are, by `nvidia-smi`, now and then and without waiting for it. Standard library
-only, Python 3.9 or later. Without the program, or with one that fails, nothing is known."""
+"""Clock rate and temperature of a node's GPUs, by `nvidia-smi`, queried from time to time without waiting. Standard
+library only, Python 3.9 or later. Nothing is known if the program is missing or fails."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from fermi.telemetry.slow_command import Beside
 PERIOD_SECONDS = 30.0
 DEVICES, DEVICE = "/dev/nvidia[0-9]*", re.compile(r"/dev/nvidia(\d+)")
 OPEN_SECONDS = 10.0
-"""From one look to the next whether ranks have a GPU open."""
+"""Between two checks whether ranks have a GPU open."""
 FEW_STEPS = 20
-"""Steps, or looks at which figures had been printed, after which a rank that is to use a GPU has begun to."""
+"""Steps, or checks that found printed figures, after which a rank that uses a GPU must have opened it."""
 FIGURES = {"clocks.sm": "clock", "clocks.max.sm": "most", "temperature.gpu": "temperature"}
 REASONS = "clocks_throttle_reasons.active"
 FIELDS = ("index", *FIGURES, REASONS)
 
 
 class Gpus:
-    """Of this node. `told`: by index, what was found last."""
+    """GPUs of this node. `told`: the last figures, by index."""
 
     def __init__(self) -> None:
         self.told: dict[int, dict[str, Any]] = {}
         self._beside = Beside(PERIOD_SECONDS)
 
     def look(self, now: float, pids: Iterable[int]) -> None:
-        """To be called often; asks only while one of these processes has a GPU open."""
+        """Start a query if one is due and one of these processes has a GPU open. Call it often."""
         if (text := self._beside.take(now)) is not None:
             self.told = parse(text)
         elif self._beside.is_due(now) and any(indices(pid) for pid in pids):
             self._beside.ask(nvidia_smi.command(FIELDS), now)
 
     def of(self, pid: int) -> dict[str, Any] | None:
-        """The first one that the process has open."""
+        """Return the figures of the first GPU that the process has open, or None."""
         return next((self.told[index] for index in sorted(indices(pid)) if index in self.told), None)
 
 
 def parse(text: str) -> dict[int, dict[str, Any]]:
-    """By index. A figure that this GPU does not tell is left out."""
+    """Return the figures by GPU index. A figure that the GPU does not report is left out."""
     found = {}
     for row in nvidia_smi.parse(text, FIELDS):
         if (index := nvidia_smi.whole(row, "index")) is None:
@@ -57,19 +57,19 @@ def parse(text: str) -> dict[int, dict[str, Any]]:
 
 
 def indices(pid: int) -> set[int]:
-    """Of the GPUs that a process has open."""
+    """Return the indices of the GPUs that a process has open."""
     with contextlib.suppress(OSError):
         return _indices(pid)
     return set()
 
 
 def machine_has_gpus() -> bool:
-    """Returns whether this machine shows GPUs of NVIDIA; on WSL and of other makers it shows none."""
+    """Return True if this machine has NVIDIA device files; on WSL and for other vendors it has none."""
     return bool(glob.glob(DEVICES))
 
 
 def has_gpu_open(pids: Iterable[int]) -> bool | None:
-    """Returns whether one of these processes has a GPU open; None where it cannot be read of all of them."""
+    """Return True if one of these processes has a GPU open, or None if that cannot be read for all of them."""
     unknown, asked = False, False
     for pid in pids:
         asked = True
@@ -84,7 +84,7 @@ def has_gpu_open(pids: Iterable[int]) -> bool | None:
 
 
 def _indices(pid: int) -> set[int]:
-    """Raises OSError where its descriptors cannot be read."""
+    """Return the indices of open GPUs. Raises OSError if the descriptors of the process cannot be read."""
     found = set()
     for name in os.listdir(f"/proc/{pid}/fd"):
         with contextlib.suppress(OSError):

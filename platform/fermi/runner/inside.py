@@ -1,14 +1,13 @@
-"""One node of a job inside of a dev environment: `python -m fermi.runner.inside <spec.json> -`.
+"""Runs one node of a job inside of a dev environment: `python -m fermi.runner.inside <spec.json> -`.
 
 Standard library only, Python 3.9 or later: it runs with the environment's own interpreter. It differs from
-`fermi.runner.node` in two things: it waits until all nodes are there (`meet.py`), and its ranks give way to whoever
-works in the environment: they are the first to be killed where memory runs out, and their processes have a lower
-priority. Where the container may divide its own control group, the kernel holds them to what others leave of its
-memory.
+`fermi.runner.node` in two things: it waits for the other nodes (`barrier.py`), and its ranks give way to the user of
+the environment: they are the first to be killed when memory runs out, and their processes have a lower priority. If the
+container may divide its own control group, the kernel limits them to the memory that others leave.
 
-What the spec has besides: `meeting`, `{"nodes": 2, "head": "10.0.0.7", "port": 29500, "patience": 1800}` (see `Meeting`
-of `prepare.py`); `folder`: the attempt's own; `yields`: `{"oom": 300, "nice": 5}`; `fork`: ranks may be forked, where
-this process has imported the training stack.
+Additional keys of the spec: `meeting`, `{"nodes": 2, "head": "10.0.0.7", "port": 29500, "patience": 1800}` (see
+`Rendezvous` of `prepare.py`); `folder`: the attempt's own; `yields`: `{"oom": 300, "nice": 5}`; `fork`: ranks may be
+forked, if this process has imported the training stack.
 """
 
 from __future__ import annotations
@@ -27,14 +26,16 @@ from fermi.runner.node import Node
 from fermi.runner.prepare import Meeting, prepare
 
 LEFT_FREE, LEAST = 0.05, 0.1
-"""Shares of the container's memory: what is kept for others to grow, and less than this for the ranks is no bound."""
+"""Shares of the container's memory: what is kept free for others; and a smaller limit than this for the ranks is not
+set."""
 MOST_OOM = 1000
-"""Of oom_score_adj (proc(5)). Everybody may raise their own."""
+"""The highest oom_score_adj (proc(5)). Every process may raise its own."""
 
 
 def run(spec_path: str, secrets: dict[str, str], standby: bool = False) -> None:
-    """To the end, unless somebody does or ever did. `standby`: this process was forked from one that has imported the
-    training stack, and gives way already (`fermi.runner.standby`). May raise BecomeRank (in a child)."""
+    """Run the node to its end, unless a runner has it or had it. `standby`: this process was forked from one that has
+    imported the training stack and has a lower priority already (`fermi.runner.standby`). May raise UnwindToRankError
+    (in a child)."""
     paths = Paths(spec_path)
     lock = try_lock(paths.lock)
     if lock is None or read_json(paths.status) is not None:
@@ -64,6 +65,7 @@ def run(spec_path: str, secrets: dict[str, str], standby: bool = False) -> None:
 
 
 def meeting(spec: dict[str, Any]) -> Meeting:
+    """Return the rendezvous of a spec."""
     at = spec["meeting"]
     patience = float(at.get("patience") or barrier.PATIENCE_SECONDS)
     goes_on = bool(at.get("goes_on"))
@@ -71,7 +73,7 @@ def meeting(spec: dict[str, Any]) -> Meeting:
 
 
 def give_way(yields: dict[str, Any]) -> None:
-    """Ranks inherit it; what cannot be had is done without."""
+    """Lower the priority of this process, which ranks inherit; what is not permitted is skipped."""
     if oom := yields.get("oom"):
         with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:
             wanted = min(MOST_OOM, int(file.read()) + int(oom))
@@ -83,8 +85,8 @@ def give_way(yields: dict[str, Any]) -> None:
 
 
 def hold_apart(bounds: dict[str, Any]) -> None:
-    """Bounds the memory of the ranks' own control group, where one can be made in the container's (`cgroups.py`): a
-    rank that takes more is killed alone, for the limit of the whole container is not reached."""
+    """Limit the memory of the ranks' own control group, if one can be created in the container's (`cgroups.py`): a rank
+    that takes more is killed alone, because the limit of the whole container is not reached."""
     if not bounds.get("control_group") or bounds.get("memory") or not cgroups.divide_own():
         return
     with contextlib.suppress(OSError, ValueError):
@@ -99,6 +101,7 @@ def write_log(text: str) -> None:
 
 
 def give_up(one: Node, cause: str, detail: str, **about: Any) -> None:
+    """Write the cause of an end without ranks to the log and the status."""
     write_log(f"gave up: {cause}: {detail}")
     one.status["cause"] = {"code": cause, "evidence": detail, **about}
     one.save("exited")

@@ -1,4 +1,4 @@
-"""Which network interface reaches a host. Standard library only, Python 3.9 or later."""
+"""Finds the network interface that reaches a host. Standard library only, Python 3.9 or later."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ CHOOSING = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 
 
 def for_ranks(head: str, *, is_here: bool) -> dict[str, str]:
-    """Variables that say which interface gloo and NCCL are to bind: the one that reaches the head, unless our own
-    environment says otherwise. Where the head's own name leads to the loopback interface (as Debian's /etc/hosts has
-    it), nothing is known. `is_here`: this node is the head."""
+    """Return the variables for the interface that gloo and NCCL bind: the one that reaches the head, unless our own
+    environment sets them. Empty if the head's own name leads to the loopback interface (as in Debian's /etc/hosts).
+    `is_here`: this node is the head."""
     name = interface_to(head)
     if not name or (is_here and name == "lo" and not _is_loopback(head)):
         return {}
@@ -27,7 +27,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def interface_to(address: str) -> str:
-    """The name of the network interface that reaches `address`: what gloo and NCCL are to bind. Empty when unknown."""
+    """Return the name of the network interface that reaches `address`, or an empty string if unknown."""
     try:
         family, kind, _, _, target = socket.getaddrinfo(address, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as probe:
@@ -39,10 +39,12 @@ def interface_to(address: str) -> str:
 
 
 def names() -> list[str]:
+    """Return the names of all network interfaces."""
     return [name for _, name in socket.if_nameindex()]
 
 
 def addresses_of(name: str) -> set[str]:
+    """Return the IPv4 and IPv6 addresses of an interface."""
     found = set()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         request = array.array("B", struct.pack("256s", name[:15].encode()))

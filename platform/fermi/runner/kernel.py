@@ -1,5 +1,5 @@
-"""What the kernel has to say of a rank that SIGKILL ended and nobody asked to end: memory, most often. Standard library
-only, Python 3.9 or later."""
+"""Finds out whether the kernel's OOM killer ended a rank that SIGKILL ended without a request. Standard library only,
+Python 3.9 or later."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 UNLIMITED = 1 << 60  # cgroup v1 has a number for it
 _ROOTS = ("/sys/fs/cgroup/memory", "/sys/fs/cgroup")
-"""Of version 1 and 2."""
+"""Mount points of version 1 and 2."""
 MOST_RECORDS = 1 << 16
 _OOM = re.compile(rb"oom-kill:constraint=CONSTRAINT_(\w+),(?:.*\boom_memcg=([^,]+))?.*\bpid=(\d+)")
 
 
 class Memory:
-    """Counts of the memory cgroups that this process and its ranks are in, as they were when this was made. `groups`:
-    their folders, the innermost first."""
+    """Compares counts of the memory cgroups of this process and its ranks with those at its creation. `groups`: their
+    folders, the innermost first."""
 
     def __init__(self, groups: Iterable[str] | None = None) -> None:
         self.began = _uptime()
@@ -26,11 +26,12 @@ class Memory:
         self.before = [_counts(folder) for folder in self.groups]
 
     def explains(self, pid: int) -> dict[str, Any] | None:
-        """Why `pid` was killed; None where nothing is known."""
+        """Return why `pid` was killed, as the `kill` of an entry, or None if unknown."""
         return self._by_log(pid) or self._by_counts()
 
     def _by_counts(self) -> dict[str, Any] | None:
-        """The limit that was hit is the one of the group whose own `oom` grew; elsewhere the machine had no more."""
+        """Return the group whose own `oom` count grew: its limit was reached; otherwise the machine's memory was used
+        up."""
         after = [_counts(folder) for folder in self.groups]
         if not any(new.get("oom_kill", 0) > old.get("oom_kill", 0) for old, new in zip(self.before, after)):  # noqa: B905
             return None
@@ -42,14 +43,15 @@ class Memory:
         return _killed(limited[0]) if limited else self._killed_here() or _killed(None)
 
     def _by_log(self, pid: int) -> dict[str, Any] | None:
-        """The log names processes as the machine does: in a container it is neither readable nor ours."""
+        """Search the kernel log, which has the machine's pids: in a container it is neither readable nor ours."""
         for moment, record in _records():
             if moment >= self.began and (found := _OOM.search(record)) and int(found[3]) == pid:
                 return (self._killed_in(found[2]) if found[1] == b"MEMCG" else None) or _killed(None)
         return None
 
     def _killed_in(self, group: bytes | None) -> dict[str, Any] | None:
-        """The kernel names it as the machine does, which in a container is no path of ours."""
+        """Return the kill by the limit of a group, which the kernel names as the machine does; in a container that is
+        no path of ours."""
         for root in _ROOTS:
             if group and limit_of(folder := root + os.fsdecode(group)) is not None:
                 return _killed(folder)
@@ -61,13 +63,14 @@ class Memory:
 
 
 def memory_limit() -> int | None:
-    """Bytes that this process and what it starts may have at most: the machine's, or what a group holds them to."""
+    """Return how many bytes this process and its children may use: the machine's memory, or the limit of a group."""
     found = [limit for limit in (_total(), *map(limit_of, find_groups())) if limit]
     return min(found, default=None)
 
 
 def _killed(folder: str | None) -> dict[str, Any]:
-    """`folder`: of the cgroup whose limit it was; None: the host's memory was used up."""
+    """Return the `kill` of an entry. `folder`: of the cgroup whose limit was reached; None: the host's memory was used
+    up."""
     if folder is None:
         return {"by": "memory", "scope": "host", "limit": _total(), "used": None}
     used = _number(folder, "memory.peak") or _number(folder, "memory.max_usage_in_bytes")
@@ -75,7 +78,7 @@ def _killed(folder: str | None) -> dict[str, Any]:
 
 
 def find_groups() -> Iterator[str]:
-    """Yields the folders of the memory groups that this process is in, the innermost first."""
+    """Yield the folders of the memory groups that this process is in, the innermost first."""
     with contextlib.suppress(OSError), open("/proc/self/cgroup", encoding="utf-8") as file:
         for line in file:
             _, controllers, path = line.rstrip("\n").split(":", 2)
@@ -104,7 +107,7 @@ def _counts(folder: str) -> dict[str, int]:
 
 
 def limit_of(folder: str) -> int | None:
-    """Returns the bytes that the group of a folder may have; None where it has no limit."""
+    """Return the limit of a folder's group in bytes, or None if it has none."""
     limit = _number(folder, "memory.max") or _number(folder, "memory.limit_in_bytes")
     return limit if limit and limit < UNLIMITED else None
 
@@ -128,7 +131,7 @@ def _uptime() -> float:
 
 
 def _records() -> Iterator[tuple[float, bytes]]:
-    """The kernel's log: seconds since boot, and what was said."""
+    """Yield seconds since boot and text of each record of the kernel's log."""
     try:
         log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -1,10 +1,11 @@
-"""Late values: what only the engine knows, at the time and place where a job runs. Standard library only, Python 3.9 or
-later: launch writes them down, and what reads them again is shipped to pods, Slurm nodes and workers.
+"""Late values: what only the engine knows, when and where a job runs. Standard library only, Python 3.9 or later: plans
+contain them, and the code that resolves them runs in pods, on Slurm nodes and on workers.
 
-    (Late.FILES_DIR, "/a.json") ──resolve──▶ "/run/files/a.json"           by who knows all of them
-                                ──encode───▶ [{"late": "files directory"}, "/a.json"] ──decode──▶ "/run/files/a.json"
+    (Late.FILES_DIR, "/a.json") ──resolve──▶ "/run/files/a.json"              if all are known
+                                ──encode_value───▶ [{"late": "files directory"}, "/a.json"]
+                                                   ──decode_value──▶ "/run/files/a.json"
 
-`SHOWN` instead of what is known: for people, before there is a place.
+`LATE_TEXTS` in place of the known values: for display, before there is a node.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from enum import Enum
 
 
 class Late(Enum):
+    """A late value. The strings are stored in specs."""
     HEAD_HOST = "head host"  # where rank 0 runs, as the other nodes reach it
     FILES_DIR = "files directory"  # where the plan's files lie on the node
     PYTHON = "python"  # the interpreter that has the training stack
@@ -23,16 +25,17 @@ SHOWN = {late: f"<{late.value}>" for late in Late}
 
 
 def resolve(value: str | Late | tuple[str | Late, ...], known: Mapping[Late, str]) -> str:
-    """Raises KeyError when an engine forgot to bind a late value."""
+    """Return the value as text. Raises KeyError if an engine did not bind one of its late values."""
     return "".join(known[piece] if isinstance(piece, Late) else piece for piece in _pieces(value))
 
 
 def is_open(value: str | Late | tuple[str | Late, ...], known: Mapping[Late, str]) -> bool:
+    """Return True if the value has parts that are not known."""
     return any(isinstance(piece, Late) and piece not in known for piece in _pieces(value))
 
 
 def encode(value: str | Late | tuple[str | Late, ...], known: Mapping[Late, str]) -> str | list[str | dict[str, str]]:
-    """For JSON: text where all is known, else the pieces, of which some stay open."""
+    """Return the value for JSON: text if all is known, else its pieces, of which some stay late."""
     if not is_open(value, known):
         return resolve(value, known)
     return [
@@ -42,7 +45,7 @@ def encode(value: str | Late | tuple[str | Late, ...], known: Mapping[Late, str]
 
 
 def decode(written: str | list[str | dict[str, str]], known: Mapping[Late, str]) -> str:
-    """Of what `encode` has made. Raises KeyError when an engine forgot to bind a late value."""
+    """Return the text of what `encode_value` has made. Raises KeyError if an engine did not bind a late value."""
     if isinstance(written, str):
         return written
     return "".join(known[Late(piece["late"])] if isinstance(piece, dict) else piece for piece in written)

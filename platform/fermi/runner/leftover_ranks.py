@@ -1,6 +1,5 @@
-"""Ranks that are still there when their work is over: which of them have nothing left to wait for; and programs that
-are still there when their rank is gone. Standard library only, Python 3.9 or later. Of a runner's entries; nothing here
-ends one."""
+"""Finds ranks that still run though their work is over, and programs that still run though their rank has ended. Works
+on a runner's entries and ends no process. Standard library only, Python 3.9 or later."""
 
 from __future__ import annotations
 
@@ -15,14 +14,14 @@ Entry = dict[str, Any]
 
 HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "multiprocessing.semaphore_tracker",
            "compile_worker", "wandb", "tensorboard")  # fmt: skip
-"""In the command lines of what libraries start for themselves, and end later than the process that they serve."""
+"""Parts of command lines of processes that libraries start for themselves, and that end later than the process they
+serve."""
 MAX_COMMAND = 300
 
 
 def note(entries: Sequence[Entry], seconds: Mapping[int, float], moment: float, bound: float) -> bool:
-    """Says of each rank since when it has done nothing at all, once that is as long as `bound`; whether that has
-    changed. Whether somebody is left for whom it waits, only who knows all nodes can tell. `seconds`: by process, for
-    how long it has."""
+    """Record for each rank since when it has been idle, once that is as long as `bound` seconds. Return True if that
+    has changed. Whether it waits for another rank is only known with all nodes. `seconds`: idle time by process."""
     before = [entry["still_since"] for entry in entries]
     for entry in entries:
         still = seconds.get(entry["pid"], 0.0) if entry["state"] == "running" else 0.0
@@ -31,8 +30,8 @@ def note(entries: Sequence[Entry], seconds: Mapping[int, float], moment: float, 
 
 
 def left_behind(entries: Sequence[Entry], moment: float, bound: float) -> list[Entry]:
-    """Where these are all ranks, and those that ended ended well: the others, if they never will. Who hangs where ranks
-    take leave of each other does not; of who is still elsewhere, that is known after `bound` seconds."""
+    """Return the ranks that will never end, given that `entries` are all ranks: those that hang while ranks shut down,
+    at once, and those that are idle after the others ended well, after `bound` seconds."""
     left = [entry for entry in entries if entry["state"] == "running"]
     ended = [entry["ended_at"] for entry in entries if entry["state"] == "exited"]
     take_leave = bool(ended) and all(stacks.leaves(entry["stalled"]) for entry in left)
@@ -41,15 +40,15 @@ def left_behind(entries: Sequence[Entry], moment: float, bound: float) -> list[E
 
 
 def failed(entries: Sequence[Entry]) -> list[Entry]:
-    """Those whose script an exception has ended, and that hang in their teardown."""
+    """Return the ranks whose script ended with an exception and that hang in their teardown."""
     running = (entry for entry in entries if entry["state"] == "running")
     return [entry for entry in running if entry["error"] and stacks.leaves(entry["stalled"])]
 
 
 def note_left(entries: Sequence[Entry], command: Sequence[str]) -> None:
-    """Notes on ranks that ended well which Python programs they left running: a script that puts its training into the
-    background is over before it has begun. `command`: the ranks' own, by which forks are known; these count only where
-    they lead a session, as daemons do."""
+    """Record on ranks that ended well which Python programs they left running: a script that starts its training in the
+    background is over before it has begun. `command`: the ranks' own, by which forks are recognized; forks count only
+    if they lead a session, as daemons do."""
     ended = {entry["rank"]: entry for entry in entries if entry["exit_code"] == 0 and not entry["asked"]}
     if len(ended) < len(entries):
         return
@@ -66,7 +65,7 @@ def note_left(entries: Sequence[Entry], command: Sequence[str]) -> None:
 
 
 LEFT = "left"
-"""What a rank's `kill` says it is by, where its runner ended what it left running."""
+"""The `by` of a rank's `kill` if its runner ended a program that it left running."""
 
 
 def _is_helper(text: str) -> bool:
@@ -74,6 +73,6 @@ def _is_helper(text: str) -> bool:
 
 
 def _rank(pid: int) -> int:
-    """Returns the rank in whose environment the process began; -1: not known, or not ours to read."""
+    """Return the rank in whose environment the process was started; -1: unknown, or not readable."""
     found = next((word[5:] for word in processes.read_words(pid, "environ") if word.startswith("RANK=")), "")
     return int(found) if found.isdecimal() else -1

@@ -1,8 +1,7 @@
-"""TCP connections of a rank on which data waits that nobody acknowledges, from /proc. Standard library only, Python 3.9
-or later.
+"""Finds TCP connections of a rank with unacknowledged data, from /proc. Standard library only, Python 3.9 or later.
 
-A peer that is cut off takes nothing: what was sent to it stays in the queue, and the kernel sends it again, ever more
-rarely. That is seen seconds after the cut, where a collective waits for half an hour.
+A peer that is cut off acknowledges nothing: sent data stays in the queue, and the kernel retransmits it, less and less
+often. That is visible seconds after the cut, while a collective waits for half an hour.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ _ESTABLISHED, _SYN_SENT = 1, 2
 
 
 class Link(NamedTuple):
-    """`unacked`: bytes that the peer has not taken. `retries`: how often in a row they were sent again without an
-    answer. A socket with `retries` 0 is merely full or busy."""
+    """A TCP connection with waiting data. `unacked`: bytes that the peer has not acknowledged; `retries`:
+    retransmissions in a row without an answer. A socket with `retries` 0 is merely full or busy."""
 
     inode: int
     peer: str
@@ -31,7 +30,7 @@ class Link(NamedTuple):
 
 
 def look(pids: Iterable[int]) -> list[Link]:
-    """Of these processes, which share a network: those on which something waits."""
+    """Return the connections of these processes, which share a network namespace, that have waiting data."""
     numbers = list(pids)
     inodes = {inode for pid in numbers for inode in _sockets(pid)}
     found = []
@@ -42,7 +41,7 @@ def look(pids: Iterable[int]) -> list[Link]:
 
 
 def parse(line: str) -> Link | None:
-    """A line of /proc/net/tcp or tcp6; None where nothing waits."""
+    """Return the connection of a line of /proc/net/tcp or tcp6, or None if nothing waits."""
     fields = line.split()
     state, queued, timer = int(fields[3], 16), int(fields[4].split(":")[0], 16), int(fields[5].split(":")[0], 16)
     if state not in (_ESTABLISHED, _SYN_SENT) or not (queued or state == _SYN_SENT):
@@ -53,7 +52,8 @@ def parse(line: str) -> Link | None:
 
 
 def told(links: Iterable[Link], since: dict[int, float], moment: float) -> list[dict[str, Any]]:
-    """Those that get no answer, for a status. `since`: by inode, when each was first seen so; kept here."""
+    """Return the connections whose peers do not answer, for a status. `since`: by inode, when each was first seen
+    without answer; updated here."""
     silent = [link for link in links if link.retries]
     for gone in since.keys() - {link.inode for link in silent}:
         del since[gone]
@@ -65,12 +65,13 @@ def told(links: Iterable[Link], since: dict[int, float], moment: float) -> list[
 
 
 def _least(retries: int) -> float:
-    """Seconds that so many take: the kernel waits 0.2 s at first, and twice as long each time."""
+    """Return the seconds that so many retries take at least: the kernel waits 0.2 s at first, and twice as long each
+    time."""
     return 0.2 * (2 ** min(retries, 9) - 1)
 
 
 def _address(text: str) -> str:
-    """As the kernel prints it: words of four bytes in the machine's own order."""
+    """Return the address that the kernel prints as words of four bytes in the machine's byte order."""
     raw = b"".join(bytes.fromhex(text[at : at + 8])[::-1] for at in range(0, len(text), 8))
     if len(raw) == 4:
         return socket.inet_ntop(socket.AF_INET, raw)

@@ -1,4 +1,4 @@
-"""A log of which the newest part is kept: the disk gets back what is older, and each byte keeps its place. Standard
+"""Limits the disk space of a log: the blocks of its oldest part are released, and each byte keeps its offset. Standard
 library only, Python 3.9 or later."""
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ _KEEP_SIZE, _PUNCH_HOLE = 1, 2  # linux/falloc.h
 
 
 def trim(log: int, kept: int = KEPT, step: int = STEP) -> None:
-    """Of a file that is open for writing. Where a file system cannot do it, nothing is given back."""
+    """Release the blocks of all but the last `kept` bytes of a file that is open for writing. Does nothing if the file
+    system does not support it."""
     old = (os.fstat(log).st_size - kept) // step * step
     if old > 0:
         import ctypes  # by then somebody prints a lot
@@ -21,7 +22,7 @@ def trim(log: int, kept: int = KEPT, step: int = STEP) -> None:
 
 
 def begin(log: int, at: int) -> int:
-    """From where on there is something to read."""
+    """Return the offset from which the log still has data."""
     try:
         return os.lseek(log, at, os.SEEK_DATA)
     except OSError:  # nothing is there, or a file system that does not tell

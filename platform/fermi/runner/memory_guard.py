@@ -1,21 +1,20 @@
-"""Ends a node's ranks before the container that they share with somebody's notebook has no memory left. Standard
-library only, Python 3.9 or later.
+"""Ends a node's ranks before the container that they share with a user's notebook runs out of memory. Standard library
+only, Python 3.9 or later.
 
-With version 2 of control groups the kubelet sets `memory.oom.group`: where a container takes more memory than it may,
-the kernel kills all of its processes, the notebook too, whatever their `oom_score_adj` (kernel,
-Documentation/admin-guide/cgroup-v2.rst). Inside of a usual container nobody may write limits, but everybody may read
-what is used.
+With version 2 of control groups the kubelet sets `memory.oom.group`: when a container exceeds its limit, the kernel
+kills all of its processes, the notebook too, whatever their `oom_score_adj` (kernel,
+Documentation/admin-guide/cgroup-v2.rst). In a usual container limits cannot be written, but usage can be read.
 
-Ranks are ended only where two things that are measured apart from each other say so:
+Ranks are ended only if two independent measurements agree:
 
-1. The group has used at least NEAR of its limit with what cannot be taken back: without page cache and reclaimable
-   slabs, and with no swap left.
-2. The processes of the ranks (/proc) have grown meanwhile, by at least as much as all others together. From FULL on it
-   is enough that they hold GIVES_BACK of the limit, so that their end helps.
+1. The group has used at least NEAR_LIMIT_SHARE of its limit with memory that cannot be reclaimed: without page cache
+   and reclaimable slabs, and with no swap left.
+2. The processes of the ranks (/proc) have grown meanwhile, by at least as much as all others together. From FULL_SHARE
+   on it is enough that they hold MIN_RANK_SHARE of the limit, so that their end helps.
 
-Page cache by itself therefore ends nothing, and neither does a notebook that grows, before FULL. It is looked the more
-often the less is left, for a process can take some GiB within a second; one that takes all that is left between two
-looks is not caught.
+So page cache alone ends nothing, and neither does a notebook that grows, before FULL_SHARE. The less memory is left,
+the shorter the pause between checks, for a process can take some GiB within a second; one that takes all that is left
+between two checks is not caught.
 """
 
 from __future__ import annotations
@@ -34,22 +33,22 @@ from fermi.runner.bounds import ranks_of
 from fermi.runner.disk_space import shown
 
 NEAR, FULL, CLOSE = 0.97, 0.99, 0.85
-"""Shares of the limit; from CLOSE on the ranks' own memory is read at each look."""
+"""Shares of the limit; from WATCHED_SHARE on the ranks' own memory is read at each check."""
 GIVES_BACK = 0.1
 FASTEST = 8 << 30
-"""Bytes per second that ranks are expected to take at most."""
+"""The largest growth of ranks that is expected."""
 SLOWEST_LOOK, QUICKEST_LOOK = 0.2, 0.003
 REST = 20
-"""So many times as long as a look took passes before the next one, at least."""
+"""The pause after a check is at least so many times as long as the check took."""
 GROWTH_SECONDS = 1.0
 LEAST_GROWTH = 4 << 20
 TREE_SECONDS = 0.25
 RECLAIMABLE = frozenset((b"active_file", b"inactive_file", b"slab_reclaimable"))
-"""Of version 2; those of version 1 that count the groups below have `total_` before their names."""
+"""Fields of version 2; those of version 1 that include the groups below have the prefix `total_`."""
 
 
 class Sample(NamedTuple):
-    """Bytes: `used` of the group, without what can be taken back; `ranks`: of the ranks' processes alone."""
+    """Bytes: `used` by the group, without what can be reclaimed; `ranks`: by the ranks' processes alone."""
 
     at: float
     used: int
@@ -57,7 +56,7 @@ class Sample(NamedTuple):
 
 
 def is_running_out(samples: Sequence[Sample], limit: int) -> bool:
-    """Returns whether the ranks have to end, by the last of the samples and those before it."""
+    """Return True if the ranks have to end, by the last sample and those before it."""
     last = samples[-1]
     if last.used < NEAR * limit:
         return False
@@ -69,14 +68,14 @@ def is_running_out(samples: Sequence[Sample], limit: int) -> bool:
 
 
 class Group:
-    """A control group with a limit of memory. `folder`: where its files are."""
+    """A control group with a memory limit. `folder`: where its files are."""
 
     def __init__(self, folder: str, limit: int) -> None:
         self.folder, self.limit = folder, limit
         self._version_1 = not os.path.exists(f"{folder}/memory.current")
 
     def used(self) -> int:
-        """Bytes, without what the kernel takes back before it kills. Raises OSError and ValueError."""
+        """Return the used bytes, without what the kernel reclaims before it kills. Raises OSError and ValueError."""
         before = b"total_" if self._version_1 else b""
         reclaimable = 0
         for line in _read(f"{self.folder}/memory.stat").splitlines():
@@ -86,7 +85,7 @@ class Group:
         return max(0, int(_read(self._usage)) - reclaimable)
 
     def swap_left(self) -> int:
-        """Bytes that may still go to swap; 0 where nothing is known."""
+        """Return the bytes that may still go to swap; 0 if unknown."""
         with contextlib.suppress(OSError, ValueError, StopIteration):
             lines = _read("/proc/meminfo").splitlines()
             free = next(int(line.split()[1]) << 10 for line in lines if line.startswith(b"SwapFree:"))
@@ -103,7 +102,7 @@ class Group:
 
 
 def find_limited_group(folders: Iterable[str] | None = None) -> Group | None:
-    """Returns the tightest limited group that this process is in; None where no limit is seen."""
+    """Return the group with the lowest limit that this process is in, or None if no limit is visible."""
     found = [(limit, folder) for folder in folders or kernel.find_groups() if (limit := kernel.limit_of(folder))]
     total = kernel.memory_limit() or 0
     limit, folder = min(found, default=(0, ""))
@@ -111,8 +110,8 @@ def find_limited_group(folders: Iterable[str] | None = None) -> Group | None:
 
 
 class MemoryGuard:
-    """`leaders`: returns the rank of each rank's first process. `found` becomes why the node has to end, right before
-    the guard kills the ranks: whoever learns of their end finds it."""
+    """Watches the memory in a thread. `leaders`: returns the rank of each rank's first process. `found` is set to the
+    cause right before the guard kills the ranks, so that it is there when their end is noticed."""
 
     def __init__(self, group: Group, leaders: Callable[[], Mapping[int, int]]) -> None:
         self.group, self._leaders = group, leaders
@@ -124,14 +123,15 @@ class MemoryGuard:
         self._thread = threading.Thread(target=self._run, name="memory guard", daemon=True)
 
     def start(self) -> None:
-        """Once the ranks have begun."""
+        """Start the thread, once the ranks have started."""
         self._thread.start()
 
     def close(self) -> None:
+        """Ask the thread to end."""
         self._ending.set()
 
     def look(self) -> dict[str, Any] | None:
-        """Returns why the ranks have to end; None while they need not. Raises OSError and ValueError."""
+        """Return the cause if the ranks have to end, else None. Raises OSError and ValueError."""
         limit, now, used = self.group.limit, time.monotonic(), self.group.used()
         if used < CLOSE * limit:
             self._samples.clear()
@@ -177,13 +177,13 @@ class MemoryGuard:
                 return
 
     def _pause(self) -> float:
-        """Seconds in which the ranks cannot have taken more than half of what is left."""
+        """Return the seconds in which the ranks cannot have taken more than half of what is left."""
         used = self._samples[-1].used if self._samples else 0
         left = NEAR * self.group.limit - used
         return min(max(left / 2 / FASTEST, QUICKEST_LOOK), SLOWEST_LOOK)
 
     def _kill(self) -> None:
-        """What the ranks have started since they were listed, the node's runner ends."""
+        """Kill the listed processes; the node's runner ends what the ranks have started since."""
         leaders = self._leaders()
         for pid in sorted(self._tree, key=lambda pid: pid not in leaders):
             with contextlib.suppress(OSError):
@@ -191,8 +191,7 @@ class MemoryGuard:
 
 
 def _own_bytes(pid: int) -> int:
-    """What it has resident without files (proc_pid_status(5)); what it shares in memory counts for each that shares
-    it."""
+    """Return a process's resident bytes without files (proc_pid_status(5)); shared memory counts for each process."""
     found = 0
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in _read(f"/proc/{pid}/status").splitlines():

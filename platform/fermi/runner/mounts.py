@@ -1,18 +1,18 @@
-"""A file system view of a task's own: a mount namespace whose root holds what the task was given and nothing else.
+"""A file system view for one task: a mount namespace whose root has the paths that the task was given and nothing else.
 Standard library only, Python 3.9 or later.
 
-Landlock decides which contents a process may read and write. It knows nothing of sockets that have a path (a session
-bus, a tmux server, a container engine: each runs programs for whoever connects), of modes, owners and times of files,
-and of names. What is not in the view has none of these, and what is there to be read is mounted read-only.
+Landlock decides which contents a process may read and write. It does not cover sockets that have a path (a session bus,
+a tmux server, a container engine: each runs programs for its clients), modes, owners and times of files, and names.
+What is not in the view has none of these, and what is readable is mounted read-only.
 
-    /usr /opt /etc /proc /sys /dev …   of the system, read-only (but for /proc: see `make_view`)
+    /usr /opt /etc /proc /sys /dev …   of the system, read-only (except /proc: see `make_view`)
     /tmp /var/tmp                      a folder of the task's own
     /dev/shm                           a tmpfs of its own, as large as the system's
     /srv/fermi/checkpoints/task-x …    what it was given, each at its own path
 
-Root makes the namespace directly (CAP_SYS_ADMIN); another user inside of a user namespace that maps that user alone,
-where the system allows it (user_namespaces(7); Debian and Ubuntu have switches that forbid it). A process of its own
-makes it, so that the runner stays where it is; ranks join it (setns(2)) and lose all capabilities there.
+Root creates the namespace directly (CAP_SYS_ADMIN); another user inside of a user namespace that maps only that user,
+where the system allows it (user_namespaces(7); Debian and Ubuntu have switches that forbid it). A child process creates
+it, so that the runner stays outside; ranks join it (setns(2)) and lose all capabilities there.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ SYSTEM_FOLDERS = (
     "/sys",
     "/usr",
 )
-"""Shown whole; what may be read of them is for Landlock."""
+"""Included as a whole; Landlock decides what of them may be read."""
 PRIVATE_FOLDERS, PRIVATE = ("/tmp", "/var/tmp", "/dev/shm"), "private"
-"""Where every program may write: the task has its own."""
+"""Folders that every program may write to: the task has its own."""
 MAX_LINKS = 40
 """As many as the kernel follows on one path (path_resolution(7))."""
 
@@ -56,18 +56,18 @@ _libc.syscall.restype = ctypes.c_long
 
 
 class ViewError(OSError):
-    """The view cannot be made on this machine; `strerror` says which step failed and why."""
+    """The view cannot be created on this machine; `strerror` has the step that failed and why."""
 
 
 class View:
     """Descriptors of the namespaces; `shared_memory` and `processes` are its /dev/shm and /proc, for rules of Landlock.
-    `user` is -1 where root made it."""
+    `user` is -1 if root created it."""
 
     def __init__(self, mount: int, shared_memory: int, processes: int, user: int = -1) -> None:
         self.mount, self.shared_memory, self.processes, self.user = mount, shared_memory, processes, user
 
     def enter(self) -> None:
-        """Moves this process, which has one thread, into the view; its working directory is the root then. Raises
+        """Move this process, which has one thread, into the view; its working directory is the root then. Raises
         OSError."""
         for descriptor, kind in ((self.user, CLONE_NEWUSER), (self.mount, CLONE_NEWNS)):
             if descriptor >= 0 and _libc.setns(descriptor, kind):
@@ -75,7 +75,7 @@ class View:
         self.close()
 
     def close(self) -> None:
-        """Gives the descriptors back. The namespaces live as long as a process is in them."""
+        """Close the descriptors. The namespaces live as long as a process is in them."""
         for descriptor in (self.mount, self.shared_memory, self.processes, self.user):
             if descriptor >= 0:
                 with suppress(OSError):
@@ -84,13 +84,14 @@ class View:
 
 
 def make_view(given: Mapping[str, str], named: Iterable[str], temporary: str) -> View:
-    """Returns a view of `given` (real paths and what is allowed of each: "r", "rw", "rwm"; "" hides what lies below)
-    and of the system's folders. `named`: paths as they are written elsewhere; the links on their way are made again.
-    `temporary`: the folder that becomes /tmp; a folder `root` in it is made for the time.
+    """Return a view of `given` (real paths with their access: "r", "rw", "rwm"; "" hides what is below) and of the
+    system's folders. `named`: paths as they are written elsewhere; symbolic links in them are created again.
+    `temporary`: the folder that becomes /tmp; a folder `root` in it is created for the time.
 
-    Where `given` has "rw" for /proc, the files of processes can be written to there and nothing else; where root makes
-    the view and the kernel can do it (Linux 5.8), processes that may not be traced are not in it at all
-    (`hidepid=ptraceable`). Raises ViewError."""
+    If `given` has "rw" for /proc, the files of processes can be written to there and nothing else; if root creates the
+    view and the kernel supports it (Linux 5.8), it lacks processes that may not be traced (`hidepid=ptraceable`).
+    Raises ViewError.
+    """
     ours, theirs = socket.socketpair()
     with ours, theirs:
         pid = os.fork()
@@ -112,7 +113,7 @@ def make_view(given: Mapping[str, str], named: Iterable[str], temporary: str) ->
 
 
 def _hold(theirs: socket.socket, given: Mapping[str, str], named: Iterable[str], temporary: str) -> NoReturn:
-    """In a child: makes the namespaces and hands them over."""
+    """Create the namespaces in a child process and send their descriptors."""
     try:
         is_user = _unshare()
         _make_root(given, named, temporary)
@@ -131,7 +132,7 @@ def _hold(theirs: socket.socket, given: Mapping[str, str], named: Iterable[str],
 
 
 def _unshare() -> bool:
-    """Whether it took a user namespace."""
+    """Create the namespaces, and return True if a user namespace was needed."""
     if _libc.unshare(CLONE_NEWNS) == 0:
         return False
     uid, gid = os.geteuid(), os.getegid()
@@ -195,8 +196,8 @@ def _make_root(given: Mapping[str, str], named: Iterable[str], temporary: str) -
 
 
 def _mount_processes(target: str) -> None:
-    """Mounts /proc there so that nothing but files of processes can be written to: what is not a process's is shown as
-    it is here (a container may cover parts of it), read-only."""
+    """Mount /proc so that only files of processes can be written to: all other entries are mounted read-only as they
+    are here (a container may cover parts of them)."""
     hides = MS_NOSUID | MS_NODEV | MS_NOEXEC
     if _libc.mount(b"proc", os.fsencode(target), b"proc", ctypes.c_ulong(hides), b"hidepid=ptraceable"):
         _mount("/proc", target, None, MS_BIND | MS_REC)  # in a user namespace, or before Linux 5.8
@@ -209,8 +210,8 @@ def _mount_processes(target: str) -> None:
 
 
 def links_of(path: str) -> dict[str, str]:
-    """Returns the links that are followed on the way along `path` (absolute), each with where it leads as it is
-    written: what has to be made again for the path to work where only its end was mounted."""
+    """Return the symbolic links on the way along `path` (absolute), each with its target as written: they have to be
+    created again if only the end of the path is mounted."""
     found: dict[str, str] = {}
     at, rest = "/", [part for part in path.split("/") if part]
     while rest and len(found) < MAX_LINKS:
@@ -238,7 +239,7 @@ def _top_links() -> list[str]:
 
 
 def _nearest(path: str, shown: Mapping[str, str]) -> str:
-    """What is shown of the nearest folder above; "" where nothing is."""
+    """Return the access of the nearest folder above, or an empty string."""
     while path != "/":
         path = os.path.dirname(path)
         if path in shown:
@@ -262,8 +263,9 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
 
 
 def _set_read_only(target: str, *, recursive: bool) -> None:
-    """Adds to what the mount has, so that nothing locked by an outer namespace is touched (mount_setattr(2), Linux
-    5.12, which every kernel with Landlock has). Without it, Landlock alone keeps contents from being written."""
+    """Add read-only to the attributes of the mount, so that nothing locked by an outer namespace is changed
+    (mount_setattr(2), Linux 5.12, which every kernel with Landlock has). Without it, only Landlock protects contents.
+    """
     attributes = struct.pack("=QQQQ", MOUNT_ATTR_RDONLY, 0, 0, 0)
     _libc.syscall(
         ctypes.c_long(MOUNT_SETATTR), ctypes.c_int(AT_FDCWD), os.fsencode(target),
@@ -272,7 +274,7 @@ def _set_read_only(target: str, *, recursive: bool) -> None:
 
 
 def _pivot_root() -> int:
-    """The new root on top of the old one, which is then taken away from below it (pivot_root(2))."""
+    """Stack the new root on top of the old one, which is then unmounted from below it (pivot_root(2))."""
     if number := PIVOT_ROOT.get(platform.machine()):
         return int(_libc.syscall(ctypes.c_long(number), b".", b"."))
     return int(_libc.pivot_root(b".", b"."))

@@ -1,11 +1,11 @@
-"""The node runner: starts one process per rank on this host, follows them to their end, and writes down what it sees.
+"""The node runner: starts one process per rank on this host, follows them to their end, and writes down their state.
 
     python -m fermi.runner.node <spec.json> [-]     `-`: reads variables that are in no file from standard input (JSON)
 
-It needs nothing but the standard library (Python 3.9 or later), keeps no connection to anybody, and outlives its
-parent. Its files are those of `files.py`; requests to end come by `stops.py`.
+It needs nothing but the standard library (Python 3.9 or later), keeps no connection, and outlives its parent. Its files
+are those of `files.py`; for stop requests see `stop_requests.py`.
 
-    starting ─▶ running ─▶ exited          `exited` is said last, when no process of the node is left
+    starting ─▶ running ─▶ exited          `exited` is written last, when no process of the node is left
 
 The spec:
 
@@ -14,30 +14,30 @@ The spec:
      "stop_signal": "SIGTERM", "grace_seconds": 30, "last_seconds": 300, "fork": true, "port": 29500, "confine": {…},
      "pulse": true, "pulse_seconds": 1, "hang_seconds": null, "measured": true, "code": {…}}
 
-`pulse`: the ranks carry a probe and are watched (see `watch.py`): `error`, `stalled` and `kill` of their entries, and
-their pulses, every `pulse_seconds`. `hang_seconds`: after so long without a sign of progress they are looked at.
+`pulse`: the ranks carry a probe and are watched (see `watch.py`): it fills `error`, `stalled` and `kill` of their
+entries, and their pulses, every `pulse_seconds`. `hang_seconds`: after so long without progress they are examined.
 
-`measured`: what the node and its ranks use is told (see `measuring.py`), unless somebody else measures the node.
+`measured`: telemetry of the node and its ranks is collected (see `telemetry.py`), unless another process measures it.
 
-`last_seconds`: a rank that has done nothing at all for so long says since when (`still_since`).
+`last_seconds`: a rank that has been completely idle for so long gets `still_since`.
 
-`port`: where rank 0 is to listen, if it is one of these and shares its addresses with others.
+`port`: where rank 0 will listen, if it is one of these and shares its addresses with others.
 
 `fork`: the ranks may be forked from this process instead of executed, and so inherit the modules that it (see
-`template.py`) has imported. A forked rank then runs the script the way `python script.py` or `python -m module` does.
-`venv`: the virtual environment on top of this interpreter that `command` runs with (see `venv.py`).
+`fork_server.py`) has imported. A forked rank then runs the script the way `python script.py` or `python -m module`
+does. `venv`: the virtual environment on top of this interpreter that `command` runs with (see `venv.py`).
 
-`code`: what `cwd` is made from before the ranks begin (see `bringing.py`); `doing` of the status says how far it is.
+`code`: what `cwd` is made from before the ranks start (see `code_delivery.py`); `doing` of the status has its progress.
 
-`command` and `env` may hold placeholders (see `placeholders.py`); `secrets`: variables of `env` that hold none.
+`command` and `env` may have placeholders (see `placeholders.py`); `secrets`: variables of `env` that have none.
 
-`confine`: what the ranks may reach (see `confine.py`); without it, whatever the runner may.
+`confine`: the paths that the ranks can access (see `sandbox.py`); without it, those that the runner can.
 
-`bounds`: what they may use of the machine (see `bounds.py` and `diskuse.py`); without it, whatever there is.
+`bounds`: what they may use of the machine (see `bounds.py` and `disk_usage.py`); without it there is no limit.
 `memory_guard`: they are ended before the container has no memory left (see `memory_guard.py`).
 
-A rank's output goes straight from the rank into its log file, opened for append: the runner is not in the way, and
-nothing is lost when it dies. A rank cannot outlive its runner (PR_SET_PDEATHSIG).
+A rank writes its output directly into its log file, opened for append: the runner is not involved, and nothing is lost
+when it dies. A rank cannot outlive its runner (PR_SET_PDEATHSIG).
 """
 
 from __future__ import annotations
@@ -67,25 +67,24 @@ from fermi.runner.watch import LogFile, Output, Tell, Watch
 from fermi.telemetry.xids import Xids
 
 SIBLINGS_GRACE_SECONDS = 5.0
-"""How long the other ranks get to end by themselves (to save, and to print why) after one of them failed."""
+"""How long the other ranks get to exit by themselves (to save, and to print why) after one of them failed."""
 STILL_SECONDS = 0.5
-"""Those of them that do nothing for so long wait in a collective for the one that is gone: they are ended at once."""
+"""Those that are idle for so long wait in a collective for the lost one: they are ended at once."""
 STILL_POLL_SECONDS = 0.1
 LOOKS = 10
-"""How often it is looked, within the time after which a rank counts as still, whether one does anything at all."""
+"""Checks for activity within the time after which a rank counts as idle."""
 UNSAVED_SECONDS = 0.5
 STOP_POLL_SECONDS = 0.25
 
 Save = Callable[[dict[str, Any]], bool]
-"""Tells others of a node's status, at each change; False = it has to be told again."""
+"""Publishes a node's status at each change; returns False if it has to be saved again."""
 
 
 class Node:
-    """One node's life. `ranks` are the entries of its status, in order of local rank. Its parts: `stops` (who asks for
-    the end, and how), `save` (who is told of the status) and `pipes` (who takes what ranks print; without them it goes
-    into their log files). `folder`: where its own files lie. `lock`: a descriptor that no rank is to have. `whole`:
-    there are no other nodes, and nobody else looks. `tell`: who takes the ranks' pulses, every `tell_seconds`.
-    `tell_used`: who takes what was measured."""
+    """Lifecycle of one node. `ranks` are the entries of its status, in order of local rank. `stops`: stop requests;
+    `save`: publishes the status; `pipes`: take the ranks' output, which otherwise goes into their log files. `folder`:
+    has its own files. `lock`: a descriptor that no rank may inherit. `whole`: there are no other nodes, and no one else
+    watches. `tell`: gets the ranks' pulses, every `tell_seconds`. `tell_used`: gets telemetry."""
 
     def __init__(
         self,
@@ -137,7 +136,7 @@ class Node:
         self.drill = drill.Drill.of(spec, self.steps)
 
     def run(self) -> None:
-        """To the end. May raise BecomeRank (in a child)."""
+        """Run the node to its end. May raise UnwindToRankError (in a child)."""
         wake, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
@@ -178,13 +177,15 @@ class Node:
             self.bounds.close()
 
     def save(self, state: str) -> None:
+        """Publish the status with this state."""
         self.status["state"] = state
         self.unsaved = not self._save(self.status)
 
     # --- how ranks begin ---
 
     def hold_to_bounds(self) -> bool:
-        """Where the spec asks for it. Whether the ranks may begin: not where their disk has no room."""
+        """Set up the limits that the spec has. Return False if the ranks must not start because their disk is too full.
+        """
         order, env = self.spec.get("bounds"), self.spec["env"]
         if self.spec.get("memory_guard") and (group := find_limited_group()):
             self.memory_guard = MemoryGuard(group, self.leaders)
@@ -203,11 +204,11 @@ class Node:
         return found is None
 
     def leaders(self) -> dict[int, int]:
-        """Returns the rank of each rank's first process."""
+        """Return the rank of each rank's first process."""
         return {one["pid"]: one["rank"] for one in self.ranks if one["pid"]}
 
     def bring(self, wake: int) -> bool:
-        """The task's code and packages, where it has some. Whether the ranks may begin."""
+        """Set up the task's code and packages if it has any. Return whether the ranks may start."""
         if "code" not in self.spec:
             return True
         from fermi.runner.code_delivery import Bringing
@@ -238,7 +239,7 @@ class Node:
         return True
 
     def run_with(self, python: str) -> None:
-        """In place of the planned interpreter: that of the task's own packages, which nothing here has imported."""
+        """Replace the planned interpreter with that of the task's own packages, which no process here has imported."""
         from fermi.runner.code_delivery import in_front, leave_word
 
         planned = self.spec["code"].get("python") or sys.executable
@@ -249,6 +250,7 @@ class Node:
             leave_word(chosen, python)
 
     def start_all(self, inherited: list[int]) -> None:
+        """Start all ranks; if one cannot be started, end the others."""
         self.confine()
         self.spec["env"].setdefault(ras.ADDRESS, ras.own_address())
         for entry, rank in zip(self.ranks, self.spec["ranks"]):  # noqa: B905 (strict is newer than 3.9)
@@ -258,7 +260,7 @@ class Node:
         self.save("running")
 
     def confine(self) -> None:
-        """Where the spec asks for it; elsewhere the runner travels without that module."""
+        """Create the sandbox if the spec has one; otherwise the runner may have been sent without that module."""
         if order := self.spec.get("confine"):
             from fermi.runner.sandbox import Confinement
 
@@ -269,7 +271,7 @@ class Node:
                 os.makedirs(outputs, exist_ok=True)
 
     def say_gaps(self, gaps: list[str]) -> None:
-        """What this machine does not keep its ranks from, in the log of the first."""
+        """Write to the log of the first rank what this machine cannot protect from the ranks."""
         if gaps:
             text = f"fermi: this machine cannot keep ranks from all that is not theirs: {'; '.join(gaps)}"
             print(text, file=sys.stderr, flush=True)
@@ -277,6 +279,7 @@ class Node:
                 file.write(text + "\n")
 
     def start(self, entry: dict[str, Any], rank: dict[str, Any], inherited: list[int]) -> None:
+        """Start one rank, or record why it cannot be started."""
         confinement = self.confinement
         env = confinement.environment(os.environ) if confinement else os.environ
         try:
@@ -301,11 +304,11 @@ class Node:
             watch.add(entry, self.output(rank))
 
     def output(self, rank: dict[str, Any]) -> Output:
-        """What the rank has printed."""
+        """Return the output of the rank."""
         return self.pipes.carried[rank["rank"]] if self.pipes else LogFile(rank["log"])
 
     def open_output(self, rank: dict[str, Any]) -> int:
-        """A descriptor that takes what the rank prints."""
+        """Return a descriptor for the output of the rank."""
         if self.pipes:
             return self.pipes.open(rank["rank"])
         return os.open(rank["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
@@ -313,6 +316,7 @@ class Node:
     # --- while they run ---
 
     def follow(self, wake: int) -> None:
+        """Watch the ranks until none runs."""
         activity = Stillness((entry["pid"] for entry in self.ranks if entry["pid"]), NEVER)
         while self.running():
             for stop in self.stops.come(self.sleep(wake)):
@@ -330,10 +334,11 @@ class Node:
             self.look_closer(activity)
 
     def running(self) -> list[dict[str, Any]]:
+        """Return the entries of running ranks."""
         return [entry for entry in self.ranks if entry["state"] == "running"]
 
     def sleep(self, wake: int) -> bytes:
-        """Until a signal comes, or it is time to look at something; the numbers of the signals that came."""
+        """Wait for a signal or the next check, and return the numbers of the signals that came."""
         seconds = STILL_POLL_SECONDS if self.stillness else STOP_POLL_SECONDS
         if self.kill_at is not None:
             seconds = min(seconds, max(0.0, self.kill_at - time.monotonic()))
@@ -347,7 +352,7 @@ class Node:
             return b""
 
     def reap(self) -> None:
-        """Also reaps what the ranks left behind: orphans come to this process."""
+        """Collect ended children, including orphans of ranks, which this process adopts."""
         changed: list[int] = []
         by_pid = {entry["pid"]: entry for entry in self.running()}
         while True:
@@ -373,7 +378,7 @@ class Node:
             self.save("running")
 
     def last_words(self, entry: dict[str, Any]) -> None:
-        """Of a rank that has ended, and the kernel's."""
+        """Complete the entry of a rank that has ended: its exception, and what the kernel reports."""
         process = self.watch.process(entry) if self.watch else entry["pid"]
         if shown(entry["exit_code"]) == shown(-signal.SIGKILL) and not entry["asked"]:
             entry["kill"] = self.memory.explains(process)
@@ -387,8 +392,8 @@ class Node:
             self.hear_of_port(entry)
 
     def prefer_exception(self, entry: dict[str, Any]) -> None:
-        """Marks a rank that had raised before it was asked to end as not asked: it ended by its exception. A process
-        takes seconds to go down (exit handlers, threads, a group that is left), in which a peer's failure may come
+        """Mark a rank that raised an exception before it was asked to end as not asked: it ended by its exception. A
+        process takes seconds to exit (exit handlers, threads, leaving a group), in which a peer's failure may come
         first; the signal that follows explains nothing. The exit code becomes 1, Python's for an uncaught exception."""
         raised_at = first_failure.raised_at(entry["error"])
         if entry["asked"] and 0 < raised_at <= self.asked_at.get(entry["rank"], 0.0):
@@ -397,18 +402,18 @@ class Node:
                 entry["exit_code"] = 1
 
     def note_request(self, entry: dict[str, Any]) -> None:
-        """Notes that the rank is requested to end, and when, so that its end blames nobody."""
+        """Record that the rank is asked to end, and when, so that its end blames no rank."""
         entry["asked"] = True
         self.asked_at.setdefault(entry["rank"], time.time())
 
     def hear_of_gpu(self, entry: dict[str, Any], process: int) -> None:
-        """What the kernel says of the GPU of a rank that has failed."""
+        """Record what the kernel reports of the GPU of a rank that has failed."""
         if entry["exit_code"] and not entry["asked"] and not entry["kill"]:
             entry["kill"] = self.xids.explains(entry["local_rank"], process)
 
     def hear_of_port(self, entry: dict[str, Any]) -> None:
-        """Looks up who listens on the port that the rank could not have, while that process still does. Where rank 0
-        could not have the port at which all meet, and nobody of this task has it, that is why the ranks ended."""
+        """Record which process listens on the port that the rank could not have, while it still does. If rank 0 could
+        not have the rendezvous port, and no process of this task has it, that is why the ranks ended."""
         if not entry["exit_code"] or entry["asked"] or entry["kill"]:
             return
         number = entry["rank"]
@@ -432,7 +437,7 @@ class Node:
             self.status["cause"] = {"code": "MASTER_PORT_TAKEN", "port": port, "holder": ports.holder(port) or None}
 
     def sweep(self) -> None:
-        """Kills what the ranks left behind, until nothing is."""
+        """Kill what the ranks left behind, until nothing is left."""
         while processes.living_descendants():
             processes.kill_descendants()
             self.reap()
@@ -441,7 +446,8 @@ class Node:
     # --- how they are made to end ---
 
     def obey(self, stop: Stop) -> None:
-        """What ranks do after a signal is neither a failure of theirs nor a success: only who had ended is judged."""
+        """Carry out a stop request. What ranks do after a signal is neither failure nor success: only earlier ends are
+        judged."""
         if stop.by:
             self.reap()
             running = self.running()
@@ -457,7 +463,7 @@ class Node:
             self.ask_to_end(grace_seconds, stop.still_seconds)
 
     def ask_to_end(self, grace_seconds: float, still_seconds: float | None = None) -> None:
-        """Sends the stop signal once; a later, shorter grace brings the kill forward."""
+        """Send the stop signal once; a later request with a shorter grace period brings the kill forward."""
         kill_at = time.monotonic() + grace_seconds
         if self.kill_at is None:
             self.signal_ranks(getattr(signal, self.spec["stop_signal"]))
@@ -467,8 +473,8 @@ class Node:
             self.stillness = Stillness(entry["pid"] for entry in self.running())
 
     def keep_bounds(self, *, certainly: bool = False) -> None:
-        """Ends the node where it uses more than it may: at once, for each moment is at the cost of others. What cannot
-        be counted ends no training. `certainly`: it is counted, however little there may be."""
+        """End the node at once if it exceeds its limits, for each moment is at the cost of others. What cannot be
+        counted ends no training. `certainly`: count even if hardly anything has changed."""
         found = self.disk_use.found if self.disk_use else None
         if not found and self.memory_guard:
             found = self.memory_guard.found
@@ -487,23 +493,24 @@ class Node:
         self.ask_to_end(0.0)
 
     def signal_ranks(self, number: int) -> None:
+        """Signal all running ranks."""
         for entry in self.running():
             self.signal_rank(entry, number)
 
     def signal_rank(self, entry: dict[str, Any], number: int) -> None:
-        """To the process group: a rank leads its own session and group, and its helpers are in it."""
+        """Signal the process group of a rank: it leads its session and group, which has its helpers."""
         self.note_request(entry)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(entry["pid"], number)
 
     def steps(self, rank: int) -> int | None:
-        """How many optimizer steps the rank has made, where that can be seen."""
+        """Return how many optimizer steps the rank has made, or None if unknown."""
         watched = self.watch.watched.get(rank) if self.watch else None
         page = watched.sample.page if watched else None
         return page.step if page else None
 
     def kill_for_drill(self, rank: int, about: dict[str, Any]) -> None:
-        """Once, as if something on the node had done it."""
+        """Kill the rank once, as a fault of the node would, and write the drill's line to its output."""
         self.drill = None
         for entry, asked in zip(self.ranks, self.spec["ranks"]):  # noqa: B905 (strict is newer than 3.9)
             if entry["rank"] == rank and entry["state"] == "running":
@@ -517,14 +524,14 @@ class Node:
     # --- those that do nothing ---
 
     def end_the_still(self, stillness: Stillness) -> None:
-        """Kills those that have done nothing since they were asked, or nothing any more."""
+        """Kill ranks that are idle since they were asked to end."""
         still = stillness.seconds()
         for entry in self.running():
             if still.get(entry["pid"], 0.0) >= (self.still_seconds or 0.0):
                 self.signal_rank(entry, signal.SIGKILL)
 
     def look_closer(self, activity: Stillness) -> None:
-        """What cannot be looked at ends no training."""
+        """Check the ranks' progress. What cannot be read ends no training."""
         changed, moment = False, time.time()
         try:
             changed = bool(self.watch and self.watch.look())
@@ -545,12 +552,14 @@ class Node:
             self.end_the_lingering(moment)
 
     def tell_of_use(self, *, last: bool = False) -> None:
+        """Report the telemetry samples that there are."""
         if self.measuring and self.tell_used:
             samples = self.measuring.rest() if last else self.measuring.take()
             if samples:
                 self.tell_used(samples)
 
     def end_the_lingering(self, moment: float) -> None:
+        """Kill ranks that hang after an exception, and end those that will never end."""
         for entry in leftover_ranks.failed(self.ranks):
             self.failed.add(entry["pid"])
             with contextlib.suppress(ProcessLookupError):
@@ -565,24 +574,24 @@ class Node:
     # --- why ---
 
     def blame(self, bound: dict[str, Any]) -> None:
-        """For the end of the ranks, or for none having begun. Into the runner's own log, too."""
+        """Record the cause of the ranks' end, or of no start, in the status and the runner's own log."""
         self.status["cause"] = bound
         print(f"fermi: the ranks are ended, or not started: {bound}", file=sys.stderr, flush=True)
 
     def first_to_fail(self) -> dict[str, Any] | None:
-        """Of this node's ranks."""
+        """Return the entry of this node's rank that failed first, or None."""
         end = first_failure.first_to_fail(first_failure.ends(self.ranks))
         return end and next(entry for entry in self.ranks if entry["rank"] == end.rank)
 
     def blame_port(self) -> bool:
-        """Before the ranks are started."""
+        """Record the cause and return True if the port of rank 0 is taken before the ranks are started."""
         found = causes.port_taken(self.spec.get("port"))
         if found:
             self.status["cause"] = found
         return bool(found)
 
     def blame_disk(self) -> None:
-        """A rank has failed: a disk that it writes to may be full."""
+        """Record the cause if a disk that a failed rank writes to is full."""
         failed = self.first_to_fail()
         found = failed and causes.disk_full(self.spec, [self.folder], failed["rank"])
         if found and not self.status.get("cause"):
@@ -590,8 +599,8 @@ class Node:
 
 
 def run(spec_path: str, secrets: dict[str, str]) -> None:
-    """Runs the node of `spec_path` to its end, unless somebody does or ever did. `secrets`: what all ranks get in their
-    environment beside what the spec says. May raise BecomeRank (in a child)."""
+    """Run the node of `spec_path` to its end, unless a runner has it or had it. `secrets`: variables of all ranks that
+    are not in the spec. May raise UnwindToRankError (in a child)."""
     paths = Paths(spec_path)
     lock = try_lock(paths.lock)
     if lock is None or read_json(paths.status) is not None:
@@ -603,7 +612,7 @@ def run(spec_path: str, secrets: dict[str, str]) -> None:
 
 
 def make(spec: dict[str, Any], paths: Paths, lock: int) -> Node:
-    """Returns a node that is asked to end by a file, and tells of itself in files."""
+    """Return a node that is stopped through a file and reports in files."""
     stops, save = Stops(signal.SIGTERM, path=paths.stop), StatusFile(paths, len(spec["ranks"])).save
     return Node(
         spec, stops, save, folder=paths.folder, lock=lock,
@@ -612,7 +621,7 @@ def make(spec: dict[str, Any], paths: Paths, lock: int) -> Node:
 
 
 def main(spec_path: str, secrets: dict[str, str], carry_out: Callable[[str, dict[str, str]], None] = run) -> None:
-    """Carries the spec out; where this process becomes a rank meanwhile, as that rank."""
+    """Carry out the spec; if this process becomes a rank meanwhile, run that rank."""
     try:
         carry_out(spec_path, secrets)
     except BecomeRank as rank:

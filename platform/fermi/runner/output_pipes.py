@@ -1,4 +1,4 @@
-"""What ranks print, on its way through the runner, where it does not go straight into a file. Standard library only,
+"""Forwards the output of ranks through the runner, where it does not go directly into a file. Standard library only,
 Python 3.9 or later."""
 
 from __future__ import annotations
@@ -12,25 +12,27 @@ from collections.abc import Callable, Iterable, Mapping
 ONCE = 1 << 16
 TAIL = 2048
 LINGER_SECONDS = 5.0
-"""How long the runner waits for the end of the pipes once its ranks have ended: somebody else may hold one."""
+"""How long the runner waits for the end of the pipes once its ranks have ended: another process may have one open."""
 
 
 class Carried:
-    """How much of one rank's output has been carried, and the last of it."""
+    """The number of bytes of a rank's output, and the last of them."""
 
     def __init__(self) -> None:
         self.bytes, self.last = 0, b""
 
     def size(self) -> int:
+        """Return the number of bytes so far."""
         return self.bytes
 
     def tail(self) -> bytes:
+        """Return the last bytes."""
         return self.last
 
 
 class Pipes:
-    """`sinks`: by rank, who takes its bytes; the last are none. `always`: called several times a second, whether or not
-    something came."""
+    """Pipes from ranks. `sinks`: by rank, called with each piece of output, and with no bytes at the end. `always`:
+    called several times a second, with or without output."""
 
     def __init__(self, sinks: Mapping[int, Callable[[bytes], None]], always: Iterable[Callable[[], None]] = ()) -> None:
         self.sinks, self.always = sinks, list(always)
@@ -38,14 +40,15 @@ class Pipes:
         self.carried = {rank: Carried() for rank in sinks}
 
     def open(self, rank: int) -> int:
-        """The end into which the rank prints."""
+        """Return the end of a new pipe that the rank writes to."""
         pipe, write = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(pipe, False)
         self.ranks[pipe] = rank
         return write
 
     def carry(self, seconds: float, *more: int) -> None:
-        """Takes what there is, or comes within `seconds`. `more`: other descriptors that end the wait."""
+        """Forward the output that there is, or arrives within `seconds`. `more`: other descriptors that end the wait.
+        """
         ready, _, _ = select.select([*self.ranks, *more], [], [], seconds)
         for pipe in ready:
             if pipe in self.ranks:
@@ -54,6 +57,7 @@ class Pipes:
             call()
 
     def close(self) -> None:
+        """Forward the rest and close the pipes."""
         end = time.monotonic() + LINGER_SECONDS
         while self.ranks and time.monotonic() < end:
             self.carry(0.1)
@@ -78,7 +82,7 @@ class Pipes:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Nobody who reads any more, or a full disk, does not end the training."""
+    """Write all data. A reader that is gone, or a full disk, does not end the training."""
     with contextlib.suppress(OSError):
         while data:
             try:

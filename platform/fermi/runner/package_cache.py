@@ -1,15 +1,16 @@
-"""Packages, prepared once per node and content and shared by all that ask for the same. Standard library only, Python
-3.9 or later.
+"""A cache of Python packages on a node: one virtual environment per content, shared by all tasks that need the same.
+Standard library only, Python 3.9 or later.
 
-<cache>/<name>/           a virtual environment on top of an interpreter: what that one has needs no second installation
-<cache>/<name>/ready.json said last; without it the folder is what somebody has left half-made
-<cache>/<name>.lock       held by who makes it, looks whether it is there, or removes it
-<cache>/<name>.used       held (shared) by whoever has processes that run with it
+<cache>/<name>/           a virtual environment on top of an interpreter: that one's packages need no second
+installation <cache>/<name>/ready.json written last; without it the environment is incomplete <cache>/<name>.lock
+held by a process that builds it, checks for it, or removes it <cache>/<name>.used       held (shared) by processes that
+run with it
 
-Of one cache, those that were wanted longest ago are removed once it is larger than 50 GiB.
+Of one cache, the least recently used environments are removed once it is larger than 50 GiB.
 
-The name says what it was made from: the interpreter, the requirements, the files that these include, and the tree that
-they lie in, where they name parts of it (`./lib`, `-e .`). What is installed as a link into a tree serves it alone.
+The name is computed from what it is made from: the interpreter, the requirements, the files that these include, and the
+tree that they are in, if they name parts of it (`./lib`, `-e .`). A package that is installed as a link into a tree
+serves only that tree.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _LOOK = (
 
 
 class PrepareError(Exception):
-    """`code`: PACKAGES_…; `params` hold what was said last."""
+    """Packages cannot be installed. `code`: PACKAGES_…; `params` have the last output."""
 
     def __init__(self, code: str, **params: Any) -> None:
         super().__init__(f"{code}: {params}")
@@ -57,9 +58,10 @@ class PrepareError(Exception):
 
 
 def prepare(python: str, requirements: str, kind: str, cache: Path, say: Say, tree: str = "") -> Path:
-    """A folder whose `bin/python` has what the file `requirements` asks for, beside what `python` has. `kind`: `pip`
-    for a file as pip reads it, `uv` for a `uv.lock` beside its `pyproject.toml`. `say` gets a line at each step.
-    `tree`: what the folder around it is known by; another one where a file of it differs. Raises PrepareError."""
+    """Return a folder whose `bin/python` has what the file `requirements` asks for, in addition to the packages of
+    `python`. `kind`: `pip` for a file as pip reads it, `uv` for a `uv.lock` beside its `pyproject.toml`. `say` gets a
+    line at each step. `tree`: identifies the folder around the file; another one if a file of it differs. Raises
+    PackagesError."""
     about = describe_python(python)
     folder = Path(cache) / _name(about, Path(requirements), kind, tree)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +83,8 @@ def prepare(python: str, requirements: str, kind: str, cache: Path, say: Say, tr
 
 
 def uses_tree(requirements: str, kind: str) -> bool:
-    """Whether parts of the folder around it are to be installed: they are built in it. Raises PrepareError."""
+    """Return True if parts of the folder around the file are to be installed, which are built in it. Raises
+    PackagesError."""
     path = Path(requirements)
     return any(
         True
@@ -91,7 +94,8 @@ def uses_tree(requirements: str, kind: str) -> bool:
 
 
 def hold(folder: str) -> int:
-    """For as long as the descriptor is open, nobody removes it; -1 where it is none of these."""
+    """Return a descriptor that keeps the environment from being removed while it is open; -1 if the folder is none of
+    the cache."""
     try:
         used = os.open(f"{folder}.used", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -105,8 +109,8 @@ def hold(folder: str) -> int:
 
 
 def make_room(cache: Path, most: int) -> None:
-    """Removes what was wanted longest ago; nothing that is in use, or was wanted within the hour: whoever wanted it may
-    be about to begin."""
+    """Remove the least recently used environments until the cache has at most `most` bytes; none that is in use, or was
+    used within the hour: a task may be about to start with it."""
     found = []
     for ready in cache.glob(f"*/{READY}"):
         with suppress(OSError, ValueError, KeyError):
@@ -120,6 +124,7 @@ def make_room(cache: Path, most: int) -> None:
 
 
 def _remove(folder: Path, wanted_at: float) -> bool:
+    """Remove an environment unless it is in use, and return whether that was done."""
     locks: list[int] = []
     try:
         for name in ("lock", "used"):
@@ -138,7 +143,7 @@ def _remove(folder: Path, wanted_at: float) -> bool:
 
 
 def _there(folder: Path) -> bool:
-    """Whether it is made, and then wanted now."""
+    """Return True if the environment is ready, and mark it as used now."""
     with suppress(OSError):
         lock = os.open(f"{folder}.lock", os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -157,7 +162,7 @@ def _size(folder: Path) -> int:
 
 
 def describe_python(python: str) -> list[Any]:
-    """Returns an interpreter's kind, prefix, version and folders of packages. Raises PrepareError."""
+    """Return an interpreter's cache tag, prefix, version and folders of packages. Raises PackagesError."""
     try:
         done = subprocess.run([python, "-c", _LOOK], capture_output=True, text=True, timeout=120, check=True)
         found: list[Any] = json.loads(done.stdout)
@@ -178,7 +183,7 @@ def _name(about: Sequence[Any], requirements: Path, kind: str, tree: str) -> str
 
 
 def _contents(requirements: Path, kind: str) -> Iterator[tuple[str, bytes]]:
-    """Of all that it is made from, each once."""
+    """Yield name and content of each file that the environment is made from, once."""
     wanted, seen = [requirements], set[Path]()
     if kind == "uv":
         wanted.append(requirements.parent / "pyproject.toml")
@@ -199,7 +204,7 @@ def _contents(requirements: Path, kind: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _of_tree(folder: Path, content: str, kind: str) -> Iterator[bool]:
-    """For each part of the tree that is to be installed: whether as a link to where it lies."""
+    """Yield, for each part of the tree that is to be installed, whether it is a link to its folder."""
     if kind == "uv":
         yield from (how == "editable" for how, where in _LOCKED.findall(content) if where != ".")
         return
@@ -214,7 +219,7 @@ def _of_tree(folder: Path, content: str, kind: str) -> Iterator[bool]:
 
 @contextmanager
 def _alone(folder: Path, say: Say) -> Iterator[None]:
-    """The first makes it; whoever else wants it waits, however its maker ends."""
+    """Lock the environment: the first process builds it, and the others wait, however the builder ends."""
     lock = os.open(f"{folder}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
@@ -247,8 +252,8 @@ def _make(python: str, about: Sequence[Any], requirements: Path, kind: str, fold
 
 
 def stand_on(made: str, folders: Sequence[str]) -> None:
-    """Lets the interpreter `made` import what lies in these folders, after its own packages. Needed where the
-    interpreter that it was made from is a virtual environment itself."""
+    """Let the interpreter `made` import packages from these folders, after its own. Needed if its base interpreter is
+    in a virtual environment itself."""
     look = "import site; print(site.getsitepackages()[0])"
     own = subprocess.run([made, "-c", look], capture_output=True, text=True, check=True).stdout.strip()
     lines = "".join(f"import site; site.addsitedir({folder!r})\n" for folder in folders if folder != own)
@@ -283,7 +288,8 @@ def _run(command: Sequence[str], say: Say, cwd: str | None = None) -> None:
 
 
 def _last(lines: Sequence[str] | deque[str]) -> str:
-    """Returns the last lines that are not empty; of pip's attempts at the index (five for each package) the newest."""
+    """Return the last lines that are not empty; of pip's attempts at the index (five for each package) only the newest.
+    """
     told = [line for line in lines if line.strip()]
     newest = max((at for at, line in enumerate(told) if _ATTEMPT.match(line)), default=0)
     return "\n".join([line for at, line in enumerate(told) if at == newest or not _ATTEMPT.match(line)][-LAST_LINES:])

@@ -3,7 +3,7 @@
     --out={output_dir}/rank-{rank}    is  --out=/srv/fermi/outputs/task-x/rank-3
     --name={{rank}}                   is  --name={rank}
 
-Any other text in braces stays as it is, and so does a placeholder of which a rank knows no value. Standard library
+Any other text in braces stays unchanged, and so does a placeholder for which a rank has no value. Standard library
 only, Python 3.9 or later.
 """
 
@@ -21,15 +21,15 @@ VARIABLES = {
     "node_rank": "NODE_RANK",
     "world_size": "WORLD_SIZE",
 }
-"""The variable of a rank whose value each of them stands for."""
+"""The variable of a rank whose value each placeholder stands for."""
 _NAMES = "|".join(VARIABLES)
 _TOKEN = re.compile(rf"\{{\{{({_NAMES})\}}\}}|\{{({_NAMES})\}}")
 OWN = "FERMI_"
-"""How the names of the platform's own variables begin: it fills them itself, with what may hold braces."""
+"""The prefix of the platform's own variables, which may have braces and are left unchanged."""
 
 
 def fill(text: str, env: Mapping[str, str]) -> str:
-    """Returns `text` with the values that `env`, of one rank, has for its placeholders."""
+    """Return `text` with the values that `env`, of one rank, has for its placeholders."""
 
     def value(found: re.Match[str]) -> str:
         escaped, name = found.groups()
@@ -39,6 +39,6 @@ def fill(text: str, env: Mapping[str, str]) -> str:
 
 
 def fill_env(env: Mapping[str, str], secrets: Collection[str] = ()) -> dict[str, str]:
-    """Returns the variables of a rank with their placeholders filled. A secret's value is never changed."""
+    """Return the variables of a rank with their placeholders filled. Values of `secrets` are never changed."""
     kept = {*secrets, *VARIABLES.values()}
     return {name: value if name in kept or name.startswith(OWN) else fill(value, env) for name, value in env.items()}

@@ -1,21 +1,21 @@
-"""One node of a job as the main process of a pod: `python -m fermi.runner.pod <job folder> <run folder>`.
+"""Runs one node of a job as the main process of a pod: `python -m fermi.runner.pod <job folder> <run folder>`.
 
-Standard library only, Python 3.9 or later: the pod's image has nothing of ours. The job folder (a ConfigMap) holds
-`job.json` and the plan's files; FERMI_RANKS holds what is the ranks' own. Waits until all nodes are there (`meet.py`),
-starts one process per GPU, and ends with the exit code of the rank that failed first (128 + n for signal n), or 0; but
-with 143 when it was asked to end (SIGTERM) and ranks that ran then exit with 0: they have not come to their end.
+Standard library only, Python 3.9 or later: the pod's image has none of our packages. The job folder (a ConfigMap) has
+`job.json` and the plan's files; FERMI_RANKS has what differs between ranks. Waits until all nodes are ready
+(`barrier.py`), starts one process per GPU, and exits with the code of the rank that failed first (128 + n for signal
+n), or 0; but with 143 if it was asked to end (SIGTERM) and running ranks then exit with 0, because they are incomplete.
 
-A pod has one output, and its ranks have one each; every line of it is one of
+A pod has one output, and its ranks have one each. Every line of it is one of
 
-    3:10240:a line of rank 3, which begins at byte 10240 of what rank 3 has printed
+    3:10240:a line of rank 3, which begins at byte 10240 of the output of rank 3
     3+10240:a piece of such a line: it goes on, or the rank is in the middle of it
-    @{"ranks": [{"rank": 3, "pid": 17, "state": "running", …}]}           how the ranks are, at each change; before
-                                                                          they begin with what it is at ("doing")
-    @{"pulse": [{"rank": 3, "step": 41, …}]}                              how they get on, every ten seconds
+    @{"ranks": [{"rank": 3, "pid": 17, "state": "running", …}]}           state of the ranks, at each change; before
+                                                                          they start with the current step ("doing")
+    @{"pulse": [{"rank": 3, "step": 41, …}]}                              their progress, every ten seconds
     @{"telemetry": [{"at": …, "values": {"cpu": 7.5, …}}]}                what they use, every quarter of a minute
 
-so whoever follows it can tell them apart, begin anywhere again, and neither lose nor double a byte. What the runner
-itself has to say are lines of the node's first rank. When the node ends, the termination message says how, in JSON.
+so a reader can tell them apart, resume anywhere, and neither lose nor duplicate a byte. Messages of the runner itself
+are lines of the node's first rank. When the node ends, the termination message reports the result, in JSON.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from fermi.runner.prepare import Meeting, prepare
 from fermi.runner.stop_requests import Stops
 
 PIECE = 8192
-"""Bytes of an unfinished line that are sent on; container runtimes split lines at 16 KiB."""
+"""Bytes of an unfinished line that are forwarded; container runtimes split lines at 16 KiB."""
 UNFINISHED_SECONDS = 0.2
 """How long half a line waits for its other half (a progress bar, a prompt)."""
 PULSE_SECONDS = 10.0
@@ -47,7 +47,7 @@ LONGEST = 4000
 
 
 class Lines:
-    """What a rank prints, as marked lines."""
+    """Writes the output of a rank as marked lines."""
 
     def __init__(self, rank: int) -> None:
         self.rank, self.offset = rank, 0
@@ -56,6 +56,7 @@ class Lines:
         self.tail = b""
 
     def take(self, data: bytes) -> None:
+        """Forward `data`; empty data means the end."""
         if not data:
             self._send_rest()
             return
@@ -75,7 +76,7 @@ class Lines:
         write_all(1, b"".join(pieces))
 
     def flush(self) -> None:
-        """Sends half a line that has waited long enough."""
+        """Send half a line that has waited long enough."""
         if time.monotonic() - self.since >= UNFINISHED_SECONDS:
             self._send_rest()
 
@@ -85,6 +86,7 @@ class Lines:
             self.rest = b""
 
     def say(self, text: str) -> None:
+        """Write a message of the runner."""
         self.take(f"fermi: {text}\n".encode())
 
     def _mark(self, kind: bytes, text: bytes) -> bytes:
@@ -94,6 +96,7 @@ class Lines:
 
 
 def emit(status: dict[str, Any]) -> bool:
+    """Write the status; returns True, because it needs no second attempt."""
     ranks = [{key: entry[key] for key in entry if key not in OWN} for entry in status["ranks"]]
     doing = {"doing": status["doing"]} if status.get("doing") else {}
     write_all(1, b"@" + json.dumps({"ranks": ranks, **doing}).encode() + b"\n")
@@ -101,17 +104,18 @@ def emit(status: dict[str, Any]) -> bool:
 
 
 def tell(pulses: list[dict[str, Any]]) -> None:
+    """Write the ranks' pulses."""
     write_all(1, b"@" + json.dumps({"pulse": pulses}).encode() + b"\n")
 
 
 def tell_used(samples: list[dict[str, Any]]) -> None:
-    """A line for each: container runtimes split longer ones."""
+    """Write one line for each sample: container runtimes split longer ones."""
     for sample in samples:
         write_all(1, b"@" + json.dumps({"telemetry": [sample]}).encode() + b"\n")
 
 
 def report(node: Node, lines: dict[int, Lines]) -> int:
-    """Writes the termination message and returns the exit code."""
+    """Write the termination message and return the exit code."""
     ranks = [[entry["rank"], entry["exit_code"], entry["ended_at"]] for entry in node.ranks]
     asked = [entry["rank"] for entry in node.ranks if entry["asked"]]
     said: dict[str, Any] = {"ranks": ranks, **({"asked": asked} if asked else {})}
@@ -131,7 +135,8 @@ def report(node: Node, lines: dict[int, Lines]) -> int:
 
 
 def terminate(message: dict[str, Any], code: int) -> int:
-    """Kubernetes cuts the message at 4096 bytes: what is long is shortened before, and keeps its end."""
+    """Write the termination message and return `code`. Kubernetes cuts the message at 4096 bytes, so long texts are
+    shortened before, at their beginning."""
     for kept in (TAIL, 900, 300, 100):
         if len(json.dumps(message)) < LONGEST:
             break
@@ -146,13 +151,14 @@ def terminate(message: dict[str, Any], code: int) -> int:
 
 
 def _texts(message: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
-    """What may be long in it, and what each is part of."""
+    """Return the parts of the message with texts that may be long, and the names of these."""
     about = message.get("about") or {}
     return [(part, name) for part, name in ((message, "tail"), *((about, name) for name in about))
             if isinstance(part.get(name), str)]  # fmt: skip
 
 
 def main(job_dir: str, run_dir: str) -> int:
+    """Run the node and return the exit code."""
     processes.keep_others_out()
     with open(os.path.join(job_dir, "job.json"), encoding="utf-8") as file:
         order = json.load(file)

@@ -1,5 +1,5 @@
-"""The rendezvous port, and who listens on a TCP port of this machine. Standard library only, Python 3.9 or later: what
-runs on a node needs them as much as launch."""
+"""The default rendezvous port, and which process listens on a TCP port of this machine. Standard library only, Python
+3.9 or later."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import os
 import socket
 
 MASTER_PORT = 29500
-"""Where rank 0 listens unless somebody says otherwise, as with torchrun."""
+"""Where rank 0 listens by default, as with torchrun."""
 LISTEN = "0A"
 
 
 def is_free(port: int) -> bool:
-    """Whether a rank could listen on it, on all addresses."""
+    """Return True if a rank could listen on the port, on all addresses."""
     try:
         with socket.create_server(("", port)):
             return True
@@ -22,12 +22,12 @@ def is_free(port: int) -> bool:
 
 
 def holder(port: int) -> str:
-    """`pid 4711 (python train.py)`; empty when nobody listens or the holder is somebody else's to see."""
+    """Return `pid 4711 (python train.py)`; empty if no process listens or it belongs to another user."""
     return next((said for _, said in holders({port: listened().get(port, set())}).values()), "")
 
 
 def listened() -> dict[int, set[str]]:
-    """The ports that are listened on, with their sockets."""
+    """Return the ports on which a process listens, with their sockets."""
     found: dict[int, set[str]] = {}
     for row in _listening():
         found.setdefault(int(row[1].rpartition(":")[2], 16), set()).add(f"socket:[{row[9]}]")
@@ -35,7 +35,7 @@ def listened() -> dict[int, set[str]]:
 
 
 def holders(wanted: dict[int, set[str]]) -> dict[int, tuple[int, str]]:
-    """By port: a pid, and `pid 4711 (python train.py)`. Without those that are somebody else's to see."""
+    """Return by port a pid and `pid 4711 (python train.py)`, without processes of other users."""
     by_socket = {name: port for port, names in wanted.items() for name in names}
     found: dict[int, tuple[int, str]] = {}
     for pid in filter(str.isdigit, os.listdir("/proc") if by_socket else ()):

@@ -1,5 +1,5 @@
-"""What a runner does before its ranks begin, in a pod, as a Slurm task and in the foreground: it meets the other nodes,
-binds what is only known then, and chooses the network interface. Standard library only, Python 3.9 or later."""
+"""Prepares a node before its ranks start, in a pod, as a Slurm task, in an environment and in the foreground: waits for
+the other nodes, resolves late values, and chooses the network interface. Standard library only, Python 3.9 or later."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fermi.runner.late_values import Late, decode
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where the nodes of a job meet before any of them starts a rank; `nodes` 1: it meets nobody. `head`: the host of
-    rank 0, as this node reaches it. `goes_on`: a node begins without those whom it has not met when `patience` is over,
-    as those of a pre-flight test do, which says itself who cannot reach whom."""
+    """Where the nodes of a job meet before any of them starts a rank; `nodes` 1: there is nothing to wait for. `head`:
+    the host of rank 0, as this node reaches it. `patience`: seconds to wait. `goes_on`: a node starts without the nodes
+    that it has not met in that time, as those of a pre-flight test do, which reports itself who cannot reach whom."""
 
     name: str
     node_rank: int
@@ -34,8 +34,8 @@ def prepare(
     stopped: barrier.Stopped,
     also: Mapping[Late, str] | None = None,
 ) -> None:
-    """Completes a node's spec; meets nobody any more once `stopped` says so. `also`: late values that the caller knows.
-    Raises meet.GaveUp, and OSError where the head cannot listen."""
+    """Complete a node's spec; stop waiting for other nodes once `stopped` returns True. `also`: late values that the
+    caller knows. Raises RendezvousError, and OSError if the head cannot listen."""
     try:
         head = _head(meeting, say, stopped)
     except barrier.GaveUp as error:
@@ -51,7 +51,7 @@ def prepare(
 
 
 def _head(at: Meeting, say: barrier.Say, stopped: barrier.Stopped) -> str:
-    """The address that answered for it."""
+    """Wait for the other nodes, and return the address that answered for the head."""
     if at.nodes > 1 and at.node_rank != 0:
         return barrier.as_member(at.name, at.node_rank, at.head, at.port, say, stopped, at.patience)
     if at.nodes > 1:

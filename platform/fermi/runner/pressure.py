@@ -1,12 +1,12 @@
-"""What a rank's processor, memory and disk have to bear, from /proc and its control group. Standard library only,
-Python 3.9 or later. What cannot be read is not known.
+"""Measures contention for a rank's processor, memory and disk, from /proc and its control group. Standard library only,
+Python 3.9 or later. What cannot be read is None.
 
-    starved     share of the time in which its main thread could have run and got no processor (`schedstat`, second
+    starved     share of the time in which its main thread was runnable and got no processor (`schedstat`, second
                 field: Documentation/scheduler/sched-stats.rst of the Linux kernel)
     throttled   share of the time in which a quota of its control group held it up
     stolen      share of all processors' time that the host of this virtual machine gave to others
     squeezed    share of the time in which something of its control group, or of the host, waited for memory
-    written     bytes per second that its process wrote, read those that it read, to whatever descriptor
+    written     bytes per second that its process wrote, read those that it read, to any descriptor
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ROOT = "/sys/fs/cgroup"
 
 
 class Pressure(NamedTuple):
-    """Seconds and bytes so far; None: not known."""
+    """Counters so far, in seconds and bytes; None: unknown."""
 
     starved: float | None = None
     throttled: float | None = None
@@ -33,11 +33,13 @@ _RATES = ("read", "written")
 
 
 def look(pid: int) -> Pressure:
+    """Return the counters of a process."""
     return Pressure(_starved(pid), _throttled(pid), _stolen(), _squeezed(pid), *_moved(pid))
 
 
 def shares(before: Pressure, now: Pressure, passed: float) -> dict[str, float]:
-    """Of the time between two looks, 0 to 1, and bytes per second: those that can be told and are not zero."""
+    """Return shares of the time between two measurements, 0 to 1, and bytes per second: those that are known and not
+    zero."""
     found: dict[str, float] = {}
     for name, old, new in zip(Pressure._fields, before, now):  # noqa: B905 (strict is newer than 3.9)
         if old is None or new is None or passed <= 0:
@@ -58,7 +60,7 @@ def _starved(pid: int) -> float | None:
 
 
 def _moved(pid: int) -> tuple[float | None, float | None]:
-    """Bytes read and written: `rchar` and `wchar`."""
+    """Return bytes read and written: `rchar` and `wchar`."""
     with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/io", encoding="ascii") as file:
         read, written = (float(file.readline().split()[1]) for _ in range(2))
         return read, written
@@ -66,7 +68,7 @@ def _moved(pid: int) -> tuple[float | None, float | None]:
 
 
 def _throttled(pid: int) -> float | None:
-    """`throttled_usec` of version 2, `throttled_time` (nanoseconds) of version 1."""
+    """Return seconds: `throttled_usec` of version 2, `throttled_time` (nanoseconds) of version 1."""
     folders = _folders(pid)
     for path, name, unit in (
         (f"{_ROOT}{folders.get('', '')}/cpu.stat", "throttled_usec", 1e6),
@@ -78,7 +80,7 @@ def _throttled(pid: int) -> float | None:
 
 
 def _stolen() -> float | None:
-    """Of one processor on average."""
+    """Return the average of all processors."""
     with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/stat", encoding="ascii") as file:
         fields = file.readline().split()
         return int(fields[8]) / os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
@@ -94,7 +96,7 @@ def _squeezed(pid: int) -> float | None:
 
 
 def _folders(pid: int) -> dict[str, str]:
-    """By controller; version 2 has none by name."""
+    """Return the process's groups by controller; that of version 2 has an empty name."""
     found = {}
     with contextlib.suppress(OSError), open(f"/proc/{pid}/cgroup", encoding="utf-8") as file:
         for line in file:

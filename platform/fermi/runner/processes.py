@@ -1,5 +1,5 @@
-"""Processes on Linux. A pid alone may be somebody else's by now; with its start time it cannot be. Standard library
-only, Python 3.9 or later."""
+"""Linux processes: identity, signals, descendants, priorities. A pid alone may belong to another process by now; with
+its start time it cannot. Standard library only, Python 3.9 or later."""
 
 from __future__ import annotations
 
@@ -21,44 +21,47 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def start_time(pid: int) -> int | None:
-    """Clock ticks from boot to the start of `pid`; None when there is no such process or it is a zombie. Together with
-    the pid it names a process for ever (until the next boot)."""
+    """Return the clock ticks from boot to the start of `pid`, or None if there is no such process or it is a zombie.
+    Together with the pid it identifies a process until the next boot."""
     fields = _living(pid)
     return int(fields[19]) if fields else None
 
 
 def read_words(pid: int, name: str) -> list[str]:
-    """Returns what `/proc/PID/cmdline` or `/proc/PID/environ` holds, without what is empty; nothing of a process that
-    has ended or is another user's."""
+    """Return the words of `/proc/PID/cmdline` or `/proc/PID/environ`, without empty ones; none for a process that has
+    ended or belongs to another user."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/{name}", "rb") as file:
         return [word for word in file.read().decode(errors="replace").split("\0") if word]
     return []
 
 
 def set_name(name: str) -> None:
-    """What tools show of this process: 15 letters (proc_pid_comm(5)). Its children have it, too."""
+    """Set the name that tools show of this process: 15 characters (proc_pid_comm(5)). Children inherit it."""
     _libc.prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
 def name_of(pid: int) -> str:
-    """Returns it; "" where the process has ended."""
+    """Return the name of a process, or an empty string if it has ended."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
         return file.read().rstrip("\n")
     return ""
 
 
 def boot_id() -> str:
+    """Return the id of the current boot."""
     with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
         return file.read().strip()
 
 
 def is_alive(identity: Mapping[str, Any] | None) -> bool:
-    """`identity`: `{"pid": …, "start_time": …}` as a runner wrote it, in this boot."""
+    """Return True if the process lives. `identity`: `{"pid": …, "start_time": …}` as a runner wrote it, in this boot.
+    """
     return identity is not None and bool(identity["pid"]) and start_time(identity["pid"]) == identity["start_time"]
 
 
 def send_signal(identity: Mapping[str, Any], number: signal.Signals) -> bool:
-    """Signals exactly that process: the descriptor is taken first, the start time checked after. False = it is gone."""
+    """Signal exactly that process: its descriptor is opened first, the start time checked after. Return False if it is
+    gone."""
     try:
         descriptor = os.pidfd_open(identity["pid"])
     except ProcessLookupError:
@@ -75,9 +78,9 @@ def send_signal(identity: Mapping[str, Any], number: signal.Signals) -> bool:
 
 
 def session_members(leaders: Iterable[Mapping[str, Any]]) -> list[dict[str, int]]:
-    """Living processes in the sessions that `leaders` opened. A leader's pid is not given away while its session has
-    members; should it have been reused after the session died out, the new leader's start time tells, and its session
-    is left alone."""
+    """Return the living processes in the sessions that `leaders` opened. A leader's pid is not reused while its session
+    has members; if it was reused after the session died out, the new leader's start time differs, and its session is
+    left out."""
     by_pid = {leader["pid"]: leader["start_time"] for leader in leaders if leader["pid"]}
     strangers = {pid for pid, began in by_pid.items() if start_time(pid) not in (began, None)}
     ours = by_pid.keys() - strangers
@@ -87,8 +90,8 @@ def session_members(leaders: Iterable[Mapping[str, Any]]) -> list[dict[str, int]
 
 
 def descendants() -> dict[int, list[bytes]]:
-    """All processes that this one, or one of these, has started: by pid, what /proc/<pid>/stat says after the name (see
-    `all_living`). Dead ones that nobody has waited for are among them (state Z): they hold a pid, too."""
+    """Return all descendants of this process: by pid, the fields of /proc/<pid>/stat after the name (see
+    `list_living_processes`). Zombies are among them (state Z): they have a pid, too."""
     by_parent: dict[int, list[tuple[int, list[bytes]]]] = {}
     for pid, fields in _all():
         by_parent.setdefault(int(fields[1]), []).append((pid, fields))
@@ -102,12 +105,13 @@ def descendants() -> dict[int, list[bytes]]:
 
 
 def living_descendants() -> list[int]:
+    """Return the pids of living descendants."""
     return [pid for pid, fields in descendants().items() if fields[0] not in _DEAD]
 
 
 def kill_descendants() -> None:
-    """Kills them all, a process group at once: fork(2) gives no child to who has a signal waiting, so none of a group
-    gets away. What leaves its group faster than it is killed, the next call finds."""
+    """Kill all descendants, a process group at once: fork(2) creates no child while a signal is pending, so no process
+    of a group escapes. What leaves its group faster than it is killed, the next call finds."""
     own, killed = os.getpgid(0), set[int]()
     with ahead_of_others():
         for _ in range(MAX_ROUNDS):
@@ -125,8 +129,8 @@ def kill_descendants() -> None:
 
 @contextlib.contextmanager
 def ahead_of_others() -> Iterator[None]:
-    """Where that is allowed (to root), this thread runs before all that is no real-time process: among thousands that
-    start others it would have no time else. Its children do not (sched(7), SCHED_RESET_ON_FORK)."""
+    """Run the block before all processes without real-time priority, if permitted (to root): among thousands of forking
+    processes this thread would get no time otherwise. Children do not inherit it (sched(7), SCHED_RESET_ON_FORK)."""
     before = None
     with contextlib.suppress(OSError, AttributeError):  # not every C library has it
         before = os.sched_getscheduler(0)
@@ -140,21 +144,23 @@ def ahead_of_others() -> Iterator[None]:
 
 
 def signal_thread(pid: int, thread: int, number: int) -> bool:
-    """To this thread of the process alone (tgkill(2)); False where that cannot be done."""
+    """Signal one thread of the process (tgkill(2)). Return False if that is not possible."""
     with contextlib.suppress(AttributeError):  # not every C library has it
         return _libc.tgkill(pid, thread, number) == 0
     return False
 
 
 def status(pid: int, thread: int | None = None) -> dict[str, str]:
-    """What /proc/<pid>/status says; of switches and signals, the main thread's, or this thread's. Raises OSError."""
+    """Return the fields of /proc/<pid>/status; counts of switches and signals are those of the main thread, or of
+    `thread`. Raises OSError."""
     path = f"/proc/{pid}/status" if thread is None else f"/proc/{pid}/task/{thread}/status"
     with open(path, encoding="utf-8", errors="replace") as file:
         return {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
 
 
 def channel(pid: int, thread: int) -> str:
-    """Where in the kernel a thread waits (proc(5), wchan); empty where it does not, or the kernel does not tell."""
+    """Return the kernel function in which a thread waits (proc(5), wchan); empty if it does not wait, or the kernel
+    does not report it."""
     with (
         contextlib.suppress(OSError),
         open(f"/proc/{pid}/task/{thread}/wchan", encoding="ascii", errors="replace") as file,
@@ -165,27 +171,27 @@ def channel(pid: int, thread: int) -> str:
 
 
 def adopt_orphans() -> None:
-    """What children leave behind becomes our child, so that `descendants` finds it."""
+    """Make this process the parent of its descendants' orphans, so that `list_descendants` finds them."""
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent() -> None:
-    """Forgotten by a change of user."""
+    """Have this process killed when its parent ends. A change of user resets it."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def as_batch() -> None:
-    """This process, and what it starts, takes no processor away from one that computes when it wakes up (sched(7)).
-    More ranks than cores, whose threads wake each other all the time, are a tenth faster so. Where that is not allowed,
-    or somebody has decided otherwise, all stays as it is."""
+    """Do not let this process, and its children, preempt computing processes when it wakes up (sched(7)). More ranks
+    than cores, whose threads wake each other all the time, are a tenth faster with it. Does nothing if it is not
+    permitted, or if another policy was set."""
     with contextlib.suppress(OSError, AttributeError):  # not every C library has it
         if os.sched_getscheduler(0) == os.SCHED_OTHER:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def offer_to_oom_killer() -> None:
-    """Where a machine has no memory left, the kernel ends this process, and what it starts, before the runner and the
-    platform: theirs is 0, or what a container engine gave all of them (proc_pid_oom_score_adj(5))."""
+    """Make the kernel kill this process, and its children, before the runner and the platform when a machine has no
+    memory left: theirs is 0, or what a container engine gave all of them (proc_pid_oom_score_adj(5))."""
     with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:
         now = int(file.read())
         file.seek(0)
@@ -193,15 +199,15 @@ def offer_to_oom_killer() -> None:
 
 
 def keep_others_out() -> None:
-    """No process of this user can write to our output or read our memory through /proc, unless it has CAP_SYS_PTRACE
-    (which containers have not). Children get that back with their own program."""
+    """Deny other processes of this user to write to our output or read our memory through /proc, unless they have
+    CAP_SYS_PTRACE (which containers do not have). Executing a program resets it for children."""
     _libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def refuse_tracers() -> None:
-    """`keep_others_out`, for the platform's own processes: files of /proc by which others of this user change a process
-    (oom_score_adj, autogroup, timerslack_ns) become root's as well (proc(5)). Does nothing where FERMI_TRACEABLE is 1,
-    for debuggers and profilers; nor where /proc hides processes that cannot be traced (hidepid), because then the
+    """Call `deny_tracing` for the platform's own processes: files of /proc by which others of this user change a
+    process (oom_score_adj, autogroup, timerslack_ns) become root's as well (proc(5)). Does nothing if FERMI_TRACEABLE
+    is 1, for debuggers and profilers; nor if /proc hides processes that cannot be traced (hidepid), because then the
     platform's processes would not find each other."""
     if os.environ.get("FERMI_TRACEABLE", "0") in ("", "0") and not _hides_processes():
         keep_others_out()
@@ -216,13 +222,13 @@ def _hides_processes() -> bool:
 
 
 def let_others_in() -> None:
-    """What was kept out of the parent is not kept out of its child, before it has its own program."""
+    """Undo `deny_tracing` of the parent in a child that has not executed its own program yet."""
     _libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
 def all_living() -> Iterable[tuple[int, list[bytes]]]:
-    """Each process, and what /proc/<pid>/stat says after its name: state, parent, group, session, … threads (17), start
-    time (19), resident pages (21)."""
+    """Return each living process with the fields of /proc/<pid>/stat after its name: state, parent, group, session, …
+    threads (17), start time (19), resident pages (21)."""
     return ((pid, fields) for pid, fields in _all() if fields[0] not in _DEAD)
 
 
@@ -238,7 +244,7 @@ def _living(pid: int) -> list[bytes] | None:
 
 
 def _stat(pid: int) -> list[bytes] | None:
-    """What /proc/<pid>/stat says after the name: state, parent, group, session, …"""
+    """Return the fields of /proc/<pid>/stat after the name: state, parent, group, session, …"""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()

@@ -1,8 +1,9 @@
-"""Where programs are looked for that the platform itself runs (git, ssh, podman, srun, nvidia-smi). Standard library
+"""The search path for programs that the platform itself runs (git, ssh, podman, srun, nvidia-smi). Standard library
 only, Python 3.9 or later.
 
 A task that could put a program into a folder of PATH would have the platform run it. So every process of the platform
-keeps those folders of PATH alone that no task and no stranger can write to, once, when it starts."""
+keeps only those folders of PATH that no task and no other user can write to, once, when it starts.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +12,20 @@ import stat
 from collections.abc import Iterable
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where PATH is empty, or nothing of it can be trusted (file-hierarchy(7))."""
+"""Used if PATH is empty, or none of its folders can be trusted (file-hierarchy(7))."""
 
 
 def trusted_path(path: str, written: Iterable[str] = ()) -> str:
-    """Returns the folders of `path` that are absolute, belong to root or to this process's user, can be written to by
-    nobody else, and lie outside of the folders `written`, in which tasks may write. The same holds for each folder
-    above; one with the sticky bit, as /tmp has it, counts as nobody else's."""
+    """Return the folders of `path` that are absolute, belong to root or to this process's user, are writable for no
+    other user, and are outside of the folders `written`, in which tasks may write. The same holds for each folder
+    above; one with the sticky bit, such as /tmp, counts as not writable for others."""
     folders = [os.path.realpath(one) for one in written if one]
     found = [one for one in path.split(os.pathsep) if os.path.isabs(one) and _is_trusted(one, folders)]
     return os.pathsep.join(dict.fromkeys(found)) or DEFAULT_PATH
 
 
 def keep_trusted_path(written: Iterable[str]) -> None:
-    """Leaves in this process's PATH, and so in that of what it starts, what `trusted_path` returns."""
+    """Reduce this process's PATH, and so that of its children, to what `filter_trusted_path` returns."""
     os.environ["PATH"] = trusted_path(os.environ.get("PATH", ""), written)
 
 

@@ -1,5 +1,5 @@
-"""How one rank gets on, looked at once a second: its page, what it has printed, and its process in /proc. Standard
-library only, Python 3.9 or later. What cannot be read is not known, and nothing here ever fails for it."""
+"""Progress of one rank, sampled once a second: its probe page, its output, and its processes in /proc. Standard library
+only, Python 3.9 or later. What cannot be read is unknown and raises nothing."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ MAIN_SHARE, SHARE = 0.02, 0.05
 """Of a processor, by the main thread and by the whole process: less is what watchdogs and heartbeats use."""
 FIGURES = re.compile(rb"(?i)\b(loss|step|iter|iteration|epoch|batch)\b\W{0,4}\d")
 CLOCK = re.compile(rb"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?Z?")
-"""The time of day and the date in a line."""
+"""A date or a time of day in a line."""
 MAX_LINES = 64
-"""Of a rank's last different lines: what it says again and again, a traceback in a loop for one, is within."""
+"""Of a rank's last different lines: repeated output, such as a traceback in a loop, is within."""
 TAIL = 2048
 UNCOUNTED_SECONDS = 5.0
-"""So long after it last did a thread that counts collectives does not come to run (see `fermi.probe.collectives`)."""
+"""So long after it last ran, the thread that counts collectives is not running (see `fermi.probe.collectives`)."""
 UNANSWERED_SECONDS = 100.0
-"""After so long a rank is asked for its stacks anew that has not answered."""
+"""After so long a rank that has not answered is asked for its stacks again."""
 STOPPED = ("T", "t")
-"""States of a process that was stopped by a signal, or by who traces it (proc(5))."""
+"""States of a process that was stopped by a signal or a tracer (proc(5))."""
 
 
 class Output(Protocol):
-    """What a rank has printed: how many bytes, and the last of them."""
+    """The output of a rank: the number of bytes, and the last of them."""
 
     def size(self) -> int: ...
 
@@ -43,9 +43,8 @@ class Output(Protocol):
 
 
 class Sample(NamedTuple):
-    """At one moment (monotonic). `pid`: the process that speaks for the rank. `printed`: looks at which it had printed
-    something that it had not printed just before. `seconds`, `main_seconds`: of processor time, all its threads' and
-    the main one's. `rests`: of the main thread, since the sample before."""
+    """A rank at one moment (monotonic). `pid`: the process that reports for the rank. `printed`: samples in which it
+    had printed something new. `seconds`, `main_seconds`: processor time of all its threads and of the main one."""
 
     at: float
     page: Seen | None = None
@@ -60,12 +59,12 @@ class Sample(NamedTuple):
 
     @property
     def signs(self) -> tuple[object, ...]:
-        """Another value means progress."""
+        """Values of which any change means progress."""
         page = self.page
         return (self.printed, *((page.pid, page.step, page.phase, page.begun, page.ended) if page else ()))
 
     def advanced_at(self, before: Sample) -> float:
-        """When it showed the newest sign since then."""
+        """Return when it showed the newest sign of progress since the sample `before`."""
         if self.page is None or self.printed != before.printed:
             return self.at
         newest = max(self.page.stepped_at, self.page.phase_at, self.page.collective_at)
@@ -73,18 +72,20 @@ class Sample(NamedTuple):
 
     @property
     def waits(self) -> bool:
-        """In a collective, since `page.collective_at`. Not who computes while nobody counts its collectives any more:
-        its main thread keeps the interpreter in C, and what the page says is of before."""
+        """Whether it is in a collective, since `page.collective_at`. Not if it computes while its collectives are not
+        counted any more: its main thread holds the GIL in C, and the page is outdated."""
         page = self.page
         if page is None or not page.collective_at or page.begun <= page.ended:
             return False
         return not (self.state == "R" and page.alive_at and self.at - page.alive_at > UNCOUNTED_SECONDS)
 
     def collectives(self) -> tuple[int, int]:
+        """Return how many collectives have begun, and how many have ended."""
         return (self.page.begun, self.page.ended) if self.page else (0, 0)
 
     def acts(self, before: Sample) -> bool:
-        """Whether it has done anything since. Who waits in the same collective as then only spins."""
+        """Return True if it has done anything since `before`. A rank that is in the same collective as then only spins.
+        """
         if self.pid == before.pid and self.waits and self.collectives() == before.collectives():
             return False
         if self.pid != before.pid or self.state in ("R", "D"):
@@ -95,7 +96,7 @@ class Sample(NamedTuple):
 
 
 class Pulse:
-    """Of the rank of one entry. `given`: its files, None where it has none."""
+    """Samples the rank of one entry. `given`: the probe's files, or None."""
 
     def __init__(self, entry: dict[str, Any], given: Given | None, output: Output) -> None:
         self.entry, self.given, self._output = entry, given, output
@@ -108,6 +109,7 @@ class Pulse:
         self.samples: deque[Sample] = deque()
 
     def page(self) -> Seen | None:
+        """Return the values of the probe page, or None if there are no valid ones."""
         with contextlib.suppress(OSError, ValueError, TypeError):
             if self._page is None and self.given:
                 self._page = Page(self.given.page)
@@ -121,7 +123,7 @@ class Pulse:
         return None
 
     def ask(self, now: float) -> None:
-        """For the stacks; see `stacks.py`. A rank that is stopped answers once it goes on."""
+        """Request the rank's stacks; see `stacks.py`. A stopped rank answers once it goes on."""
         seen = self.page()
         if self._page is None or self.given is None or seen is None:
             return
@@ -131,6 +133,7 @@ class Pulse:
             stacks.insist(seen, self.entry["pid"], self.given.stacks)
 
     def close(self) -> None:
+        """Close the probe's files."""
         if self._page:
             self._page.map.close()
         if self.given:
@@ -138,6 +141,7 @@ class Pulse:
         self._page = self.given = None
 
     def look(self, now: float) -> Sample:
+        """Take and return a sample."""
         page = self.page()
         printed = self._printed(now, page)
         sample = self._process(Sample(now, page, printed=printed))
@@ -147,7 +151,7 @@ class Pulse:
         return sample
 
     def repeats(self, sample: Sample) -> int:
-        """Steps; where none can be seen, figures that were printed."""
+        """Return the number of steps or, if none can be seen, of printed figures."""
         return (sample.page.step if sample.page else 0) or self.figures
 
     def _printed(self, now: float, page: Seen | None) -> int:
@@ -161,8 +165,8 @@ class Pulse:
         return self._news
 
     def _repeats(self, tail: bytes, grown: int) -> bool:
-        """Whether each line of what was printed since the last look is one of those before it, but for the time in it.
-        A line that counts something is another line each time."""
+        """Return True if each line that was printed since the last sample equals an earlier one, except for the time in
+        it. A line that counts something differs each time."""
         begin = tail.rfind(b"\n", 0, max(0, len(tail) - grown)) + 1
         torn = begin == 0 and grown >= len(tail) < self._size  # the first line began before the tail
         *whole, rest = tail[begin:].split(b"\n")
@@ -190,7 +194,7 @@ class Pulse:
         return sample
 
     def record(self, unix: float) -> dict[str, Any] | None:
-        """A `PulseSeen`'s fields. `unix`: what is added to a monotonic moment."""
+        """Return the fields of a `PulseSeen`, or None without samples. `unix`: what is added to a monotonic moment."""
         if not self.samples:
             return None
         first, last = self.samples[0], self.samples[-1]
@@ -227,7 +231,7 @@ class Pulse:
 
 
 def _step_seconds(old: Seen | None, page: Seen) -> float | None:
-    """Over the window; where no two steps are in it, over all."""
+    """Return the seconds per step within the window or, without two steps in it, over all."""
     steps, seconds = (page.step - old.step, page.stepping - old.stepping) if old else (0, 0.0)
     if not (steps and seconds > 0):
         steps, seconds = page.step - 1, page.stepping
@@ -239,17 +243,19 @@ def _waited(sample: Sample) -> float:
 
 
 class LogFile:
-    """An Output."""
+    """A RankOutput in a file."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def size(self) -> int:
+        """Return the size in bytes; 0 if it cannot be read."""
         with contextlib.suppress(OSError):
             return os.stat(self.path).st_size
         return 0
 
     def tail(self) -> bytes:
+        """Return the last bytes."""
         with contextlib.suppress(OSError), open(self.path, "rb") as file:
             file.seek(max(0, self.size() - TAIL))
             return file.read(TAIL)

@@ -1,4 +1,4 @@
-"""The process of one rank, from the fork to its own program. Standard library only, Python 3.9 or later."""
+"""Starts the process of one rank, from the fork to its own program. Standard library only, Python 3.9 or later."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def begin(
     limit: Callable[[], None] | None = None,
     venv: str = "",
 ) -> int:
-    """The pid of a process that leads its session and group. `output` is closed here. `fork`: it goes on with our
-    modules (and BecomeRank is raised in it) instead of executing `command`. `signals`, `inherited`: what the runner has
-    handlers for, and descriptors that no rank is to have (those of other ranks' pulses among them). `pulse`: what the
-    rank's process is to tell of itself by. `batch`: it computes on processors, beside others that do (see
-    `processes.as_batch`). `limit`: called in it, before it is confined. `venv`: the virtual environment of `command`'s
-    interpreter, in place of which a forked one is to go on; where it may not, `command` is executed."""
+    """Start a process that leads its session and group, and return its pid. `output` is closed here. `fork`: it
+    continues with our modules (and UnwindToRankError is raised in it) instead of executing `command`. `signals`,
+    `inherited`: the runner's signal handlers, and descriptors that no rank may have (those of other ranks' pulses among
+    them). `pulse`: files of the rank's probe. `batch`: it computes on processors, next to others that do (see
+    `processes.use_batch_scheduling`). `limit`: called in it, before it is confined. `venv`: the virtual environment of
+    `command`'s interpreter, which a forked rank adopts; if it cannot, `command` is executed."""
     env = {**env, **interpreter_first(command[0], env)}
     if pulse:
         env.update(pulse.environment(env))
@@ -103,8 +103,8 @@ def _goes_on_as(venv: str) -> bool:
 
 
 def interpreter_first(program: str, env: Mapping[str, str]) -> dict[str, str]:
-    """Returns the PATH with which `python`, `torchrun` or `ninja` is that of the interpreter `program`, as in an
-    activated virtual environment; nothing where `program` is no interpreter with a path of its own."""
+    """Return the PATH with which `python`, `torchrun` or `ninja` is that of the interpreter `program`, as in an
+    activated virtual environment; nothing if `program` is no interpreter with an absolute path."""
     folder, name = os.path.split(program)
     path = env.get("PATH") or os.defpath
     if not os.path.isabs(folder) or not name.startswith("python") or path.split(os.pathsep)[0] == folder:
@@ -113,7 +113,7 @@ def interpreter_first(program: str, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _execute(command: list[str], env: dict[str, str]) -> BaseException:
-    """Never returns; the exception type keeps `raise` honest for callers that must not go on."""
+    """Execute the command. Never returns; the return type is for the caller's `raise`."""
     try:
         os.execvpe(command[0], command, env)
     except OSError as error:
@@ -122,7 +122,7 @@ def _execute(command: list[str], env: dict[str, str]) -> BaseException:
 
 
 def become(command: list[str], env: dict[str, str]) -> None:
-    """Runs `python [-u] script.py …` or `python [-u] -m module …` in this process, as the interpreter would: a new
+    """Run `python [-u] script.py …` or `python [-u] -m module …` in this process, as the interpreter would: a new
     `__main__`, `sys.argv`, `sys.path[0]`, and a traceback of its own frames alone. Ends the process."""
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     os.environ.clear()
@@ -167,7 +167,7 @@ def become(command: list[str], env: dict[str, str]) -> None:
 
 
 def _flush_c() -> None:
-    """Writes out what libraries in C have in files that they left open, as exit(3) does. Never raises."""
+    """Flush open C streams, as exit(3) does. Never raises."""
     try:
         import ctypes
 
@@ -177,7 +177,7 @@ def _flush_c() -> None:
 
 
 def _pulse() -> Pulse | None:
-    """Whatever becomes of it, the rank goes on."""
+    """Start the probe. The rank goes on if that fails."""
     try:
         from fermi.probe.start import start  # only where it is used: a runner has no pulse
 

@@ -1,8 +1,8 @@
-"""What NCCL says of a job (its RAS subsystem, since 2.24): each process of a job may be asked, and answers for all.
-Standard library only, Python 3.9 or later.
+"""Queries NCCL's RAS subsystem (since 2.24) for the state of a job: each process of the job can be asked, and answers
+for all. Standard library only, Python 3.9 or later.
 
-Lines in, text out, on a port of the host's own (NCCL user guide, "RAS"; `src/ras/client_support.cc`): commands are
-ended by a line feed, `timeout 1` is answered by `OK`, `status` by a report after which the server closes. Who closes
+Lines in, text out, on a port of the host (NCCL user guide, "RAS"; `src/ras/client_support.cc`): commands end with a
+line feed, `timeout 1` is answered by `OK`, `status` by a report after which the server closes. A client that closes
 first gets nothing. All processes of one user may listen on one address (SO_REUSEPORT), so jobs that keep NCCL's default
 would answer for each other, and another user's cannot listen at all: each node's ranks get an address of their own.
 """
@@ -17,15 +17,16 @@ from collections.abc import Mapping
 ADDRESS = "NCCL_RAS_ADDR"
 DEFAULT = "localhost:28028"
 HOST, PORTS, TRIES = "127.0.0.1", range(29_600, 32_768), 16
-"""Above the usual rendezvous' port, below those that Linux gives to connections. By chance, because ranks listen later
-and others choose meanwhile."""
+"""Ports above the usual rendezvous port, below those that Linux gives to connections. Chosen at random, because ranks
+listen later and other nodes choose meanwhile."""
 ASK = b"timeout 1\nstatus\n"
 SECONDS = 1.5
 MOST_BYTES, MOST_LINES, LONGEST = 1 << 15, 24, 200
 
 
 def own_address() -> str:
-    """For the ranks of one node. What the environment of this process says; NCCL's default where no port was free."""
+    """Return the address for the ranks of one node: that of this process's environment, or else a free port; NCCL's
+    default if none was free."""
     if said := os.environ.get(ADDRESS):
         return said
     for _ in range(TRIES):
@@ -36,7 +37,7 @@ def own_address() -> str:
 
 
 def ask(env: Mapping[str, str]) -> list[str]:
-    """The report's last lines, where what is wrong stands. Empty where nobody answers, and that soon."""
+    """Return the last lines of the report, which state problems. Empty if no process answers soon."""
     if env.get("NCCL_RAS_ENABLE") == "0":
         return []
     host, _, port = env.get(ADDRESS, DEFAULT).rpartition(":")

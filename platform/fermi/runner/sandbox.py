@@ -1,30 +1,29 @@
-"""Keeps ranks away from what is not theirs: with Landlock, as another user, in a file system view of their own, or all
-of these. Standard library only, Python 3.9.
+"""The sandbox of ranks: Landlock, another user, a file system view of their own, or all of these. Standard library
+only, Python 3.9.
 
-**Nothing is allowed that is not named.** The order stands in a node's spec:
+**Nothing is allowed that is not named.** The rules stand in a node's spec:
 
     "confine": {"own": ["/srv/fermi/checkpoints/task-x"], "home": "/srv/fermi/homes/nlp", "landlock": true,
                 "view": true,
                 "paths": {"/srv/fermi": "", "/srv/fermi/datasets": "r", "/srv/fermi/workspace": "rwm"},
                 "user": {"uid": 61000, "gid": 61000, "groups": [44], "name": "fermi-tasks"}}
 
-`own`: folders that are made where they are missing, and belong to the ranks; `home` is one, and HOME. Of a path in
-`paths` (`~` is the user's home), `r` allows to read, `w` to write to those that are there, `m` to make and remove
-entries (so no link can be put where the platform will read). Of two paths the longer one decides; where several names
-lead to one place, the one that allows more does. `landlock`: the kernel holds processes to these paths; `view`: they
-have a file system that holds these paths alone (`mounts.py`). Without `user` the ranks keep the runner's. `optional`:
-what this machine cannot do is left out and stands in `gaps`; otherwise no rank begins then.
+`own`: folders that are created if missing, and belong to the ranks; `home` is one, and HOME. Of a path in `paths` (`~`
+is the user's home), `r` allows to read, `w` to write to existing files, `m` to create and remove entries (so no link
+can be put where the platform will read). The longest matching path decides; if several names lead to one place, the one
+that allows more does. `landlock`: the kernel restricts processes to these paths; `view`: they have a file system with
+these paths alone (`mounts.py`). Without `user` the ranks keep the runner's. `optional`: what this machine does not
+support is left out and listed in `gaps`; otherwise no rank starts then.
 
-To the paths come what any training needs of a machine (`system_paths`): programs and libraries, some of /etc, the
-interpreter, devices; a folder of their own in place of /tmp. Where no view can be made, TMPDIR names that folder, and
-/dev/shm is shared with other programs of the user.
+Added to the paths is what any training needs of a machine (`build_system_paths`): programs and libraries, some of /etc,
+the interpreter, devices; a folder of their own in place of /tmp. If no view can be created, TMPDIR names that folder,
+and /dev/shm is shared with other programs of the user.
 
-Landlock only ever allows, and what it allows of a folder it allows of all below. So a folder with something below that
-must not be reached is not allowed itself: its entries are, one by one. Entries that appear there later are out of
-reach. Names can be listed everywhere that a view shows, and programs run (which takes reading all the same): only
-contents are kept.
+Landlock only ever allows, and what it allows of a folder it allows of all below. So a folder with something forbidden
+below is not allowed itself: its entries are, one by one. Entries that appear there later are inaccessible. Names can be
+listed everywhere that a view shows, and programs run (which takes reading anyway): only contents are protected.
 
-A process in such a domain can neither trace nor signal what is outside of it, nor mount anything, nor gain rights by
+A process in such a domain can neither trace nor signal processes outside of it, nor mount anything, nor gain rights by
 executing a set-uid program (see landlock(7)). Nor can it change the limits, priority or processors of other processes
 (see `seccomp.py`).
 """
@@ -52,7 +51,7 @@ CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same on every arc
 VERSION_FLAG, PATH_BENEATH = 1, 1
 PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 4, 24, 38
 SCOPE_SIGNAL = 1 << 1
-"""Not abstract sockets: NCCL's ranks, each in a domain of its own, hand memory to each other through them."""
+"""Without abstract sockets: NCCL's ranks, each in its own domain, pass memory to each other through them."""
 
 WRITE_FILE, READ_FILE, TRUNCATE = 1 << 1, 1 << 2, 1 << 14
 REMOVE_AND_MAKE = sum(1 << bit for bit in range(4, 13))
@@ -75,16 +74,16 @@ READABLE_SETTINGS = (
     "protocols", "pulse", "rdma", "resolv.conf", "services", "shells", "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf",
     "terminfo", "timezone", "ucx", "vulkan", "xdg", "zsh", "zshrc",
 )  # fmt: skip
-"""Of /etc. What is not here: passwords, keys of the host and of services."""
+"""Of /etc. Not included: passwords, keys of the host and of services."""
 DEVICES = ("full", "fuse", "null", "ptmx", "pts", "random", "tty", "urandom", "zero")
 ACCELERATORS = (
     "accel", "cambricon", "davinci", "devmm_svm", "dma_heap", "dri", "gdrdrv", "hisi_hdc", "infiniband", "kfd", "knem",
     "nvidia", "udmabuf", "xpmem",
 )  # fmt: skip
-"""Of /dev, these names and what begins with those: no disk, no memory, no console."""
+"""Of /dev, the names above and these prefixes: no disk, no memory, no console."""
 NVIDIA_CONTROL = "/dev/nvidiactl"
-"""Where it is there, processes may write to the files of processes below /proc: CUDA's driver names its threads by
-fopen("/proc/self/task/<id>/comm", "w"), and where that is refused cuInit ends with CUDA_ERROR_OPERATING_SYSTEM (304).
+"""If it exists, processes may write to the files of processes below /proc: CUDA's driver names its threads by
+fopen("/proc/self/task/<id>/comm", "w"), and if that is refused cuInit fails with CUDA_ERROR_OPERATING_SYSTEM (304).
 Seen with driver 580.159; NVIDIA/OpenShell's issue 1486 says the same. Decision 87 has what this opens."""
 MPS_PIPES = "/tmp/nvidia-mps"
 """Where CUDA's multi-process service listens by default (CUDA_MPS_PIPE_DIRECTORY)."""
@@ -95,28 +94,29 @@ and raw sockets, lock memory, set priorities and limits. Not: reading by file ha
 processes (CAP_SYS_PTRACE, and CAP_PERFMON, which suffices to read their environment), devices, modules, mounts."""
 
 _REFUSED = re.compile(r"\[Errno (?P<number>2|13|30)\] [^:]{1,60}: '(?P<path>/[^']+)'")
-"""An `OSError` of a path (ENOENT, EACCES, EROFS): what a view does not show is not there, and what it shows only to be
-read is on a file system that is read-only."""
+"""An `OSError` of a path (ENOENT, EACCES, EROFS): a hidden path does not exist in a view, and a readable one is on a
+read-only file system."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
 
 def landlock_abi() -> int:
-    """Which version of Landlock this kernel has; 0 = none, or it is turned off."""
+    """Return the Landlock version of this kernel; 0 = none, or it is turned off."""
     found = _libc.syscall(ctypes.c_long(CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_uint32(VERSION_FLAG))
     return max(0, int(found))
 
 
 def _rights(mode: str, abi: int) -> int:
-    """`rwm` is all that a ruleset handles."""
+    """Return the Landlock rights of a mode; `rwm` is all that a ruleset handles."""
     written = WRITE_FILE | (TRUNCATE if abi >= 3 else 0)
     made = REMOVE_AND_MAKE | (REFER if abi >= 2 else 0)
     return READ_FILE * ("r" in mode) | written * ("w" in mode) | made * ("m" in mode)
 
 
 def system_paths() -> dict[str, str]:
-    """Returns what training needs of any machine, and of the interpreter that this process runs with."""
+    """Return the paths, with access, that training needs of any machine and of the interpreter that this process runs
+    with."""
     names = {os.path.basename(path): path for path in _entries("/dev")}
     devices = [path for name, path in names.items() if name in DEVICES or name.startswith(ACCELERATORS)]
     return {
@@ -129,16 +129,16 @@ def system_paths() -> dict[str, str]:
 
 
 def make_gpu_devices() -> None:
-    """Has the driver's own program make the device that CUDA opens first, where nobody has used CUDA since the machine
-    was started: ranks cannot, because no set-uid program helps them (nvidia-modprobe(1))."""
+    """Have the driver's own program create the device that CUDA opens first, if CUDA was not used since boot: ranks
+    cannot, because set-uid programs do not help them (nvidia-modprobe(1))."""
     if os.path.exists("/dev/nvidiactl") and not os.path.exists("/dev/nvidia-uvm"):
         with suppress(OSError, subprocess.SubprocessError):
             subprocess.run(["nvidia-modprobe", "-u", "-c=0"], check=False, capture_output=True, timeout=10)
 
 
 def program_folders(env: Mapping[str, str]) -> list[str]:
-    """Returns the folders of PATH and of libraries (ld.so(8)), and of CUDA's toolkit, which compilers of kernels look
-    for; but for those in which somebody's whole home lies."""
+    """Return the folders of PATH and of libraries (ld.so(8)), and of CUDA's toolkit, which kernel compilers look for;
+    except those that have the user's whole home in them."""
     home = os.path.realpath(os.path.expanduser("~"))
     named = [
         env.get("PATH", os.defpath),
@@ -149,7 +149,7 @@ def program_folders(env: Mapping[str, str]) -> list[str]:
 
 
 def python_paths() -> list[str]:
-    """Returns the folders of this interpreter and of its packages, those of its user among them."""
+    """Return the folders of this interpreter and of its packages, including those of its user."""
     known = sysconfig.get_paths()
     found = [sys.prefix, sys.base_prefix, sys.exec_prefix, *(known[name] for name in ("stdlib", "purelib", "platlib"))]
     found += [os.path.dirname(os.path.realpath(sys.executable))]
@@ -158,14 +158,14 @@ def python_paths() -> list[str]:
 
 
 def drop_all_capabilities() -> None:
-    """In a user namespace of its own a process has them all. Raises OSError."""
+    """Drop all capabilities, which a process has in its own user namespace. Raises OSError."""
     header = ctypes.create_string_buffer(struct.pack("=Ii", 0x20080522, 0))
     if _libc.capset(header, ctypes.create_string_buffer(24)):
         raise OSError(ctypes.get_errno(), "capabilities")
 
 
 def drop_capabilities() -> None:
-    """Raises OSError."""
+    """Drop all capabilities except KEPT_CAPABILITIES. Raises OSError."""
     with open("/proc/sys/kernel/cap_last_cap", encoding="utf-8") as file:
         last = int(file.read())
     for number in set(range(last + 1)) - KEPT_CAPABILITIES:
@@ -183,7 +183,7 @@ def drop_capabilities() -> None:
 
 
 def expanded(paths: Mapping[str, str]) -> tuple[dict[str, str], set[str]]:
-    """What to allow, and which folders are only allowed entry by entry. The keys are real paths."""
+    """Return what to allow, with real paths as keys, and the folders that are only allowed entry by entry."""
     allowed: dict[str, str] = {}
     opened: set[str] = set()
 
@@ -218,7 +218,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def _entries(path: str) -> Iterator[str]:
-    """Without links: what they lead to is somewhere else."""
+    """Yield the entries of a folder except links: their targets are elsewhere."""
     with suppress(OSError), os.scandir(path) as found:
         for entry in found:
             if not entry.is_symlink():
@@ -226,8 +226,8 @@ def _entries(path: str) -> Iterator[str]:
 
 
 def real(paths: Mapping[str, str]) -> dict[str, str]:
-    """Links followed, also those by which an entry of a forbidden folder lies elsewhere; what is not there is left
-    out."""
+    """Return the paths with links followed, including links that lead out of a forbidden folder; paths that do not
+    exist are left out."""
     found: dict[str, str] = {}
     for path, mode in paths.items():
         if os.path.exists(path):
@@ -242,7 +242,8 @@ def real(paths: Mapping[str, str]) -> dict[str, str]:
 
 
 class Confinement:
-    """Made by the runner, entered by each rank. What does not work is told by `enter`, so that a rank's log says it."""
+    """Created by the runner, entered by each rank. What fails is raised by `enter`, so that it stands in a rank's log.
+    """
 
     def __init__(self, order: Mapping[str, Any], name: str, env: Mapping[str, str]) -> None:
         """`env`: of the platform's own process, for PATH and TMPDIR; never what a task asks for."""
@@ -281,7 +282,7 @@ class Confinement:
             self.failure = error
 
     def _try(self, step: Callable[..., None], *arguments: Any) -> None:
-        """Raises OSError, unless this machine may do without."""
+        """Run a step. Raises OSError, unless the sandbox is optional."""
         try:
             step(*arguments)
         except OSError as error:
@@ -294,19 +295,20 @@ class Confinement:
         self.env["TMPDIR"] = "/tmp"
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """What a rank inherits: another user's folders are not its own."""
+        """Return the variables that a rank inherits: folders of another user are not its own."""
         kept = {key: value for key, value in inherited.items() if not key.startswith("XDG_")}
         kept.pop("TORCHINDUCTOR_CACHE_DIR", None)  # torch put it there when it was imported
         return {**kept, **self.env}
 
     def _own(self, path: str) -> None:
-        """Makes it; the rank's user gets what is the runner's (and lies where only the runner's user can put it)."""
+        """Create a folder and give it to the rank's user if it is the runner's (and is where only the runner's user can
+        put it)."""
         os.makedirs(path, exist_ok=True)
         if self.user and os.stat(path).st_uid == os.getuid():
             os.chown(path, self.user["uid"], self.user["gid"])
 
     def _set_environment(self, home: str | None, name: str, env: Mapping[str, str]) -> None:
-        """A home and a temporary folder of its own. What was installed for the user is still found."""
+        """Set a home and a temporary folder of its own. Packages that were installed for the user are still found."""
         folder = os.path.realpath(env.get("TMPDIR") or "/tmp")
         self.temporary = tempfile.mkdtemp(prefix=f"fermi-{name[-20:]}-", dir=folder if os.path.isdir(folder) else None)
         if self.user:
@@ -361,7 +363,7 @@ class Confinement:
         _syscall(ADD_RULE, ctypes.c_int(self.ruleset), ctypes.c_int(PATH_BENEATH), rule, ctypes.c_uint32(0))
 
     def enter(self, log: int) -> None:
-        """For good: this process and what it starts. `log` stays the rank's to open again (/dev/stdout). Raises
+        """Confine this process and its children for good. `log` can still be opened by the rank (/dev/stdout). Raises
         OSError."""
         if self.failure:
             raise self.failure
@@ -388,9 +390,9 @@ class Confinement:
         seccomp.enter()
 
     def refusal(self, message: str) -> str | None:
-        """Returns how ranks are kept from the path that an exception's `message` names: `hidden`, or `readOnly` where
-        they may read it; None where nothing here keeps them from it. It is not looked whether anything is there: a
-        script may name any path, and is not to learn that of one that is hidden from it."""
+        """Return how the sandbox blocks the path that an exception's `message` names: `hidden`, or `readOnly` if it is
+        readable; None if the sandbox does not block it. It is not checked whether the path exists: a script may name
+        any path, and must not learn whether a hidden one exists."""
         told = _REFUSED.search(message)
         if not told or not self._given:
             return None
@@ -402,7 +404,7 @@ class Confinement:
         return "readOnly" if mode == "r" and told["number"] != "2" else None
 
     def close(self) -> None:
-        """Once no rank is left."""
+        """Remove the temporary folder and close descriptors, once no rank is left."""
         if self.view:
             self.view.close()
         if self.ruleset >= 0:

@@ -1,13 +1,14 @@
-"""Runs one program as ranks are kept from what is not theirs, and ends as it does.
+"""Runs one program in a sandbox, and exits as it does.
 
     python -m fermi.runner.sandboxed_program
 
-Standard input begins with a line of JSON; what follows is the program's own input:
+Standard input begins with a line of JSON; the rest is the program's own input:
 
     {"command": ["…"], "env": {…}, "name": "task-x", "confine": {…}}
 
-`env`: all variables of the program, less those that its confinement sets (`confine.py`); without `confine` it may
-reach what this process may. Standard library only, Python 3.9 or later."""
+`env`: all variables of the program, except those that the sandbox sets (`sandbox.py`); without `confine` it can access
+what this process can. Standard library only, Python 3.9 or later.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ MAX_ORDER = 1 << 20  # bytes
 
 
 def read_order() -> dict[str, Any]:
-    """Not a byte behind the line is read. Raises ValueError."""
+    """Return the first line of standard input, without reading a byte after it. Raises ValueError."""
     said = bytearray()
     while not said.endswith(b"\n"):
         byte = os.read(0, 1)
@@ -38,7 +39,7 @@ def read_order() -> dict[str, Any]:
 
 
 def run(order: dict[str, Any]) -> int:
-    """Returns the program's exit code, as a shell tells it."""
+    """Run the program and return its exit code, as a shell reports it."""
     confinement = None
     if order.get("confine"):
         from fermi.runner.sandbox import Confinement
@@ -77,6 +78,7 @@ def _become(order: dict[str, Any], confinement: Any, parent: int) -> NoReturn:
 
 
 def main() -> int:
+    """Run the order on standard input and return the exit code."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         return run(read_order())

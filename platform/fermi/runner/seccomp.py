@@ -34,7 +34,7 @@ REFUSE, PRETEND, NO_SUCH_CALL = ERRNO | errno.EPERM, ERRNO | 0, ERRNO | errno.EN
 LOAD, JUMP_EQUAL, JUMP_GREATER, JUMP_AT_LEAST, RETURN = 0x20, 0x15, 0x25, 0x35, 0x06
 NUMBER_AT, ARCHITECTURE_AT, ARGUMENTS_AT = 0, 4, 16  # bytes of struct seccomp_data
 X32 = 0x40000000
-"""From this number on, calls of the x32 interface, which has the architecture of x86_64."""
+"""From this number on, calls of the x32 interface, which reports the architecture of x86_64."""
 PRIO_PGRP, IOPRIO_WHO_PGRP = 1, 2  # one more is "all processes of a user"
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -43,7 +43,7 @@ _libc.syscall.restype = ctypes.c_long
 
 @dataclass(frozen=True)
 class Machine:
-    """What a filter has to know of an architecture: `audit` is its name there, the others are numbers of calls."""
+    """Constants of an architecture: `audit` is its id there, the others are numbers of calls."""
 
     audit: int
     seccomp: int
@@ -66,7 +66,7 @@ Step = tuple[int, int, int, int]
 
 
 def is_available() -> bool:
-    """Whether this kernel takes filters, and its architecture is one that we know."""
+    """Return True if this kernel takes filters, and its architecture is a known one."""
     machine = MACHINES.get(platform.machine())
     if machine is None:
         return False
@@ -77,8 +77,8 @@ def is_available() -> bool:
 
 
 def enter() -> None:
-    """Filters this process, which must have no_new_privs, and what it starts, for good. Does nothing where filters are
-    not available (`fermi.engines.isolation` says so). Raises OSError."""
+    """Filter the calls of this process, which must have no_new_privs, and of its children, for good. Does nothing if
+    filters are not available (`fermi.engines.isolation` reports that). Raises OSError."""
     if not is_available():
         return
     machine = MACHINES[platform.machine()]
@@ -93,8 +93,8 @@ def enter() -> None:
 
 
 def filter_steps(machine: Machine, pid: int) -> list[Step]:
-    """Returns the filter for a process `pid`. Each call's steps end with a return, so the next call's are only reached
-    with the call's number still loaded. Calls of another architecture have other numbers: there are none for it."""
+    """Return the filter for a process `pid`. Each call's steps end with a return, so the next call's are only reached
+    with the call's number still loaded. Calls of another architecture have other numbers: none is allowed."""
     steps: list[Step] = [
         (LOAD, 0, 0, ARCHITECTURE_AT), (JUMP_EQUAL, 1, 0, machine.audit), (RETURN, 0, 0, NO_SUCH_CALL),
         (LOAD, 0, 0, NUMBER_AT), (JUMP_AT_LEAST, 0, 1, X32), (RETURN, 0, 0, NO_SUCH_CALL),
@@ -127,5 +127,6 @@ def _allow_if_equal(value: int) -> list[Step]:
 
 
 def _low(argument: int) -> int:
-    """The kernel reads a process id from the lower half of an argument alone (both architectures: little-endian)."""
+    """Return the offset of the lower half of an argument, from which alone the kernel reads a process id (both
+    architectures: little-endian)."""
     return ARGUMENTS_AT + 8 * argument
