@@ -1,10 +1,10 @@
-"""What a rank's collectives do, by torch's flight recorder, which counts them in C++: also those that DDP and FSDP
-begin there. To read the counts takes three microseconds, so a thread does it five times a second. The entries are read
-of a collective that lasts.
+"""Counts a rank's collectives by torch's flight recorder, which counts them in C++: also those that DDP and FSDP start
+there. Reading the counts takes three microseconds, so a thread does it five times a second. The recorder's entries are
+read only for a long collective.
 
-gloo says at once when a collective has ended; of two that end at the same time the earlier one may be counted last, and
-then the count stays one behind until there is another. So the entries have the last word. NCCL's watchdog looks every
-100 ms, and what it waits for may be the GPU computing: there a collective counts as waited for only while none ends.
+gloo reports the end of a collective at once; of two that end at the same time the earlier one may be counted last, and
+then the count stays one behind until there is another. So the entries decide. NCCL's watchdog polls every 100 ms, and
+what it waits for may be the GPU computing: there a collective counts as waiting only while none ends.
 """
 
 from __future__ import annotations
@@ -24,24 +24,26 @@ if TYPE_CHECKING:
 
 PERIOD = 0.2
 PLACE_PERIOD = 2.0
-"""Seconds between two words of where the rank is, which change no faster."""
+"""Seconds between two reports of where the rank is, which change no faster."""
 DEAR, DEAR_PERIOD = 0.001, 2.0
-"""Where a look takes so long (RCCL may add the state of its communicators), there are fewer."""
+"""If reading takes so long (RCCL may add the state of its communicators), it is done less often."""
 LASTS = 1.0
 BETWEEN = 5.0
-"""Seconds between two looks at entries."""
+"""Seconds between two readings of entries."""
 KEPT = 4
 MAX_RANKS, MAX_NAME, MAX_FRAMES = 64, 64, 40
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 READERS = {"nccl": "_dump_nccl_trace_json", "gloo": "_dump_fr_trace_json"}
-"""Each has a recorder of its own, and numbers its groups from 0."""
+"""Each backend has its own recorder, and numbers its groups from 0."""
 
 Read = Callable[[bool, bool], bytes]
 Counts = dict[tuple[str, str], tuple[int, int]]
-"""By backend and group: how many collectives were begun, and how many have ended."""
+"""By backend and group: how many collectives have begun, and how many have ended."""
 
 
 class Watch(threading.Thread):
+    """The thread that counts collectives and samples the main thread."""
+
     def __init__(self, pulse: Pulse) -> None:
         super().__init__(name="fermi-pulse", daemon=True)
         self.pulse, self.page = pulse, pulse.page
@@ -53,15 +55,17 @@ class Watch(threading.Thread):
         self.none_goes: tuple[int, int] = (0, 0)  # counts at which no entry was unfinished, whatever they say
 
     def start(self) -> None:
+        """Start the thread."""
         super().start()
         threading._register_atexit(self.stop)  # type: ignore[attr-defined]
 
     def stop(self) -> None:
-        """Before the interpreter is torn down."""
+        """End the thread before the interpreter is torn down."""
         self.over.set()
         self.join(1.0)
 
     def run(self) -> None:
+        """Count until the end. With an unknown version of torch nothing is counted."""
         try:
             module = sys.modules["torch._C._distributed_c10d"]
             readers = {name: getattr(module, one) for name, one in READERS.items() if hasattr(module, one)}
@@ -92,7 +96,7 @@ class Watch(threading.Thread):
             self.page.text("place", self.places.most())
 
     def _look(self, counts: Counts, now: float, passed: float) -> bool:
-        """Whether the entries are worth a look."""
+        """Write the counts, and return True if the entries have to be read."""
         page = self.page
         page.moment("alive_at", now)
         begun, ended = sum(one for one, _ in counts.values()), sum(min(pair) for pair in counts.values())
@@ -132,8 +136,8 @@ class Watch(threading.Thread):
         self.page.text("trace", {"groups": dict(list(groups.items())[:16]), "last": last})
 
     def _group(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """Of a collective: the members of its group (up to `MAX_RANKS`), the group's name, and the collective's root.
-        The recorder has no roots, so that of a call from Python is read in its frame."""
+        """Return the members of a collective's group (up to `MAX_RANKS`), the group's name, and the collective's root.
+        The recorder has no roots, so that of a call from Python is read from its frame."""
         try:
             name, about = (str(one) for one in entry["process_group"])
             world = sys.modules["torch.distributed.distributed_c10d"]._world
@@ -148,7 +152,8 @@ class Watch(threading.Thread):
 
 
 def _root(frame: FrameType | None, ranks: list[int]) -> int | None:
-    """Of torch/distributed/distributed_c10d.py (torch 2.13): `src`, `dst` are ranks of all, `group_…` of the group."""
+    """Return the root of a call in torch/distributed/distributed_c10d.py (torch 2.13): `src`, `dst` are global ranks,
+    `group_…` ranks of the group."""
     for _ in range(MAX_FRAMES):
         if frame is None:
             return None
@@ -164,7 +169,7 @@ def _root(frame: FrameType | None, ranks: list[int]) -> int | None:
 
 
 def _counts(states: dict[str, dict[str, Any]]) -> Counts:
-    """-1: none."""
+    """Return begun and ended collectives; the recorder's -1 means none."""
     found: Counts = {}
     for backend, state in states.items():
         for group, status in (state.get("pg_status") or {}).items():

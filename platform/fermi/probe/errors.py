@@ -1,4 +1,4 @@
-"""The exception that ends a rank, in a few words."""
+"""Describes the exception that ends a rank."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _NOT_OWN = (
 
 
 def describe(error: BaseException, traceback: TracebackType | None) -> dict[str, Any]:
-    """With the innermost frame of the user's own, not of the packages that it called."""
+    """Return type, message and time of the exception, with the innermost frame of the user's own code, not of the
+    packages that it called."""
     file, line, function = _syntax(error) or _innermost(traceback)
     return {
         "type": type(error).__qualname__,
@@ -32,6 +33,7 @@ def describe(error: BaseException, traceback: TracebackType | None) -> dict[str,
 
 
 def is_own(file: str) -> bool:
+    """Return True for files of the user's own code."""
     path = os.path.abspath(file)
     packages = f"{os.sep}site-packages{os.sep}" in path or f"{os.sep}dist-packages{os.sep}" in path
     return not (file.startswith("<") or packages or path.startswith(_NOT_OWN))
@@ -55,7 +57,8 @@ def _syntax(error: BaseException) -> tuple[str, int, str] | None:
 
 
 def _short(error: BaseException) -> str:
-    """Of what is long, the beginning and the end: an exception of a DataLoader's worker says last what it was."""
+    """Return the message; a long one with its beginning and end: an exception of a DataLoader's worker has its reason
+    last."""
     try:
         text = str(error).strip()
     except Exception:  # the user's own
@@ -65,7 +68,7 @@ def _short(error: BaseException) -> str:
 
 
 def relative(file: str) -> str:
-    """To where the rank works, or to its script's folder."""
+    """Return the path relative to the working directory, or to the script's folder."""
     try:
         folder = os.getcwd() + os.sep
     except OSError:

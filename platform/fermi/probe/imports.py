@@ -1,4 +1,4 @@
-"""Hooks for what a script imports, once it does: nothing is imported for them."""
+"""Calls hooks once a script has imported certain modules; imports none of them itself."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ HOOKS = {
     "transformers.trainer_callback": "transformers_hooks.progress",
     "jax.monitoring": "jax_hooks.compiles",
 }
-"""Module -> what is called with the pulse and it, in this order, once it has been imported."""
+"""Module -> functions that are called with the writer and the module, in this order, once it has been imported."""
 
 
 def watch(pulse: Pulse) -> None:
+    """Call the hooks of imported modules now, and of others on import."""
     for name in HOOKS:
         if name in sys.modules:  # in a rank that is forked
             _call(name, pulse, sys.modules[name])
@@ -48,7 +49,7 @@ def _call(name: str, pulse: Pulse, module: ModuleType) -> None:
 
 
 class _Finder:
-    """Finds nothing itself."""
+    """Hooks the loaders of modules that other finders find."""
 
     def __init__(self, pulse: Pulse) -> None:
         self.pulse = pulse
@@ -71,7 +72,7 @@ class _Finder:
 
 
 def _hook(name: str, spec: ModuleSpec, pulse: Pulse) -> None:
-    """Only what the loader does with this module changes: sources are found by it all the same."""
+    """Replace the loader's `exec_module` for this module only: sources are still found through it."""
     loader: Any = spec.loader
     load: Callable[[ModuleType], None] = loader.exec_module
 

@@ -1,5 +1,5 @@
-"""What JAX tells, and is told. A step is one call of a compiled function among others, and its collectives run inside:
-neither can be seen."""
+"""Hooks for JAX: sets up `jax.distributed` and reports compilations. A step is one call of a compiled function among
+others, and its collectives run inside: neither can be seen."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 _EVENTS = "/jax/core/compile/"
 _LAST = "/backend_compile_duration"
-"""Of the three events of a compilation: jax/_src/dispatch.py, jax 0.10."""
+"""The last of the three events of a compilation: jax/_src/dispatch.py, jax 0.10."""
 
 
 _PLACE = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "FERMI_TASK_ID")
 _BY_MPI = "OMPI_COMM_WORLD_RANK"
-"""A script that starts MPI's processes itself: theirs are the numbers that count."""
+"""Set in a script that starts MPI's processes itself: then MPI's numbers count."""
 
 
 def joins(pulse: Pulse, clusters: ModuleType) -> None:
-    """Has `jax.distributed.initialize()` find its place without arguments, as on clusters that JAX knows: subclasses of
-    its `ClusterEnv` are asked in their order (jax/_src/clusters/cluster.py, jax 0.10). Ours comes first, because
-    Slurm's and Kubernetes' variables are those of a node and not of a rank."""
+    """Make `jax.distributed.initialize()` work without arguments, as on clusters that JAX knows: subclasses of its
+    `ClusterEnv` are tried in their order (jax/_src/clusters/cluster.py, jax 0.10). Ours comes first, because Slurm's
+    and Kubernetes' variables are those of a node and not of a rank."""
 
     class Cluster(clusters.ClusterEnv):  # type: ignore[name-defined]
         name = "fermi"
@@ -53,6 +53,7 @@ def joins(pulse: Pulse, clusters: ModuleType) -> None:
 
 
 def compiles(pulse: Pulse, monitoring: ModuleType) -> None:
+    """Report compilations on the main thread."""
     depth, before = 0, 0
 
     def begins(event: str, _: object, **about: Any) -> None:

@@ -1,15 +1,15 @@
-"""A rank's own process tells of itself: which process that is, and what it writes.
+"""Writes a rank's progress into its page, and decides which of its processes does.
 
 `start.start` is called in every Python process of a rank. The page belongs to one of them:
 
-    watches ─▶ trains      The first that finds nobody watches: it may be a launcher, and the one that trains its child,
-                           or its heir. The first that steps or makes a process group trains, for good; whoever watched
-                           until then falls silent. When one ends, its place is free.
+    watches ─▶ trains      The first process that finds the page free: it may be a launcher, and the training one its
+                           child. The first that steps or makes a process group trains, for good; the process that
+                           watched until then stops writing. When one ends, its lock is free.
 
-What a DataLoader or `multiprocessing` forks or starts never steps, so it never says a word. A place is a POSIX lock on
-the page: it is no child's, and ends with its process.
+Processes that a DataLoader or `multiprocessing` forks or starts never step, so they never write. Ownership is a POSIX
+lock on the page: children do not inherit it, and it ends with its process.
 
-Nothing here may be felt by the script: what goes wrong turns the pulse off, without a word.
+Nothing here may affect the script: after an error the probe turns itself off silently.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from fermi.probe import stack_writer
 from fermi.probe.shared_page import MAGIC, PHASES, SIZE, VARIABLE, Page
 
 SIGNAL = 23  # SIGURG
-"""Has the stacks written without the interpreter. It is only ever sent to the thread that answers (`answer.py`), so
-that no system call of the script's is interrupted. Its default is to do nothing: a process that has executed another
-program, or tears its interpreter down, is not ended by it, as it would be by a real-time signal. No training library
-uses it, and no kernel sends it unless a program asks (F_SETOWN)."""
+"""SIGURG: has the stacks written without the GIL. It is only ever sent to the thread that writes stacks
+(`stack_writer.py`), so that no system call of the script is interrupted. Its default is to do nothing: a process that
+has executed another program, or tears its interpreter down, is not ended by it, as it would be by a real-time signal.
+No training library uses it, and no kernel sends it unless a program requests it (F_SETOWN)."""
 
 WATCHES, TRAINS = 0, 1  # bytes of the page that are locked
 GPU_SECONDS = 10.0
 FIRST_STEPS = 2
-"""In these a model is compiled rightly: once for its first shapes, once for those that change."""
+"""In these compilation is normal: once for a model's first shapes, once for those that change."""
 STARTING, COMPILING, RUNNING, EVALUATING, SAVING, ENDING = range(len(PHASES))
 
 TYPE_CHECKING = False  # `typing` and `signal` are slow to import, and this is by every Python process of a rank
@@ -44,7 +44,7 @@ _SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 
 
 class Pulse:
-    """`mine`: this process writes the page."""
+    """Writes the page of a rank. `mine`: this process owns it."""
 
     def __init__(self, page: int, stacks: int) -> None:
         self.descriptors = (page, stacks)
@@ -87,7 +87,7 @@ class Pulse:
         stack_writer.begin(page, stacks, lambda: self.mine)
 
     def advance(self) -> bool:
-        """This process steps, or is about to: whether it may say so."""
+        """Called when this process steps, or is about to: return True if it may write."""
         if self.trains:
             return True
         if self.over or not self._lock(TRAINS):
@@ -102,19 +102,21 @@ class Pulse:
         return True
 
     def forked(self) -> None:
-        """In the child: nothing is its own, unless it trains."""
+        """Reset in a forked child, which owns nothing unless it trains."""
         self.mine = self.trains = False
         self.main = threading.get_ident()
         self._begin()
 
     def owns(self) -> bool:
-        """Asked where that is rare: another process may have begun to train."""
+        """Return True if this process still owns the page; another process may have begun to train. Called only in rare
+        events."""
         self.mine = self.mine and self.page.pid() == os.getpid()
         return self.mine
 
     # --- what it says ---
 
     def step(self) -> None:
+        """Count an optimizer step."""
         now, page = time.monotonic(), self.page
         if not self.trains and not self.advance():
             return
@@ -134,7 +136,7 @@ class Pulse:
             self._gpu()
 
     def to(self, phase: int) -> int:
-        """The phase before."""
+        """Set the phase, and return the one before."""
         before, self.phase = self.phase, phase
         if before != phase and self.owns():
             self.page.moment("phase_at", time.monotonic())
@@ -149,26 +151,26 @@ class Pulse:
             self.page.number("recompiled_at", self.steps)
 
     def meets(self, world_size: object) -> None:
-        """It makes a process group of so many ranks; the first one is of all."""
+        """Record that it makes a process group of so many ranks; the first group has all of them."""
         if isinstance(world_size, int) and world_size > 0 and not self.world_size and self.owns():
             self.world_size = world_size
             self.page.number("world_size", world_size)
 
     def joins(self, rank: object) -> None:
-        """It joins the group of all as this rank. Not what `multiprocessing` started: such processes make a group of
-        their own."""
+        """Record that it joins the group of all as this rank. Not for processes of `multiprocessing`, which make a
+        group of their own."""
         own, started = os.environ.get("RANK"), sys.modules.get("multiprocessing.process")
         is_child = started is not None and started.parent_process() is not None
         if isinstance(rank, int) and rank >= 0 and own and str(rank) != own and not is_child and self.owns():
             self.page.number("joined_as", 1 + rank)
 
     def begins_to_compile(self) -> int:
-        """Returns the phase before."""
+        """Set the phase to compiling, and return the one before."""
         self.compiles_at = time.monotonic()
         return self.to(COMPILING)
 
     def has_compiled(self, phase: int, *, whole: bool = True) -> None:
-        """And goes on with `phase`. `whole`: that was all of a compilation, or its last part."""
+        """Return to `phase`. `whole`: that was all of a compilation, or its last part."""
         self.compiles += whole
         self.compiling += time.monotonic() - self.compiles_at
         self.to(phase)
@@ -177,7 +179,8 @@ class Pulse:
             self.page.moment("compiling", self.compiling)
 
     def evaluates(self) -> None:
-        """Some set parts of a model to evaluate in every step: that is no evaluation."""
+        """Set the phase to evaluating, unless parts of the model are set to evaluate in every step: that is no
+        evaluation."""
         self.evaluations += 1
         if self.evaluations * 2 <= self.steps or self.steps < 10:
             self.to(EVALUATING)
@@ -185,6 +188,7 @@ class Pulse:
                 self.page.number("evaluations", self.evaluations)
 
     def on_main_thread(self) -> bool:
+        """Return True in the thread that created the writer."""
         return threading.get_ident() == self.main
 
     def _gpu(self) -> None:
@@ -199,7 +203,7 @@ class Pulse:
     # --- how it ends ---
 
     def failed(self, error: BaseException, traceback: TracebackType | None) -> None:
-        """By this exception. Never raises."""
+        """Record the exception that ends the rank. Never raises."""
         try:
             if self.owns():
                 from . import errors
@@ -210,7 +214,7 @@ class Pulse:
             pass
 
     def ends(self) -> None:
-        """The interpreter does. Never raises."""
+        """Record that the interpreter ends. Never raises."""
         try:
             error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)  # printed, and not caught
             if self.phase != ENDING and isinstance(error, BaseException):
@@ -221,7 +225,7 @@ class Pulse:
 
 
 def forget() -> None:
-    """What this process starts from now on does not train."""
+    """Remove the probe from the environment of future children, which do not train."""
     os.environ.pop(VARIABLE, None)
     folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if _SITE in folders:

@@ -1,4 +1,4 @@
-"""A page as a runner reads it. Standard library only, Python 3.9 or later."""
+"""The values of a page, as a runner reads them. Standard library only, Python 3.9 or later."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 
 class Seen(NamedTuple):
-    """`trainer`, `compiler`, `error`, `place`, `collective` and `trace` are what the rank wrote: not yet believed."""
+    """Values of a page (see `shared_page`). `trainer`, `compiler`, `error`, `place`, `collective` and `trace` are what
+    the rank wrote, not validated."""
 
     pid: int
     step: int

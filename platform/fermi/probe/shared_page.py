@@ -1,9 +1,9 @@
 """The page of one rank: a mapped file that the rank writes and its runner reads. Standard library only, Python 3.9 or
 later.
 
-Every field lies on its own eight bytes, so that neither side ever needs a lock: a number is old or new and never half
-of both. Moments are of CLOCK_MONOTONIC, which all processes of a host share; a runner makes unix seconds of them.
-Texts are JSON behind their length; the length is written last, and zero while the text is being written.
+Every field has its own aligned eight bytes, so neither side needs a lock: a number is old or new and never half of
+both. Moments are of CLOCK_MONOTONIC, which all processes of a host share; a runner converts them to unix seconds. Texts
+are JSON after their length; the length is written last, and zero while the text is being written.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 SIZE = 8192
 VARIABLE = "FERMI_PULSE"
-"""`<descriptor of the page>,<descriptor of the stacks>`, in a rank's environment; absent: the task has no pulse."""
+"""`<descriptor of the page>,<descriptor of the stacks>`, in a rank's environment; absent: the task has no probe."""
 
 MAGIC = 0x31304D5245463033  # goes up with the layout
 PHASES = ("starting", "compiling", "running", "evaluating", "saving", "ending")
-"""What a rank is at, as far as hooks see it: `starting` until its first optimizer step or collective."""
+"""What a rank is doing, as far as hooks see it: `starting` until its first optimizer step or collective."""
 
 _NUMBER, _MOMENT, _LENGTH = struct.Struct("=Q"), struct.Struct("=d"), struct.Struct("=Q")
 
@@ -66,37 +66,39 @@ _TEXTS = {
     "error": (2048, 4096),
     "trace": (6144, 2048),
 }
-"""Offset and room. `trainer`: the `step`, of `total`, and the `epoch` that the script's trainer is at, and that it logs
+"""Offset and size. `trainer`: the `step`, of `total`, and the `epoch` that the script's trainer is at, and that it logs
 `every` so many steps; `compiler`: what it gave up; `place`: where the main thread is between collectives; `collective`:
-the newest one; `error`: the exception that ends the rank; `trace`: of flights."""
+the newest one; `error`: the exception that ends the rank; `trace`: of the flight recorder."""
 
 
 class Page:
-    """`descriptor`: of a file of SIZE bytes."""
+    """Maps a page. `descriptor`: of a file of PAGE_BYTES."""
 
     def __init__(self, descriptor: int) -> None:
         self.map = mmap.mmap(descriptor, SIZE)
 
     def number(self, name: str, value: int) -> None:
+        """Write a number."""
         _NUMBER.pack_into(self.map, _NUMBERS[name], value)
 
     def moment(self, name: str, value: float) -> None:
+        """Write a moment in seconds."""
         _MOMENT.pack_into(self.map, _MOMENTS[name], value)
 
     def count(self, name: str) -> int:
-        """The number of this name."""
+        """Return the number of this name."""
         return int(_NUMBER.unpack_from(self.map, _NUMBERS[name])[0])
 
     def pid(self) -> int:
-        """Whose page this is."""
+        """Return the process that owns the page."""
         return self.count("pid")
 
     def at(self, name: str) -> float:
-        """The moment of this name."""
+        """Return the moment of this name, in seconds."""
         return float(_MOMENT.unpack_from(self.map, _MOMENTS[name])[0])
 
     def text(self, name: str, value: dict[str, Any]) -> None:
-        """What has no room is left out as a whole."""
+        """Write an object as JSON; one that is too large is left out as a whole."""
         import json  # slow to import, and most ranks write no text
 
         offset, room = _TEXTS[name]
@@ -107,7 +109,7 @@ class Page:
             _LENGTH.pack_into(self.map, offset, len(data))
 
     def read(self) -> Seen | None:
-        """None: no probe of this layout has written here (yet)."""
+        """Return all values, or None if no probe of this layout has written (yet)."""
         from fermi.probe.reader import Seen
 
         if _NUMBER.unpack_from(self.map, 0)[0] != MAGIC:

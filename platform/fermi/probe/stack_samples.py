@@ -1,9 +1,9 @@
-"""Where the main thread of a rank is in its script, sampled between its collectives: the thread that reads the
-collectives' counts (`collectives`) looks at its innermost frame five times a second, without a signal and without
-stopping it. Standard library only, Python 3.9 or later.
+"""Samples where the main thread of a rank is in its script between its collectives: the thread that reads the
+collectives' counts (`collectives`) reads its innermost frame five times a second, without a signal and without stopping
+it. Standard library only, Python 3.9 or later.
 
-Statistical profilers look in the same way (`sys._current_frames`, in sentry_sdk/profiler of getsentry/sentry-python).
-Frames are let go within a look, so that nothing of the script lives longer for it.
+Statistical profilers do the same (`sys._current_frames`, in sentry_sdk/profiler of getsentry/sentry-python). Frames are
+released within a sample, so that no object of the script lives longer for it.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from typing import Any
 from fermi.probe import errors
 
 LOOKS = 50
-"""Ten seconds of them: what a runner's window holds."""
+"""Ten seconds of samples: a runner's window."""
 MAX_FRAMES = 40
 MAX_TEXT = 120
 Place = tuple[str, str, int, str]
-"""The file and the function of the script's own innermost frame, its line, and the library's function in which it is
-there (empty: none)."""
+"""The file and the function of the script's own innermost frame, its line, and the library function that it called
+(empty: none)."""
 
 
 class Places:
-    """`main`: the identity of the main thread."""
+    """Keeps the samples. `main`: the identity of the main thread."""
 
     def __init__(self, main: int) -> None:
         self.main = main
         self.looks: deque[Place | None] = deque(maxlen=LOOKS)
 
     def look(self, *, waits: bool) -> None:
-        """`waits`: the rank is in a collective, so it is nowhere of its own."""
+        """Take a sample. `waits`: the rank is in a collective, so it is in none of its own code."""
         self.looks.append(None if waits else _place(sys._current_frames().get(self.main)))
 
     def most(self) -> dict[str, Any]:
-        """Returns where the rank was most often: `at` (such as `data.py:88 in load_batch`), `inside` (the library's
-        function) and `share` of the looks, 0 to 1. Empty where it only waits."""
+        """Return where the rank was most often: `at` (such as `data.py:88 in load_batch`), `inside` (the library
+        function) and `share` of the samples, 0 to 1. Empty if it only waits."""
         found = [place for place in self.looks if place]
         if not found:
             return {}
@@ -68,7 +68,7 @@ _is_own = lru_cache(1000)(errors.is_own)
 
 @lru_cache(1000)
 def _short(file: str) -> str:
-    """Without where packages are installed."""
+    """Return the path without the folder of installed packages."""
     for folder in ("/site-packages/", "/dist-packages/"):
         if folder in file:
             return file.rpartition(folder)[2]

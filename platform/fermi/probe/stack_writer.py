@@ -1,14 +1,13 @@
-"""A thread of a rank's process that writes down where all its threads are whenever the runner asks. Standard library
-only, Python 3.9 or later.
+"""A thread of a rank's process that writes the stacks of all its threads when the runner requests them. Standard
+library only, Python 3.9 or later.
 
-The runner asks by a moment in the page, and no signal interrupts what the script does: a signal cuts a `write` to a
-pipe short, and ends a `sleep` in C (signal(7), "Interruption of system calls and library functions by signal handlers";
-SA_RESTART changes neither). Nor does anything trace the process: to stop it, as py-spy does by default, cuts a `write`
-short as well.
+A request is a moment in the page, and no signal interrupts the script: a signal cuts a `write` to a pipe short, and
+ends a `sleep` in C (signal(7), "Interruption of system calls and library functions by signal handlers"; SA_RESTART
+changes neither). Nor does anything trace the process: stopping it, as py-spy does by default, cuts a `write` short as
+well.
 
-To answer takes the interpreter. Where a thread keeps it (a loop in C), the runner sends `rank.SIGNAL` to this thread
-alone, and `faulthandler`'s handler writes the stacks without the interpreter (CPython, Modules/faulthandler.c,
-`faulthandler_user`).
+Writing needs the GIL. If a thread holds it (a loop in C), the runner sends `rank.STACK_SIGNAL` to this thread alone,
+and `faulthandler`'s handler writes the stacks without the GIL (CPython, Modules/faulthandler.c, `faulthandler_user`).
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ if TYPE_CHECKING:
     from fermi.probe.shared_page import Page
 
 PERIOD = 0.1
-"""Seconds between two looks at whether the runner has asked; each takes two microseconds."""
+"""Seconds between two checks for a request; each takes two microseconds."""
 BEGIN_SECONDS = 1.0
 
 
 def begin(page: Page, stacks: int, is_mine: Callable[[], bool]) -> None:
-    """Starts the thread. It ends with the process, or when another process has the page. Not one of `threading`'s, so
-    that the script does not count it. Returns when the page says which it is, after `BEGIN_SECONDS` at the latest: a
-    script that keeps the interpreter from its first line on would let it say nothing. Whatever goes wrong, the rank
-    goes on, and no stacks are told."""
+    """Start the thread. It ends with the process, or when another process owns the page. It is none of `threading`'s,
+    so that the script does not count it. Returns when the page has its id, after `START_TIMEOUT_SECONDS` at the latest:
+    a script that holds the GIL from its first line on would keep it from writing that. After any error the rank goes
+    on, and no stacks are written."""
     try:
         begun = _thread.allocate_lock()
         begun.acquire()

@@ -13,7 +13,8 @@ from .rank import Pulse
 
 
 def start() -> Pulse | None:
-    """None: the task has no pulse. May raise, and has then done nothing that matters."""
+    """Start the probe and return its writer, or None if the task has no probe. May raise, and has then changed nothing
+    that matters."""
     if VARIABLE not in os.environ:
         return None
     page, stacks, *watcher = map(int, os.environ[VARIABLE].split(","))

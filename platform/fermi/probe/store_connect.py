@@ -1,9 +1,9 @@
-"""Ranks come to PyTorch's store once it listens.
+"""Makes ranks connect to PyTorch's store as soon as it listens.
 
-A rank that comes before rank 0's store listens is refused, and then PyTorch waits for half a second or more until it
-comes again, whether it was 20 ms too early or 500 (torch 2.13; the waits were introduced by pytorch/pytorch#129261).
-Ranks of a job begin together, so it is a matter of luck who is first. Here a rank asks every few milliseconds. What
-takes longer, or is not just a refusal, is left to PyTorch, which says what is wrong.
+A rank that connects before rank 0's store listens is refused, and then PyTorch waits for half a second or more before
+its next attempt, whether it was 20 ms too early or 500 (torch 2.13; the waits were introduced by
+pytorch/pytorch#129261). Ranks of a job start together, so it is a matter of chance which is first. Here a rank tries
+every few milliseconds. What takes longer, or is not just a refusal, is left to PyTorch, which reports the problem.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ SHORTEST, LONGEST = 0.005, 0.1  # seconds between two attempts: a tenth of those
 
 
 def soon(pulse: Pulse, rendezvous: ModuleType) -> None:
+    """Wrap the function that creates the store."""
     function = rendezvous._create_c10d_store
 
     @functools.wraps(function)
@@ -40,7 +41,7 @@ def soon(pulse: Pulse, rendezvous: ModuleType) -> None:
 
 
 def wait(host: str, port: int, patience: float) -> None:
-    """Until nobody there refuses a connection any longer, or something else is wrong."""
+    """Return once connections are no longer refused, something else is wrong, or `patience` seconds have passed."""
     began = time.monotonic()
     while _refused(host, port) and (passed := time.monotonic() - began) < patience:
         time.sleep(min(max(passed / 10, SHORTEST), LONGEST))
@@ -57,5 +58,5 @@ def _refused(host: str, port: int) -> bool:
 
 
 def _bytes(host: str) -> str | bytes:
-    """Of a str, Python imports what spells out names of other languages."""
+    """Return ASCII host names as bytes: for a str, Python imports the IDNA codec."""
     return host.encode() if host.isascii() else host

@@ -1,7 +1,7 @@
-"""What PyTorch, and what is built on it, tells. Each function is called once its module has been imported.
+"""Hooks for PyTorch, and what is built on it. Each function is called once its module has been imported.
 
-A function that is replaced here is in the traceback of what fails in it, and that is all that can be seen of it. Those
-that `torch.compile` looks into (collectives, `Module.train`) are not replaced.
+A function that is replaced here appears in the traceback of an error inside it, and that is all that can be noticed.
+Functions that `torch.compile` traces (collectives, `Module.train`) are not replaced.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ MAX_NAME = 120
 _FUNCTION = re.compile(r"'(.+)' \((.+):(\d+)\)$")
 
 _engines: list[object] = []
-"""DeepSpeed's engine that steps right now: the optimizers that it steps for that, however often, are its own."""
+"""DeepSpeed's engine that steps right now: steps of its optimizers, however many, are part of its own."""
 
 
 def steps(pulse: Pulse, torch: ModuleType) -> None:
-    """A step is one of the optimizer that steps most: with several, another one leads once it has stepped twice since
-    the leader did."""
+    """Count steps of the optimizer that steps most: with several, another one leads once it has stepped twice since the
+    leader did."""
     compiling: Callable[[], bool] = torch.compiler.is_dynamo_compiling
     since: dict[int, int] = {}
     leader = 0
@@ -56,9 +56,9 @@ def steps(pulse: Pulse, torch: ModuleType) -> None:
 
 
 def print_by_line(pulse: Pulse, torch: ModuleType) -> None:
-    """Makes C's stdout write each line at once. In a file it would write whole blocks: what NCCL says (its
-    `src/debug.cc` prints to stdout, and sets line buffering for files of its own alone) would end in the middle of a
-    line that Python goes on with, come too late, and be lost with a rank that is killed."""
+    """Make C's stdout write each line at once. In a file it would write whole blocks: NCCL's output (its `src/debug.cc`
+    prints to stdout, and sets line buffering for files of its own alone) would end in the middle of a line that Python
+    goes on with, come too late, and be lost with a rank that is killed."""
     import ctypes  # torch has imported it
 
     libc = ctypes.CDLL(None)
@@ -77,14 +77,17 @@ def _evaluates(pulse: Pulse, function: Callable[..., Any]) -> Callable[..., Any]
 
 
 def saves(pulse: Pulse, serialization: ModuleType) -> None:
+    """Report `torch.save` as the phase saving."""
     _replace(serialization, "save", functools.partial(_saves, pulse), "torch")
 
 
 def saves_distributed(pulse: Pulse, saver: ModuleType) -> None:
+    """Report distributed checkpoints as the phase saving."""
     _replace(saver, "save", functools.partial(_saves, pulse), "torch.distributed.checkpoint")
 
 
 def saves_tensors(pulse: Pulse, safetensors: ModuleType) -> None:
+    """Report safetensors files as the phase saving."""
     _replace(safetensors, "save_file", functools.partial(_saves, pulse))
 
 
@@ -102,6 +105,7 @@ def _saves(pulse: Pulse, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def compiles(pulse: Pulse, callback: ModuleType) -> None:
+    """Report compilations, and functions that torch stops compiling."""
     before = 0
 
     def begins(*_: object) -> None:
@@ -128,7 +132,7 @@ def compiles(pulse: Pulse, callback: ModuleType) -> None:
 
 
 def groups(pulse: Pulse, module: ModuleType) -> None:
-    """Whoever makes a process group trains."""
+    """Record process groups: the process that makes one trains."""
     watch: list[Watch] = []
 
     def make(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -145,7 +149,8 @@ def groups(pulse: Pulse, module: ModuleType) -> None:
 
 
 def deepspeed(pulse: Pulse, engine: ModuleType) -> None:
-    """One step of the engine may be many of its optimizer (ZeRO-3 steps it once for each group of parameters)."""
+    """Count one step of the engine, which may be many of its optimizer (ZeRO-3 steps it once for each group of
+    parameters)."""
 
     def make(function: Callable[..., Any]) -> Callable[..., Any]:
         def step(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -164,7 +169,7 @@ def deepspeed(pulse: Pulse, engine: ModuleType) -> None:
 
 
 def horovod(pulse: Pulse, mpi_ops: ModuleType) -> None:
-    """What it does happens in a thread of its own; a rank waits for it here."""
+    """Count synchronizations: Horovod works in its own thread, and a rank waits for it here."""
     from time import monotonic
 
     begun, waited = 0, 0.0
@@ -190,7 +195,7 @@ def horovod(pulse: Pulse, mpi_ops: ModuleType) -> None:
 
 
 def _replace(place: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]], *also: str) -> None:
-    """`also`: modules that may have it from there already."""
+    """Replace a function. `also`: modules that may have imported it already."""
     function = getattr(place, name)
     new = functools.wraps(function)(make(function))
     for one in (place, *(sys.modules.get(other) for other in also)):

@@ -1,4 +1,4 @@
-"""What Hugging Face's Trainer tells: how far it is. The lines that it prints have an epoch and no step."""
+"""Hook for Hugging Face's Trainer: reports its progress. The lines that it prints have an epoch and no step."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ if TYPE_CHECKING:
     from fermi.probe.rank import Pulse
 
 EVENTS = ("on_train_begin", "on_step_end")
-"""At the first the state has what a checkpoint brought along, at the second one step more; then the Trainer logs
+"""At the first the state has the checkpoint's values, at the second one step more; then the Trainer logs
 (`CallbackHandler` in trainer_callback.py and `_inner_training_loop` in trainer.py, transformers 5.24)."""
 
 
 def progress(pulse: Pulse, callbacks: ModuleType) -> None:
+    """Write the Trainer's state into the page at these events."""
+
     def make(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def told(self: Any, args: Any, state: Any, *others: Any, **named: Any) -> Any:
@@ -33,7 +35,7 @@ def progress(pulse: Pulse, callbacks: ModuleType) -> None:
 
 
 def read_state(args: Any, state: Any) -> dict[str, Any]:
-    """Returns the `step`, of `total`, the `epoch`, and `every` how many steps a line is logged (0: not by steps)."""
+    """Return the `step`, of `total`, the `epoch`, and `every` how many steps a line is logged (0: not by steps)."""
     by_steps = getattr(args.logging_strategy, "value", args.logging_strategy) == "steps"
     every = getattr(state, "logging_steps", args.logging_steps)  # older ones have it in the arguments alone
     return {

@@ -28,6 +28,7 @@ SAMPLES = 8
 
 class Paths:
     """Paths of the files next to a spec."""
+
     def __init__(self, spec_path: str) -> None:
         stem = os.path.abspath(spec_path).removesuffix(".json")
         self.spec, self.lock, self.status, self.log = (stem + end for end in (".json", ".lock", ".status.json", ".log"))

@@ -16,6 +16,7 @@ from enum import Enum
 
 class Late(Enum):
     """A late value. The strings are stored in specs."""
+
     HEAD_HOST = "head host"  # where rank 0 runs, as the other nodes reach it
     FILES_DIR = "files directory"  # where the plan's files lie on the node
     PYTHON = "python"  # the interpreter that has the training stack

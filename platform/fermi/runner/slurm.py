@@ -1,12 +1,12 @@
-"""One node of a job as one task of a Slurm step: `python3 -m fermi.runner.slurm <the attempt's folder> [<node>]`.
+"""Runs one node of a job as one task of a Slurm step: `python3 -m fermi.runner.slurm <the attempt's folder> [<node>]`.
 
-Standard library only, Python 3.9 or later: the node has nothing of ours but the shared folder. There, `order.json` says
-which Slurm node is which node of the plan (where nobody cared, the task's number says it), and `node-<k>.json` what it
-runs. Waits until all nodes are there (`meet.py`), starts one process per GPU, and keeps `node-<k>.status.json`; what it
-has to say itself goes to the job's log.
+Standard library only, Python 3.9 or later: the node has nothing of ours but the shared folder. There, `order.json` maps
+Slurm nodes to nodes of the plan (without a mapping, the task's number is the node's), and `node-<k>.json` is the spec.
+Waits until all nodes are ready (`barrier.py`), starts one process per GPU, and keeps `node-<k>.status.json`; its own
+messages go to the job's log.
 
-Slurm signals all processes of the step. SIGURG warns of the time limit: ranks do not mind it, and are asked to end from
-here. SIGTERM (the job is cancelled or preempted) they have all got by themselves. The platform asks with `stop.json`.
+Slurm signals all processes of the step. SIGURG warns of the time limit: ranks ignore it, and are asked to end from
+here. SIGTERM (the job is cancelled or preempted) reaches the ranks directly. The platform requests with `stop.json`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from fermi.runner.stop_requests import Stops
 
 HEAD_SECONDS = 0.2
 PULSE_SECONDS = 5.0
-"""Between two writings of pulses: the folder is shared by all nodes."""
+"""Between two writes of pulses: all nodes share the folder."""
 READY = b"fermi: ready\n"
-"""What `fermi.envd.protocol` says first, too: whoever began this step waits for it."""
+"""The same first line as in `fermi.envd.protocol`: the process that started this step waits for it."""
 ENDED_BEFORE = shown(-signal.SIGTERM)
 
 
 def main(run_dir: str, inside: str = "") -> int:
+    """Run the node and return the exit code."""
     order = read_json(os.path.join(run_dir, "order.json"))
     paths = Paths(os.path.join(run_dir, f"node-{inside or place(order)}.json"))
     spec = read_json(paths.spec)
@@ -76,8 +77,8 @@ def main(run_dir: str, inside: str = "") -> int:
 
 
 def begin_inside(paths: Paths) -> bool:
-    """Whether this step is the one that runs the node: the first, and not after the attempt was cancelled. From here on
-    what is said goes to the job's log."""
+    """Return True if this step runs the node: it is the first, and the attempt was not cancelled. From here on output
+    goes to the job's log."""
     step = f"{os.environ.get('SLURM_JOB_ID', '')}.{os.environ.get('SLURM_STEP_ID', '')}"
     if os.path.exists(paths.stop):
         return False
@@ -96,7 +97,7 @@ def begin_inside(paths: Paths) -> bool:
 
 
 def find_head(node: Node, run_dir: str) -> bool:
-    """Waits until the head's address is known; whether it came before somebody asked for the end."""
+    """Wait until the head's address is known. Return False if a stop was requested before."""
     while not node.stops.early():
         with contextlib.suppress(OSError), open(os.path.join(run_dir, "head"), encoding="utf-8") as file:
             if head := file.read().strip():
@@ -107,8 +108,8 @@ def find_head(node: Node, run_dir: str) -> bool:
 
 
 def choose_interpreter(spec: dict[str, Any], run_dir: str) -> dict[Late, str]:
-    """Returns what the plan's interpreter is here, where it is not this one. Only ranks run it, once they are confined:
-    the environment's members may write to it."""
+    """Return the interpreter of the plan on this node if it is not this one. Only confined ranks run it: the
+    environment's members may write to it."""
     places = read_json(os.path.join(run_dir, "places.json")) or {}
     python = str((places.get(str(spec["node_rank"])) or {}).get("python") or "")
     if not python:
@@ -120,14 +121,14 @@ def choose_interpreter(spec: dict[str, Any], run_dir: str) -> dict[Late, str]:
 
 
 def place(order: dict[str, Any]) -> int:
-    """Which node of the plan this is."""
+    """Return the number of this node in the plan."""
     host = os.environ.get("SLURMD_NODENAME", "")
     task = order["hosts"].index(host) if host in order["hosts"] else int(os.environ["SLURM_PROCID"])
     return int(order["ranks"][task] if "ranks" in order else task)
 
 
 def make(spec: dict[str, Any], paths: Paths) -> Node:
-    """There is one task per node and job, so it needs no lock."""
+    """Return the node. There is one task per node and job, so it needs no lock."""
     file = StatusFile(paths, len(spec["ranks"]))
     told: list[str] = []
 
@@ -149,10 +150,12 @@ def make(spec: dict[str, Any], paths: Paths) -> Node:
 
 
 def say(spec: dict[str, Any], text: str) -> None:
+    """Print a message to the job's log."""
     print(f"fermi: node {spec['node_rank']} ({spec['node']}): {text}", file=sys.stderr, flush=True)
 
 
 def give_up(node: Node, cause: str, detail: str, **about: Any) -> int:
+    """Record the cause of an end without ranks, and return the exit code."""
     say(node.spec, f"gave up: {cause}: {detail}")
     node.status["cause"] = {"code": cause, "evidence": detail, **about}
     node.save("exited")
@@ -160,13 +163,14 @@ def give_up(node: Node, cause: str, detail: str, **about: Any) -> int:
 
 
 def code(node: Node) -> int:
+    """Return the exit code of the step."""
     if any(entry["state"] != "exited" for entry in node.ranks):
         return GAVE_UP if node.status["cause"] else ENDED_BEFORE
     return 1 if any(entry["exit_code"] for entry in node.ranks) else 0
 
 
 def _write_files(order: dict[str, Any], folder: str) -> None:
-    """Before the nodes have met, so all find them so."""
+    """Write the plan's files before the nodes have met, so that all nodes find them."""
     known = {Late.HEAD_HOST: os.environ["FERMI_HEAD"], Late.PYTHON: sys.executable}
     for name, pieces in order["files"].items():
         path = os.path.join(folder, name)

@@ -1,12 +1,12 @@
-"""A folder of an environment, told to the platform as a snapshot of code: started by the environment's keeper, as the
+"""Sends a folder of an environment to the platform as a snapshot of code: started by the environment daemon, as the
 environment's own process. Standard library only, Python 3.9 or later.
 
     python -m fermi.runner.snapshot_upload FOLDER '{"files": 50000, "fileMb": 100, "totalMb": 512}'
 
     ──▶ a line of JSON       {"ok": true, "manifest": 1234, "patch": 0, "origin": {…}}, and so many bytes of both
                              or {"ok": false, "code": "…", "params": {…}}
-    ◀── lines                the SHA-256 of what is wanted, to the end of the input
-    ──▶ of each              a line `<sha256> <size>`, and its bytes
+    ◀── lines                the SHA-256 of the wanted files, to the end of the input
+    ──▶ for each             a line `<sha256> <size>`, and its bytes
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from typing import Any, BinaryIO
 from fermi.runner import code, tree
 
 CHANGED = 3
-"""The exit code where a file is not any more what it was when it was hashed."""
+"""The exit code if a file is no longer what it was when it was hashed."""
 
 
 def gather(folder: str, limits: dict[str, int], wanted: BinaryIO, out: BinaryIO) -> int:
+    """Write manifest, patch and the wanted files, and return the exit code."""
     top = Path(folder)
     try:
         found = tree.walk(top)
@@ -70,6 +71,7 @@ def _no(out: BinaryIO, problem: str, params: dict[str, Any]) -> int:
 
 
 def main(words: list[str]) -> int:
+    """Run the command line and return the exit code."""
     folder, limits = words
     return gather(folder, json.loads(limits), sys.stdin.buffer, sys.stdout.buffer)
 

@@ -1,9 +1,9 @@
-"""Where a rank's threads are in its script: asked for by a moment in its page, answered by a thread of the probe
-(`fermi.probe.stack_writer`). Standard library only, Python 3.9 or later.
+"""Requests and reads the Python stacks of a rank's threads: requested by a moment in its page, written by a thread of
+the probe (`fermi.probe.stack_writer`). Standard library only, Python 3.9 or later.
 
-What the script does is not interrupted. Only where nobody has answered since an earlier look, because a thread keeps
-the interpreter in C, is that one thread of the probe sent a signal; never a process that has no handler for it, nor one
-outside of the rank's session: the page says whom to ask, and the rank can write anything there.
+The script is not interrupted. Only if there was no answer since an earlier request, because a thread holds the GIL in
+C, that one thread of the probe is sent a signal; never a process that has no handler for it, nor one outside of the
+rank's session: the page names the process, and the rank can write anything there.
 """
 
 from __future__ import annotations
@@ -29,35 +29,39 @@ _LIBRARY = re.compile(r".*/lib/python\d[\d.]*/")
 _OURS = re.compile(r".*/(?:fermi/(?:runner|probe)|_fermi_probe)/")
 _ANSWERS = re.compile(r".*/(?:fermi/probe|_fermi_probe)/answer\.py")
 _LEAVE = re.compile(r"(?:destroy_process_group|_abort_process_group) \(torch/|shutdown \(horovod/")
-"""Functions in which ranks take leave of each other."""
+"""Functions in which ranks shut down together."""
 SIGNAL = signal.SIGURG
-"""What `fermi.probe.rank` has the handler for."""
+"""The signal that `fermi.probe.rank` handles."""
 
 
 class Frame(NamedTuple):
+    """A frame of a Python stack."""
+
     file: str
     line: int
     function: str
 
     def short(self, folder: str) -> str:
+        """Return `function (file:line)`, with the path relative to `folder`."""
         return f"{self.function} ({_short(self.file, folder)}:{self.line})"[:MOST_TEXT]
 
     def is_own(self) -> bool:
-        """Of the user's code: not a library's, not ours."""
+        """Return True if it is of the user's code: neither a library's nor ours."""
         foreign = (_PACKAGES, _LIBRARY, _OURS)
         return not self.file.startswith("<") and not any(pattern.match(self.file) for pattern in foreign)
 
 
 def ask(page: Page, stacks: int, moment: float) -> None:
-    """Asks whoever has the page; the answer stands in the file `stacks` within `fermi.probe.stack_writer.PERIOD`."""
+    """Request the stacks from the owner of the page; the answer is in the file `stacks` within
+    `fermi.probe.stack_writer.PERIOD_SECONDS`."""
     with contextlib.suppress(OSError):
         os.ftruncate(stacks, 0)
         page.moment("asked_at", moment)
 
 
 def insist(seen: Seen, session: int, stacks: int) -> bool:
-    """Whether an answer may come to what was asked before, and was not answered: a thread keeps the interpreter, so the
-    one that answers is to do so without it."""
+    """Signal the thread that writes stacks if an earlier request was not answered because a thread holds the GIL.
+    Return True if an answer may come."""
     try:
         if not seen.answers or os.getsid(seen.pid) != session or not _catches(seen.pid):
             return False
@@ -70,14 +74,15 @@ def insist(seen: Seen, session: int, stacks: int) -> bool:
 
 
 def read(stacks: int) -> list[list[Frame]]:
-    """Each thread's frames, innermost first, the main thread first; empty when nothing (new) was said."""
+    """Return each thread's frames, innermost first, the main thread first; empty if there is no (new) answer."""
     with contextlib.suppress(OSError):
         return threads(os.pread(stacks, MOST_BYTES, 0).decode(errors="replace"))
     return []
 
 
 def threads(text: str) -> list[list[Frame]]:
-    """They stand from the newest to the oldest; what `threading` has started begins in `_bootstrap`."""
+    """Return each thread's frames of a faulthandler dump. It has the newest thread first; threads of `threading` begin
+    in `_bootstrap`."""
     found: list[list[Frame]] = []
     for line in text.replace("\0", "").splitlines():
         if _THREAD.match(line):
@@ -91,20 +96,20 @@ def threads(text: str) -> list[list[Frame]]:
 
 
 def beside(others: Iterable[list[Frame]], folder: str) -> list[str]:
-    """Where the script's own threads are: those that are in lines of the user's, each with the innermost of these."""
+    """Return where the script's own threads are: those with lines of the user's code, each with the innermost of these."""
     return [place for frames in others if (place := own(frames, folder)) and any(map(Frame.is_own, frames))][
         :MOST_THREADS
     ]
 
 
 def short(frames: list[Frame], folder: str) -> list[str]:
-    """Without what starts a script."""
+    """Return the frames as text, without those that start a script."""
     shown = [frame for frame in frames if not (_OURS.match(frame.file) or frame.file == "<frozen runpy>")]
     return [frame.short(folder) for frame in shown[:MOST_FRAMES]]
 
 
 def own(frames: list[Frame], folder: str) -> str:
-    """The innermost line of the user's own, such as `data.py:88 in load_batch`."""
+    """Return the innermost line of the user's code, such as `data.py:88 in load_batch`."""
     of_command = [frame for frame in frames if frame.file in ("<string>", "<stdin>")]  # also what libraries generate
     for frame in [*filter(Frame.is_own, frames), *of_command]:
         return f"{_short(frame.file, folder)}:{frame.line} in {frame.function}"[:MOST_TEXT]
@@ -112,12 +117,12 @@ def own(frames: list[Frame], folder: str) -> str:
 
 
 def take_leave(shown: Iterable[str]) -> bool:
-    """Of frames as `short` gives them."""
+    """Return True if one of these frames, as `format_frames` returns them, is in a shutdown function."""
     return any(_LEAVE.match(frame) for frame in shown)
 
 
 def leaves(stalled: Mapping[str, Any] | None) -> bool:
-    """Whether a rank's entry says that it hangs in taking leave: it has done its work, or has failed."""
+    """Return True if a rank's entry shows that it hangs while shutting down: it has done its work, or has failed."""
     if not stalled or not stalled.get("still"):
         return False
     return stalled.get("phase") == "ending" or take_leave(stalled.get("stack") or ())

@@ -1,10 +1,10 @@
-"""Whether a rank that does not advance does anything: what two looks at it, some seconds apart, say together. Standard
-library only, Python 3.9 or later.
+"""Decides whether a rank that does not advance does anything, by comparing two examinations some seconds apart.
+Standard library only, Python 3.9 or later.
 
-Still is a rank whose main thread neither computes nor changes its place, and whose processes neither compute, read,
-write, nor send. Who waits in a collective is still while none ends, though it may spin there (NCCL does); in a group of
-its own alone it waits for nobody, but for its GPU. Who saves or compiles never is. What cannot be read counts as doing
-something.
+A rank is idle if its main thread neither computes nor changes its place, and its processes neither compute, read,
+write, nor send. In a collective it is idle while none ends, though it may spin there (NCCL does); in a group of its own
+alone it waits for no peer, but for its GPU. A rank that saves or compiles never is idle. What cannot be read counts as
+activity.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ APART_SECONDS = 3.0
 QUIET = 16 << 10
 """Bytes per second that heartbeats and monitors read and write."""
 SWITCHES = 2.0
-"""How often in a second the main thread may wake up to look whether it may go on; a download does so more often."""
+"""How often in a second an idle main thread may wake up to check whether it can go on; a download does so more often.
+"""
 _SLEEPS = ("hrtimer_nanosleep", "do_nanosleep")
 MOST_TEXT = 64
 GPU_SECONDS = 5.0
 
 
 class Evidence(NamedTuple):
-    """Of one look. `place`: the main thread's frames, innermost first. `channel`: where in the kernel it waits.
-    `threads`: where the script's other threads are; `ras`: what NCCL says of the job, where it answers. `stopped`: by
-    what, where it is. `others`: how often its other processes have come back from a wait; None: there are none, or it
-    cannot be seen."""
+    """Result of one examination. `place`: the main thread's frames, innermost first. `channel`: the kernel function in
+    which it waits. `threads`: where the script's other threads are; `ras`: NCCL's report of the job, if it answers.
+    `stopped`: what stopped it, if it is stopped. `others`: how often its other processes have come back from a wait;
+    None: there are none, or it is unknown."""
 
     sample: Sample
     activity: Activity
@@ -51,11 +52,12 @@ class Evidence(NamedTuple):
     others: int | None = None
 
     def queued(self) -> dict[int, int]:
-        """By socket, what waits where the peer answers."""
+        """Return by socket the unacknowledged bytes where the peer answers."""
         return {link.inode: link.unacked for link in self.links if not link.retries}
 
 
 def is_still(before: Evidence, now: Evidence) -> bool:
+    """Return True if the rank was idle between the two examinations."""
     passed = now.sample.at - before.sample.at
     same = now.place == before.place and now.sample.pid == before.sample.pid != 0
     if passed < APART_SECONDS or not now.activity.pids or not _is_quiet(before, now, passed) or now.stopped:
@@ -82,7 +84,7 @@ def _is_quiet(before: Evidence, now: Evidence, passed: float) -> bool:
 
 
 def _rests(before: Evidence, now: Evidence, passed: float) -> bool:
-    """The main thread does."""
+    """Return True if the main thread was idle."""
     if now.sample.state not in ("S", "I"):
         return False
     wakes = (now.sample.switches - before.sample.switches) / passed > SWITCHES
@@ -92,14 +94,15 @@ def _rests(before: Evidence, now: Evidence, passed: float) -> bool:
 
 
 def moves(before: Evidence, now: Evidence) -> bool:
-    """Whether anything of the rank has come back from a wait between the two looks. What cannot be seen has."""
+    """Return True if any thread of the rank has come back from a wait between the two examinations, or if that is
+    unknown."""
     return now.waits.wakes is None or now.waits.wakes != before.waits.wakes
 
 
 def children_work(before: Evidence, now: Evidence) -> bool:
-    """Whether processes that the rank started do something, as far as that counts. A rank that trains itself has
-    helpers (a DataLoader's workers look every five seconds whether there is something to do); one that does not is a
-    launcher, and its children train."""
+    """Return True if processes that the rank started are active, as far as that counts. A rank that trains itself has
+    helpers (a DataLoader's workers check every five seconds for work); one that does not is a launcher, and its
+    children train."""
     page, passed = now.sample.page, now.sample.at - before.sample.at
     if before.sample.pid != now.sample.pid or (page and (page.step or page.begun or page.world_size)):
         return False
@@ -109,17 +112,17 @@ def children_work(before: Evidence, now: Evidence) -> bool:
 
 
 def waits_for_peers(sample: Sample) -> bool:
-    """Whether it is in a collective that others take part in."""
+    """Return True if it is in a collective of several ranks."""
     return bool(sample.waits and sample.page and len(sample.page.collective.get("ranks") or (0, 0)) > 1)
 
 
 def is_in_nccl(sample: Sample) -> bool:
-    """As its page names the group."""
+    """Return True if it is in a collective of a group that its page names as NCCL's."""
     return bool(sample.waits and sample.page and str(sample.page.collective.get("group", "")).startswith("nccl"))
 
 
 def waits_in(sample: Sample) -> dict[str, Any]:
-    """The collective that has not ended, as the rank says: `in`, `for` and `op`."""
+    """Return the collective that has not ended, as the rank reports it: `in`, `for` (seconds) and `op`."""
     page = sample.page
     if page is None or not waits_for_peers(sample):
         return {"in": "", "for": 0.0, "op": None}
@@ -136,8 +139,9 @@ def waits_in(sample: Sample) -> dict[str, Any]:
 
 
 def stopped_by(sample: Sample, leader: int) -> dict[str, Any] | None:
-    """Of a process in state T or t: the `signal` that stopped it, and the `tracer`. The kernel keeps no sender of a
-    signal, and tells which one it was only to the parent: of `leader`, which this process has started, alone."""
+    """Return the `signal` that stopped a process in state T or t, and its `tracer`; None for other states. The kernel
+    keeps no sender of a signal, and reports the signal only to the parent: of `leader`, which this process has started,
+    alone."""
     if sample.state not in STOPPED:
         return None
     found: dict[str, Any] = {"pid": sample.pid, "signal": "", "tracer": ""}
@@ -151,7 +155,7 @@ def stopped_by(sample: Sample, leader: int) -> dict[str, Any] | None:
 
 
 def gpu_computes(pids: Iterable[int]) -> bool:
-    """Whether a GPU that one of these processes has open does; also where that cannot be found out."""
+    """Return True if a GPU that one of these processes has open computes, or if that is unknown."""
     minors = {minor for pid in pids for minor in gpus.indices(pid)}
     if not minors:
         return False

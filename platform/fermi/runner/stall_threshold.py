@@ -1,12 +1,12 @@
-"""How long a rank may be without a sign of progress before it is worth a look: learnt from its own past, and bounded.
-Standard library only, Python 3.9 or later. Knows neither a clock nor a process.
+"""How long a rank may show no progress before it is examined: learnt from its own past, and bounded. Standard library
+only, Python 3.9 or later. Uses neither a clock nor a process.
 
-    silence   since its last sign: a step, a line, a collective, a phase
-    rest      since it last did anything at all
+    silence   since its last sign of progress: a step, a line, a collective, a phase
+    rest      since its last activity of any kind
 
-Both are compared with three times the longest that this rank ever took and went on after, in the same phase. A silence
-alone may be an evaluation that no hook sees: its rank computes, so it has hardly any rest in its past, and a rank that
-hangs there later is noticed by its rest as early as ever.
+Both are compared with three times the longest after which this rank ever went on, in the same phase. A silence alone
+may be an evaluation that no hook sees: its rank computes, so it has hardly any rest in its past, and a rank that hangs
+there later is detected by its rest as early as ever.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from __future__ import annotations
 TIMES = 3.0
 MOST = 1800.0
 FLOOR, UNUSED_FLOOR = 8.0, 45.0
-"""The least patience: with what is seen to repeat itself, and with all else."""
+"""The lowest thresholds: for work that is known to repeat, and for all else."""
 STEADY = 3
-"""After so many steps (or lines of figures, where steps cannot be seen) a rank is seen to repeat itself."""
+"""After so many steps (or lines of figures, if steps cannot be seen) a rank's work is known to repeat."""
 
 
 class Patience:
-    """`fixed`: what the task itself asks for, in place of all that is learnt."""
+    """The thresholds of one rank. `fixed`: the task's own setting, in place of all that is learnt."""
 
     def __init__(self, began: float, fixed: float | None = None) -> None:
         self.fixed = fixed
@@ -29,7 +29,8 @@ class Patience:
         self._longest: dict[tuple[str, str], float] = {}
 
     def look(self, moment: float, phase: str, repeats: int, *, advanced: bool, active: bool) -> None:
-        """`repeats`: steps or lines of figures so far. `active`: it has done something since the last look."""
+        """Record a sample. `repeats`: steps or lines of figures so far. `active`: it has done something since the last
+        sample."""
         if advanced or active:
             self._learn("rest", moment - self.active_at)
             self.active_at = moment
@@ -42,15 +43,19 @@ class Patience:
         self.floor = FLOOR if phase == "ending" or (self.kind == "running" and repeats >= STEADY) else UNUSED_FLOOR
 
     def silence(self, moment: float) -> float:
+        """Return the seconds since its last sign of progress."""
         return moment - self.advanced_at
 
     def is_silent_for_long(self, moment: float) -> bool:
+        """Return True if the silence exceeds the threshold."""
         return self.silence(moment) >= self.of("silence")
 
     def rests_for_long(self, moment: float) -> bool:
+        """Return True if the rest exceeds the threshold."""
         return moment - self.active_at >= self.of("rest")
 
     def of(self, what: str) -> float:
+        """Return the threshold in seconds for "silence" or "rest"."""
         if self.fixed:
             return self.fixed
         return min(MOST, max(self.floor, TIMES * self._longest.get((self.kind, what), 0.0)))

@@ -1,20 +1,20 @@
-"""Stands by inside of a dev environment with the training stack imported, and becomes node runners: `template.py` for
-places where the platform's processes come and go. Standard library only, Python 3.9 or later.
+"""A standby process inside of a dev environment: has the training stack imported and forks node runners, as
+`fork_server.py` does for the platform's own machine. Standard library only, Python 3.9 or later.
 
     python -u -m fermi.runner.standby FOLDER '{"modules": ["torch"], "seconds": 1800, "yields": {…}}'
 
-`FOLDER`, of its user's alone: `lock`, held while it lives; `state.json`; `socket` (`channel.py`), by which orders come:
+`FOLDER`, which only its user can access: `lock`, held while it lives; `state.json`; `socket` (`channel.py`) for orders:
 
     {"ask": "begin", "spec": path, "secrets": {…}, "env": {…}}    forks the node runner of `fermi.runner.inside`
-    {"ask": "keep", "seconds": 1800}                              goes on standing by for so long
+    {"ask": "keep", "seconds": 1800}                              keeps standing by for so long
     {"ask": "end"}
 
-    {"ok": true, …}, or {"ok": false, "code": …}: the attempt then begins without it
+    {"ok": true, …}, or {"ok": false, "code": …}: the attempt then starts without it
 
-An order is read by the process that is forked for it: what it says, and secrets above all, is in no page that ranks of
-another order share. The variables that an attempt is to begin with must be those that this process has begun with, for
-libraries have read them. After something was installed, changed or removed where modules come from, it begins anew.
-It ends when nobody has asked for it for `seconds`, and is the first to be killed where memory runs out.
+An order is read by the process that is forked for it, so that its content, and secrets above all, is in no page that
+ranks of another order share. The attempt's variables must be those that this process was started with, for libraries
+have read them. After something was installed, changed or removed where modules come from, it restarts itself. It ends
+when there was no order for `seconds`, and is the first to be killed when memory runs out.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from fermi.runner.files import Paths, try_lock, write_atomically
 from fermi.runner.processes import boot_id, start_time
 
 PEER_SECONDS = 10
-"""How long an order may take to come."""
+"""How long an order may take to arrive."""
 MAX_SECONDS = 86_400.0
 KEPT, STALE, END = 10, 11, 12
 """Exit codes of the process that reads an order."""
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-"""Threads that are there do not outlive a fork; ranks choose their number later (`rank.become`)."""
+"""Threads do not survive a fork; ranks choose their number later (`rank.run_rank_here`)."""
 NOT_COMPARED = frozenset({"PWD", "OLDPWD", "SHLVL", "_", "TERM", "COLUMNS", "LINES"})
 """Variables that a shell or terminal sets, and no library reads while it is imported."""
 OUR_BUNDLE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 class Standby:
-    """`imported_from`: when each of `find_sources` was changed last; `env`: with what it has begun; `until`: monotonic
-    seconds."""
+    """The standby process. `imported_from`: last change of each of `list_sources`; `env`: the variables it was started
+    with; `until`: monotonic seconds."""
 
     def __init__(self, folder: str, asked: dict[str, Any]) -> None:
         self.folder, self.asked, self.env = folder, asked, dict(os.environ)
@@ -60,6 +60,7 @@ class Standby:
         self.until = 0.0
 
     def run(self) -> None:
+        """Import, and serve orders to the end."""
         if try_lock(os.path.join(self.folder, "lock")) is None:
             return
         processes.set_name(PROCESS)
@@ -84,7 +85,7 @@ class Standby:
         self.serve(door)
 
     def import_stack(self) -> dict[str, Any] | None:
-        """Returns why no attempt can be forked from it."""
+        """Import the modules. Return why no attempt can be forked from this process, or None."""
         os.environ.update({name: "1" for name in ONE_THREAD if name not in os.environ})
         modules = ",".join(self.asked["modules"])
         fork_server.import_modules(modules)
@@ -100,15 +101,17 @@ class Standby:
         return None
 
     def keep(self, seconds: float) -> None:
+        """Stand by for so many seconds from now on."""
         self.until = time.monotonic() + min(seconds, MAX_SECONDS)
 
     def save(self, state: str, **more: Any) -> None:
+        """Write the state file."""
         me = {"pid": os.getpid(), "start_time": start_time(os.getpid()), "boot_id": boot_id()}
         told = {"state": state, "python": sys.executable, "at": time.time(), **me, **more}
         write_atomically(self.state_path, told, 0o600)
 
     def serve(self, door: socket.socket) -> None:
-        """Until nobody has asked for anything for long."""
+        """Serve orders until there was none for long."""
         while (left := self.until - time.monotonic()) > 0:
             if not select.select([door], [], [], left)[0]:
                 continue
@@ -128,7 +131,7 @@ class Standby:
                 self.keep(float(self.asked.get("seconds") or 0))
 
     def answer(self, stream: socket.socket) -> int:
-        """In a process forked for it, which nothing is left of."""
+        """Answer an order, in a process forked for it, and return its exit code."""
         signal.alarm(PEER_SECONDS)
         try:
             order = channel.receive(stream)
@@ -139,7 +142,7 @@ class Standby:
             return 1
 
     def carry_out(self, order: dict[str, Any]) -> tuple[dict[str, Any], int]:
-        """Returns what is answered, and our exit code."""
+        """Return the answer, and the exit code."""
         ask = order["ask"]
         if ask == "end":
             return {"ok": True}, END
@@ -158,7 +161,7 @@ class Standby:
         return {"ok": True}, KEPT
 
     def become_node(self, spec_path: str, secrets: dict[str, str], env: Mapping[str, str]) -> NoReturn:
-        """With nothing of this process but what is imported."""
+        """Become a node runner that keeps only what is imported."""
         try:
             processes.set_name(os.path.basename(sys.executable))
             fork_server.detach(os.open(os.devnull, os.O_RDONLY), Paths(spec_path).log, 0o600)
@@ -173,9 +176,8 @@ class Standby:
 
 
 def find_sources() -> set[str]:
-    """Returns what changes where something is put, changed or removed of what modules are imported from: the folders of
-    the path and of imported packages, the interpreter, and the file that says which packages it has. Our own bundle
-    never changes."""
+    """Return the paths that change when modules are added, changed or removed: folders of the path and of imported
+    packages, the interpreter, and the file that names its packages. Our own bundle never changes."""
     paths = {sys.executable, os.path.join(sys.prefix, "pyvenv.cfg"), *sys.path[1:]}
     if site.ENABLE_USER_SITE:
         paths.add(site.getusersitepackages())
@@ -186,7 +188,7 @@ def find_sources() -> set[str]:
 
 
 def changed_at(path: str) -> int:
-    """In nanoseconds; 0: it is not there."""
+    """Return the last change in nanoseconds; 0: it does not exist."""
     try:
         return os.stat(path).st_mtime_ns
     except OSError:
@@ -194,12 +196,13 @@ def changed_at(path: str) -> int:
 
 
 def compared(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that must be equal."""
     return {name: value for name, value in env.items() if name not in NOT_COMPARED}
 
 
 def die_first() -> str:
-    """Returns what `oom_score_adj` was: whoever raised his own may lower it as far again
-    (proc_pid_oom_score_adj(5))."""
+    """Set the highest `oom_score_adj` and return the former one: a process that raised its own may lower it as far
+    again (proc_pid_oom_score_adj(5))."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:
         before = file.read().strip()
         file.seek(0)
@@ -209,12 +212,13 @@ def die_first() -> str:
 
 
 def restore_oom(before: str) -> None:
+    """Set `oom_score_adj` to the former value."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
         file.write(before)
 
 
 def memory_of(pid: int) -> int:
-    """Returns how much memory a process has, in bytes: of pages that several have, its part (proc_pid_smaps(5))."""
+    """Return a process's memory in bytes, with its share of pages that several have (proc_pid_smaps(5))."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/smaps_rollup", encoding="ascii", errors="replace") as file:
         found = {name: value.split() for name, _, value in (line.partition(":") for line in file)}
         if pss := found.get("Pss"):
@@ -223,6 +227,7 @@ def memory_of(pid: int) -> int:
 
 
 def main(folder: str, asked: str) -> None:
+    """Run a standby process. `asked`: its settings as JSON."""
     one = Standby(folder, json.loads(asked))
     try:
         one.run()

@@ -1,5 +1,5 @@
-"""What a node runner wrote, checked against the processes that there are now. Standard library only, Python 3.9 or
-later."""
+"""Reads what a node runner wrote, and compares it with the processes that exist now. Standard library only, Python 3.9
+or later."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fermi.runner import files, processes
 
 @dataclass(frozen=True)
 class NodeState:
-    """`absent`: no runner took the spec. `lost`: it died without writing `exited`. `left`: something of it lives.
-    `cause`: why nothing came of it, where the runner knows. `doing`: what it makes ready before the ranks begin.
-    `asked_at`: when (in unix seconds) somebody else than the platform asked it to end."""
+    """State of a node. `absent`: no runner took the spec. `lost`: it died without writing `exited`. `left`: some
+    process of it lives. `cause`: why it failed, if the runner knows. `doing`: the current step before the ranks start.
+    `asked_at`: when (in unix seconds) it was asked to end by another party than the platform."""
 
     state: Literal["absent", "starting", "running", "exited", "lost"]
     ranks: Sequence[dict[str, Any]]
@@ -27,6 +27,7 @@ class NodeState:
 
 
 def look(spec_path: Path) -> NodeState:
+    """Return the state of the node of this spec."""
     paths = files.Paths(str(spec_path))
     status = files.read_json(paths.status)
     if status is None:
@@ -48,7 +49,7 @@ def _as_written(state: Any, status: dict[str, Any], *, left: bool = False) -> No
 
 
 def _is_locked(paths: files.Paths) -> bool:
-    """A runner that holds the lock and has not written its status yet."""
+    """Return True if a runner holds the lock, which may not have written its status yet."""
     lock = files.try_lock(paths.lock)
     if lock is None:
         return True

@@ -1,5 +1,5 @@
-"""Requests to end that come from outside: by a signal, in a file of the platform's, by the end of standard input.
-Standard library only, Python 3.9 or later."""
+"""Stop requests from outside: a signal, a file of the platform's, the end of standard input. Standard library only,
+Python 3.9 or later."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from fermi.runner.files import read_json
 
 
 class Stop(NamedTuple):
-    """`by`: a signal's name; empty = the platform, in its file. `grace_seconds` None: the spec's own. `still_seconds`:
-    ranks that do nothing for so long get no more grace. `heard`: the ranks have got the signal themselves."""
+    """A request. `by`: a signal's name; empty = the platform, in its file. `grace_seconds` None: the spec's own.
+    `still_seconds`: ranks that are idle for so long get no more grace. `heard`: the ranks have got the signal
+    themselves."""
 
     by: str = ""
     grace_seconds: float | None = None
@@ -23,7 +24,7 @@ class Stop(NamedTuple):
 
 
 class Stops:
-    """`signals` ask for the end, the first of them before the others; ranks get those in `heard` too. `path`: of the
+    """Receives requests. `signals` request the end, in order of priority; ranks get those in `heard` too. `path`: the
     platform's file, `{"grace_seconds": 30, "still_seconds": null}`. `until_eof`: the end of standard input counts as
     SIGHUP. `second_kills`: a second signal leaves no grace."""
 
@@ -42,12 +43,12 @@ class Stops:
         self._asked = False
 
     def listen(self) -> None:
-        """Keeps what comes before the node runs."""
+        """Record signals that come before the node runs."""
         for number in self.signals:
             signal.signal(number, lambda number, _: self._early.append(number))
 
     def early(self) -> Stop | None:
-        """What asked for the end before any rank began."""
+        """Return the request that came before any rank started, or None."""
         if self._at_eof():
             self._early.append(signal.SIGHUP)
         if self._early:
@@ -55,7 +56,7 @@ class Stops:
         return Stop() if self.path and read_json(self.path) is not None else None
 
     def come(self, numbers: Collection[int]) -> Iterator[Stop]:
-        """What has come since the last look; `numbers`: of signals."""
+        """Yield the requests since the last call; `numbers`: of the signals."""
         found = [number for number in self.signals if number in numbers]
         if self._at_eof():
             found.append(signal.SIGHUP)
@@ -69,7 +70,7 @@ class Stops:
             yield Stop("", stop["grace_seconds"], stop.get("still_seconds"))
 
     def _at_eof(self) -> bool:
-        """Once. What stands in standard input goes nowhere."""
+        """Return True once at the end of standard input. Input is discarded."""
         if not self.until_eof or not select.select([0], [], [], 0)[0]:
             return False
         try:

@@ -1,7 +1,7 @@
-"""Measures the node beside its runner, in a thread: a GPU's driver may take long to answer, and must not keep the
-runner from its ranks. Standard library only, Python 3.9 or later.
+"""Measures the node for its runner, in a thread: a GPU's driver may answer slowly, and must not block the runner.
+Standard library only, Python 3.9 or later.
 
-What was measured waits until the runner takes it: nobody else writes where the runner writes.
+Samples wait until the runner takes them: only the runner writes its files.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ LAST_SECONDS = 0.2
 
 
 def visible(spec: Mapping[str, Any]) -> str | None:
-    """CUDA_VISIBLE_DEVICES of a node's ranks."""
+    """Return CUDA_VISIBLE_DEVICES of a node's ranks, or None."""
     found: str | None = spec["env"].get("CUDA_VISIBLE_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES"))
     return found
 
 
 class Measuring:
-    """`spec`: the node's. `ranks`: the entries of its status. `xids`: of its GPUs."""
+    """The thread. `spec`: the node's. `ranks`: the entries of its status. `xids`: of its GPUs."""
 
     def __init__(self, spec: Mapping[str, Any], ranks: list[dict[str, Any]], folder: str, xids: Xids) -> None:
         self._visible, self._xids = visible(spec), xids
@@ -37,22 +37,23 @@ class Measuring:
         self._thread = threading.Thread(target=self._run, name="measuring", daemon=True)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def take(self) -> list[dict[str, Any]]:
-        """What has come since."""
+        """Return the samples since the last call."""
         return [self._samples.popleft() for _ in range(len(self._samples))]
 
     def rest(self) -> list[dict[str, Any]]:
-        """Ends, and takes what is left."""
+        """End the thread and return the remaining samples."""
         self._ending.set()
         if self._thread.is_alive():
             self._thread.join(LAST_SECONDS)
         return self.take()
 
     def _run(self) -> None:
-        """Imports what it uses while the ranks are on their way. It is no part of the training: where something is not
-        as it should be, nothing more is measured."""
+        """Measure until the end. Imports what it uses while the ranks start. It is no part of the training: after an
+        error nothing more is measured."""
         with contextlib.suppress(Exception):
             from fermi.telemetry.aggregation import Folding
             from fermi.telemetry.metrics import PERIOD_SECONDS
@@ -68,7 +69,7 @@ class Measuring:
             sampler.close()
 
     def _running(self) -> tuple[dict[int, int], dict[int, int]]:
-        """The first process of each rank, and its place on the node."""
+        """Return the first process of each rank, and its place on the node."""
         running = [entry for entry in self._ranks if entry["state"] == "running" and entry["pid"]]
         leaders = {entry["rank"]: entry["pid"] for entry in running}
         return leaders, {entry["rank"]: entry["local_rank"] for entry in running}

@@ -1,5 +1,4 @@
-"""What somebody in a terminal reads of ranks that do not get on, or failed. Standard library only, Python 3.9 or
-later."""
+"""Texts for a terminal about ranks that stall or failed. Standard library only, Python 3.9 or later."""
 
 from __future__ import annotations
 
@@ -7,19 +6,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 LONG_SECONDS = 60.0
-"""Without progress for so long, ranks are told of though some are at work."""
+"""After so long without progress, ranks are reported though some are at work."""
 
 
 class Stalls:
-    """`say`: takes a line, whenever what is to be said of the stalled ranks has changed. An evaluation is not worth
-    one: while one of them is at work, the others wait for it."""
+    """Reports stalled ranks. `say`: called with a line when the report has changed. An evaluation is not reported:
+    while one rank is at work, the others wait for it."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.say = say
         self._said: list[str] = []
 
     def save(self, status: dict[str, Any]) -> bool:
-        """As a node's `Save`."""
+        """Report if the status has changed. Used as a node's `SaveStatus`."""
         stalled = [entry for entry in status["ranks"] if entry["state"] == "running" and entry["stalled"]]
         seconds = max((entry["stalled"]["looked_at"] - entry["stalled"]["since"] for entry in stalled), default=0.0)
         worth_it = seconds >= LONG_SECONDS or any(entry["stalled"]["stopped"] for entry in stalled)
@@ -35,7 +34,7 @@ class Stalls:
 
 
 def grouped(stalled: Sequence[dict[str, Any]]) -> list[str]:
-    """Which ranks are where, most of them first."""
+    """Return which ranks are where, the largest group first."""
     groups: dict[str, list[int]] = {}
     for entry in stalled:
         groups.setdefault(where(entry["stalled"]), []).append(entry["rank"])
@@ -44,6 +43,7 @@ def grouped(stalled: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def where(stalled: dict[str, Any]) -> str:
+    """Return where a stalled rank is."""
     at = stalled["at"]
     if stopped := stalled["stopped"]:
         by = stopped["signal"] or stopped["tracer"]
@@ -60,7 +60,7 @@ def where(stalled: dict[str, Any]) -> str:
 
 
 def why(entry: dict[str, Any]) -> str:
-    """After how a rank ended: its exception, or what the kernel says."""
+    """Return a text for the end of a rank: its exception, or what the kernel reports."""
     kill = entry["kill"]
     held = f"; port {kill['port']} is in use by {kill['holder'] or 'another process'}" if in_use(kill) else ""
     if error := entry["error"]:
@@ -79,7 +79,7 @@ def why(entry: dict[str, Any]) -> str:
 
 
 def in_use(kill: dict[str, Any] | None) -> bool:
-    """Whether a port is what the rank lacked."""
+    """Return True if the rank could not have its port."""
     return bool(kill) and kill["by"] == "port"  # type: ignore[index]
 
 
@@ -115,11 +115,11 @@ BOUNDS = {
         "make room there and go on from the newest checkpoint",
     ),
 }
-"""What was found, and what to do: of the codes of `bounds.py`, `diskuse.py` and `causes.py`."""
+"""What was found, and what to do: for the codes of `bounds.py`, `disk_usage.py` and `causes.py`."""
 
 
 def bound(cause: dict[str, Any]) -> str:
-    """Of what a run used more than it may, with figures and what to do."""
+    """Return a text for a cause, with figures and what to do."""
     if cause["code"] not in BOUNDS:
         return str(cause["code"])
     found, advice = BOUNDS[cause["code"]]
@@ -128,7 +128,7 @@ def bound(cause: dict[str, Any]) -> str:
 
 
 def names(ranks: Sequence[int]) -> str:
-    """Such as `rank 3` and `ranks 0-2, 5`."""
+    """Return a text such as `rank 3` or `ranks 0-2, 5`."""
     runs: list[list[int]] = []
     for rank in sorted(ranks):
         if runs and rank == runs[-1][-1] + 1:

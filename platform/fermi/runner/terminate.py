@@ -1,4 +1,5 @@
-"""Ends node runners that may have begun, may be about to, or may be dead: nothing of them comes afterwards."""
+"""Stops node runners that may have started, may be about to, or may be dead, so that none of them starts anything
+afterwards."""
 
 from __future__ import annotations
 
@@ -13,12 +14,13 @@ from typing import Any
 from fermi.runner import files, processes
 
 RUNNER_OVERDUE_SECONDS = 10.0
-"""A runner that is this late in ending its ranks after their grace is killed itself."""
+"""A runner that has not ended its ranks so long after their grace period is killed itself."""
 
 
 def end(run_dir: Path, specs: Iterable[Path], grace_seconds: float, still_seconds: float | None = None) -> None:
-    """Asks and returns; to be called until nothing is left. A second, shorter grace wins. A spec that has not begun
-    cannot begin any more. `still_seconds`: ranks that do nothing for so long need no grace."""
+    """Request the end and return; call it until nothing is left. A second, shorter grace period wins. A spec that has
+    not started cannot start any more. `still_seconds`: ranks that are idle for so long get no grace. Raises OSError if
+    nothing can be written."""
     stop = files.read_json(str(run_dir / "stop.json"))
     now = time.time()
     if stop is None or now + grace_seconds < stop["kill_at"]:
@@ -35,7 +37,7 @@ def end(run_dir: Path, specs: Iterable[Path], grace_seconds: float, still_second
 
 
 def _ask_without_a_file(specs: Iterable[Path]) -> bool:
-    """False where one has not begun, and so might begin after all. What is over needs no asking."""
+    """Return False if one has not started, and so might start after all. Ended ones need no request."""
     asked = True
     for spec in specs:
         written = files.read_json(files.Paths(str(spec)).status)
@@ -47,15 +49,15 @@ def _ask_without_a_file(specs: Iterable[Path]) -> bool:
 
 
 def _signal(written: Mapping[str, Any], number: signal.Signals) -> None:
-    """To the runner; where it is gone, what it left behind is killed."""
+    """Signal the runner; if it is gone, kill what it left behind."""
     if not processes.send_signal(written["runner"], number):
         for stray in processes.session_members(written["ranks"]):
             processes.send_signal(stray, signal.SIGKILL)
 
 
 def make_unstartable(spec: Path) -> None:
-    """Writes the end of a node that never began, under its lock: a runner that comes late finds it and goes away. Where
-    a runner has just taken the lock, it will find `stop.json`."""
+    """Write the end of a node that never started, under its lock: a late runner finds it and exits. If a runner has
+    just taken the lock, it will find `stop.json`."""
     paths = files.Paths(str(spec))
     lock = files.try_lock(paths.lock)
     if lock is None:

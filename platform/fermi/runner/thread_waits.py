@@ -1,8 +1,8 @@
-"""What the threads of a rank's processes wait for, from /proc. Standard library only, Python 3.9 or later.
+"""Reads what the threads of a rank's processes wait for, from /proc. Standard library only, Python 3.9 or later.
 
-A thread that comes back from a wait shows in its count of voluntary switches: whatever happens to a rank (a timer that
-comes round, bytes that arrive, a program of its own that goes on) wakes a thread of it. Threads of the libraries that
-train wake all the time to look at the network, so they are left out.
+A thread that comes back from a wait increases its count of voluntary switches: whatever happens to a rank (a timer,
+received bytes, a program of its own that continues) wakes a thread of it. Threads of the training libraries wake all
+the time to poll the network, so they are left out.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import NamedTuple
 from fermi.runner import processes
 
 RUNTIME = ("gloo_", "pt_gloo", "pt_nccl", "pt_tcpstore", "NCCL", "cuda")
-"""How the names of such threads begin: gloo/transport/tcp/loop.cc, PyTorch's ProcessGroupGloo.cpp, ProcessGroupNCCL.cpp
-and TCPStoreLibUvBackend.cpp, NCCL's init.cc and proxy.cc, CUDA's driver."""
+"""Prefixes of the names of such threads: gloo/transport/tcp/loop.cc, PyTorch's ProcessGroupGloo.cpp,
+ProcessGroupNCCL.cpp and TCPStoreLibUvBackend.cpp, NCCL's init.cc and proxy.cc, CUDA's driver."""
 
 # Number of the system call -> which of its arguments is the limit of the wait, and whether that is an address or whole
 # milliseconds (arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h of Linux).
@@ -30,9 +30,9 @@ _WAITS = (0, 6, 9)  # FUTEX_WAIT, FUTEX_LOCK_PI, FUTEX_WAIT_BITSET
 
 
 class Waits(NamedTuple):
-    """`wakes`: how often the threads have come back from a wait, all together; None: that cannot be seen. `locked`:
-    each waits, without a limit, for a lock that only a thread of its own process can release. `timed`: one waits with a
-    limit of time, so it comes round by itself."""
+    """Waits of all threads. `wakes`: how often they have come back from a wait, in total; None: unknown. `locked`: each
+    waits, without a timeout, for a lock that only a thread of its own process can release. `timed`: one waits with a
+    timeout, so it continues by itself."""
 
     wakes: int | None = None
     locked: bool = False
@@ -40,7 +40,7 @@ class Waits(NamedTuple):
 
 
 def read_waits(pids: Iterable[int], leave_out: Collection[int] = ()) -> Waits:
-    """At these processes of a rank. `leave_out`: threads of the probe."""
+    """Return the waits of a rank's processes. `leave_out`: threads of the probe."""
     wakes, locked, timed, seen = 0, True, False, False
     try:
         for pid in pids:
@@ -57,8 +57,8 @@ def read_waits(pids: Iterable[int], leave_out: Collection[int] = ()) -> Waits:
 
 
 def is_locked(call: list[str], machine: str = os.uname().machine) -> bool:
-    """Whether a thread in this system call, as /proc/<pid>/syscall shows it, waits for a lock of its own process, and
-    with no limit (futex(2))."""
+    """Return True if a thread in this system call, as in /proc/<pid>/syscall, waits for a lock of its own process
+    without a timeout (futex(2))."""
     if not call or call[0] != str(_FUTEX.get(machine)):
         return False
     operation = int(call[2], 16)
@@ -66,7 +66,7 @@ def is_locked(call: list[str], machine: str = os.uname().machine) -> bool:
 
 
 def is_timed(call: list[str], machine: str = os.uname().machine) -> bool:
-    """Whether a thread in this system call waits with a limit of time."""
+    """Return True if a thread in this system call waits with a timeout."""
     if not call or not call[0].isdigit():  # `running`, or a call of another kernel's
         return False
     argument, is_address = _LIMITS.get(machine, {}).get(int(call[0]), (None, True))
@@ -77,7 +77,7 @@ def is_timed(call: list[str], machine: str = os.uname().machine) -> bool:
 
 
 def _call(pid: int, thread: int) -> list[str]:
-    """Empty where the kernel does not tell."""
+    """Return the fields of /proc/<pid>/task/<tid>/syscall; empty if they cannot be read."""
     try:
         with open(f"/proc/{pid}/task/{thread}/syscall", encoding="ascii") as file:
             return file.read().split()

@@ -1,9 +1,9 @@
-"""A folder as a snapshot of code: what belongs to it, its hashes, and where it comes from. Standard library only,
-Python 3.9 or later.
+"""A folder as a snapshot of code: its files, their hashes, and its git origin. Standard library only, Python 3.9 or
+later.
 
-.gitignore and .fermiignore of each folder say what does not; .git never does, and what Jupyter and Python keep beside
-files (`LEFT_OUT`) only where one of these takes it back. A file whose stamp (times, size, inode)
-is the one that it had when it was hashed last is not read again.
+.gitignore and .fermiignore of each folder name files to leave out; .git always is, and what Jupyter and Python create
+next to files (`DEFAULT_RULES`) unless one of these includes it. A file whose stamp (times, size, inode) is the same as
+when it was hashed last is not read again.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ LEFT_OUT = (("", Rules([f"{name}/" for name in sorted(MADE_BESIDE)])),)
 MB = 1 << 20
 LONGEST_PATCH = 200_000
 FRESH_SECONDS = 2.0
-"""A file that was changed so shortly before it was hashed may be changed again without its stamp showing it."""
+"""A file that was changed so shortly before it was hashed may be changed again without a different stamp."""
 
 
 @dataclass(frozen=True)
 class Found:
+    """A file or link. `path`: in the snapshot; `where`: on disk; `link`: the target of a link."""
+
     path: str
     where: Path
     stamp: os.stat_result
@@ -41,7 +43,8 @@ class Found:
 
 
 def walk(top: Path) -> list[Found]:
-    """In the order of a manifest. Raises Wrong for what is neither file, folder nor link, and OSError."""
+    """Return the files in the order of a manifest. Raises ManifestError for what is neither file, folder nor link, and
+    OSError."""
     return sorted(_walk(top, "", LEFT_OUT), key=lambda one: one.path)
 
 
@@ -77,7 +80,7 @@ def _rules(folder: Path, inside: str) -> Iterator[tuple[str, Rules]]:
 
 
 def _left_out(path: str, rules: _Above) -> bool:
-    """The innermost folder that says something of it decides."""
+    """Return True if the path is ignored; the innermost folder with a matching rule decides."""
     for inside, one in reversed(rules):
         if (said := one.says(path[len(inside) :])) is not None:
             return said
@@ -85,7 +88,7 @@ def _left_out(path: str, rules: _Above) -> bool:
 
 
 def within(limits: Mapping[str, int], found: Sequence[Found]) -> None:
-    """Before a byte is hashed. Raises Wrong, and names the largest."""
+    """Check the limits before a byte is hashed. Raises ManifestError, which names the largest files."""
     sizes = {one.path: 0 if one.link else one.stamp.st_size for one in found}
     largest = sorted(sizes, key=lambda path: -sizes[path])[:5]
     named = ", ".join(f"{path} ({sizes[path] / MB:.1f} MiB)" for path in largest)
@@ -99,6 +102,7 @@ def within(limits: Mapping[str, int], found: Sequence[Found]) -> None:
 
 
 def hashed(top: Path, found: Sequence[Found]) -> Iterator[File]:
+    """Yield the files with their hashes."""
     cache = _Hashes(top)
     for one in found:
         if one.link:
@@ -111,7 +115,7 @@ def hashed(top: Path, found: Sequence[Found]) -> Iterator[File]:
 
 
 class _Hashes:
-    """By path, what a file's stamp was and what it hashed to. Losing it costs time."""
+    """Cache of stamps and hashes by path. Losing it costs time only."""
 
     def __init__(self, top: Path) -> None:
         home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
@@ -148,8 +152,8 @@ class _Hashes:
 
 
 def origin(top: Path) -> tuple[dict[str, Any], str]:
-    """Of the repository that the folder belongs to, where it does: its commit, branch, and what differs from it. A
-    folder that only lies inside of one (it tracks nothing of it) comes from nowhere."""
+    """Return commit, branch and so on of the folder's git repository, and the patch of local changes; empty without
+    one. A folder inside of a repository that tracks none of its files has no origin."""
     commit = _git(top, "rev-parse", "HEAD")
     if not commit or not _git(top, "ls-files", "--", "."):
         return {}, ""

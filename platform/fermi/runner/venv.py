@@ -1,9 +1,10 @@
-"""Going on as the interpreter of a virtual environment, in a process of the interpreter that it stands on, which has
-imported modules already. Standard library only, Python 3.9 or later.
+"""Lets a process continue as the interpreter of a virtual environment on top of its own interpreter, with the modules
+that it has imported already. Standard library only, Python 3.9 or later.
 
-A process may where the environment has nothing in place of what was imported, and nothing that was looked for in vain
-(`misses`): torch, for one, decides while it is imported whether it uses opt_einsum. Where a path file adds folders or
-runs code, nobody knows that, so it may not."""
+That is possible if the environment has no other version of what was imported, and nothing that was looked for in vain
+(`missing_modules`): torch, for one, decides during its import whether it uses opt_einsum. A path file that adds folders
+or runs code makes that unknown, so then it is not possible.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +18,15 @@ from types import ModuleType
 MADE = "made.json"
 """In the environment's folder: what it was made from, with the interpreter as `base`."""
 BASE = "fermi-base.pth"
-"""Among its packages: where those of that interpreter lie."""
+"""Among its packages: the folders of that interpreter's packages."""
 NATIVE = ("nvidia",)
-"""Libraries that torch has loaded, perhaps from somewhere else."""
+"""Packages with libraries that torch has loaded, perhaps from somewhere else."""
 misses: set[str] = set()
-"""Modules, at the top, that were looked for here and are not installed."""
+"""Top-level modules that were looked for here and are not installed."""
 
 
 class _Last:
-    """Behind all other finders of `sys.meta_path`: what comes here, none of them has found."""
+    """Comes after all other finders of `sys.meta_path`, so it is asked only for modules that none of them has found."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
@@ -33,14 +34,14 @@ class _Last:
 
 
 def note_misses() -> None:
-    """From now on."""
+    """Record missing modules from now on."""
     if not any(isinstance(one, _Last) for one in sys.meta_path):
         sys.meta_path.append(_Last())
 
 
 def go_on_as(folder: str) -> bool:
-    """Whether this process imports from now on as the interpreter of the environment `folder` does; if not, that has to
-    be executed. To be called once it is confined: what is in the folder may belong to somebody else."""
+    """Make this process import as the interpreter of the environment `folder` does, and return True; False: that has to
+    be executed instead. Call it in a confined process: the content of the folder may belong to another user."""
     version = ".".join(map(str, sys.version_info[:2]))
     packages = os.path.join(folder, "lib", f"python{version}", "site-packages")
     try:
@@ -59,7 +60,7 @@ def go_on_as(folder: str) -> bool:
 
 
 def _stands_in(name: str) -> bool:
-    """Whether something of this name among the packages may be in place of what was imported, or looked for."""
+    """Return True if a package of this name may replace what was imported, or looked for."""
     if name.endswith(".pth"):
         return name != BASE
     module = name.partition(".")[0]

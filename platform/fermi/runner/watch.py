@@ -1,11 +1,11 @@
-"""Looks at the ranks of a node once a second, and closer at those that do not advance. Standard library only, Python
-3.9 or later.
+"""Watches the ranks of a node: samples them once a second, and examines those that do not advance. Standard library
+only, Python 3.9 or later.
 
     advances ─ silent for longer than its past explains ─▶ stalled: its stack, its connections; again some seconds later
-             ─ at rest for so long ─▶ the same, but said only once the second look has found it still
+             ─ idle for so long ─▶ the same, but reported only once the second examination has found it idle
 
-When one has stalled, the others of the node that do not advance either are looked at with it: what a hang is about
-stands in their stacks together. Nothing here ends a rank or raises: what cannot be read is not known.
+When one has stalled, the others of the node that do not advance either are examined with it: the cause of a hang is in
+their stacks together. Nothing here ends a rank or raises: what cannot be read is unknown.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from fermi.runner.stall_threshold import FLOOR, Patience
 
 PERIOD_SECONDS = 1.0
 ANSWER_SECONDS = 0.3
-"""How long a rank has to say where it is."""
+"""How long a rank has to write its stacks."""
 AGAIN = (2.8, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""Seconds from look to look; the last for all that follow."""
+"""Seconds between examinations; the last for all that follow."""
 SHOWN = 6
 NEWS = ("still", "children", "moves", "locked", "timed", "stopped", "gpu")
-"""Looks that change a status; later ones do so only where they find something else of these."""
+"""Fields that count after MAX_REPORTED_LOOKS examinations: later ones change a status only if one of these differs."""
 Tell = Callable[[list[dict[str, Any]]], None]
 
 
 class Stall:
-    """`shown`: it stands in the status."""
+    """A rank that does not advance. `shown`: it is in the status."""
 
     def __init__(self, since: float, now: float, *, shown: bool) -> None:
         self.since, self.shown = since, shown
@@ -48,7 +48,7 @@ class Stall:
 
 
 class Watched:
-    """`gpu_open`: see `PulseSeen`; once it is True it stays so."""
+    """A watched rank. `gpu_open`: see `PulseSeen`; once it is True it stays so."""
 
     def __init__(self, entry: dict[str, Any], pulse: Pulse, patience: Patience) -> None:
         self.entry, self.pulse, self.patience = entry, pulse, patience
@@ -58,8 +58,8 @@ class Watched:
 
 
 class Watch:
-    """`cwd`: what the user's files are named in relation to. `patience`: the task's own, in place of what is learnt.
-    `tell`: who takes pulses, every `tell_seconds`. `env`: of the ranks."""
+    """Watches all ranks of a node. `cwd`: paths of the user's files are relative to it. `patience`: the task's own
+    threshold, in place of the learnt one. `tell`: gets pulses, every `tell_seconds`. `env`: of the ranks."""
 
     def __init__(
         self,
@@ -80,21 +80,22 @@ class Watch:
     # --- how ranks come under watch, and leave it ---
 
     def give(self, rank: int) -> Given | None:
-        """What it is to tell of itself by."""
+        """Create the probe's files for a rank, and return them; None if that fails."""
         with contextlib.suppress(OSError):
             self._given[rank] = setup.make()
         return self._given.get(rank)
 
     def descriptors(self, but: int) -> list[int]:
-        """That the rank `but` is not to have."""
+        """Return the descriptors that the rank `but` must not inherit."""
         return [one for rank, given in self._given.items() if rank != but for one in given]
 
     def add(self, entry: dict[str, Any], output: Output) -> None:
+        """Watch a rank that was started."""
         pulse = Pulse(entry, self._given.get(entry["rank"]), output)
         self.watched[entry["rank"]] = Watched(entry, pulse, Patience(time.monotonic(), self.fixed))
 
     def ended(self, entry: dict[str, Any]) -> None:
-        """Its last words."""
+        """Complete the entry of an ended rank by the last values of its probe."""
         entry["stalled"] = None
         if one := self.watched.pop(entry["rank"], None):
             if page := one.pulse.page():
@@ -107,14 +108,14 @@ class Watch:
             entry["error"] = None
 
     def process(self, entry: dict[str, Any]) -> int:
-        """The one that speaks for the rank."""
+        """Return the process that reports for the rank."""
         one = self.watched.get(entry["rank"])
         return (one.sample.pid if one else 0) or entry["pid"]
 
     # --- once a second ---
 
     def look(self) -> bool:
-        """Whether the status has something new to say. To be called several times a second."""
+        """Do what is due, and return True if the status has changed. Call it several times a second."""
         now = time.monotonic()
         changed = False
         if now >= self.read_at:
@@ -143,7 +144,7 @@ class Watch:
         return {**told, "gpu": found} if found else told
 
     def _note_open_gpus(self) -> None:
-        """Notes which ranks that train have a GPU open: a process of theirs, whichever."""
+        """Record which training ranks have a GPU open, in any of their processes."""
         if not gpus.machine_has_gpus():
             return
         trains = [one for one in self.watched.values() if one.pulse.repeats(one.sample) >= gpus.FEW_STEPS]
@@ -211,7 +212,7 @@ class Watch:
 
     @staticmethod
     def _has_come_to_rest(one: Watched, now: float) -> bool:
-        """Since the last look, which found it at work."""
+        """Return True if it is idle since the last examination, which found it at work."""
         stall = one.stall
         if stall is None or (one.entry["stalled"] or {}).get("still"):
             return False
@@ -284,7 +285,7 @@ _ERROR: dict[str, Any] = {"type": 200, "message": 500, "file": 300, "function": 
 
 
 def error_of(said: dict[str, Any]) -> dict[str, Any] | None:
-    """What a rank wrote of its exception, where it has the shape of one."""
+    """Return the exception that a rank wrote, if it is well-formed; else None."""
     texts = {name: said.get(name) for name in _ERROR}
     at, line, step = said.get("at"), said.get("line"), said.get("step")
     numbers = isinstance(line, int) and isinstance(at, (int, float)) and math.isfinite(at)

@@ -1,17 +1,17 @@
-"""The working tree of a task: the folder that its ranks start in, which all its attempts and all its nodes share.
+"""The working tree of a task: the folder that its ranks start in, shared by all its attempts and all its nodes.
 Standard library only, Python 3.9 or later.
 
-    <tree>             the snapshot's files, and whatever the ranks have written beside them
-    <tree>.manifest    the snapshot's manifest: what is not named in it is new
-    <tree>.attempt     the attempt that the tree was made ready for; what has changed since was changed by its ranks
-    <tree>.lock        held by who makes it ready; <tree>.packages.lock by who builds packages in it
+    <tree>             the snapshot's files, and what the ranks have written next to them
+    <tree>.manifest    the snapshot's manifest: files that are not in it are new
+    <tree>.attempt     the attempt that the tree was set up for; later changes were made by its ranks
+    <tree>.lock        held while it is set up; <tree>.packages.lock while packages are built in it
 
-The first node of an attempt that comes makes the tree ready, the others wait for it and find it so. Files of the
-snapshot that are missing or differ are written anew; what else lies there stays. A folder in the place of one of the
-snapshot's files stays, too, because all that is in it is new.
+The first node of an attempt sets the tree up, the others wait for it. Files of the snapshot that are missing or differ
+are written again; other files stay. A folder in place of one of the snapshot's files stays, too, because everything in
+it is new.
 
-The ranks may have put links and pipes anywhere in the tree, and whoever makes it ready may do more than they may. So
-every folder on the way to a file is opened from the one above it, and no link is followed.
+The ranks may have put links and pipes anywhere in the tree, and the process that sets it up may have more rights than
+they. So every folder on the way to a file is opened from the one above it, and no link is followed.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ CONTENT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Owner(NamedTuple):
-    """The user that the ranks run as, where that is not who makes the tree ready."""
+    """The user that the ranks run as, if it is not the one that sets the tree up."""
 
     uid: int
     gid: int
 
 
 def check_out(folder: str, snapshot: str, tree: str, attempt: str, owner: Owner | None = None) -> None:
-    """Makes `tree` ready for an attempt, once, from the folder that carries the snapshot. Raises Broken; a tree that
-    was not there before is then not there either."""
+    """Set `tree` up for an attempt, once, from the folder that has the snapshot. Raises CodeDeliveryError; a tree that
+    did not exist before then does not exist either."""
     files = code.read_manifest(folder, snapshot)
     try:
         os.makedirs(os.path.dirname(tree), exist_ok=True)
@@ -67,8 +67,8 @@ def check_out(folder: str, snapshot: str, tree: str, attempt: str, owner: Owner 
 
 @contextlib.contextmanager
 def locked(tree: str, tell: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """One process at a time, of all nodes; `tell` is called where another has it. Where the file system has no locks,
-    several may make the same tree ready: each file is put in its place whole."""
+    """Let one process at a time, of all nodes, run the block; `tell` is called if another has the lock. If the file
+    system has no locks, several may set the same tree up: each file is moved to its place as a whole."""
     lock = os.open(f"{tree}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         with contextlib.suppress(OSError):
@@ -103,7 +103,7 @@ def _update(files: list[File], archive: str, tree: str, owner: Owner | None) -> 
 
 
 class _Folders:
-    """Descriptors of folders in a tree; of the one that was asked for last."""
+    """Opens folders in a tree, and keeps the last one open."""
 
     def __init__(self, tree: str, owner: Owner | None) -> None:
         self.tree, self.owner = tree, owner
@@ -116,8 +116,8 @@ class _Folders:
         os.close(self._open)
 
     def of(self, path: str, *, make: bool = False) -> int:
-        """Of the folder that `path` lies in. With `make` it is made, in the place of what is no folder. Raises OSError;
-        without `make`, also where something on the way is no folder."""
+        """Return the descriptor of the folder that `path` is in. With `make` it is created, in place of what is no
+        folder. Raises OSError; without `make`, also if something on the way is no folder."""
         above = path.rpartition("/")[0]
         if above == self._path:
             return self._open
@@ -153,8 +153,8 @@ class _Folders:
 
 
 def _open(name: str, there: int | None = None) -> int:
-    """Opens a folder. Where it is our own, ranks that are the same user may have taken its permissions away: its owner
-    gets them back."""
+    """Open a folder. If it is our own, ranks of the same user may have removed its permissions: its owner gets them
+    back."""
     place = os.open(name, PLACE, dir_fd=there)
     try:
         found = os.fstat(place)
@@ -166,7 +166,7 @@ def _open(name: str, there: int | None = None) -> int:
 
 
 def _is_current(folders: _Folders, one: File) -> bool:
-    """Whether the tree has this file of the snapshot as it is, or a folder in its place."""
+    """Return True if the tree has this file of the snapshot unchanged, or a folder in its place."""
     name = one.path.rpartition("/")[2]
     try:
         there = folders.of(one.path)
@@ -192,7 +192,7 @@ def _hash(file: BinaryIO) -> str:
 
 
 def _put(folders: _Folders, tree: str, one: File, content: Any, archive: str) -> None:
-    """Written beside the tree, where no rank writes, and then moved to its place."""
+    """Write a file next to the tree, where no rank writes, and move it to its place."""
     there, name = folders.of(one.path, make=True), one.path.rpartition("/")[2]
     made = f"{tree}.new-{os.urandom(8).hex()}"
     try:
