@@ -54,7 +54,8 @@ class Stillness:
         self._marks = {session: (moment, found.get(session, Activity())) for session in wanted}
 
     def seconds(self) -> dict[int, float]:
-        """Return for how many seconds each session has been idle. Call it several times within the length that matters."""
+        """Return for how many seconds each session has been idle. Call it several times within the length that
+        matters."""
         moment = time.monotonic()
         looks = look(self._marks)
         for session, (since, mark) in self._marks.items():

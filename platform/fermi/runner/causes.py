@@ -23,7 +23,8 @@ _LOG = re.compile(r"/logs/([^/]+)/\d+/(\d+)\.log$")
 
 
 def port_taken(port: int | None) -> dict[str, Any] | None:
-    """Return the cause if another process listens on the port of rank 0, else None. Call it before any rank is started."""
+    """Return the cause if another process listens on the port of rank 0, else None. Call it before any rank is
+    started."""
     if port is None or ports.is_free(port):
         return None
     return {"code": "MASTER_PORT_TAKEN", "port": port, "holder": ports.holder(port) or None}

@@ -19,7 +19,8 @@ def shown(number_of_bytes: float) -> str:
 
 
 def full(folders: Iterable[str]) -> dict[str, Any] | None:
-    """Return the first of these folders whose disk is full for an ordinary user, with its figures in bytes; else None."""
+    """Return the first of these folders whose disk is full for an ordinary user, with its figures in bytes; else
+    None."""
     for folder in folders:
         with contextlib.suppress(OSError):
             disk = os.statvfs(folder)

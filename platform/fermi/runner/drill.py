@@ -31,7 +31,8 @@ Seen = tuple[int, int, int]
 
 
 class Drill:
-    """Waits for a checkpoint. `rank`: the one to be killed; `steps` returns how many it has made, or None if unknown."""
+    """Waits for a checkpoint. `rank`: the one to be killed; `steps` returns how many it has made, or None if
+    unknown."""
 
     def __init__(self, rank: int, folder: str, steps: Callable[[], int | None] = lambda: None) -> None:
         self.rank, self.folder, self.steps = rank, folder, steps

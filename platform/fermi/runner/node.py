@@ -184,7 +184,8 @@ class Node:
     # --- how ranks begin ---
 
     def hold_to_bounds(self) -> bool:
-        """Set up the limits that the spec has. Return False if the ranks must not start because their disk is too full."""
+        """Set up the limits that the spec has. Return False if the ranks must not start because their disk is too
+        full."""
         order, env = self.spec.get("bounds"), self.spec["env"]
         if self.spec.get("memory_guard") and (group := find_limited_group()):
             self.memory_guard = MemoryGuard(group, self.leaders)

@@ -47,7 +47,8 @@ class Pipes:
         return write
 
     def carry(self, seconds: float, *more: int) -> None:
-        """Forward the output that there is, or arrives within `seconds`. `more`: other descriptors that end the wait."""
+        """Forward the output that there is, or arrives within `seconds`. `more`: other descriptors that end the
+        wait."""
         ready, _, _ = select.select([*self.ranks, *more], [], [], seconds)
         for pipe in ready:
             if pipe in self.ranks:

@@ -288,7 +288,8 @@ def _run(command: Sequence[str], say: Say, cwd: str | None = None) -> None:
 
 
 def _last(lines: Sequence[str] | deque[str]) -> str:
-    """Return the last lines that are not empty; of pip's attempts at the index (five for each package) only the newest."""
+    """Return the last lines that are not empty; of pip's attempts at the index (five for each package) only the
+    newest."""
     told = [line for line in lines if line.strip()]
     newest = max((at for at, line in enumerate(told) if _ATTEMPT.match(line)), default=0)
     return "\n".join([line for at, line in enumerate(told) if at == newest or not _ATTEMPT.match(line)][-LAST_LINES:])

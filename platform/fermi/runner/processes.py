@@ -54,7 +54,8 @@ def boot_id() -> str:
 
 
 def is_alive(identity: Mapping[str, Any] | None) -> bool:
-    """Return True if the process lives. `identity`: `{"pid": …, "start_time": …}` as a runner wrote it, in this boot."""
+    """Return True if the process lives. `identity`: `{"pid": …, "start_time": …}` as a runner wrote it, in this
+    boot."""
     return identity is not None and bool(identity["pid"]) and start_time(identity["pid"]) == identity["start_time"]
 
 

@@ -84,7 +84,8 @@ class Sample(NamedTuple):
         return (self.page.begun, self.page.ended) if self.page else (0, 0)
 
     def acts(self, before: Sample) -> bool:
-        """Return True if it has done anything since `before`. A rank that is in the same collective as then only spins."""
+        """Return True if it has done anything since `before`. A rank that is in the same collective as then only
+        spins."""
         if self.pid == before.pid and self.waits and self.collectives() == before.collectives():
             return False
         if self.pid != before.pid or self.state in ("R", "D"):

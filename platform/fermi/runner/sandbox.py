@@ -242,7 +242,8 @@ def real(paths: Mapping[str, str]) -> dict[str, str]:
 
 
 class Confinement:
-    """Created by the runner, entered by each rank. What fails is raised by `enter`, so that it stands in a rank's log."""
+    """Created by the runner, entered by each rank. What fails is raised by `enter`, so that it stands in a rank's
+    log."""
 
     def __init__(self, order: Mapping[str, Any], name: str, env: Mapping[str, str]) -> None:
         """`env`: of the platform's own process, for PATH and TMPDIR; never what a task asks for."""

@@ -96,7 +96,8 @@ def threads(text: str) -> list[list[Frame]]:
 
 
 def beside(others: Iterable[list[Frame]], folder: str) -> list[str]:
-    """Return where the script's own threads are: those with lines of the user's code, each with the innermost of these."""
+    """Return where the script's own threads are: those with lines of the user's code, each with the innermost of
+    these."""
     return [place for frames in others if (place := own(frames, folder)) and any(map(Frame.is_own, frames))][
         :MOST_THREADS
     ]
