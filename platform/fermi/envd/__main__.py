@@ -1,11 +1,11 @@
-"""Keeps one run of an environment:
+"""Starts the daemon of one run of an environment:
 
     python -m fermi.envd SPEC.json [-]         `-`: reads variables that are in no file from standard input (JSON)
     python -m fermi.envd SPEC.json SECRETS     reads them from a file, and removes it
 
-Ends as soon as the keeper listens, or there is one already; the keeper itself is detached. With `"foreground": true` in
-the spec it stays: as the main process of a container, or of a job. Beside the spec lie `SPEC.lock` (one keeper at a
-time), `.status.json`, `.log`, `.sock`, `.token`; in the same folder `stop.json`.
+Exits as soon as the daemon listens, or if there is one already; the daemon itself is detached. With `"foreground":
+true` in the spec it stays in the foreground: as the main process of a container, or of a job. Next to the spec are
+`SPEC.lock` (one daemon at a time), `.status.json`, `.log`, `.sock`, `.token`; in the same folder `stop.json`.
 
     {"name": "env-x-1", "kind": "jupyter", "workspace": "/…", "home": "/…", "service": "/…", "cache": "/…",
      "tools": "/…", "python": "python", "own": "/…", "lab": "python", "packages": [], "env": {},
@@ -14,14 +14,14 @@ time), `.status.json`, `.log`, `.sock`, `.token`; in the same folder `stop.json`
 
 `service`: a folder of the run that its processes may write to. `cache`: of prepared packages; `tools`: where an editor
 is installed. `lab`: the interpreter that has JupyterLab; `python`: what kernels and commands run in. `own`: the folder
-of the environment's own interpreter, which is made on top of that and takes its place (`interpreter.py`). `lazy`: the
-service begins when its door is first used. `tcp`: a port on loopback to listen on beside the socket (0 = any; the one
-it became stands in `SPEC.port`). `termination_message`: a file into which a keeper in a container writes why its
-service failed; it then ends with 1, and one that is begun again afterwards waits for its end. `stop`: where the request
-to end lies, if not beside the spec. `bounds`: what processes may use of the machine (see `fermi.runner.bounds`), and of
-its disk workspace, home and the run's folder (`fermi.runner.disk_usage`). `confine`: what processes may reach, and
-`preparing`: what the installation of packages may (see `fermi.runner.sandbox`). Each caller's first line bears the
-token: that of FERMI_KEEPER_TOKEN, or the one in `.token`.
+of the environment's own interpreter, which is created on top of that and replaces it (`interpreter.py`). `lazy`: the
+service starts when it is first used. `tcp`: a port on loopback to listen on in addition to the socket (0 = any; the
+actual one is in `SPEC.port`). `termination_message`: a file into which a daemon in a container writes why its service
+failed; it then exits with 1, and one that is started again afterwards waits for its end. `stop`: where the stop request
+is, if not next to the spec. `bounds`: what processes may use of the machine (see `fermi.runner.bounds`), and of its
+disk workspace, home and the run's folder (`fermi.runner.disk_usage`). `confine`: the sandbox of processes, and
+`preparing`: that of the installation of packages (see `fermi.runner.sandbox`). The first line of each connection has
+the token: that of FERMI_KEEPER_TOKEN, or the one in `.token`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ SOCKET, TOKEN, PORT = ".sock", ".token", ".port"
 
 
 def main(path: str, variables: Mapping[str, str]) -> int:
-    """Returns the exit code: 1 where its service could not go on and its container is to say why, else 0."""
+    """Run the daemon and return the exit code: 1 if its service could not go on and its container has to report why,
+    else 0."""
     paths = files.Paths(path)
     with open(paths.spec, encoding="utf-8") as file:
         spec = json.load(file)
@@ -79,8 +80,8 @@ def main(path: str, variables: Mapping[str, str]) -> int:
 
 
 def _wait_for_the_end() -> None:
-    """Kubernetes begins the container of an ended run again and again, and knows no more than the last two of them. One
-    that waits keeps the log and the message of the one that ran
+    """Wait for a signal. Kubernetes starts the container of an ended run again and again, and keeps only the last two
+    of them. One that waits keeps the log and the message of the one that ran
     (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/, "Container restart policy")."""
     signals = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
@@ -88,7 +89,8 @@ def _wait_for_the_end() -> None:
 
 
 def _lock(paths: files.Paths) -> int | None:
-    """Who looks at a run that has not begun holds its lock for a moment, too."""
+    """Return the lock, or None if another daemon has it. A process that checks a run that has not started holds its
+    lock for a moment, too."""
     for _ in range(20):
         if (lock := files.try_lock(paths.lock)) is not None:
             return lock
@@ -97,7 +99,8 @@ def _lock(paths: files.Paths) -> int | None:
 
 
 def _is_over(paths: files.Paths, spec: Mapping[str, Any]) -> bool:
-    """It was asked to end, or has ended; a lazy one that was killed may be started again by who needs it."""
+    """Return True if the run was asked to end, or has ended; a lazy one that was killed may be started again on
+    demand."""
     if files.read_json(paths.stop) is not None:
         return True
     before = files.read_json(paths.status)
@@ -105,14 +108,14 @@ def _is_over(paths: files.Paths, spec: Mapping[str, Any]) -> bool:
 
 
 def _token(paths: files.Paths) -> str:
-    """New each time, before anybody can dial."""
+    """Return a new token, which is written before the daemon listens."""
     token = secrets.token_urlsafe(24)
     files.replace_atomically(paths.spec.removesuffix(".json") + TOKEN, token.encode(), 0o600)
     return token
 
 
 def _listen(paths: files.Paths, spec: Mapping[str, Any]) -> list[socket.socket]:
-    """Takes the place of a dead keeper's socket."""
+    """Return the listening sockets; the socket file of a dead daemon is replaced."""
     stem = paths.spec.removesuffix(".json")
     name = os.path.basename(stem) + SOCKET
     folder = os.open(paths.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -138,7 +141,7 @@ def _listen(paths: files.Paths, spec: Mapping[str, Any]) -> list[socket.socket]:
 
 
 def _detach(paths: files.Paths) -> None:
-    """The parent ends here: whoever started it knows that the keeper listens."""
+    """Continue in a child with its own session; the parent exits, because the daemon listens."""
     if os.fork():
         os._exit(0)
     os.setsid()
@@ -152,7 +155,7 @@ def _detach(paths: files.Paths) -> None:
 
 
 def _given(words: list[str]) -> Mapping[str, str]:
-    """Before anything else of the environment runs that could read them."""
+    """Return the variables, before any other process of the environment runs that could read them."""
     if not words:
         return {}
     if words[0] == "-":

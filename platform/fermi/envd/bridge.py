@@ -1,9 +1,10 @@
-"""Standard input and output, joined to the keeper of a run on this node:
+"""Connects standard input and output to the environment daemon of a run on this node:
 
     python -m fermi.envd.bridge SPEC.json
 
-Prints a line once the keeper has taken the connection and knows its token; what follows is the keeper's. The end of
-the input is passed on; ends when the keeper has no more."""
+Prints a line once the daemon has accepted the connection and its token; the rest is the daemon's. The end of the input
+is passed on; exits when the daemon has no more.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ AT_ONCE = 1 << 16
 
 
 def main(path: str) -> int:
+    """Forward both directions and return the exit code."""
     stem = os.path.abspath(path).removesuffix(".json")
     with open(stem + ".token", encoding="ascii") as file:
         token = file.read()
@@ -42,6 +44,7 @@ def _give(keeper: socket.socket) -> None:
 
 
 def write(data: bytes) -> None:
+    """Write all bytes to standard output."""
     left = memoryview(data)
     while left:
         left = left[os.write(1, left) :]

@@ -1,9 +1,10 @@
-"""An environment's processes, from the fork to the last of them.
+"""The processes of an environment, from the fork to the last of them.
 
-The keeper forks from its main thread; the others (`fermi.runner.disk_usage`, `fermi.envd.exec_session`) ask the kernel
-for sizes and names, and hold no lock that a child would wait for. What its children leave behind comes to it
-(PR_SET_CHILD_SUBREAPER). Each process carries the run's folder in a variable (`MARK`): should the keeper be killed,
-what is left is still found. The run's name would not do: another platform on the machine may have one of that name."""
+The daemon forks from its main thread; its other threads (`fermi.runner.disk_usage`, `fermi.envd.exec_session`) ask the
+kernel for sizes and names, and hold no lock that a child would wait for. Orphans are adopted (PR_SET_CHILD_SUBREAPER).
+Each process has the run's folder in a variable (`MARK_VARIABLE`), so processes are still found if the daemon is killed.
+The run's name would not do: another platform on the machine may use the same one.
+"""
 
 from __future__ import annotations
 
@@ -25,22 +26,22 @@ _HANDLED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signa
 
 
 class Child:
-    """`ended`: its exit code, as a shell tells it."""
+    """A started process. `ended`: its exit code, as a shell reports it."""
 
     def __init__(self, pid: int, ended: asyncio.Future[int]) -> None:
         self.pid, self.ended = pid, ended
         self.start_time = processes.start_time(pid)
 
     def signal_group(self, number: int) -> None:
-        """It leads its session and group, and is not reaped before `ended` is known."""
+        """Signal its process group: it leads its session and group, and is not reaped before `ended` is known."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, number)
 
 
 class Children:
-    """`confinements`: by name ("service", "preparing"), `confine.Confinement`s; without them, nothing is confined.
-    `variables`: what all processes get that run for the environment (`within`); secrets are among them. `limit`: called
-    in each, before it is confined."""
+    """Starts and collects processes. `confinements`: sandboxes by name ("service", "preparing"); without them, nothing
+    is confined. `variables`: of all processes that run for the environment (`within`), including secrets. `limit`:
+    called in each, before it is confined."""
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class Children:
         self._waited: dict[int, Child] = {}
 
     def listen(self) -> None:
+        """Adopt orphans and collect ended children from now on."""
         processes.adopt_orphans()
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self.reap)
 
@@ -63,7 +65,8 @@ class Children:
         self, command: Sequence[str], streams: tuple[int, int, int], cwd: str, env: Mapping[str, str] | None = None,
         *, tty: bool = False, kept: Iterable[int] = (), within: str | None = "service",
     ) -> Child:  # fmt: skip
-        """`streams`: what it has as 0, 1 and 2; the caller closes them. `kept`: further descriptors it is to have."""
+        """Start a process. `streams`: its descriptors 0, 1 and 2; the caller closes them. `kept`: further descriptors
+        for it. `within`: the sandbox; None: none, without the environment's variables."""
         confinement = self.confinements.get(within) if within else None
         base = confinement.environment(os.environ) if confinement else os.environ
         own = self.variables if within else {}  # what is not confined does nothing that a variable may change
@@ -81,14 +84,16 @@ class Children:
         return child
 
     def leaders(self) -> list[dict[str, Any]]:
-        """Of the sessions that living descendants are in: what a status tells of them."""
+        """Return the leaders of the sessions that living descendants are in, for a status."""
         sessions = {int(fields[3]) for fields in processes.descendants().values() if fields[0] != b"Z"}
         return [{"pid": pid, "start_time": processes.start_time(pid)} for pid in sorted(sessions)]
 
     def pids(self) -> list[int]:
+        """Return the living descendants."""
         return processes.living_descendants()
 
     def reap(self) -> None:
+        """Collect all ended children."""
         changed = False
         while True:
             try:
@@ -106,13 +111,13 @@ class Children:
             self._on_change()
 
     def end_session(self, leader: int) -> None:
-        """Kills what is left of it."""
+        """Kill the processes that are left in a session."""
         for pid, fields in processes.all_living():
             if int(fields[3]) == leader:
                 _kill(pid)
 
     async def end_all(self) -> None:
-        """Kills every descendant, until none is left."""
+        """Kill descendants until none is left."""
         while pids := self.pids():
             for pid in pids:
                 _kill(pid)
@@ -121,12 +126,12 @@ class Children:
 
 
 def mark_of(folder: str) -> dict[str, str]:
-    """Returns the variable that processes of the run in this folder carry."""
+    """Return the variable that marks processes of the run in this folder."""
     return {MARK: os.path.realpath(folder)}
 
 
 def strays(folder: str) -> list[dict[str, Any]]:
-    """Returns living processes that bear the mark of the run in this folder."""
+    """Return the living processes that are marked with this folder."""
     mark = os.fsencode(f"{MARK}={mark_of(folder)[MARK]}")
     found = []
     for pid, fields in processes.all_living():
@@ -137,7 +142,7 @@ def strays(folder: str) -> list[dict[str, Any]]:
 
 
 def since(fields: Sequence[bytes]) -> float:
-    """When a process began, in unix seconds."""
+    """Return when a process began, in unix seconds."""
     running = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
     return time.time() - running
 
@@ -151,7 +156,7 @@ def _become(
     command: Sequence[str], streams: tuple[int, int, int], cwd: str, env: dict[str, str], keeper: int,
     confinement: Any, tty: bool, kept: Iterable[int], limit: Callable[[], None] | None,
 ) -> None:  # fmt: skip
-    """In the child; never returns."""
+    """Set up the child and execute the command. Never returns."""
     try:
         os.setsid()
         signal.set_wakeup_fd(-1)

@@ -2,10 +2,11 @@
 
     python -m fermi.envd.editor TOOLS [NODE …]
 
-prints lines of JSON as `packages.py` does; `{"folder": …}` is where the installed one lies. npm runs none of the
-packages' own scripts: code-server's (postinstall.sh) builds all native parts or fails, and Kerberos, which an editor
-behind the console's sign-in has no use for, needs headers that few machines have. So what it does is done here: its two
-inner folders are installed, and what the editor and its terminal cannot do without is built."""
+prints lines of JSON as `packages.py` does; `{"folder": …}` is where it was installed. npm runs none of the packages'
+own scripts: code-server's (postinstall.sh) builds all native parts or fails, and Kerberos, which an editor behind the
+console's sign-in does not need, requires headers that few machines have. So its work is done here: its two inner
+folders are installed, and only the modules that the editor and its terminal need are built.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 VERSIONS = {"20": "4.100.3", "22": "4.114.1", "24": "4.139.1"}
-"""By Node's own number: the newest release that runs on it (`engines` of each, on npm)."""
+"""By Node's major version: the newest release that runs on it (`engines` of each, on npm)."""
 SOCKET = "editor.sock"
 MARK = "ready.json"
 BUILDS = {"a C++ compiler (g++)": ("c++", "g++", "clang++"), "make": ("make", "gmake"), "Python": ("python3", "python")}
-"""What node-gyp builds with, and by which names it is found."""
+"""Tools that node-gyp builds with, and the names of their programs."""
 LAST_LINES = 12
 NATIVE = ("@vscode/spdlog", "native-watchdog", "node-pty")
 ENTRY = Path("node_modules/code-server/out/node/entry.js")
@@ -33,19 +34,23 @@ PATIENCE_SECONDS, FETCH_SECONDS = 1800, 60
 
 
 class Missing(Exception):
+    """The editor cannot be installed. `why`: the reason."""
+
     def __init__(self, why: str) -> None:
         super().__init__(why)
         self.why = why
 
 
 def on_path(path: str | None) -> str | None:
+    """Return the editor's program on this PATH, or None."""
     return next(
         (found for name in ("code-server", "openvscode-server") if (found := shutil.which(name, path=path))), None
     )
 
 
 def command(tools: str, path: str | None, socket: str, workspace: str, home: str) -> list[str] | None:
-    """None: there is none yet. The keeper alone can reach the socket (see `service.py`), so nobody signs in there."""
+    """Return the editor's command, or None if it is not installed yet. Only the daemon can reach the socket (see
+    `service.py`), so there is no sign-in."""
     data = os.path.join(home, ".local", "share", "code-server")
     if (found := on_path(path)) and os.path.basename(found) == "openvscode-server":
         return [found, "--socket-path", socket, "--without-connection-token", "--telemetry-level", "off",
@@ -60,13 +65,14 @@ def command(tools: str, path: str | None, socket: str, workspace: str, home: str
 
 
 def installed(tools: str) -> Path | None:
-    """The entry of the one in the tools' folder."""
+    """Return the entry script of the installed editor, or None."""
     folder = Path(tools) / "code-server"
     return folder / ENTRY if (folder / MARK).exists() else None
 
 
 def install(tools: Path, say: Any) -> Path:
-    """Once, whoever asks; a folder without its mark is made anew. Raises Missing."""
+    """Install the editor once, even if several processes do it, and return its folder; an incomplete folder is
+    replaced. Raises EditorMissingError."""
     tools.mkdir(parents=True, exist_ok=True)
     folder = tools / "code-server"
     with open(tools / "code-server.lock", "wb") as lock:
@@ -79,7 +85,7 @@ def install(tools: Path, say: Any) -> Path:
 
 
 def wanted() -> str:
-    """The release that would be installed here. Raises Missing."""
+    """Return the release that would be installed here. Raises EditorMissingError."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if not node or not npm:
         raise Missing("there is no Node.js with npm on this machine")
@@ -116,8 +122,8 @@ def _install(folder: Path, version: str, say: Any) -> None:
 
 
 def _searches(folder: Path, say: Any) -> None:
-    """Search in files runs ripgrep: this machine's, or the one that the package fetches from GitHub. Without either the
-    editor is an editor all the same."""
+    """Install ripgrep, which searches in files: this machine's, or the one that the package fetches from GitHub. The
+    editor works without it, too."""
     say("ripgrep")
     if found := shutil.which("rg"):
         (folder / "bin").mkdir(exist_ok=True)
@@ -131,7 +137,7 @@ def _searches(folder: Path, say: Any) -> None:
 
 
 def _build(folder: Path) -> None:
-    """By node-gyp, which npm has with it. Node's headers are fetched where they are not on the machine."""
+    """Build a module with node-gyp, which comes with npm. Node's headers are fetched if they are not on the machine."""
     if list(folder.glob("prebuilds/linux-*")) and folder.name == "argon2":
         return
     npm = Path(os.path.realpath(shutil.which("npm") or "npm")).parents[1]
@@ -144,7 +150,8 @@ def _build(folder: Path) -> None:
 
 
 def _argon2(folder: Path) -> list[str]:
-    """Its releases before 0.40 are built for node-pre-gyp, which says where the result lies."""
+    """Return options for releases of argon2 before 0.40, which are built for node-pre-gyp; it names the result's
+    path."""
     told = json.loads((folder / "package.json").read_text("utf-8")).get("binary")
     if not told:
         return []
@@ -167,6 +174,8 @@ def _run(words: Sequence[str], folder: Path) -> None:
 
 
 def main(tools: str) -> int:
+    """Install the editor and return the exit code."""
+
     def say(told: Mapping[str, Any]) -> None:
         print(json.dumps(told), flush=True)
 

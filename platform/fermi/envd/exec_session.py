@@ -1,5 +1,5 @@
-"""A command or a terminal for a caller: it lives as long as the connection does, and no longer. Standard library only,
-Python 3.9 or later: it also runs beside ranks."""
+"""Runs a command or a terminal for a client, exactly as long as its connection lasts. Standard library only, Python 3.9
+or later: it also runs next to ranks."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from fermi.envd.children import Child, Children
 from fermi.envd.protocol import Refused
 
 HANG_UP_SECONDS = 1.0
-"""What has not gone so long after its caller did, is killed."""
+"""After its client has gone, a process that has not exited by then is killed."""
 LAST_SECONDS = 2.0
-"""How long output is read that something beyond the command's session keeps open."""
+"""How long output is read that a process outside of the command's session keeps open."""
 AT_ONCE = 1 << 16
 END_OF_INPUT = b"\x04"
 SILENT_SECONDS = 3.0
-"""After so long a login shell that has printed nothing in its terminal says what it waits for."""
+"""After so long the start of a login shell that has printed nothing is explained to the client."""
 
 
 def check(request: Mapping[str, Any]) -> None:
-    """Of an "exec". Raises WireError."""
+    """Check an "exec" request. Raises ProtocolError."""
     command = request.get("command")
     if command is not None and not (isinstance(command, list) and command and all(isinstance(w, str) for w in command)):
         raise wire.WireError("no command")
 
 
 class Command:
-    """`begin` raises Refused; `serve` ends with it, and with the last frame."""
+    """One command. `begin` raises EnvdRefusedError; `serve` ends with the command, and with the last frame."""
 
     def __init__(self, children: Children, request: Mapping[str, Any], cwd: str) -> None:
         self.tty: Mapping[str, Any] | None = request.get("tty")
@@ -54,6 +54,7 @@ class Command:
         self.child: Child | None = None
 
     def begin(self) -> None:
+        """Start the process. Raises EnvdRefusedError."""
         try:
             self._begin()
         except (OSError, ValueError) as error:
@@ -82,6 +83,7 @@ class Command:
     async def serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passed: Callable[[], None]
     ) -> None:
+        """Forward input and output until the command or the connection ends. `passed` is called for each piece."""
         assert self.child
         outputs = [asyncio.create_task(self._tell(channel, fd, writer, passed)) for channel, fd in self._ours]
         heard = asyncio.create_task(self._hear(reader, passed))
@@ -115,13 +117,14 @@ class Command:
                 await writer.drain()
 
     def _is_echo(self, data: bytes) -> bool:
-        """Whether a terminal gives what was typed: until a shell edits lines itself, the kernel shows the keys."""
+        """Return True if a terminal's output is what was typed: until a shell edits lines itself, the kernel echoes
+        keys."""
         keys = data.translate(None, b"\r\n")
         echoed, self._typed = self._typed.startswith(keys), self._typed[len(keys) :]
         return echoed
 
     async def _hang_up(self) -> None:
-        """The caller has gone: so does the whole session, if need be at once."""
+        """End the whole session after the client has gone."""
         assert self.child
         if not self.child.ended.done():
             self.child.signal_group(signal.SIGHUP)
@@ -130,7 +133,7 @@ class Command:
         self._children.end_session(self.child.pid)
 
     async def _tell(self, channel: int, fd: int, writer: asyncio.StreamWriter, passed: Callable[[], None]) -> None:
-        """A terminal's end is an error of the kernel's (EIO)."""
+        """Forward output. The end of a terminal is an error of the kernel's (EIO)."""
         reader = asyncio.StreamReader(limit=AT_ONCE)
         source = os.fdopen(fd, "rb", buffering=0)
         loop = asyncio.get_running_loop()
@@ -146,7 +149,7 @@ class Command:
             transport.close()
 
     async def _hear(self, reader: asyncio.StreamReader, passed: Callable[[], None]) -> None:
-        """To the end of the connection; what is not said here ends it, too."""
+        """Handle input to the end of the connection; an invalid frame ends it, too."""
         loop, frames = asyncio.get_running_loop(), wire.Frames()
         transport, protocol = await loop.connect_write_pipe(
             asyncio.streams.FlowControlMixin, os.fdopen(self._input, "wb", buffering=0)
@@ -180,7 +183,7 @@ class Command:
             given.write(END_OF_INPUT) if self.tty else given.close()
 
     def _signal(self, number: int) -> None:
-        """To what is in a terminal's foreground, as its keys would."""
+        """Signal the foreground group of a terminal, as its keys would."""
         assert self.child
         if self.tty:
             with contextlib.suppress(OSError):
@@ -197,8 +200,9 @@ class Command:
 
 
 async def _describe_start(pid: int) -> dict[str, Any]:
-    """Return what `login_shell.describe_start` does. It may wait for a server that does not answer: in a thread of its
-    own, which no other caller needs and no end of the process waits for, as it would for one of `asyncio.to_thread`."""
+    """Return what `login_shell.describe_start` does. It may wait for a server that does not answer, so it runs in a
+    thread of its own that no other client needs; unlike one of `asyncio.to_thread` it does not delay the process's end.
+    """
     loop = asyncio.get_running_loop()
     found: asyncio.Future[dict[str, Any]] = loop.create_future()
 

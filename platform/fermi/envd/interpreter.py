@@ -1,11 +1,12 @@
-"""An environment's own interpreter: a virtual environment on its disk, on top of another interpreter, of which it has
-all packages.
+"""An environment's own interpreter: a virtual environment on its disk, on top of another interpreter, whose packages it
+can import.
 
     python -m fermi.envd.interpreter BASE FOLDER
 
-What `pip install` puts there outlives the run, and training that runs inside of the environment imports it. Made again
-where the base is another one than before; what was installed stays. Prints `{"folder": …}`, or
-`{"code": …, "params": …}` and ends with 1. Standard library only, Python 3.9 or later."""
+Packages that `pip install` puts there outlive the run, and training inside of the environment imports them. Created
+again if the base is another one than before; installed packages stay. Prints `{"folder": …}`, or `{"code": …, "params":
+…}` and exits with 1. Standard library only, Python 3.9 or later.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ from fermi.runner import package_cache
 from fermi.runner.venv import MADE
 
 FOLDER = os.path.join(".fermi", "python")
-"""In the environment's home."""
+"""Below the environment's home."""
 MAX_HEAD = 300  # bytes
 HEAD = "#!/bin/sh\n# made by Fermi: a program of the interpreter below this one, with the packages of both\n"
 
 
 def make(base: str, folder: Path) -> None:
-    """Makes `folder` a virtual environment on top of `base`, unless it is one. Raises PrepareError and OSError."""
+    """Make `folder` a virtual environment on top of `base`, unless it is one. Raises PackagesError and OSError."""
     base = shutil.which(base) or base
     about = package_cache.describe_python(base)
     wanted = json.dumps({"base": base, "about": about})
@@ -56,7 +57,7 @@ def _is_python(program: Path) -> bool:
 
 
 def _read(path: Path, size: int = MAX_HEAD) -> bytes:
-    """Returns the beginning of a file; nothing where there is none."""
+    """Return the beginning of a file; empty if there is none."""
     try:
         with open(path, "rb") as file:
             return file.read(size)
@@ -65,7 +66,7 @@ def _read(path: Path, size: int = MAX_HEAD) -> bytes:
 
 
 def _write_program(path: Path, *words: str) -> None:
-    """What was installed under this name stays."""
+    """Write a program unless one was installed under this name."""
     if not path.exists():
         path.write_text(f'{HEAD}exec {shlex.join(words)} "$@"\n', encoding="utf-8")
         path.chmod(0o755)
@@ -78,6 +79,7 @@ def _run(command: list[str]) -> None:
 
 
 def main(base: str, folder: str) -> int:
+    """Create the environment and return the exit code."""
     try:
         make(base, Path(folder))
     except package_cache.PrepareError as error:

@@ -1,8 +1,9 @@
-"""JupyterLab on a Unix socket: how it is started, and what its own REST interface tells.
+"""JupyterLab on a Unix socket: how it is started, and a client of its REST API.
 
-Who may connect is decided by the kernel, not by a password: the server asks each connection for its peer's process
-(SO_PEERCRED), and serves the keeper's alone. Other environments may run as the same user; a mode of 0600 would let
-them in, a token would have to stand in each request of a browser."""
+The kernel decides who may connect, not a password: the server asks each connection for its peer's process
+(SO_PEERCRED), and serves only the daemon's. Other environments may run as the same user; a mode of 0600 would admit
+them, and a token would have to be in each request of a browser.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ SOCKET = "jupyter.sock"
 ANSWER_SECONDS = 10.0
 MOST_BYTES = 1 << 22
 QUIET = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
-"""What its page starts with: else it asks each new environment's user whether to fetch the project's news."""
+"""Settings of its page: otherwise it asks each new environment's user whether to fetch the project's news."""
 _KERNEL = re.compile(r"kernel-([0-9a-fA-F-]{36})\.json")
 
 CONFIG = '''
@@ -69,8 +70,8 @@ c.KernelSpecManager.ensure_native_kernel = False
 
 
 def prepare(folder: str, python: str, variables: Mapping[str, str]) -> dict[str, str]:
-    """Writes what the server reads into the run's folder; the variables that it is started with. `python`: what its
-    kernels run in."""
+    """Write the server's configuration into the run's folder, and return the variables that it is started with.
+    `python`: what its kernels run in."""
     kernels, settings = os.path.join(folder, "share", "kernels", "python3"), os.path.join(folder, "config")
     os.makedirs(kernels, exist_ok=True)
     os.makedirs(os.path.join(settings, "labconfig"), exist_ok=True)
@@ -99,22 +100,23 @@ def prepare(folder: str, python: str, variables: Mapping[str, str]) -> dict[str,
 
 
 def config(folder: str) -> str:
+    """Return the path of the configuration file."""
     return os.path.join(folder, "jupyter_config.py")
 
 
 class Jupyter:
-    """`socket`: where it listens. Whatever it does not answer is not known."""
+    """A client of the server. `socket`: where it listens. A missing answer means unknown."""
 
     def __init__(self, socket: str) -> None:
         self.socket = socket
 
     async def is_up(self) -> bool:
-        """The server listens a moment before its extensions answer: JupyterLab itself is one."""
+        """Return True if JupyterLab answers: the server listens a moment before its extensions do."""
         status, _ = await self._ask("GET", "/lab")
         return status not in (0, 404)
 
     async def kernels(self) -> list[dict[str, Any]]:
-        """As `hosting.Kernel` has them, without their processes."""
+        """Return the kernels as the API of environments has them, without their processes."""
         found, sessions = await self.get("/api/kernels"), await self.get("/api/sessions")
         names = {
             session["kernel"]["id"]: session.get("path") or session.get("name") or ""
@@ -133,14 +135,14 @@ class Jupyter:
         ]
 
     async def end_kernel(self, kernel: str) -> bool:
-        """False: there is no such kernel (any more), or nobody to end it."""
+        """End a kernel. Return False if there is no such kernel (any more), or no answer."""
         if not re.fullmatch(r"[0-9a-fA-F-]{36}", kernel):
             return False
         status, _ = await self._ask("DELETE", f"/api/kernels/{kernel}")
         return status == 204
 
     async def get(self, path: str) -> Any:
-        """None where it does not answer, or not with 200."""
+        """Return the parsed answer, or None if there is none with 200."""
         status, body = await self._ask("GET", path)
         with contextlib.suppress(ValueError):
             return json.loads(body) if status == 200 else None
@@ -153,8 +155,8 @@ class Jupyter:
             return 0, b""
 
     async def _exchange(self, method: str, path: str) -> tuple[int, bytes]:
-        """HTTP/1.0: the answer ends with the connection. Without a cookie, none is checked against a forged one: the
-        header below is what the server takes for it (tornado's `check_xsrf_cookie`)."""
+        """Send an HTTP/1.0 request, whose answer ends with the connection. The cookie and the header have the same
+        value, which is what the server's XSRF check compares (tornado's `check_xsrf_cookie`)."""
         reader, writer = await asyncio.open_connection(sock=await port_forward.reach(self.socket))
         try:
             head = f"{method} {path} HTTP/1.0\r\nHost: localhost\r\nCookie: _xsrf=keeper\r\nX-XSRFToken: keeper\r\n\r\n"
@@ -172,7 +174,7 @@ class Jupyter:
 
 
 def kernel_of(command: str) -> str | None:
-    """Which kernel a process with this command line is."""
+    """Return the id of the kernel that a process with this command line is, or None."""
     found = _KERNEL.search(command)
     return found[1] if found else None
 

@@ -1,8 +1,8 @@
-"""A login shell, and what it is at while it starts. Standard library only, Python 3.9 or later: it also runs beside
+"""A login shell, and what it does while it starts. Standard library only, Python 3.9 or later: it also runs next to
 ranks.
 
-What a person's startup files begin (a version manager that waits for a lock, a folder of a server that does not answer)
-holds the prompt up, and prints nothing. The files are those that the shells' manuals name: INVOCATION in bash(1),
+Programs that a user's startup files start (a version manager that waits for a lock, a folder of a server that does not
+answer) delay the prompt and print nothing. The files are those that the shells' manuals name: INVOCATION in bash(1),
 STARTUP/SHUTDOWN FILES in zsh(1), "Configuration files" in fish(1).
 """
 
@@ -17,9 +17,9 @@ from typing import Any
 from fermi.runner import processes
 
 MAX_COMMAND = 200
-"""Characters of a command line that are told."""
+"""Characters of a command line."""
 _LOGIN = 'export PATH="$FERMI_PATH"; exec "$0" -i'
-"""/etc/profile sets PATH anew, without the environment's own packages."""
+"""/etc/profile sets PATH again, without the environment's own packages."""
 
 _FISH = (("~/.config/fish/config.fish",),)
 _FILES = {
@@ -28,8 +28,8 @@ _FILES = {
     "fish": _FISH,
     "sh": (("/etc/profile",), ("~/.profile",)),
 }
-"""Of a login shell, in their order; of several names in one place, the first that is there is read. Of bash also the
-file that the others usually read."""
+"""Files of a login shell, in their order; of several names in one place, the first that exists is read. For bash also
+the file that the others usually read."""
 _FILES_INTERACTIVE = {
     "bash": (("/etc/bash.bashrc",), ("~/.bashrc",)),
     "zsh": (("~/.zshenv",), ("~/.zshrc",)),
@@ -38,7 +38,7 @@ _FILES_INTERACTIVE = {
 
 
 def find_shell() -> str:
-    """Return the shell of our own user, whoever the processes run as; a bash where there is one."""
+    """Return the shell of our own user, whoever the processes run as; bash if it exists."""
     with contextlib.suppress(KeyError):
         own = pwd.getpwuid(os.geteuid()).pw_shell
         if os.path.basename(own) in ("bash", "zsh", "fish") and os.access(own, os.X_OK):
@@ -47,13 +47,14 @@ def find_shell() -> str:
 
 
 def login_command() -> list[str]:
+    """Return the command that starts a login shell with the environment's PATH."""
     shell = find_shell()
     return [shell, "-l", "-c", _LOGIN, shell]
 
 
 def describe_start(pid: int) -> dict[str, Any]:
-    """Return what the login shell `pid`, which has printed nothing, is at: the startup `files` that it reads, and the
-    newest `command` of its session ("": there is none)."""
+    """Return what the login shell `pid`, which has printed nothing, is doing: the startup `files` that it reads, and
+    the newest `command` of its session ("": there is none)."""
     words = processes.read_words(pid, "cmdline")
     name = os.path.basename(words[0]) if words else ""
     home = next((line[5:] for line in processes.read_words(pid, "environ") if line.startswith("HOME=")), "~")

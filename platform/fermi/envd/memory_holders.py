@@ -1,4 +1,5 @@
-"""Which of an environment's processes hold memory that a training job would want: its GPUs', or much of its host's."""
+"""Finds the processes of an environment that hold memory that a training job would need: its GPUs', or much of its
+host's."""
 
 from __future__ import annotations
 
@@ -13,15 +14,15 @@ from fermi.telemetry import gpus
 from fermi.telemetry.proc_files import Rates
 
 MUCH_BYTES = 64 << 20
-"""Of memory, without a GPU: below this nobody is told of it."""
+"""Of memory, without a GPU: processes with less are not reported."""
 MOST = 50
 STANDBY = "fermi-standby"
-"""What `fermi.runner.standby` is called."""
+"""The name of `fermi.runner.standby`."""
 NAME_LETTERS = 80
 
 
 class Held:
-    """`visible`: the GPUs of the environment, as CUDA_VISIBLE_DEVICES names them."""
+    """Finds the processes. `visible`: the GPUs of the environment, as in CUDA_VISIBLE_DEVICES."""
 
     def __init__(self, visible: str | None) -> None:
         self._visible = visible
@@ -29,8 +30,8 @@ class Held:
         self._gpus = gpus.find(visible, self._rates) if visible != "" else None
 
     def look(self, pids: Iterable[int], now: float, idle: int | None) -> tuple[list[dict[str, Any]], dict[str, int]]:
-        """As `hosting.Holder` has them, the largest first, and the process of each kernel. `idle`: the session of
-        a service that holds nothing by itself; kernels and terminals have their own."""
+        """Return the processes, the largest first, and the process of each kernel. `idle`: the session of a service
+        that holds nothing by itself; kernels and terminals have their own."""
         memory = self._on_gpus(now)
         ours = set(pids)
         told = {pid: fields for pid, fields in processes.all_living() if pid in ours}
@@ -59,7 +60,7 @@ class Held:
 
 
 def _kernel(pid: int, told: Mapping[int, list[bytes]], kernels: Mapping[int, str]) -> str:
-    """That which the process is, or was started by."""
+    """Return the kernel that the process is, or was started by."""
     while pid in told:
         if pid in kernels:
             return kernels[pid]

@@ -1,9 +1,10 @@
-"""Packages, prepared beside the keeper, which has but one thread:
+"""Prepares packages in a process of its own, because the daemon has only one thread:
 
     python -m fermi.envd.packages PYTHON REQUIREMENTS CACHE
 
 prints a line of JSON for each step (`{"say": …}`) and one in the end (`{"folder": …}` or `{"code": …, "params": …}`).
-What is built from source is as much the environment's own as what it runs, and as confined."""
+Building from source runs code of the environment, and is confined in the same way.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +18,8 @@ from fermi.runner.package_cache import PrepareError, prepare
 
 
 def main(python: str, requirements: str, cache: str) -> int:
+    """Prepare the packages and return the exit code."""
+
     def say(told: Mapping[str, Any]) -> None:
         print(json.dumps(told), flush=True)
 

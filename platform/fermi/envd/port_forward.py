@@ -1,4 +1,4 @@
-"""Bytes between a caller and something that listens inside, until both sides have no more."""
+"""Forwards bytes between a client and a listening process inside, until both sides have no more."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fermi.envd.socket_splice import pour
 LOOPBACK = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
 Target: TypeAlias = int | str
-"""A port on loopback, or a Unix socket's path (see `in_folder`)."""
+"""A port on loopback, or a Unix socket's path (see `build_socket_path`)."""
 
 
 async def reach(target: Target) -> socket.socket:
-    """Raises OSError when nobody listens."""
+    """Return a connected socket. Raises OSError if no process listens."""
     if isinstance(target, str):
         return await _connected(socket.AF_UNIX, target)
     for family, host in LOOPBACK[:-1]:
@@ -42,14 +42,16 @@ async def _connected(family: int, address: str | tuple[str, int]) -> socket.sock
 
 
 def in_folder(folder: int, name: str) -> str:
-    """A socket's path by its folder's descriptor: whatever the folder's own path is, this one is not too long."""
+    """Return a socket's path by its folder's descriptor, which is short enough however long the folder's own path
+    is."""
     return f"/proc/{os.getpid()}/fd/{folder}/{name}"
 
 
 async def join(
     caller: tuple[asyncio.StreamReader, asyncio.StreamWriter], inside: socket.socket, passed: Callable[[], None]
 ) -> None:
-    """Both are closed in the end. The end of one side's is passed on; a broken side ends both."""
+    """Forward both directions, and close both sides in the end. The end of one side's data is passed on; a broken side
+    ends both."""
     reader, writer = caller
     outside: socket.socket = writer.get_extra_info("socket").dup()
     try:
@@ -78,7 +80,7 @@ async def _both(outside: socket.socket, inside: socket.socket, passed: Callable[
 
 
 async def _flow(source: socket.socket, target: socket.socket, passed: Callable[[], None]) -> None:
-    """Raises OSError where a side has broken off."""
+    """Forward one direction. Raises OSError if a side breaks off."""
     await pour(source, target, passed=passed)
     with contextlib.suppress(OSError):
         target.shutdown(socket.SHUT_WR)

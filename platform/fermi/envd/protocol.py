@@ -1,6 +1,6 @@
-"""What is said to a keeper. One connection serves one request:
+"""The protocol of the environment daemon. One connection serves one request:
 
-    ──▶ a line of JSON     {"open": "port", "door": "jupyter"}        what is declared under this name
+    ──▶ a line of JSON     {"open": "port", "door": "jupyter"}        the service or declared port of this name
                            {"open": "port", "port": 6006}             on its loopback
                            {"open": "exec", "command": […], "cwd": "", "env": {}, "tty": {"columns": 80, "rows": 24}}
                            {"open": "code", "path": ".", "limits": {…}}             see `fermi.runner.snapshot_upload`
@@ -8,28 +8,28 @@
                            {"open": "end-kernel", "kernel": "…"}
     ◀── a line of JSON     {"ok": true, …}   or   {"ok": false, "code": "PORT_CLOSED", "params": {…}}
 
-Of "exec", a `command` that is null is a login shell, and a `tty` that is null means pipes.
+In "exec", a `command` that is null is a login shell, and a `tty` that is null means pipes.
 
-A keeper also wants its token: in the first line (`"token": "…"`), or in a line of its own before it, which it does not
-answer (`greeting`): so `Hosting.dial` gives a stream that is ready for a request.
+The daemon also requires its token: in the first line (`"token": "…"`), or in a separate line before it, which it does
+not answer (`build_greeting`): so the engines' `dial` returns a stream that is ready for a request.
 
-With "port", a caller on the keeper's own machine may say `"hand": true`: the keeper then hands over its connection to
-what is inside with the first byte of its yes (`ask_handed`), and the one between the two stays open for as long as that
-is used. A keeper of before answers as ever, with no descriptor.
+With "port", a client on the daemon's own machine may send `"hand": true`: the daemon then passes the descriptor of its
+connection inside with the first byte of its answer (`request_with_fd`), and the connection between the two stays open
+for as long as that is used. A daemon of an earlier release answers as usual, with no descriptor.
 
-After "port" the bytes of both sides follow as they are, and the end of one side's is passed on. After "exec" and "code"
-frames follow, in both directions: one byte of channel, four of length (big-endian), and so many bytes.
+After "port" the bytes of both sides follow unchanged, and the end of one side's data is passed on. After "exec" and
+"code" frames follow, in both directions: one byte of channel, four of length (big-endian), and so many bytes.
 
-    IN         to the keeper     what the command reads
-    OUT, ERR   from the keeper   what it writes; with a terminal, all of it on OUT
-    CONTROL    to the keeper     JSON: {"resize": {"columns": …, "rows": …}}, {"signal": "INT"}, {"end": true} = no more
-    CONTROL    from the keeper   JSON, and the last frame: {"exit": code}; of a command that was killed 128 + signal
+    IN         to the daemon     what the command reads
+    OUT, ERR   from the daemon   what it writes; with a terminal, all of it on OUT
+    CONTROL    to the daemon     JSON: {"resize": {"columns": …, "rows": …}}, {"signal": "INT"}, {"end": true} = no more
+    CONTROL    from the daemon   JSON, and the last frame: {"exit": code}; of a command that was killed 128 + signal
                                  Before, of a login shell that has printed nothing in its terminal for three seconds,
                                  once: {"starting": {"files": ["~/.bashrc"], "command": "…"}}, what it reads and runs
 
 A WebSocket of the platform carries the same: the two lines as text messages; then of "port" the bytes as binary
-messages, and `{"end": true}` as a text message where a side has no more; of "exec" one frame a binary message, without
-its length, and from the client `{"flow": false}` as a text message where nothing more may come until `{"flow": true}`.
+messages, and `{"end": true}` as a text message when a side has no more; of "exec" one frame a binary message, without
+its length, and from the client `{"flow": false}` as a text message if nothing more may come until `{"flow": true}`.
 """
 
 import json
@@ -44,21 +44,21 @@ IN, OUT, ERR, CONTROL = range(4)
 LONGEST_LINE = 1 << 16  # bytes
 LONGEST_FRAME = 1 << 20
 SIZE: Mapping[str, int] = {"columns": 80, "rows": 24}
-"""Of a terminal that says 0, which means that it does not know (TIOCGWINSZ in ioctl_tty(2))."""
+"""For a terminal that reports 0, which means unknown (TIOCGWINSZ in ioctl_tty(2))."""
 _HEAD = struct.Struct(">BI")
 
 
 READY = b"fermi: ready\n"
-"""What a program says first whose standard input and output are the connection. Until it has heard something it says no
-more; what stands before this line is not its own (a shell's greeting)."""
+"""The first line of a program whose standard input and output are the connection. It writes no more until it has
+received something; output before this line is not its own (a shell's greeting)."""
 
 
 class WireError(Exception):
-    """What came is not what is said here."""
+    """Received data does not follow the protocol."""
 
 
 class Refused(Exception):
-    """What is answered instead of a yes."""
+    """A refused request. `said`: the answer."""
 
     def __init__(self, code: str, **params: Any) -> None:
         super().__init__(code)
@@ -66,15 +66,17 @@ class Refused(Exception):
 
 
 def line(said: Mapping[str, Any]) -> bytes:
+    """Return a message as a line of JSON."""
     return json.dumps(said).encode() + b"\n"
 
 
 def greeting(token: str) -> bytes:
+    """Return the line with the token."""
     return line({"token": token})
 
 
 def read_line(data: bytes) -> dict[str, Any]:
-    """Raises WireError, for what is longer than LONGEST_LINE, too."""
+    """Return the message of a line. Raises ProtocolError, also if it is longer than MAX_LINE_BYTES."""
     if len(data) > LONGEST_LINE:
         raise WireError("too long")
     try:
@@ -87,25 +89,28 @@ def read_line(data: bytes) -> dict[str, Any]:
 
 
 def ask(stream: socket.socket, request: Mapping[str, Any], seconds: float = 10.0) -> dict[str, Any]:
-    """Says the first line and gives the answer, which comes within `seconds`; not a byte behind it is taken. Raises
-    OSError and WireError."""
+    """Send the first line and return the answer, which has to arrive within `seconds`; no byte after it is read. Raises
+    OSError and ProtocolError."""
     stream.settimeout(seconds)
     stream.sendall(line(request))
     return _answer(stream, b"", seconds)
 
 
 class Handed(socket.socket):
-    """What a keeper handed over; the connection to the keeper is held for as long, by which it knows of the use."""
+    """A socket that the daemon passed; the connection to the daemon is kept open for as long, which tells it of the
+    use."""
 
     def __init__(self, descriptor: int, keeper: socket.socket) -> None:
         super().__init__(fileno=descriptor)
         self._keeper = keeper
 
     def close(self) -> None:
+        """Close both connections."""
         super().close()
         self._keeper.close()
 
     def dup(self) -> socket.socket:  # type: ignore[override]
+        """Return a duplicate of the passed socket."""
         made = socket.socket(fileno=os.dup(self.fileno()))
         made.settimeout(self.gettimeout())
         return made
@@ -114,7 +119,8 @@ class Handed(socket.socket):
 def ask_handed(
     stream: socket.socket, request: Mapping[str, Any], seconds: float = 10.0
 ) -> tuple[socket.socket, dict[str, Any]]:
-    """As `ask`, on the keeper's own Unix socket; with the socket that leads inside, handed over or `stream` itself."""
+    """Send a request as `send_request` does, on the daemon's own Unix socket; return the socket that leads inside,
+    passed or `stream` itself, and the answer."""
     stream.settimeout(seconds)
     stream.sendall(line({**request, "hand": True}))
     first, handed, _, _ = socket.recv_fds(stream, 1, 1, socket.MSG_CMSG_CLOEXEC)
@@ -148,21 +154,23 @@ def _answer(stream: socket.socket, first: bytes, seconds: float) -> dict[str, An
 
 
 def frame(channel: int, payload: bytes) -> bytes:
+    """Return a frame."""
     return _HEAD.pack(channel, len(payload)) + payload
 
 
 def control(said: Mapping[str, Any]) -> bytes:
+    """Return a CONTROL frame."""
     return frame(CONTROL, json.dumps(said).encode())
 
 
 class Frames:
-    """Bytes in, frames out."""
+    """Decodes frames from a stream."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Raises WireError."""
+        """Yield channel and payload of each frame that is complete. Raises ProtocolError."""
         self._rest += data
         while len(self._rest) >= _HEAD.size:
             channel, length = _HEAD.unpack_from(self._rest)

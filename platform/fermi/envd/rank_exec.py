@@ -1,24 +1,24 @@
-"""A keeper for one caller: a command or a terminal beside a rank, on its node, where no keeper stands.
+"""Runs a command or a terminal next to a rank, on its node, where no environment daemon runs.
 
     python -m fermi.envd.rank_exec
 
-Standard library only, Python 3.9 or later. Standard input and output are the stream, which an engine brings there:
+Standard library only, Python 3.9 or later. Standard input and output are the stream, which an engine provides:
 
-    ──▶ READY                        (`wire.py`)
+    ──▶ READY_LINE                   (`protocol.py`)
     ◀── {"env": {…}, "cwd": "/…", "without": ["…"], "head": "10.0.0.7", "first": true, "name": "task-x-1",
          "chosen": "/…", "python": "/…", "confine": {…}}
-                                     a line: how it is beside that rank; all of it may be left out
-    ◀── {"open": "exec", …}          and the rest as a keeper has it; nothing else can be opened here
+                                     a line: the rank's surroundings; all of it may be left out
+    ◀── {"open": "exec", …}          and the rest as in `protocol.py`; no other request is served here
 
-`env`: the rank's variables, of which late values are written as `fermi.runner.late_values` writes them. `cwd`: where it
-works; else where this program was started. `chosen`: where the node keeps which interpreter its ranks run with, if it
-has prepared packages for them; `python`: what they run with else, if not with this interpreter. `without`: variables
-that this program was given and that nobody is to see.
-`head`: where the head is, for late values and for the network interface that reaches it, as the rank's own runner chose
-it; `first`: that is this node. `confine`: what keeps ranks from what is not theirs (`fermi.runner.sandbox`).
+`env`: the rank's variables, with late values as `fermi.runner.late_values` writes them. `cwd`: the working directory;
+by default the one of this program. `chosen`: where the node stores the interpreter of its ranks, if it has prepared
+packages for them; `python`: what they run with otherwise, if not with this interpreter. `without`: variables that this
+program was given and that must not be passed on. `head`: the head's address, for late values and for the network
+interface that reaches it, as the rank's own runner chose it; `first`: that is this node. `confine`: the sandbox of the
+ranks (`fermi.runner.sandbox`).
 
-It ends with its stream, with its command, or when it is asked to (SIGTERM), and all that it has started ends before it
-does: there is no run for which anything could stay.
+It ends with its stream, with its command, or when it is asked to (SIGTERM), and all that it has started ends before:
+there is no run for which anything could stay.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from fermi.runner.late_values import Late, decode
 from fermi.runner.rank import interpreter_first
 
 SILENT_SECONDS = 20.0
-"""How long a caller may take to say what it wants."""
+"""How long a client may take to send its request."""
 LONGEST_ORDER = 1 << 21  # bytes
 STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 class Beside:
-    """For one order."""
+    """Serves one order."""
 
     def __init__(self, order: Mapping[str, Any]) -> None:
         for name in order.get("without", ()):
@@ -63,6 +63,7 @@ class Beside:
         self.children = Children(self.confinements, self.env, lambda: None)
 
     async def run(self, request: Mapping[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Start the command and serve it. Raises EnvdRefusedError."""
         self.children.listen()
         given = request.get("env") or {}
         path = given.get("PATH") or self.env.get("PATH") or os.environ.get("PATH", os.defpath)
@@ -73,13 +74,14 @@ class Beside:
         await running.serve(reader, writer, lambda: None)
 
     async def end(self) -> None:
+        """Kill all processes and remove the sandbox."""
         await self.children.end_all()
         for confinement in self.confinements.values():
             confinement.close()
 
 
 def _variables(order: Mapping[str, Any]) -> dict[str, str]:
-    """As the runner has made them (`fermi.runner.prepare`)."""
+    """Return the variables as the runner has set them (`fermi.runner.prepare`)."""
     head = order.get("head")
     known = {Late.PYTHON: sys.executable, **({Late.HEAD_HOST: head} if head else {})}
     env = interfaces.for_ranks(head, is_here=bool(order.get("first"))) if head else {}
@@ -95,7 +97,7 @@ def _variables(order: Mapping[str, Any]) -> dict[str, str]:
 async def serve(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, known: Mapping[str, Any] | None = None
 ) -> None:
-    """`known`: the order, where the caller does not send it."""
+    """Serve one stream. `known`: the order, if the client does not send it."""
     beside = None
     try:
         writer.write(wire.READY)
@@ -131,8 +133,8 @@ async def _say(writer: asyncio.StreamWriter, said: Mapping[str, Any]) -> None:
 
 
 async def _streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Both directions of a socket, or two of what an engine has: pipes, a terminal's other end. What is written has
-    gone when it is drained, for this process ends then."""
+    """Return a reader and a writer: of a socket, or of two descriptors of an engine (pipes, a terminal). Written data
+    is sent when it is drained, because this process exits then."""
     if stat.S_ISSOCK(os.fstat(0).st_mode):
         reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=os.dup(0)), limit=LONGEST_ORDER)
     else:
@@ -157,6 +159,7 @@ async def _main(known: Mapping[str, Any] | None) -> None:
 
 
 def main(known: Mapping[str, Any] | None = None) -> int:
+    """Serve standard input and output, and return the exit code."""
     processes.keep_others_out()
     asyncio.run(_main(known))
     return 0

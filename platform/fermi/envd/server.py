@@ -1,4 +1,4 @@
-"""Who dials the keeper, and what is answered (see `wire.py`)."""
+"""Serves the connections of the environment daemon (see `protocol.py`)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from fermi.envd.supervisor import Keeper
 from fermi.runner import snapshot_upload
 
 PATIENCE_SECONDS = 8.0
-"""How long a caller waits for a service that is coming up; who dials again waits again."""
+"""How long a client waits for a service that starts; on its next connection it waits again."""
 SILENT_SECONDS = 10.0
-"""How long one may take to say what it wants."""
+"""How long a client may take to send its request."""
 OURS = str(Path(snapshot_upload.__file__).parents[2])
 GATHER = (
     "import sys; sys.path.insert(0, sys.argv[1]); from fermi.runner import snapshot_upload; "
@@ -31,6 +31,8 @@ GATHER = (
 
 
 async def serve(keeper: Keeper, sock: socket.socket) -> asyncio.Server:
+    """Return a server for a listening socket."""
+
     async def come(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.CancelledError):
             await Caller(keeper, reader, writer).serve()
@@ -41,10 +43,13 @@ async def serve(keeper: Keeper, sock: socket.socket) -> asyncio.Server:
 
 
 class Caller:
+    """A connection of one client."""
+
     def __init__(self, keeper: Keeper, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.keeper, self.reader, self.writer = keeper, reader, writer
 
     async def serve(self) -> None:
+        """Answer its request."""
         try:
             request = await asyncio.wait_for(self._request(), SILENT_SECONDS)
             await self._open(request)
@@ -56,7 +61,7 @@ class Caller:
             await self._say({"ok": False, "code": "KEEPER_REQUEST_INVALID", "params": {}})
 
     async def _request(self) -> dict[str, Any]:
-        """Its token stands in the request, or in a line of its own before it."""
+        """Return the request. Its token is in it, or in a separate line before it."""
         said = protocol.read_line(await self.reader.readline())
         known = hmac.compare_digest(str(said.pop("token", "")).encode(), self.keeper.token.encode())
         if not known:
@@ -92,7 +97,7 @@ class Caller:
     # --- ports ---
 
     async def _port(self, request: dict[str, Any]) -> None:
-        """Declared ones alone, by name or by number; the service's own by its kind."""
+        """Open a declared port, by name or number, or the service's own by its kind; no other ones."""
         door, number = request.get("door"), request.get("port")
         ports = {one["name"]: int(one["port"]) for one in self.keeper.spec["ports"]}
         target: port_forward.Target
@@ -117,7 +122,7 @@ class Caller:
             await port_forward.join((self.reader, self.writer), inside, self.keeper.used)
 
     async def _hand_over(self, inside: socket.socket, outside: Any) -> None:
-        """In use until the caller hangs up here."""
+        """Pass the connection; it counts as used until the client closes this one."""
         with inside, outside.dup() as plain:
             socket.send_fds(plain, [protocol.line({"ok": True})], [inside.fileno()])
         self.keeper.used()
@@ -133,7 +138,8 @@ class Caller:
         await self._run(request)
 
     async def _code(self, request: dict[str, Any]) -> None:
-        """By the keeper's own interpreter, which looks for nothing in the folder; confined as all commands are."""
+        """Send a folder, with the daemon's own interpreter, which imports nothing from the folder; confined as all
+        commands are."""
         folder = os.path.normpath(os.path.join(self.keeper.spec["workspace"], str(request["path"])))
         if not os.path.isdir(folder):
             raise Refused("CODE_NO_FOLDER_THERE", path=str(request["path"])[:500])

@@ -1,4 +1,4 @@
-"""The service of a run: what it needs first, up, restarted when it crashes, given up with a cause.
+"""The service of a run: what it needs first, its start, restarts after crashes, and the cause if it is given up.
 
 idle ──wanted──▶ preparing ──▶ starting ──▶ up ──crash──▶ starting …
                      └──────────────┴─────────┴──▶ failed      a lazy one is tried again when it is wanted again
@@ -27,7 +27,7 @@ UP_SECONDS = 120.0
 POLL_SECONDS = 0.1
 RESTARTS, WITHIN_SECONDS = 5, 600.0
 SHORT, SHORT_SECONDS = 3, 10.0
-"""So many lives in a row that were no longer than this, and there is nothing to wait for."""
+"""After so many lives in a row that were no longer than this the service is given up."""
 BACKOFF_SECONDS = 0.5
 LAST_LINES, LAST_BYTES = 12, 2000
 LONGEST_SOCKET = 100
@@ -37,7 +37,7 @@ HAS_KERNEL = "import importlib.util, sys; sys.exit(not importlib.util.find_spec(
 
 
 class Failed(Exception):
-    """`code` has a text in `fermi.messages`."""
+    """The service cannot go on. `code` has a text in `fermi.messages`."""
 
     def __init__(self, code: str, **params: Any) -> None:
         super().__init__(code)
@@ -45,7 +45,7 @@ class Failed(Exception):
 
 
 class Service:
-    """`changed`: called whenever what a status tells has changed."""
+    """Starts and supervises the service. `changed`: called whenever its status has changed."""
 
     def __init__(self, spec: Mapping[str, Any], children: Children, log: Callable[[bytes], None], changed: Any) -> None:
         self.spec, self.children, self._log, self._changed = spec, children, log, changed
@@ -69,6 +69,7 @@ class Service:
         self._name_interpreter()
 
     def target(self) -> str:
+        """Return the path of the service's socket."""
         if self.kind == "vscode":
             return f"/proc/{os.getpid()}/fd/{self._door}"
         return port_forward.in_folder(self.folder, self.socket)
@@ -76,12 +77,12 @@ class Service:
     # --- what others want of it ---
 
     def want(self) -> None:
-        """Begins where nothing is, or what was given up."""
+        """Start the service if it has not started, or was given up."""
         if self._task is None or (self._task.done() and self.state == "failed"):
             self._task = asyncio.create_task(self._live())
 
     async def come_up(self, seconds: float) -> None:
-        """Until it is up. Raises Failed: it could not, or not yet."""
+        """Wait until it is up. Raises ServiceError: it could not start, or not yet."""
         self.want()
         limit = time.monotonic() + seconds
         while self.state != "up":
@@ -94,7 +95,7 @@ class Service:
                 await asyncio.wait_for(self._news.wait(), left)
 
     async def end(self, grace_seconds: float) -> None:
-        """Jupyter ends its kernels itself when it is asked."""
+        """End it. Jupyter ends its kernels itself when it is asked."""
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -106,8 +107,8 @@ class Service:
             shutil.rmtree(self._link, ignore_errors=True)
 
     async def take_interpreter(self, base: str) -> None:
-        """What runs here from now on: the environment's own interpreter on top of `base`; `base` where it is to have
-        none, or none can be made."""
+        """Choose the interpreter for all processes from now on: the environment's own one on top of `base`; `base` if
+        it has none, or none can be created."""
         self.python = base
         self._name_interpreter()
         if own := self.spec.get("own"):
@@ -164,7 +165,7 @@ class Service:
                 raise Failed("START_SCRIPT_FAILED", exitCode=code, output=self._last())
 
     async def _keep(self) -> None:
-        """Up, and up again: so many crashes within so long, and no more."""
+        """Start it, and restart it after crashes, up to a limit within a time."""
         crashes: deque[float] = deque(maxlen=RESTARTS)
         short = 0
         while True:
@@ -194,7 +195,7 @@ class Service:
             await asyncio.sleep(BACKOFF_SECONDS * len(crashes))
 
     async def _is_up(self) -> bool:
-        """False: it has ended before it was. Raises Failed when it takes too long."""
+        """Return True once it is up, and False if it has ended before. Raises ServiceError when it takes too long."""
         limit = time.monotonic() + UP_SECONDS
         assert self.child
         while not self.child.ended.done():
@@ -207,8 +208,8 @@ class Service:
         return False
 
     def _take_editor(self) -> bool:
-        """The editor asks nobody who connects, and other environments may run as the same user: once it listens, its
-        socket loses its name, and only who holds it open reaches it."""
+        """The editor accepts every connection, and other environments may run as the same user: once it listens, its
+        socket file is removed, so that only the daemon, which has it open, reaches it."""
         if self.kind != "vscode":
             return False
         with contextlib.suppress(OSError):
@@ -234,7 +235,8 @@ class Service:
         self._carrying = asyncio.create_task(self._carry(out))
 
     def _command(self) -> list[str] | None:
-        """None: nothing of its own runs. Its socket is named by the folder's descriptor, which it inherits."""
+        """Return its command, or None if nothing runs. Its socket is named by the folder's descriptor, which it
+        inherits."""
         socket = f"/proc/self/fd/{self.folder}/{self.socket}"
         if self.kind == "jupyter":
             self.variables = jupyter.prepare(self.spec["service"], self.python, self.children.variables)
@@ -245,8 +247,8 @@ class Service:
         return self._script() if self.spec["start_script"] else None
 
     def _short(self) -> str:
-        """The run's folder by a name that leaves room for a socket's. The editor starts itself a second time, without
-        our descriptors."""
+        """Return the run's folder by a name that is short enough for a socket's path. The editor starts itself a second
+        time, without our descriptors."""
         folder: str = self.spec["service"]
         if len(os.fsencode(folder)) + len(self.socket) < LONGEST_SOCKET:
             return folder
@@ -271,7 +273,7 @@ class Service:
         return [shutil.which("bash") or "/bin/sh", path]
 
     def _name_interpreter(self) -> None:
-        """First on the path of all that runs here. The other name is for shells that read /etc/profile."""
+        """Put the interpreter first on the PATH of all processes. FERMI_PATH is for shells that read /etc/profile."""
         variables = self.children.variables
         before = (variables.get("PATH") or os.environ.get("PATH") or os.defpath).split(os.pathsep)
         folder = os.path.dirname(shutil.which(self.python) or self.python)
@@ -297,8 +299,8 @@ class Service:
             self.child = None
 
     async def _told(self, command: Sequence[str], doing: str, failed: str, within: str | None = "preparing") -> str:
-        """Of a module that prints lines of JSON: the folder it made. `doing`: what is told meanwhile, if anything.
-        Raises Failed."""
+        """Run a module that prints lines of JSON, and return the folder that it made. `doing`: the step to report
+        meanwhile, if any. Raises ServiceError."""
         if doing:
             self._do(doing, line="")
         nothing, (out, there) = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
@@ -332,7 +334,7 @@ class Service:
         raise Failed(result.get("code") or failed, **(result.get("params") or params))
 
     async def _carry(self, out: int) -> None:
-        """What the service prints, into the log."""
+        """Write the service's output into the log."""
         async for line in lines(out):
             self._said.append(line.decode(errors="replace"))
             self._log(line + b"\n")
@@ -340,7 +342,7 @@ class Service:
     # --- what is told of it ---
 
     def note(self, line: str) -> None:
-        """Into the log, and among the last lines should the service end."""
+        """Write a line into the log, and keep it among the last lines for a cause."""
         self._said.append(line)
         self._log(f"{line}\n".encode())
 
@@ -363,7 +365,7 @@ def _image(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _json(line: bytes) -> dict[str, Any]:
-    """Empty where it is none: pip's own warnings come between."""
+    """Return the object of a line, or an empty one: pip's own warnings come between."""
     with contextlib.suppress(ValueError):
         said = json.loads(line)
         return said if isinstance(said, dict) else {}
@@ -371,7 +373,7 @@ def _json(line: bytes) -> dict[str, Any]:
 
 
 async def lines(source: int) -> Any:
-    """Without their ends; the descriptor is closed. One that is longer than what is read at once comes in pieces."""
+    """Yield lines without their ends, then close the descriptor. A longer line than 64 KiB comes in pieces."""
     reader = asyncio.StreamReader(limit=1 << 16)
     pipe = os.fdopen(source, "rb", buffering=0)
     loop = asyncio.get_running_loop()

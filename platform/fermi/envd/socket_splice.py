@@ -1,7 +1,8 @@
-"""Bytes from one socket to another through one buffer of their own.
+"""Copies bytes from one socket to another through one buffer.
 
 asyncio's streams make an object of each piece, append it to another, cut it off there, and keep what a slow side did
-not take: of a large file each byte is copied six times, two of them by the kernel. Here it is those two."""
+not take: of a large file each byte is copied six times, two of them by the kernel. Here it is those two.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +12,19 @@ import socket
 from collections.abc import Callable
 
 LEAST, MOST = 1 << 14, 1 << 18
-"""Bytes at once: most connections carry little, and each direction has its own buffer."""
+"""Sizes of a buffer: most connections carry little, and each direction has its own buffer."""
 
 
 class TargetGone(ConnectionError):
-    """Whom it was for takes no more of it."""
+    """The target accepts no more data."""
 
 
 async def pour(
     source: socket.socket, target: socket.socket, *, count: int | None = None, passed: Callable[[], None] | None = None
 ) -> int:
-    """`count` bytes, or all until the source's end; how many there were. Neither socket may block, nor may a transport
-    read from the source or write to the target meanwhile. `passed` is called for each piece. Raises TargetGone, and
-    OSError where the source breaks off."""
+    """Copy `count` bytes, or all until the source's end, and return how many. Neither socket may block, nor may a
+    transport read from the source or write to the target meanwhile. `passed` is called for each piece. Raises
+    TargetClosedError, and OSError if the source breaks off."""
     loop = asyncio.get_running_loop()
     buffer = memoryview(bytearray(LEAST if count is None else MOST))
     done = turn = 0
@@ -56,7 +57,8 @@ async def pour(
 
 
 def pour_here(source: socket.socket, target: socket.socket, count: int) -> int:
-    """`pour` of `count` bytes for a thread of its own. It ends early when either socket is shut down."""
+    """Copy `count` bytes as `splice_sockets` does, in a thread of its own. Returns early when either socket is shut
+    down."""
     buffer, done = memoryview(bytearray(MOST)), 0
     readable, writable = select.poll(), select.poll()
     readable.register(source, select.POLLIN)

@@ -1,5 +1,5 @@
-"""One run's life: from its lock to its last process. What is written down of it is read by whoever observes the run
-(`fermi.runner.status` knows the form: the keeper is its runner, the sessions of its processes are its ranks)."""
+"""Lifecycle of one run: from its lock to its last process. Its status file has the form that `fermi.runner.status`
+reads: the daemon is its runner, the sessions of its processes are its ranks."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ BOUNDS_SECONDS = 0.5
 STOP_POLL_SECONDS = 0.5
 MAX_TERMINATION_BYTES = 4096
 SPARE_BYTES = 64 << 20
-"""What an environment may write that holds more than its size already: whoever clears it up opens it, and so writes."""
+"""What an environment may still write if it has more than its size already: clearing it up starts processes, which
+write."""
 OF_DISKS = {
     "DISK_BOUND_REACHED": "ENVIRONMENT_OVER_ITS_SIZE",
     "DISK_RESERVE_REACHED": "ENVIRONMENT_FILLED_THE_DISK",
     "DISK_WITHOUT_ROOM": "ENVIRONMENT_WITHOUT_ROOM",
 }
-"""What is said of a task, and of an environment."""
+"""Codes for tasks, and for environments."""
 STOPS = (signal.SIGTERM, signal.SIGUSR1)
 
 
 class Keeper:
-    """`token`: what each caller must know."""
+    """The daemon of one run. `token`: required of each client."""
 
     def __init__(self, spec: dict[str, Any], paths: files.Paths, variables: Mapping[str, str], token: str) -> None:
         self.spec, self.paths, self.token = spec, paths, token
@@ -62,6 +63,7 @@ class Keeper:
         self.service = Service(spec, self.children, self.log, self.save)
 
     async def live(self, doors: Iterable[Callable[[], Awaitable[asyncio.Server]]]) -> None:
+        """Run until a stop request, then end all processes. `doors`: start the servers."""
         loop = asyncio.get_running_loop()
         self.children.listen()
         for number in STOPS:
@@ -98,8 +100,8 @@ class Keeper:
             self.bounds.close()
 
     def _leave(self) -> None:
-        """Who was asked to end by a signal alone was not asked by the platform: one that begins on demand will do so
-        again, and another is lost."""
+        """Write the end. A run that was ended by a signal alone was not stopped by the platform: a lazy one will start
+        again on demand, and another one is lost."""
         asked = self._stop or files.read_json(self.paths.stop)
         if not asked and self.passed:
             self.service.cause = self.passed
@@ -117,28 +119,31 @@ class Keeper:
 
     @property
     def failed(self) -> bool:
-        """Whether the run ended because its service could not go on, or for its disk."""
+        """Whether the run ended because its service could not go on, or because of its disk."""
         return self.passed is not None or (self.service.state == "failed" and self.service.cause is not None)
 
     def _say_why(self) -> None:
-        """To whoever looks at its container alone: the cause, as JSON."""
+        """Write the cause as JSON for the container's termination message."""
         path = self.spec.get("termination_message")
         if path and self.failed:
             with contextlib.suppress(OSError), open(path, "wb") as file:
                 file.write(last_words(self.service.cause or {}))
 
     def _over(self) -> bool:
-        """Asked in its file; or its service was given up, and nobody is to try again."""
+        """Return True if a stop was requested in the file, or if the service was given up and is not tried again."""
         self._stop = files.read_json(self.paths.stop)
         return self._stop is not None or (self.service.state == "failed" and not self.spec["lazy"])
 
     def grace_seconds(self) -> float:
+        """Return how long the service may take to end."""
         return float((self._stop or files.read_json(self.paths.stop) or self.spec)["grace_seconds"])
 
     def used(self) -> None:
+        """Record a use of the environment."""
         self.at = time.time()
 
     def log(self, data: bytes) -> None:
+        """Append to the run's log. A full disk is no error."""
         with contextlib.suppress(OSError):
             self._logged += os.write(self._log, data)
             if self._logged >= log_rotation.STEP:
@@ -146,6 +151,7 @@ class Keeper:
                 log_rotation.trim(self._log)
 
     async def end_kernel(self, kernel: str) -> bool:
+        """End a Jupyter kernel, and return whether that was done."""
         jupyter = self.service.jupyter
         if jupyter is None or self.service.state != "up" or not await jupyter.end_kernel(kernel):
             return False
@@ -161,8 +167,8 @@ class Keeper:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _keep_bounds(self) -> None:
-        """Kills what the environment runs where it uses more of the machine than it may; its service begins again. For
-        its disk the run ends: what wrote would write again, and who reads why knows what to remove."""
+        """Kill what the environment runs if it exceeds its limits; its service starts again. Because of its disk the
+        run ends: the same process would write again, and the cause tells the user what to remove."""
         while self.bounds:
             if self.disk_use and self.disk_use.found and not self.passed:
                 processes.kill_descendants()
@@ -176,18 +182,19 @@ class Keeper:
             await asyncio.sleep(BOUNDS_SECONDS)
 
     def end_for(self, found: Mapping[str, Any]) -> None:
-        """What `fermi.runner.disk_usage` found."""
+        """End the run because of a cause of `fermi.runner.disk_usage`."""
         params = {name: value for name, value in found.items() if name not in ("code", "task")}
         self.passed = {"code": OF_DISKS[found["code"]], "params": params}
         self.service.note(f"fermi: {self.passed['code']} {params}")
         self.ending.set()
 
     def refuse(self, found: Mapping[str, Any]) -> None:
-        """In place of `live`."""
+        """Write a cause and end at once, in place of `live`."""
         self.end_for(found)
         self._close()
 
     async def look(self) -> None:
+        """Update kernels and memory holders."""
         now = time.time()
         service = self.service.child if self.service.kind != "custom" else None
         holders, kernel_pids = self.held.look(self.children.pids(), time.monotonic(), service.pid if service else None)
@@ -204,16 +211,18 @@ class Keeper:
         self.save()
 
     def activity(self) -> dict[str, Any]:
-        """As `hosting.Activity` has it."""
+        """Return the activity of the run."""
         known = ("id", "name", "busy", "since", "busy_at", "pid")
         kernels = [{name: kernel.get(name) for name in known} for kernel in self.kernels]
         return {"at": self.at, "connections": self.connections, "kernels": kernels, "holders": self.holders}
 
     def doors(self) -> list[dict[str, Any]]:
+        """Return the service and the declared ports."""
         own = [] if self.service.kind == "custom" else [{"name": self.service.kind, "port": None}]
         return own + [dict(port) for port in self.spec["ports"]]
 
     def told(self) -> dict[str, Any]:
+        """Return the run's own part of the status."""
         service = self.service
         return {
             "service": {"state": service.state, "restarts": service.restarts},
@@ -221,7 +230,7 @@ class Keeper:
         }  # fmt: skip
 
     def save(self, state: str | None = None) -> None:
-        """Where a disk takes nothing, the next time does."""
+        """Write the status file. If the disk is full, the next call writes it."""
         ready = self.spec["lazy"] or self.service.state == "up"
         said = state or ("running" if ready else "starting")
         self.status.update(state=said, ranks=self.children.leaders(), **self.told())
@@ -230,15 +239,16 @@ class Keeper:
 
 
 def disk_use(spec: Mapping[str, Any], paths: files.Paths) -> DiskUse | None:
-    """Of the environment's disk and the run's folder, where its bounds are ordered."""
+    """Return the monitor of the environment's disk and the run's folder, if it has limits; else None."""
     if not (ordered := spec.get("bounds")):
         return None
     return DiskUse({**ordered, "spare": SPARE_BYTES}, spec["name"], [spec["workspace"], spec["home"], paths.folder])
 
 
 def last_words(cause: Mapping[str, Any]) -> bytes:
-    """A cause as JSON, of which Kubernetes keeps so much (kubernetes/kubernetes, pkg/kubelet/container/runtime.go,
-    MaxContainerTerminationMessageLength). What a program printed is cut at its beginning."""
+    """Return a cause as JSON of the size that Kubernetes keeps (kubernetes/kubernetes,
+    pkg/kubelet/container/runtime.go, MaxContainerTerminationMessageLength). Output of a program is cut at its
+    beginning."""
     params = dict(cause["params"])
     for allowed in (2000, 1000, 500, 100, 0):
         short = {name: value[-allowed:] if isinstance(value, str) else value for name, value in params.items()}
