@@ -1,13 +1,13 @@
 """The agent: one process that drives the workers of its node, in threads that share nothing but `Agent`.
 
-    supervise   looks at the processes, takes each worker a step towards what is wanted       (the main thread)
-    listen      a heartbeat that the server holds until something else is wanted: the long poll
-    report      a heartbeat at once when a process changed, so that nobody waits for the next
+    supervise   checks the processes, moves each worker one step towards its desired state    (the main thread)
+    listen      a heartbeat that the server holds until the desired state changes: the long poll
+    report      a heartbeat at once when a process has changed
     ship        logs
-    host        dev environments of this host (see `hosted`)
+    host        managed environments of this host (see `environments`)
     engines     whether there is a container engine for them
 
-A server that is away stops none of this but the answers: training goes on, ends, and is told of later.
+If the server is unreachable only its answers are missing: training goes on, ends, and is reported later.
 """
 
 import logging
@@ -52,11 +52,11 @@ RELAUNCH_SECONDS = 3.0
 
 
 class Agent:
-    """Raises AgentError when it is told nonsense, when the folder or a worker is in use, or, in `run`, when the
-    platform refuses it for good."""
+    """Drives the workers of a node. Raises AgentError for invalid settings, if the folder or a worker is in use, or, in
+    `run`, if the platform refuses it for good."""
 
     def __init__(self, settings: Settings, config: str | None = None) -> None:
-        """`config`: the file that settings came from, if any."""
+        """Lock the folder and load what was started before. `config`: the file that settings came from, if any."""
         self.settings = settings
         self.node, numbers = settings.workers()
         gpus = host_facts.choose_gpus(settings, numbers)
@@ -106,7 +106,7 @@ class Agent:
         self.ways = Ways(self.server, self.secrets.__getitem__, self._dial, self._say)
 
     def run(self) -> None:
-        """Until `stop`. Training goes on afterwards."""
+        """Run until `stop`. Training goes on afterwards."""
         if self.engines.wanted:
             threading.Thread(target=self._guarded, args=(self._engines,), name="engines", daemon=True).start()
         self._register()
@@ -125,17 +125,18 @@ class Agent:
         self.launcher.close()
 
     def stop(self) -> None:
+        """Make `run` return."""
         for event in (self._ending, self._news, self._changed, self._ship_now, self.hosted.news):
             event.set()
 
     def close(self) -> None:
-        """Lets others drive these workers."""
+        """Release the folder, so that another agent can drive these workers."""
         self.folder.close()
 
     # supervise
 
     def _supervise(self) -> bool:
-        """Whether there is something to keep an eye on."""
+        """Move each worker one step, and return True if something runs or can start."""
         with self._lock:
             for worker in self.workers:
                 try:
@@ -158,8 +159,8 @@ class Agent:
             return any(not run.over for worker in self.workers for run in worker.runs.values()) or bool(startable)
 
     def _launch(self, name: str, runs: Sequence[Run]) -> None:
-        """This host's ranks of an attempt, once all are there: they are forked from one process. Again, where one left
-        no trace for a while."""
+        """Start this host's ranks of an attempt once all of them are known: they are forked from one process. Start
+        them again if one left no trace for a while."""
         now = time.monotonic()
         self._launched = {other: at for other, at in self._launched.items() if now - at < RELAUNCH_SECONDS}
         if self.launcher.is_busy(name):
@@ -182,7 +183,7 @@ class Agent:
     # listen, report
 
     def _listen(self) -> None:
-        """A server that does not hold the request is asked once per interval all the same."""
+        """Send heartbeats. A server that does not hold the request is queried once per interval all the same."""
         failures = 0
         while not self._ending.is_set():
             begun, known = time.monotonic(), self._wanted()
@@ -207,7 +208,7 @@ class Agent:
             self._changed.set()
 
     def _exchange(self, workers: Sequence[Worker], wait: float) -> bool:
-        """One heartbeat, and what follows from its answer. False when the platform could not be asked."""
+        """Send one heartbeat and apply its answer. Return False if there was none."""
         with self._lock:
             self._sequence += 1
             tokens = dict(self.secrets)
@@ -311,7 +312,8 @@ class Agent:
             self._pause(min(USAGE_SECONDS, self.interval))
 
     def _dial(self, worker: str, run: str) -> socket.socket | None:
-        """Into a dev environment that is kept here, or beside the rank of an attempt that this worker runs."""
+        """Return a stream into a managed environment of this host, or next to the rank of an attempt that this worker
+        runs; None if there is neither."""
         if (stream := self.hosted.dial(run)) is not None:
             return stream
         with self._lock:
@@ -325,7 +327,8 @@ class Agent:
             self.hosted.news.clear()
 
     def _engines(self) -> None:
-        """What has changed since this host was registered is told; again later where the platform is away."""
+        """Check for a container engine, and report changes since the registration; again later if the platform is
+        unreachable."""
         while not self._ending.is_set():
             words = self.engines.look()
             with self._registering:
@@ -342,8 +345,8 @@ class Agent:
     # register
 
     def _register(self) -> None:
-        """Once, unless this host's workers have their secrets already and the platform is away. Raises AgentError when
-        it is refused for good."""
+        """Register once, unless this host's workers have their secrets already and the platform is unreachable. Raises
+        AgentError if it is refused for good."""
         known = all(self.secrets.values())
         if not self.token and not known:
             raise AgentError("WORKER_TOKEN_REQUIRED")
@@ -364,7 +367,8 @@ class Agent:
             self._pause(min(RETRY_SECONDS[1], RETRY_SECONDS[0] * 2**failures))
 
     def _refused(self, error: FermiError, workers: Sequence[Worker]) -> None:
-        """They have their own tokens, so they go on; unless another host has them now."""
+        """Log a refused registration. Workers have their own tokens, so they go on, unless another host has them
+        now."""
         self._say("register", "", f"not registered: {all_of(error)}")
         if isinstance(error, Conflict):
             with self._lock:
@@ -373,8 +377,8 @@ class Agent:
             self._news.set()
 
     def _register_again(self, refused: Mapping[str, str]) -> None:
-        """The platform does not know them by these tokens: they were deleted, or are driven elsewhere; unless another
-        of our threads was faster, and they have others by now."""
+        """Register workers whose tokens the platform does not know: they were deleted, or are driven elsewhere; unless
+        another of our threads was faster, and they have new ones by now."""
         with self._registering:
             still = [self.by_id[worker] for worker, token in refused.items() if self.secrets[worker] == token]
             if not still or not self.token:
@@ -401,7 +405,7 @@ class Agent:
     # all
 
     def _guarded(self, loop: Callable[[], None]) -> None:
-        """A bug in a thread is no reason to stop looking after the training: it is said, and the thread goes on."""
+        """Run a loop; after an unexpected error log it and go on, because training still has to be supervised."""
         while not self._ending.is_set():
             try:
                 loop()
@@ -413,7 +417,7 @@ class Agent:
         self._ending.wait(seconds)
 
     def _say(self, about: str, worker: str, text: str) -> None:
-        """Each thing once, until it is over."""
+        """Log each state once, until it changes."""
         key = f"{about} {worker}"
         if not self._ending.is_set() and self._said.get(key, "") != text:
             self._said[key] = text

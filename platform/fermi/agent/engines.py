@@ -1,4 +1,4 @@
-"""Which container engine this host has, looked at beside all else: one that hangs keeps no heartbeat waiting."""
+"""Detects the container engine of this host in a thread of its own: one that hangs delays no heartbeat."""
 
 import threading
 from pathlib import Path
@@ -6,11 +6,12 @@ from pathlib import Path
 from fermi.engines.local import container_engines
 
 PATIENCE_SECONDS = 3.0
-"""How long the first telling of a host's facts waits for it; what is seen later is told later."""
+"""How long the first report of a host's facts waits for it; a later result is reported later."""
 
 
 class Engines:
-    """`words`: what the platform is told, empty for none. `folder`: where the look may leave an empty folder."""
+    """`words`: what is reported to the platform, empty for none. `folder`: where the check may leave an empty
+    folder."""
 
     def __init__(self, folder: Path, *, wanted: bool) -> None:
         self.wanted, self.words = wanted, ""
@@ -18,12 +19,14 @@ class Engines:
         self._looked = threading.Event()
 
     def look(self) -> str:
+        """Check for an engine and return its description."""
         found = container_engines.find(self._folder)
         self.words = found.words if found else ""
         self._looked.set()
         return self.words
 
     def soon(self) -> str:
+        """Return the description, after waiting for the first check for a moment."""
         if self.wanted:
             self._looked.wait(PATIENCE_SECONDS)
         return self.words

@@ -1,14 +1,14 @@
-"""Dev environments that the platform keeps on this host: the backend `local` does here what it does on the platform's
-own machine, told by heartbeats.
+"""Managed environments on this host: the engine `local` does here what it does on the platform's own machine,
+controlled by heartbeats.
 
-    wanted                there is              step
-    a run                 nothing               fetch it, begin it
+    wanted                exists                step
+    a run                 nothing               fetch it, start it
     a run                 an older one          end that first
-    a run, stop           whatever              end it; what has not begun cannot begin any more
-    removed               whatever              end it, then remove the environment's disk
-    nothing               a run                 end it (it was fenced); once its log is shipped, forget it
+    a run, stop           any state             end it; a run that has not started cannot start any more
+    removed               any state             end it, then remove the environment's disk
+    nothing               a run                 end it (it was fenced); once its log is shipped, remove its record
 
-<state>/hosted/told/<run>.json    what was begun here, for the next agent; without secrets
+<state>/hosted/told/<run>.json    what was started here, for the next agent; without secrets
 """
 
 import json
@@ -36,7 +36,7 @@ OVER = (HostedPhase.ENDED, HostedPhase.ABSENT)
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """`worker`: the one with whose heartbeats its orders come."""
+    """A started run. `worker`: its orders come with this worker's heartbeats."""
 
     name: str
     environment: str
@@ -45,11 +45,13 @@ class Begun:
 
     @property
     def handle(self) -> HostedHandle:
+        """The engine's handle of the run."""
         return HostedHandle(self.environment, self.run)
 
 
 class Hosted:
-    """`step` belongs to one thread; the rest may be called from any. `connection`: of the backend `local` here."""
+    """Starts and ends runs of environments. `step` belongs to one thread; the rest may be called from any.
+    `connection`: of the engine `local` here."""
 
     def __init__(
         self,
@@ -72,7 +74,7 @@ class Hosted:
         self._engine: Hosting | None = None
 
     def learn(self, worker: str, told: Mapping[str, Any] | None) -> None:
-        """What a heartbeat was answered with."""
+        """Record the answer to a heartbeat."""
         told = told or {}
         wanted = {name: told.get(name) or [] for name in ("runs", "removed")}
         if self._told.get(worker) != wanted:
@@ -80,7 +82,7 @@ class Hosted:
             self.news.set()
 
     def report(self, worker: str) -> dict[str, Any]:
-        """What a heartbeat of this worker says of them."""
+        """Return the part of this worker's heartbeat."""
         told = self._told.get(worker) or {}
         runs = {
             name: serialization.dump(seen) for name, seen in self._shown().items() if self._begun_by(name) == worker
@@ -89,7 +91,7 @@ class Hosted:
         return {"hosted": {"runs": runs, "gone": gone}} if runs or gone else {}
 
     def step(self) -> bool:
-        """Takes each run a step towards what is wanted; whether there is something to keep an eye on."""
+        """Move each run one step towards its desired state, and return True if there is something to supervise."""
         before = self._picture()
         for worker, told in list(self._told.items()):
             self._settle(worker, told)
@@ -180,11 +182,11 @@ class Hosted:
         return seen is None or (seen.left is not False and seen.phase is not HostedPhase.ABSENT)
 
     def _is_forgotten(self, begun: Begun) -> bool:
-        """Nobody wants it, nothing lives of it, and its log is with the platform."""
+        """Return True if the run is not wanted, nothing of it lives, and its log is shipped."""
         return begun.name in self._complete and not self._lives(begun) and not self._is_wanted(begun)
 
     def _is_wanted(self, begun: Begun) -> bool:
-        """Or may be: its worker was not heard yet."""
+        """Return True if the run is wanted, or may be because its worker has not had an answer yet."""
         told = self._told.get(begun.worker)
         return told is None or any(order["name"] == begun.name for order in told["runs"])
 
@@ -198,7 +200,7 @@ class Hosted:
         return {**self._seen, **self._refused}
 
     def _picture(self) -> Any:
-        """Of what the platform wants to hear at once."""
+        """Return the part of the state whose changes are reported at once."""
         return {name: (seen.phase, seen.left) for name, seen in self._shown().items()}, set(self._gone)
 
     def _note(self, worker: str, order: Mapping[str, Any]) -> Begun:
@@ -220,7 +222,7 @@ class Hosted:
         self._complete.discard(begun.name)
 
     def _hosting(self) -> Hosting:
-        """Made at first use: most hosts only train."""
+        """Return the engine, which is created at first use: most hosts only train."""
         if self._engine is None:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._engine = plugins.hosting("local", dict(self._connection))
@@ -230,7 +232,7 @@ class Hosted:
     # logs and streams
 
     def _ship(self, begun: Begun) -> None:
-        """All that is there now, by offset; again later where the platform is away."""
+        """Send all of the log that there is now, by offset; again later if the platform is unreachable."""
         if begun.name in self._complete:
             return
         log, token = f"hosted/{begun.name}/log", self._token(begun.worker)
@@ -249,7 +251,8 @@ class Hosted:
             self._say("environment log", begun.name, f"it waits: {error}")
 
     def dial(self, run: str) -> socket.socket | None:
-        """To the run's keeper; None where it is not kept here. Raises BackendError and OSError."""
+        """Return a stream to the run's environment daemon, or None if it does not run here. Raises BackendError and
+        OSError."""
         begun = self._begun.get(run)
         return self._hosting().dial(begun.handle) if begun else None
 

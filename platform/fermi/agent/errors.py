@@ -1,4 +1,4 @@
-"""What keeps an agent from working."""
+"""Errors that keep an agent from working."""
 
 from fermi import messages
 from fermi.client import FermiError, Forbidden, NotAuthenticated
@@ -12,17 +12,19 @@ class AgentError(Exception):
         self.code, self.params = code, params
 
     def words(self, lang: str) -> str:
+        """Return the text in this language."""
         message, hint = messages.text(self.code, lang, **self.params)
         return f"{message}\n{hint}".rstrip()
 
 
 def refusal(error: FermiError, url: str) -> AgentError:
-    """Of a registration, for good."""
+    """Return the error of a registration that is refused for good."""
     if isinstance(error, NotAuthenticated | Forbidden):
         return AgentError("WORKER_TOKEN_REFUSED", url=url, why=error.message)
     return AgentError("WORKER_REFUSED", why=all_of(error))
 
 
 def all_of(error: FermiError) -> str:
+    """Return all problems of an error in one line."""
     problems = [f"{item.field}: {item.message}" if item.field else item.message for item in error.errors]
     return "; ".join(problems) or error.message

@@ -1,4 +1,4 @@
-"""What an agent tells about its host when it registers."""
+"""Facts about its host that an agent reports when it registers."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from fermi.runner import interfaces
 from fermi.telemetry import nvidia_smi
 
 EMULATED = "A100"
-"""What CPU processes stand in for unless somebody says another type; the platform marks it as emulated."""
+"""The default GPU type that CPU processes emulate; the platform marks it as emulated."""
 
 _TELL = """
 import importlib.metadata as m, json, sys
@@ -30,9 +30,9 @@ print(json.dumps(found))
 
 
 def choose_gpus(settings: Settings, numbers: Mapping[str, int]) -> dict[str, int | None]:
-    """The GPU of each worker, None = a CPU process; where none is named, one worker for each GPU that there is. A host
-    without a GPU has one worker, unless processes are to stand in for GPUs (`emulate`). Raises AgentError for a GPU
-    that the host has not got."""
+    """Return the GPU of each worker, None = a CPU process; if none is named, one worker for each GPU of the host. A
+    host without a GPU has one worker, unless processes emulate GPUs (`emulate`). Raises AgentError for a GPU that the
+    host does not have."""
     rows = [] if settings.emulate else nvidia_smi.ask(("index", "uuid")) or []
     there = [index for row in rows if (index := nvidia_smi.whole(row, "index")) is not None]
     wanted = numbers or {f"{settings.node}-{number}": number for number in there or (0,)}
@@ -45,7 +45,8 @@ def choose_gpus(settings: Settings, numbers: Mapping[str, int]) -> dict[str, int
 
 
 def address(settings: Settings, server_host: str, server_port: int) -> str:
-    """Where the other hosts reach this one: as told, else the address by which it reaches the platform."""
+    """Return the address by which other hosts reach this one: the configured one, else the one that reaches the
+    platform."""
     if settings.address:
         return settings.address
     with suppress(OSError):
@@ -59,7 +60,7 @@ def address(settings: Settings, server_host: str, server_port: int) -> str:
 def gather(
     settings: Settings, machine: str, where: str, python: str, workspace: str, containers: str
 ) -> dict[str, Any]:
-    """`containers`: the engine that runs images here; empty: none."""
+    """Return the facts. `containers`: the engine that runs images here; empty: none."""
     rows = [] if settings.emulate else nvidia_smi.ask(("driver_version", "name")) or []
     stack = _versions(python)
     versions = {
@@ -95,7 +96,7 @@ def _ip(where: str) -> str | None:
 
 
 def _network(where: str) -> dict[str, Any]:
-    """As `fermi.jobs.network` reads it: what is known, no more."""
+    """Return what is known, in the form that `fermi.jobs.network` reads."""
     found: dict[str, Any] = {}
     if interface := interfaces.interface_to(where):
         found["interface"] = interface
@@ -111,8 +112,8 @@ def _own_version() -> str:
 
 
 def _versions(python: str) -> dict[str, str | None]:
-    """Of the training stack, None for what is not there; an interpreter that cannot be run tells nothing, and ranks
-    will say why."""
+    """Return the versions of the training stack, None for what is missing; empty for an interpreter that cannot be run,
+    because ranks will report why."""
     try:
         done = subprocess.run(
             [python, "-c", _TELL, *plugins.libraries()],

@@ -1,7 +1,6 @@
-"""Ranks' logs to the server, by offset. The server's word is the only memory of how far it is: it takes what lies
-beyond what it has, and answers how much that is now. So a request may break off anywhere, be repeated, or meet a server
-that has less than it had, or more: the file there is a prefix of the one here, and in the end the same.
-"""
+"""Ships ranks' logs to the server, by offset. Only the server's answer counts: it accepts data beyond what it has, and
+returns how much that is now. So a request may break off anywhere, be repeated, or meet a server that has less than it
+had, or more: the file there is a prefix of the one here, and in the end the same."""
 
 import logging
 from collections.abc import Callable
@@ -19,7 +18,8 @@ Append = Callable[[str, int, bytes], int]
 
 
 def ship(run: Run, append: Append) -> None:
-    """All that is there now. Raises FermiError when the server cannot take it; the next call goes on from there."""
+    """Send all that there is now. Raises FermiError when the server cannot accept it; the next call goes on from
+    there."""
     if run.shipped:
         return
     over = run.over  # before the length: what is written later belongs to a later call
@@ -57,7 +57,7 @@ def _send(run: Run, append: Append) -> None:
 
 
 def ship_all(runs: list[Run], append: Append) -> FermiError | None:
-    """Each as far as it goes; the last failure. One log that is refused does not hold up the others."""
+    """Send each log as far as possible, and return the last failure. One refused log does not delay the others."""
     failure = None
     for run in runs:
         with suppress(FileNotFoundError):  # removed meanwhile

@@ -1,4 +1,4 @@
-"""Which TCP ports of this host somebody else listens on: the platform lets no rank 0 begin on one of them."""
+"""Finds TCP ports of this host on which other processes listen: the platform starts no rank 0 on one of them."""
 
 import os
 from collections.abc import Collection
@@ -8,19 +8,20 @@ from typing import Any
 from fermi.runner import ports
 
 LOWEST = 1024
-"""Below it no rendezvous can be."""
+"""No rendezvous port is below."""
 MOST = 256
 
 
 class TakenPorts:
-    """Who holds a port is looked up when the ports or our own ranks changed: that goes through all processes."""
+    """Looks the processes up only when the ports or our own ranks have changed, because that reads all processes."""
 
     def __init__(self) -> None:
         self._seen: Any = None
         self._told: list[dict[str, Any]] = []
 
     def look(self, own: Collection[int]) -> list[dict[str, Any]]:
-        """`own`: the sessions of this host's ranks, whose ports the platform knows."""
+        """Return the ports with their holders. `own`: the sessions of this host's ranks, whose ports the platform
+        knows."""
         found = {port: names for port, names in ports.listened().items() if port >= LOWEST}
         if (seen := (found, set(own))) != self._seen:
             self._seen = seen

@@ -1,12 +1,12 @@
-"""One attempt's rank on this host, as a folder: what the agent does survives the agent.
+"""One attempt's rank on this host, as a folder, so that the state survives the agent.
 
 <state>/workers/<id>/runs/<task>-<attempt>/
     rank.json     the runner's spec; the run exists from the moment that this file does
     rank.lock, rank.status.json, rank.pulse.json, rank.log, stop.json    the runner's (see `fermi.runner.node`)
     files/        the plan's                                shipped     the whole log is with the server
-    secrets.json  mode 0600, until a runner has begun
+    secrets.json  mode 0600, until a runner has started
 
-    absent ─▶ starting ─▶ running ─▶ exited ─▶ shipped ─▶ (removed, when nobody wants it any more)
+    absent ─▶ starting ─▶ running ─▶ exited ─▶ shipped ─▶ (removed, when it is not wanted any more)
 """
 
 import json
@@ -34,7 +34,7 @@ NO_RANK = {"command": [], "env": {}, "ranks": [], "node_rank": 0}
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What orders leave open."""
+    """What an order needs of the host."""
 
     state: Path
     workspace: Path
@@ -43,23 +43,24 @@ class Host:
 
     @property
     def hosted(self) -> Path:
-        """Where environments of this host are kept."""
+        """The folder of managed environments of this host."""
         return self.state / "hosted"
 
     def disk(self, inside: Mapping[str, Any]) -> Disk | None:
-        """Returns the environment that ranks run inside of; None where they run outside, and where its project is not
-        the task's."""
+        """Return the environment that ranks run inside of; None if they run outside, or if its project is not the
+        task's."""
         with suppress(ValueError, OSError):
             disk = Disk.of(self.hosted, str(inside.get("environment") or ""))
             return disk if disk.project and disk.project == inside.get("project") else None
         return None
 
     def start_in(self, disk: Disk | None, inside: Mapping[str, Any]) -> Path:
-        """Where ranks without code of their own start: where their script was written."""
+        """Return where ranks without their own code start: where their script was written."""
         return disk.workspace if disk and disk.has_one_of(inside.get("paths") or ()) else self.workspace
 
     def python_of(self, disk: Disk | None, named: str, home: Path) -> str:
-        """A kernel that nobody knows is still the one: the rank's log then says that there is none."""
+        """Return the interpreter. An unknown kernel's name is returned unchanged: the rank's log then reports that
+        there is none."""
         if named and "/" not in named:
             isolation, place = self.confining.isolation, replace(self.confining.place, home=self.hosted)
             return trained.chosen(named, isolation, place, disk, home).path or named
@@ -69,7 +70,8 @@ class Host:
 
 
 class Run:
-    """`process`: what a heartbeat says of it, without `left`, which is also true while its log is not shipped."""
+    """A run of a rank. `process`: its part of a heartbeat, without `left`, which is also true while its log is not
+    shipped."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -83,7 +85,7 @@ class Run:
 
     @classmethod
     def create(cls, folder: Path, body: Mapping[str, Any], host: Host) -> Self:
-        """Writes down what is to be run; starts nothing. Raises OSError."""
+        """Write down what is to be run; starts nothing. Raises OSError."""
         plans = folder / "files"  # the plan's
         plans.mkdir(parents=True, exist_ok=True)
         host.workspace.mkdir(parents=True, exist_ok=True)
@@ -129,7 +131,7 @@ class Run:
 
     @classmethod
     def create_ended(cls, folder: Path, name: str, rank: int) -> Self:
-        """One that cannot begin: it was stopped before it was known here."""
+        """Return a run that cannot start: it was stopped before it was known here."""
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "rank.json").exists():
             files.write_atomically(str(folder / "rank.json"), {**NO_RANK, "name": name, "rank": rank})
@@ -137,7 +139,7 @@ class Run:
         return cls(folder)
 
     def look(self) -> status.NodeState:
-        """Updates `process`, `alive`, `absent` and `failed`."""
+        """Update `process`, `alive`, `absent` and `failed`, and return the node's state."""
         seen = status.look(self.spec_path)
         rank = seen.ranks[0] if seen.ranks else {}
         over = seen.state in ("exited", "lost") or rank.get("state") == "exited"
@@ -167,30 +169,32 @@ class Run:
 
     @property
     def pulse(self) -> dict[str, Any] | None:
-        """How its rank gets on, as its runner saw it last; None once it is over."""
+        """Its rank's progress, as its runner saw it last; None once it is over."""
         found = runner_reports.read(self.folder / "rank.pulse.json") if self.alive else None
         seen = next(iter(runner_reports.pulses((found or {}).get("pulse")).values()), None)
         return asdict(seen) if seen else None
 
     @property
     def secrets(self) -> dict[str, str]:
-        """Variables that its rank is to get beside its spec's."""
+        """Variables of its rank that are not in the spec."""
         found: dict[str, str] = files.read_json(str(self.folder / files.SECRETS)) or {}
         return found
 
     def beside(self) -> socket.socket | None:
-        """A stream to `fermi.envd.rank_exec`, in its rank's confinement; None where that does not run. Raises
-        joined.Silent."""
+        """Return a stream to `fermi.envd.rank_exec`, in its rank's sandbox; None if the rank does not run. Raises an
+        error of the engine `local` if the program does not answer."""
         order = rank_exec.order(self.spec, self.rank)
         return rank_exec.dial(order) if order and rank_exec.runs(self.spec_path, self.rank) else None
 
     @property
     def rank(self) -> int:
+        """The number of the rank."""
         rank: int = self.spec["ranks"][0]["rank"] if self.spec["ranks"] else self.spec["rank"]
         return rank
 
     @property
     def log(self) -> Path | None:
+        """The path of the rank's log, or None."""
         return Path(self.spec["ranks"][0]["log"]) if self.spec["ranks"] else None
 
     @property
@@ -201,24 +205,25 @@ class Run:
 
     @property
     def left(self) -> bool:
-        """Whether anything of it is still here: a process, or a byte that the server has not got."""
+        """Whether anything of it is still here: a process, or a byte that the server does not have."""
         return self.alive or self.absent or not self.shipped
 
     @property
     def over(self) -> bool:
-        """Nothing of it runs, and nothing can begin."""
+        """Whether nothing of it runs, and nothing can start."""
         return not self.alive and not self.absent
 
     @property
     def stopping(self) -> bool:
+        """Whether its end was requested."""
         return (self.folder / "stop.json").exists()
 
     def end(self, grace_seconds: float, still_seconds: float | None = None) -> None:
-        """Asks; to be called until nothing lives. A second, shorter grace wins."""
+        """Request its end; call it until nothing lives. A second, shorter grace period wins."""
         terminate.end(self.folder, [self.spec_path], grace_seconds, still_seconds)
 
     def could_not_start(self, why: str) -> None:
-        """The end of a rank that nothing could be started for, with the reason in its log."""
+        """Record the end of a rank that could not be started, with the reason in its log."""
         paths = files.Paths(str(self.spec_path))
         lock = files.try_lock(paths.lock)
         if lock is None:
@@ -235,11 +240,12 @@ class Run:
             os.close(lock)
 
     def has_shipped(self) -> None:
+        """Record that its whole log is with the server."""
         (self.folder / "shipped").touch()
         self.shipped = True
 
     def remove(self) -> None:
-        """Only once it is over and shipped."""
+        """Remove it, only once it is over and shipped."""
         if self.log:
             self.log.unlink(missing_ok=True)
         self.spec_path.unlink(missing_ok=True)  # first: from here on the run does not exist
@@ -247,8 +253,8 @@ class Run:
 
 
 def load(folder: Path) -> dict[str, Run]:
-    """What an earlier agent has begun, by name; what it had not written to the end goes, and what a crash of the host
-    has torn."""
+    """Return the runs of an earlier agent, by name; incomplete ones, and those that a crash of the host has torn, are
+    removed."""
     found = {}
     for one in sorted(folder.iterdir()) if folder.is_dir() else ():
         try:
@@ -265,8 +271,8 @@ def _rank(rank: Mapping[str, Any], known: Mapping[Late, str], host: Host) -> dic
 
 
 def _tree(named: str | None, folder: Path, spec: Mapping[str, Any]) -> Path:
-    """Returns the folder that the ranks start in: the one that all hosts share, if this one may write there. Otherwise
-    one of the run's own, which goes with it, and the rank's log says so. `named`: None from an older platform."""
+    """Return the folder that the ranks start in: the one that all hosts share, if this host may write there. Otherwise
+    one of the run's own, which is removed with it, and the rank's log says so. `named`: None from an older platform."""
     if named is None:
         return folder / "code"
     shared = Path(named)
@@ -282,6 +288,6 @@ def _tree(named: str | None, folder: Path, spec: Mapping[str, Any]) -> Path:
 
 
 def _note(spec: Mapping[str, Any], words: str) -> None:
-    """Into the log of the rank."""
+    """Append a line to the log of the rank."""
     with open(spec["ranks"][0]["log"], "a", encoding="utf-8") as log:
         log.write(f"fermi: {words}\n")

@@ -1,5 +1,5 @@
-"""What the ranks of a host cannot reach: the agent's state, tokens and processes, and, where the host mounts the
-platform's data directory, everything in it that is not their task's.
+"""The sandbox of a host's ranks: they cannot access the agent's state, tokens and processes, and, if the host mounts
+the platform's data directory, nothing in it that is not their task's.
 
 Landlock alone: another user could not write into a data directory that the agent's user shares with the platform.
 """
@@ -19,6 +19,8 @@ from fermi.jobs.user_paths import CHECKPOINTS, FILES, output_folder, task_folder
 
 @dataclass(frozen=True, slots=True)
 class Confining:
+    """The isolation of this host, and its paths."""
+
     place: Place
     isolation: Isolation
 
@@ -27,6 +29,7 @@ class Confining:
         cls, state: Path, workspace: Path, python: str, private: Sequence[Path], *, wanted: bool,
         reads: Sequence[str] = (), writes: Sequence[str] = (),
     ) -> Self:  # fmt: skip
+        """Return the sandbox for these paths. `private`: inaccessible files; `wanted`: whether ranks are confined."""
         place = Place(
             state, workspace, python, private=tuple(path.expanduser().absolute() for path in private),
             reads=tuple(map(Path, reads)), writes=tuple(map(Path, writes)),
@@ -43,8 +46,8 @@ class Confining:
         *,
         home: Path,
     ) -> dict[str, Any] | None:
-        """For the runner of one rank, whose environment is `env`; see `fermi.runner.sandbox`. `code`: the tree that it
-        starts in, where it brings one, and its packages. `home`: HOME, of its project."""
+        """Return the sandbox of one rank, whose environment is `env`, for its runner; see `fermi.runner.sandbox`.
+        `code`: the tree that it starts in, if it has one, and its packages. `home`: HOME, of its project."""
         place, own, readable = self.place, [*code], [files, *packages]
         compiled = files / COMPILED_FOLDER
         own += [compiled] if env.get(COMPILED_IN) == str(compiled) else []
@@ -66,7 +69,7 @@ class Confining:
         return self.isolation.order(place, own=own, readable=readable, logs=logs, home=home)
 
     def sentences(self, lang: str) -> str:
-        """What the person who starts the agent is told."""
+        """Return a text for the user who starts the agent."""
         code = "WORKER_CONFINES" if self.isolation.protects else "WORKER_CONFINES_NOTHING"
         said = [(code, {"state": str(self.place.home)}), *self.isolation.reasons]
         return " ".join(part for code, params in said for part in messages.text(code, lang, **params) if part)

@@ -1,4 +1,4 @@
-"""What the agent asks of the platform. Every request may be lost or repeated; docs/workers.md has the wire."""
+"""The agent's requests to the platform. Every request may be lost or repeated; docs/workers.md has the protocol."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,11 +12,11 @@ from fermi.client import UnexpectedAnswer, Unreachable
 from fermi.client.transport import API, unwrap
 
 TIMEOUT_SECONDS = 10.0
-"""Without a byte; a held heartbeat gets so much more than it is to be held."""
+"""Without a byte; a held heartbeat gets as much more as it is to be held."""
 
 
 class Server:
-    """All methods raise FermiError. To be used from any thread."""
+    """A client of the platform's worker API. All methods raise FermiError, and may be called from any thread."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -31,15 +31,17 @@ class Server:
         self._http = httpx.Client(base_url=self.url + API, timeout=TIMEOUT_SECONDS, limits=limits)
 
     def close(self) -> None:
+        """Close connections."""
         self._http.close()
 
     def register(self, token: str, body: Mapping[str, Any]) -> dict[str, str]:
-        """The workers' own tokens by id."""
+        """Register workers, and return their own tokens by id."""
         answer = self._ask("POST", "/workers/register", token, json=body)
         with_tokens = answer["workers"] if isinstance(answer, dict) else answer
         return {item["id"]: item["token"] for item in with_tokens}
 
     def heartbeat(self, workers: Sequence[Mapping[str, Any]], wait_seconds: float) -> dict[str, Any]:
+        """Report workers, and return the answer, for which the server may wait `wait_seconds`."""
         body = {"waitSeconds": wait_seconds, "workers": list(workers)}
         answer = self._ask("POST", "/workers/heartbeat", "", json=body, timeout=TIMEOUT_SECONDS + wait_seconds)
         if not isinstance(answer, dict) or not isinstance(answer.get("workers"), list):
@@ -47,15 +49,17 @@ class Server:
         return answer
 
     def order(self, worker: str, token: str) -> dict[str, Any]:
+        """Return the worker's order."""
         answer: dict[str, Any] = self._ask("GET", f"/workers/{worker}/order", token)
         return answer
 
     def hosted(self, worker: str, token: str, run: str) -> dict[str, Any]:
+        """Return the order of a managed environment's run."""
         answer: dict[str, Any] = self._ask("GET", f"/workers/{worker}/hosted/{run}", token)
         return answer
 
     def channel(self, worker: str, token: str, channel: str) -> ClientConnection:
-        """The WebSocket by which a stream goes to whoever waits for it."""
+        """Return the WebSocket through which a stream goes to its waiting client."""
         path = f"{API}/workers/{worker}/channels/{channel}"
         try:
             return connect(
@@ -69,7 +73,8 @@ class Server:
             raise Unreachable(f"{self.url}: {error or type(error).__name__}", code="UNREACHABLE") from error
 
     def append(self, worker: str, token: str, log: str, offset: int, data: bytes) -> int:
-        """`log`: `logs/<task>/<attempt>/<rank>`, or `hosted/<run>/log`. How many bytes of it the server has."""
+        """Send log data, and return how many bytes of it the server has. `log`: `logs/<task>/<attempt>/<rank>`, or
+        `hosted/<run>/log`."""
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/octet-stream"}
         path = f"/workers/{worker}/{log}"
         response = self._send("PUT", path, params={"offset": offset}, content=data, headers=headers)

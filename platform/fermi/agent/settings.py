@@ -1,4 +1,4 @@
-"""What an agent is told, by options or a configuration file (TOML or YAML, with the same names); options win."""
+"""An agent's settings, from options or a configuration file (TOML or YAML, with the same names); options win."""
 
 import os
 import re
@@ -21,11 +21,10 @@ _NODE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,60}[A-Za-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`ids` (or `node` and `gpus`) say which workers. `address`: where other hosts reach this one. `emulate`: CPU
-    processes stand in for GPUs. `warm`: keep a process standing by that has the training stack imported. `confine`:
-    ranks reach nothing but what they were given; `reads`, `writes`: folders of this host that all of them are given.
-    `containers`: environments with an image run in the
-    host's Podman or Docker, where it has one."""
+    """`ids` (or `node` and `gpus`) name the workers. `address`: where other hosts reach this one. `emulate`: CPU
+    processes emulate GPUs. `warm`: keep a fork server that has the training stack imported. `confine`: ranks can access
+    nothing but what they were given; `reads`, `writes`: folders of this host that all of them are given. `containers`:
+    environments with an image run in the host's Podman or Docker, if it has one."""
 
     server: str = ""
     token: str = ""
@@ -47,8 +46,8 @@ class Settings:
     containers: bool = True
 
     def workers(self) -> tuple[str, dict[str, int]]:
-        """The node, and the number of each worker, which is that of its GPU; none = whatever the host has. Raises
-        AgentError."""
+        """Return the node, and the number of each worker, which is that of its GPU; none = all that the host has.
+        Raises AgentError."""
         if not self.ids:
             if not self.node:
                 raise AgentError("WORKER_ID_REQUIRED")
@@ -73,7 +72,7 @@ class Settings:
         return nodes.pop(), found
 
     def join_token(self) -> str:
-        """Raises AgentError when its file cannot be read."""
+        """Return the token for registration. Raises AgentError when its file cannot be read."""
         if self.token or not self.token_file:
             return self.token
         try:
@@ -82,6 +81,7 @@ class Settings:
             raise AgentError("WORKER_FILE_UNREADABLE", path=self.token_file, why=error.strerror) from error
 
     def state_folder(self, node: str) -> Path:
+        """Return the agent's folder."""
         if self.state:
             return Path(self.state).expanduser().resolve()
         if os.geteuid() == 0:
@@ -91,7 +91,8 @@ class Settings:
 
 
 def load(path: str | None, given: Mapping[str, Any]) -> Settings:
-    """`given`: what options said; None, empty or False = nothing. Raises AgentError with what is wrong in the file."""
+    """Return the settings. `given`: options; None, empty or False = not given. Raises AgentError with what is wrong in
+    the file."""
     stored = _read(Path(path)) if path else {}
     known = {field.name: type(field.default) for field in fields(Settings)}
     values: dict[str, Any] = {}
@@ -105,7 +106,7 @@ def load(path: str | None, given: Mapping[str, Any]) -> Settings:
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """`0,1,4-7` as numbers. Raises AgentError."""
+    """Return `0,1,4-7` as numbers. Raises AgentError."""
     found: list[int] = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         first, dash, last = part.partition("-")

@@ -1,9 +1,8 @@
 """The agent's folder:
 
-<state>/machine               a random word: together with the host's own id it says which machine this is
-<state>/workers/<id>/lock     held by the agent that drives the worker
-<state>/workers/<id>/secret   the worker's own token, readable by us alone
-<state>/workers/<id>/runs/<attempt>/   see `runs.py`
+<state>/machine               a random word: together with the host's own id it identifies the machine
+<state>/workers/<id>/lock     held by the agent that drives the worker <state>/workers/<id>/secret   the worker's own
+token, readable by us alone <state>/workers/<id>/runs/<attempt>/   see `runs.py`
 <state>/logs/<task>/<attempt>/<rank>.log
 """
 
@@ -18,7 +17,8 @@ from fermi.runner import files
 
 
 class Folder:
-    """Raises AgentError when it cannot be written, or when another agent drives one of `workers`."""
+    """Creates and locks the folder. Raises AgentError when it cannot be written, or when another agent drives one of
+    `workers`."""
 
     def __init__(self, path: Path, workers: list[str]) -> None:
         self.path = path
@@ -38,24 +38,27 @@ class Folder:
             self._locks.append(lock)
 
     def worker(self, worker: str) -> Path:
+        """Return the folder of a worker."""
         return self.path / "workers" / worker
 
     def secret(self, worker: str) -> str:
-        """Empty when it has not been registered from here."""
+        """Return the worker's token; empty if it was not registered from here."""
         try:
             return (self.worker(worker) / "secret").read_text().strip()
         except FileNotFoundError:
             return ""
 
     def keep_secret(self, worker: str, secret: str) -> None:
+        """Store the worker's token."""
         _put(self.worker(worker) / "secret", secret)
 
     def close(self) -> None:
+        """Release the locks."""
         while self._locks:
             os.close(self._locks.pop())
 
     def _machine(self) -> str:
-        """A copied folder is another machine, and so is a host whose folder was lost."""
+        """Return the machine's id. A copied folder is another machine, and so is a host whose folder was lost."""
         path = self.path / "machine"
         if not path.exists():
             _put(path, uuid.uuid4().hex)

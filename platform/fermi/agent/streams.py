@@ -1,5 +1,5 @@
-"""A stream of this host, joined to a WebSocket of the platform: bytes as binary messages, and `{"end": true}` as a text
-message where a side has no more."""
+"""Joins a stream of this host with a WebSocket of the platform: bytes as binary messages, and `{"end": true}` as a text
+message when a side has no more."""
 
 import json
 import socket
@@ -14,7 +14,7 @@ END = json.dumps({"end": True})
 
 
 def join(stream: socket.socket, web: ClientConnection) -> None:
-    """Until both sides have said all, or one is gone; closes the WebSocket, not the stream."""
+    """Forward both directions until both sides have sent all, or one is gone; closes the WebSocket, not the stream."""
     stream.settimeout(None)
     outward = threading.Thread(target=_outward, args=(stream, web), daemon=True)
     outward.start()

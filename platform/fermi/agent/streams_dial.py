@@ -1,5 +1,5 @@
-"""Streams of this host for somebody at the platform who waits a few seconds for each: into a dev environment, or beside
-a rank. The platform cannot reach the host, so the agent dials both ends and joins them."""
+"""Opens streams of this host for clients of the platform, which wait a few seconds for each: into a managed
+environment, or next to a rank. The platform cannot reach the host, so the agent dials both ends and joins them."""
 
 import socket
 import threading
@@ -11,10 +11,12 @@ from fermi.agent.server import Server
 from fermi.client import FermiError
 
 Dial = Callable[[str, str], socket.socket | None]
-"""Of a worker and the name of what runs here, which may be nothing. Raises OSError and BackendError."""
+"""Returns a stream for a worker and the name of a run, or None. Raises OSError and BackendError."""
 
 
 class Ways:
+    """Opens the streams that heartbeats request."""
+
     def __init__(
         self, server: Server, token: Callable[[str], str], dial: Dial, say: Callable[[str, str, str], None]
     ) -> None:
@@ -22,7 +24,7 @@ class Ways:
         self._opened: deque[str] = deque(maxlen=1000)
 
     def learn(self, worker: str, channels: Iterable[Mapping[str, str]]) -> None:
-        """What a heartbeat was answered with; the same ones are told again for a while."""
+        """Open the channels that are new in the answer to a heartbeat; the same ones are repeated there for a while."""
         for channel in channels:
             if channel["id"] not in self._opened:
                 self._opened.append(channel["id"])

@@ -1,4 +1,4 @@
-"""What workers use: their processes, their GPUs, and the host."""
+"""Measures what workers use: their processes, their GPUs, and the host."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ NOTHING = dict.fromkeys(("gpuUtilization", "gpuMemoryUsedMb", "gpuMemoryTotalMb"
 
 
 class Sampler:
-    """By the same measures as everywhere (`fermi.telemetry`). `folders`: where ranks read and write."""
+    """Takes samples with `fermi.telemetry`, as everywhere. `folders`: where ranks read and write."""
 
     def __init__(self, folders: Iterable[str] = (), *, emulated: bool = False) -> None:
         self._sampler = sampler.Sampler(folders, "" if emulated else None)
@@ -21,7 +21,7 @@ class Sampler:
         host's."""
 
     def sample(self, workers: Iterable[tuple[str, int | None, Mapping[str, Any] | None]]) -> dict[str, dict[str, Any]]:
-        """Of each worker (id, GPU index, its rank's identity), by id: what it uses now."""
+        """Return the current usage of each worker (id, GPU index, its rank's identity), by id."""
         workers = list(workers)
         pids = {place: leader["pid"] for place, (_, _, leader) in enumerate(workers) if leader and leader.get("pid")}
         sample = self._sampler.sample(pids, {place: place for place in pids})

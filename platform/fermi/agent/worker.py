@@ -1,12 +1,12 @@
-"""One worker: what the platform wants of it, what there is of it, and one step from the one to the other.
+"""One worker: its desired state, its actual state, and one step from the latter to the former.
 
-    wanted            there is                    step
-    nothing           a process                   end it (it was fenced); once its log is shipped, forget it
-    attempt 2         a process of attempt 1      end that first; nothing else begins before it is gone
-    attempt 2         nothing                     start it, once its order has been fetched
-    attempt 2, stop   whatever                    end it; what has not begun cannot begin any more
+    wanted            exists                    step
+    nothing           a process                 end it (it was fenced); once its log is shipped, remove it
+    attempt 2         a process of attempt 1    end that first; nothing else starts before it is gone
+    attempt 2         nothing                   start it, once its order has been fetched
+    attempt 2, stop   any state                 end it; an attempt that has not started cannot start any more
 
-Whatever was begun is on disk, so a step may be cut off anywhere, by a kill as well, and is done again.
+Everything that was started is on disk, so a step may be interrupted anywhere, by a kill as well, and is repeated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,12 +33,12 @@ class Desired:
 
     @property
     def name(self) -> str:
-        """Of the attempt; empty when there is none."""
+        """The attempt's name; empty when there is none."""
         return self.order["name"] if self.order else ""
 
 
 class Worker:
-    """`desired` is None until the server has been heard: until then nothing is started and nothing is ended."""
+    """`desired` is None until the server has answered: until then nothing is started and nothing is ended."""
 
     def __init__(self, name: str, gpu: int | None, folder: Path, host: Host) -> None:
         self.id, self.gpu = name, gpu
@@ -50,9 +50,9 @@ class Worker:
         self.body: Mapping[str, Any] | None = None
 
     def learn(self, answer: Mapping[str, Any], asked_at: float, now: float) -> bool:
-        """Takes an answer that was asked for at `asked_at`; whether it says anything new. Answers overtake each other:
-        a lower generation counts only when it was asked for after the higher one was heard (a database that was
-        restored)."""
+        """Apply an answer that was requested at `asked_at`, and return True if it differs. Answers may arrive out of
+        order: a lower generation counts only when it was requested after the higher one arrived (a restored database).
+        """
         new = Desired(int(answer["generation"]), answer.get("order"), answer.get("stop"))
         known = self.desired
         if known and new.generation < known.generation and asked_at < self.heard_at:
@@ -64,21 +64,22 @@ class Worker:
 
     @property
     def wanted_name(self) -> str:
+        """The wanted attempt's name; empty when there is none."""
         return self.desired.name if self.desired else ""
 
     def lacks_order(self) -> bool:
-        """Whether the body of what is wanted has to be fetched."""
+        """Return True if the order's body has to be fetched."""
         wanted = self.desired
         if wanted is None or not wanted.order or wanted.name in self.runs or self.body is not None:
             return False
         return not self._stopped(wanted.name) and not wanted.order.get("begun")
 
     def disown(self) -> None:
-        """Another host drives it now: what runs here has no place any more."""
+        """End what runs here, because another host drives the worker now."""
         self.desired = Desired(0)
 
     def settle(self) -> None:
-        """One step; starting what is `startable` is the caller's, since the ranks of a host are forked together. Raises
+        """Do one step; the caller starts what is `startable`, since the ranks of a host are forked together. Raises
         OSError when the folder cannot be written."""
         for run in self.runs.values():
             run.look()
@@ -97,7 +98,7 @@ class Worker:
             self._settle_wanted(wanted, wanted.order)
 
     def startable(self) -> list[Run]:
-        """What is to run, does not, and is in nobody's way."""
+        """Return the run that is wanted, not started, and not blocked."""
         wanted = self.wanted_name
         if any(not run.over for name, run in self.runs.items() if name != wanted):
             return []
@@ -105,7 +106,7 @@ class Worker:
         return [run] if run and run.absent and not run.stopping else []
 
     def report(self, usage: Mapping[str, Any]) -> dict[str, Any]:
-        """What a heartbeat says, but for who says it."""
+        """Return its part of a heartbeat, without its identity."""
         run = self.current()
         return {
             "generation": self.desired.generation if self.desired else 0,
@@ -115,8 +116,8 @@ class Worker:
         }
 
     def news(self) -> dict[str, Any]:
-        """What is told at once where it changes. How much of its log the server has is not, nor what is said within a
-        step of what is made ready: it goes with the heartbeats that there are."""
+        """Return the part whose changes are reported at once. The acknowledged size of its log is not, nor progress
+        within a step before the start: it goes with the next heartbeat."""
         said = self.report({})
         if process := said["process"]:
             doing = process["doing"] or {}
@@ -124,12 +125,12 @@ class Worker:
         return said | {"logs": None}
 
     def pulse(self) -> dict[str, Any] | None:
-        """Said with each heartbeat, and the reason for none."""
+        """Return its rank's progress, which is part of each heartbeat and triggers none."""
         run = self.current()
         return run.pulse if run else None
 
     def current(self) -> Run | None:
-        """What has to go comes before what is wanted."""
+        """Return the run that is reported: one that has to end comes before the wanted one."""
         wanted = self.wanted_name
         going = [run for name, run in self.runs.items() if name != wanted and not run.over]
         if going:
@@ -155,7 +156,7 @@ class Worker:
 
 
 def end_siblings(workers: Sequence[Worker]) -> None:
-    """Where one rank of an attempt has failed, the others of this host hang in a collective or will fail too."""
+    """End the other ranks of an attempt on this host if one has failed: they hang in a collective or will fail too."""
     everything = [run for worker in workers for run in worker.runs.values()]
     failed = {run.name for run in everything if run.failed}
     for run in everything:

@@ -1,8 +1,9 @@
-"""One stream: `python -m fermi.inside HOME`. Requests are answered one after the other; what is followed is told beside
-them. Ends with its standard input.
+"""Serves one stream: `python -m fermi.inside HOME`. Requests are answered one after the other; attempts are followed in
+parallel. Ends with its standard input.
 
-A module that few streams need is imported by those that ask for it: one that follows begins in half the time so, and
-many may begin at once."""
+A module that few streams need is imported by the requests that need it: a stream that follows starts in half the time
+so, and many may start at once.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +20,11 @@ from fermi.inside.progress import Following, Output
 
 Answer = dict[str, Any]
 SLOW = ("digest",)
-"""Requests that others do not wait for: a request to end, above all."""
+"""Requests that others do not wait for, above all a request to cancel."""
 
 
 def serve(home: str) -> None:
-    """Until the stream ends, or says what is not said here."""
+    """Serve requests until the stream ends. Raises ProtocolError."""
     source, output = sys.stdin.buffer, Output(sys.stdout.buffer)
     following = Following(home, output)
     asked: dict[str, Callable[[dict[str, Any], bytes], Answer]] = {
@@ -63,32 +64,36 @@ def _say(output: Output, asked: dict[str, Callable[[dict[str, Any], bytes], Answ
 
 
 def collect_survey(home: str, request: dict[str, Any]) -> Answer:
+    """Answer `survey`."""
     from fermi.inside import survey
 
     return survey.collect(home, request)
 
 
 def install(home: str, request: dict[str, Any], output: Output) -> Answer:
+    """Answer `install`."""
     from fermi.inside import installation
 
     return installation.install(home, request, lambda told: output.write(protocol.line(told)))
 
 
 def end_kernel(request: dict[str, Any]) -> Answer:
+    """Answer `end-kernel`."""
     from fermi.inside import kernels
 
     return kernels.end(request)
 
 
 def keep_standby(home: str, request: dict[str, Any]) -> Answer:
+    """Answer `stand-by`."""
     from fermi.inside import standby
 
     return standby.keep(home, request)
 
 
 def with_interpreter(request: dict[str, Any]) -> dict[str, Any]:
-    """Returns the request for a beginning with the path of the interpreter, which may be named as a kernel. Raises
-    Refused where there is none."""
+    """Return a `begin` request with the path of the interpreter, which may be named as a kernel. Raises
+    InsideRefusedError if there is none."""
     order = request["order"]
     named = str(order.get("python") or "")
     if not named or named.startswith("/"):
@@ -99,7 +104,7 @@ def with_interpreter(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def answer(asked: dict[str, Callable[[dict[str, Any], bytes], Answer]], request: dict[str, Any], data: bytes) -> Answer:
-    """Never raises but where the stream is gone."""
+    """Return the answer to a request, which may be an error."""
     ask = asked.get(str(request.get("ask")))
     try:
         if ask is None:
@@ -116,6 +121,7 @@ def answer(asked: dict[str, Callable[[dict[str, Any], bytes], Answer]], request:
 
 
 def main(home: str) -> None:
+    """Serve standard input and output, then exit."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with contextlib.suppress(protocol.WireError, BrokenPipeError):
         serve(home)

@@ -1,11 +1,11 @@
-"""The first words inside of an environment: sent as they stand here to a Python that executes what it reads, with the
-arguments `<hash> <module> …`.
+"""The first program inside of an environment: its text is sent to a Python that executes its input, with the arguments
+`<hash> <module> …`.
 
-Unpacks the bundle of that hash, unless it is there already, and runs a module of it. Standard library only, Python 3.9
-or later; nothing of it may import what only the bundle has. Until the module runs, one line is said:
+Unpacks the bundle of that hash, unless it is unpacked already, and runs a module of it. Standard library only, Python
+3.9 or later; it must not import anything of the bundle. Before the module runs, one line may be written:
 
-    fermi: send           the bundle is wanted: a line with its length in bytes, and so many bytes
-    fermi: no room        no folder takes files that nobody else can change
+    fermi: send           the bundle is needed: a line with its length in bytes, and so many bytes
+    fermi: no room        there is no writable folder that only this user can change
     fermi: old 3.8.10     this Python is too old
 """
 
@@ -25,11 +25,11 @@ from collections.abc import Iterator, Mapping, Sequence
 NAME = ".fermi"
 OLDEST = (3, 9)
 KEPT_SECONDS = 30 * 86_400.0
-"""Bundles that nobody has used for so long go, when another comes."""
+"""Bundles that were not used for so long are removed when another one is unpacked."""
 
 
 def candidates(env: Mapping[str, str]) -> Iterator[str]:
-    """$FERMI_HOME, the user's home, and folders that most containers let everybody write to."""
+    """Yield $FERMI_HOME, the user's home, and folders that are writable in most containers."""
     if env.get("FERMI_HOME"):
         yield env["FERMI_HOME"]
     home = env.get("HOME") or os.path.expanduser("~")
@@ -41,12 +41,13 @@ def candidates(env: Mapping[str, str]) -> Iterator[str]:
 
 
 def choose(env: Mapping[str, str]) -> str | None:
-    """Returns the first folder that is this user's alone and takes files; None where none is."""
+    """Return the first writable folder that only this user can change, or None."""
     return next((folder for folder in candidates(env) if is_usable(folder)), None)
 
 
 def is_usable(folder: str) -> bool:
-    """A folder that somebody else has made, in /tmp above all, would let him change what runs here."""
+    """Return True if the folder is this user's. In /tmp above all, another user could have created it, and change what
+    runs here."""
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
         found = os.lstat(folder)
@@ -62,12 +63,13 @@ def is_usable(folder: str) -> bool:
 
 
 def write_line(text: str) -> None:
+    """Write a line for the platform."""
     sys.stdout.write(f"fermi: {text}\n")
     sys.stdout.flush()
 
 
 def receive(digest: str) -> bytes:
-    """Returns the bundle; raises ValueError where something else came."""
+    """Return the bundle. Raises ValueError if something else arrived."""
     write_line("send")
     size = int(sys.stdin.buffer.readline())
     data = sys.stdin.buffer.read(size)
@@ -77,7 +79,7 @@ def receive(digest: str) -> bytes:
 
 
 def unpack(data: bytes, folder: str) -> None:
-    """All at once: another stream may be at the same."""
+    """Unpack the bundle and rename it at once: another stream may do the same."""
     import tarfile  # most streams find it unpacked
 
     above = os.path.dirname(folder)
@@ -98,6 +100,7 @@ def unpack(data: bytes, folder: str) -> None:
 
 
 def main(digest: str, module: str, *rest: str) -> None:
+    """Run the module of the bundle, or write why that is not possible."""
     home = choose(os.environ)
     if tuple(sys.version_info) < OLDEST:
         write_line(f"old {sys.version.split()[0]}")
@@ -108,8 +111,8 @@ def main(digest: str, module: str, *rest: str) -> None:
 
 
 def run(home: str, digest: str, module: str, rest: Sequence[str]) -> None:
-    """Runs the module of the bundle, which is asked for where it is not there yet. What the keeper of an environment
-    that the platform made is given alone is no rank's."""
+    """Run the module of the bundle, which is requested if it is missing. The token of an environment daemon is removed
+    from the variables: ranks must not have it."""
     os.environ.pop("FERMI_KEEPER_TOKEN", None)
     folder = os.path.join(home, "bundles", digest)
     if not os.path.isdir(folder):

@@ -1,4 +1,4 @@
-"""Which interpreter somebody means, and whether ranks can run with it.
+"""Finds the interpreter that a user named, and reports whether ranks can run with it.
 
     python -m fermi.inside.chosen_interpreter NAMED
 
@@ -6,9 +6,10 @@
 
     {"python": "/…", "version": "3.11.7", "packages": ["torch", …]}    the distributions that it has
     {"python": "/…", "why": "…"}                                       it does not run
-    {"python": "/…"}                  it is not there; the path is empty for an unknown kernel
+    {"python": "/…"}                  it does not exist; the path is empty for an unknown kernel
 
-Standard library only, Python 3.9 or later."""
+Standard library only, Python 3.9 or later.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +35,14 @@ if sys.version_info >= (3, 9):
 
 
 def find(named: str) -> str:
-    """Returns the path; empty where there is no such kernel."""
+    """Return the path; empty if there is no such kernel."""
     if "/" in named:
         return named
     return interpreters.resolve(named, interpreters.find(own=()))
 
 
 def describe(python: str) -> dict[str, Any]:
+    """Return the line's content for a path."""
     if not os.path.exists(python):
         return {"python": python}
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

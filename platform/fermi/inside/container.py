@@ -1,5 +1,5 @@
-"""The container that an environment is, as its own processes see it. Standard library only, Python 3.9 or later. What
-cannot be read is left out."""
+"""Describes the container of an environment, as its own processes see it. Standard library only, Python 3.9 or later.
+What cannot be read is left out."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MAX_DEVICES = 64
 CGROUPS = "/sys/fs/cgroup"
 RDMA, VERBS = "/sys/class/infiniband", "/sys/class/infiniband_verbs"
 NO_LIMIT = 1 << 60
-"""Bytes: version 1 of control groups says so much where there is no limit."""
+"""Bytes: version 1 of control groups has so much if there is no limit."""
 
 
 def describe(home: str, root: str = "/") -> dict[str, Any]:
-    """Returns its limits and what is used of them (bytes; `processors` is a number of CPUs), its network interfaces and
-    RDMA devices. `home`: the folder in which our files lie."""
+    """Return its limits and usage (bytes; `processors` is a number of CPUs), its network interfaces and RDMA devices.
+    `home`: the folder of our files."""
     files = Files(root)
     used = Node(files, Rates()).look(0.0)
     memory = {"memory_limit": used.get("memory_total"), "memory_used": used.get("memory")}
@@ -45,7 +45,8 @@ def describe(home: str, root: str = "/") -> dict[str, Any]:
 
 
 def _memory_of_version_1(files: Files) -> dict[str, Any]:
-    """`memory.usage_in_bytes` less what the kernel could take back (Documentation/admin-guide/cgroup-v1/memory.rst)."""
+    """Return `memory.usage_in_bytes` less what the kernel could reclaim
+    (Documentation/admin-guide/cgroup-v1/memory.rst)."""
     folder = f"{CGROUPS}/memory"
     limit, used = (files.number(f"{folder}/memory.{name}_in_bytes") for name in ("limit", "usage"))
     if limit is None or used is None or limit >= NO_LIMIT:
@@ -65,7 +66,7 @@ def _quota_of_version_1(files: Files) -> float:
 
 
 def _interfaces(files: Files) -> list[dict[str, Any]]:
-    """`up`: it carries something; `speed`: in Mbit/s, where the driver says so."""
+    """Return the interfaces. `up`: it has a carrier; `speed`: in Mbit/s, if the driver reports it."""
     found = list[dict[str, Any]]()
     with contextlib.suppress(OSError):
         for name in interfaces.names()[:MAX_DEVICES]:
@@ -79,8 +80,8 @@ def _interfaces(files: Files) -> list[dict[str, Any]]:
 
 
 def _rdma(files: Files) -> list[dict[str, Any]]:
-    """Devices and their first port's link layer and state, as sysfs has them: it shows those of the whole machine.
-    `usable`: the container was given the device (its `uverbs`, by which libibverbs opens it)."""
+    """Return the devices with their first port's link layer and state, as in sysfs, which has those of the whole
+    machine. `usable`: the container was given the device (its `uverbs`, through which libibverbs opens it)."""
     found = []
     given = {
         files.read(f"{VERBS}/{name}/ibdev").decode(errors="replace").strip()

@@ -1,4 +1,5 @@
-"""Tells one life of a container from the next. Standard library only, Python 3.9 or later."""
+"""Identifies the current life of a container, from its start to its restart. Standard library only, Python 3.9 or
+later."""
 
 from __future__ import annotations
 
@@ -7,10 +8,10 @@ import os
 from fermi.runner import processes
 
 VARIABLE = "FERMI_LIFE"
-"""Tells it where a container has no process namespace of its own."""
+"""Identifies it if a container has no process namespace of its own."""
 
 
 def find_own() -> str:
-    """Returns which life of the container this is: its first process tells one from the next."""
+    """Return an id of the current life of this container: a restart has another first process."""
     named = os.environ.get(VARIABLE)
     return "/".join(filter(None, (processes.boot_id(), str(processes.start_time(1)), named)))

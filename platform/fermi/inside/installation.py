@@ -1,9 +1,9 @@
-"""Installs packages into an environment, because somebody of its project asked for it. Standard library only, Python
-3.9 or later.
+r"""Installs packages into an environment on request of a member of its project. Standard library only, Python 3.9 or
+later.
 
-pip of the environment's own interpreter does it, or uv where that has no pip. It outlives the stream, so that nothing
-is left half-installed; while it runs it holds a lock, so that a second one waits for the first. What is installed
-already is left as it is: asking twice is asking once.
+pip of the environment's own interpreter does it, or uv if that has no pip. The installation outlives the stream, so
+that nothing is left half-installed; it holds a lock while it runs, so that a second one waits for the first. Installed
+packages are left unchanged: the same request twice has the effect of one.
 
     ◀── {"of": "install", "output": "Collecting einops==0.8.0\n"}     as it is printed
     ◀── {"of": "install", "waiting": true}                            while another one runs, every few seconds
@@ -29,20 +29,21 @@ MAX_PACKAGES = 50
 MAX_OUTPUT = 1 << 20
 PIECE = 1 << 16
 SECONDS = 1800.0
-"""For all of it, waiting included."""
+"""For the whole request, waiting included."""
 LOOK_SECONDS = 0.2
 TELL_SECONDS = 5.0
 REQUIREMENT = re.compile(
     r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?(?:\[[A-Za-z0-9._,-]{1,100}\])?"
     r"(?:(?:===?|~=|!=|<=?|>=?)[A-Za-z0-9.*+!_-]{1,60}(?:,(?=[~!<>=]))?)*"
 )
-"""A name as pip reads it (PEP 508), with extras and versions. No option, path or address is one."""
+"""A name as pip reads it (PEP 508), with extras and versions; no option, path or address."""
 Tell = Callable[[dict[str, Any]], None]
 
 
 def install(home: str, request: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """Returns `exit`, pip's exit code. `packages`: requirements; `python`: as a survey takes it. Raises RefusedError
-    where there is no pip and no uv, and where it takes longer than SECONDS; ValueError for what is no requirement."""
+    """Install packages and return `exit`, pip's exit code. `packages`: requirements; `python`: as in a survey. Raises
+    InsideRefusedError if there is no pip and no uv, or if it takes longer than TIMEOUT_SECONDS; ValueError for an
+    invalid requirement."""
     packages = check(request["packages"])
     python = survey.find_python(str(request.get("python") or ""), interpreters.find())
     command = [*command_of(python), "--", *packages]
@@ -57,7 +58,7 @@ def install(home: str, request: dict[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def check(packages: Any) -> list[str]:
-    """Raises ValueError."""
+    """Return the packages. Raises ValueError for invalid ones."""
     if not isinstance(packages, list) or not 0 < len(packages) <= MAX_PACKAGES:
         raise ValueError(f"1 to {MAX_PACKAGES} packages")
     for one in packages:
@@ -67,7 +68,7 @@ def check(packages: Any) -> list[str]:
 
 
 def command_of(python: str) -> list[str]:
-    """Returns what installs into that interpreter, without the packages. Raises RefusedError."""
+    """Return the command that installs into that interpreter, without the packages. Raises InsideRefusedError."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(
             [python, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('pip') is None)"],
@@ -85,7 +86,7 @@ def command_of(python: str) -> list[str]:
 
 
 def wait_for(lock: int, limit: float, tell: Tell) -> None:
-    """Until no other installation runs here."""
+    """Wait until no other installation runs here. Raises InsideRefusedError after `limit`."""
     told = 0.0
     while True:
         try:
@@ -101,7 +102,8 @@ def wait_for(lock: int, limit: float, tell: Tell) -> None:
 
 
 def run(home: str, command: Sequence[str], lock: int, limit: float, tell: Tell) -> int:
-    """Runs it to its end and tells what it prints. It holds the lock, too."""
+    """Run the command to its end, report its output, and return its exit code. It holds the lock, too. Raises
+    InsideRefusedError after `limit`."""
     log = os.path.join(home, "install.log")
     written = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

@@ -1,10 +1,10 @@
-"""What an interpreter has installed, told by that interpreter itself: the text of this module is its program.
+"""Reports what an interpreter has installed. That interpreter runs the text of this module:
 
     python -c <this text> < {"imports": ["torch", …]}
 
-Prints one line of JSON, the last of its output. Standard library only, Python 3.9 or later; nothing of ours may be
-imported. The user's own site folder and PYTHONPATH count, because ranks and kernels see them too (`python -I` would
-hide both).
+Prints one line of JSON, the last of its output. Standard library only, Python 3.9 or later; it must not import anything
+of ours. The user's own site folder and PYTHONPATH count, because ranks and kernels use them too (`python -I` would hide
+both).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STATED = re.compile(r"^(__version__|cuda|hip)\b[^=\n]*=\s*['\"]([^'\"\n]{1,80})
 
 
 def tell(imports: list[str]) -> dict[str, Any]:
-    """Returns `distributions` (by name: `version`, and `origin` where it did not come from an index), `torch`, and
+    """Return `distributions` (by name: `version`, and `origin` if it did not come from an index), `torch`, and
     `imports`: for each top-level module `found`, and the `distribution` that has it."""
     found, names = distributions()
     wanted = [name for name in imports[:MAX_IMPORTS] if name.isidentifier() and len(name) <= MAX_WORD]
@@ -48,7 +48,7 @@ def tell(imports: list[str]) -> dict[str, Any]:
 
 
 def distributions() -> tuple[dict[str, dict[str, str]], list[tuple[str, Any]]]:
-    """Returns them by name, and each with its name: the first of two that are called alike is the one that is
+    """Return the distributions by name, and each with its name: of two with the same name the first is the one that is
     imported."""
     found = dict[str, dict[str, str]]()
     seen, listed = set[str](), list[tuple[str, Any]]()
@@ -69,12 +69,12 @@ def distributions() -> tuple[dict[str, dict[str, str]], list[tuple[str, Any]]]:
 
 
 def normalized(name: str) -> str:
-    """As PEP 503 compares names."""
+    """Return the name as PEP 503 compares names."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def origin_of(one: Any) -> dict[str, str]:
-    """Where it came from, if not from an index: `editable`, `vcs` or `file` (PEP 610)."""
+    """Return where a distribution came from, if not from an index: `editable`, `vcs` or `file` (PEP 610)."""
     try:
         text = one.read_text("direct_url.json")
         said = json.loads(text) if text else None
@@ -88,7 +88,7 @@ def origin_of(one: Any) -> dict[str, str]:
 
 
 def spec_of(name: str) -> Any:
-    """None where there is no such module. That of a top-level module is found without importing anything."""
+    """Return the spec of a module, or None. That of a top-level module is found without importing anything."""
     try:
         return importlib.util.find_spec(name)
     except Exception:  # finders of installed packages may raise anything
@@ -96,7 +96,7 @@ def spec_of(name: str) -> Any:
 
 
 def find_owners(names: set[str], listed: list[tuple[str, Any]]) -> dict[str, str]:
-    """Returns which distribution has a top-level module, as `importlib.metadata.packages_distributions` (3.10) finds
+    """Return which distribution has a top-level module, as `importlib.metadata.packages_distributions` (3.10) finds
     it."""
     found = dict[str, str]()
     for distribution, one in listed if names else ():
@@ -114,7 +114,7 @@ def find_owners(names: set[str], listed: list[tuple[str, Any]]) -> dict[str, str
 
 
 def tops_of(record: str) -> set[str]:
-    """The modules at the top of what a RECORD lists."""
+    """Return the top-level modules that a RECORD lists."""
     found = set()
     for line in record[:MAX_RECORD_BYTES].splitlines():
         first, slash, _ = line.partition("/")
@@ -130,7 +130,7 @@ def tops_of(record: str) -> set[str]:
 
 
 def describe_torch(found: dict[str, dict[str, str]]) -> dict[str, str]:
-    """Returns `version`, `cuda` or `hip`, and `nccl`, without importing it; nothing where it is not installed."""
+    """Return `version`, `cuda` or `hip`, and `nccl`, without importing it; nothing if it is not installed."""
     spec = spec_of("torch")
     folder = os.path.dirname(spec.origin) if spec and spec.origin else ""
     try:
@@ -144,8 +144,8 @@ def describe_torch(found: dict[str, dict[str, str]]) -> dict[str, str]:
 
 
 def nccl_version(found: dict[str, dict[str, str]], torch: str) -> str:
-    """Of the library that comes with torch's wheels, or of the one that it is linked with; "" where it is part of torch
-    itself, which does not say."""
+    """Return the version of the NCCL library that comes with torch's wheels, or that it is linked with; "" if it is
+    part of torch itself, which does not report it."""
     for name, one in sorted(found.items()):
         if re.fullmatch(r"nvidia-nccl-cu\d+", normalized(name)):
             return one["version"]
@@ -159,6 +159,7 @@ def nccl_version(found: dict[str, dict[str, str]], torch: str) -> str:
 
 
 def main() -> None:
+    """Print the report."""
     if sys.path and not sys.path[0]:
         del sys.path[0]  # the working folder, which `python -c` puts there
     request = json.loads(sys.stdin.read() or "{}")

@@ -1,12 +1,12 @@
-"""The Python interpreters of an environment that its user would mean, and which of them a notebook would run. Standard
-library only, Python 3.9 or later.
+"""Finds the Python interpreters of an environment that its user may mean, and the one that a notebook would run.
+Standard library only, Python 3.9 or later.
 
-Looked at, the first one that runs is the default:
+In this order; the first one that runs is the default:
 
-    named       FERMI_PYTHON, where whoever made the environment says which is its own
-    kernel      a kernel that runs, the newest first
+    named       FERMI_PYTHON, if the environment's creator has set its own
+    kernel      a running kernel, the newest first
     kernelspec  what Jupyter starts for `python3`, then for its other kernels (jupyter_client, `kernelspec.py`)
-    virtualenv  VIRTUAL_ENV, CONDA_PREFIX, and `.venv` in the working and the home folder, as uv makes it
+    virtualenv  VIRTUAL_ENV, CONDA_PREFIX, and `.venv` in the working and the home folder, as uv creates it
     path        `python3` on the PATH, and the interpreter that runs this
 """
 
@@ -29,7 +29,7 @@ MAX_KERNELS = 64
 MAX_INTERPRETERS = 16
 MAX_SPEC_BYTES = 64 << 10
 ANSWER_SECONDS = 2.0
-"""For all interpreters together to say their versions."""
+"""For all interpreters together to report their versions."""
 NAMED, KERNEL, KERNELSPEC, VIRTUALENV, PATH = "named", "kernel", "kernelspec", "virtualenv", "path"
 OWN = sys.executable
 NATIVE = "python3"
@@ -39,7 +39,7 @@ _SAY = "import sys; print('.'.join(map(str, sys.version_info[:3])), sys.executab
 
 
 class Candidate(NamedTuple):
-    """`kernel`: the name of the kernelspec that leads to it."""
+    """An interpreter. `source`: how it was found; `kernel`: the name of its kernelspec."""
 
     python: str
     source: str
@@ -47,7 +47,7 @@ class Candidate(NamedTuple):
 
 
 def find(env: Mapping[str, str] | None = None, own: Sequence[Process] | None = None) -> dict[str, Any]:
-    """Returns `interpreters`, each with `python`, `real`, `version` (empty: it does not run), `kernels` and `sources`,
+    """Return `interpreters`, each with `python`, `real`, `version` (empty: it does not run), `kernels` and `sources`,
     and `default`: the path of one of them. `env`: this process's variables; `own`: the user's processes."""
     variables = os.environ if env is None else env
     found = dict[tuple[str, str], dict[str, Any]]()
@@ -74,15 +74,15 @@ def find(env: Mapping[str, str] | None = None, own: Sequence[Process] | None = N
 
 
 def find_default(runs: Callable[[str], bool]) -> str:
-    """Returns the default of `find`, without asking any interpreter for its version where `runs` says of the first one
-    that it runs."""
+    """Return the default of `find_interpreters`, without starting any interpreter if `runs` returns True for the first
+    one."""
     first = next(_candidates(os.environ, user_processes.find_own()), None)
     return first.python if first and runs(first.python) else str(find()["default"])
 
 
 def resolve(named: str, found: Mapping[str, Any]) -> str:
-    """Returns the interpreter that `named` means, an absolute path or the name of a kernel, or else the default of what
-    `find` found; "" where there is no such kernel."""
+    """Return the interpreter that `named` means, an absolute path or the name of a kernel, or else the default of
+    `found`; "" if there is no such kernel."""
     if not named:
         return str(found["default"])
     if "/" in named:
@@ -91,8 +91,8 @@ def resolve(named: str, found: Mapping[str, Any]) -> str:
 
 
 def ask_versions(pythons: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Returns the version and the path that each interpreter says of itself, asked all at once; those that do not run
-    are left out."""
+    """Return the version and the path that each interpreter reports, all run at once; those that do not run are left
+    out."""
     own = ".".join(map(str, sys.version_info[:3]))
     found, asked = dict[str, tuple[str, str]](), list[tuple[str, Any]]()
     for python in pythons:
@@ -122,7 +122,7 @@ def ask_versions(pythons: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 
 def _candidates(env: Mapping[str, str], own: Sequence[Process]) -> Iterator[Candidate]:
-    """In the order in which they count."""
+    """Yield the interpreters in their order."""
     servers = [
         (user_processes.python_of(one), user_processes.read_variables(one.pid))
         for one in own
@@ -164,7 +164,8 @@ def _python_in(prefix: str) -> Iterator[str]:
 def _kernelspecs(
     env: Mapping[str, str], servers: Sequence[tuple[str, Mapping[str, str]]], outside: Sequence[str]
 ) -> Iterator[Candidate]:
-    """Of kernels of one name, the first that Jupyter would find. A server says best where it looks."""
+    """Yield kernelspecs; of several with one name, the first that Jupyter would find. A running server's search path is
+    the most reliable one."""
     seen, number = set[str](), 0
     for python, variables in [*servers, *((python, env) for python in outside)]:
         prefix = user_processes.prefix_of(python)
@@ -193,13 +194,13 @@ def _names_in(folder: str) -> list[str]:
 
 
 def _beside(folder: str) -> str:
-    """The interpreter of the prefix that holds `<prefix>/share/jupyter/kernels`."""
+    """Return the interpreter of the prefix that has `<prefix>/share/jupyter/kernels`."""
     prefix = folder[: -len("/share/jupyter/kernels")] if folder.endswith("/share/jupyter/kernels") else ""
     return next(iter(_python_in(prefix)), "") if prefix and prefix != "/usr/local" else ""
 
 
 def _is_script(path: str) -> bool:
-    """As pyenv's shims are: they take 0.2 s to find the interpreter."""
+    """Return True for scripts, such as pyenv's shims, which take 0.2 s to find the interpreter."""
     try:
         with open(path, "rb") as file:
             return file.read(2) == b"#!"
@@ -208,9 +209,9 @@ def _is_script(path: str) -> bool:
 
 
 def _interpreter_of(path: str, started_by: str) -> str:
-    """What a kernelspec's `argv` starts. Jupyter puts its own interpreter, `started_by`, in place of the word `python`,
-    `python3` or `python3.X` (jupyter_client, `KernelManager.format_kernel_cmd`). Of another program that starts a
-    kernel, none is known until the kernel runs."""
+    """Return what a kernelspec's `argv` starts. Jupyter replaces the word `python`, `python3` or `python3.X` by its own
+    interpreter, `started_by` (jupyter_client, `KernelManager.format_kernel_cmd`). The interpreter of another program
+    that starts a kernel is unknown until the kernel runs."""
     try:
         with open(path, "rb") as file:
             spec = json.loads(file.read(MAX_SPEC_BYTES))

@@ -1,5 +1,5 @@
-"""Jupyter's kernels in an environment: whose notebook each is, and how one is ended. Standard library only, Python 3.9
-or later."""
+"""Jupyter's kernels in an environment: their notebooks, and how one is ended. Standard library only, Python 3.9 or
+later."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from fermi.runner import processes
 MAX_SERVERS = 8
 MAX_ANSWER_BYTES = 1 << 22
 ANSWER_SECONDS = 1.0
-"""Of one Jupyter server."""
+"""For one Jupyter server."""
 END_SECONDS = 5.0
-"""How long a kernel that was asked to end may take."""
+"""How long a kernel may take to end."""
 POLL_SECONDS = 0.05
 LONGEST_NAME = 320
 
 
 def find(own: Sequence[Process]) -> dict[int, dict[str, Any]]:
-    """Returns the kernels among these processes, by process id. `notebook`: the path that its server has told it
-    (jupyter_server, `JPY_SESSION_NAME`). `busy`: None where nobody says."""
+    """Return the kernels among these processes, by process id. `notebook`: the path that its server has set
+    (jupyter_server, `JPY_SESSION_NAME`). `busy`: None if unknown."""
     found = {one.pid: _describe(one) for one in own if user_processes.is_kernel(one)}
     by_id = {one["id"]: one for one in found.values() if one["id"]}
     for server in _servers(own) if by_id else ():
@@ -43,9 +43,9 @@ def find(own: Sequence[Process]) -> dict[int, dict[str, Any]]:
 
 
 def end(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Ends the kernel that is the process `pid`, which began at `started` (ticks since the machine's boot): by its
-    Jupyter server, so that this does not start it again, or else by SIGTERM. Returns `by`: which of the two. Raises
-    RefusedError where that process is no kernel of this user, or lives on."""
+    """End the kernel that is the process `pid`, which began at `started` (ticks since the machine's boot): by its
+    Jupyter server, so that this does not restart it, or else by SIGTERM. Return `by`: which of the two. Raises
+    InsideRefusedError if that process is no kernel of this user, or does not end."""
     identity = {"pid": int(request["pid"]), "start_time": int(request["started"])}
     own = user_processes.find_own()
     kernel = next((one for one in own if one.pid == identity["pid"] and one.started == identity["start_time"]), None)
@@ -62,13 +62,13 @@ def end(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def since(one: Process) -> float:
-    """Returns when a process began, in unix seconds."""
+    """Return when a process began, in unix seconds."""
     running_for = time.clock_gettime(time.CLOCK_BOOTTIME) - one.started / os.sysconf("SC_CLK_TCK")
     return round(time.time() - running_for, 1)
 
 
 def resident(pid: int) -> int:
-    """Returns the bytes of memory that a process has; 0 of one that has ended."""
+    """Return a process's resident memory in bytes; 0 if it has ended."""
     with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0
@@ -93,7 +93,7 @@ def _has_ended(identity: Mapping[str, Any]) -> bool:
 
 
 def _servers(own: Sequence[Process]) -> list[dict[str, Any]]:
-    """The user's Jupyter servers, as they tell of themselves."""
+    """Return the user's Jupyter servers, from their own runtime files."""
     folders = [
         user_processes.runtime_folder(user_processes.read_variables(one.pid))
         for one in own
@@ -108,7 +108,7 @@ def _servers(own: Sequence[Process]) -> list[dict[str, Any]]:
 
 
 def _running_servers(folders: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """As `list_running_servers` of jupyter_server finds them."""
+    """Yield servers as `list_running_servers` of jupyter_server finds them."""
     for folder in folders:
         for path in sorted(glob.glob(f"{glob.escape(folder)}/jpserver-*.json"))[:MAX_SERVERS]:
             with contextlib.suppress(OSError, ValueError, RecursionError), open(path, "rb") as file:
@@ -126,9 +126,9 @@ def _sessions(server: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _ask(server: Mapping[str, Any], method: str, path: str) -> bytes | None:
-    """What its API answers (jupyter_server, `api.yaml`); None where it wants more than its token, says no, or does not
-    answer in time. It is asked on the loopback address, whatever its own address is, so that its token goes nowhere
-    else."""
+    """Return the answer of a server's API (jupyter_server, `api.yaml`), or None if it requires more than its token,
+    refuses, or does not answer in time. The request goes to the loopback address, whatever the server's own address is,
+    so that its token goes nowhere else."""
     import http.client
 
     port, base = server.get("port"), str(server.get("base_url") or "/")

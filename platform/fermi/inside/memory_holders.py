@@ -1,9 +1,9 @@
-"""Who holds memory in an environment that training would want: its GPUs', and that of its notebooks. Standard library
-only, Python 3.9 or later.
+"""Finds the processes of an environment that hold memory that training would need: its GPUs', and that of its
+notebooks. Standard library only, Python 3.9 or later.
 
-A process id that the driver tells may be one of the machine's, which means nothing in a container, or somebody else's
-there. So a process counts only where it is seen here with a GPU's device open (/proc/<pid>/fd), and the driver's figure
-is its own only where the id is seen here too, or both sides know one process alone.
+A process id that the driver reports may be one of the machine's, which means nothing in a container, or belongs to
+another process there. So a process counts only if it has a GPU's device open here (/proc/<pid>/fd), and the driver's
+figure is its own only if the id exists here too, or both sides have exactly one process.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from fermi.telemetry import nvidia_smi
 
 MAX_HOLDERS = 50
 MAX_FILES = 4096
-"""Open files of one process that are looked at."""
+"""Open files of one process that are checked."""
 MUCH_BYTES = 64 << 20
-"""Of memory: from here on a kernel counts that has no GPU open."""
+"""Of memory: kernels with at least this count without an open GPU."""
 OURS = "FERMI_TASK_ID"
-"""A variable that ranks have, and what they start: training holds memory for as long as its lease."""
+"""A variable of ranks and their children: training holds memory for as long as its lease."""
 SMI_SECONDS = 5.0
 LONGEST_NAME = 80
 GPU_FIELDS = ("index", "uuid", "name", "memory.total", "memory.free")
@@ -36,9 +36,9 @@ MIB = 1 << 20
 
 
 def find(own: Sequence[Process] | None = None, proc: str = "/proc") -> dict[str, Any]:
-    """Returns `gpus` (memory in bytes), `kernels`, and `holders`: processes with a GPU open, and kernels with much
-    memory; those with the most of a GPU first, each with the id of the process whose `kernel` it is or was started by,
-    0 for none. `gpu_bytes` is left out where it is not known."""
+    """Return `gpus` (memory in bytes), `kernels`, and `holders`: processes with a GPU open, and kernels with much
+    memory; those with the most GPU memory first, each with the process id of the `kernel` that it is or was started by,
+    0 for none. `gpu_bytes` is left out if unknown."""
     mine = user_processes.find_own() if own is None else own
     known = kernels.find(mine)
     parents, by_id = {one.pid: one.parent for one in mine}, {one.pid: one for one in mine}
@@ -62,12 +62,14 @@ def find(own: Sequence[Process] | None = None, proc: str = "/proc") -> dict[str,
 
 
 def name_of(one: Process) -> str:
+    """Return the program's name and arguments."""
     program = os.path.basename(one.words[0])
     return " ".join([program, *one.words[1:]])[:LONGEST_NAME]
 
 
 def _open_gpus(pid: int, proc: str) -> set[int]:
-    """Which `/dev/nvidiaN` it has open. The control device alone, which every CUDA program opens, is no GPU."""
+    """Return the numbers of `/dev/nvidiaN` that it has open. The control device alone, which every CUDA program opens,
+    is no GPU."""
     found = set[int]()
     with contextlib.suppress(OSError), os.scandir(f"{proc}/{pid}/fd") as entries:
         for _, entry in zip(range(MAX_FILES), entries):  # noqa: B905 (strict is newer than 3.9)
@@ -78,7 +80,7 @@ def _open_gpus(pid: int, proc: str) -> set[int]:
 
 
 def _ask_driver() -> tuple[list[dict[str, Any]], dict[int, int]]:
-    """The GPUs, and bytes by the process ids that the driver tells."""
+    """Return the GPUs, and bytes by the process ids that the driver reports."""
     gpus = []
     for row in nvidia_smi.ask(GPU_FIELDS, seconds=SMI_SECONDS) or ():
         memory = {name: nvidia_smi.whole(row, f"memory.{name}") for name in ("total", "free")}

@@ -2,11 +2,11 @@
 library only, Python 3.9 or later.
 
     <home>/runs/<attempt>/  node-<k>.json, its status, lock and stop.json (`fermi.runner.files`); <rank>.log; files/
-                            container: which life of the container it was begun in
-    <home>/data/            in place of the platform's data directory, where that is not mounted here
+                            container: the life of the container that it was started in
+    <home>/data/            in place of the platform's data directory, if that is not mounted here
 
-Beginning twice is beginning once: the runner holds a lock and leaves a record. One that was cancelled before it began
-finds `stop.json` and never begins.
+A second start has no effect: the runner holds a lock and leaves a record. An attempt that was cancelled before it
+started finds `stop.json` and never starts.
 """
 
 from __future__ import annotations
@@ -28,32 +28,34 @@ from fermi.runner.late_values import Late, decode
 
 KEPT_SECONDS = 7 * 86_400.0
 BEGIN_SECONDS = 30.0
-"""How long a runner may take to write its first status: many may begin at once on a machine that is busy."""
+"""How long a runner may take to write its first status: many may start at once on a busy machine."""
 FORKED_SECONDS = 2.0
-"""And one that was forked, before another one is begun."""
+"""The same for one that was forked, before another one is started."""
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,120}")
 CONTAINER = "container"
 
 
 def run_folder(home: str, name: Any) -> Path:
-    """Raises ValueError for what is no attempt's name."""
+    """Return the attempt's folder. Raises ValueError for an invalid name."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError("no name of an attempt")
     return Path(home) / "runs" / name
 
 
 def spec_path(folder: Path, node: Any) -> Path:
+    """Return the path of a node's spec."""
     return folder / f"node-{int(node)}.json"
 
 
 def has_begun(folder: Path, node: Any) -> bool:
+    """Return True if the node's runner has started."""
     spec = spec_path(folder, node)
     there = status.look(spec) if spec.exists() else None
     return bool(there and (there.state != "absent" or there.left))
 
 
 def begin(home: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Begins the node's runner unless it has begun or must not. `order`: as `fermi.launch.inside.render` makes it;
+    """Start the node's runner unless it has started or must not. `order`: as `fermi.engines.inside.render` makes it;
     `head`: the address of the head node; `secrets`: variables that are in no file."""
     order = request["order"]
     folder = run_folder(home, order["name"])
@@ -86,8 +88,8 @@ def begin(home: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def clear(folder: Path) -> None:
-    """Ends what is left of older attempts of the same task, and removes what nobody has asked for in a long time: the
-    platform forgets attempts itself, unless the environment was away."""
+    """End what is left of older attempts of the same task, and remove runs that were not used for a long time: the
+    platform removes attempts itself, unless the environment was unreachable."""
     task = folder.name.rpartition("-")[0]
     for other in folder.parent.glob("*"):
         if other == folder or not other.is_dir():
@@ -101,7 +103,7 @@ def clear(folder: Path) -> None:
 
 
 def working_folder(home: str, spec: dict[str, Any]) -> str:
-    """Where ranks of a task without code of its own start: where the environment's user does."""
+    """Return where ranks of a task without its own code start: where the environment's user does."""
     wanted = spec.pop("start_in", "")
     for folder in (wanted, os.environ.get("HOME", ""), os.getcwd()):
         if folder and os.path.isdir(folder):
@@ -110,7 +112,7 @@ def working_folder(home: str, spec: dict[str, Any]) -> str:
 
 
 def moved(value: Any, root: str, data: str) -> Any:
-    """Returns the value with the platform's data directory, as the plan names it, where it lies here."""
+    """Return the value with the platform's data directory, as in the plan, replaced by the one here."""
     if not root or root == data:
         return value
     if isinstance(value, dict):
@@ -123,7 +125,7 @@ def moved(value: Any, root: str, data: str) -> Any:
 
 
 def write_files(folder: Path, wanted: dict[str, Any], head: str) -> None:
-    """The plan's."""
+    """Write the plan's files. Raises ValueError for a name that leads elsewhere."""
     known = {Late.HEAD_HOST: head, Late.FILES_DIR: str(folder / "files"), Late.PYTHON: sys.executable}
     for name, pieces in wanted.items():
         path = folder / "files" / name
@@ -134,8 +136,8 @@ def write_files(folder: Path, wanted: dict[str, Any], head: str) -> None:
 
 
 def start(home: str, spec: Path, python: str, secrets: dict[str, str]) -> None:
-    """The runner, in a session of its own, which nobody here waits for: by the process that stands by, where one does,
-    or as a new one. Raises RefusedError where it does not begin."""
+    """Start the runner in its own session: through the standby process if there is one, or as a new process. Raises
+    InsideRefusedError if it does not start."""
     from fermi.inside import standby
 
     paths = files.Paths(str(spec))
@@ -160,7 +162,7 @@ def start(home: str, spec: Path, python: str, secrets: dict[str, str]) -> None:
 
 
 def execute(paths: files.Paths, python: str, secrets: dict[str, str]) -> subprocess.Popen[bytes]:
-    """Raises RefusedError where there is no such interpreter."""
+    """Start the runner as a new process. Raises InsideRefusedError if there is no such interpreter."""
     from fermi.inside import standby
 
     log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -182,7 +184,7 @@ def execute(paths: files.Paths, python: str, secrets: dict[str, str]) -> subproc
 
 
 def _in_memory(text: str) -> int:
-    """A file without a name, at its beginning."""
+    """Return a descriptor of a file without a name, positioned at its beginning."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("fermi")
     else:

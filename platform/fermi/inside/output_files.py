@@ -1,14 +1,14 @@
-"""What an attempt's ranks have written in folders that the platform does not see: listed, and read in pieces. And what
-the platform sends into these folders. Standard library only, Python 3.9 or later.
+"""Lists and sends what an attempt's ranks have written in folders that the platform cannot access, and receives files
+of the platform into these folders. Standard library only, Python 3.9 or later.
 
     checkpoints/…   FERMI_CHECKPOINT_DIR: <home>/data/checkpoints/<task>
-    code/…          beside the script: <home>/data/trees/<task>/code, without the snapshot's own files
+    code/…          next to the script: <home>/data/trees/<task>/code, without the snapshot's own files
     outputs/…       FERMI_OUTPUT_DIR: <home>/data/outputs/<task>; once the ranks have ended
 
-    <home>/given/<task>.json    what came from the platform, {"<path below data>": [size, mtime in ns]}
+    <home>/given/<task>.json    files that the platform sent, {"<path below data>": [size, mtime in ns]}
 
 A row of a list: [path, size in bytes, mtime in ns, whether it came from the platform]. The size is -1 while a file may
-still be written: it has to stay as it is for `SETTLE_SECONDS`.
+still be written: it must stay unchanged for `SETTLE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ from fermi.runner import code, files
 KINDS = ("checkpoints", "code", "outputs")
 SETTLE_SECONDS = {"checkpoints": 3.0, "code": 30.0, "outputs": 0.0}
 MAX_FILES, MAX_DEPTH, MAX_PATH = 10_000, 32, 1024
-"""Of a list: files, folders above each other, bytes of a path."""
+"""Of a list: files, nested folders, bytes of a path."""
 MAX_NAMES = 100_000
-"""That are looked at for a list."""
+"""Names that are read for a list."""
 PIECE = 256 << 10
 PART = ".fermi-part"
-"""How files end that have not come as a whole."""
+"""The suffix of files that are incomplete."""
 Stamp = tuple[int, int]
 Row = list[Any]
 
 
 def task_of(attempt: str) -> str:
+    """Return the task of an attempt's name."""
     return attempt.rpartition("-")[0]
 
 
 def roots(home: str, task: str) -> dict[str, Path]:
-    """Returns the folder of each kind."""
+    """Return the folder of each kind."""
     data = Path(home, "data")
     return {
         "checkpoints": data / "checkpoints" / task,
@@ -52,12 +53,12 @@ def roots(home: str, task: str) -> dict[str, Path]:
 
 
 def below_data(home: str, kind: str, task: str) -> str:
-    """Returns that folder's path below the data folder."""
+    """Return that folder's path below the data folder."""
     return roots(home, task)[kind].relative_to(Path(home, "data")).as_posix()
 
 
 class Written:
-    """Of a task. Remembers from one look to the next since when each file is as it is."""
+    """Lists the files of a task. Keeps since when each file is unchanged."""
 
     def __init__(self, home: str, task: str) -> None:
         self._home, self._task = home, task
@@ -66,7 +67,7 @@ class Written:
         self._snapshot: tuple[int, frozenset[str]] | None = None
 
     def look(self, *, over: bool) -> tuple[list[Row], bool]:
-        """Returns the rows, and whether there are more than a list may have. `over`: nothing is written any more."""
+        """Return the rows, and whether there are more than a list may have. `over`: nothing is written any more."""
         rows: list[Row] = []
         left, given, moment = MAX_NAMES, read_given(self._home, self._task), time.monotonic()
         known, self._since = self._since, {}
@@ -100,8 +101,8 @@ class Written:
         return rows, False
 
     def _own(self, kind: str) -> Any:
-        """Returns what tells of a file whether it is the snapshot's, as that has it; None where nothing is to be listed
-        yet: the tree is being made ready."""
+        """Return a function that tells whether a file is the snapshot's, unchanged; None if nothing is to be listed yet
+        because the tree is being set up."""
         if kind != "code":
             return lambda path, stamp: False
         tree = str(self._roots[kind])
@@ -134,7 +135,7 @@ def _stamp(entry: Any) -> Stamp | None:
 
 
 def is_plain(path: str) -> bool:
-    """Whether it is text, and not too long: bytes that are no UTF-8 cannot be told."""
+    """Return True if the path is UTF-8 and not too long: other bytes cannot be sent."""
     try:
         return len(path.encode()) <= MAX_PATH
     except UnicodeEncodeError:
@@ -142,7 +143,7 @@ def is_plain(path: str) -> bool:
 
 
 def _open(home: str, request: dict[str, Any]) -> int:
-    """Raises RefusedError where it is not the file that was listed."""
+    """Return a descriptor. Raises InsideRefusedError if it is not the file that was listed."""
     kind, _, path = str(request["path"]).partition("/")
     root = roots(home, task_of(str(request["of"])))[kind]
     if ".." in path.split("/") or not path:
@@ -163,8 +164,8 @@ def _is_still(file: int, request: dict[str, Any]) -> bool:
 
 
 def read(home: str, request: dict[str, Any]) -> dict[str, Any]:
-    """A piece of a file that was listed: of attempt `of`, `path`, its `size` and `mtime` as listed, from `at` on, at
-    most `most` bytes. `data`: the bytes; `sha256` of these."""
+    """Return a piece of a listed file: of attempt `of`, `path`, its `size` and `mtime` as listed, from `at` on, at most
+    `most` bytes. `data`: the bytes; `sha256` of these. Raises InsideRefusedError."""
     file = _open(home, request)
     try:
         data = os.pread(file, min(int(request["most"]), PIECE), int(request["at"]))
@@ -176,7 +177,8 @@ def read(home: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def digest(home: str, request: dict[str, Any]) -> dict[str, Any]:
-    """The SHA-256 of a file that was listed, named as for `read`. Takes seconds for each gigabyte."""
+    """Return the SHA-256 of a listed file, named as for `read_piece`. Takes seconds for each gigabyte. Raises
+    InsideRefusedError."""
     found = hashlib.sha256()
     with open(_open(home, request), "rb") as file:
         while data := file.read(1 << 20):
@@ -187,12 +189,13 @@ def digest(home: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def list_all(home: str, request: dict[str, Any]) -> dict[str, Any]:
-    """All that a task has written here, while none of its attempts runs."""
+    """Return all files of a task, while none of its attempts runs."""
     rows, more = Written(home, task_of(str(request["of"]))).look(over=True)
     return {"rows": rows, "more": more}
 
 
 def read_given(home: str, task: str) -> dict[str, Any]:
+    """Return the record of files that the platform sent."""
     found = files.read_json(str(_given(home, task)))
     return found if isinstance(found, dict) else {}
 
@@ -202,9 +205,9 @@ def _given(home: str, task: str) -> Path:
 
 
 def expect(home: str, request: dict[str, Any]) -> dict[str, Any]:
-    """What the platform is about to send for `node` of attempt `of`: `files`, rows [path below the data folder, size,
-    mtime]. Removes what it sent before and does not have any more, unless that was changed here. `missing`: the numbers
-    of the rows that are not here as they should be; none where the attempt has begun or must not."""
+    """Compare the files that the platform is about to send for `node` of attempt `of`: `files`, rows [path below the
+    data folder, size, mtime]. Removes files that it sent before and does not have any more, unless they were changed
+    here. Return `missing`: the numbers of rows that differ here; none if the attempt has started or must not."""
     folder = node_runs.run_folder(home, request["of"])
     if (folder / "stop.json").exists() or node_runs.has_begun(folder, request["node"]):
         return {"missing": []}
@@ -231,7 +234,7 @@ def _found(path: Path) -> list[int] | None:
 
 
 def place(data: Path, path: str) -> Path:
-    """Returns a file's place below the data folder. Raises ValueError for one elsewhere."""
+    """Return a file's path below the data folder. Raises ValueError for one elsewhere."""
     found = data / path
     if ".." in found.parts or found == data or data not in found.parents:
         raise ValueError("a path that leads elsewhere")
@@ -239,9 +242,9 @@ def place(data: Path, path: str) -> Path:
 
 
 def receive(home: str, request: dict[str, Any], data: bytes) -> dict[str, Any]:
-    """A piece of a file below the data folder, at its offset `at`; without one it is only asked for. With its last byte
-    it takes its name. `mtime` (ns) and `sha256`: it gets that time once its content is this. `have`: how much of it is
-    there, which may be all. Raises RefusedError where the content is another one."""
+    """Write a piece of a file below the data folder, at its offset `at`; without one the state is only queried. With
+    its last byte the file gets its name. `mtime` (ns) and `sha256`: verified, and then set. Return `have`: how many
+    bytes are there, which may be all. Raises InsideRefusedError if the content differs."""
     path = place(Path(str(request.get("data") or os.path.join(home, "data"))), str(request["path"]))
     size, mtime = int(request["size"]), request.get("mtime")
     there = _found(path)

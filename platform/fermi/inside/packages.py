@@ -1,4 +1,4 @@
-"""What one interpreter of an environment has installed. Standard library only, Python 3.9 or later."""
+"""Queries what one interpreter of an environment has installed. Standard library only, Python 3.9 or later."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MAX_ANSWER_BYTES = 2 << 20
 
 
 def describe(python: str, imports: Sequence[str]) -> dict[str, Any]:
-    """Returns what `fermi.inside.installed` tells, run by that interpreter. Raises RefusedError where it cannot be run,
-    does not answer within SECONDS, or says something else."""
+    """Return the report of `fermi.inside.installed`, run by that interpreter. Raises InsideRefusedError if it cannot be
+    run, does not answer within TIMEOUT_SECONDS, or prints something else."""
     program = Path(installed.__file__).read_text(encoding="utf-8")
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as complained:
         try:

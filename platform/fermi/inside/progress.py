@@ -1,17 +1,17 @@
-"""What attempts inside of an environment do, told as it changes. Standard library only, Python 3.9 or later.
+"""Reports the progress of attempts inside of an environment as it changes. Standard library only, Python 3.9 or later.
 
     {"of": "task-x-1", "node": 0, "status": {"state": "running", "ranks": […], "left": true, …}}     at each change
-    {"of": "task-x-1", "log": 3, "at": 10240, "bytes": n}  and the bytes     what rank 3 has printed from there on
+    {"of": "task-x-1", "log": 3, "at": 10240, "bytes": n}  and the bytes     output of rank 3 from there on
     {"of": "task-x-1", "node": 0, "pulse": […]}, {"of": …, "node": 0, "telemetry": […]}     as the runner writes them
-    {"of": "task-x-1", "node": 0, "files": [[path, …], …], "more": false, "final": false}  at each change, where asked:
-                                                                 what its ranks have written (`written.py`);
-                                                                 null: nothing is known of the attempt
+    {"of": "task-x-1", "node": 0, "files": [[path, …], …], "more": false, "final": false}  at each change, if requested:
+                                                                 what its ranks have written (`output_files.py`);
+                                                                 null: the attempt is unknown
 
-`status.state` is what `fermi.runner.status` makes of it: `absent`, `starting`, `running`, `exited` or `lost`;
-`restarted`: the container has begun anew since; `forbidden`: it was cancelled before it began, and never will.
-`drained`: it has ended, nothing of it is left, and all that it printed has been told, and its files listed (`final`).
+`status.state` is that of `fermi.runner.status`: `absent`, `starting`, `running`, `exited` or `lost`; `restarted`: the
+container has restarted since; `forbidden`: it was cancelled before it started, and never will. `drained`: it has ended,
+nothing of it is left, all its output has been sent, and its files have been listed (`final`).
 
-Files are looked at five times a second: nothing here is told of a change, and a look costs a few stat calls.
+Files are polled five times a second: there are no notifications here, and a poll costs a few stat calls.
 """
 
 from __future__ import annotations
@@ -31,27 +31,29 @@ from fermi.runner import files, log_rotation, status, terminate
 LOOK_SECONDS = 0.2
 PIECE = 256 << 10
 PIECES = 8
-"""Of one rank's log at a look, so that no rank's output holds up the others'."""
+"""Of one rank's log per poll, so that no rank's output delays the others'."""
 END_AGAIN_SECONDS = 0.5
 LIST_SECONDS, LIST_SHARE, LIST_LATER_SECONDS = 2.0, 0.02, 10.0
-"""Between two looks at what ranks have written, at least, and of the time at most; once they have ended."""
+"""Between two lists of written files, at least; the largest share of time that listing may take; between two lists once
+the ranks have ended."""
 
 
 class Output:
-    """The stream: each message whole, whichever thread says it."""
+    """The stream: writes each message as a whole, from any thread."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self._lock = stream, threading.Lock()
 
     def write(self, data: bytes) -> None:
+        """Write and flush. Raises OSError."""
         with self._lock:
             self._stream.write(data)
             self._stream.flush()
 
 
 class Attempt:
-    """One that is followed. `ends`: by rank, how much of its output has been told; `written`: what its ranks write,
-    where that is to be told."""
+    """A followed attempt. `ends`: by rank, how much of its output has been sent; `written`: lists its files, if
+    requested."""
 
     def __init__(self, home: str, name: str, node: int, ends: dict[int, int], *, lists: bool) -> None:
         self.folder, self.name, self.node, self.ends = node_runs.run_folder(home, name), name, node, ends
@@ -66,6 +68,7 @@ class Attempt:
         self.list_at = 0.0
 
     def status(self) -> dict[str, Any]:
+        """Return its status for a message."""
         forbidden = (self.folder / "stop.json").exists()
         if not self.spec.exists():
             return {"state": "absent", "ranks": [], "left": False, "forbidden": forbidden}
@@ -87,6 +90,7 @@ class Attempt:
             return ""
 
     def has_changed(self, path: str) -> bool:
+        """Return True if the file has another time than at the last call."""
         try:
             stamp = os.stat(path).st_mtime_ns
         except OSError:
@@ -96,7 +100,7 @@ class Attempt:
         return changed
 
     def list(self, *, over: bool) -> bool:
-        """Looks at what its ranks have written, when it is time to; whether `listed` is news."""
+        """List the written files when it is due, and return True if `listed` has changed."""
         is_final = bool(self.listed and self.listed["final"])
         if self.written is None or (time.monotonic() < self.list_at and over <= is_final):
             return False
@@ -109,11 +113,12 @@ class Attempt:
         return changed
 
     def log(self, rank: int) -> Path:
+        """Return the path of a rank's log."""
         return self.folder / f"{rank}.log"
 
 
 class Following:
-    """Those of one stream."""
+    """Follows the attempts of one stream."""
 
     def __init__(self, home: str, output: Output) -> None:
         self._home, self._output = home, output
@@ -123,12 +128,12 @@ class Following:
         self._heard_at = time.monotonic()
 
     def hear(self) -> None:
-        """Somebody is still at the other end."""
+        """Record that the platform is still connected."""
         self._heard_at = time.monotonic()
 
     def follow(self, request: dict[str, Any]) -> dict[str, Any]:
-        """`of`, `node`; `ranks`: by rank, from which byte on its output is wanted; `files`: whether what its ranks
-        write is to be told."""
+        """Answer `follow`: `of`, `node`; `ranks`: by rank, from which byte on its output is wanted; `files`: whether
+        written files are reported."""
         ends = {int(rank): int(end) for rank, end in request["ranks"].items()}
         lists = request.get("files") is True
         attempt = Attempt(self._home, request["of"], int(request["node"]), ends, lists=lists)
@@ -140,7 +145,8 @@ class Following:
         return {}
 
     def cancel(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Asks for the end, and again until nothing is left. One that has not begun never will."""
+        """Answer `cancel`: request the end, again and again until nothing is left. An attempt that has not started
+        never will."""
         folder, still = node_runs.run_folder(self._home, request["of"]), request.get("still")
         grace, spec = float(request["grace"]), node_runs.spec_path(folder, request["node"])
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -152,7 +158,7 @@ class Following:
         return {}
 
     def forget(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Removes what is kept of it, once nothing of it lives; `gone`: whether that is so."""
+        """Answer `forget`: remove the attempt's folder once nothing of it lives; `gone`: whether that is so."""
         folder = node_runs.run_folder(self._home, request["of"])
         specs = [path for path in folder.glob("node-*.json") if "." not in path.stem]
         if any(status.look(spec).left for spec in specs):
@@ -182,7 +188,7 @@ class Following:
             os._exit(0)
 
     def _look(self, attempt: Attempt) -> bool:
-        """Whether more of its output is there than was told now."""
+        """Report changes of an attempt, and return True if more output is left."""
         if attempt.stop and time.monotonic() >= attempt.stop_at:
             attempt.stop_at = time.monotonic() + END_AGAIN_SECONDS
             with contextlib.suppress(OSError):
@@ -204,7 +210,7 @@ class Following:
         return any(more)
 
     def _tell_output(self, attempt: Attempt, rank: int) -> bool:
-        """Whether there is more of it than was told now."""
+        """Send output of a rank, and return True if more is left."""
         try:
             log = os.open(attempt.log(rank), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:

@@ -1,7 +1,8 @@
-"""A command or a terminal beside a rank inside of an environment: `fermi.envd.rank_exec`, with what the rank's runner
-was told.
+"""Runs a command or a terminal next to a rank inside of an environment: `fermi.envd.rank_exec`, with the data of the
+rank's runner.
 
-    python -m fermi.inside.rank_exec HOME ATTEMPT NODE RANK"""
+    python -m fermi.inside.rank_exec HOME ATTEMPT NODE RANK
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from fermi.runner.late_values import Late
 
 
 def order(home: str, name: str, node: int, rank: int) -> dict[str, Any] | None:
-    """Returns what `fermi.envd.rank_exec` is to know; None where the rank does not run."""
+    """Return the order for `fermi.envd.rank_exec`, or None if the rank does not run."""
     folder = node_runs.run_folder(home, name)
     path = node_runs.spec_path(folder, node)
     spec: dict[str, Any] | None = files.read_json(str(path))
@@ -35,7 +36,7 @@ def order(home: str, name: str, node: int, rank: int) -> dict[str, Any] | None:
 
 
 def _placed(value: Any, folder: str) -> Any:
-    """With the folder of the plan's files, which only this environment knows."""
+    """Return a late value with the folder of the plan's files, which only this environment knows."""
     if not isinstance(value, list):
         return value
     late = {"late": Late.FILES_DIR.value}
@@ -44,6 +45,7 @@ def _placed(value: Any, folder: str) -> Any:
 
 
 def main(home: str, name: str, node: str, rank: str) -> int:
+    """Serve the stream, and return the exit code."""
     found = order(home, name, int(node), int(rank))
     if found is None:
         sys.stdout.write(json.dumps({"ok": False, "code": "RANK_NOT_RUNNING", "params": {}}) + "\n")

@@ -1,9 +1,9 @@
-"""The process that stands by in an environment with the training stack imported (`fermi.runner.standby`): begun, kept,
-and told to begin an attempt. Standard library only, Python 3.9 or later.
+"""Starts, keeps and uses the standby process of an environment, which has the training stack imported
+(`fermi.runner.standby`). Standard library only, Python 3.9 or later.
 
     <home>/standby/<key>/     one for each life of the container, interpreter and bundle; at most one lives
 
-One that is gone, is too old, or answers nothing loses no attempt: it begins without.
+If it is gone, outdated, or does not answer, an attempt starts without it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from fermi.inside import container_life, interpreters, survey
 from fermi.runner import channel, processes
 
 START_SECONDS = 20.0
-"""How long somebody waits for one to have imported everything."""
+"""How long a request waits for a new one to import everything."""
 ORDER_SECONDS = 5.0
-"""How long an attempt waits for one that imports, before it begins without."""
+"""How long an attempt waits for one that imports, before it starts without."""
 KEPT_SECONDS = 86_400.0
 LOOK_SECONDS = 0.02
 MAX_MODULES, MAX_NAME = 20, 100
@@ -35,21 +35,21 @@ _BUNDLE = Path(__file__).resolve().parents[2]
 
 
 def folder_of(home: str, python: str) -> Path:
-    """Returns where the one that runs this interpreter, in this life of the container, has its files."""
+    """Return the folder of the standby process for this interpreter, in this life of the container."""
     named = "\n".join((container_life.find_own(), python, _BUNDLE.name, str(os.getuid())))
     return Path(home) / "standby" / hashlib.sha256(named.encode()).hexdigest()[:20]
 
 
 def variables() -> dict[str, str]:
-    """Returns those with which node runners begin, and what they are forked from."""
+    """Return the variables of node runners and standby processes."""
     path = os.pathsep.join(filter(None, [str(_BUNDLE), os.environ.get("PYTHONPATH", "")]))
     return {**os.environ, "PYTHONPATH": path}
 
 
 def keep(home: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Returns how the one that stands by is, which is begun where there is none: `state`, and `memory` in bytes, or
-    why there is none as `code` and `params`. `python`: as a survey takes it; `modules`: what it imports; `seconds`:
-    after so long without a request it ends, 0: at once; `yields`: how it gives way. Raises OSError and RefusedError."""
+    """Return the state of the standby process, which is started if there is none: `state`, and `memory` in bytes, or
+    why there is none as `code` and `params`. `python`: as in a survey; `modules`: what it imports; `seconds`: after so
+    long without a request it ends, 0: at once; `yields`: its priority. Raises OSError and InsideRefusedError."""
     seconds = float(request["seconds"])
     modules = [str(name)[:MAX_NAME] for name in request["modules"]][:MAX_MODULES]
     if not seconds > 0:
@@ -82,7 +82,7 @@ def keep(home: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def unusable(folder: Path, python: str) -> dict[str, Any]:
-    """Returns why the one that was begun has ended."""
+    """Return why the started one has ended."""
     why = ""
     with contextlib.suppress(OSError):
         why = (folder / "log").read_bytes()[-300:].decode(errors="replace").strip()
@@ -90,13 +90,13 @@ def unusable(folder: Path, python: str) -> dict[str, Any]:
 
 
 def lives(home: str, python: str) -> bool:
-    """Whether one stands by that runs this interpreter."""
+    """Return True if a standby process is ready for this interpreter."""
     said = channel.read_state(str(folder_of(home, python)))
     return said is not None and said["state"] == channel.STANDING
 
 
 def start(folder: Path, python: str, asked: Mapping[str, Any]) -> subprocess.Popen[bytes]:
-    """Detached: it outlives the stream. Raises OSError."""
+    """Start a standby process, which outlives the stream. Raises OSError."""
     log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     try:
         return subprocess.Popen(
@@ -108,7 +108,7 @@ def start(folder: Path, python: str, asked: Mapping[str, Any]) -> subprocess.Pop
 
 
 def pass_on(home: str, python: str, spec: Path, secrets: Mapping[str, str]) -> bool:
-    """Has the one that stands by begin the node's runner; whether it says that it has. Never raises."""
+    """Have the standby process start the node's runner, and return whether it has. Never raises."""
     folder = folder_of(home, python)
     with contextlib.suppress(OSError, ValueError):
         said = channel.read_state(str(folder))
@@ -120,7 +120,8 @@ def pass_on(home: str, python: str, spec: Path, secrets: Mapping[str, str]) -> b
 
 
 def send_order(folder: Path, known: Mapping[str, Any], order: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """Raises OSError where it is gone or is silent, and ValueError where something else is at the other end."""
+    """Return the answer to an order. Raises OSError if the process is gone or silent, and ValueError if another one
+    listens."""
     with channel.connect(str(folder), seconds) as stream:
         if channel.peer(stream) != known["pid"]:
             raise ValueError("another process listens")
@@ -129,8 +130,7 @@ def send_order(folder: Path, known: Mapping[str, Any], order: Mapping[str, Any],
 
 
 def end_others(home: str, but: Path | None) -> None:
-    """Ends those of this container that run another interpreter or an older bundle, and removes what is left of old
-    ones."""
+    """End those of this container that have another interpreter or an older bundle, and remove old folders."""
     for folder in Path(home, "standby").glob("*"):
         if folder == but:
             continue
@@ -146,6 +146,7 @@ def end_others(home: str, but: Path | None) -> None:
 
 
 def is_old(folder: Path) -> bool:
+    """Return True if the folder was not used for long."""
     with contextlib.suppress(OSError):
         return folder.stat().st_mtime < time.time() - KEPT_SECONDS
     return False

@@ -1,11 +1,12 @@
-"""What an environment has, as far as a program inside of it can see. Standard library only, Python 3.9 or later.
+"""Collects what an environment has, as far as a program inside of it can see. Standard library only, Python 3.9 or
+later.
 
-    {"parts": ["interpreters", "container"]}       cheap: what is left out means these two
+    {"parts": ["interpreters", "container"]}       cheap, and the default
     {"parts": ["packages"], "python": "", "imports": ["torch"]}    of one interpreter: a path, a kernel's name, or the
                                                    default; see `interpreters.py` and `installed.py`
-    {"parts": ["holders"]}                         who holds memory: the GPUs', and that of notebooks
+    {"parts": ["holders"]}                         processes that hold memory: the GPUs', and that of notebooks
 
-Each part stands under its own name in the answer; `interpreter` is the default one of `interpreters`.
+Each part has its own key in the answer; `interpreter` is the default one of `interpreters`.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ PARTS = (*CHEAP, "packages", "holders")
 
 
 def collect(home: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Returns the parts that were asked for. It imports nothing of the training stack. Raises RefusedError where
-    a kernel or an interpreter that was asked for is not there, or cannot be run."""
+    """Return the requested parts. Imports nothing of the training stack. Raises InsideRefusedError if a named kernel or
+    interpreter does not exist, or cannot be run."""
     parts = request.get("parts", CHEAP)
     told: dict[str, Any] = {
         "home": home,
@@ -50,7 +51,7 @@ def collect(home: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def find_python(named: str, found: dict[str, Any]) -> str:
-    """Returns the interpreter that a path or a kernel's name means. Raises RefusedError where there is none."""
+    """Return the interpreter that a path or a kernel's name means. Raises InsideRefusedError if there is none."""
     if python := interpreters.resolve(named, found):
         if named and not (python.startswith("/") and os.access(python, os.X_OK)):
             why = "no program is there" if python.startswith("/") else "the path is not absolute"

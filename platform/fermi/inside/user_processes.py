@@ -16,7 +16,7 @@ MAX_WORDS = 200
 """Of a command line."""
 SYSTEM_FOLDERS = ("/usr/local/share/jupyter", "/usr/share/jupyter")
 NAMED = "FERMI_PYTHON"
-"""The interpreter of an environment that the platform made (`fermi.envd.service`), or that somebody has named in the
+"""The interpreter of an environment that the platform created (`fermi.envd.service`), or that was named in the
 container's variables."""
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
 _SERVERS = ("jupyter-lab", "jupyter-server", "jupyter-notebook", "jupyterhub-singleuser", "jupyter-labhub")
@@ -24,7 +24,7 @@ _SERVER_MODULES = ("jupyterlab", "jupyter_server", "notebook", "jupyterhub.singl
 
 
 class Process(NamedTuple):
-    """`started`: ticks since the machine's boot."""
+    """A process. `started`: ticks since the machine's boot."""
 
     pid: int
     started: int
@@ -33,9 +33,9 @@ class Process(NamedTuple):
 
 
 def find_own() -> list[Process]:
-    """Returns those of this user, the newest first. One that keeps others out (`prctl(2)`, PR_SET_DUMPABLE) belongs to
-    root in /proc and is left out. An environment that the platform made of processes shares the machine's with others
-    of one user: there, those with its own home count (NAMED says so)."""
+    """Return the processes of this user, the newest first. One that denies tracing (`prctl(2)`, PR_SET_DUMPABLE)
+    belongs to root in /proc and is left out. A managed environment without a container shares the machine's processes
+    with others of one user: there, only those with its own home count (NAMED_VARIABLE is set there)."""
     user, found = os.getuid(), list[Process]()
     home = os.environ.get("HOME", "") if os.environ.get(NAMED) else ""
     for number, (pid, fields) in enumerate(processes.all_living()):
@@ -53,18 +53,19 @@ def find_own() -> list[Process]:
 
 
 def read_variables(pid: int) -> dict[str, str]:
-    """Returns the variables that a process was started with; nothing of one that has ended."""
+    """Return the variables that a process was started with; none if it has ended."""
     pairs = (word.partition("=") for word in processes.read_words(pid, "environ"))
     return {name: value for name, sign, value in pairs if sign}
 
 
 def is_kernel(one: Process) -> bool:
-    """Whether it is a kernel of IPython: `python -m ipykernel_launcher -f connection.json`, as Jupyter and VS Code
+    """Return True for a kernel of IPython: `python -m ipykernel_launcher -f connection.json`, as Jupyter and VS Code
     start it (ipykernel, `kernelspec.py`)."""
     return any(word.startswith("ipykernel") for word in one.words) and bool(connection_file(one))
 
 
 def connection_file(one: Process) -> str:
+    """Return the kernel's connection file, or an empty string."""
     for at, word in enumerate(one.words):
         if word == "-f" and at + 1 < len(one.words):
             return one.words[at + 1]
@@ -74,22 +75,22 @@ def connection_file(one: Process) -> str:
 
 
 def kernel_id(one: Process) -> str:
-    """Returns what Jupyter calls the kernel: a part of its connection file's name (jupyter_client,
+    """Return Jupyter's id of the kernel: a part of its connection file's name (jupyter_client,
     `MultiKernelManager`)."""
     name = os.path.basename(connection_file(one))
     return name[len("kernel-") : -len(".json")] if name.startswith("kernel-") and name.endswith(".json") else ""
 
 
 def is_server(one: Process) -> bool:
-    """Whether it is a Jupyter server, which starts kernels."""
+    """Return True for a Jupyter server, which starts kernels."""
     first = [os.path.basename(word) for word in one.words[:2]]
     modules = [one.words[at + 1] for at, word in enumerate(one.words[:-1]) if word == "-m" and at < 4]
     return any(word in _SERVERS for word in first) or any(word in _SERVER_MODULES for word in modules)
 
 
 def python_of(one: Process) -> str:
-    """Returns the path of the interpreter that a process runs, as it was named when it was started, so that a virtual
-    environment's own name is kept; "" where it runs none."""
+    """Return the path of the interpreter that a process runs, as it was named at its start, so that a virtual
+    environment's own name is kept; "" if it runs none."""
     word = one.words[0]
     if is_python(word):
         if word.startswith("/"):
@@ -103,17 +104,18 @@ def python_of(one: Process) -> str:
 
 
 def is_python(path: str) -> bool:
+    """Return True for a name of a Python interpreter."""
     return bool(_PYTHON.fullmatch(os.path.basename(path)))
 
 
 def prefix_of(python: str) -> str:
-    """Returns the folder above an interpreter's `bin`; "" where it lies elsewhere."""
+    """Return the folder above an interpreter's `bin`; "" if it is elsewhere."""
     folder = os.path.dirname(python)
     return os.path.dirname(folder) if os.path.basename(folder) == "bin" else ""
 
 
 def data_folders(env: Mapping[str, str], prefix: str) -> list[str]:
-    """Returns where a Jupyter with these variables and this prefix looks for its data, the first that counts first
+    """Return where a Jupyter with these variables and this prefix looks for its data, the first that counts first
     (jupyter_core, `paths.jupyter_path`). A virtual environment's own folder comes before the user's."""
     home = env.get("HOME") or os.path.expanduser("~")
     user = [env.get("JUPYTER_DATA_DIR") or os.path.join(env.get("XDG_DATA_HOME") or f"{home}/.local/share", "jupyter")]
@@ -125,7 +127,7 @@ def data_folders(env: Mapping[str, str], prefix: str) -> list[str]:
 
 
 def runtime_folder(env: Mapping[str, str]) -> str:
-    """Returns where servers with these variables keep what they say of themselves (jupyter_core,
+    """Return where servers with these variables write their runtime files (jupyter_core,
     `paths.jupyter_runtime_dir`)."""
     home = env.get("HOME") or os.path.expanduser("~")
     data = env.get("JUPYTER_DATA_DIR") or os.path.join(env.get("XDG_DATA_HOME") or f"{home}/.local/share", "jupyter")
@@ -133,7 +135,7 @@ def runtime_folder(env: Mapping[str, str]) -> str:
 
 
 def _prefers_own(env: Mapping[str, str], prefix: str) -> bool:
-    """As `prefer_environment_over_user` of jupyter_core."""
+    """Return what `prefer_environment_over_user` of jupyter_core does."""
     said = env.get("JUPYTER_PREFER_ENV_PATH")
     if said is not None:
         return said.lower() not in ("no", "n", "false", "off", "0", "0.0")
