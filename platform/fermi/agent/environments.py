@@ -70,7 +70,7 @@ class Hosted:
         self._refused: dict[str, HostedSeen] = {}
         self._gone: set[str] = set()
         self._shipped: dict[str, int] = {}
-        self._complete: set[str] = set()  # the platform has all that these printed, and nobody wants them any more
+        self._complete: set[str] = set()  # their logs are shipped, and they are not wanted any more
         self._engine: Hosting | None = None
 
     def learn(self, worker: str, told: Mapping[str, Any] | None) -> None:

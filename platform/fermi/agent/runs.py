@@ -272,7 +272,8 @@ def _rank(rank: Mapping[str, Any], known: Mapping[Late, str], host: Host) -> dic
 
 def _tree(named: str | None, folder: Path, spec: Mapping[str, Any]) -> Path:
     """Return the folder that the ranks start in: the one that all hosts share, if this host may write there. Otherwise
-    one of the run's own, which is removed with it, and the rank's log says so. `named`: None from an older platform."""
+    one of the run's own, which is removed with it, and the rank's log says so. `shared_name`: None from an older
+    platform."""
     if named is None:
         return folder / "code"
     shared = Path(named)

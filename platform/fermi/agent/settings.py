@@ -91,8 +91,8 @@ class Settings:
 
 
 def load(path: str | None, given: Mapping[str, Any]) -> Settings:
-    """Return the settings. `given`: options; None, empty or False = not given. Raises AgentError with what is wrong in
-    the file."""
+    """Return the settings. `options`: of the command line; None, empty or False = not given. Raises AgentError with
+    what is wrong in the file."""
     stored = _read(Path(path)) if path else {}
     known = {field.name: type(field.default) for field in fields(Settings)}
     values: dict[str, Any] = {}

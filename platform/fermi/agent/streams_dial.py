@@ -34,8 +34,8 @@ class Ways:
     def _open(self, worker: str, channel: str, run: str) -> None:
         try:
             stream = self._dial(worker, run)
-        except Exception as error:  # whoever waits gives up by itself
-            self._say("door", run, f"nobody answers there: {error}")
+        except Exception as error:  # the waiting client times out by itself
+            self._say("door", run, f"no answer: {error}")
             return
         self._say("door", run, "")
         if stream is None:

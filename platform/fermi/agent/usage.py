@@ -17,8 +17,8 @@ class Sampler:
         self._sampler = sampler.Sampler(folders, "" if emulated else None)
         self._folding = Folding()
         self.told: dict[str, dict[str, Any]] = {}
-        """The newest quarter of a minute, by worker: its GPU's and its rank's values, and with the first one's the
-        host's."""
+        """The newest quarter of a minute of telemetry by worker: values of its GPU and rank; the first worker also has
+        the host's."""
 
     def sample(self, workers: Iterable[tuple[str, int | None, Mapping[str, Any] | None]]) -> dict[str, dict[str, Any]]:
         """Return the current usage of each worker (id, GPU index, its rank's identity), by id."""

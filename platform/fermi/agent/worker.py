@@ -19,8 +19,7 @@ from fermi.agent.runs import Host, Run
 from fermi.runner.node import SIBLINGS_GRACE_SECONDS, STILL_SECONDS
 
 FENCED_GRACE_SECONDS = 3.0
-"""What a process gets that the platform has given up: its place belongs to somebody else."""
-"""What the other ranks of this host get, once one of them has failed, to end by themselves and to say why."""
+"""How long a process may take to exit that the platform has given up: its place belongs to another attempt."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ class Command:
     async def serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passed: Callable[[], None]
     ) -> None:
-        """Forward input and output until the command or the connection ends. `passed` is called for each piece."""
+        """Forward input and output until the command or the connection ends. `on_data` is called for each piece."""
         assert self.child
         outputs = [asyncio.create_task(self._tell(channel, fd, writer, passed)) for channel, fd in self._ours]
         heard = asyncio.create_task(self._hear(reader, passed))

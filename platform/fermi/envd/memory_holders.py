@@ -43,7 +43,7 @@ class Held:
             if (rss < MUCH_BYTES and not held) or (int(fields[3]) == idle and not held):
                 continue
             if processes.name_of(pid) == STANDBY:
-                continue  # it gives its memory back as soon as somebody else needs it
+                continue  # it releases its memory when a job starts
             found.append({
                 "pid": pid, "name": commands[pid][:NAME_LETTERS], "since": children.since(fields), "rss_bytes": rss,
                 "gpu_bytes": held, "kernel": _kernel(pid, told, kernels),
@@ -54,7 +54,7 @@ class Held:
     def _on_gpus(self, now: float) -> Mapping[int, float]:
         if self._gpus is None:
             return {}
-        with contextlib.suppress(Exception):  # a driver that does not answer holds nobody up
+        with contextlib.suppress(Exception):  # a driver that does not answer delays nothing
             self._gpus.look(now)
         return self._gpus.memory
 

@@ -97,7 +97,7 @@ def _variables(order: Mapping[str, Any]) -> dict[str, str]:
 async def serve(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, known: Mapping[str, Any] | None = None
 ) -> None:
-    """Serve one stream. `known`: the order, if the client does not send it."""
+    """Serve one stream. `known_order`: the order, if the client does not send it."""
     beside = None
     try:
         writer.write(wire.READY)

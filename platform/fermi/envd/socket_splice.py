@@ -23,7 +23,7 @@ async def pour(
     source: socket.socket, target: socket.socket, *, count: int | None = None, passed: Callable[[], None] | None = None
 ) -> int:
     """Copy `count` bytes, or all until the source's end, and return how many. Neither socket may block, nor may a
-    transport read from the source or write to the target meanwhile. `passed` is called for each piece. Raises
+    transport read from the source or write to the target meanwhile. `on_data` is called for each piece. Raises
     TargetClosedError, and OSError if the source breaks off."""
     loop = asyncio.get_running_loop()
     buffer = memoryview(bytearray(LEAST if count is None else MOST))

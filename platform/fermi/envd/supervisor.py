@@ -43,7 +43,7 @@ class Keeper:
         self.spec, self.paths, self.token = spec, paths, token
         self.status = files.first_status(spec["name"], 0, "starting")
         self.status["runner"] = {"pid": os.getpid(), "start_time": processes.start_time(os.getpid())}
-        self.at: float | None = None  # the last sign of somebody's work
+        self.at: float | None = None  # unix seconds of the user's last activity
         self.connections = 0
         self.kernels: list[dict[str, Any]] = []
         self.holders: list[dict[str, Any]] = []

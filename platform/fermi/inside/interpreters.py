@@ -81,7 +81,7 @@ def find_default(runs: Callable[[str], bool]) -> str:
 
 
 def resolve(named: str, found: Mapping[str, Any]) -> str:
-    """Return the interpreter that `named` means, an absolute path or the name of a kernel, or else the default of
+    """Return the interpreter that `name` means, an absolute path or the name of a kernel, or else the default of
     `found`; "" if there is no such kernel."""
     if not named:
         return str(found["default"])

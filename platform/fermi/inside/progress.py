@@ -184,7 +184,7 @@ class Following:
                     alive_at = time.monotonic() + protocol.ALIVE_SECONDS
                 if not busy:
                     time.sleep(LOOK_SECONDS)
-        except (OSError, ValueError):  # nobody listens any more
+        except (OSError, ValueError):  # the stream is closed
             os._exit(0)
 
     def _look(self, attempt: Attempt) -> bool:

@@ -124,7 +124,7 @@ def _become_node(spec_path: str, secrets: dict[str, str], forkable: bool) -> NoR
 
 
 def detach(given: int, log_path: str, mode: int = 0o640) -> None:
-    """Give this process its own session, `given` as standard input, the log as output, and no other descriptor of its
+    """Give this process its own session, `stdin` as standard input, the log as output, and no other descriptor of its
     parent."""
     os.setsid()
     log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, mode)

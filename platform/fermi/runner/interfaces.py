@@ -15,7 +15,7 @@ CHOOSING = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 def for_ranks(head: str, *, is_here: bool) -> dict[str, str]:
     """Return the variables for the interface that gloo and NCCL bind: the one that reaches the head, unless our own
     environment sets them. Empty if the head's own name leads to the loopback interface (as in Debian's /etc/hosts).
-    `is_here`: this node is the head."""
+    `is_head`: this node is the head."""
     name = interface_to(head)
     if not name or (is_here and name == "lo" and not _is_loopback(head)):
         return {}

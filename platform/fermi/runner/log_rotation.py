@@ -14,7 +14,7 @@ def trim(log: int, kept: int = KEPT, step: int = STEP) -> None:
     system does not support it."""
     old = (os.fstat(log).st_size - kept) // step * step
     if old > 0:
-        import ctypes  # by then somebody prints a lot
+        import ctypes  # only for long logs
 
         fallocate = getattr(ctypes.CDLL(None), "fallocate", None)
         if fallocate is not None:

@@ -84,11 +84,11 @@ class View:
 
 
 def make_view(given: Mapping[str, str], named: Iterable[str], temporary: str) -> View:
-    """Return a view of `given` (real paths with their access: "r", "rw", "rwm"; "" hides what is below) and of the
+    """Return a view of `paths` (real paths with their access: "r", "rw", "rwm"; "" hides what is below) and of the
     system's folders. `named`: paths as they are written elsewhere; symbolic links in them are created again.
     `temporary`: the folder that becomes /tmp; a folder `root` in it is created for the time.
 
-    If `given` has "rw" for /proc, the files of processes can be written to there and nothing else; if root creates the
+    If `paths` has "rw" for /proc, the files of processes can be written to there and nothing else; if root creates the
     view and the kernel supports it (Linux 5.8), it lacks processes that may not be traced (`hidepid=ptraceable`).
     Raises ViewError.
     """

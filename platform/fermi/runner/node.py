@@ -103,7 +103,7 @@ class Node:
         self.spec, self.stops, self._save, self.pipes = spec, stops, save, pipes
         self.own_folder, self.folder, self.lock, self.whole = folder, folder or spec["cwd"], lock, whole
         self.status = first_status(spec["name"], spec["node_rank"], "starting")
-        self.status |= {"asked": "", "asked_at": None}  # the signal by which somebody outside asked for the end
+        self.status |= {"asked": "", "asked_at": None}  # the signal that requested the end
         self.status["runner"] = {"pid": os.getpid(), "start_time": processes.start_time(os.getpid())}
         self.ranks = self.status["ranks"] = [
             {"rank": r["rank"], "local_rank": r["local_rank"], "pid": None, "start_time": None, "state": "waiting",

@@ -59,7 +59,7 @@ class PrepareError(Exception):
 
 def prepare(python: str, requirements: str, kind: str, cache: Path, say: Say, tree: str = "") -> Path:
     """Return a folder whose `bin/python` has what the file `requirements` asks for, in addition to the packages of
-    `python`. `kind`: `pip` for a file as pip reads it, `uv` for a `uv.lock` beside its `pyproject.toml`. `say` gets a
+    `python`. `kind`: `pip` for a file as pip reads it, `uv` for a `uv.lock` beside its `pyproject.toml`. `log` gets a
     line at each step. `tree`: identifies the folder around the file; another one if a file of it differs. Raises
     PackagesError."""
     about = describe_python(python)
@@ -109,8 +109,8 @@ def hold(folder: str) -> int:
 
 
 def make_room(cache: Path, most: int) -> None:
-    """Remove the least recently used environments until the cache has at most `most` bytes; none that is in use, or was
-    used within the hour: a task may be about to start with it."""
+    """Remove the least recently used environments until the cache has at most `max_bytes` bytes; none that is in use,
+    or was used within the hour: a task may be about to start with it."""
     found = []
     for ready in cache.glob(f"*/{READY}"):
         with suppress(OSError, ValueError, KeyError):
@@ -252,7 +252,7 @@ def _make(python: str, about: Sequence[Any], requirements: Path, kind: str, fold
 
 
 def stand_on(made: str, folders: Sequence[str]) -> None:
-    """Let the interpreter `made` import packages from these folders, after its own. Needed if its base interpreter is
+    """Let the interpreter `python` import packages from these folders, after its own. Needed if its base interpreter is
     in a virtual environment itself."""
     look = "import site; print(site.getsitepackages()[0])"
     own = subprocess.run([made, "-c", look], capture_output=True, text=True, check=True).stdout.strip()

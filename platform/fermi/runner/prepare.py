@@ -34,8 +34,8 @@ def prepare(
     stopped: barrier.Stopped,
     also: Mapping[Late, str] | None = None,
 ) -> None:
-    """Complete a node's spec; stop waiting for other nodes once `stopped` returns True. `also`: late values that the
-    caller knows. Raises RendezvousError, and OSError if the head cannot listen."""
+    """Complete a node's spec; stop waiting for other nodes once `is_stopped` returns True. `known_values`: late values
+    that the caller knows. Raises RendezvousError, and OSError if the head cannot listen."""
     try:
         head = _head(meeting, say, stopped)
     except barrier.GaveUp as error:

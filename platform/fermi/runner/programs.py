@@ -17,7 +17,7 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 def trusted_path(path: str, written: Iterable[str] = ()) -> str:
     """Return the folders of `path` that are absolute, belong to root or to this process's user, are writable for no
-    other user, and are outside of the folders `written`, in which tasks may write. The same holds for each folder
+    other user, and are outside of the folders `writable`, in which tasks may write. The same holds for each folder
     above; one with the sticky bit, such as /tmp, counts as not writable for others."""
     folders = [os.path.realpath(one) for one in written if one]
     found = [one for one in path.split(os.pathsep) if os.path.isabs(one) and _is_trusted(one, folders)]

@@ -227,7 +227,7 @@ def memory_of(pid: int) -> int:
 
 
 def main(folder: str, asked: str) -> None:
-    """Run a standby process. `asked`: its settings as JSON."""
+    """Run a standby process. `settings`: its settings as JSON."""
     one = Standby(folder, json.loads(asked))
     try:
         one.run()

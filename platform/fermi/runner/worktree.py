@@ -67,7 +67,7 @@ def check_out(folder: str, snapshot: str, tree: str, attempt: str, owner: Owner 
 
 @contextlib.contextmanager
 def locked(tree: str, tell: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Let one process at a time, of all nodes, run the block; `tell` is called if another has the lock. If the file
+    """Let one process at a time, of all nodes, run the block; `on_wait` is called if another has the lock. If the file
     system has no locks, several may set the same tree up: each file is moved to its place as a whole."""
     lock = os.open(f"{tree}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
