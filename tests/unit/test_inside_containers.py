@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fermi.engines.agent import AgentBackend, engine, environments
+from fermi.engines.agent import engine, environments
+from fermi.engines.agent.engine import AgentBackend
 from fermi.engines.environments import HostedSpec
 from fermi.engines.local import environment_runs
 from fermi.jobs import run_location

@@ -79,7 +79,8 @@ def named(hosting: LocalHosting, image: str, run: int = 1, **more: Any) -> Kept:
 def test_a_script_runs_in_a_container_and_its_door_leads_inside(hosting: LocalHosting, image: str) -> None:
     port = 20000 + os.getpid() % 10000
     kept = named(
-        hosting, image, start_script=SERVES.format(port=port), ports=(Port("web", port),), env={"COLOUR": "red"},
+        hosting, image, start_script=SERVES.format(port=port), ports=(Port("web", port),),
+        env={"COLOUR": "red"},
         secret_env={"KEY": "name"}, cpu_cores=1, memory_gb=1,
     )  # fmt: skip
     kept.start({"KEY": "hush-hush"}).start()

@@ -11,7 +11,7 @@ import pytest
 from fermi import export
 from fermi.agent.runs import Run
 from fermi.engines import agent
-from fermi.engines.agent import AgentBackend
+from fermi.engines.agent.engine import AgentBackend
 from fermi.engines.agent.store import Attempt, Report
 from fermi.engines.kubernetes.logs import Files, Sink
 from fermi.engines.local import LocalBackend
@@ -134,8 +134,8 @@ def test_what_workers_said_is_what_is_seen(tmp_path: Path, monkeypatch: pytest.M
     store = MemoryStore()
     monkeypatch.setattr(agent.engine, "store", store)
     monkeypatch.setattr(store, "pulses", lambda name: [*SAID, {"rank": 9, "step": 1}])
-    report = Report("gn6-0", 0, 0, "gn6", state="exited", exit_code=1, left=False, error=ERROR, kill={"by": "memory"},
-                    course={"last_step": 80, "began_at": 3.5})  # fmt: skip
+    report = Report("gn6-0", 0, 0, "gn6", state="exited", exit_code=1, left=False, error=ERROR,
+                    kill={"by": "memory"}, course={"last_step": 80, "began_at": 3.5})  # fmt: skip
     monkeypatch.setattr(store, "attempts", lambda names: {HANDLE.name: Attempt(False, [report])})
     engine = AgentBackend({"data_dir": str(tmp_path)})
     assert engine.pulses(HANDLE) == BY_RANK

@@ -95,7 +95,8 @@ class DatabaseHosts:
                 row.delete()
                 HostRun.objects.create(
                     name=handle.name, environment=handle.environment, number=handle.run, stopped=True,
-                    grace_seconds=grace_seconds, **kept, said=serialization.dump(HostedSeen(HostedPhase.ABSENT, False)),
+                    grace_seconds=grace_seconds, **kept,
+                    said=serialization.dump(HostedSeen(HostedPhase.ABSENT, False)),
                 )  # fmt: skip
                 host_runs.tell(kept["worker"], revision)
             else:

@@ -16,8 +16,9 @@ KEEPER = ("fermi.envd.__main__", "fermi.envd.packages")
 SLURM_KEEPER = (*KEEPER, "fermi.envd.bridge", "fermi.envd.interpreter")
 """What is run there; what it imports of ours goes along."""
 
+_COMMENT = re.compile(r"#.*")
 _IMPORT = re.compile(
-    r"^ *from fermi\.(envd|inside|probe|runner|telemetry|train)(?:\.(\w+))? import ([\w, ]+)", re.MULTILINE
+    r"^ *from fermi\.(envd|inside|probe|runner|telemetry|train)(?:\.(\w+))? import (\([^)]*\)|[\w, ]+)", re.MULTILINE
 )
 
 
@@ -63,5 +64,9 @@ def _imported(text: str) -> list[str]:
     return [
         f"fermi.{package}.{name}"
         for package, module, names in _IMPORT.findall(text)
-        for name in ([module] if module else [part.split()[0] for part in names.split(",") if part.strip()])
+        for name in (
+            [module]
+            if module
+            else [part.split()[0] for part in _COMMENT.sub("", names).strip("()").split(",") if part.strip()]
+        )
     ]

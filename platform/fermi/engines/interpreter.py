@@ -1,5 +1,7 @@
 """What an interpreter on this machine has installed, and whether ranks can run with one that somebody names."""
 
+from __future__ import annotations
+
 import json
 import re
 import subprocess
@@ -28,7 +30,7 @@ OLDEST = (3, 9)
 """The Python that ranks' probe and the node runner's modules need."""
 FIELD = "distributedConfig.python"
 _known: dict[tuple[str, tuple[str, ...]], tuple[float, list[str] | None]] = {}
-_looked: "dict[str, tuple[float, Chosen]]" = {}
+_looked: dict[str, tuple[float, Chosen]] = {}
 _asking = threading.Lock()
 
 

@@ -22,7 +22,8 @@ def read(said: Any) -> dict[str, Any]:
     for one in _objects(said, "holders", MAX_ROWS):
         kernel = kernels.get(_whole(one.get("kernel")))
         holders.append({
-            "pid": _whole(one.get("pid")), "name": _text(one.get("name")), "since": _moment(one.get("since")),
+            "pid": _whole(one.get("pid")), "name": _text(one.get("name")),
+            "since": _moment(one.get("since")),
             "rss_bytes": _size(one.get("rss_bytes")), "gpu_bytes": _size(one.get("gpu_bytes")),
             "kernel": kernel["id"] if kernel else "",
         })  # fmt: skip
@@ -45,8 +46,8 @@ def _kernel(one: Mapping[str, Any]) -> dict[str, Any]:
 
 def _gpu(one: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "index": _whole(one.get("index")), "name": _text(one.get("name")), "total_bytes": _size(one.get("total_bytes")),
-        "free_bytes": _size(one.get("free_bytes")),
+        "index": _whole(one.get("index")), "name": _text(one.get("name")),
+        "total_bytes": _size(one.get("total_bytes")), "free_bytes": _size(one.get("free_bytes")),
     }  # fmt: skip
 
 

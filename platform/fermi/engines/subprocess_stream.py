@@ -3,6 +3,8 @@
 The process is in a session of its own and lives as long as its stream does: whoever holds the other end ends it by
 closing that, or by dying."""
 
+from __future__ import annotations
+
 import socket
 import subprocess
 import threading
@@ -34,7 +36,7 @@ def begin(words: Sequence[str], env: Mapping[str, str], seconds: float) -> socke
     raise Silent(complaints.said())
 
 
-def start(words: Sequence[str], env: Mapping[str, str]) -> "tuple[socket.socket, subprocess.Popen[bytes], Complaints]":
+def start(words: Sequence[str], env: Mapping[str, str]) -> tuple[socket.socket, subprocess.Popen[bytes], Complaints]:
     """Returns the stream at once, with the process that brings it. Raises Silent where there is no such program."""
     ours, theirs = socket.socketpair()
     with theirs:
@@ -67,7 +69,7 @@ def answers(stream: socket.socket, seconds: float) -> bool:
 class Complaints:
     """What a process writes to its standard error. Waits for the process, too: it would stay as a zombie."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process, self._heard = process, b""
         self._thread = threading.Thread(target=self._hear, daemon=True)
         self._thread.start()

@@ -73,9 +73,12 @@ SIZES = several(several(SIZE, 8), 8)
 ERROR = record(type=NAME, message=TEXT, file=TEXT, line=LINE, function=NAME, at=MOMENT, step=SIZE, refused=NAME)
 """The exception that ended a rank; `refused`: how its confinement kept it from the path that this names."""
 _PORT = number(0, 65535, whole=True)
+_RANK = number(0, 1 << 20, whole=True)
+_SHARE = number(0, 1)
+_STACK = several(TEXT, 16)
 KILL = record(
     by=NAME, scope=NAME, limit=SIZE, used=SIZE, gpu=SIZE, xid=SIZE, line=TEXT, processes=SIZE,
-    port=_PORT, holder=TEXT, task=NAME, rank=number(0, 1 << 20, whole=True), started=truth, fixed=truth,
+    port=_PORT, holder=TEXT, task=NAME, rank=_RANK, started=truth, fixed=truth,
 )  # fmt: skip
 """What the kernel says of a rank's end: `by` memory (`scope`, `limit`, `used`), a GPU (`gpu`, `xid`, `line`) or a port
 (who listens on it: `holder`, of which `task` and `rank`, and whether it was `started` by a rank of this one; `fixed`:
@@ -84,22 +87,25 @@ so many `processes` that it left running, one of them `line`."""
 _LINK = record(peer=NAME, port=_PORT, unacked=SIZE, retries=SIZE, seconds=SECONDS)
 _COLLECTIVE = record(seq=SIZE, op=NAME, sizes=SIZES, dtype=NAME, state=NAME, group=NAME)
 _FLIGHT = record(groups=table(record(enqueued=SIZE, completed=SIZE), 64), last=several(_COLLECTIVE, 4))
+_OPERATION = record(
+    op=NAME, seq=SIZE, group=NAME, sizes=SIZES, ranks=several(SIZE, 64), name=NAME, root=SIZE,
+)  # fmt: skip
 STALLED = record(
     since=MOMENT, looked_at=MOMENT, looks=SIZE, still=truth, phase=NAME, step=SIZE,
     **{"in": NAME, "for": SECONDS},
-    op=record(op=NAME, seq=SIZE, group=NAME, sizes=SIZES, ranks=several(SIZE, 64), name=NAME, root=SIZE), at=TEXT,
-    stack=several(TEXT, 16), threads=several(TEXT, 8), cpu=SECONDS, state=NAME, waits=NAME, links=several(_LINK, 16),
-    flight=_FLIGHT, ras=several(TEXT, 24), children=truth, moves=truth, timed=truth, locked=truth, gpu=truth,
+    op=_OPERATION, at=TEXT, stack=_STACK, threads=several(TEXT, 8), cpu=SECONDS, state=NAME, waits=NAME,
+    links=several(_LINK, 16), flight=_FLIGHT, ras=several(TEXT, 24),
+    children=truth, moves=truth, timed=truth, locked=truth, gpu=truth,
     stopped=record(pid=SIZE, signal=NAME, tracer=NAME),
 )  # fmt: skip
 TRAINER = record(step=SIZE, total=SIZE, epoch=number(0, 1e9), every=SIZE)
 PULSE = record(
-    rank=number(0, 1 << 20, whole=True), at=MOMENT, phase=NAME, step=SIZE, stepped_at=MOMENT, step_seconds=SECONDS,
-    collectives=SIZE, waiting=number(0, 1), printed_at=MOMENT, gpu_bytes=SIZE, rss_bytes=SIZE, cpu=SECONDS,
-    starved=number(0, 1), throttled=number(0, 1), stolen=number(0, 1), squeezed=number(0, 1), read=SIZE, written=SIZE,
+    rank=_RANK, at=MOMENT, phase=NAME, step=SIZE, stepped_at=MOMENT, step_seconds=SECONDS,
+    collectives=SIZE, waiting=_SHARE, printed_at=MOMENT, gpu_bytes=SIZE, rss_bytes=SIZE, cpu=SECONDS,
+    starved=_SHARE, throttled=_SHARE, stolen=_SHARE, squeezed=_SHARE, read=SIZE, written=SIZE,
     world_size=SIZE, joined_as=SIZE, trainer=TRAINER, gpu_open=truth, cpu_build=truth,
     compiles=SIZE, recompiled=SIZE, recompiled_at=SIZE, compiling=SECONDS,
     compiler=record(gave_up=TEXT),
-    place=record(at=TEXT, inside=TEXT, share=number(0, 1)),
+    place=record(at=TEXT, inside=TEXT, share=_SHARE),
     gpu=record(clock=SIZE, most=SIZE, temperature=SIZE, slowed=NAME),
 )  # fmt: skip

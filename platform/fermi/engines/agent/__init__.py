@@ -24,8 +24,6 @@ from fermi.engines.agent import engine
 from fermi.engines.agent.engine import AgentBackend
 from fermi.engines.agent.store import Store
 
-__all__ = ["AgentBackend", "connect", "use"]
-
 
 def use(store: Store) -> None:
     """For all backends of this process, made or to be made."""

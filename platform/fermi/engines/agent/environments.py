@@ -1,6 +1,8 @@
 """Dev environments on the hosts of worker agents. The agent does there what the backend `local` does here; this side
 only tells it so (`hosts`)."""
 
+from __future__ import annotations
+
 import json
 import socket
 from collections.abc import Iterable, Mapping
@@ -38,11 +40,11 @@ def log_path(data_dir: Path, handle: HostedHandle) -> Path:
 
 
 @lru_cache
-def _connect(key: str) -> "AgentHosting":
+def _connect(key: str) -> AgentHosting:
     return AgentHosting(json.loads(key))
 
 
-def connect(connection: Mapping[str, Any]) -> "AgentHosting":
+def connect(connection: Mapping[str, Any]) -> AgentHosting:
     return _connect(json.dumps(connection, sort_keys=True))
 
 

@@ -12,6 +12,8 @@ The environment belongs to somebody else. Paths lead nowhere but below the three
 their number, depth and length are bounded, and so is what a task may bring here.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os
@@ -58,7 +60,7 @@ class Limits:
     data: int = DATA_BYTES
 
     @classmethod
-    def of(cls, connection: Mapping[str, Any]) -> "Limits":
+    def of(cls, connection: Mapping[str, Any]) -> Limits:
         said = connection.get("carried") or {}
         return cls(**{name: int(said[name]) for name in ("folder", "task", "data") if said.get(name)})
 

@@ -134,7 +134,8 @@ class Sink(NodeFiles):
         asked_at = said.get("asked_at")
         found = {
             "state": said["state"], "ranks": ranks, "left": said.get("left") is not False,
-            "cause": runner_reports.words(said.get("cause")), "doing": runner_reports.words(said.get("doing")),
+            "cause": runner_reports.words(said.get("cause")),
+            "doing": runner_reports.words(said.get("doing")),
             "asked_at": asked_at if runner_reports.moment(asked_at) else None,
             "forbidden": said.get("forbidden") is True, "restarted": said.get("restarted") is True,
         }  # fmt: skip
@@ -421,6 +422,3 @@ class Followers:
 
         if sink.arrival:
             sink.arrival.ask(tell)
-
-
-__all__ = ["End", "Environment", "Followers", "Place"]

@@ -37,6 +37,8 @@ What a node's `engine` may hold: `node` (its Kubernetes node), `namespace`, `ser
 them), `python`, `pod` (where this was learnt).
 """
 
+from __future__ import annotations
+
 import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -45,12 +47,12 @@ if TYPE_CHECKING:
     from fermi.engines.kubernetes.engine import KubernetesBackend
 
 
-def connect(connection: dict[str, Any]) -> "KubernetesBackend":
+def connect(connection: dict[str, Any]) -> KubernetesBackend:
     return _connect(json.dumps(connection, sort_keys=True))
 
 
 @lru_cache
-def _connect(key: str) -> "KubernetesBackend":
+def _connect(key: str) -> KubernetesBackend:
     from fermi.engines.kubernetes.engine import KubernetesBackend  # rendering needs no Kubernetes client
 
     return KubernetesBackend(json.loads(key))

@@ -1,6 +1,8 @@
 """Dev environments of a Kubernetes cluster: pods and StatefulSets with the connection's label, in the namespaces that
 the connection names, and their nodes."""
 
+from __future__ import annotations
+
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -86,7 +88,7 @@ def _looked_into(one: Found, pod: Object | None, surveys: Surveys, python: str) 
 
 def _picture(
     there: Mapping[str, Object], sets: Mapping[str, Object], made: Mapping[str, Object], nodes: Mapping[str, Object],
-    devices: "_Devices", project: str,
+    devices: _Devices, project: str,
 ) -> list[Found]:  # fmt: skip
     """By key. A pod says more than the StatefulSet that it belongs to. `made`: pods of environments that the platform
     makes: it knows them by itself, but they hold GPUs, too."""

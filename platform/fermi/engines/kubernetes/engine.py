@@ -24,7 +24,7 @@ from fermi.engines.inside.download import Limits
 from fermi.engines.inside.render import KIND
 from fermi.engines.inside.session import InsideError, Session
 from fermi.engines.kubernetes import causes, inside, module_configmap, names, rank_exec, run_location, state, volumes
-from fermi.engines.kubernetes.client import Client, Refused
+from fermi.engines.kubernetes.client import Client
 from fermi.engines.kubernetes.dcgm import Exporters
 from fermi.engines.kubernetes.deletion import Deletion
 from fermi.engines.kubernetes.gang import Gang, Object
@@ -516,6 +516,3 @@ def _drain(news: Any, seconds: float) -> list[str]:
             found[news.get_nowait()] = None
     except Empty:
         return list(found)
-
-
-__all__ = ["KubernetesBackend", "Refused"]

@@ -12,6 +12,8 @@ Tasks train inside of its pod as in a discovered one: it is looked into once its
 then.
 """
 
+from __future__ import annotations
+
 import json
 import logging
 import math
@@ -67,12 +69,12 @@ LISTED = f"{names.SELECTOR},{HOSTED}"
 Object = dict[str, Any]
 
 
-def connect(connection: Mapping[str, Any]) -> "KubernetesHosting":
+def connect(connection: Mapping[str, Any]) -> KubernetesHosting:
     return _connect(json.dumps(connection, sort_keys=True))
 
 
 @lru_cache
-def _connect(key: str) -> "KubernetesHosting":
+def _connect(key: str) -> KubernetesHosting:
     return KubernetesHosting(json.loads(key))
 
 

@@ -1,5 +1,7 @@
 """The objects of one attempt, as they were last seen."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -25,7 +27,7 @@ class Gang:
         self.events: Mapping[str, Mapping[str, Object]] = {}
         self._moved = time.monotonic()
 
-    def copy(self, events: Mapping[str, Mapping[str, Object]]) -> "Gang":
+    def copy(self, events: Mapping[str, Mapping[str, Object]]) -> Gang:
         other = Gang(self.name)
         other.root, other.jobset, other.events = self.root, self.jobset, events
         other.jobs, other.workloads = dict(self.jobs), dict(self.workloads)

@@ -190,7 +190,8 @@ class Followers:
         ).start()
 
     def _run(
-        self, attempt: str, name: str, uid: str, sink: Sink, lock: int, stopped: threading.Event, news: threading.Event
+        self, attempt: str, name: str, uid: str, sink: Sink, lock: int, stopped: threading.Event,
+        news: threading.Event,
     ) -> None:  # fmt: skip
         pause, over_since, silent = PAUSE_SECONDS[0], None, 0
         try:

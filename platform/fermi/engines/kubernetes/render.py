@@ -239,7 +239,9 @@ class _Gang:
             "securityContext": security_of(user),
             "containers": [container],
             "volumes": own,
-            "tolerations": [*_LOST, *engine.get("tolerations", ()), *(_GPU_TAINT if self._gpus(node) else ())],
+            "tolerations": [
+                *_LOST, *engine.get("tolerations", ()), *(_GPU_TAINT if self._gpus(node) else ()),
+            ],
         }  # fmt: skip
         if not self.jobset:
             spec |= {"hostname": f"node-{plan.node_rank}", "subdomain": self.job.name}

@@ -98,8 +98,10 @@ def _ranks_of(pod: Object, node_rank: int, report: Mapping[str, Any], gone: bool
     at_the_end = {end.rank: end for end in causes.ends(ended or {})}
     killed = as_process(int(ended.get("exitCode", 0))) if ended else None
     return [
-        _rank(rank, node_rank, {**causes.news(ended or {}, rank), **told.get(rank, {})}, at_the_end.get(rank), over,
-              killed, begun=phase(pod) != "Pending")
+        _rank(
+            rank, node_rank, {**causes.news(ended or {}, rank), **told.get(rank, {})}, at_the_end.get(rank),
+            over, killed, begun=phase(pod) != "Pending",
+        )
         for rank in names.ranks(pod)
     ]  # fmt: skip
 

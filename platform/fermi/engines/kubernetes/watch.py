@@ -11,6 +11,8 @@ The memory may be a moment behind. So it is believed about what exists, and neve
 from absence asks the API server first (see `deletion.confirmed_gone`).
 """
 
+from __future__ import annotations
+
 import itertools
 import json
 import logging
@@ -252,8 +254,9 @@ class Follow:
                 event = json.loads(line)
                 obj = event["object"]
                 if event["type"] == "ERROR":
-                    raise Refused("ENGINE_UNREACHABLE", int(obj.get("code") or 0), str(obj.get("reason") or ""),
-                                  str(obj.get("message") or ""), permanent=False)  # fmt: skip
+                    code, reason = int(obj.get("code") or 0), str(obj.get("reason") or "")
+                    message = str(obj.get("message") or "")
+                    raise Refused("ENGINE_UNREACHABLE", code, reason, message, permanent=False)
                 version = obj["metadata"]["resourceVersion"]
                 if event["type"] == "DELETED":
                     changed.add(self._memory.drop(self.kind, _slim(obj, self.kind)))
@@ -292,13 +295,13 @@ class Watch:
                 raise follow.error or BackendError("ENGINE_UNREACHABLE", why=f"no list of {follow.kind}s yet")
         return self.memory
 
-    def listen(self) -> "queue_of_names":
+    def listen(self) -> queue_of_names:
         """A queue that gets the names of attempts that changed, until `leave`."""
         found: queue_of_names = queue.SimpleQueue()
         self._listeners.append(found)
         return found
 
-    def leave(self, listener: "queue_of_names") -> None:
+    def leave(self, listener: queue_of_names) -> None:
         self._listeners.remove(listener)
 
     def stop(self) -> None:

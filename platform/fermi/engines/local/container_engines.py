@@ -5,6 +5,8 @@ limit that may not be raised. So Podman is made to run one before it counts: of 
 not there. The engine must come as far as to say that (exit code 127, see podman-run(1)); an image is not needed. Docker
 cannot run a folder; its daemon, which answers, runs as root most of the time."""
 
+from __future__ import annotations
+
 import json
 import os
 import resource
@@ -28,7 +30,7 @@ NOT_FOUND = 127
 MOST_FILES = 1 << 20
 LAST_BYTES = 1000
 _looking = threading.Lock()
-_found: "dict[Path, tuple[float, Engine | None]]" = {}
+_found: dict[Path, tuple[float, Engine | None]] = {}
 
 
 @dataclass(frozen=True, slots=True)

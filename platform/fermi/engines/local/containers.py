@@ -31,7 +31,8 @@ PYTHON = "python3"
 OLD_PYTHON = 96
 """What a keeper's interpreter that is too old ends with."""
 BEGIN = (
-    f"import sys; old = sys.version_info < (3, 11); old and (print(sys.version.split()[0]), sys.exit({OLD_PYTHON})); "
+    "import sys; old = sys.version_info < (3, 11); "
+    f"old and (print(sys.version.split()[0]), sys.exit({OLD_PYTHON})); "
     f"import runpy; sys.argv = ['keeper', '{RUN}/keeper.json', '{RUN}/{files.SECRETS}']; "
     "runpy.run_module('fermi.envd', run_name='__main__')"
 )
@@ -70,8 +71,9 @@ def content(
     variables = {"HOME": HOME, "USER": "fermi", **({} if given else {"CUDA_VISIBLE_DEVICES": ""}), **env}
     keeper = {
         "name": spec.run_name, "node_rank": 0, "project": spec.project, "kind": spec.kind, "image": spec.image,
-        "workspace": WORK, "home": HOME, "service": f"{RUN}/service", "cache": f"{HOME}/.cache/fermi",
-        "tools": f"{HOME}/.local/fermi", "python": PYTHON, "lab": PYTHON, "packages": list(spec.packages),
+        "workspace": WORK, "home": HOME, "service": f"{RUN}/service",
+        "cache": f"{HOME}/.cache/fermi", "tools": f"{HOME}/.local/fermi",
+        "python": PYTHON, "lab": PYTHON, "packages": list(spec.packages),
         "env": variables, "ports": [{"name": port.name, "port": port.port} for port in spec.ports],
         "start_script": spec.start_script, "lazy": False, "foreground": True, "stop": f"{TOLD}/stop.json",
         "grace_seconds": grace_seconds, **bounds.of_environment(ordered, spec.disk_gb, contained=True),
@@ -88,8 +90,13 @@ def command(engine: Engine, box: Box, wanted: Mapping[str, Any]) -> list[str]:
     words = ["run", "--detach", "--name", box.name, "--pull=never", f"--user={engine.user()}", "--workdir=/"]
     words += ["--network=host", "--cap-drop=all", "--security-opt=no-new-privileges", "--security-opt=label=disable"]
     words += [*_habits(engine), *_limits(engine, wanted), *_gpus(engine, wanted["gpus"])]
-    mounts = [(Path(fermi.__file__).parent, f"{CODE}/fermi", True), (box.folder, TOLD, True), (box.inside, RUN, False),
-              (box.home, HOME, False), (box.workspace, WORK, False)]  # fmt: skip
+    mounts = [
+        (Path(fermi.__file__).parent, f"{CODE}/fermi", True),
+        (box.folder, TOLD, True),
+        (box.inside, RUN, False),
+        (box.home, HOME, False),
+        (box.workspace, WORK, False),
+    ]
     for source, target, fixed in mounts:
         words += ["--mount", f"type=bind,source={source},target={target}" + (",readonly" if fixed else "")]
     for name, value in {"PYTHONPATH": CODE, "PYTHONUNBUFFERED": "1", "HOME": HOME, "USER": "fermi"}.items():

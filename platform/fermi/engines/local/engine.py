@@ -66,7 +66,8 @@ class LocalBackend(Backend):
             self.data_dir, self.workspace, self.python,
             private=(*_paths(connection, "private"), *([self.named] if self.named != self.data_dir else ())),
             readable=_paths(connection, "data_roots"),
-            reads=(*self.script_roots, *_paths(connection, "task_reads")), writes=_paths(connection, "task_writes"),
+            reads=(*self.script_roots, *_paths(connection, "task_reads")),
+            writes=_paths(connection, "task_writes"),
         )  # fmt: skip
 
     @property

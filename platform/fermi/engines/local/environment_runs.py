@@ -6,6 +6,8 @@
                                  service/ (written by what runs there)
 """
 
+from __future__ import annotations
+
 import os
 import shutil
 import signal
@@ -28,7 +30,7 @@ class Disk:
     folder: Path
 
     @classmethod
-    def of(cls, data_dir: Path, environment: str) -> "Disk":
+    def of(cls, data_dir: Path, environment: str) -> Disk:
         if "/" in environment or environment in ("", ".", ".."):
             raise ValueError(environment)
         return cls(data_dir / FOLDER / environment)
@@ -58,10 +60,10 @@ class Disk:
         places = [Path(os.path.realpath(os.path.join(top, path))) for path in paths]
         return any(there.is_relative_to(top) and there.is_file() for there in places)
 
-    def run(self, number: int) -> "Run":
+    def run(self, number: int) -> Run:
         return Run(self.folder / "runs" / str(number), f"{self.folder.name}-{number}")
 
-    def runs(self) -> list["Run"]:
+    def runs(self) -> list[Run]:
         there = self.folder / "runs"
         return [self.run(int(path.name)) for path in there.iterdir() if path.name.isdecimal()] if there.is_dir() else []
 

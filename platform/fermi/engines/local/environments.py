@@ -6,6 +6,8 @@ whoever started it sees whether that goes well.
 
 Where the connection says `containers`, a run with an image is a container (see `contained`). It begins at once."""
 
+from __future__ import annotations
+
 import json
 import os
 import socket
@@ -49,7 +51,7 @@ GRACE_SECONDS = 10.0
 SOCKET, TOKEN = "keeper.sock", "keeper.token"
 
 
-def connect(connection: Mapping[str, Any]) -> "LocalHosting":
+def connect(connection: Mapping[str, Any]) -> LocalHosting:
     backend = local.connect({**connection, "warm": False})
     return LocalHosting(backend, with_containers=connection.get("containers"))
 

@@ -16,8 +16,8 @@ ROOM = ("no space left on device", "disk quota exceeded")
 ABSENT = ("manifest unknown", "not found", "name unknown", "does not exist", "invalid reference format",
           "did not resolve to an alias", "must be lowercase", "image not known")  # fmt: skip
 FORBIDDEN = ("unauthorized", "denied", "authentication required", "forbidden", "invalid username/password")
-AWAY = ("dial tcp", "timeout", "connection refused", "connection reset", "no such host", "unexpected eof",
-        "toomanyrequests", "rate limit", "bad gateway", "service unavailable", "gateway timeout",
+AWAY = ("dial tcp", "timeout", "connection refused", "connection reset", "no such host",
+        "unexpected eof", "toomanyrequests", "rate limit", "bad gateway", "service unavailable", "gateway timeout",
         "network is unreachable", "tls handshake")  # fmt: skip
 """As podman-pull(1), `docker pull` and registries (errors of the distribution specification) say it, in lower case."""
 

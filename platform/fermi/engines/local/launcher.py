@@ -1,5 +1,7 @@
 """Starts node runners: through a process that already stands by with the training stack imported, or a fresh one."""
 
+from __future__ import annotations
+
 import json
 import os
 import subprocess
@@ -92,7 +94,7 @@ class Launcher:
         with self._lock:
             self._dismiss()
 
-    def _ready(self, modules: tuple[str, ...]) -> "_Template | None":
+    def _ready(self, modules: tuple[str, ...]) -> _Template | None:
         """The one standing by, if it lives and has imported what is wanted (or is about to)."""
         standing_by = self._standing_by
         return standing_by if standing_by and standing_by.modules == modules and standing_by.lives() else None
@@ -102,7 +104,7 @@ class Launcher:
             self._leave(self._standing_by)
             self._standing_by = None
 
-    def _leave(self, template: "_Template") -> None:
+    def _leave(self, template: _Template) -> None:
         template.end()
         self._leaving = [one for one in (*self._leaving, template) if one.lives()]
 
@@ -125,7 +127,7 @@ class _Template:
         self._given = 0
         self._said = b""
 
-    def order(self, specs: Sequence[Path], log: Path, secrets: Mapping[str, str]) -> "_Order":
+    def order(self, specs: Sequence[Path], log: Path, secrets: Mapping[str, str]) -> _Order:
         said = {"specs": [str(path) for path in specs], "log": str(log), "secrets": {**secrets}}
         with suppress(BrokenPipeError):  # the outcome tells
             self._orders.write(json.dumps(said).encode() + b"\n")

@@ -44,7 +44,8 @@ def order(node: Node, python: str, shell: Iterable[str]) -> dict[str, Any]:
     """Returns what is known of a node inside before its attempt begins. `python`: the interpreter that the job names
     for its ranks; `shell`: what its step runs."""
     known = {
-        "environment": node.name, "processes": node.processes, "python": python or interpreter(node), "shell": [*shell],
+        "environment": node.name, "processes": node.processes, "python": python or interpreter(node),
+        "shell": [*shell],
     }  # fmt: skip
     if ALLOCATION in node.engine:
         return {**known, "made": node.id}
@@ -62,7 +63,3 @@ def options(host: str) -> list[str]:
     of its job: https://slurm.schedmd.com/gres.html), its memory (`--mem=0`), and all of its processors, for none are
     asked for (`--whole` is the default) and the task is bound to none (https://slurm.schedmd.com/srun.html)."""
     return [f"--nodelist={host}", "--mem=0", "--cpu-bind=none"]
-
-
-__all__ = ["ALLOCATION", "COMMENT", "FOLDER", "JOB", "MARK", "NODE", "OWN_PYTHON", "USER", "disk_of", "interpreter",
-           "is_environment", "marks", "options", "order"]  # fmt: skip

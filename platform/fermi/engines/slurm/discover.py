@@ -80,6 +80,3 @@ def expand(nodes: str) -> list[str]:
         if len(names) > MAX_NODES:
             return []
     return names
-
-
-__all__ = ["follow"]

@@ -367,6 +367,3 @@ def _has_job(order: Mapping[str, Any]) -> bool:
 def _is_submitted(run: RunDir, order: Mapping[str, Any]) -> bool:
     inner = [int(rank) for rank in order.get("inside", {})]
     return (not _has_job(order) or bool(run.submitted())) and all(map(run.has_begun, inner))
-
-
-__all__ = ["SlurmBackend"]

@@ -59,7 +59,8 @@ def render(spec: HostedSpec, connection: Mapping[str, Any]) -> Rendered:
 
 def _options(spec: HostedSpec, connection: Mapping[str, Any], run: str) -> dict[str, str | int | bool]:
     found: dict[str, str | int | bool] = {
-        "job-name": spec.run_name, "comment": COMMENT + spec.run_name, "output": f"{run}/slurm.log", "no-requeue": True,
+        "job-name": spec.run_name, "comment": COMMENT + spec.run_name,
+        "output": f"{run}/slurm.log", "no-requeue": True,
     }  # fmt: skip
     if limit := spec.engine.get("time_limit") or connection.get("time_limit"):
         found["time"] = str(limit)
@@ -194,6 +195,3 @@ def _activity(said: Mapping[str, Any]) -> Activity:
         tuple(Kernel(**one) for one in said.get("kernels", ())),
         tuple(Holder(**one) for one in said.get("holders", ())),
     )
-
-
-__all__ = ["ALLOCATION", "COMMENT", "FOLDER", "MODULES", "Look", "render", "seen"]

@@ -11,6 +11,8 @@ network for it. `--overlap` lets steps share what the job has, the batch step's 
 they come and not by lines (https://slurm.schedmd.com/srun.html). Slurm lets only a job's own user into it, so the
 platform has to be that user."""
 
+from __future__ import annotations
+
 import getpass
 import json
 import os
@@ -40,12 +42,12 @@ from fermi.jobs.spec import NO_SECRETS, LogChunk, Problem, Rendered
 DIAL_SECONDS = 10.0
 
 
-def connect(connection: Mapping[str, Any]) -> "SlurmHosting":
+def connect(connection: Mapping[str, Any]) -> SlurmHosting:
     return _connect(json.dumps(connection, sort_keys=True))
 
 
 @lru_cache
-def _connect(key: str) -> "SlurmHosting":
+def _connect(key: str) -> SlurmHosting:
     return SlurmHosting(json.loads(key))
 
 
@@ -148,7 +150,8 @@ class SlurmHosting(Hosting):
             raise BackendError("ENVIRONMENT_AWAY", environment=handle.environment) from None
 
     def _srun(self, handle: HostedHandle, job: int) -> list[str]:
-        run = f"{folder_of(self.connection)}/{environment_job.FOLDER}/{handle.environment}/runs/{handle.run}"
+        folder = f"{folder_of(self.connection)}/{environment_job.FOLDER}"
+        run = f"{folder}/{handle.environment}/runs/{handle.run}"
         spec = runner_reports.read(self._run(handle).path / "keeper.json") or {}
         python = str(spec.get("python") or "python3")
         modules = f"PYTHONPATH={run}/{environment_job.MODULES}:{run}"  # where those of runs of earlier releases are
@@ -204,6 +207,3 @@ def _look(run: RunDir) -> environment_job.Look:
 def _tail(folder: Path) -> str:
     said = b"".join(logfiles.chunk(folder / name, -1000, 1000).data for name in ("slurm.log", "keeper.log"))
     return "\n".join(said.decode(errors="replace").strip().splitlines()[-6:])
-
-
-__all__ = ["SlurmHosting", "connect"]

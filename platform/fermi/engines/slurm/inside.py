@@ -191,6 +191,3 @@ def _refused(said: str, known: Mapping[str, Any], late: bool) -> BackendError:
     if late or by_slurm:
         return BackendError("INSIDE_SILENT", **about, why=said or "Slurm did not begin the step in time")
     return BackendError("INSIDE_RUNNER_FAILED", permanent=True, **about, python="the nodes' interpreter", why=said)
-
-
-__all__ = ["Allocations", "address_of", "begin", "enter"]

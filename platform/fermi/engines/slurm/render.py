@@ -313,18 +313,3 @@ def _line(value: object) -> str:
 def _ranks(node: NodePlan) -> str:
     first, last = node.processes[0].rank, node.processes[-1].rank
     return f"rank {first}" if first == last else f"ranks {first}-{last}"
-
-
-__all__ = [
-    "NOT_OURS",
-    "environment",
-    "files",
-    "folder_of",
-    "needs_login",
-    "quoted",
-    "render",
-    "script",
-    "setup",
-    "variables",
-    "workspace_of",
-]
