@@ -1,5 +1,5 @@
 """Our own modules that a node needs where nothing of ours is installed (a pod, a machine of a Slurm cluster): the node
-runner, what it measures with, the probe that it gives its ranks, and the trainer where the job uses one."""
+runner, its measurements, the probe that it gives its ranks, and the trainer where the job uses one."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ POD, SLURM, FOREGROUND = ("fermi.runner.pod", BESIDE), ("fermi.runner.slurm", BE
 INSIDE = ("fermi.inside.__main__", "fermi.inside.rank_exec", "fermi.runner.inside", "fermi.runner.standby", BESIDE)
 KEEPER = ("fermi.envd.__main__", "fermi.envd.packages")
 SLURM_KEEPER = (*KEEPER, "fermi.envd.bridge", "fermi.envd.interpreter")
-"""What is run there; what it imports of ours goes along."""
+"""Entry modules of each place; what they import of ours is added."""
 
 _COMMENT = re.compile(r"#.*")
 _IMPORT = re.compile(
@@ -23,12 +23,13 @@ _IMPORT = re.compile(
 
 
 def trainers(words: Iterable[object]) -> tuple[str, ...]:
-    """Those of our trainers that a command of these words runs."""
+    """Return our trainers that a command runs, as module names."""
     return tuple(word for word in words if isinstance(word, str) and word.startswith("fermi.train."))
 
 
 def modules(runner: tuple[str, ...], words: Iterable[object]) -> Mapping[str, str]:
-    """Path -> text, for a command of these words. Packages are empty folders with an `__init__.py`."""
+    """Return the entry modules, what they import of ours, and the trainers of a command, as path -> text. Packages are
+    empty folders with an `__init__.py`."""
     return _modules(runner, trainers(words))
 
 
@@ -52,15 +53,15 @@ def _modules(runner: tuple[str, ...], trainers: tuple[str, ...]) -> Mapping[str,
 
 
 def _probe() -> dict[str, str]:
-    """All of it: a rank's process imports it, and no module of the runner."""
+    """Return all modules of the probe: a rank's process imports it, and no module of the runner."""
     folder = _ROOT / "probe"
     paths = sorted(path for path in folder.rglob("*.py") if path != folder / "__init__.py")
     return {path.relative_to(_ROOT.parent).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 
 def _imported(text: str) -> list[str]:
-    """The runner's modules and the trainers that a module imports: `from fermi.train import a, b` and `from
-    fermi.train.a import …`."""
+    """Return the names of our modules that a module imports: `from fermi.train import a, b` and `from fermi.train.a
+    import …`."""
     return [
         f"fermi.{package}.{name}"
         for package, module, names in _IMPORT.findall(text)

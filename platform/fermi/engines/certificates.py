@@ -1,4 +1,4 @@
-"""Until when certificates and tokens are valid, as they say themselves."""
+"""Read from certificates and tokens until when they are valid."""
 
 import base64
 import json
@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Kind = Literal["certificate", "authority", "token"]
-"""What we prove ourselves by; what others do; and a text that is ours."""
+"""A certificate that we identify ourselves with, one that we trust, or a token of ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """`where`: the file that it is in. `begins`, `ends`: unix seconds; 0: it does not say since when."""
+    """Validity of a certificate or token. `where`: the file that it is in. `begins`, `ends`: unix seconds; 0: no
+    beginning is given."""
 
     kind: Kind
     where: str
@@ -21,14 +22,14 @@ class Ending:
 
 
 def endings(kind: Kind, where: str, content: bytes) -> Iterator[Ending]:
-    """Of what is in a file; nothing of what does not end, or cannot be understood."""
+    """Yield the validity of what is in a file; nothing where it does not expire or cannot be parsed."""
     found = _of_token(content) if kind == "token" else _of_certificates(kind, content)
     if found:
         yield Ending(kind, where, *found)
 
 
 def claims(token: str) -> Mapping[str, Any]:
-    """What a JWT says, believed as it stands; empty for any other text."""
+    """Return the claims of a JWT without verifying it; empty for any other text."""
     try:
         part = token.split(".")[1]
         found = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
@@ -46,7 +47,8 @@ def _of_token(content: bytes) -> tuple[float, float] | None:
 
 
 def _of_certificates(kind: Kind, content: bytes) -> tuple[float, float] | None:
-    """PEM or DER. The first is our own, above which others may stand; of authorities one that is valid is enough."""
+    """Return the validity of PEM or DER certificates. The first is our own, which others may have signed; of trusted
+    ones a single valid one is enough, so the longest counts."""
     from cryptography import x509  # whoever only renders jobs has no need of it
 
     try:

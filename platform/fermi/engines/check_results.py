@@ -1,4 +1,4 @@
-"""What a look at an engine found, one point at a time."""
+"""Result of checking an engine, one point at a time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Level(StrEnum):
-    """WARN = training works, but less well or not for everybody; FAIL = it does not."""
+    """Level of a result. WARN = training works, but less well or not for all users; FAIL = it does not."""
 
     PASS = "pass"
     WARN = "warn"
@@ -16,7 +16,8 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`code` has texts in `fermi.messages`, filled from `params`. `remedy`: what to apply or run, as it stands."""
+    """Result of one check. `code` has texts in `fermi.messages`, filled from `params`. `remedy`: text to apply or run
+    as it is."""
 
     level: Level
     code: str

@@ -4,7 +4,8 @@
     "queue": {"default": "gpus", "projects": {"nlp": "nlp-gpus"}, "priorities": {"urgent": "express"}}
 
 A class wins over a project, and a project over the default. A project is named by its id or its name. Where none of
-them fits, the option is as good as not there."""
+them matches, the option counts as not set.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,7 +15,7 @@ from fermi.scheduler.snapshot import NUMBERS
 
 
 def by_class(value: Mapping[str, Any], description: str) -> dict[str, Any]:
-    """JSON Schema of an object with a value for some of the classes."""
+    """Return the JSON Schema of an object with a value for some of the priority classes."""
     return {
         "type": "object",
         "additionalProperties": False,
@@ -24,7 +25,7 @@ def by_class(value: Mapping[str, Any], description: str) -> dict[str, Any]:
 
 
 def differing(value: Mapping[str, Any], description: str = "") -> dict[str, Any]:
-    """JSON Schema of a value, or of an object that tells it for each task."""
+    """Return the JSON Schema of a value, or of an object that gives it for each task."""
     choice = {
         "type": "object",
         "additionalProperties": False,
@@ -39,18 +40,18 @@ def differing(value: Mapping[str, Any], description: str = "") -> dict[str, Any]
 
 
 def of(connection: Mapping[str, Any], job: JobSpec, names: Iterable[str]) -> dict[str, Any]:
-    """The connection as it is for this job: each of these options is one text, or is not there."""
+    """Return the connection for this job: each of these options is one text, or None."""
     chosen = {name: _one(connection.get(name), job.priority, job.project, job.project_name) for name in names}
     return {**connection, **chosen}
 
 
 def of_project(connection: Mapping[str, Any], project: str, names: Iterable[str]) -> dict[str, Any]:
-    """The same for what has no priority."""
+    """Return the connection for a project, for what has no priority."""
     return {**connection, **{name: _one(connection.get(name), "", project) for name in names}}
 
 
 def values(option: Any) -> list[str]:
-    """All that it may come to, each once."""
+    """Return all values that an option may have, each once."""
     if not isinstance(option, Mapping):
         return [str(option)] if option else []
     differing = [*(option.get("projects") or {}).values(), *(option.get("priorities") or {}).values()]

@@ -1,4 +1,4 @@
-"""A dev environment as its engine shows it."""
+"""Dev environment as its engine reports it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,9 +7,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`key` is stable within the cluster, whatever restarts. `project` is an id or a name. `running` means usable now;
-    `healthy` False = it should be and is not. `started_at`: unix seconds. `engine`: see `Node.engine`. What is empty is
-    not known."""
+    """Environment that an engine reports. `key` is stable within the cluster, whatever restarts. `project` is an id or
+    a name. `running` means usable now; `healthy` False = it should be and is not. `started_at`: unix seconds. `engine`:
+    see `Node.engine`. Empty fields are not known."""
 
     key: str
     name: str

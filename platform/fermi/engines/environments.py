@@ -1,13 +1,12 @@
-"""Dev environments that the platform makes: what one is, what is seen of it, and what an engine must be able to do to
-keep one.
+"""Dev environments that the platform makes: their spec, their status, and the interface of an engine that can run them.
 
-    HostedSpec ──Hosting.render──▶ Rendered ──start──▶ keeper ──observe──▶ HostedSeen
+    EnvironmentSpec ──EnvironmentBackend.render──▶ Rendered ──start──▶ envd ──observe──▶ EnvironmentStatus
 
 An environment's **disk** belongs to its id and outlives its runs. A **run** is one life of its processes, named
-`<environment>-<number>` (`run_name`); what bears a lower number is garbage. In each run a **keeper** (`fermi.envd`)
-stands: it starts the service (JupyterLab, an editor, a script), tells what goes on, and opens what is asked for inside:
-a port, a terminal, a command. Nothing of a run listens where others could reach it; whoever wants in dials the keeper
-(`Hosting.dial`).
+`<environment>-<number>` (`build_run_name`); runs with a lower number are garbage. In each run an **environment daemon**
+(`fermi.envd`) supervises: it starts the service (JupyterLab, an editor, a script), reports its state, and opens what is
+requested inside: a port, a terminal, a command. Nothing of a run listens where others could reach it; callers connect
+to the daemon (`EnvironmentBackend.dial`).
 """
 
 import socket
@@ -26,7 +25,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A declared port inside of an environment, such as TensorBoard's 6006. `name` is what its door is called."""
+    """Declared port inside of an environment, such as TensorBoard's 6006. `name`: part of its proxy address."""
 
     name: str
     port: int
@@ -71,25 +70,29 @@ class HostedSpec:
 
     @property
     def run_name(self) -> str:
+        """Name of the run."""
         return run_name(self.id, self.run)
 
 
 def run_name(environment: str, run: int) -> str:
-    """What an engine knows a run by."""
+    """Return the name by which an engine knows a run."""
     return f"{environment}-{run}"
 
 
 @dataclass(frozen=True, slots=True)
 class HostedHandle:
+    """Run of an environment, by the environment's id and the run's number."""
     environment: str
     run: int
 
     @property
     def name(self) -> str:
+        """Name of the run."""
         return run_name(self.environment, self.run)
 
 
 class HostedPhase(StrEnum):
+    """Phase of a run."""
     ABSENT = "absent"  # nothing of this run is there
     STARTING = "starting"  # something is, and its keeper or its service does not answer yet
     RUNNING = "running"  # its keeper answers, and its service is up (or is started at first use)
@@ -99,7 +102,7 @@ class HostedPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A notebook's process, as somebody who wants its GPU is told of it. `since`, `busy_at`: unix seconds."""
+    """Process of a notebook, as it is shown to users who want its GPU. `since`, `busy_at`: unix seconds."""
 
     id: str
     name: str  # the notebook's path, or what it runs
@@ -111,8 +114,8 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A process of the run that holds memory which a task would want: its GPUs', or much of its host's. `kernel`: the
-    id of the kernel that it is, or belongs to; empty: none."""
+    """Process of the run that holds memory which a task would need: its GPUs', or much of its host's. `kernel`: the id
+    of the kernel that it is, or belongs to; empty: none."""
 
     pid: int
     name: str  # as its command line begins
@@ -124,9 +127,9 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What people do with it. `at`: unix seconds of the last sign (a kernel's work, a byte through a door, a command);
-    None: none seen in this run. `connections`: doors, terminals and tunnels open now. `holders`: the largest first,
-    the keeper and an idle service left out."""
+    """Use of an environment. `at`: unix seconds of the last activity (a kernel's work, a byte through the proxy, a
+    command); None: none in this run. `connections`: proxied ports, terminals and tunnels open now. `holders`: the
+    largest first, without the environment daemon and an idle service."""
 
     at: float | None = None
     connections: int = 0
@@ -136,10 +139,10 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class HostedSeen:
-    """`left`: whether processes of the run exist or may still begin (None = not known). `facts`: fields of the dev
-    environment that only its host knows (`host`, `ip`, `versions`, `network`, `engine`, and the name of its `zone`).
-    `doing`: what it is at while it starts, as a code and its params (`INSTALLING_PACKAGES`, …); `waiting`: why it has
-    not begun."""
+    """Status of a run. `left`: whether processes of the run exist or may still start (None = not known). `facts`:
+    fields of the dev environment that only its host knows (`host`, `ip`, `versions`, `network`, `engine`, and the name
+    of its `zone`). `doing`: what it does while it starts, as a code and its params (`INSTALLING_PACKAGES`, …);
+    `waiting`: why it has not started."""
 
     phase: HostedPhase
     left: bool | None = None
@@ -151,62 +154,64 @@ class HostedSeen:
 
 
 class Hosting(ABC):
-    """A backend's module `hosting` with `connect(connection) -> Hosting`. All methods raise
-    `fermi.jobs.errors.BackendError` when the engine cannot be asked, and are idempotent."""
+    """Engine that can make dev environments: a backend's module `environments` with `connect(connection) ->
+    EnvironmentBackend`. All methods raise `fermi.jobs.errors.BackendError` when the engine cannot be asked, and are
+    idempotent."""
 
     on_demand: bool = False
-    """Whether a run may count as running while nothing of it is there, and begins when somebody dials it."""
+    """Whether a run may count as running while none of its processes exist, and starts when it is dialled."""
 
     hands_over: bool = False
-    """Whether what is dialled is the keeper's own socket on this machine, so that it can hand over what it opens."""
+    """Whether `dial` returns the environment daemon's own socket on this machine, so that the daemon can pass
+    descriptors of what it opens."""
 
     marks: Mapping[str, Any] = NOTHING
-    """What the `engine` of its environments says from the beginning, so that its backend knows them."""
+    """What the `engine` of its environments holds from the beginning, by which its backend knows them."""
 
     def problems(self, spec: HostedSpec) -> list[Problem]:
-        """What is wrong with it on this engine; fields as the API names them."""
+        """Return what is wrong with the environment on this engine; fields as the API names them."""
         return []
 
     def resize_problems(self, spec: HostedSpec) -> list[Problem]:
-        """What is wrong with giving the sizes of `spec` to an environment that exists. Asks the engine."""
+        """Return what is wrong with giving the sizes of `spec` to an environment that exists. Queries the engine."""
         return []
 
     def zones(self) -> Collection[str] | None:
-        """Names of the zones that its machines bear, to one of which an environment can be kept. None: it does not
-        know them."""
+        """Return the names of the zones of its machines, to one of which an environment can be bound; None: not known.
+        """
         return None
 
     def gpus(self, host: str) -> int | None:
-        """How many GPUs `host` ("": its one machine) has that are given out by their indices: the platform gives each
-        to one environment. None: the engine gives out its own."""
+        """Return how many GPUs `host` ("": its one machine) has that are given out by their indices: the platform gives
+        each to one environment. None: the engine gives out its own."""
         return None
 
     @abstractmethod
     def render(self, spec: HostedSpec) -> Rendered:
-        """Pure. Shown to people, and what `start` sends; its name is the run's."""
+        """Return what `start` sends; its name is the run's (pure). It is shown to users."""
 
     @abstractmethod
     def start(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
-        """Makes the disk where there is none, and begins the run; of a run that is there or was, nothing."""
+        """Make the disk where there is none, and start the run; a run that exists or existed is not started again."""
 
     @abstractmethod
     def observe(self, handles: Iterable[HostedHandle]) -> Mapping[str, HostedSeen]:
-        """One call for many, by run name."""
+        """Return the status of many runs by name, in one call."""
 
     @abstractmethod
     def stop(self, handle: HostedHandle, grace_seconds: float) -> None:
-        """Asks the run's processes to end and does not wait; asked again until nothing is left. The disk stays. A run
-        that never began can no longer begin."""
+        """Ask the run's processes to end without waiting; called again until nothing is left. The disk stays. A run
+        that never started can no longer start."""
 
     @abstractmethod
     def delete(self, environment: str) -> bool:
-        """Removes the disk and all that is kept of its runs, once nothing runs; whether all of it is gone."""
+        """Remove the disk and all that is kept of its runs, once nothing runs; return whether all of it is gone."""
 
     @abstractmethod
     def logs(self, handle: HostedHandle, cursor: int, limit: int = 1 << 20) -> LogChunk:
-        """Of the keeper and the service; see `Backend.logs`."""
+        """Return a part of the log of environment daemon and service; see `Backend.logs`."""
 
     @abstractmethod
     def dial(self, handle: HostedHandle) -> socket.socket:
-        """A connected stream to the run's keeper (see `fermi.envd.protocol`); blocks for at most a few seconds. Raises
-        BackendError (ENVIRONMENT_AWAY) when nobody answers."""
+        """Return a connected stream to the run's environment daemon (see `fermi.envd.protocol`), within a few seconds.
+        Raise BackendError (ENVIRONMENT_AWAY) when it does not answer."""

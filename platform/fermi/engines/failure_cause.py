@@ -1,4 +1,5 @@
-"""Why an attempt failed, by what its ranks and hosts say: the same for every engine. The rule is the runner's too."""
+"""Find why an attempt failed from the reports of its ranks and hosts; the same for every engine. The rule is the
+runner's, too (`fermi.runner.first_failure`)."""
 
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,13 +16,13 @@ MOST_NAMED = 8
 BY_RUNNERS = frozenset({"MASTER_PORT_TAKEN", "DISK_FULL", "OUT_OF_MEMORY", *BOUNDS, *CODE})
 """Causes that a runner finds out itself: on its own machine, and at the time."""
 Words = Mapping[str, Any]
-"""What a runner wrote down as the cause: its `code`, and what the text takes."""
+"""Cause that a runner wrote: its `code`, and the parameters of its text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A host, or what stood for us there, that is gone. `heard_at`: its last sign of life, in unix seconds; None = not
-    known."""
+    """Host, or its agent or runner, that is gone. `heard_at`: its last sign of life, in unix seconds; None = not known.
+    """
 
     cause: Cause
     heard_at: float | None = None
@@ -33,7 +34,8 @@ def cause_of_failure(
     losses: Sequence[Loss] = (),
     said: Iterable[tuple[int, Words | None]] = (),
 ) -> Cause | None:
-    """What failed first; None when nothing did. `node_name`: of a node rank. `said`: by runners of these node ranks."""
+    """Return what failed first; None when nothing did. `node_name`: name of a node rank. `runner_causes`: written by
+    the runners of these node ranks."""
     for node_rank, words in said:
         if words and (cause := by_runner(words, {"nodeRank": node_rank, "node": node_name(node_rank)})):
             return cause
@@ -57,15 +59,15 @@ def cause_of_failure(
 
 
 def by_runner(words: Words, about: Mapping[str, object]) -> Cause | None:
-    """`about`: where it was. None for what a runner that is not ours may have made up."""
+    """Return a runner's cause with its location; None for what a program other than our runner may have written."""
     code = words.get("code")
     params = {name: value for name, value in words.items() if name != "code"}
     return Cause(code, {**params, **about}) if code in BY_RUNNERS else None
 
 
 def making_ready(said: Iterable[tuple[str, Words | None]]) -> Cause | None:
-    """What nodes, by name, are at before their ranks begin: of several what takes longest, with all that are at it. A
-    node with a runner for each rank is named once."""
+    """Return what nodes do before their ranks start (`reported`: by node name): of several the step that takes longest,
+    with all nodes that are at it. A node with a runner for each rank is named once."""
     found = [(name, words) for name, words in said if words and words["code"] in READYING]
     if not found:
         return None
@@ -76,7 +78,8 @@ def making_ready(said: Iterable[tuple[str, Words | None]]) -> Cause | None:
 
 
 def never_ending(ranks: Sequence[RankSeen], moment: float) -> list[RankSeen]:
-    """Of a whole gang, those that hang although all others ended with 0, and long ago; on whichever nodes they are."""
+    """Return the ranks of a whole attempt that hang although all others ended with 0 long ago, on any node; none
+    otherwise."""
     ended = [rank for rank in ranks if rank.state == "exited"]
     if not ended:
         return []
@@ -87,8 +90,8 @@ def never_ending(ranks: Sequence[RankSeen], moment: float) -> list[RankSeen]:
 
 
 def _asked_from_outside(ranks: Iterable[RankSeen], node_name: Callable[[int], str]) -> Cause | None:
-    """Who was asked to end, although nobody had failed: neither a failure of its own nor a success, whatever it exits
-    with. (Where the platform asks, it has written down why before.)"""
+    """Return the cause for ranks that were asked to end although none had failed: neither a failure of their own nor a
+    success, whatever their exit code. (Where the platform asks, it has stored why before.)"""
     asked = [rank for rank in ranks if rank.asked and rank.state == "exited"]
     if not asked:
         return None
@@ -97,7 +100,7 @@ def _asked_from_outside(ranks: Iterable[RankSeen], node_name: Callable[[int], st
 
 
 def told(culprit: first_failure.End, about: dict[str, object], gone: Sequence[first_failure.End] = ()) -> Cause:
-    """`about`: where it was. `gone`: who had ended well before."""
+    """Return the cause for the rank that failed first. `earlier_ends`: ranks that had ended with 0 before."""
     if culprit.exit_code < 0:
         return Cause("RANK_KILLED", {**about, "signal": signal_name(-culprit.exit_code)})
     about = {**about, "exitCode": culprit.exit_code}
@@ -112,8 +115,8 @@ def _listed(found: Sequence[first_failure.End]) -> str:
 
 
 def left_early(ranks: Sequence[RankSeen], victim: int, node_name: Callable[[int], str]) -> Cause | None:
-    """Returns the cause that names the rank which ended with 0 while others went on, where the failure of the rank
-    `victim` came of that: it tells of a peer that is gone. None where nobody had left before it failed."""
+    """Return the cause that names the rank which ended with 0 while others went on, where the failure of the rank
+    `victim` resulted from that: it reports a peer that is gone. None where no rank had ended before it failed."""
     seen = {rank.rank: rank for rank in ranks}
     ends = _ends(ranks)
     failed = next((end for end in ends if end.rank == victim), None)
@@ -133,12 +136,13 @@ def left_early(ranks: Sequence[RankSeen], victim: int, node_name: Callable[[int]
 
 
 def was_killed(cause: Cause) -> bool:
-    """Whether a signal that explains its peers' errors is what `told` told of."""
+    """Return whether a cause of `build_rank_cause` is a signal that explains its peers' errors."""
     requests = [signal_name(number) for number in first_failure.EXPLAIN_NOTHING]
     return cause.code == "RANK_KILLED" and cause.params.get("signal") not in requests
 
 
 def signal_name(number: int) -> str:
+    """Return the name of a signal, such as SIGKILL."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -146,7 +150,7 @@ def signal_name(number: int) -> str:
 
 
 def rank_seen(entry: Mapping[str, Any], node_rank: int) -> RankSeen:
-    """Of a runner's entry."""
+    """Return the status of a rank from its runner's entry."""
     return RankSeen(
         entry["rank"], node_rank, entry["state"], entry["pid"], entry["exit_code"], entry["ended_at"],
         bool(entry.get("asked")), entry.get("still_since"),

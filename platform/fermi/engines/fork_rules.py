@@ -1,4 +1,4 @@
-"""Whether ranks may be forked from a process that has imported the training stack."""
+"""Decide whether ranks may be forked from a process that has imported the training stack."""
 
 from fermi.jobs.spec import JobSpec
 
@@ -40,14 +40,14 @@ READ_BEFORE_THE_SCRIPT = (
     "MALLOC_",
     "GLIBC_",
 )
-"""Variables that the interpreter or a library reads while it starts or is imported. Where the user sets one, ranks are
-executed afresh instead of being forked from a process that has already read it. Found by watching `getenv` while
-torch 2.13 (and 2.11 for CUDA 13) and numpy are imported (tests/gpu, `read-before-the-fork`). Of families of which most
-are read later, and which tasks often set (CUDA_VISIBLE_DEVICES, TRITON_CACHE_DIR, NCCL_…), only those that are read
-then: where Triton reads TRITON_INTERPRET after the fork, for example, the script's kernels would be interpreted and
-those of its own language, made when it was imported, would not."""
+"""Prefixes of variables that the interpreter or a library reads while it starts or is imported. Where the user sets
+one, ranks are executed afresh instead of being forked from a process that has already read it. Found by watching
+`getenv` while torch 2.13 (and 2.11 for CUDA 13) and numpy are imported (tests/gpu, `read-before-the-fork`). Of families
+of which most are read later, and which tasks often set (CUDA_VISIBLE_DEVICES, TRITON_CACHE_DIR, NCCL_…), only those
+that are read then: where Triton reads TRITON_INTERPRET after the fork, for example, the script's kernels would be
+interpreted and those of its own language, made when it was imported, would not."""
 
 
 def may_fork(job: JobSpec) -> bool:
-    """Return whether no variable of the job is read before its script begins, when the fork has long read it."""
+    """Return whether no variable of the job is read at import time, which the forked process has passed."""
     return not any(name.startswith(READ_BEFORE_THE_SCRIPT) for name in (*job.env, *job.secret_env))

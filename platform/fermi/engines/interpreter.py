@@ -1,4 +1,5 @@
-"""What an interpreter on this machine has installed, and whether ranks can run with one that somebody names."""
+"""Query which distributions an interpreter on this machine has, and whether ranks can run with one that a task names.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from typing import Any
 from fermi.jobs.spec import Problem
 
 KEPT_SECONDS = 10
-"""So long an answer counts: who has just installed something need not restart the platform."""
+"""For so long an answer is cached: after `pip install` the platform need not be restarted."""
 
 PATIENCE_SECONDS = 30
 MAX_LOOKED = 200
@@ -27,7 +28,7 @@ for name in sys.argv[1:]:
     except m.PackageNotFoundError: print(name)
 """
 OLDEST = (3, 9)
-"""The Python that ranks' probe and the node runner's modules need."""
+"""Oldest Python that ranks' probe and the node runner's modules support."""
 FIELD = "distributedConfig.python"
 _known: dict[tuple[str, tuple[str, ...]], tuple[float, list[str] | None]] = {}
 _looked: dict[str, tuple[float, Chosen]] = {}
@@ -36,8 +37,8 @@ _asking = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """An interpreter that a task names. `path`: empty where there is none; `version`: empty where it does not run, and
-    `why`; `packages`: the distributions that it has, as `canonical` spells them."""
+    """Interpreter that a task names. `path`: empty where there is none; `version`: empty where it does not run, and
+    `why`; `packages`: the distributions that it has, as `normalize_name` spells them."""
 
     path: str
     version: str = ""
@@ -45,7 +46,7 @@ class Chosen:
     packages: frozenset[str] = frozenset()
 
     def problem(self, named: str, environments: str) -> Problem | None:
-        """What is wrong with it for training, if anything."""
+        """Return what is wrong with it for training; None: nothing."""
         params = {"environments": environments, "python": self.path or named}
         if not self.version:
             code = "PYTHON_NOT_USABLE" if self.why else "PYTHON_NOT_FOUND"
@@ -56,8 +57,9 @@ class Chosen:
 
 
 def find_chosen(named: str, env: Mapping[str, str], confine: Mapping[str, Any] | None) -> Chosen:
-    """Returns what a path or a kernel's name means to a rank that is confined so. Asked as such a rank
-    (`fermi.runner.sandboxed_program`): whoever names it may have written it. The answer counts for a while."""
+    """Return what a path or a kernel's name means to a rank in this sandbox. It is run as such a rank
+    (`fermi.runner.sandboxed_program`), because the user who names it may have written it. The answer is cached for a
+    while."""
     command = [sys.executable, "-m", "fermi.inside.chosen_interpreter", named]
     order = json.dumps({"command": command, "name": "python", "env": dict(env), "confine": confine}, sort_keys=True)
     at, found = _looked.get(order, (0.0, Chosen("")))
@@ -70,7 +72,7 @@ def find_chosen(named: str, env: Mapping[str, str], confine: Mapping[str, Any] |
 
 
 def canonical(name: str) -> str:
-    """Returns a distribution's name as any spelling of it compares (PEP 503)."""
+    """Return a distribution's name in the form in which all spellings of it compare (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -91,7 +93,7 @@ def _look(order: str) -> Chosen:
 
 
 def absent(python: str, distributions: Sequence[str]) -> list[str] | None:
-    """Which of them the interpreter has not got; None where it cannot be asked."""
+    """Return which of the distributions the interpreter lacks; None where it cannot be asked."""
     key = python, tuple(distributions)
     with _asking:
         at, found = _known.get(key, (0.0, None))

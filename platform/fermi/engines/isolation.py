@@ -1,9 +1,9 @@
-"""What keeps tasks on this machine from the platform's own: another user where we are root and that user can work
-here, Landlock where the kernel has it, and a view of the file system that holds what a task was given and nothing else
-where mount namespaces can be made; all together where all can be had.
+"""Isolation of tasks on this machine from the platform's own files: another user where we are root and that user can
+work here, Landlock where the kernel has it, and a view of the file system that holds only what a task was given where
+mount namespaces can be made; all together where all are available.
 
-The choice is made from facts (`choose`), once per process and place; what a rank may reach is then part of the node's
-spec (`fermi.runner.sandbox`), which the runner carries out.
+The choice is made from facts (`choose_isolation`), once per process and set of paths; what a rank may reach is then
+part of the node's spec (`fermi.runner.sandbox`), which the runner carries out.
 """
 
 import grp
@@ -29,7 +29,7 @@ TASK_UID = 61000
 60706 to 61183 unused)."""
 TASK_USER = "fermi-tasks"
 DEFAULT_READS = DATA_FOLDERS
-"""FERMI_TASK_READS, and `reads` of a worker's host."""
+"""Default of FERMI_TASK_READS, and of `reads` of a worker's host."""
 DEVICE_GROUPS = ("video", "render", "rdma")
 TOOLKIT = Path(fermi.__file__).resolve().parents[1]
 
@@ -64,6 +64,7 @@ Said = tuple[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class User:
+    """User that ranks run as, with the groups of devices."""
     uid: int
     gid: int
     groups: tuple[int, ...]
@@ -72,9 +73,9 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where ranks run. `private`: what they must not reach, of which `home` (the data directory, the agent's state) is
-    the first. `readable`: data that every task may read, and another user has to. `reads`, `writes`: further folders
-    that the operator gives to all tasks, as far as they are there."""
+    """Paths of a machine's ranks. `private`: what they must not reach, of which `home` (the data directory, the agent's
+    state) is the first. `readable`: data that every task may read, and another user has to. `reads`, `writes`: further
+    folders that the operator gives to all tasks, as far as they exist."""
 
     home: Path
     workspace: Path
@@ -87,7 +88,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """`view`: tasks see a file system of their own (`fermi.runner.mounts`). `reasons`: why it is not more."""
+    """Isolation that is available. `view`: tasks see a file system of their own (`fermi.runner.mounts`). `reasons`: why
+    there is no more. `wanted`: False where the operator turned it off."""
 
     landlock: bool
     user: User | None
@@ -97,10 +99,12 @@ class Isolation:
 
     @property
     def protects(self) -> bool:
+        """Whether tasks are kept from the platform's files."""
         return self.landlock or self.user is not None
 
     @property
     def code(self) -> str:
+        """Code of `fermi.messages` for the kind of isolation."""
         if not self.wanted:
             return "ISOLATION_OFF"
         if self.user:
@@ -108,18 +112,19 @@ class Isolation:
         return "ISOLATION_LANDLOCK" if self.landlock else "ISOLATION_NONE"
 
     def said(self) -> list[Said]:
-        """What people are told: what there is, then why it is not more."""
+        """Return the messages for users: the kind of isolation, then why there is no more."""
         return [(self.code, {"user": self.user.name if self.user else ""}), *self.reasons]
 
     def sentences(self, lang: str) -> str:
+        """Return these messages as one text in a language."""
         return " ".join(messages.text(code, lang, **params)[0] for code, params in self.said())
 
     def order(
         self, place: Place, *, own: Sequence[Path], readable: Sequence[Path], logs: Path, home: Path
     ) -> dict[str, Any] | None:
-        """Returns what the runner is told (`fermi.runner.sandbox`); None: ranks are not confined. `own`, `logs` and
-        `home` belong to this attempt, or to its project: beside them, the workspace and what is readable, nothing can
-        be reached that training does not need of any machine."""
+        """Return the sandbox of ranks (`fermi.runner.sandbox`); None: they are not confined. `own`, `logs` and `home`
+        belong to this attempt, or to its project: beside them, the workspace and what is readable, ranks reach only
+        what training needs of any machine."""
         if not self.landlock and not self.user:
             return None
         order: dict[str, Any] = {"own": [str(path) for path in own], "home": str(home)}
@@ -136,8 +141,8 @@ class Isolation:
         return order
 
     def reaches(self, place: Place, path: Path) -> bool:
-        """Whether a task may read `path`, of which links are followed, because of what its operator gives to all tasks:
-        neither the platform's own nor any other folder of this machine."""
+        """Return whether a task may read `path`, whose links are followed, because of what its operator gives to all
+        tasks: neither the platform's own nor any other folder of this machine."""
         if not self.landlock:
             return True
         given = (place.workspace, place.home / "datasets", *place.readable, *place.reads, *place.writes)
@@ -145,7 +150,7 @@ class Isolation:
 
 
 def is_given(path: PurePath, given: Iterable[PurePath], hidden: Iterable[PurePath]) -> bool:
-    """Returns whether `path` may be read: of the folders that it lies in, the deepest decides, as in
+    """Return whether `path` may be read: of the folders that it lies in, the deepest decides, as in
     `fermi.runner.sandbox`."""
     found = [_depth(one) for one in given if path.is_relative_to(one)]
     return bool(found) and max(found) >= max((_depth(one) for one in hidden if path.is_relative_to(one)), default=0)
@@ -160,7 +165,7 @@ def _depth(path: PurePath) -> int:
 
 
 def chosen(mode: str, place: Place) -> Isolation:
-    """Of this machine, for `mode` (FERMI_ISOLATION). Makes what the ranks' user needs."""
+    """Return the isolation of this machine for `mode` (FERMI_ISOLATION). Makes what the ranks' user needs."""
     return _chosen(mode, place, os.environ.get("FERMI_TASK_USER", ""))
 
 
@@ -191,7 +196,7 @@ def _chosen(mode: str, place: Place, name: str) -> Isolation:
 
 
 class UnusableError(Exception):
-    """A protection cannot be had here; `said` is why."""
+    """A kind of protection is not available here; `said` is the reason."""
 
     def __init__(self, code: str, **params: str) -> None:
         super().__init__(code)
@@ -208,7 +213,8 @@ def _landlock(place: Place) -> bool:
 
 @lru_cache
 def _view() -> bool:
-    """Raises UnusableError. Tried in a process of its own: where many threads run, no process can be forked safely."""
+    """Return True where a mount namespace can be made. Raise SandboxUnavailableError. Tried in a process of its own:
+    where many threads run, no process can be forked safely."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", _VIEW_PROBE], check=False, cwd="/", capture_output=True, text=True, timeout=60,
@@ -240,7 +246,7 @@ def _user(place: Place, name: str) -> User:
 
 
 def _run(place: Place, user: User, program: str, *arguments: str) -> None:
-    """As that user. Raises UnusableError."""
+    """Run a program as that user. Raise SandboxUnavailableError."""
     try:
         done = subprocess.run(
             [place.python, "-c", program, *arguments], check=False,
@@ -278,7 +284,8 @@ def _identity(name: str) -> User:
 
 
 def _make_usable(place: Place, user: User, info: os.stat_result) -> None:
-    """The user may pass through `home`, and has folders of its own in it. What is not ours to change stays."""
+    """Let the user pass through `home`, and make the folders in it that tasks use. What we do not own stays unchanged.
+    """
     home = place.home
     if info.st_uid == os.geteuid() and not info.st_mode & 0o001:
         os.chown(home, -1, user.gid)

@@ -1,9 +1,9 @@
-"""Tries what a task could do to the platform, from inside of what keeps tasks from it: whether it holds is seen here
-and not believed.
+"""Test of the isolation from inside: try what a task could do to the platform.
 
     python -m fermi.engines.isolation_check ORDER      in a process of its own, as a task would; prints a line of JSON
 
-Each try is of something that would let a task become the platform, or end it. What a try has made is removed."""
+Each trial is of something that would let a task become the platform, or end it. What a trial has made is removed.
+"""
 
 import json
 import os
@@ -24,17 +24,17 @@ from fermi.runner.sandbox import Confinement
 
 SECONDS = 60.0
 NAME = ".fermi-isolation-check"
-"""Of files that a try makes."""
+"""Name of files that a trial makes."""
 
 
 class CheckError(Exception):
-    """It could not be tried; the text says why."""
+    """The trials could not be run; the text says why."""
 
 
 @lru_cache
 def open_paths(mode: str, place: Place) -> tuple[str, ...]:
-    """Returns what a task got at, each as "VERB PATH" ("write /usr/local/bin"); empty: all held. `mode`:
-    FERMI_ISOLATION. Tried once in a process. Raises CheckError."""
+    """Return what a task reached, each as "VERB PATH" ("write /usr/local/bin"); empty: the isolation holds. `mode`:
+    FERMI_ISOLATION. Run once in a process. Raise IsolationCheckError."""
     isolation = chosen(mode, place)
     (place.home / "runs").mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=NAME, dir=place.home / "runs"))
@@ -99,7 +99,8 @@ def _make(path: str) -> None:
 
 
 def _was_made(name: str) -> bool:
-    """Looked at from outside: in a view of its own a task may make what nobody else sees. Removes it."""
+    """Return whether a file was really made, and remove it. Checked from outside: in a view of its own a task may make
+    files that no other process sees."""
     verb, _, folder = name.partition(" ")
     path = os.path.join(folder, NAME)
     if verb != "write" or not os.path.isdir(folder):
@@ -121,7 +122,7 @@ def _connect(path: str) -> None:
 
 
 def _inside(told: Mapping[str, Any]) -> dict[str, Any]:
-    """What is open, and why a task could not do its own work (`failed`)."""
+    """Return what could be reached, and why a task could not do its own work (`failed`)."""
     found = []
     for name, attempt in _tries(told):
         with suppress(OSError):
@@ -136,6 +137,7 @@ def _inside(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main() -> int:
+    """Run the trials in a sandboxed child and print the result as a line of JSON."""
     told = json.loads(sys.stdin.read())
     confinement = Confinement(told["order"], "check", os.environ) if told["order"] else None
     os.makedirs(told["own"], exist_ok=True)

@@ -1,4 +1,4 @@
-"""Ranks' logs as files of the platform: <data>/logs/<task>/<attempt>/<rank>.log, whoever writes them."""
+"""Ranks' logs as files of the platform: <data>/logs/<task>/<attempt>/<rank>.log, whichever process writes them."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ from fermi.runner import log_rotation
 
 
 def chunk(path: Path, cursor: int, limit: int) -> LogChunk:
-    """See `Backend.logs`."""
+    """Return a part of a log; see `Backend.logs`."""
     try:
         with plain(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -26,13 +26,13 @@ def chunk(path: Path, cursor: int, limit: int) -> LogChunk:
 
 
 def trim(file: BinaryIO) -> None:
-    """Keeps its newest part; what is older is a hole, over which `chunk` goes."""
+    """Keep the newest part of a log; what is older becomes a hole, which `read_chunk` skips."""
     log_rotation.trim(file.fileno())
 
 
 def plain(path: str | Path) -> BinaryIO:
-    """A file to read, where the one who writes it may be a script: a pipe would let nobody go on, and a link or device
-    leads elsewhere. Raises FileNotFoundError for these, and IsADirectoryError for a folder."""
+    """Open a file for reading that a user's script may have written: a pipe would block the reader, and a link or
+    device leads elsewhere. Raise FileNotFoundError for these, and IsADirectoryError for a folder."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

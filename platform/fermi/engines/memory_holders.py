@@ -1,6 +1,8 @@
-"""Who holds memory in a dev environment, as `fermi.inside.memory_holders` tells it. Pure.
+"""Parse which processes hold memory in a dev environment, as `fermi.inside.memory_holders` reports them. Pure.
 
-What an environment says is its user's: nothing of it is believed but in its shape, and none of it may be large."""
+The answer is under the control of the environment's user: only values of the right shape are used, and none may be
+large.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -14,7 +16,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def read(said: Any) -> dict[str, Any]:
-    """Returns `gpus`, `kernels` and `holders` as they are kept. A kernel's `id` is Jupyter's, or its process' where
+    """Return `gpus`, `kernels` and `holders` as they are stored. A kernel's `id` is Jupyter's, or its process' where
     that has none; `kernel` of a holder is such an id, empty for none."""
     said = said if isinstance(said, Mapping) else {}
     kernels = {one["pid"]: one for one in map(_kernel, _objects(said, "kernels", MAX_ROWS)) if one["pid"]}

@@ -1,7 +1,8 @@
-"""What runners report, believed in its shape only. Where a script runs as its runner's user it can write in its name:
-into status files on a shared folder, into a pod's output and its termination message.
+"""Parse what runners report, by its shape only. Where a script runs as its runner's user it can write in the runner's
+name: into status files on a shared folder, into a pod's output and its termination message.
 
-What is not as a runner writes it counts as not said; nothing here raises, waits, or gives a number that no runner has.
+What does not have the shape that a runner writes counts as not reported; nothing here raises, waits, or returns a
+number that no runner has.
 """
 
 import json
@@ -20,7 +21,7 @@ _Shape = Callable[[Any], bool]
 
 
 def read(path: str | Path) -> dict[str, Any] | None:
-    """The object in a file; None when there is none, or something else stands there: a pipe, a link, torn JSON."""
+    """Return the object in a file; None where there is none, or it is a pipe, a link or torn JSON."""
     try:
         with logfiles.plain(path) as file:
             data = file.read(MOST_BYTES + 1)
@@ -30,6 +31,7 @@ def read(path: str | Path) -> dict[str, Any] | None:
 
 
 def parse(text: str | bytes) -> dict[str, Any] | None:
+    """Return the JSON object in a text; None where it is something else."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -38,15 +40,17 @@ def parse(text: str | bytes) -> dict[str, Any] | None:
 
 
 def whole(low: int, high: int) -> _Shape:
+    """Return a check for integers from `low` to `high`."""
     return lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
 def moment(value: Any) -> bool:
-    """Unix seconds of a clock that may be wrong, but can be shown."""
+    """Return whether a value is unix seconds of a clock that may be wrong, but can be shown."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e11
 
 
 def text(value: Any) -> bool:
+    """Return whether a value is a text."""
     return isinstance(value, str)
 
 
@@ -66,11 +70,11 @@ _ENTRY: dict[str, _Shape] = {
 
 
 NEWS = {"error": untrusted.ERROR, "stalled": untrusted.STALLED, "kill": untrusted.KILL}
-"""What an entry says besides, where there is anything: without it, or wrongly said, the rest of the entry holds."""
+"""Further fields of an entry, each optional: where one is missing or malformed, the rest of the entry holds."""
 
 
 def entries(found: Any) -> list[dict[str, Any]]:
-    """Of ranks, each once."""
+    """Return the well-formed entries of ranks, each rank once."""
     kept: dict[int, dict[str, Any]] = {}
     for entry in found if isinstance(found, list) else ():
         if isinstance(entry, dict) and all(is_so(entry.get(name)) for name, is_so in _ENTRY.items()):
@@ -80,7 +84,7 @@ def entries(found: Any) -> list[dict[str, Any]]:
 
 
 def news(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """`error`, `stalled` and `kill` of a rank, those that there are."""
+    """Return `error`, `stalled` and `kill` of a rank, those that exist."""
     found = ((name, take(entry.get(name))) for name, take in NEWS.items())
     return {name: value for name, value in found if value}
 
@@ -92,14 +96,14 @@ COURSE: dict[str, untrusted.Take] = {
 
 
 def course(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """When a rank's runner was at work, when the rank was started, and how far it had come when it ended, as far as its
-    runner says so: fields of a `RankSeen`."""
+    """Return when a rank's runner was at work, when the rank was started, and how far it had come when it ended, as far
+    as its runner reports it: fields of a `RankSeen`."""
     found = ((name, take(entry.get(name))) for name, take in COURSE.items())
     return {name: value for name, value in found if value is not None}
 
 
 def pulses(found: Any) -> dict[int, PulseSeen]:
-    """Of the ranks of a node: `[{"rank": 0, "at": …, "phase": …, …}]`."""
+    """Return the progress of the ranks of a node by rank: `[{"rank": 0, "at": …, "phase": …, …}]`."""
     kept: dict[int, PulseSeen] = {}
     for one in found if isinstance(found, list) else ():
         taken = untrusted.PULSE(one)
@@ -110,13 +114,14 @@ def pulses(found: Any) -> dict[int, PulseSeen]:
 
 
 def pulses_in(folder: Path) -> dict[int, PulseSeen]:
-    """Of all nodes whose runners write there: `{"pulse": […]}` into `node-<k>.pulse.json`."""
+    """Return the progress of the ranks of all nodes whose runners write to a folder: `{"pulse": […]}` in
+    `node-<k>.pulse.json`."""
     found = (pulses((read(path) or {}).get("pulse")) for path in sorted(folder.glob("node-*.pulse.json")))
     return {rank: seen for node in found for rank, seen in node.items()}
 
 
 def words(found: Any) -> dict[str, Any] | None:
-    """A cause: its `code`, and what the text takes."""
+    """Return a cause: its `code`, and the parameters of its text; None where it is none."""
     if not isinstance(found, dict) or not isinstance(found.get("code"), str):
         return None
     return {
@@ -129,14 +134,14 @@ def _plain(value: Any) -> bool:
 
 
 def last_words(text: str) -> dict[str, Any]:
-    """A pod's termination message: see `fermi.runner.pod`. Empty when its runner could not write it. `error` and `kill`
-    are of the `rank` that it names."""
+    """Return a pod's termination message (see `fermi.runner.pod`); empty when its runner could not write it. `error`
+    and `kill` are those of the `rank` that it names."""
     found = parse(text) or {}
     return {name: value for name, is_so in _LAST_WORDS.items() if is_so(value := found.get(name))} | news(found)
 
 
 def _is_row(found: Any) -> bool:
-    """A rank, its exit code, and when it ended."""
+    """Return whether a value is a rank, its exit code, and when it ended."""
     shapes = (RANK, _or_none(CODE), _or_none(moment))
     return (
         isinstance(found, list)
@@ -162,7 +167,7 @@ _LAST_WORDS: dict[str, _Shape] = {
 
 
 def status(found: Any) -> dict[str, Any] | None:
-    """A node's, as its runner writes it."""
+    """Return the status of a node, as its runner writes it; None where it is none."""
     if not isinstance(found, dict) or found.get("state") not in ("starting", "running", "exited"):
         return None
     asked, asked_at = found.get("asked"), found.get("asked_at")

@@ -1,5 +1,5 @@
-"""A folder of which nothing outside can be named, whoever writes in it: each step on the way is opened from the one
-before it and follows no link, and only regular files are read."""
+"""File tree outside of which nothing can be opened, whichever process writes to it: each step of a path is opened from
+the one before it and follows no link, and only regular files are read."""
 
 import math
 import os
@@ -13,12 +13,13 @@ from typing import BinaryIO
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Without O_NONBLOCK a pipe would keep who opens it waiting."""
+"""Without O_NONBLOCK, opening a pipe would block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`path` from the tree's root; `size` of a folder is 0; `at` unix seconds, and of a file `mtime_ns` nanoseconds."""
+    """File or folder of a tree. `path` from the tree's root; `size` of a folder is 0; `at` unix seconds, and of a file
+    `mtime_ns` nanoseconds."""
 
     path: str
     folder: bool
@@ -32,13 +33,15 @@ class Entry:
 
 
 class Tree:
-    """Paths are relative and clean (`apps.files.paths.clean`); "" is the root itself. What is not there, is a link, or
-    neither a file nor a folder, raises OSError. Of all names in its folders, lists look at the first `most`."""
+    """Tree with relative, normalised paths (`apps.files.paths.clean`); "" is the root itself. A path that does not
+    exist, is a link, or neither a file nor a folder, raises OSError. Lists read at most `most` names of all its
+    folders."""
 
     def __init__(self, root: Path, most: float = math.inf) -> None:
         self.root, self._left = root, most
 
     def open(self, path: str) -> BinaryIO:
+        """Open a file for reading. Raise OSError."""
         with self._folder(_parent(path)) as there:
             file = os.open(_name(path), FILE, dir_fd=there)
             if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -47,6 +50,7 @@ class Tree:
             return os.fdopen(file, "rb")
 
     def look(self, path: str) -> Entry:
+        """Return a file or folder. Raise OSError."""
         if not path:
             with self._folder("") as there:
                 return Entry("", True, 0, os.fstat(there).st_mtime)
@@ -57,7 +61,8 @@ class Tree:
         return found
 
     def entries(self, path: str = "") -> list[Entry]:
-        """Of one folder, folders first, each by name. Links and special files are left out."""
+        """Return the entries of one folder, folders first, each by name; without links, special files and names that
+        are not UTF-8. Raise OSError."""
         found = []
         with self._folder(path) as there, os.scandir(there) as listing:
             for one in listing:
@@ -73,7 +78,7 @@ class Tree:
         return sorted(found, key=lambda entry: (not entry.folder, entry.name))
 
     def walk(self, path: str = "") -> Iterator[Entry]:
-        """All below, a folder before what is in it; what cannot be looked at is left out."""
+        """Yield all entries below a folder, a folder before what is in it; what cannot be read is left out."""
         left = [path]
         while left:
             try:
@@ -84,28 +89,30 @@ class Tree:
             left += [entry.path for entry in reversed(entries) if entry.folder]
 
     def put(self, source: Path, path: str) -> None:
-        """Atomically, in place of what is there; `source` is on the same disk."""
+        """Move a file of the same disk into the tree, atomically in place of what is there. Raise OSError."""
         with self._folder(_parent(path), make=True) as there:
             os.rename(source, _name(path), dst_dir_fd=there)
             os.fsync(there)
 
     def move(self, path: str, to: str) -> None:
+        """Move a file within the tree and remove folders that become empty. Raise OSError."""
         with self._folder(_parent(path)) as there, self._folder(_parent(to), make=True) as target:
             os.rename(_name(path), _name(to), src_dir_fd=there, dst_dir_fd=target)
         self._prune(_parent(path))
 
     def delete(self, path: str) -> None:
+        """Delete a file, if it exists, and folders that become empty. Raise OSError."""
         with suppress(FileNotFoundError, NotADirectoryError):
             with self._folder(_parent(path)) as there:
                 os.unlink(_name(path), dir_fd=there)
             self._prune(_parent(path))
 
     def remove(self) -> None:
-        """All of it. `rmtree` follows no link."""
+        """Remove all of the tree. `rmtree` follows no link."""
         shutil.rmtree(self.root, ignore_errors=True)
 
     def _prune(self, path: str) -> None:
-        """Folders that are empty now go, up to the root."""
+        """Remove folders that are empty now, up to the root."""
         while path:
             try:
                 with self._folder(_parent(path)) as there:
@@ -135,7 +142,7 @@ class Tree:
 
 
 def _is_text(name: str) -> bool:
-    """Not so: bytes that are not UTF-8, which no answer and no database could hold."""
+    """Return whether a name can be stored: bytes that are not UTF-8 fit into no answer and no database."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -1,5 +1,5 @@
-"""Has a process stand by in an environment with the training stack imported (`fermi.inside.standby`), and reads what it
-says of itself."""
+"""Keep a process standing by in an environment with the training stack imported (`fermi.inside.standby`), and parse
+what it reports of itself."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,14 +12,15 @@ STANDING, IMPORTING, FAILED, OFF = STATES = ("standing", "importing", "failed", 
 WHY = (
     "STANDBY_FAILED", "STANDBY_HAS_CUDA", "STANDBY_HAS_THREADS", "STANDBY_SOCKET", "STANDBY_WITHOUT_TORCH",
 )  # fmt: skip
-"""Codes of what keeps one from standing by."""
+"""Codes of reasons why no process stands by."""
 MAX_TEXT = 300
 MAX_BYTES = 1 << 50
 
 
 @dataclass(frozen=True, slots=True)
 class Standby:
-    """`memory`: what it holds, in bytes; `error`: why there is none, as {"code": …, params…}."""
+    """State of a process that stands by. `memory`: what it holds, in bytes; `error`: why there is none, as {"code": …,
+    params…}."""
 
     state: str
     memory: int | None = None
@@ -27,13 +28,13 @@ class Standby:
 
 
 def keep(session: Session, modules: Iterable[str], seconds: float) -> Standby:
-    """Keep a process with `modules` imported until nobody has asked for it for so long; 0: end it. Raises
-    InsideError."""
+    """Keep a process with `modules` imported until nothing has requested it for `seconds`; 0: end it. Return its state.
+    Raise InsideError."""
     return believed(session.ask("stand-by", modules=[*modules], seconds=seconds, yields=YIELDS))
 
 
 def believed(said: Mapping[str, Any]) -> Standby:
-    """Returns what an environment said, in so far as it has the right shape. Raises InsideError where it has not."""
+    """Return what an environment reported, as far as it has the right shape. Raise InsideError where it has not."""
     state, memory = said.get("state"), said.get("memory")
     if state == "unusable":
         code, params = said.get("code"), said.get("params")

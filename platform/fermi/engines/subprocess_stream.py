@@ -1,7 +1,8 @@
-"""Streams to programs that are somewhere else: a process of this machine brings each (`srun`, or the program itself).
+"""Streams to programs that run elsewhere: a process of this machine connects each (`srun`, or the program itself).
 
-The process is in a session of its own and lives as long as its stream does: whoever holds the other end ends it by
-closing that, or by dying."""
+The process is in a session of its own and lives as long as its stream does: the holder of the other end ends it by
+closing that, or by ending.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ LAST_SECONDS = 1.0
 
 
 class Silent(Exception):
-    """No program has said that it is ready. `said`: the end of what was complained of."""
+    """No program has reported that it is ready. `said`: the end of its standard error."""
 
     def __init__(self, said: str) -> None:
         super().__init__(said)
@@ -27,7 +28,8 @@ class Silent(Exception):
 
 
 def begin(words: Sequence[str], env: Mapping[str, str], seconds: float) -> socket.socket:
-    """Returns the stream after the program's word that it is ready (`wire.READY`). Raises Silent."""
+    """Return the stream once the program has reported that it is ready (`protocol.READY`). Raise ProgramNotReadyError.
+    """
     stream, process, complaints = start(words, env)
     if answers(stream, seconds):
         return stream
@@ -37,7 +39,8 @@ def begin(words: Sequence[str], env: Mapping[str, str], seconds: float) -> socke
 
 
 def start(words: Sequence[str], env: Mapping[str, str]) -> tuple[socket.socket, subprocess.Popen[bytes], Complaints]:
-    """Returns the stream at once, with the process that brings it. Raises Silent where there is no such program."""
+    """Return the stream at once, with the process that connects it. Raise ProgramNotReadyError where there is no such
+    program."""
     ours, theirs = socket.socketpair()
     with theirs:
         try:
@@ -52,7 +55,7 @@ def start(words: Sequence[str], env: Mapping[str, str]) -> tuple[socket.socket, 
 
 
 def answers(stream: socket.socket, seconds: float) -> bool:
-    """Whether who is at the other end says that it is ready, in time."""
+    """Return whether the program at the other end reports in time that it is ready."""
     limit, heard = time.monotonic() + seconds, b""
     try:
         while not heard.endswith(protocol.READY) and len(heard) < LONGEST_GREETING:
@@ -67,7 +70,7 @@ def answers(stream: socket.socket, seconds: float) -> bool:
 
 
 class Complaints:
-    """What a process writes to its standard error. Waits for the process, too: it would stay as a zombie."""
+    """End of what a process writes to its standard error. Also waits for the process, which would stay as a zombie."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process, self._heard = process, b""
@@ -82,5 +85,7 @@ class Complaints:
         self._process.wait()
 
     def said(self) -> str:
+        """Return the last `MAX_STDERR_CHARS` characters, once the process has closed its standard error or a second has
+        passed."""
         self._thread.join(LAST_SECONDS)
         return self._heard.decode(errors="replace").strip()

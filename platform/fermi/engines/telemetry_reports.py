@@ -1,5 +1,5 @@
-"""What runners say that their nodes and ranks use, believed in its shape only: what is no metric, and no number that a
-machine could have, counts as not said."""
+"""Parse samples of what nodes and ranks use, by their shape only: what is no metric, and no number that a machine could
+have, counts as not reported."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _value = untrusted.number(-LARGEST, LARGEST)
 
 
 def sample(found: Any, node_rank: int = 0) -> Sample | None:
-    """None for what is none, or says nothing."""
+    """Return a sample; None for what is none, or has no values."""
     at = untrusted.MOMENT(found.get("at")) if isinstance(found, dict) else None
     if at is None:
         return None
@@ -32,18 +32,19 @@ def sample(found: Any, node_rank: int = 0) -> Sample | None:
 
 
 def told(sample: Sample) -> dict[str, Any]:
-    """As runners write it."""
+    """Return a sample as runners write it."""
     return {"at": sample.at, "values": dict(sample.values), **({"emulated": True} if sample.emulated else {})}
 
 
 def samples(found: Any, node_rank: int = 0, after: float = 0.0) -> list[Sample]:
-    """Those since then, in order of time."""
+    """Return the samples since `after` (unix seconds), in order of time."""
     listed = [one for one in found[-MOST_SAMPLES:] if _at(one) > after] if isinstance(found, list) else []
     return sorted((one for said in listed if (one := sample(said, node_rank))), key=lambda one: one.at)
 
 
 def samples_in(folder: Path, after: float) -> Sequence[Sample]:
-    """Of all nodes whose runners write there: `{"telemetry": […]}` into `node-<k>.telemetry.json`; since then."""
+    """Return the samples since `after` of all nodes whose runners write to a folder: `{"telemetry": […]}` in
+    `node-<k>.telemetry.json`."""
     found: list[Sample] = []
     for path in folder.glob("node-*.telemetry.json"):
         if (name := _NODE.fullmatch(path.name)) and _written(path) >= after - SKEW:

@@ -1,5 +1,5 @@
-"""What of a nested value is believed, part by part: shapes with which a record is taken over. What has no such shape
-becomes None, texts are cut, lists and tables end where a runner's would, and what no database holds goes out."""
+"""Parsers for nested values that a user's program may have written: what does not have the parser's shape becomes None,
+texts are cut, lists and tables end where a runner's would, and characters that no database stores are removed."""
 
 from collections.abc import Callable
 from itertools import islice
@@ -8,18 +8,20 @@ from typing import Any
 from fermi.schema import sanitize
 
 Take = Callable[[Any], Any]
-"""The value as it is believed; None: nothing is."""
+"""Function that returns the value in its safe form; None: it has no such form."""
 
 MOST_NAME, MOST_TEXT = 200, 500
 COUNT = (1 << 53) - 1
-"""The largest number that every reader of JSON keeps exact."""
+"""Largest number that every reader of JSON keeps exact."""
 
 
 def text(most: int = MOST_TEXT) -> Take:
+    """Return a parser of texts, cut at `max_chars`."""
     return lambda value: sanitize.text(value[:most]) if isinstance(value, str) else None
 
 
 def number(low: float, high: float, *, whole: bool = False) -> Take:
+    """Return a parser of numbers from `low` to `high`."""
     kinds = int if whole else int | float
 
     def take(value: Any) -> Any:
@@ -29,18 +31,19 @@ def number(low: float, high: float, *, whole: bool = False) -> Take:
 
 
 def truth(value: Any) -> bool | None:
+    """Return a bool; None for anything else."""
     return value if isinstance(value, bool) else None
 
 
 def several(take: Take, most: int) -> Take:
-    """Without those that have no shape."""
+    """Return a parser of lists of at most `max_items`; items that `parse` refuses are left out."""
     return lambda value: (
         [one for item in value[:most] if (one := take(item)) is not None] if isinstance(value, list) else None
     )
 
 
 def table(take: Take, most: int) -> Take:
-    """By name, whatever the names are."""
+    """Return a parser of objects of at most `max_items` with any names; values that `parse` refuses are left out."""
 
     def taken(value: Any) -> dict[str, Any] | None:
         if not isinstance(value, dict):
@@ -52,7 +55,7 @@ def table(take: Take, most: int) -> Take:
 
 
 def record(**takes: Take) -> Take:
-    """With all its names, and no other; None where it says nothing."""
+    """Return a parser of objects: the result has all of these names, and no other; None where none has a value."""
 
     def taken(value: Any) -> dict[str, Any] | None:
         if not isinstance(value, dict):
@@ -71,7 +74,7 @@ LINE = number(0, 1 << 31, whole=True)
 SIZES = several(several(SIZE, 8), 8)
 
 ERROR = record(type=NAME, message=TEXT, file=TEXT, line=LINE, function=NAME, at=MOMENT, step=SIZE, refused=NAME)
-"""The exception that ended a rank; `refused`: how its confinement kept it from the path that this names."""
+"""Exception that ended a rank; `refused`: how its sandbox kept it from the path that this names."""
 _PORT = number(0, 65535, whole=True)
 _RANK = number(0, 1 << 20, whole=True)
 _SHARE = number(0, 1)
@@ -80,10 +83,10 @@ KILL = record(
     by=NAME, scope=NAME, limit=SIZE, used=SIZE, gpu=SIZE, xid=SIZE, line=TEXT, processes=SIZE,
     port=_PORT, holder=TEXT, task=NAME, rank=_RANK, started=truth, fixed=truth,
 )  # fmt: skip
-"""What the kernel says of a rank's end: `by` memory (`scope`, `limit`, `used`), a GPU (`gpu`, `xid`, `line`) or a port
-(who listens on it: `holder`, of which `task` and `rank`, and whether it was `started` by a rank of this one; `fixed`:
-it is not the port at which the platform has the ranks meet). `by` left: the rank had ended well, and its runner ended
-so many `processes` that it left running, one of them `line`."""
+"""What the kernel reports of a rank's end: `by` memory (`scope`, `limit`, `used`), a GPU (`gpu`, `xid`, `line`) or a
+port (the program that listens on it: `holder`, of which `task` and `rank`, and whether it was `started` by a rank of
+this one; `fixed`: it is not the port at which the platform has the ranks meet). `by` left: the rank had ended well, and
+its runner ended so many `processes` that it left running, one of them `line`."""
 _LINK = record(peer=NAME, port=_PORT, unacked=SIZE, retries=SIZE, seconds=SECONDS)
 _COLLECTIVE = record(seq=SIZE, op=NAME, sizes=SIZES, dtype=NAME, state=NAME, group=NAME)
 _FLIGHT = record(groups=table(record(enqueued=SIZE, completed=SIZE), 64), last=several(_COLLECTIVE, 4))

@@ -1,4 +1,4 @@
-"""What a node runner is told of how it watches its ranks: the same on every engine."""
+"""Options of how a node runner watches its ranks, the same on every engine."""
 
 from typing import Any
 
@@ -6,5 +6,5 @@ from fermi.jobs.spec import JobSpec
 
 
 def watched(job: JobSpec) -> dict[str, Any]:
-    """Keys of a node's spec."""
+    """Return these options as keys of a node's spec."""
     return {"pulse": job.pulse, "hang_seconds": job.hang_seconds}

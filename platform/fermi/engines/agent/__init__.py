@@ -1,13 +1,13 @@
-"""Training on hosts where worker agents run (`fermi worker`): one worker per GPU, one rank per worker.
+"""Engine that trains on hosts where worker agents run (`fermi worker`): one worker per GPU, one rank per worker.
 
-store.py    what is remembered between the backend and the agents: a protocol; the platform implements it
-render.py   a plan as one order per worker; pure          state.py    from reports to an observation; pure
-check.py    are there workers                             engine.py   the backend's verbs
-containers.py    nodes inside of environments that are containers, which the platform enters itself
+store.py         protocol of what is stored between the backend and the agents; the platform implements it render.py
+a plan as one order per worker; pure state.py         an observation from the workers' reports; pure check.py
+whether there are workers engine.py        the backend's methods containers.py    nodes inside of environments that are
+containers, which the platform enters itself environments.py  dev environments on the hosts
 
 What a node's `engine` holds: `workers` (ids, in the order of their ranks); optional `gpus` (the GPU index of each;
-default: the number in the worker's id) and `address` (where the other hosts reach it, such as a group's master
-address; default: the environment's host, else its IP address, else its name).
+default: the number in the worker's id) and `address` (where the other hosts reach it, such as a group's master address;
+default: the environment's host, else its IP address, else its name).
 
 The connection:
 
@@ -26,11 +26,12 @@ from fermi.engines.agent.store import Store
 
 
 def use(store: Store) -> None:
-    """For all backends of this process, made or to be made."""
+    """Set the store for all backends of this process, those that exist and those that are made later."""
     engine.store = store
 
 
 def connect(connection: dict[str, Any]) -> AgentBackend:
+    """Return the backend of a connection; the same one for equal connections."""
     return _connect(json.dumps(connection, sort_keys=True))
 
 

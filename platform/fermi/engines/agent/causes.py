@@ -1,4 +1,4 @@
-"""What the backend says of an attempt beside what any engine may."""
+"""Causes that only this engine reports for an attempt, beside those of `fermi.jobs.causes`."""
 
 from fermi.jobs.causes import declared
 from fermi.jobs.spec import Cause

@@ -1,4 +1,4 @@
-"""Are there workers to train on."""
+"""Check whether there are workers to train on."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,6 +26,7 @@ _START = "fermi worker --server ADDRESS --token TOKEN --node NAME --gpus 0,1"
 
 
 def findings(connection: Mapping[str, Any]) -> list[Finding]:
+    """Return whether workers are connected, and which of them are not online."""
     try:
         workers = known_store().workers()
     except BackendError as error:
@@ -38,5 +39,5 @@ def findings(connection: Mapping[str, Any]) -> list[Finding]:
 
 
 def standby(image: str) -> str:
-    """Outside of containers the agent has a process for all."""
+    """Return where the training stack stands by: outside of containers the agent has one process for all."""
     return "environment" if image else "engine"

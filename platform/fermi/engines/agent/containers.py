@@ -1,12 +1,13 @@
 """Nodes of an attempt that run inside of environments which are containers of worker hosts. They are entered through
-their keepers, and what is known of them lies in the platform's data directory:
+the environment's daemon (envd), and their state lies in the platform's data directory:
 
-    <data>/inside/<task>-<attempt>.json        its nodes, and the run of the environment in which each is begun
-    <data>/inside/<task>-<attempt>.end.json    it was asked to end: what was not begun never is
-    <data>/logs/<task>/<attempt>/              what was heard (`backends.inside.followers`)
+    <data>/inside/<task>-<attempt>.json        its nodes, and the run of the environment in which each is started
+    <data>/inside/<task>-<attempt>.end.json    a request to end it: what was not started then never is
+    <data>/logs/<task>/<attempt>/              output and reports (`engines.inside.followers`)
 
-The nodes do not wait for each other: as those of workers, they are told to begin together, and each finds the head by
-its host's address."""
+The nodes do not wait for each other: as those of workers, they are started together, and each finds the head by its
+host's address.
+"""
 
 import logging
 import os
@@ -41,7 +42,8 @@ OVER = (HostedPhase.ENDED, HostedPhase.ABSENT)
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """A node. `run`: of its environment, in which it is begun; `first`: its first rank."""
+    """Node of an attempt inside of a container. `run`: the run of its environment in which it is started; `first`: its
+    first rank."""
 
     node_rank: int
     name: str
@@ -53,7 +55,8 @@ class Inside:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Of an attempt. `success`: as its plan has it; `begun`: all of its nodes were told to begin."""
+    """Nodes of an attempt that run inside of containers. `success`: as its plan has it; `begun`: all of its nodes were
+    told to start."""
 
     attempt: str
     nodes: tuple[Inside, ...]
@@ -62,12 +65,12 @@ class Record:
 
 
 def orders(rendered: Rendered) -> list[Mapping[str, Any]]:
-    """Returns what each node inside is sent."""
+    """Return the order for each node inside of a container."""
     return [artifact.content for artifact in rendered.artifacts if artifact.kind == KIND]
 
 
 class Containers:
-    """Those of one platform. Whatever reads or writes a file here may raise OSError."""
+    """Attempts of one platform that run inside of containers. Methods that read or write a file may raise OSError."""
 
     def __init__(self, data_dir: Path, limits: Limits) -> None:
         self._data_dir, self._folder, self._limits = data_dir, data_dir / FOLDER, limits
@@ -75,7 +78,8 @@ class Containers:
     # begin, end
 
     def begin(self, rendered: Rendered, secrets: Mapping[str, str]) -> None:
-        """What has begun is not begun again, and nothing of what was asked to end. Raises BackendError."""
+        """Start the nodes of an attempt; what was started is not started again, and nothing of an attempt that was
+        asked to end. Raise BackendError."""
         wanted = orders(rendered)
         if not wanted or self._end(rendered.name):
             return
@@ -111,7 +115,7 @@ class Containers:
         return self._write(Record(attempt, tuple(nodes), success))
 
     def end(self, handle: Handle, grace_seconds: float, still_seconds: float | None) -> None:
-        """Asks; again with what ends sooner."""
+        """Ask an attempt to end; a later request counts where it ends the attempt more than a second sooner."""
         kill_at, known = time.time() + grace_seconds, self._end(handle.name)
         if known is None or kill_at < known.kill_at - 1:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -119,8 +123,8 @@ class Containers:
             files.write_atomically(self._path(handle.name, END), asked, 0o600)
 
     def forget(self, handle: Handle) -> bool:
-        """Ends and removes what is left of it; whether that could be made sure of. An environment that is away is asked
-        again: the attempt stays among `names`."""
+        """End the attempt's nodes and remove what is kept of it; return whether that was confirmed. An environment that
+        cannot be reached is asked again: the attempt stays among `names`."""
         record = self._record(handle.name)
         gone = [self._forget(one, handle.name) for one in record.nodes] if record else []
         if all(gone):
@@ -140,7 +144,7 @@ class Containers:
     # look
 
     def observe(self, handle: Handle) -> Observation | None:
-        """Of the nodes inside alone; None where there are none."""
+        """Return the observation of the nodes inside alone; None where there are none."""
         record = self._record(handle.name)
         if record is None:
             return None
@@ -158,12 +162,12 @@ class Containers:
 
     @staticmethod
     def _lost(record: Record) -> str:
-        """The host of one of its environments that is not heard any more; empty: none."""
+        """Return the host of the first of its environments that is lost; empty: none."""
         known = environments.known_hosts().runs([one.run for one in record.nodes])
         return next((report.host for report in known.values() if report.status == "lost"), "")
 
     def node(self, handle: Handle, rank: int) -> Inside | None:
-        """The node whose rank runs inside; None where it does not."""
+        """Return the node that has this rank, where the rank runs inside of a container; None otherwise."""
         record = self._record(handle.name)
         for one in record.nodes if record else ():
             if one.first <= rank < one.first + one.processes:
@@ -173,14 +177,14 @@ class Containers:
         return None
 
     def names(self) -> list[str]:
-        """Of all attempts that have such nodes."""
+        """Return the names of all attempts that have nodes inside of containers."""
         there = os.listdir(self._folder) if self._folder.is_dir() else []
         names = [name.removesuffix(".json") for name in there if name.endswith(".json")]
         return [name for name in names if not name.endswith(END)]
 
     def follow(self, stop: Event, on_change: Callable[[str], None]) -> None:
-        """Until `stop`: whatever runs inside is followed, here or by another process, and asked to end when it is
-        to."""
+        """Follow whatever runs inside of containers, here or in another process, until `stop`; ask nodes to end when
+        they are to."""
         followers = Followers(self._data_dir, on_change)
         while not stop.wait(LOOK_SECONDS):
             try:
@@ -193,7 +197,8 @@ class Containers:
         followers.stop()
 
     def _ensure(self, followers: Followers, record: Record) -> None:
-        """Once all were told to begin: before, one that has not begun would seem to have gone."""
+        """Follow an attempt once all of its nodes were told to start: before, one that was not started would seem to be
+        gone."""
         end = self._end(record.attempt)
         if not record.begun and end is None:
             return
@@ -222,13 +227,13 @@ class Containers:
 
 
 def enter(run: str, *module: str) -> Session:
-    """Into an environment's container. Raises BackendError."""
+    """Return a session inside of an environment's container. Raise BackendError."""
     return managed_environment.enter(environments.known_hosts().channel(run), "", *module)
 
 
 def fate(one: Inside) -> Mapping[str, Any] | None:
-    """What became of the container in which a node was begun; None: it runs, as far as its host has told. Raises
-    BackendError."""
+    """Return what became of the container in which a node was started; None: it runs, as far as its host has reported.
+    Raise BackendError."""
     report = environments.known_hosts().runs([one.run]).get(one.run)
     if report and not report.stopped and not (report.seen and report.seen.phase in OVER):
         return None

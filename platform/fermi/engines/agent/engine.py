@@ -1,4 +1,4 @@
-"""The backend's verbs on worker agents. The store is the only memory, and its workers do the rest."""
+"""Backend that trains on worker agents. The store is its only memory; the workers act on what is stored there."""
 
 import socket
 import threading
@@ -43,13 +43,15 @@ store: Store | None = None
 
 
 def known_store() -> Store:
-    """Raises BackendError where nobody has handed one over: outside of the platform only rendering works."""
+    """Return the store of this process. Raise BackendError where none was set: outside of the platform only rendering
+    works."""
     if store is None:
         raise BackendError("WORKER_STORE_MISSING", permanent=True)
     return store
 
 
 class AgentBackend(Backend):
+    """Backend on worker agents: one worker per GPU, and containers of environments on their hosts."""
     alike = False
 
     def __init__(self, connection: Mapping[str, Any]) -> None:
@@ -60,7 +62,7 @@ class AgentBackend(Backend):
         self._containers = Containers(self.data_dir, self._limits)
 
     def problems(self, job: JobSpec) -> list[Problem]:
-        """The hosts' own folders cannot be looked into from here."""
+        """Return what is wrong with the job; the hosts' own folders cannot be read from here."""
         found = []
         for index, node in enumerate(job.nodes):
             workers = node.engine.get("workers") or []
@@ -72,8 +74,8 @@ class AgentBackend(Backend):
         return found + (absent or download.torn(self.data_dir, job.resume_from))
 
     def ways(self, job: JobSpec) -> Mapping[str, Ways]:
-        """Of environments that hosts keep. One that another project shares gives this one its workers, and neither its
-        files nor its packages."""
+        """Return how ranks may run for environments that hosts keep. One that another project shares gives this one its
+        workers, and neither its files nor its packages."""
         kept = environments.hosts.kept([node.id for node in job.nodes]) if environments.hosts else {}
         found = {}
         for node in job.nodes:
@@ -85,8 +87,8 @@ class AgentBackend(Backend):
         return found
 
     def _refusal(self, job: JobSpec, node: Node, kept: Kept) -> Way | None:
-        """Why ranks cannot run inside of it; None: they can. A container sees nothing of the platform's data directory,
-        but what is sent."""
+        """Return why ranks cannot run inside of an environment; None: they can. A container sees nothing of the
+        platform's data directory except what is sent to it."""
         if kept.project != job.project:
             return Way(False, "INSIDE_OTHER_PROJECT", {"environment": node.name})
         lacks = upload.refusal(job, self.data_dir, self._limits, self.mount, str(self.data_dir))
@@ -95,8 +97,9 @@ class AgentBackend(Backend):
         return None
 
     def lacks(self, node: Node, distributions: Sequence[str], job: JobSpec | None = None) -> list[str] | None:
-        """As its agent told of its own interpreter when it joined; an older one told nothing. Of one that the task
-        names nobody knows, and what is missing may have been installed in an environment."""
+        """Return what the agent's own interpreter lacked when the agent joined; None where that is unknown: an older
+        agent did not report it, the task names another interpreter, or what is missing may have been installed in an
+        environment."""
         told = node.engine.get("lacks")
         lack = None if told is None else [name for name in distributions if name in told]
         return None if (job and job.python) or (lack and node.inside) else lack
@@ -105,8 +108,9 @@ class AgentBackend(Backend):
         return render(job, plan, self.connection)
 
     def submit(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
-        """Orders are stored, so secrets are not part of them: workers get those when they fetch an order, and what runs
-        inside of containers by the stream to them."""
+        """Store the orders of an attempt and start its nodes inside of containers. Orders are stored, so secrets are
+        not part of them: workers get those when they fetch an order, and what runs inside of containers by the stream
+        to them."""
         handle = Handle.of(rendered.name)
         if of_workers := orders(rendered):
             known_store().put(handle.name, handle.task_id, handle.attempt, of_workers)
@@ -114,7 +118,8 @@ class AgentBackend(Backend):
             self._containers.begin(rendered, secrets)
 
     def beside(self, rendered: Rendered, handle: Handle, rank: int) -> Beside:
-        """The worker's agent brings the stream, or the environment's keeper."""
+        """Return how a command is started beside a rank: the worker's agent opens the stream, or the environment's
+        daemon."""
         if one := self._containers.node(handle, rank):
             return Beside(one.node_rank, partial(_enter, handle, rank, one))
         attempt = known_store().attempts([handle.name]).get(handle.name)
@@ -136,7 +141,7 @@ class AgentBackend(Backend):
         return {handle.name: self._observe(handle, known.get(handle.name)) for handle in handles}
 
     def _observe(self, handle: Handle, attempt: Attempt | None) -> Observation:
-        """Of both its parts, where it has both."""
+        """Return the observation of workers and containers of an attempt, merged where it has both."""
         inner = self._containers.observe(handle)
         if inner is None:
             return state.observe(attempt)
@@ -148,7 +153,8 @@ class AgentBackend(Backend):
         known_store().stop(handle.name, handle.task_id, handle.attempt, grace_seconds)
 
     def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
-        """Workers ship them here while they train; of containers they are fetched."""
+        """Return a part of a rank's log. Workers send their logs here while they train; those of containers are
+        fetched."""
         return Files(self.data_dir, handle.task_id, handle.attempt).chunk(rank, cursor, limit)
 
     def pulses(self, handle: Handle) -> Mapping[int, PulseSeen]:
@@ -156,19 +162,19 @@ class AgentBackend(Backend):
         return {**runner_reports.pulses(known_store().pulses(handle.name)), **inner}
 
     def telemetry(self, handle: Handle, after: float) -> Sequence[Sample]:
-        """Of containers: of workers their agents tell."""
+        """Return the samples of nodes inside of containers; those of workers are sent by their agents."""
         return telemetry_reports.samples_in(Files(self.data_dir, handle.task_id, handle.attempt).folder, after)
 
     def left_out(self, handle: Handle) -> list[Problem]:
         return download.left_out(self.data_dir, handle)
 
     def port_host(self, job: JobSpec) -> str:
-        """Several groups may have workers of one host."""
+        """Return the head's host: several groups may have workers of one host."""
         return job.head.hostname
 
     def port_is_free(self, port: int) -> bool:
-        """On another host: what its agent said last is in `ports_taken`. Rank 0's runner looks once more before it
-        begins, and the next attempt has another."""
+        """Return True: on another host only what its agent reported last is known (`ports_taken`). Rank 0's runner
+        checks the port again before it starts, and the next attempt has another one."""
         return True
 
     def ports_taken(self, job: JobSpec) -> Mapping[int, str]:
@@ -195,7 +201,7 @@ class AgentBackend(Backend):
 
 @contextmanager
 def _disk(data_dir: Path) -> Iterator[None]:
-    """Raises BackendError for the platform's own disk."""
+    """Turn an OSError of the platform's own disk into BackendError."""
     try:
         yield
     except OSError as error:

@@ -1,5 +1,5 @@
 """Dev environments on the hosts of worker agents. The agent does there what the backend `local` does here; this side
-only tells it so (`hosts`)."""
+stores what it is to do (`hosts`)."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ from fermi.schema import serialization
 
 hosts: Hosts | None = None
 LOGS = "environments"
-"""The folder of the data directory to which agents send what keepers and services print."""
+"""Folder of the data directory to which agents send what environment daemons and services print."""
 
 
 def use(known: Hosts) -> None:
-    """For all of this process."""
+    """Set the store of hosts for all of this process."""
     global hosts
     hosts = known
 
 
 def known_hosts() -> Hosts:
-    """Raises BackendError where nobody has handed them over."""
+    """Return the store of hosts of this process. Raise BackendError where none was set."""
     if hosts is None:
         raise BackendError("WORKER_STORE_MISSING", permanent=True)
     return hosts
 
 
 def log_path(data_dir: Path, handle: HostedHandle) -> Path:
+    """Return the file to which the log of an environment's run is written."""
     return data_dir / "logs" / LOGS / handle.environment / f"{handle.run}.log"
 
 
@@ -45,10 +46,12 @@ def _connect(key: str) -> AgentHosting:
 
 
 def connect(connection: Mapping[str, Any]) -> AgentHosting:
+    """Return the environment backend of a connection; the same one for equal connections."""
     return _connect(json.dumps(connection, sort_keys=True))
 
 
 class AgentHosting(Hosting):
+    """Environment backend on hosts of worker agents."""
     on_demand = True
 
     def __init__(self, connection: Mapping[str, Any]) -> None:
@@ -73,11 +76,12 @@ class AgentHosting(Hosting):
         return found
 
     def render(self, spec: HostedSpec) -> Rendered:
-        """The run's paths are its host's own; what the agent makes of it there is not known here."""
+        """Return the run as it is stored for the agent. Its paths are its host's own; what the agent makes of it there
+        is not known here."""
         return Rendered(spec.run_name, "agent", (Artifact("run", spec.run_name, serialization.dump(spec)),))
 
     def start(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
-        """Orders are stored, so secrets are not part of them: the agent gets them when it fetches the run."""
+        """Store the run. Secrets are not part of it: the agent gets them when it fetches the run."""
         body = rendered.artifacts[0].content
         known_hosts().put(serialization.load(HostedSpec, body), body)
 
@@ -104,8 +108,8 @@ class AgentHosting(Hosting):
 
 
 def seen(run: RunReport | None) -> HostedSeen:
-    """Pure. A lost host cannot say; once its run is stopped, whatever still runs there is ended by its agent before
-    anything else of the environment begins."""
+    """Return the status of a run from what its host reported. Pure. A lost host reports nothing; once its run is
+    stopped, whatever still runs there is ended by its agent before anything else of the environment starts."""
     if run is None:
         return HostedSeen(HostedPhase.ABSENT)
     said = run.seen

@@ -1,7 +1,8 @@
 """A plan as orders for workers. Pure.
 
 Paths are the host's own, so they stay open: a word with a late value is a list of pieces, some of which only the agent
-knows (`{"late": "files directory"}`), and logs are named relative to its state folder."""
+knows (`{"late": "files directory"}`), and logs are named relative to its state folder.
+"""
 
 import hashlib
 import json
@@ -21,6 +22,7 @@ from fermi.jobs.user_paths import HOMES
 
 
 def render(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> Rendered:
+    """Return the plan as one artifact per node and file; nodes inside of containers are orders for `fermi.inside`."""
     known = {Late.HEAD_HOST: plan.nodes[0].node.hostname}
     files = [Artifact("file", name, encode(text, known)) for name, text in plan.files.items()]
     common = {**watched(job), **bounds.order(connection, shared=True)}
@@ -34,7 +36,7 @@ def render(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> Rendered:
 
 
 def orders(rendered: Rendered) -> list[Order]:
-    """One per worker: its rank of its node's spec, and the files of all."""
+    """Return one order per worker: its rank of its node's spec, and the files of all."""
     files = {artifact.name: artifact.content for artifact in rendered.artifacts if artifact.kind == "file"}
     return [
         order
@@ -45,7 +47,7 @@ def orders(rendered: Rendered) -> list[Order]:
 
 
 def workers(node: Node) -> list[str]:
-    """In rank order; of a node that is not described as agents do, the ids that it would have."""
+    """Return the workers of a node in rank order; of a node that agents do not describe, the ids that it would have."""
     return list(node.engine.get("workers") or (f"{node.name}-{number}" for number in range(node.processes)))
 
 
@@ -97,7 +99,7 @@ def _node(
 
 
 def _in_container(job: JobSpec, plan: Plan, node: NodePlan, connection: Mapping[str, Any]) -> Artifact:
-    """For `fermi.inside`. Its nodes meet nobody: the head is where its host is."""
+    """Return an order for `fermi.inside`. Its nodes wait for no others: the head is where its host is."""
     made = inside.artifact(job, plan, node, connection, root=_data(connection))
     more = {"environment": node.node.id, "head": plan.nodes[0].node.hostname, "success": plan.success}
     meeting = {**made.content["meeting"], "nodes": 1}
@@ -106,8 +108,8 @@ def _in_container(job: JobSpec, plan: Plan, node: NodePlan, connection: Mapping[
 
 
 def _inside(job: JobSpec, node: Node) -> dict[str, Any]:
-    """Which environment of its host it runs inside of, and with which interpreter where the job names one. `paths`:
-    the script, any of which it may be; where the environment has it, ranks start in its workspace."""
+    """Return the environment of its host that a node runs inside of, and the interpreter where the job names one.
+    `paths`: the files that the script may be; where the environment has one, ranks start in its workspace."""
     named = {"python": job.python} if job.python else {}
     if not node.inside:
         return named
@@ -117,10 +119,10 @@ def _inside(job: JobSpec, node: Node) -> dict[str, Any]:
 
 
 def _data(connection: Mapping[str, Any]) -> str:
-    """Returns where hosts see the platform's data directory."""
+    """Return the path at which hosts see the platform's data directory."""
     return str((connection.get("data") or {}).get("mountPath") or connection.get("data_dir") or "")
 
 
 def _gpus(node: Node) -> list[int]:
-    """By local rank, so that a script's `cuda:LOCAL_RANK` is the GPU of its worker."""
+    """Return the GPU indices by local rank, so that a script's `cuda:LOCAL_RANK` is the GPU of its worker."""
     return list(node.engine.get("gpus") or (int(worker.rpartition("-")[2]) for worker in workers(node)))

@@ -1,4 +1,4 @@
-"""From what the workers of an attempt report to an observation. Pure."""
+"""Build an observation from what the workers of an attempt report. Pure."""
 
 from fermi.engines import runner_reports
 from fermi.engines.agent.store import Attempt, Report
@@ -9,6 +9,7 @@ _SEEN = {"ordered": "waiting", "starting": "waiting", "running": "running", "exi
 
 
 def observe(attempt: Attempt | None) -> Observation:
+    """Return the observation of an attempt; None: it was never ordered."""
     if attempt is None or not attempt.reports:
         return Observation(Phase.ABSENT, False if attempt and attempt.stopped else None)
     reports = sorted(attempt.reports, key=lambda report: report.rank)
@@ -31,8 +32,9 @@ def _rank(report: Report) -> RankSeen:
 
 
 def _of_one(report: Report, stopped: bool) -> bool | None:
-    """A lost worker cannot say. Once its attempt is stopped it is fenced: whatever still runs there is ended by its
-    agent before anything else begins, so nothing of the attempt can come back."""
+    """Return whether anything of a worker's rank is left; None: not known. A lost worker reports nothing. Once its
+    attempt is stopped it is fenced: whatever still runs there is ended by its agent before anything else starts, so
+    nothing of the attempt can come back."""
     if report.left is False:
         return False
     if report.status == "lost":
@@ -41,11 +43,13 @@ def _of_one(report: Report, stopped: bool) -> bool | None:
 
 
 def _left(each: list[bool | None]) -> bool | None:
+    """Return whether anything is left of several: True beats None, None beats False."""
     return True if True in each else None if None in each else False
 
 
 def _cause(reports: list[Report], ranks: tuple[RankSeen, ...], stopped: bool) -> Cause | None:
-    """A rank that never began explains nothing where the attempt was stopped."""
+    """Return why the attempt failed; None: it has not. A rank that never started explains nothing where the attempt was
+    stopped."""
     nodes = {report.node_rank: report.node for report in reports}
     losses = [
         Loss(Cause("WORKER_LOST", {"worker": one.worker, "node": one.node, "rank": one.rank}), one.heard_at)
@@ -63,7 +67,8 @@ def _cause(reports: list[Report], ranks: tuple[RankSeen, ...], stopped: bool) ->
 
 
 def _phase(reports: list[Report]) -> Phase:
-    """It has succeeded once nothing of it lives: a rank that has ended may have left helpers, which are being ended."""
+    """Return the phase. The attempt has succeeded once nothing of it lives: a rank that ended may have left helpers,
+    which are being ended."""
     if all(report.state == "exited" for report in reports):
         if any(report.exit_code != 0 for report in reports):
             return Phase.FAILED

@@ -1,9 +1,9 @@
-"""What the backend needs remembered between it and the worker agents: which attempt each worker is to run, and what the
-workers say of it. Kept by whoever also answers their heartbeats (`apps.workers.engine.store`), handed over with
-`fermi.engines.agent.use(store)`.
+"""Protocol of what is stored between the backend and the worker agents: which attempt each worker is to run, and what
+the workers report of it. It is kept by the application that also answers their heartbeats
+(`apps.workers.engine.store`), and set with `fermi.engines.agent.set_store(store)`.
 
-    backend ──put, stop, forget──▶ Store ──desired state, by heartbeat──▶ worker
-    backend ◀──────attempts────── Store ◀──────────reports───────────────┘
+    backend ──put, stop, forget──▶ AttemptStore ──desired state, by heartbeat──▶ worker
+    backend ◀──────attempts────── AttemptStore ◀──────────reports───────────────┘
 
 An attempt's record goes through
 
@@ -22,18 +22,18 @@ from threading import Event
 from typing import Any, Literal, Protocol
 
 Status = Literal["online", "suspect", "lost", "never"]
-"""Of a worker. `lost`: no heartbeat for so long that it counts as gone. A server that was itself unable to hear makes
-nobody lost: the time counts from the later of the worker's last heartbeat and the moment since when the server has been
-listening without a break; while it does not listen nobody becomes lost."""
+"""State of a worker. `lost`: no heartbeat for so long that it counts as gone. A server that could not receive
+heartbeats itself makes no worker lost: the time counts from the later of the worker's last heartbeat and the moment
+since when the server has been listening without a break; while it does not listen no worker becomes lost."""
 
 State = Literal["ordered", "starting", "running", "exited"]
-"""Of a worker's process. `ordered`: the worker has not reported on this attempt yet."""
+"""State of a worker's process. `ordered`: the worker has not reported on this attempt yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One rank for one worker. `body`: what `GET /workers/{id}/order` answers, but for `generation`, which the server
-    adds: `{"name", "digest", "spec", "files"}`. `node`: the name of its environment, for people."""
+    """One rank for one worker. `body`: what `GET /workers/{id}/order` answers, except for `generation`, which the
+    server adds: `{"name", "digest", "spec", "files"}`. `node`: the name of its environment, for people."""
 
     worker: str
     rank: int
@@ -46,13 +46,13 @@ class Order:
 @dataclass(frozen=True, slots=True)
 class Report:
     """What is known of one order. `status` is the worker's own, and `lost` too when the worker was deleted or is driven
-    for somebody else now. The rest is what the worker last said of a process of *this* attempt's name, kept when it
-    goes on to another: `exit_code` negative = killed by that signal; None with `exited` = it never began, or its runner
-    died. `left`: whether the process, anything that it started, or a byte of its log that the server has not got is
-    still there; None = the worker has not said. `asked`: the process was told to end before it did. `heard_at`: when
-    the worker was heard last, in unix seconds by the server's clock. `cause`: what its runner wrote down as such;
-    `doing`: what it is at before the rank begins; `error`, `stalled`, `kill`, and all of
-    `course`: as in `RankSeen`."""
+    for another user now. The rest is what the worker last reported of a process of *this* attempt's name, kept when it
+    goes on to another: `exit_code` negative = killed by that signal; None with `exited` = it never started, or its
+    runner died. `left`: whether the process, anything that it started, or a byte of its log that the server has not got
+    still exists; None = the worker has not reported it. `asked`: the process was asked to end before it did.
+    `heard_at`: when the worker's last heartbeat came, in unix seconds by the server's clock. `cause`: what its runner
+    wrote down as such; `doing`: what it does before the rank starts; `error`, `stalled`, `kill`, and all of `course`:
+    as in `RankSeen`."""
 
     worker: str
     rank: int
@@ -77,49 +77,50 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """`stopped`: `stop` was called. `reports`: one per order, in rank order; none where it was stopped before it was
-    put."""
+    """Reports of an attempt. `stopped`: `stop` was called. `reports`: one per order, in rank order; none where it was
+    stopped before it was put."""
 
     stopped: bool
     reports: Sequence[Report] = ()
 
 
 class Store(Protocol):
+    """Store of attempts, orders and reports; see the module."""
     def put(self, name: str, task_id: str, attempt: int, orders: Sequence[Order]) -> None:
-        """Orders an attempt, all workers in one transaction. Nothing happens for a name that is known (ordered or
-        stopped). A worker that has another order gets this one instead: the lease on its environment says that the
-        other is over. Raises BackendError(WORKER_UNKNOWN, permanent, `workers`: ids, comma-separated) when there is no
-        such worker, and then orders nothing."""
+        """Order an attempt, all workers in one transaction. A name that is known (ordered or stopped) changes nothing.
+        A worker that has another order gets this one instead: the lease on its environment shows that the other is
+        over. Raise BackendError(WORKER_UNKNOWN, permanent, `workers`: ids, comma-separated) when there is no such
+        worker, and then order nothing."""
 
     def attempts(self, names: Collection[str]) -> Mapping[str, Attempt]:
-        """Those of `names` that are known; a constant number of queries."""
+        """Return those of `names` that are known, with a constant number of queries."""
 
     def pulses(self, name: str) -> Sequence[Mapping[str, Any]]:
-        """What the runners of the attempt said last of how their ranks get on, as they said it."""
+        """Return what the runners of the attempt reported last of their ranks' progress, as they wrote it."""
 
     def stop(self, name: str, task_id: str, attempt: int, grace_seconds: float) -> None:
-        """Asks the workers of the attempt to end it within `grace_seconds` from now; of several calls the one that ends
-        soonest counts. A name that was never put becomes one that cannot be put any more."""
+        """Ask the workers of the attempt to end it within `grace_seconds` from now; of several calls the one that ends
+        soonest counts. A name that was never put cannot be put any more."""
 
     def forget(self, name: str) -> None:
-        """Removes the attempt: `attempts` and `names` know it no more, and its workers, if they still have this order,
-        have none. A worker may still send the rest of that rank's log afterwards (it was away), so who had which rank
-        is kept for the log endpoint for as long as the platform keeps the task."""
+        """Remove the attempt: `attempts` and `names` know it no more, and its workers, if they still have this order,
+        have none. A worker may still send the rest of that rank's log afterwards (it was disconnected), so who had
+        which rank is kept for the log endpoint for as long as the platform keeps the task."""
 
     def names(self) -> Sequence[tuple[str, str, int]]:
-        """All known attempts: name, task, number."""
+        """Return all known attempts as (name, task, number)."""
 
     def ports(self, node: str) -> Mapping[int, str]:
-        """What others than training listen on at the host of these workers' node, as it was said last, with who does
-        (`pid 4711 (nc)`; empty: not known)."""
+        """Return the ports on which other programs than training listen at the host of these workers' node, as last
+        reported, with the program (`pid 4711 (nc)`; empty: not known)."""
 
     def workers(self) -> Mapping[str, Status]:
-        """Every worker there is; for `fermi clusters check`."""
+        """Return the status of every worker, for `fermi clusters check`."""
 
     def channel(self, name: str, worker: str) -> socket.socket:
-        """A stream of the worker's host to `fermi.envd.rank_exec`, beside the rank that the worker has of this attempt.
-        Raises TimeoutError where none came within seconds, LookupError where the worker has no such order."""
+        """Return a stream of the worker's host to `fermi.envd.rank_exec`, beside the rank that the worker has of this
+        attempt. Raise TimeoutError where none came within seconds, LookupError where the worker has no such order."""
 
     def watch(self, stop: Event, on_change: Callable[[str], None]) -> None:
-        """Until `stop`: calls `on_change` with the name of each attempt of which a report changed or a worker's status
-        did. May only wait for `stop` where the changes reach the platform in another way."""
+        """Call `on_change` with the name of each attempt of which a report or a worker's status changed, until `stop`.
+        May only wait for `stop` where the changes reach the platform in another way."""

@@ -1,5 +1,5 @@
-"""Our modules as one archive, for environments into which nothing of ours was put: `fermi.inside`, the node runner, the
-probe, and the trainers. See `fermi.inside.bootstrap`."""
+"""Our modules as one archive, for environments that have nothing of ours installed: `fermi.inside`, the node runner,
+the probe, and the trainers. See `fermi.inside.bootstrap`."""
 
 import gzip
 import hashlib
@@ -15,9 +15,9 @@ import fermi
 from fermi.engines import bundle as shipped
 
 DIGITS = 32
-"""Of the hash that names it."""
+"""Length of the archive's hash."""
 INTERPRETERS = ("python3", "python", "/opt/conda/bin/python3", "/usr/local/bin/python3", "/usr/bin/python3")
-"""Where images have one that is not on the PATH of a process that was executed."""
+"""Names and paths of interpreters in images, for those that are not on the PATH of an executed process."""
 READS_PROGRAM = "import sys; come = sys.stdin.buffer; exec(come.read(int(come.readline())))"
 PROBE = """for python in "$FERMI_PYTHON" {interpreters}; do
   if [ -n "$python" ] && command -v "$python" >/dev/null 2>&1; then exec "$python" -u -c "$@"; fi
@@ -28,13 +28,14 @@ echo "fermi: no python"
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
+    """Archive of our modules. `digest`: its hash; `data`: a gzipped tar file."""
     digest: str
     data: bytes
 
 
 @cache
 def bundle() -> Bundle:
-    """Returns it; the same bytes for the same modules."""
+    """Return the archive; the same bytes for the same modules."""
     trainers = sorted(path.stem for path in (Path(fermi.__file__).parent / "train").glob("*.py"))
     modules = shipped.modules(shipped.INSIDE, (f"fermi.train.{name}" for name in trainers if name != "__init__"))
     data = gzip.compress(_archive(modules), mtime=0)
@@ -43,19 +44,19 @@ def bundle() -> Bundle:
 
 @cache
 def bootstrap() -> str:
-    """Returns the text of the program that unpacks it."""
+    """Return the text of the program that unpacks the archive."""
     return (resources.files("fermi.inside") / "bootstrap.py").read_text("utf-8")
 
 
 def opening() -> bytes:
-    """Returns what the stream begins with: the bootstrap program, which stands on no command line."""
+    """Return the first bytes of a stream: the bootstrap program, which is not part of a command line."""
     text = bootstrap().encode()
     return b"%d\n" % len(text) + text
 
 
 def command(python: str = "", *module: str) -> list[str]:
-    """Returns what is to be executed in an environment: a module with its arguments (by default `fermi.inside`), with
-    this interpreter, or the first that is found there. `opening` is to be sent to it."""
+    """Return the command to execute in an environment: a module with its arguments (by default `fermi.inside`), with
+    this interpreter, or the first that is found there. `build_preamble` is to be sent to it."""
     rest = [READS_PROGRAM, bundle().digest, *(module or ("fermi.inside",))]
     if python:
         return [python, "-u", "-c", *rest]

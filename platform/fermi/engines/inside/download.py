@@ -1,15 +1,17 @@
-"""What the ranks of a node have written inside of an environment, on its way into the task's folders of the platform.
+"""Download of files that the ranks of a node have written inside of an environment, into the task's folders of the
+platform.
 
-    checkpoints/<task>/…, trees/<task>/code/…, outputs/<task>/…    each file once it is whole, with its time inside
-    <one of these folders' parents>/.arriving/<task>-<key>         a file on its way
-    logs/<task>/<attempt>/files-<k>.json                           what node k has (`Record`)
+    checkpoints/<task>/…, trees/<task>/code/…, outputs/<task>/…    each file once it is complete, with its time inside
+    <one of these folders' parents>/.arriving/<task>-<key>         a partial file
+    logs/<task>/<attempt>/files-<k>.json                           what node k has (`DownloadRecord`)
 
-The environment lists (`fermi.inside.output_files`), we ask for one piece after the other: what comes is bounded by what
-was asked for, and a line of a log or a status waits for `WINDOW` pieces at most. What is here with the listed size and
-time is not asked for. A file that was cut off goes on where it was. Its SHA-256 is asked for at the end and compared.
+The environment lists its files (`fermi.inside.output_files`), and they are requested piece by piece: the amount that
+comes is bounded by what was requested, and a line of a log or a status waits for `MAX_PENDING_PIECES` pieces at most. A
+file that exists here with the listed size and time is not requested. A download that was cut off is continued. A file's
+SHA-256 is requested at the end and compared.
 
-The environment belongs to somebody else. Paths lead nowhere but below the three folders (`fermi.engines.safe_tree`),
-their number, depth and length are bounded, and so is what a task may bring here.
+The environment is under its user's control. Paths lead nowhere but below the three folders (`fermi.engines.safe_tree`);
+their number, depth and length are bounded, and so is the amount that a task may download.
 """
 
 from __future__ import annotations
@@ -33,17 +35,17 @@ from fermi.runner import files as plain_files
 from fermi.schema import humanize
 
 WINDOW = 4
-"""Pieces that are asked for at once."""
+"""Pieces that are requested at the same time."""
 MAX_NAME = 255
-"""Bytes of a file's name, as Linux has it."""
+"""Bytes of a file's name on Linux."""
 MAX_SIZE = 1 << 50
 MAX_TRIES = 3
-"""Of a file that the environment does not give although it has listed it."""
+"""Attempts to download a file that the environment lists and does not send."""
 MAX_LEFT_OUT = 20
-"""That are remembered, and told, for each node."""
+"""Files that are listed as left out, for each node."""
 SYNC_BYTES = 16 << 20
 KEPT_FREE_BYTES = 1 << 30
-"""What stays free on the platform's disk."""
+"""Space that stays free on the platform's disk."""
 ARRIVING = ".arriving"
 GB = 1 << 30
 FOLDER_BYTES, TASK_BYTES, DATA_BYTES = 20 * GB, 100 * GB, 10 * GB
@@ -52,8 +54,8 @@ Stamp = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """In bytes: what lies in one folder (a checkpoint), what all nodes of a task bring, and what a task reads of the
-    platform's data, which is sent there. As the connection has them (`apps.clusters.selectors`)."""
+    """Limits in bytes: of one folder (a checkpoint), of what all nodes of a task download, and of what a task reads of
+    the platform's data, which is uploaded. As the connection has them (`apps.clusters.selectors`)."""
 
     folder: int = FOLDER_BYTES
     task: int = TASK_BYTES
@@ -61,15 +63,16 @@ class Limits:
 
     @classmethod
     def of(cls, connection: Mapping[str, Any]) -> Limits:
+        """Return the limits of a connection, with defaults for those that it does not set."""
         said = connection.get("carried") or {}
         return cls(**{name: int(said[name]) for name in ("folder", "task", "data") if said.get(name)})
 
 
 @dataclass(slots=True)
 class Record:
-    """What a node has told. `rows`: by path, size, time (ns; size -1: it may still be written) and whether the platform
-    had sent it. `final`: its ranks had ended; `more`: there was more than a list may have. `bytes`: of what is brought;
-    `left_out`: {"code", "path", "size", "limit"} of what is not."""
+    """Files that a node has reported. `rows`: by path, size, time (ns; size -1: it may still be written) and whether
+    the platform had sent it. `final`: its ranks had ended; `more`: there were more files than a list may have. `bytes`:
+    size of what is downloaded; `left_out`: {"code", "path", "size", "limit"} of what is not."""
 
     rows: dict[str, tuple[int, int, bool]] = field(default_factory=dict)
     final: bool = False
@@ -78,13 +81,14 @@ class Record:
     left_out: list[dict[str, Any]] = field(default_factory=list)
 
     def save(self, path: Path) -> None:
+        """Write the record, atomically."""
         said = {"rows": self.rows, "final": self.final, "more": self.more, "bytes": self.bytes,
                 "left_out": self.left_out}  # fmt: skip
         plain_files.replace_atomically(str(path), json.dumps(said).encode(), 0o640)
 
 
 def read_record(path: Path) -> Record:
-    """Returns an empty one where there is none."""
+    """Return the record in a file; an empty one where there is none."""
     said = plain_files.read_json(str(path)) or {}
     rows = {name: (row[0], row[1], row[2]) for name, row in (said.get("rows") or {}).items()}
     found = said.get("left_out") or []
@@ -92,11 +96,12 @@ def read_record(path: Path) -> Record:
 
 
 def record_path(data_dir: Path, attempt: str, node_rank: int) -> Path:
+    """Return the file of a node's record."""
     return Files(data_dir, *attempt_parts(attempt)).folder / f"files-{node_rank}.json"
 
 
 def records(data_dir: Path, task_id: str, attempt: int | str = "*") -> Iterator[Record]:
-    """Yields those of a task, the newest attempt first, of each attempt node 0 first."""
+    """Yield the records of a task, the newest attempt first, of each attempt node 0 first."""
     found = (data_dir / "logs" / task_id).glob(f"{attempt}/files-*.json")
     for path in sorted(found, key=lambda path: (-_number(path.parent.name), _node_of(path))):
         yield read_record(path)
@@ -111,7 +116,7 @@ def _number(text: str) -> int:
 
 
 def trees(data_dir: Path, task_id: str) -> dict[str, Tree]:
-    """Returns the task's folders here, by kind."""
+    """Return the task's folders here, by kind."""
     return {
         "checkpoints": Tree(data_dir / CHECKPOINTS / task_id),
         "code": Tree(data_dir / TREES / task_id / TREE),
@@ -120,7 +125,7 @@ def trees(data_dir: Path, task_id: str) -> dict[str, Tree]:
 
 
 def left_out(data_dir: Path, handle: Handle) -> list[Problem]:
-    """Returns what an attempt's nodes have and what is not brought here, with why; the first `MAX_LEFT_OUT`."""
+    """Return the files of an attempt's nodes that are not downloaded, with the reason; the first `MAX_LEFT_OUT`."""
     found = list[Problem]()
     for path in sorted(Files(data_dir, handle.task_id, handle.attempt).folder.glob("files-*.json")):
         for one in read_record(path).left_out:
@@ -131,14 +136,14 @@ def left_out(data_dir: Path, handle: Handle) -> list[Problem]:
 
 
 def torn(data_dir: Path, path: str) -> list[Problem]:
-    """What is wrong with a checkpoint of which not everything has arrived."""
+    """Return a problem where not all of a checkpoint has been downloaded."""
     if not path or is_whole(data_dir, path):
         return []
     return [Problem("resumeFrom", "RESUME_INCOMPLETE", {"path": path})]
 
 
 def is_whole(data_dir: Path, path: str) -> bool:
-    """Whether all files of a task's checkpoint have arrived, as far as nodes have told which there are."""
+    """Return whether all files of a task's checkpoint have been downloaded, as far as nodes have reported them."""
     for kind, top, below in (("checkpoints", CHECKPOINTS, ""), ("code", TREES, f"{TREE}/")):
         folder = f"{data_dir / top}/"
         if not path.startswith(folder):
@@ -155,7 +160,8 @@ def is_whole(data_dir: Path, path: str) -> bool:
 
 
 def has_gaps(data_dir: Path, attempt: str) -> bool:
-    """Whether something that nodes of the attempt before this one have told is not here: they may have it still."""
+    """Return whether a file that nodes of the attempt before this one have reported is missing here: they may still
+    have it."""
     task_id, number = attempt_parts(attempt)
     own = trees(data_dir, task_id)
     for record in records(data_dir, task_id, _number(number) - 1):
@@ -175,7 +181,7 @@ def _stamp(tree: Tree, path: str) -> Stamp | None:
 
 
 def _rows(said: Any) -> dict[str, tuple[int, int, bool]]:
-    """Returns those that are as `fermi.inside` writes them; what else is said counts as not said."""
+    """Return the rows that have the shape which `fermi.inside` writes; others count as not reported."""
     found = dict[str, tuple[int, int, bool]]()
     for row in said[:MAX_FILES] if isinstance(said, list) else ():
         if isinstance(row, list) and len(row) == 4 and is_path(row[0]):
@@ -186,7 +192,7 @@ def _rows(said: Any) -> dict[str, tuple[int, int, bool]]:
 
 
 def is_path(path: Any) -> bool:
-    """Whether it is a kind and a way below that kind's folder."""
+    """Return whether a value is a kind and a path below that kind's folder."""
     if not isinstance(path, str) or "\0" in path:
         return False
     kind, *parts = path.split("/")
@@ -209,8 +215,8 @@ def _is_number(value: Any, low: int, high: int) -> bool:
 
 @dataclass(slots=True)
 class _File:
-    """On its way. `part`: an open file, which has the first `have` bytes; `asked`: up to where more was asked for;
-    `hashed`: so much of it went into `sum`; `synced`: so much is on the disk."""
+    """File that is being downloaded. `part`: an open file, which has the first `have` bytes; `asked`: up to where it
+    was requested; `hashed`: bytes of it that went into `sum`; `synced`: bytes that are on the disk."""
 
     path: str
     size: int
@@ -226,8 +232,7 @@ class _File:
 
 
 class Arrival:
-    """Of one node. Whatever writes here may raise OSError only from `take_list`; a file that cannot be written is left
-    out."""
+    """Download of one node's files. Only `process_list` raises OSError; a file that cannot be written is left out."""
 
     def __init__(self, data_dir: Path, attempt: str, node_rank: int, limits: Limits) -> None:
         self._data_dir, self._limits = data_dir, limits
@@ -251,29 +256,29 @@ class Arrival:
 
     @property
     def is_done(self) -> bool:
-        """Whether all that there will be has arrived, or is left out."""
+        """Whether all files of ended ranks have been downloaded, or are left out."""
         return self._listed and self.record.final and not self._wanted and self._file is None
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is on its way now."""
+        """Whether no file is wanted or on its way now."""
         return not self._wanted and self._file is None
 
     @property
     def percent(self) -> int:
-        """How much has arrived of what is to be brought."""
+        """Share of the bytes to download that is here."""
         left = sum(self.record.rows[path][0] for path in self._wanted)
         left += self._file.size - self._file.have if self._file else 0
         return 100 - 100 * left // max(self.record.bytes, left, 1)
 
     def cut(self) -> None:
-        """The stream has ended: nothing more comes of what was asked for, and the next one begins with a list."""
+        """Forget what was requested, because the stream has ended; the next one starts with a list."""
         self._in_flight.clear()
         self._listed = False
         self._drop()
 
     def discard(self) -> None:
-        """Nothing more comes: what has not arrived as a whole goes."""
+        """Remove partial files, because nothing more comes."""
         self._drop()
         for top in (CHECKPOINTS, TREES, OUTPUTS):
             for part in (self._data_dir / top / ARRIVING).glob(f"{self._task_id}-{self._node_rank}-*"):
@@ -282,8 +287,8 @@ class Arrival:
     # what there is
 
     def take_list(self, said: Mapping[str, Any]) -> bool:
-        """Takes what the node has now; nothing of it is known where the environment lost the attempt. Returns whether
-        what is left out has changed."""
+        """Process the list of files that the node has now; where the environment lost the attempt, nothing is known of
+        them. Return whether what is left out has changed. Raise OSError."""
         before, is_known = self.record, said.get("files") is not None
         rows = _rows(said["files"]) if is_known else before.rows
         found = Record(rows, final=said.get("final") is True, more=said.get("more") is True)
@@ -301,7 +306,7 @@ class Arrival:
         return found.left_out != before.left_out
 
     def _others(self) -> dict[int, Record]:
-        """What the attempt's other nodes have told."""
+        """Return the records of the attempt's other nodes, by node rank."""
         found = dict[int, Record]()
         for path in self._path.parent.glob("files-*.json"):
             node_rank = _node_of(path)
@@ -310,8 +315,8 @@ class Arrival:
         return found
 
     def _remove(self, rows: Mapping[str, Any], others: Mapping[int, Record], *, more: bool) -> None:
-        """What the ranks have removed goes here, too, if it is what they had. Where nothing at all is left of a kind,
-        somebody has emptied the environment, and here is the only copy."""
+        """Delete files here that the ranks have removed, if they are what the ranks had. Where nothing at all is left
+        of a kind, the environment was emptied, and here is the only copy."""
         left = {path.partition("/")[0] for path in rows} - {"outputs"}
         for path, (size, mtime, _) in self.record.rows.items():
             kind, _, rest = path.partition("/")
@@ -322,7 +327,8 @@ class Arrival:
                 self._here.pop(path, None)
 
     def _choose(self, found: Record, others: Mapping[int, Record]) -> None:
-        """What is wanted, the newest folder first. Of what several nodes have, the first one brings it."""
+        """Choose the files to download, the newest folder first. Of a file that several nodes have, the first node
+        sends it."""
         folders = dict[str, list[str]]()
         before = [record.rows for node_rank, record in others.items() if node_rank < self._node_rank]
         for path, (size, _, given) in found.rows.items():
@@ -348,7 +354,7 @@ class Arrival:
         found.left_out = [*left_out, *failed][:MAX_LEFT_OUT]
 
     def _has_failed(self, one: Mapping[str, Any], found: Record) -> bool:
-        """Whether a file that could not be taken is still as it was then."""
+        """Return whether a file that could not be downloaded is unchanged since."""
         row = found.rows.get(one["path"])
         if row is None or one["code"] != "INSIDE_FILES_FAILED":
             return False
@@ -363,7 +369,8 @@ class Arrival:
     # what comes
 
     def ask(self, tell: Callable[..., int]) -> None:
-        """Asks for as much as may be on its way. `tell`: sends a request (`Session.tell`), and may raise OSError."""
+        """Request as much as may be on its way. `tell`: sends a request (`InsideSession.tell`), and may raise OSError.
+        """
         while len(self._in_flight) < WINDOW:
             if self._file is None and not self._begin():
                 return
@@ -412,7 +419,7 @@ class Arrival:
         return _File(path, size, mtime, part, name, have, have)
 
     def answer(self, number: Any, said: Mapping[str, Any], data: bytes) -> bool:
-        """Takes an answer; returns whether what is left out has changed. What nobody asked for is dropped."""
+        """Process an answer; return whether what is left out has changed. An answer without a request is dropped."""
         asked = self._in_flight.pop(number, None) if isinstance(number, int) else None
         if asked is None:
             return False
@@ -449,7 +456,8 @@ class Arrival:
 
     @staticmethod
     def _hash(one: _File, end: int) -> None:
-        """What was here before we were is read again, a bit with each piece."""
+        """Add bytes up to `end` to the hash. What an earlier process has downloaded is read again, a part with each
+        piece."""
         while one.hashed < end:
             data = os.pread(one.part, min(1 << 20, end - one.hashed), one.hashed)
             if not data:
@@ -470,7 +478,7 @@ class Arrival:
         return False
 
     def _begin_again(self, one: _File) -> bool:
-        """It is not what was listed: once more from its beginning, a few times."""
+        """Start the file over, a few times at most, because its content is not what was listed."""
         os.ftruncate(one.part, 0)
         return self._failed(one, "its content is not what was announced")
 
@@ -502,7 +510,8 @@ class Arrival:
 
 
 def _mark_ready(path: str) -> None:
-    """Without this file nothing in a working tree counts as written by its task. Its time is before theirs."""
+    """Write the file without which nothing in a working tree counts as written by its task. Its time is before theirs.
+    """
     with suppress(FileExistsError):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         os.utime(file, (0, 0))
@@ -510,13 +519,13 @@ def _mark_ready(path: str) -> None:
 
 
 def _folder(path: str) -> str:
-    """What a limit is for: the folder that a file lies in, or a file that lies in none."""
+    """Return what a folder's limit applies to: the folder that a file lies in, or a file that lies in none."""
     above = path.rpartition("/")[0]
     return path if above in KINDS else above
 
 
 def _is_free(path: str, others: Mapping[int, Record]) -> bool:
-    """Whether no other node has it as its own."""
+    """Return whether no other node has the file as its own."""
     return not any(path in record.rows and not record.rows[path][2] for record in others.values())
 
 

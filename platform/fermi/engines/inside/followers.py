@@ -1,16 +1,16 @@
-"""One stream per environment, held by the process that watches the cluster: what attempts inside print and report comes
-by it into the files of `carried`, and requests to end go by it.
+"""One stream per environment, held by the process that watches the cluster: it carries output and reports of attempts
+inside into the files of `carried_logs`, and requests to end.
 
-    node-<k>.json     what the node's runner said last (`status`), how its ranks get on (`pulse`); `silence`: why
-                      nothing is heard now; `gone`: what became of the container in which it ran
-    files-<k>.json    which files its ranks have written, where these are brought here (`arrival`)
+    node-<k>.json     the node runner's last report (`status`) and its ranks' progress (`pulse`); `silence`: why
+                      nothing is received now; `gone`: what became of the container in which it ran
+    files-<k>.json    which files its ranks have written, where these are downloaded (`download`)
     node-<k>.lock     held by the process that follows the node: one at a time
 
-The length of a rank's file is where that rank goes on: a stream may be cut, we may be killed, and the file is the same.
-Where nothing changes nothing is asked: the stream stands, and says every ten seconds that it does.
+The length of a rank's file is the position from which that rank's output continues: a stream may be cut, this process
+may be killed, and the file is the same. While nothing changes nothing is requested: the stream stays open, and a
+message every ten seconds shows that it works.
 
-A node counts as over (`drained`) once its files are here, too: they are asked for piece by piece, behind whatever else
-comes.
+A node counts as over (`drained`) once its files are here, too: they are requested piece by piece, after other messages.
 """
 
 import fcntl
@@ -36,35 +36,35 @@ from fermi.runner.files import PulseFile
 log = logging.getLogger(__name__)
 
 SILENT_SECONDS = 3 * protocol.ALIVE_SECONDS
-"""Without a sign of life a stream is given up, and another is opened."""
+"""Without a message for so long a stream is closed, and another is opened."""
 PAUSE_SECONDS = (0.2, 30.0)
-"""Between two attempts to open one; the first come soon, for an API server may just restart."""
+"""Between two attempts to open a stream, first and longest; the first come soon, for an API server may just restart."""
 SAY_AFTER_SECONDS = 5.0
 FATE_SECONDS = (0.3, 5.0)
 """How often, and for how long, the engine is asked what became of a container when another life of it answers: a
-kubelet has begun it again about a second before it tells (Kubernetes 1.36)."""
+kubelet has started it again about a second before it reports that (Kubernetes 1.36)."""
 FILLED, MOST_MISSING = 1 << 20, 1 << 36
 STATES = ("absent", "starting", "running", "exited", "lost")
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """What was asked: `kill_at` in unix seconds."""
+    """Request to end an attempt: `kill_at` in unix seconds."""
 
     kill_at: float
     still_seconds: float | None = None
 
     @property
     def grace(self) -> float:
+        """Seconds that are left until the ranks are killed."""
         return max(0.0, self.kill_at - time.time())
 
 
 @dataclass(slots=True)
 class Place:
-    """A node of an attempt inside of an environment. `first`: its first rank. `fate`: returns what became of the
-    container in which it was begun, as {"code", "params"}; None: nothing is wrong with it, as far as the engine knows.
-    `brings`: how much of the ranks' files is brought here; None: they are here.
-    It raises BackendError."""
+    """Node of an attempt inside of an environment. `first`: its first rank. `find_end`: returns what became of the
+    container in which it was started, as {"code", "params"}, or None: as far as the engine knows it runs; raises
+    BackendError. `brings`: limits of the ranks' files that are downloaded; None: they are on the platform's disk."""
 
     attempt: str
     node_rank: int
@@ -76,19 +76,21 @@ class Place:
 
     @property
     def ranks(self) -> range:
+        """Ranks of the node."""
         return range(self.first, self.first + self.processes)
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """`key`: the same for all attempts that run in it. `enter`: opens a session; raises BackendError."""
+    """Environment that can be entered. `key`: the same for all attempts that run in it. `enter`: opens a session;
+    raises BackendError."""
 
     key: str
     enter: Callable[[], Session]
 
 
 class Sink(NodeFiles):
-    """The files of a node, while its lock is held."""
+    """Files of a node, while its lock is held."""
 
     def __init__(self, data_dir: Path, place: Place, lock: int) -> None:
         super().__init__(Files(data_dir, *attempt_parts(place.attempt)), place.node_rank)
@@ -99,35 +101,37 @@ class Sink(NodeFiles):
 
     @property
     def drained(self) -> bool:
+        """Whether nothing more is to come of the node."""
         return bool(self.report.get("drained"))
 
     def settle(self) -> bool:
-        """Once all is told and all files are here nothing more is to come; whether that is news."""
+        """Mark the node as drained once all its output and files are here; return whether that changed."""
         if self.drained or not self._told_all or (self.arrival and not self.arrival.is_done):
             return False
         self.save(drained=True)
         return True
 
     def cut(self) -> None:
-        """The stream has ended."""
+        """Forget what was expected of the stream, which has ended."""
         self._told_all = False
         if self.arrival:
             self.arrival.cut()
 
     def ends(self) -> dict[int, int]:
-        """By rank, how much of its output is here."""
+        """Return how many bytes of each rank's output are here."""
         paths = {rank: self.files.rank(rank) for rank in self.place.ranks}
         return {rank: path.stat().st_size if path.exists() else 0 for rank, path in paths.items()}
 
     def is_of_another_life(self, said: Any) -> bool:
-        """Whether what an environment tells of the node means that its container is another one now."""
+        """Return whether a node's status shows that its container is another one now."""
         if not isinstance(said, dict):
             return False
         lost = said.get("state") == "absent" and self.report.get("state") not in (None, "absent")
         return said.get("restarted") is True or lost
 
     def take_status(self, said: Any) -> bool:
-        """Whether it is news. What is not as `fermi.inside` writes it counts as not said."""
+        """Save a node's status; return whether it changed. What does not have the shape that `fermi.inside` writes
+        counts as not reported."""
         if not isinstance(said, dict) or said.get("state") not in STATES:
             return False
         ranks = [one for one in runner_reports.entries(said.get("ranks")) if one["rank"] in self.place.ranks]
@@ -145,7 +149,8 @@ class Sink(NodeFiles):
         return changed
 
     def take_output(self, rank: Any, at: Any, data: bytes) -> None:
-        """Drops what the file has. What is missing before it becomes as many bytes that say so."""
+        """Append output of a rank; what the file has already is dropped. Missing bytes before it are filled with as
+        many bytes that say so."""
         if not isinstance(rank, int) or rank not in self.place.ranks or not isinstance(at, int):
             return
         path = self.files.rank(rank)
@@ -163,29 +168,32 @@ class Sink(NodeFiles):
             file.write(data[end - at :])
 
     def take_pulse(self, said: Any) -> None:
-        """Into a file of its own: every look at the attempt begins with whether its report has changed."""
+        """Save the ranks' progress in a file of its own: readers of an attempt first check whether its report has
+        changed."""
         seen = runner_reports.pulses(said)
         self._pulse.save([asdict(one) for rank, one in seen.items() if rank in self.place.ranks])
 
     def close(self) -> None:
+        """Release the node's lock."""
         self.cut()
         os.close(self._lock)
 
 
 @dataclass(slots=True)
 class _Stream:
+    """Stream to one environment and the nodes that it serves."""
     environment: Environment
     sinks: dict[str, Sink] = field(default_factory=dict)
     session: Session | None = None
     wake: threading.Event = field(default_factory=threading.Event)
     told: dict[str, End] = field(default_factory=dict)
-    """By attempt: what its environment was asked on this session."""
+    """By attempt: what its environment was asked to do on this session."""
     asked: dict[int, str] = field(default_factory=dict)
     """By the number of a request for a piece of a file: its attempt."""
 
 
 class Followers:
-    """Those of this process. `on_change` is called with the name of an attempt of which something changed."""
+    """Streams of this process. `on_change` is called with the name of an attempt of which something changed."""
 
     def __init__(self, data_dir: Path, on_change: Callable[[str], None]) -> None:
         self._data_dir, self._on_change = data_dir, on_change
@@ -195,7 +203,7 @@ class Followers:
         self._greeting: threading.Thread | None = None
 
     def ensure(self, environment: Environment, place: Place) -> None:
-        """The node is followed, here or by another process, or is over; and it is asked to end where it is to."""
+        """Follow the node, unless another process does or it is over; ask it to end where it is to."""
         with self._lock:
             stream = self._streams.get(environment.key)
             known = stream and stream.sinks.get(place.attempt)
@@ -223,8 +231,8 @@ class Followers:
                 self._ask(stream, session, place.attempt)
 
     def keep(self, is_known: Callable[[str], bool]) -> None:
-        """Follows no other attempts any more. One that is forgotten may have been taken up once more before that was
-        heard; its environment knows nothing of it, and would never tell its end."""
+        """Stop following attempts that are not known. One that was deleted may have been followed once more before that
+        was known here; its environment knows nothing of it, and would never report its end."""
         ended: list[Session] = []
         with self._lock:
             for stream in self._streams.values():
@@ -237,6 +245,7 @@ class Followers:
             session.close()
 
     def stop(self) -> None:
+        """Close all streams and release all nodes."""
         with self._lock:
             self._stopped.set()
             self._stopped, self._greeting = threading.Event(), None
@@ -248,7 +257,7 @@ class Followers:
                 session.close()
 
     def _greet(self, stopped: threading.Event) -> None:
-        """Says on all streams that we are here."""
+        """Send a sign of life on all streams, every few seconds."""
         while not stopped.wait(protocol.ALIVE_SECONDS):
             with self._lock:
                 sessions = [stream.session for stream in self._streams.values()]
@@ -258,7 +267,7 @@ class Followers:
                         session.greet_again()
 
     def _take(self, place: Place) -> Sink | None:
-        """None: it has been told to its end, or another process follows it."""
+        """Return the node's files with its lock; None: it is drained, or another process follows it."""
         files = Files(self._data_dir, *attempt_parts(place.attempt))
         if files.report(place.node_rank).get("drained"):
             return None
@@ -307,7 +316,7 @@ class Followers:
                     sink.close()
 
     def _settle(self, stream: _Stream) -> bool:
-        """Whether anything is left to be followed; what is over is let go."""
+        """Release nodes that are drained; return whether any is left to follow."""
         with self._lock:
             for name, sink in list(stream.sinks.items()):
                 if sink.drained:
@@ -317,15 +326,15 @@ class Followers:
             return bool(stream.sinks)
 
     def _give_up_unbegun(self, stream: _Stream) -> None:
-        """Ends attempts that are asked to end, where the environment cannot be entered at all and never told of them:
-        nothing of them was begun there."""
+        """End attempts that are asked to end, where the environment cannot be entered at all and never reported them:
+        nothing of them was started there."""
         for name, sink in list(stream.sinks.items()):
             if sink.place.end and not sink.report.get("state"):
                 sink.save(forbidden=True, left=False, drained=True, silence="")
                 self._on_change(name)
 
     def _look(self, stream: _Stream, why: str) -> None:
-        """Why nothing is heard: the engine may know what became of the container."""
+        """Save why nothing is received, and ask the engine what became of the containers."""
         for name, sink in list(stream.sinks.items()):
             changed = sink.save_silence(why) if why else False
             changed |= self._fate(sink)
@@ -334,7 +343,7 @@ class Followers:
 
     @staticmethod
     def _fate(sink: Sink) -> bool:
-        """Whether its container is known to be gone; then nothing more is to come."""
+        """Return whether the node's container is known to be gone; then nothing more is to come."""
         try:
             fate = sink.place.fate()
         except BackendError:
@@ -347,6 +356,7 @@ class Followers:
         return True
 
     def _await_fate(self, sink: Sink) -> bool:
+        """Ask for what became of the container until the engine knows, for a few seconds."""
         pause, longest = FATE_SECONDS
         until, stopped = time.monotonic() + longest, self._stopped
         while not self._fate(sink):
@@ -369,7 +379,7 @@ class Followers:
                     return
 
     def _ask(self, stream: _Stream, session: Session, name: str) -> None:
-        """To follow it, and to end it where it is to; each once on a session. Raises OSError."""
+        """Ask to follow an attempt, and to end it where it is to; each once on a session. Raise OSError."""
         sink = stream.sinks.get(name)
         if sink is None:
             return
@@ -413,7 +423,7 @@ class Followers:
 
     @staticmethod
     def _ask_for_files(stream: _Stream, session: Session, sink: Sink) -> None:
-        """Raises OSError."""
+        """Request pieces of files. Raise OSError."""
 
         def tell(what: str, **request: Any) -> int:
             number = session.tell(what, **request)

@@ -1,5 +1,6 @@
-"""Into an environment that the platform made, through its keeper: `fermi.inside` is a command of it, and reaches what
-the environment's own processes reach. What it begins there belongs to the environment's run, and ends with it."""
+"""Enter an environment that the platform made, through its environment daemon: `fermi.inside` is a command of it, and
+reaches what the environment's own processes reach. What it starts there belongs to the environment's run, and ends with
+it."""
 
 import socket
 import threading
@@ -14,12 +15,12 @@ ANSWER_SECONDS = 45.0
 LAST_SECONDS = 1.0
 AT_ONCE = 1 << 16
 MAX_SAID = 2000
-"""Bytes of what the command complains of."""
+"""Bytes of the command's standard error that are kept."""
 
 
 class Running:
-    """A command of a keeper. `stream`: its standard input and output, without the keeper's frames. Two threads, until
-    either side has gone."""
+    """Command of an environment daemon. `stream`: its standard input and output, without the daemon's frames. Two
+    threads copy, until either side has ended."""
 
     def __init__(self, keeper: socket.socket) -> None:
         self._keeper, self._complaints = keeper, b""
@@ -30,7 +31,7 @@ class Running:
         threading.Thread(target=self._give, name="keeper, in", daemon=True).start()
 
     def why(self) -> str:
-        """What was said of a command that has ended."""
+        """Return the end of the standard error of a command that has ended."""
         self._hearing.join(LAST_SECONDS)
         return self._complaints.decode(errors="replace").strip()
 
@@ -58,8 +59,8 @@ class Running:
 
 
 def enter(keeper: socket.socket, python: str = "", *module: str) -> Session:
-    """`keeper`: a stream that is ready for a request (`Hosting.dial`). `python`, `module`: see `bundle.command`. Raises
-    InsideError."""
+    """Return a session with `fermi.inside`. `keeper`: a stream that is ready for a request (`EnvironmentBackend.dial`).
+    `python`, `module`: see `bundle.build_command`. Raise InsideError."""
     try:
         answer = protocol.ask(keeper, {"open": "exec", "command": bundle.command(python, *module)}, ASK_SECONDS)
     except (OSError, protocol.WireError) as error:

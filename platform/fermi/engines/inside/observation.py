@@ -1,5 +1,5 @@
-"""From what was heard of an attempt's nodes inside of environments to an observation, and the parts of an attempt that
-runs inside as well as beside put together. Pure."""
+"""Build an observation from the reports of an attempt's nodes inside of environments, and merge the parts of an attempt
+that runs inside as well as beside. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -10,16 +10,16 @@ from fermi.jobs.spec import Cause, Observation, Phase, RankSeen
 from fermi.runner import first_failure
 
 GAVE_UP = frozenset({"MASTER_UNREACHABLE", "NODES_MISSING", "START_FAILED"})
-"""What `fermi.runner.inside` itself says before its ranks begin."""
+"""Causes that `fermi.runner.inside` itself reports before its ranks start."""
 Report = Mapping[str, Any]
 
 
 def observe(
     reports: Mapping[int, Report], names: Mapping[int, str], *, began: bool, ended: bool, head: bool
 ) -> Observation:
-    """`reports`: of each node inside, by its rank, empty while nothing was heard; `names`: of their environments.
-    `began`: every node was told to begin; `ended`: the attempt is being cancelled; `head`: node 0 alone decides whether
-    it succeeds."""
+    """Return the observation of the nodes inside. `reports`: of each node, by its rank, empty while nothing was
+    received; `names`: of their environments. `began`: every node was told to start; `ended`: the attempt is being
+    cancelled; `head`: node 0 alone decides whether it succeeds."""
     ranks = tuple(
         rank_seen(entry, node_rank)
         for node_rank, report in sorted(reports.items())
@@ -44,7 +44,8 @@ def observe(
 
 
 def _left(reports: Iterable[Report], ended: bool) -> bool | None:
-    """A node counts as gone once all that it printed was told. One that never began counts once it never can."""
+    """Return whether anything is left; None: not known. A node counts as gone once all that it printed was received.
+    One that never started counts once it never can."""
     each: list[bool | None] = []
     for report in reports:
         if report.get("drained"):
@@ -64,7 +65,8 @@ def _has_succeeded(report: Report) -> bool:
 def _cause(
     reports: Mapping[int, Report], names: Mapping[int, str], ranks: Sequence[RankSeen], counts: bool
 ) -> Cause | None:
-    """`counts`: whether a node that is not there any more explains anything."""
+    """Return why the attempt failed; None: it has not. `counts`: whether a node that does not exist any more explains
+    anything."""
     losses = []
     for node_rank, report in sorted(reports.items()):
         about = {"nodeRank": node_rank, "node": names[node_rank]}
@@ -85,7 +87,7 @@ def _cause(
 
 
 def _is_over(report: Report) -> bool:
-    """Whether all its ranks had ended before its container did."""
+    """Return whether all ranks of a node had ended before its container did."""
     ranks = report.get("ranks") or ()
     return bool(ranks) and all(one["state"] == "exited" for one in ranks)
 
@@ -99,7 +101,8 @@ def _silence(reports: Mapping[int, Report], names: Mapping[int, str]) -> Cause |
 
 
 def together(one: Observation, other: Observation) -> Observation:
-    """Of the parts of an attempt: what failed first, and else what is behind."""
+    """Return the observation of an attempt from those of its parts: the failure that came first, or else the phase of
+    the part that is behind."""
     ranks = tuple(sorted((*one.ranks, *other.ranks), key=lambda seen: seen.rank))
     left = True if True in (one.left, other.left) else None if None in (one.left, other.left) else False
     failed = [part for part in (one, other) if part.phase is Phase.FAILED]

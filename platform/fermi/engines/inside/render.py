@@ -1,8 +1,9 @@
 """A node of a plan as an order for `fermi.inside.node_runs`. Pure.
 
 Nothing is known here of the folders inside: paths below the platform's data directory stay as the plan has them
-(`root`), and become those of the environment there (`data`; empty: a folder of its user's home, and then `resume`, what
-the job goes on from, and `reads`, below the data directory, are sent there)."""
+(`root`), and become those of the environment there (`data`; empty: a folder of its user's home, and then `resume`, the
+checkpoint that the job resumes from, and `reads`, paths below the data directory, are sent there).
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,20 +16,21 @@ from fermi.jobs.code import Place
 from fermi.jobs.spec import PREFLIGHT, Artifact, JobSpec, NodePlan, Plan, encode
 
 KIND = "inside"
-"""Of such an artifact."""
+"""Kind of the artifact."""
 YIELDS = {"oom": 300, "nice": 5}
-"""How ranks give way to what else runs in the environment: `fermi.runner.inside`."""
+"""Out-of-memory score and niceness by which ranks give way to other processes of the environment: see
+`fermi.runner.inside`."""
 MEETING_SECONDS = 20
-"""Within which nodes meet that are begun together and wait for no image."""
+"""Time for nodes to find each other that are started together and wait for no image."""
 
 
 def artifact(
     job: JobSpec, plan: Plan, node: NodePlan, connection: Mapping[str, Any], *, root: str, data: str = "",
     patience: float | None = None,
 ) -> Artifact:  # fmt: skip
-    """`root`: the data directory as the plan's paths have it; `data`: where the environment has it, if it has. Without
-    an interpreter that the job names the environment takes that of its notebook when it begins. `patience`: for how
-    many seconds it waits for the other nodes; None: as long as the runner does by itself."""
+    """Return the order of a node. `root`: the data directory as the plan's paths have it; `data`: where the environment
+    has it, if it has. Unless the job names an interpreter, the environment uses that of its notebook. `patience`:
+    seconds for which it waits for the other nodes; None: as long as the runner does by itself."""
     spec = {
         "name": job.name,
         "node_rank": node.node_rank,

@@ -1,5 +1,5 @@
-"""One stream to `fermi.inside` in an environment. What is at the other end belongs to the environment's user: nothing
-of it is believed but in its shape, and none of it may be large."""
+"""Requests over one stream to `fermi.inside` in an environment. The other end is under the control of the environment's
+user: only answers of the right shape are used, and none may be large."""
 
 import socket
 import threading
@@ -13,7 +13,7 @@ from fermi.jobs.errors import BackendError
 
 ANSWER_SECONDS = 30.0
 LONGEST_GREETING = 1 << 16
-"""Bytes before the first word: profiles and modules may print."""
+"""Bytes before the first message: profiles and modules may print."""
 LONGEST_WORDS = 300
 REFUSALS = (
     "INSIDE_DISK_UNUSABLE",
@@ -42,14 +42,15 @@ MAY_PASS = (
     "INSIDE_RUNNER_KILLED",
     "INSIDE_RUNNER_SLOW",
 )
+"""Codes of problems that may pass by themselves."""
 
 
 class InsideError(BackendError):
-    """The environment said no, or nothing that can be understood."""
+    """The environment refused a request, or answered something that cannot be parsed."""
 
 
 class Session:
-    """Over a stream that an engine has opened to `bootstrap.py`. Closes it at the end."""
+    """Session over a stream that an engine has opened to `bootstrap.py`. Closes the stream at the end."""
 
     def __init__(self, stream: socket.socket, seconds: float = ANSWER_SECONDS) -> None:
         self._stream, self._seconds, self._number = stream, seconds, 0
@@ -60,7 +61,8 @@ class Session:
         """Takes what is told between a request and its answer."""
 
     def greet(self) -> Self:
-        """Waits until `fermi.inside` is ready, and gives it the bundle where it has not got it. Raises InsideError."""
+        """Wait until `fermi.inside` is ready, send the bundle where it is missing, and return the session. Raise
+        InsideError."""
         heard = 0
         try:
             self._stream.sendall(opening())
@@ -84,7 +86,7 @@ class Session:
         raise InsideError("INSIDE_SILENT", why="it ended, or said something else")
 
     def ask(self, what: str, data: bytes = b"", **request: Any) -> dict[str, Any]:
-        """Returns the answer. Raises InsideError with what the environment said instead of a yes."""
+        """Send a request and return the answer. Raise InsideError with the environment's code where it refuses."""
         try:
             number = self.tell(what, data, **request)
             for answer, more in self.messages():
@@ -96,7 +98,7 @@ class Session:
         raise InsideError("INSIDE_SILENT", why="the stream ended")
 
     def tell(self, what: str, data: bytes = b"", **request: Any) -> int:
-        """Sends a request and does not wait; returns the number that its answer has. Raises OSError."""
+        """Send a request without waiting; return the number that its answer has. Raise OSError."""
         with self._sending:
             self._number += 1
             said = {"id": self._number, "ask": what, **request}
@@ -104,12 +106,12 @@ class Session:
             return self._number
 
     def greet_again(self) -> None:
-        """Says that somebody is still here. Raises OSError."""
+        """Send a sign of life. Raise OSError."""
         with self._sending:
             self._stream.sendall(protocol.line({"alive": True}))
 
     def messages(self, seconds: float | None = None) -> Iterator[tuple[dict[str, Any], bytes]]:
-        """What comes, until the stream ends. `seconds`: without a message for so long counts as its end. Raises
+        """Yield messages until the stream ends. `seconds`: without a message for so long counts as its end. Raise
         InsideError where something else comes, and OSError."""
         self._stream.settimeout(seconds or self._seconds)
         try:
@@ -119,12 +121,12 @@ class Session:
             raise InsideError("INSIDE_SILENT", why=str(error)) from error
 
     def release(self) -> socket.socket:
-        """Returns the stream itself, for a program that says no more until it has heard something."""
+        """Return the stream itself, for a program that sends nothing until it has received something."""
         self._stream.settimeout(None)
         return self._stream
 
     def close(self) -> None:
-        """May be called by another thread, and ends the reading."""
+        """Close the stream; may be called by another thread, and ends the reading."""
         with suppress(OSError):
             self._stream.shutdown(socket.SHUT_RDWR)
         self._stream.close()

@@ -1,5 +1,5 @@
-"""Begins a node's runner inside of an environment; where the node does not see the platform's data directory, after its
-files were brought there (`shipment`), and before that what it may still have of an older attempt was brought here."""
+"""Start a node's runner inside of an environment; where the node does not see the platform's data directory, after its
+files were sent there (`upload`), and before that what it may still have of an older attempt was downloaded."""
 
 import hashlib
 import time
@@ -15,7 +15,7 @@ from fermi.jobs.errors import BackendError
 
 PIECE = 512 << 10
 BUDGET_SECONDS = 10.0
-"""For bringing files, in one call; the next one goes on where it was."""
+"""Time for sending files in one call; the next one continues."""
 Enter = Callable[[], Session]
 
 
@@ -23,8 +23,8 @@ def begin(
     enter: Enter, order: Mapping[str, Any], head: str, secrets: Mapping[str, str], data_dir: Path,
     seconds: float = BUDGET_SECONDS,
 ) -> None:  # fmt: skip
-    """Raises BackendError, `INSIDE_FILES_COMING` where it takes more than `seconds` (call again). What has begun, or
-    was cancelled, is not begun again."""
+    """Start a node; what was started, or was cancelled, is not started again. Raise BackendError, `INSIDE_FILES_COMING`
+    where sending files takes more than `seconds` (call again)."""
     with enter() as session:
         if not order["data"]:
             for path in _code(order, data_dir):
@@ -36,8 +36,8 @@ def begin(
 def collect(
     enter: Enter, attempt: str, node_rank: int, data_dir: Path, limits: Limits, seconds: float = BUDGET_SECONDS
 ) -> None:
-    """Brings here what an environment has of older attempts of the task, before this one begins there: their streams
-    may have been cut for good. Raises BackendError, `INSIDE_FILES_COMING` as `begin` does."""
+    """Download what an environment has of older attempts of the task, before this one starts there: their streams may
+    have been cut for good. Raise BackendError, `INSIDE_FILES_COMING` as `start_node` does."""
     limit = time.monotonic() + seconds
     record_path(data_dir, attempt, node_rank).parent.mkdir(parents=True, exist_ok=True)
     with enter() as session:
@@ -63,7 +63,8 @@ def collect(
 
 
 def _code(order: Mapping[str, Any], data_dir: Path) -> Iterator[Path]:
-    """The files that carry the task's snapshot. Raises BackendError where they are not below the data directory."""
+    """Yield the files that carry the task's snapshot. Raise BackendError where they are not below the data directory.
+    """
     code = order["spec"].get("code")
     if not code:
         return
@@ -75,7 +76,7 @@ def _code(order: Mapping[str, Any], data_dir: Path) -> Iterator[Path]:
 
 
 def _send(session: Session, path: Path, data_dir: Path) -> None:
-    """From where it was cut off the last time."""
+    """Send a file from the position where it was cut off the last time."""
     size, where = path.stat().st_size, path.relative_to(data_dir).as_posix()
     have = _have(session.ask("receive", path=where, size=size))
     with path.open("rb") as file:
@@ -89,7 +90,7 @@ def _send(session: Session, path: Path, data_dir: Path) -> None:
 
 
 def _ship(session: Session, order: Mapping[str, Any], data_dir: Path, limit: float) -> None:
-    """What the environment lacks of the task's files, until `limit` (monotonic seconds)."""
+    """Send the task's files that the environment lacks, until `limit` (monotonic seconds)."""
     found = upload.items(order, data_dir)
     rows = [[item.path, item.entry.size, item.entry.mtime_ns] for item in found]
     said = session.ask("expect", of=order["name"], node=order["spec"]["node_rank"], files=rows)
@@ -106,8 +107,8 @@ def _ship(session: Session, order: Mapping[str, Any], data_dir: Path, limit: flo
 
 
 def _pieces(session: Session, item: Item) -> Iterator[int]:
-    """Sends a file from where it was cut off, and yields after each piece how much of it is there. Raises BackendError
-    where it has changed meanwhile, or is not taken."""
+    """Send a file from the position where it was cut off; yield after each piece how many bytes are there. Raise
+    BackendError where it has changed meanwhile, or is refused."""
     size, mtime = item.entry.size, item.entry.mtime_ns
     about: dict[str, Any] = {"path": item.path, "size": size, "mtime": mtime}
     try:

@@ -1,13 +1,14 @@
-"""What is sent into an environment that does not see the platform's data directory, before its ranks begin: the task's
-code, the data that it reads, what it goes on from, and what its ranks have written on other nodes.
+"""Files that are sent into an environment that does not see the platform's data directory, before its ranks start: the
+task's code, the data that it reads, what it resumes from, and what its ranks have written on other nodes.
 
-    goes on from a path of its own      what lies there, and the small files at the top of its folder of checkpoints
+    resumes from a path of its own      what lies there, and the small files at the top of its folder of checkpoints
                                         (DeepSpeed's `latest`)
-    else                                its folder of checkpoints, and what its ranks have written beside the script
-    goes on from another task's path    what lies there
-    reads                               of `datasets/` and `workspace/`: the folder in there, whole
+    does not                            its folder of checkpoints, and what its ranks have written beside the script
+    resumes from another task's path    what lies there
+    reads                               of `datasets/` and `workspace/`: the whole folder in there
 
-What is there already, with the same size and time, is not sent again."""
+Files that exist there with the same size and time are not sent again.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ MAX_FILES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A file to be sent. `path`: below the data directory, here and there."""
+    """File to be sent. `path`: below the data directory, here and there."""
 
     path: str
     tree: Tree
@@ -37,8 +38,8 @@ class Item:
 
 
 def reads(job: JobSpec, *roots: str) -> tuple[list[str], str]:
-    """Returns what the job reads of the platform's data, as paths below the data directory (`roots`: how its paths may
-    have that), and a path of it that nobody may read from there (empty: none)."""
+    """Return what the job reads of the platform's data, as paths below the data directory (`roots`: how its paths may
+    have that), and the first path that users may not read from there (empty: none)."""
     found, entry = dict[str, None](), job.entrypoint
     script = entry.script if entry and not job.brings(entry.script) else ""
     named = [job.train_data, job.valid_data, script, *(entry.args if entry else ()), *map(str, job.env.values())]
@@ -52,7 +53,7 @@ def reads(job: JobSpec, *roots: str) -> tuple[list[str], str]:
 
 
 def _parts(path: str, roots: Iterable[str]) -> list[str] | None:
-    """The way from the data directory to a path; None where it does not lie there."""
+    """Return the parts of a path below the data directory; None where it does not lie there."""
     for top in (f"{root.rstrip('/')}/" for root in roots if root):
         if path.startswith(top):
             return path.removeprefix(top).split("/")
@@ -60,7 +61,8 @@ def _parts(path: str, roots: Iterable[str]) -> list[str] | None:
 
 
 def refusal(job: JobSpec, data_dir: Path, limits: Limits, *roots: str) -> dict[str, Any] | None:
-    """Returns why what a job reads cannot be sent, as what the text of INSIDE_WITHOUT_DATA takes; None: it can."""
+    """Return why what a job reads cannot be sent, as the parameters of the text of INSIDE_WITHOUT_DATA; None: it can.
+    """
     wanted, closed = reads(job, *roots)
     if closed:
         return {"path": closed}
@@ -77,7 +79,7 @@ def refusal(job: JobSpec, data_dir: Path, limits: Limits, *roots: str) -> dict[s
 
 
 def items(order: Mapping[str, Any], data_dir: Path) -> list[Item]:
-    """Returns the files for an order (`inside.render`), each once, the first `MAX_FILES`."""
+    """Return the files for an order (`inside.render`), each once, the first `MAX_FILES`."""
     found = dict[str, Item]()
     for item in _items(order, data_dir):
         if not item.entry.folder and not item.entry.name.startswith(".nfs"):
@@ -103,7 +105,7 @@ def _items(order: Mapping[str, Any], data_dir: Path) -> Iterator[Item]:
 
 
 def _below(data_dir: Path, path: str) -> Iterator[Item]:
-    """A file, or those in a folder. Links lead nowhere; those of a task's folder neither."""
+    """Yield a file, or those in a folder. Links are not followed, nor those of a task's folder."""
     first, second, *rest = path.split("/")
     top, inner = Tree(data_dir / first / second), "/".join(rest)
     if not rest:  # it may be a file in an open folder
@@ -133,4 +135,5 @@ def _listed(data_dir: Path, path: str) -> Iterator[Item]:
 
 
 def total(found: list[Item]) -> int:
+    """Return the size of all files, in bytes."""
     return sum(item.entry.size for item in found)

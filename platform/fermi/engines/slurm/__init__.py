@@ -3,44 +3,50 @@ each rank a process of that runner.
 
     <data>/runs/<task>-<attempt>/     on a folder that the platform and all nodes share:
         job.sh  order.json  files/  fermi/       what `submit` writes: script, order, the plan's files, our modules
-        submitted.json                           the job's id, once Slurm has taken it
-        begun  node-<k>.status.json  end.json    what the job writes: its id, how the ranks are, how it ended
-        node-<k>.pulse.json                      and how they get on
-        stop.json  slurm.log                     a request to end; what Slurm, srun and the runners have to say
+        submitted.json                           the job's id, once Slurm has accepted it
+        begun  node-<k>.status.json  end.json    what the job writes: its id, the ranks' status, its end
+        node-<k>.pulse.json                      and the ranks' progress
+        stop.json  slurm.log                     a request to end; output of Slurm, srun and the runners
     <data>/logs/<task>/<attempt>/     <rank>.log, written by the ranks themselves
 
-render.py      a plan as an sbatch script; pure            engine.py    the backend's verbs
-components.py  what is asked of Slurm, for both drivers    rundir.py    the folder above
-rest.py        slurmrestd                                  state.py     from folder and job to an observation; pure
-commands.py    sbatch, squeue, scancel                     line.py      who waits, in Slurm's order; pure
-hosting.py     dev environments, each a job            hosted.py    its script, and what is seen of it; pure
-inside.py      nodes inside of environments' allocations   allocations.py   how these are named; pure
-discover.py    allocations that users offer            ways.py      whether ranks run inside or beside
-causes.py      Slurm's states and reasons, and what they mean
-confinement.py what ranks and environments may reach; pure
+render.py           a plan as an sbatch script; pure
+components.py       options of sbatch, for both drivers; pure
+engine.py           the backend's methods
+rundir.py           the folder above
+rest.py             slurmrestd
+commands.py         sbatch, squeue, scancel
+state.py            an observation from folder and job; pure
+pending_queue.py    pending jobs in Slurm's order; pure
+environments.py     dev environments, each a job
+environment_job.py  the job's script, and its status; pure
+inside.py           nodes inside of environments' allocations
+allocations.py      how these are named; pure
+discover.py         allocations that users offer
+run_location.py     whether ranks run inside or beside
+causes.py           Slurm's states and reasons, and what they mean
+sandbox.py          what ranks and environments may reach; pure
 
-Slurm knows an attempt by the comment `fermi:<task>-<attempt>`, and by nothing else: ids are used again after a crash of
-its controller. The folder is the memory: a job that Slurm has forgotten (MinJobAge) is still known by it.
+Slurm knows an attempt by the comment `fermi:<task>-<attempt>`, and by nothing else: its controller uses ids again after a crash. The folder is the memory: a job that Slurm has forgotten (MinJobAge) is still known by it.
 
 The connection (no secrets, only where they are):
 
     url                    slurmrestd: `http://host:6820`, `https://…` or `unix:/run/slurmrestd.socket`. Without it,
                            sbatch, squeue and scancel are run; of `bin` if given, with `conf` as SLURM_CONF
-    user                   whose jobs they are; default: the user that the platform runs as
+    user                   user of the jobs; default: the user that the platform runs as
     token_file, key_file   a file with a JWT, read at each use; or Slurm's jwt_hs256.key, with which tokens are made
-    ca_file                whom to trust for https
+    ca_file                authorities that are trusted for https
     folder                 where the nodes see the platform's data directory; default: at the same path
     workspace              folder in which relative scripts are looked for; default `<folder>/workspace`
     python                 interpreter on the nodes; default `python3`
     partition, account, qos, reservation, constraint, time_limit, mem, gres, options
                            as in sbatch; `options`: any other of its long options. The first three may differ by project
-                           and by priority (`backends.chosen`)
-    nice                   by priority, what is taken off a job's own
+                           and by priority (`connection_options`)
+    nice                   by priority, what is subtracted from a job's priority
     modules, conda, setup  what makes the training stack usable: `module load`, `conda activate`, any shell lines
     container              {"runtime": "pyxis" or "apptainer", "image": "…", "mounts": ["/a:/b"]}; default image: the
                            environment's
     discover               true: allocations that users offer are environments (`discover`)
-    confine, reads, writes what a task may reach on a node: see `confinement.py`
+    confine, reads, writes what a task may reach on a node: see `sandbox.py`
     bounds                 what a task may use of a node beside what Slurm divides: see `fermi.jobs.bounds`
 
 What a node's `engine` may hold: `node` (the Slurm node it is), else any node that fits; and `partition`, `constraint`,
@@ -58,6 +64,7 @@ __all__ = ["SlurmBackend", "connect"]
 
 
 def connect(connection: dict[str, Any]) -> SlurmBackend:
+    """Return the backend of a connection; the same one for equal connections."""
     return _connect(json.dumps(connection, sort_keys=True))
 
 
