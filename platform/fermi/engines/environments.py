@@ -82,6 +82,7 @@ def run_name(environment: str, run: int) -> str:
 @dataclass(frozen=True, slots=True)
 class HostedHandle:
     """Run of an environment, by the environment's id and the run's number."""
+
     environment: str
     run: int
 
@@ -93,6 +94,7 @@ class HostedHandle:
 
 class HostedPhase(StrEnum):
     """Phase of a run."""
+
     ABSENT = "absent"  # nothing of this run is there
     STARTING = "starting"  # something is, and its keeper or its service does not answer yet
     RUNNING = "running"  # its keeper answers, and its service is up (or is started at first use)
@@ -177,8 +179,7 @@ class Hosting(ABC):
         return []
 
     def zones(self) -> Collection[str] | None:
-        """Return the names of the zones of its machines, to one of which an environment can be bound; None: not known.
-        """
+        """Return the names of the zones of its machines, to one of which an environment can be bound; None: not known."""
         return None
 
     def gpus(self, host: str) -> int | None:

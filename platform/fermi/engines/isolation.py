@@ -65,6 +65,7 @@ Said = tuple[str, Mapping[str, str]]
 @dataclass(frozen=True, slots=True)
 class User:
     """User that ranks run as, with the groups of devices."""
+
     uid: int
     gid: int
     groups: tuple[int, ...]
@@ -284,8 +285,7 @@ def _identity(name: str) -> User:
 
 
 def _make_usable(place: Place, user: User, info: os.stat_result) -> None:
-    """Let the user pass through `home`, and make the folders in it that tasks use. What we do not own stays unchanged.
-    """
+    """Let the user pass through `home`, and make the folders in it that tasks use. What we do not own stays unchanged."""
     home = place.home
     if info.st_uid == os.geteuid() and not info.st_mode & 0o001:
         os.chown(home, -1, user.gid)

@@ -52,6 +52,7 @@ def known_store() -> Store:
 
 class AgentBackend(Backend):
     """Backend on worker agents: one worker per GPU, and containers of environments on their hosts."""
+
     alike = False
 
     def __init__(self, connection: Mapping[str, Any]) -> None:

@@ -52,6 +52,7 @@ def connect(connection: Mapping[str, Any]) -> AgentHosting:
 
 class AgentHosting(Hosting):
     """Environment backend on hosts of worker agents."""
+
     on_demand = True
 
     def __init__(self, connection: Mapping[str, Any]) -> None:

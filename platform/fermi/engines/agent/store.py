@@ -86,6 +86,7 @@ class Attempt:
 
 class Store(Protocol):
     """Store of attempts, orders and reports; see the module."""
+
     def put(self, name: str, task_id: str, attempt: int, orders: Sequence[Order]) -> None:
         """Order an attempt, all workers in one transaction. A name that is known (ordered or stopped) changes nothing.
         A worker that has another order gets this one instead: the lease on its environment shows that the other is

@@ -29,6 +29,7 @@ echo "fermi: no python"
 @dataclass(frozen=True, slots=True)
 class Bundle:
     """Archive of our modules. `digest`: its hash; `data`: a gzipped tar file."""
+
     digest: str
     data: bytes
 

@@ -182,6 +182,7 @@ class Sink(NodeFiles):
 @dataclass(slots=True)
 class _Stream:
     """Stream to one environment and the nodes that it serves."""
+
     environment: Environment
     sinks: dict[str, Sink] = field(default_factory=dict)
     session: Session | None = None

@@ -58,7 +58,7 @@ class Session:
         stream.settimeout(seconds)
         self._read = stream.makefile("rb")
         self.came: Callable[[dict[str, Any], bytes], None] = lambda said, data: None
-        """Takes what is told between a request and its answer."""
+        """Called with each message that comes between a request and its answer."""
 
     def greet(self) -> Self:
         """Wait until `fermi.inside` is ready, send the bundle where it is missing, and return the session. Raise

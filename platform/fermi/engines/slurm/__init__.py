@@ -26,7 +26,8 @@ run_location.py     whether ranks run inside or beside
 causes.py           Slurm's states and reasons, and what they mean
 sandbox.py          what ranks and environments may reach; pure
 
-Slurm knows an attempt by the comment `fermi:<task>-<attempt>`, and by nothing else: its controller uses ids again after a crash. The folder is the memory: a job that Slurm has forgotten (MinJobAge) is still known by it.
+Slurm knows an attempt by the comment `fermi:<task>-<attempt>`, and by nothing else: its controller uses ids again after
+a crash. The folder is the memory: a job that Slurm has forgotten (MinJobAge) is still known by it.
 
 The connection (no secrets, only where they are):
 
