@@ -179,7 +179,8 @@ class Hosting(ABC):
         return []
 
     def zones(self) -> Collection[str] | None:
-        """Return the names of the zones of its machines, to one of which an environment can be bound; None: not known."""
+        """Return the names of the zones of its machines, to one of which an environment can be bound; None: not
+        known."""
         return None
 
     def gpus(self, host: str) -> int | None:

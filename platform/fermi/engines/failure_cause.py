@@ -21,7 +21,8 @@ Words = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Host, or its agent or runner, that is gone. `heard_at`: its last sign of life, in unix seconds; None = not known."""
+    """Host, or its agent or runner, that is gone. `heard_at`: its last sign of life, in unix seconds; None = not
+    known."""
 
     cause: Cause
     heard_at: float | None = None

@@ -1,4 +1,5 @@
-"""Query which distributions an interpreter on this machine has, and whether ranks can run with one that a task names."""
+"""Query which distributions an interpreter on this machine has, and whether ranks can run with one that a task
+names."""
 
 from __future__ import annotations
 

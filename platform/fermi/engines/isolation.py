@@ -285,7 +285,8 @@ def _identity(name: str) -> User:
 
 
 def _make_usable(place: Place, user: User, info: os.stat_result) -> None:
-    """Let the user pass through `home`, and make the folders in it that tasks use. What we do not own stays unchanged."""
+    """Let the user pass through `home`, and make the folders in it that tasks use. What we do not own stays
+    unchanged."""
     home = place.home
     if info.st_uid == os.geteuid() and not info.st_mode & 0o001:
         os.chown(home, -1, user.gid)

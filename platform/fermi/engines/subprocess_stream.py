@@ -28,7 +28,8 @@ class Silent(Exception):
 
 
 def begin(words: Sequence[str], env: Mapping[str, str], seconds: float) -> socket.socket:
-    """Return the stream once the program has reported that it is ready (`protocol.READY`). Raise ProgramNotReadyError."""
+    """Return the stream once the program has reported that it is ready (`protocol.READY`). Raise
+    ProgramNotReadyError."""
     stream, process, complaints = start(words, env)
     if answers(stream, seconds):
         return stream

@@ -369,7 +369,8 @@ class Arrival:
     # what comes
 
     def ask(self, tell: Callable[..., int]) -> None:
-        """Request as much as may be on its way. `tell`: sends a request (`InsideSession.tell`), and may raise OSError."""
+        """Request as much as may be on its way. `tell`: sends a request (`InsideSession.tell`), and may raise
+        OSError."""
         while len(self._in_flight) < WINDOW:
             if self._file is None and not self._begin():
                 return
@@ -509,7 +510,8 @@ class Arrival:
 
 
 def _mark_ready(path: str) -> None:
-    """Write the file without which nothing in a working tree counts as written by its task. Its time is before theirs."""
+    """Write the file without which nothing in a working tree counts as written by its task. Its time is before
+    theirs."""
     with suppress(FileExistsError):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         os.utime(file, (0, 0))

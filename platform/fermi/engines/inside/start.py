@@ -63,7 +63,8 @@ def collect(
 
 
 def _code(order: Mapping[str, Any], data_dir: Path) -> Iterator[Path]:
-    """Yield the files that carry the task's snapshot. Raise BackendError where they are not below the data directory."""
+    """Yield the files that carry the task's snapshot. Raise BackendError where they are not below the data
+    directory."""
     code = order["spec"].get("code")
     if not code:
         return

@@ -61,7 +61,8 @@ def _parts(path: str, roots: Iterable[str]) -> list[str] | None:
 
 
 def refusal(job: JobSpec, data_dir: Path, limits: Limits, *roots: str) -> dict[str, Any] | None:
-    """Return why what a job reads cannot be sent, as the parameters of the text of INSIDE_WITHOUT_DATA; None: it can."""
+    """Return why what a job reads cannot be sent, as the parameters of the text of INSIDE_WITHOUT_DATA; None: it
+    can."""
     wanted, closed = reads(job, *roots)
     if closed:
         return {"path": closed}

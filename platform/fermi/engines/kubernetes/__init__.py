@@ -1,15 +1,14 @@
-"""Training on Kubernetes: each node of a job is one Job with one pod, pinned to the node of its environment.
+"""Engine that trains on Kubernetes: each node of a job is one Job with one pod, pinned to the node of its environment.
 
-    ConfigMap <task>-<attempt>      the plan's files, the node runner, the trainer; the root: its children go with it
+    ConfigMap <task>-<attempt>      the plan's files, the node runner, the trainer; the root: it owns the others
       ├─ Service <task>-<attempt>   headless: the name under which the pods find the head node
       └─ Job <task>-<attempt>-node-<k>, one per environment; or one JobSet with a replicated job for each
 
-render.py    a plan as these objects; pure                 client.py    requests and their failures
-credentials.py   who we are, read again as it changes      watch.py     one list + watch per kind and process
-gang.py      an attempt's objects, as the watch knows them state.py     from them to an observation
-causes.py    why it waits, why it failed                   logs.py      pods' logs into files, by offset
-deletion.py  the end of an attempt, fencing, orphans       engine.py    the backend's verbs
-positions.py a Workload's place in its LocalQueue
+render.py        a plan as these objects; pure client.py        requests and their failures credentials.py   kubeconfig
+or service account, read again when it changes watch.py         one list + watch per kind and process gang.py
+an attempt's objects, as the watch knows them state.py         an observation from them; pure causes.py        why an
+attempt waits or failed; pure logs.py          pods' logs into files, by offset deletion.py      the end of an attempt,
+fencing, orphans engine.py        the backend's methods positions.py     a Workload's position in its LocalQueue
 
 The connection (no secrets, only where they are):
 
@@ -27,14 +26,14 @@ The connection (no secrets, only where they are):
     ttl_seconds           how long Kubernetes keeps finished Jobs that we do not remove; default: a day
     jobset                render a JobSet instead of Jobs
     queue                 Kueue's LocalQueue: objects are created suspended and Kueue admits them; may differ by project
-                          and by priority (`backends.chosen`)
+                          and by priority (`connection_options`)
     priority_classes      by priority, Kueue's WorkloadPriorityClass, or without `queue` the pods' PriorityClass
     out_of_service_taint  fence a dead node with Kubernetes' taint instead of forced deletion of our pods alone
 
 What a node's `engine` may hold: `node` (its Kubernetes node), `namespace`, `serviceAccount`, `volumes`, `volumeMounts`,
 `tolerations`, `imagePullSecrets` (Kubernetes' own objects), `resource` (what a GPU is called; default
-`nvidia.com/gpu`), `resourceClaims` (names of the ResourceClaims that hold its GPUs: then no GPU is asked for beside
-them), `python`, `pod` (where this was learnt).
+`nvidia.com/gpu`), `resourceClaims` (names of the ResourceClaims that hold its GPUs: then no GPU is requested beside
+them), `python`, `pod` (from which this was read).
 """
 
 from __future__ import annotations
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
 
 
 def connect(connection: dict[str, Any]) -> KubernetesBackend:
+    """Return the backend of a connection; the same one for equal connections."""
     return _connect(json.dumps(connection, sort_keys=True))
 
 

@@ -1,4 +1,4 @@
-"""Why an attempt waits or failed, from what Kubernetes says about its objects. Pure.
+"""Find why an attempt waits or failed, from what Kubernetes says about its objects. Pure.
 
 Each cause names the environment (`node`), the `pod` (or job) and the `evidence`: Kubernetes' own words, or the last
 lines of the rank that failed. Texts and advice belong to the code (`texts.toml`), as does what `CAUSES` declares.
@@ -49,7 +49,7 @@ CAUSES = declared(
     Cause("NODE_SILENT"),
 )
 NO_CLASS = "WorkloadPriorityClassNotFound"
-"""Kueue makes no Workload for such a job: pkg/controller/jobframework/reconciler.go, ExtractPriority."""
+"""Event of a job for which Kueue makes no Workload: pkg/controller/jobframework/reconciler.go, ExtractPriority."""
 EVIDENCE = 1000  # characters
 CANNOT_RUN = 128  # the container runtime's, with reason StartError
 _FATAL_PULL = re.compile(
@@ -64,7 +64,7 @@ HOLDING_UP = {
     "FailedPrepareDynamicResources": "DEVICES_UNAVAILABLE",
     **dict.fromkeys(("FailedCreatePodSandBox", "FailedCreatePodContainer", "NetworkNotReady"), "POD_NOT_SET_UP"),
 }
-"""Events that say why a machine cannot create a pod's containers; it goes on trying, and the containers' state says no
+"""Events that say why a machine cannot create a pod's containers; it keeps trying, and the containers' state says no
 more than ContainerCreating (kubernetes/kubernetes, pkg/kubelet/events/event.go; pkg/kubelet/kubelet.go, SyncPod;
 pkg/kubelet/kuberuntime/kuberuntime_manager.go, SyncPod)."""
 _INFRASTRUCTURE = (
@@ -76,7 +76,8 @@ _SHORT = re.compile(r"Insufficient ([\w./-]+)")
 
 
 def failure(gang: Gang, successful: bool) -> Cause | None:
-    """What failed first, or cannot come right by waiting. `successful`: nothing of it has to run any more."""
+    """Return what failed first, or what waiting cannot resolve; None: nothing. `successful`: no part of the attempt has
+    to run any more."""
     if successful:
         return None
     if late := _past_its_limit(gang):
@@ -97,7 +98,7 @@ def failure(gang: Gang, successful: bool) -> Cause | None:
 
 
 def waiting(gang: Gang) -> Cause | None:
-    """Why it has not begun: Kueue's word first, then what holds up a pod."""
+    """Return why the attempt has not started: what Kueue says first, then what blocks a pod."""
     for workload in gang.workloads.values():
         if not condition(workload, "Admitted"):
             return _queued(workload)
@@ -110,7 +111,8 @@ def waiting(gang: Gang) -> Cause | None:
 
 
 def unheard(gang: Gang, reports: Mapping[int, Mapping[str, Any]]) -> Cause | None:
-    """A pod that runs and whose log its node does not hand out: nothing is known of its ranks meanwhile."""
+    """Return the cause of a running pod whose log its node does not serve: nothing is known of its ranks meanwhile.
+    None: there is none."""
     for node_rank, pod in sorted(gang.by_node().items()):
         if why := reports.get(node_rank, {}).get("silence"):
             return about_pod("LOG_UNAVAILABLE", pod, why)
@@ -118,8 +120,8 @@ def unheard(gang: Gang, reports: Mapping[int, Mapping[str, Any]]) -> Cause | Non
 
 
 def _guilt(first_end: float) -> Any:
-    """Orders failures by how much they explain: what the machine did to it; then as `fermi.runner.first_failure`
-    does."""
+    """Return a sort key of failures by how much they explain: what the machine did first; then as
+    `fermi.runner.first_failure` does."""
 
     def key(failed: tuple[float, Cause]) -> tuple[int, float]:
         ended, cause = failed
@@ -133,7 +135,7 @@ def _guilt(first_end: float) -> Any:
 
 
 def _past_its_limit(gang: Gang) -> Cause | None:
-    """Before what its end did to the pods."""
+    """Return the cause of a job that reached its deadline, which comes before what that did to the pods."""
     for job in gang.jobs.values():
         for kind in ("FailureTarget", "Failed"):
             found = condition(job, kind)
@@ -146,8 +148,9 @@ def _past_its_limit(gang: Gang) -> Cause | None:
 
 
 def _interrupted(gang: Gang) -> Cause | None:
-    """What had begun and is not to run now: preempted, or suspended. It would run a second time under the same name
-    once it is admitted again, so it is over, and what Kueue says of the time before counts then too."""
+    """Return why an attempt that had started is not to run now: preempted, or suspended. It would run a second time
+    under the same name once it is admitted again, so it is over, and what Kueue says of the time before counts then
+    too."""
     if gang.cancelled:
         return None
     for workload in gang.workloads.values():
@@ -166,7 +169,7 @@ def _interrupted(gang: Gang) -> Cause | None:
 
 
 def _leaders(gang: Gang) -> list[Object]:
-    """What people and queues act upon: a JobSet leads its Jobs."""
+    """Return the objects that users and queues act upon: a JobSet owns its Jobs."""
     return gang.of("JobSet") or list(gang.jobs.values())
 
 
@@ -183,7 +186,7 @@ def _queue(job: Object) -> str | None:
 
 
 def _failed_pods(gang: Gang) -> list[tuple[float, Cause]]:
-    """(when, why). A JobSet deletes the others once one has failed."""
+    """Return (unix seconds, cause) of each pod that failed. A JobSet deletes the others once one has failed."""
     found = []
     for node_rank in gang.places:
         pod = gang.pod(node_rank)
@@ -222,8 +225,8 @@ def _end_of(gang: Gang, pod: Object) -> Cause:
 
 
 def _was_asked(pod: Object, ended: Mapping[str, Any]) -> bool:
-    """Whether its runner was asked from outside to end before any of its ranks had failed. A runner that could not say
-    so was killed at the end of the grace, or never began."""
+    """Return whether a pod's runner was asked from outside to end before any of its ranks had failed. A runner that
+    could not report it was killed at the end of the grace, or never started."""
     said = report(ended)
     if not said:
         return bool(pod["metadata"].get("deletionTimestamp")) and ended.get("exitCode") in (143, 137)
@@ -249,7 +252,7 @@ def _exit(gang: Gang, pod: Object, ended: Mapping[str, Any]) -> Cause:
 
 
 def _taken_away(gang: Gang, pod: Object) -> Cause | None:
-    """Of a pod that lives and that somebody else deletes, or lived when it was."""
+    """Return the cause of a pod that was alive when another user or controller deleted it; None: it was not."""
     if gang.cancelled or phase(pod) == "Succeeded" or not pod["metadata"].get("deletionTimestamp"):
         return None
     if disruption := condition(pod, "DisruptionTarget"):
@@ -271,15 +274,15 @@ def _disrupted(pod: Object, disruption: Mapping[str, Any]) -> Cause:
 
 
 def disruption_code(disruption: Mapping[str, Any]) -> str:
-    """Returns the code of a pod's condition DisruptionTarget."""
+    """Return the code of a pod's condition DisruptionTarget."""
     if disruption.get("reason") in ("DeletionByTaintManager", "DeletionByPodGC"):
         return "NODE_LOST"
     return "POD_PREEMPTED" if disruption.get("reason") == "PreemptionByScheduler" else "EVICTED"
 
 
 def vanished(gang: Gang) -> Cause | None:
-    """A node of a submitted attempt of which there is neither a pod nor a job that may still begin: as far as we have
-    heard, so the API server has to be asked."""
+    """Return the cause of a node of a submitted attempt that has neither a pod nor a job that may still start, as far
+    as the watch knows: the API server has to be asked. None: there is no such node."""
     if gang.cancelled or not gang.submitted or gang.unfinished():
         return None
     for node_rank in gang.places:
@@ -294,7 +297,7 @@ def vanished(gang: Gang) -> Cause | None:
 
 
 def _obstacles(gang: Gang) -> Iterator[tuple[Cause, bool]]:
-    """(cause, whether waiting cannot help), by node rank; the permanent ones of all nodes are looked for by callers."""
+    """Yield (cause, whether waiting cannot help) by node rank; callers look for permanent ones of all nodes."""
     pods = gang.by_node()
     for _, job in sorted(gang.jobs.items()):
         event = gang.events.get(job["metadata"]["uid"], {}).get("FailedCreate")
@@ -306,6 +309,7 @@ def _obstacles(gang: Gang) -> Iterator[tuple[Cause, bool]]:
 
 
 def not_created(job: Object, event: Object) -> tuple[Cause, bool]:
+    """Return why a job's pod is not created, and whether waiting cannot help."""
     said = str(event.get("message") or "")
     if "exceeded quota" in said:
         return _about_job("QUOTA_EXCEEDED", job, event), False
@@ -315,7 +319,8 @@ def not_created(job: Object, event: Object) -> tuple[Cause, bool]:
 
 
 def pending(pod: Object, events: Mapping[str, Object]) -> tuple[Cause, bool] | None:
-    """`events`: about it, by reason."""
+    """Return why a pod does not start, and whether waiting cannot help; None: not known. `events`: about it, by
+    reason."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     unscheduled = next((c for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"), None)
     if unscheduled:
@@ -337,9 +342,10 @@ def pending(pod: Object, events: Mapping[str, Object]) -> tuple[Cause, bool] | N
 
 
 def _unschedulable(pod: Object, said: str) -> tuple[Cause, bool]:
-    """The scheduler counts the nodes by what speaks against each. Of a pod that is pinned to one machine the other
-    nodes all say `affinity`, and what else is said is about that machine; of one that asks for labels alone, a node
-    that has them may be added (https://github.com/kubernetes/autoscaler, cluster-autoscaler/FAQ.md)."""
+    """Return the cause of a scheduler's message, and whether waiting cannot help. The scheduler counts the nodes by
+    what excludes each. Of a pod that is pinned to one machine the other nodes all say `affinity`, and any other reason
+    is about that machine; of one that requires labels alone, a node that has them may be added
+    (https://github.com/kubernetes/autoscaler, cluster-autoscaler/FAQ.md)."""
     main = said.partition(" preemption:")[0]
     short = _SHORT.findall(main)
     if any("/" in name for name in short):  # an extended resource, as GPUs are
@@ -360,7 +366,7 @@ def _unschedulable(pod: Object, said: str) -> tuple[Cause, bool]:
 
 
 def _labels_asked_for(pod: Object) -> str:
-    """What a node must bear, in words; empty for a pod that is pinned to a machine by its name."""
+    """Return the labels that a node must have, as text; empty for a pod that is pinned to a machine by its name."""
     spec = pod.get("spec") or {}
     required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED) or {}
     terms = required.get("nodeSelectorTerms") or ()
@@ -384,12 +390,12 @@ def _queued(workload: Object) -> Cause:
 
 
 def report(ended: Mapping[str, Any]) -> dict[str, Any]:
-    """What the runner wrote at its end; empty when it could not."""
+    """Return the runner's termination message; empty when it could not write one."""
     return runner_reports.last_words(str(ended.get("message") or ""))
 
 
 def ends(ended: Mapping[str, Any]) -> list[first_failure.End]:
-    """Of the ranks that the runner saw end."""
+    """Return the ends of the ranks that the runner saw end."""
     said = report(ended)
     asked = said.get("asked", ())
     found = (row for row in said.get("ranks", ()) if row[1] is not None)
@@ -397,13 +403,15 @@ def ends(ended: Mapping[str, Any]) -> list[first_failure.End]:
 
 
 def news(ended: Mapping[str, Any], rank: int) -> dict[str, Any]:
-    """What the runner's last words tell of how that rank ended."""
+    """Return the further fields of how a rank ended, from the runner's termination message; empty: it names another
+    rank."""
     said = report(ended)
     return runner_reports.news(said) if said.get("rank") == rank else {}
 
 
 def _ended_at(pod: Object) -> float:
-    """Unix seconds; the runner's own to the fraction, else Kubernetes' whole ones; 0 when nobody knows."""
+    """Return when a pod's container ended, in unix seconds; the runner's own to the fraction, else Kubernetes' whole
+    ones; 0: not known."""
     from datetime import datetime
 
     ended = terminated(pod)
@@ -426,6 +434,7 @@ def _tail(ended: Mapping[str, Any]) -> str:
 
 
 def where(pod: Object) -> dict[str, Any]:
+    """Return the parameters that name a pod: its environment, node rank, name and machine."""
     marks = names.annotations(pod)
     name = pod["metadata"]["name"]
     found = {"node": marks.get(names.ENVIRONMENT, name), "nodeRank": names.node_rank(pod), "pod": name}
@@ -435,6 +444,7 @@ def where(pod: Object) -> dict[str, Any]:
 
 
 def about_pod(code: str, pod: Object, evidence: str, **more: Any) -> Cause:
+    """Return a cause about a pod."""
     return Cause(code, {**where(pod), "evidence": evidence.strip()[:EVIDENCE], **more})
 
 

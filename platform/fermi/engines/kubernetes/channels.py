@@ -1,4 +1,4 @@
-"""What the API server carries over a WebSocket as a plain stream. Of each message the first byte is its channel."""
+"""WebSocket of the API server as a plain stream. The first byte of each message is its channel."""
 
 import socket
 import threading
@@ -12,11 +12,11 @@ LAST_SECONDS = 1.0
 
 
 class Channels:
-    """`stream`: what comes, and what is sent. Two threads, until either side has gone; however that happens, both end
-    without a word and `stream` is closed."""
+    """Stream over a WebSocket. `stream`: reads and writes the data. Two threads copy, until either side has ended;
+    however that happens, both threads end without an exception and `stream` is closed."""
 
     what = ""
-    """What the threads are called after."""
+    """Name of the threads."""
 
     def __init__(self, talk: WebSocket) -> None:
         self.stream, self._inside = socket.socketpair()
@@ -26,7 +26,7 @@ class Channels:
         threading.Thread(target=self._give, name=f"{self.what}, in", daemon=True).start()
 
     def _take(self, channel: int, data: bytes) -> None:
-        """A message. Raises OSError where nothing more is to come."""
+        """Process a message. Raise OSError where nothing more is to come."""
         raise NotImplementedError
 
     def _hear(self) -> None:

@@ -1,5 +1,5 @@
-"""Is a Kubernetes cluster fit to train on: reachable, new enough, Fermi allowed to do what it does, GPUs on its nodes,
-and what the connection asks for installed."""
+"""Check whether a Kubernetes cluster can train: reachable, new enough, Fermi allowed to do what it does, GPUs on its
+nodes, and what the connection requires installed."""
 
 import re
 from collections import Counter
@@ -21,10 +21,10 @@ from fermi.jobs.spec import Problem
 LEAST = (1, 30)
 FEATURES = {"JobSet": "jobset.x-k8s.io", "Kueue": "kueue.x-k8s.io", "DRA": "resource.k8s.io"}
 ANONYMOUS = 'User "system:anonymous"'
-"""Whom the API server takes for the author of a request without credentials
+"""User that the API server takes for the author of a request without credentials
 (https://kubernetes.io/docs/reference/access-authn-authz/authentication/, "Anonymous requests")."""
 TO_HTTPS = "HTTP request to an HTTPS server"
-"""What a server of Go answers to a request without TLS (golang/go, src/net/http/server.go)."""
+"""Answer of a Go server to a request without TLS (golang/go, src/net/http/server.go)."""
 INSTALL = {
     "JobSet": "https://jobset.sigs.k8s.io/docs/installation/",
     "Kueue": "https://kueue.sigs.k8s.io/docs/installation/",
@@ -32,7 +32,7 @@ INSTALL = {
 }
 
 MAX_NAMESPACES = 20
-"""Beside the one in which tasks run: each is followed by two watches."""
+"""Namespaces beside the one in which tasks run: each is followed by two watches."""
 
 _TEXT = {"type": "string", "minLength": 1}
 _NAME = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"}
@@ -98,8 +98,8 @@ CONNECTION = {
 
 
 def contradictions(connection: Mapping[str, Any]) -> list[Problem]:
-    """Kueue's unit of admission is the Workload: one for each Job, or one for a whole JobSet
-    (https://kueue.sigs.k8s.io/docs/concepts/workload/)."""
+    """Return options that may not go together. Kueue's unit of admission is the Workload: one for each Job, or one for
+    a whole JobSet (https://kueue.sigs.k8s.io/docs/concepts/workload/)."""
     if connection.get("queue") and not connection.get("jobset"):
         queues = ", ".join(connection_options.values(connection["queue"]))
         return [Problem("connection.queue", "QUEUE_NEEDS_JOBSET", {"queue": queues})]
@@ -109,6 +109,7 @@ def contradictions(connection: Mapping[str, Any]) -> list[Problem]:
 
 
 def findings(connection: Mapping[str, Any]) -> list[Finding]:
+    """Return the results of all checks; those of a cluster that does not answer say why."""
     client = Client(connection)
     try:
         version = client.get("/version")
@@ -140,6 +141,7 @@ def findings(connection: Mapping[str, Any]) -> list[Finding]:
 
 
 def endings(connection: Mapping[str, Any]) -> list[Ending]:
+    """Return until when the credentials of the connection are valid. Raise BackendError."""
     return Credentials(connection).endings()
 
 
@@ -152,7 +154,7 @@ def _version(answer: Mapping[str, Any]) -> Finding:
 
 
 def _namespace(client: Client) -> Iterator[Finding]:
-    """One that may not be looked at may well be there: its permissions tell."""
+    """Yield the namespaces that do not exist. One that may not be read may well exist: its permissions show it."""
     for name in client.namespaces:
         trains = name == client.namespace
         try:
@@ -171,8 +173,8 @@ def _missing(name: str, level: Level) -> Finding:
 
 
 def _unseen(client: Client) -> Iterator[Finding]:
-    """Of a namespace that may not be looked at. Rights in one are granted inside it, so where there is none, nothing is
-    allowed: the API server looks at rights first (403) and at the namespace then (404)."""
+    """Yield whether a namespace that may not be read exists. Rights in one are granted inside it, so where there is
+    none, nothing is allowed: the API server checks rights first (403) and the namespace then (404)."""
     name = client.namespace
     try:
         body = {"metadata": {"name": "fermi-check", "namespace": name}}
@@ -185,7 +187,7 @@ def _unseen(client: Client) -> Iterator[Finding]:
 
 
 def _permissions(client: Client, connection: Mapping[str, Any]) -> Iterator[Finding]:
-    """One finding for each rule that lacks a verb, with what to add to the role."""
+    """Yield one result for each rule that lacks a verb, with what to add to the role."""
     yield from _granted(client, client.namespace, list(wanted(connection)))
     for namespace in client.namespaces[1:]:
         yield from _granted(client, namespace, [(rule, False) for rule in IN_ENVIRONMENTS])
@@ -233,7 +235,8 @@ def _may(client: Client, namespace: str, rule: Rule, verb: str) -> bool:
 
 
 def _gpus(client: Client) -> Iterator[Finding]:
-    """What nodes offer; without permission to look, the missing permission has been told already."""
+    """Yield which GPUs nodes offer; without permission to read nodes, the missing permission has been reported
+    already."""
     try:
         nodes = client.get("/api/v1/nodes")["items"]
     except Refused as refused:
@@ -293,7 +296,8 @@ def _classes(client: Client, groups: Mapping[str, str], connection: Mapping[str,
 
 
 def _is_there(client: Client, path: str) -> bool:
-    """What may not be looked at may well be there: the permission has been told."""
+    """Return whether an object exists. One that may not be read may well exist: the missing permission has been
+    reported."""
     try:
         return client.find(path) is not None
     except Refused as refused:
@@ -303,4 +307,5 @@ def _is_there(client: Client, path: str) -> bool:
 
 
 def standby(image: str) -> str:
+    """Return where the training stack stands by: in the environment's pod."""
     return "environment"

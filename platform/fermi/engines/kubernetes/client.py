@@ -1,5 +1,5 @@
-"""Requests to one API server, as plain JSON: what is rendered is what is sent, and what comes back is not turned into
-thousands of model objects. The client library brings authentication, TLS, proxies and connection pooling."""
+"""Requests to one API server, as plain JSON: what is rendered is what is sent, and answers are not turned into
+thousands of model objects. The client library provides authentication, TLS, proxies and connection pooling."""
 
 import json
 import os
@@ -24,22 +24,22 @@ from fermi.engines.kubernetes.credentials import Credentials
 from fermi.jobs.errors import BackendError
 
 PARALLEL = 32
-"""Requests at a time: past it an API server on its default settings takes no more per second."""
+"""Requests at a time: beyond it an API server on its default settings takes no more per second."""
 TIMEOUT_SECONDS = 30.0
 SAID_BYTES = 200
-"""Of an answer that is not the API server's own form."""
+"""Bytes that are shown of an answer that is no JSON."""
 TOO_MANY_TRIES = 5
 """How often a request is sent again that the API server answered with `429 Too Many Requests`."""
 DENIED = ("denied the request", "denied request", "violates podsecurity")
-"""How a webhook, a policy of the API server's own, and Pod Security say no."""
+"""Phrases by which a webhook, a policy of the API server's own, and Pod Security refuse."""
 _BY_PLUG_IN = re.compile(r"is forbidden: (?!user |cannot set |$)")
-"""An admission plug-in of the API server's own says no in the same form as its authorizer, who names the user
+"""An admission plug-in of the API server's own refuses in the same form as its authorizer, which names the user
 (kubernetes/kubernetes, staging/src/k8s.io/apiserver/pkg/admission/errors.go, NewForbidden;
 endpoints/handlers/responsewriters/errors.go, forbiddenMessage). `cannot set`: an owner's rights are missing
-(plugin/pkg/admission/gc/gc_admission.go). Nothing: the right to create what a WebSocket asks for is
+(plugin/pkg/admission/gc/gc_admission.go). Nothing: the right to create what a WebSocket requests is missing
 (pkg/registry/core/pod/rest/authorize.go, from Kubernetes 1.35 on)."""
 _ROLE_NOT_LOADED = re.compile(r"rbac: .*not found")
-"""The authorizer has the binding and not its role: one that has just begun has not read all of them yet
+"""The authorizer has the binding and not its role: one that has just started has not read all of them yet
 (kubernetes/kubernetes, plugin/pkg/auth/authorizer/rbac/rbac.go, Authorize)."""
 MERGE_PATCH = "application/merge-patch+json"
 
@@ -59,7 +59,8 @@ PATHS = {
 
 
 class Refused(BackendError):
-    """`status`: HTTP's, 0 when there was no answer; `reason`: Kubernetes' word for it (AlreadyExists, Expired, …)."""
+    """The API server refused a request or did not answer. `status`: HTTP's, 0 when there was no answer; `reason`:
+    Kubernetes' name of it (AlreadyExists, Expired, …)."""
 
     def __init__(self, code: str, status: int, reason: str, message: str, *, permanent: bool) -> None:
         super().__init__(code, permanent=permanent, status=status, why=message)
@@ -67,7 +68,7 @@ class Refused(BackendError):
 
 
 def refusal(status: int, reason: str, message: str) -> Refused:
-    """Which of our codes an answer is."""
+    """Return the error of an answer, with the platform's code for it."""
     said = message.lower()
     if status == 403 and "exceeded quota" in said:
         return Refused("QUOTA_EXCEEDED", status, reason, message, permanent=False)
@@ -86,8 +87,8 @@ def refusal(status: int, reason: str, message: str) -> Refused:
 
 
 def no_answer(error: BaseException | None) -> str:
-    """The system's own word for why there was no answer, at the bottom of what the libraries wrap around it; the same
-    for each request of an outage."""
+    """Return the system's own reason why there was no answer, at the bottom of what the libraries wrap around it; the
+    same for each request of an outage."""
     outermost = error
     while error is not None:
         if isinstance(error, OSError) and error.strerror:
@@ -98,13 +99,14 @@ def no_answer(error: BaseException | None) -> str:
 
 
 class Stream:
-    """An answer that comes in pieces. `close` may be called by another thread and ends the reading."""
+    """Answer that comes in pieces. `close` may be called by another thread and ends the reading."""
 
     def __init__(self, response: urllib3.HTTPResponse) -> None:
         self._response = response
 
     def batches(self) -> Iterator[list[bytes]]:
-        """The lines that arrived together; only whole ones. Raises Refused when the connection breaks."""
+        """Yield the lines that arrived together; only whole ones. Raise KubernetesApiError when the connection
+        breaks."""
         rest = b""
         try:
             for piece in self._response.stream(1 << 16):
@@ -117,13 +119,14 @@ class Stream:
             self._response.close()
 
     def close(self) -> None:
+        """End the connection."""
         with suppress(OSError, ValueError, RuntimeError, AttributeError):
             self._response.shutdown()
 
 
 def in_time(seconds: float, open_it: Callable[[], Any]) -> Any:
-    """What `open_it` opens; the library sets no limit for how long that may take. Raises TimeoutError; what is open
-    later is closed."""
+    """Return what `open_connection` opens; the library sets no limit for how long that may take. Raise TimeoutError
+    after `seconds`; what is opened later is closed."""
     pool = ThreadPoolExecutor(1, "opening")
     opening = pool.submit(open_it)
     pool.shutdown(wait=False)
@@ -135,11 +138,12 @@ def in_time(seconds: float, open_it: Callable[[], Any]) -> Any:
 
 
 METADATA = "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1,application/json"
-"""Of ConfigMaps mostly the marks matter, not their megabytes; `list`: "List", or "" for one object."""
+"""Accept header for metadata alone: of ConfigMaps mostly the annotations matter, not their megabytes; `list`: "List",
+or "" for one object."""
 
 
 class Client:
-    """Raises Refused. Connections are made when they are needed."""
+    """Client of one API server. Its methods raise KubernetesApiError. Connections are made when they are needed."""
 
     def __init__(self, connection: Mapping[str, Any]) -> None:
         self.namespaces = names.namespaces(connection)
@@ -150,15 +154,17 @@ class Client:
         self._pool: ThreadPoolExecutor | None = None
 
     def path(self, kind: str, name: str = "", *, below: str = "", namespace: str = "") -> str:
-        """Of a kind in our namespace (or another one), of one object of it, or of what is below that."""
+        """Return the path of a kind in our namespace (or another one), of one object of it, or of what is below
+        that."""
         prefix, plural = PATHS[kind]
         return "/".join(filter(None, (f"{prefix}/namespaces/{namespace or self.namespace}", plural, name, below)))
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
+        """Return an object or a list."""
         return self.request("GET", path, query=query)
 
     def find(self, path: str, accept: str = "application/json") -> dict[str, Any] | None:
-        """None when there is none."""
+        """Return an object; None when there is none."""
         try:
             return self.request("GET", path, accept=accept)
         except Refused as error:
@@ -167,7 +173,7 @@ class Client:
             raise
 
     def create(self, kind: str, obj: Mapping[str, Any]) -> dict[str, Any] | None:
-        """None when one of that name is there already."""
+        """Create an object and return it; None when one of that name exists already."""
         try:
             return self.request("POST", self.path(kind), body=obj)
         except Refused as error:
@@ -177,24 +183,27 @@ class Client:
             raise
 
     def annotate(self, kind: str, name: str, **annotations: str) -> dict[str, Any]:
+        """Set annotations of an object and return it. Keyword names have `__` in place of `/`."""
         marks = {"metadata": {"annotations": {key.replace("__", "/"): value for key, value in annotations.items()}}}
         return self.request("PATCH", self.path(kind, name), body=marks, content_type=MERGE_PATCH)
 
     def replace(self, kind: str, name: str, obj: Mapping[str, Any]) -> dict[str, Any]:
-        """With the `resourceVersion` that was read: refused where somebody else wrote meanwhile."""
+        """Replace an object with the `resourceVersion` that was read; refused where another writer changed it
+        meanwhile."""
         return self.request("PUT", self.path(kind, name), body=obj)
 
     def text(self, path: str, **query: Any) -> bytes:
-        """What is no JSON, such as a log."""
+        """Return an answer that is no JSON, such as a log."""
         stream = self.stream(path, query=query, timeout=TIMEOUT_SECONDS)
         return b"".join(line + b"\n" for lines in stream.batches() for line in lines)
 
     def forward(self, pod: str, port: int) -> WebSocket:
-        """To a port of the pod's own loopback, through the API server; see `port_forward`."""
+        """Open a WebSocket to a port of the pod's own loopback, through the API server; see `port_forward`."""
         return self._upgraded("connect_get_namespaced_pod_portforward", pod, ports=str(port))
 
     def execute(self, pod: str, container: str, command: Sequence[str], namespace: str = "") -> WebSocket:
-        """A command in a container that runs; see `executing`. `namespace`: the pod's, where that is not ours."""
+        """Run a command in a running container over a WebSocket; see `pod_exec`. `namespace`: the pod's, where that is
+        not ours."""
         wanted = dict.fromkeys(("stdin", "stdout", "stderr"), True)
         return self._upgraded(
             "connect_get_namespaced_pod_exec", pod, namespace, container=container, command=list(command), tty=False,
@@ -214,7 +223,7 @@ class Client:
     def delete(
         self, kind: str, name: str, *, uid: str = "", propagation: str = "Foreground", grace: int | None = None
     ) -> None:
-        """Nothing happens when it is gone, or when one of that name is another object."""
+        """Delete an object; one that is gone, or another object of that name, is left alone."""
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
         if uid:
             options["preconditions"] = {"uid": uid}
@@ -230,6 +239,7 @@ class Client:
         self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Any = None,
         content_type: str = "application/json", timeout: float = TIMEOUT_SECONDS, accept: str = "application/json",
     ) -> dict[str, Any]:  # fmt: skip
+        """Send a request and return its JSON answer. `timeout`: seconds."""
         for patience in range(TOO_MANY_TRIES, -1, -1):
             response = self._send(method, path, query, body, content_type, (5.0, timeout), accept)
             if response.status != 429 or not patience:
@@ -253,7 +263,8 @@ class Client:
     def stream(
         self, path: str, *, query: Mapping[str, Any], timeout: float, accept: str = "application/json"
     ) -> Stream:
-        """`timeout`: seconds without a byte after which the connection counts as broken."""
+        """Open an answer that comes in pieces. `timeout`: seconds without a byte after which the connection counts as
+        broken."""
         response = self._send("GET", path, query, None, "", (5.0, timeout), accept)
         if response.status < 400:
             return Stream(response)
@@ -269,7 +280,8 @@ class Client:
         raise self._judged(refused)
 
     def together(self, action: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-        """`action` of each item, PARALLEL at a time; all of them are tried, then the first failure is raised."""
+        """Return `action` of each item, MAX_PARALLEL at a time; all of them are tried, then the first failure is
+        raised, permanent ones before others."""
         self._own()
         with self._lock:
             pool = self._pool = self._pool or ThreadPoolExecutor(PARALLEL, thread_name_prefix="kubernetes")
@@ -280,15 +292,16 @@ class Client:
         return [future.result() for future in futures]
 
     def close(self) -> None:
-        """What was begun is done all the same, and who still asks begins anew: another thread may be in the middle."""
+        """Release the threads. What was started is finished, and a later request makes new ones: another thread may be
+        in the middle."""
         with self._lock:
             pool, self._pool = self._pool, None
         if pool:
             pool.shutdown(wait=False)
 
     def _judged(self, refused: Refused) -> Refused:
-        """What an API server forbids that has just begun, it may allow once it has read who may do what. Until then it
-        forbids everybody everything, `/readyz` too."""
+        """Return the error, permanent or not. An API server that has just started forbids all requests, `/readyz` too,
+        until it has read who may do what; then it may allow them."""
         if refused.code == "ENGINE_FORBIDDEN" and refused.permanent:
             try:
                 ready = self._send("GET", "/readyz", None, None, "", (5.0, 5.0), "*/*")
@@ -299,8 +312,8 @@ class Client:
         return refused
 
     def _own(self) -> None:
-        """A process forked from one that has asked has its memory, but neither its threads nor a right to its
-        connections."""
+        """Make new credentials and threads in a forked process, which has the memory of the parent, but neither its
+        threads nor a right to its connections."""
         if self._pid != os.getpid():
             self._pid, self._pool, self._lock = os.getpid(), None, threading.Lock()
             self._credentials = Credentials(self._connection)
@@ -341,7 +354,8 @@ def _ask(
 
 
 def _not_opened(error: BaseException) -> Refused:
-    """Of a WebSocket; what the API server has answered is in the exception that the library has wrapped."""
+    """Return the error of a WebSocket that was not opened; the API server's answer is in the exception that the library
+    has wrapped."""
     answer = error.__context__
     status = int(getattr(answer, "status_code", None) or 0)
     try:
@@ -354,11 +368,11 @@ def _not_opened(error: BaseException) -> Refused:
 
 
 def _check_sendable(headers: Mapping[str, str]) -> None:
-    """The HTTP client's own error would show the credentials."""
+    """Raise BackendError for headers that cannot be sent: the HTTP client's own error would show the credentials."""
     if not all(value.isascii() and value.isprintable() for value in headers.values()):
         raise BackendError("CREDENTIALS_UNSENDABLE", permanent=True)
 
 
 def _seconds(text: str | None) -> float:
-    """Of a Retry-After."""
+    """Return the seconds of a Retry-After header, at most 10."""
     return min(float(text), 10.0) if text and text.isdecimal() else 1.0

@@ -1,8 +1,8 @@
-"""How the API server is reached and as whom, read again when that changes.
+"""Credentials of an API server, read again when they change.
 
-Tokens end: a bound one after a day or two whatever was asked for, a plug-in's or a projected one sooner. Whoever renews
-them replaces a file. So the files are looked at before each request (a few microseconds) and read again when one
-has changed; and once more when the API server says 401, because what a plug-in says stands in no file.
+Tokens expire: a bound one after a day or two whatever was requested, a plug-in's or a projected one sooner. The program
+that renews them replaces a file. So the files' times are checked before each request (a few microseconds) and they are
+read again when one has changed; and once more when the API server answers 401, because a plug-in's token is in no file.
 """
 
 import os
@@ -26,7 +26,7 @@ from fermi.jobs.errors import BackendError
 
 CONNECTIONS = 1024  # kept open at most; each pod that is followed holds one
 AGAIN_SECONDS = 2.0
-"""At most so often a 401 makes us read everything again: a plug-in may take seconds, and ask somebody else."""
+"""Least time between two full reloads after a 401: a plug-in may take seconds, and query another service."""
 
 IN_CLUSTER: Mapping[Kind, str] = {
     "token": incluster_config.SERVICE_TOKEN_FILENAME, "authority": incluster_config.SERVICE_CERT_FILENAME,
@@ -35,7 +35,8 @@ Stamp = tuple[int, int, int]
 
 
 class Credentials:
-    """Raises BackendError (ENGINE_NOT_CONFIGURED) that names what cannot be read."""
+    """Credentials of a connection. Methods raise BackendError (ENGINE_NOT_CONFIGURED) that names what cannot be
+    read."""
 
     def __init__(self, connection: Mapping[str, Any]) -> None:
         self._connection = connection
@@ -45,14 +46,15 @@ class Credentials:
         self._again_at = -AGAIN_SECONDS
 
     def api(self) -> kubernetes.client.ApiClient:
-        """With what the files say now."""
+        """Return a client with what the files hold now."""
         with self._lock:
             if self._api is None or any(_stamp(path) != stamp for path, stamp in self._stamps.items()):
                 return self._load()
             return self._api
 
     def again(self, refused: kubernetes.client.ApiClient) -> kubernetes.client.ApiClient:
-        """After a 401; `refused` itself when there is nothing newer, or it was looked for a moment ago."""
+        """Return a newer client after a 401; `refused` itself when there is none, or the files were read a moment
+        ago."""
         with self._lock:
             if self._api is not refused or time.monotonic() - self._again_at < AGAIN_SECONDS:
                 return self._api or refused
@@ -60,7 +62,8 @@ class Credentials:
             return self._load()
 
     def _load(self) -> kubernetes.client.ApiClient:
-        """Files are looked at before they are read: one that changes in between is read again."""
+        """Read the files. Their times are read before their content, so that one that changes in between is read
+        again."""
         configuration = kubernetes.client.Configuration()
         files: list[str] = []
         with _explaining(files):
@@ -81,7 +84,7 @@ class Credentials:
         return api
 
     def endings(self) -> list[Ending]:
-        """Of what the files have; what a plug-in says is the plug-in's to renew."""
+        """Return until when the files' certificates and tokens are valid; a plug-in renews its own."""
         files: list[str] = []
         with _explaining(files):
             if self._connection.get("in_cluster"):
@@ -92,7 +95,7 @@ class Credentials:
             return [ending for one in found for ending in endings(*one)]
 
     def _kubeconfigs(self) -> list[str]:
-        """Several only where KUBECONFIG names several."""
+        """Return the kubeconfig files; several only where KUBECONFIG names several."""
         named = self._connection.get("kubeconfig") or KUBE_CONFIG_DEFAULT_LOCATION
         paths = [os.path.expanduser(path) for path in str(named).split(os.pathsep) if path]
         if len(paths) == 1:
@@ -102,7 +105,7 @@ class Credentials:
 
 @contextmanager
 def _explaining(files: list[str]) -> Iterator[None]:
-    """`files`: those that are read, which a message is to name."""
+    """Turn errors of reading `files` into BackendError that names the file."""
     try:
         yield
     except OSError as error:
@@ -115,7 +118,7 @@ def _explaining(files: list[str]) -> Iterator[None]:
 
 
 class _Told:
-    """What kubeconfigs say of one context. `files`: what it names, the token's and the certificates'."""
+    """One context of kubeconfig files. `files`: those that it names, the token's and the certificates'."""
 
     def __init__(self, paths: list[str], context: str | None) -> None:
         merged = KubeConfigMerger(os.pathsep.join(paths)).config
@@ -134,7 +137,8 @@ class _Told:
         self._plug_in = (user.get("user") or {}).get("exec")
 
     def load(self, configuration: kubernetes.client.Configuration) -> None:
-        """The library logs that a plug-in failed, and goes on as nobody; this raises."""
+        """Set a client's configuration. The library logs that a plug-in failed, and continues without credentials; this
+        raises."""
         for path in self.files:
             open(path, "rb").close()  # for the error that names it
         self._loader.load_and_set(configuration)
@@ -143,7 +147,7 @@ class _Told:
             raise ConfigException(f"the exec plug-in {command} of user {self._user} gave no credentials")
 
     def material(self) -> Iterator[tuple[Kind, str, bytes]]:
-        """What may end: what it is, the file that it is in, and its content."""
+        """Yield what may expire: its kind, the file that it is in, and its content."""
         for entry, kind, keys in self._entries:
             told = entry.value.get(kind) or {}
             for key, instead in keys.items():
@@ -157,21 +161,21 @@ class _Told:
 
 _CLUSTER = {"certificate-authority": "certificate-authority-data"}
 _USER = {"tokenFile": "token", "client-certificate": "client-certificate-data", "client-key": "client-key-data"}
-"""What names a file, and what is taken instead of it."""
+"""Keys that name a file, and the keys whose values replace it."""
 _ENDS: Mapping[str, Kind] = {
     "certificate-authority": "authority", "tokenFile": "token", "client-certificate": "certificate",
 }  # fmt: skip
 
 
 def _files(entry: ConfigNode, kind: str, keys: Mapping[str, str]) -> list[str]:
-    """Relative ones lie beside the kubeconfig that names them."""
+    """Return the files that an entry names; relative paths are relative to the kubeconfig that names them."""
     told = entry.value.get(kind) or {}
     named = [told[key] for key, instead in keys.items() if told.get(key) and not told.get(instead)]
     return [str(Path(entry.path).parent / path) for path in named]
 
 
 def _stamp(path: str) -> Stamp | None:
-    """Another one when the file is another one; None when it is not there."""
+    """Return a value that differs when the file is another one; None when it does not exist."""
     try:
         found = os.stat(path)
     except OSError:

@@ -1,9 +1,9 @@
-"""What GPUs do, as DCGM exporters tell it that a cluster has already: in place of what a pod's own runner found. A pod
-may lack the driver's library, and cannot see Xids.
+"""GPU metrics of the DCGM exporters that a cluster has already, in place of what a pod's own runner measured. A pod may
+lack the driver's library, and cannot see Xids.
 
 Names, units and labels: NVIDIA/dcgm-exporter, etc/default-counters.csv, etc/dcp-metrics-included.csv and README.md. An
-exporter knows its own node's GPUs, and, where it is told to (`DCGM_EXPORTER_KUBERNETES`), which pod has each. Only GPUs
-that bear a pod's name are the pod's. A Prometheus that has read the exporters calls the pod `exported_pod`.
+exporter knows its own node's GPUs, and, where it is configured to (`DCGM_EXPORTER_KUBERNETES`), which pod has each.
+Only GPUs that bear a pod's name are the pod's. A Prometheus that has read the exporters calls the pod `exported_pod`.
 """
 
 import logging
@@ -27,13 +27,13 @@ from fermi.telemetry.proc_files import Rates
 log = logging.getLogger(__name__)
 
 FRESH_SECONDS, AWAY_SECONDS = 10.0, 60.0
-"""How long an answer counts, and how long one that did not answer is left alone."""
+"""How long an answer is used, and how long an exporter that did not answer is not asked again."""
 TIMEOUT_SECONDS, TOGETHER_SECONDS, PARALLEL = 2.0, 4.0, 8
 MOST_BYTES = 32 << 20
 BLANK = 0x7FFFFFF0
-"""From here on DCGM means "not supported" or the like (dcgm_structs.h, DCGM_INT32_BLANK; others are larger)."""
+"""Values from here on mean "not supported" or the like (dcgm_structs.h, DCGM_INT32_BLANK; others are larger)."""
 BIG = ("pcie_received", "pcie_sent", "nvlink_received", "nvlink_sent")
-"""Bytes in a second: floating point numbers, whose blanks begin much later (DCGM_FP64_BLANK)."""
+"""Bytes per second: floating point numbers, whose blanks begin much later (DCGM_FP64_BLANK)."""
 BIG_BLANK = 140737488355328.0
 MIB = 2.0**20
 FIELDS = {
@@ -49,11 +49,12 @@ _LINE = re.compile(r"DCGM_FI_(?:DEV|PROF)_(\w+)\{(.*)\} (\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 Gpus = list[dict[str, float]]
-"""Of a pod, in the order of their numbers on the node."""
+"""Values of a pod's GPUs, in the order of their numbers on the node."""
 
 
 def read(text: str, rates: Rates, now: float) -> dict[str, Gpus]:
-    """By pod. Instances of a divided GPU (MIG) are left out: each figure of these stands for the whole GPU."""
+    """Return the values of an exporter's text by pod. Instances of a divided GPU (MIG) are left out: each value of
+    these is the whole GPU's."""
     found: dict[str, dict[int, dict[str, float]]] = {}
     totals: dict[tuple[str, int], dict[str, float]] = {}
     for line in text.splitlines():
@@ -83,8 +84,8 @@ def read(text: str, rates: Rates, now: float) -> dict[str, Gpus]:
 
 
 class Exporters:
-    """`url`: of one that knows all nodes, or with `{node}` or `{host}` in it, which become the name and the address of
-    the node that a pod runs on."""
+    """Exporters of a cluster. `url`: of one that knows all nodes, or with `{node}` or `{host}` in it, which become the
+    name and the address of the node that a pod runs on."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -92,7 +93,8 @@ class Exporters:
         self._known: dict[str, Exporter] = {}
 
     def instead(self, samples: Iterable[Sample], pods: Iterable[Mapping[str, Any]]) -> list[Sample]:
-        """The newest sample of each node with the GPU values that its exporter tells now, where it tells any."""
+        """Return the samples, the newest of each node with the GPU values that its exporter reports now, where it
+        reports any."""
         samples = list(samples)
         newest = {sample.node_rank: place for place, sample in enumerate(samples)}
         wanted = {rank: pod for pod in pods if (rank := names.node_rank(pod)) in newest}
@@ -116,7 +118,7 @@ class Exporters:
         }
 
     def _of(self, pod: Mapping[str, Any]) -> str:
-        """Empty while the pod has no node yet."""
+        """Return the URL of a pod's exporter; empty while the pod has no node yet."""
         node, host = (pod.get("spec") or {}).get("nodeName"), (pod.get("status") or {}).get("hostIP")
         if ("{node}" in self._url and not node) or ("{host}" in self._url and not host):
             return ""
@@ -125,13 +127,15 @@ class Exporters:
 
 
 class Exporter:
+    """One exporter and its last answer."""
+
     def __init__(self, url: str) -> None:
         self._url, self._rates = url, Rates()
         self.due = 0.0
         self.pods: dict[str, Gpus] = {}
 
     def ask(self, now: float) -> None:
-        """Never raises: what an exporter does not tell, the pod does."""
+        """Update `pods` from the exporter. Never raises: what an exporter does not report, the pod does."""
         self.due = now + AWAY_SECONDS  # nobody else asks meanwhile
         try:
             text = _get(self._url)
@@ -145,7 +149,7 @@ class Exporter:
 
 
 def _get(url: str) -> str:
-    """An exporter is where the connection says: another address that it names is not asked."""
+    """Return the text of a URL; redirects are not followed, since the connection says where an exporter is."""
     with urllib3.PoolManager(retries=False, timeout=TIMEOUT_SECONDS) as pool:
         answer = pool.request("GET", url, redirect=False, preload_content=False)
         try:

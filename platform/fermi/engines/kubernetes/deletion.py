@@ -1,6 +1,6 @@
-"""The end of an attempt: asked for, fenced where a node is dead, confirmed, cleared away.
+"""End of an attempt: request, fencing where a node is dead, confirmation, removal of its objects.
 
-    cancel ─▶ mark the root ─▶ delete jobs (foreground) and living pods (with the grace asked for)
+    cancel ─▶ mark the root ─▶ delete jobs (foreground) and living pods (with the requested grace)
                                    │  a pod stays Terminating although its time is over
                                    ▼
                its node's lease is stale, or the node is gone ─▶ taint the node, or delete the pod by force
@@ -31,6 +31,8 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 
 class Deletion:
+    """Ends and removes attempts of one cluster."""
+
     def __init__(self, client: Client, *, jobset: bool, taint: bool) -> None:
         self._client, self._jobset, self._taint = client, jobset, taint
         self._fenced: dict[str, float] = {}
@@ -39,8 +41,8 @@ class Deletion:
         self._sent: dict[str, tuple[float, float]] = {}  # uid -> (grace asked for, when)
 
     def mark(self, name: str, end: str) -> Object:
-        """The root, marked: from here on a `submit` of that name does nothing. Where there is none, one is made. `end`:
-        for nodes inside of environments, until when they may take (`names.END`)."""
+        """Return the root, marked as cancelled: from here on a `submit` of that name does nothing. Where there is none,
+        one is made. `end`: for nodes inside of environments, until when they may take (`names.STOP_REQUEST`)."""
         marks = {names.CANCELLED: "true", names.END: end}
         try:
             return self._client.annotate("ConfigMap", name, **marks)
@@ -51,9 +53,10 @@ class Deletion:
         return made or self._client.annotate("ConfigMap", name, **marks)
 
     def delete(self, gang: Gang, grace_seconds: float, find: Callable[[str], Object | None]) -> None:
-        """Again and again until nothing lives; sends nothing for what is on its way out already: `find` gives a pod as
-        it is at its turn, when Kubernetes may have begun to end it with its job. Pods do not wait for their jobs to be
-        gone: those make no others. A pod that is over keeps its job, and so its log."""
+        """Delete jobs and living pods; called again until nothing lives. Sends nothing for what is being deleted
+        already: `find` returns a pod as it is at its turn, when Kubernetes may have started to end it with its job.
+        Pods do not wait for their jobs to be gone: those make no others. A pod that is over keeps its job, and so its
+        log."""
         over = {names.node_rank(pod) for pod in gang.pods.values()} - {names.node_rank(pod) for pod in gang.alive()}
         jobs = [job for job in gang.unfinished() if not (_is_going(job) or self._is_asked(job, 0))]
         jobs = [job for job in jobs if job["kind"] == "JobSet" or names.node_rank(job) not in over]
@@ -69,8 +72,8 @@ class Deletion:
         self.fence(gang)
 
     def drop_secret(self, name: str) -> None:
-        """Once an attempt is marked as cancelled, no container of it will need the values any more. Its root owns them,
-        and is left until the sweep. Without the right they go with it."""
+        """Delete the Secret of an attempt that is marked as cancelled: no container of it will need the values any
+        more. Its root owns it, and stays until the sweep. Without the right to delete Secrets it goes with the root."""
         if name in self._dropped:
             return
         try:
@@ -87,26 +90,26 @@ class Deletion:
         return not (_is_going(pod, grace) or self._is_asked(pod, grace))
 
     def _is_asked(self, obj: Object, grace: float) -> bool:
-        """Whether we have asked for no less a moment ago: the watch is to tell what came of it."""
+        """Return whether a deletion with no longer grace was sent a moment ago: the watch is to show its result."""
         asked, at = self._sent.get(obj["metadata"]["uid"], (math.inf, 0.0))
         return asked <= grace and time.monotonic() - at < ASK_AGAIN_SECONDS
 
     def confirmed_gone(self, name: str) -> bool:
-        """Whether nothing of an attempt that is marked as cancelled runs or can begin, by the API server's own word.
-        Once true, always."""
+        """Return whether nothing of an attempt that is marked as cancelled runs or can start, according to the API
+        server. Once true, always."""
         if name not in self._gone and self.is_lifeless(name):
             self._gone.add(name)
         return name in self._gone
 
     def is_lifeless(self, name: str) -> bool:
-        """Whether the API server has no pod of it that lives and no job that may begin one."""
+        """Return whether the API server has no living pod of it and no job that may start one."""
         query = {"labelSelector": names.selector(name)}
         kinds = ("Job", "Pod", *(("JobSet",) if self._jobset else ()))
         jobs, pods, *sets = (self._client.get(self._client.path(kind), **query)["items"] for kind in kinds)
         return all(map(has_finished, [*jobs, *chain(*sets)])) and all(phase(pod) in FINISHED for pod in pods)
 
     def forget(self, name: str) -> None:
-        """Removes what is left of an ended attempt. In the foreground: the root goes last."""
+        """Remove what is left of an ended attempt. In the foreground: the root goes last."""
         for kind in (*(("JobSet",) if self._jobset else ()), "Job", "Service"):
             query = {"labelSelector": names.selector(name)}
             found = self._client.get(self._client.path(kind), **query)["items"]
@@ -119,8 +122,8 @@ class Deletion:
         self._client.delete(kind, obj["metadata"]["name"], uid=obj["metadata"]["uid"])
 
     def fence(self, gang: Gang) -> None:
-        """Pods whose time is over and whose kubelet does not say so. Without the right to look at nodes nothing is
-        done: a process that may still run keeps its environment."""
+        """Fence pods whose time is over and whose kubelet does not confirm their end. Without the right to read nodes
+        nothing is done: a process that may still run keeps its environment."""
         for pod in gang.alive():
             uid, machine = pod["metadata"]["uid"], (pod.get("spec") or {}).get("nodeName")
             if not machine or not _is_overdue(pod):
@@ -135,7 +138,8 @@ class Deletion:
                 log.warning("pod %s cannot be fenced: %s", pod["metadata"]["name"], error)
 
     def _is_dead(self, machine: str) -> bool:
-        """The node is not there any more, or its kubelet has not renewed its lease for longer than that lasts."""
+        """Return whether the node does not exist any more, or its kubelet has not renewed its lease for longer than
+        that lasts."""
         if self._client.find(f"/api/v1/nodes/{machine}") is None:
             return True
         lease = self._client.find(f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{machine}")
@@ -152,7 +156,8 @@ class Deletion:
         self._delete(pod, "Background", 0)
 
     def _out_of_service(self, machine: str) -> bool:
-        """Kubernetes then removes the node's pods and detaches their volumes. False where we may not say so."""
+        """Taint a node, whereupon Kubernetes removes its pods and detaches their volumes; return False where that is
+        not allowed."""
         path = f"/api/v1/nodes/{machine}"
         try:
             node = self._client.get(path)
@@ -193,6 +198,6 @@ def _is_going(obj: Object, grace: float | None = None) -> bool:
 
 
 def _is_overdue(pod: Object) -> bool:
-    """`deletionTimestamp` is when the grace is over."""
+    """Return whether a pod's grace (`deletionTimestamp` is its end) is over for `OVERDUE_SECONDS`."""
     end = pod["metadata"].get("deletionTimestamp")
     return bool(end) and (datetime.now(UTC) - datetime.fromisoformat(end)).total_seconds() > OVERDUE_SECONDS

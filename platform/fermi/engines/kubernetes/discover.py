@@ -1,5 +1,5 @@
-"""Dev environments of a Kubernetes cluster: pods and StatefulSets with the connection's label, in the namespaces that
-the connection names, and their nodes."""
+"""Discover dev environments of a Kubernetes cluster: pods and StatefulSets with the connection's label, in the
+namespaces that the connection names, and their nodes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ PROJECT = "default"
 SETTLE = 0.1  # seconds in which changes are gathered
 LOOK = 0.5  # seconds between two looks at whether to stop
 FIRST_SECONDS = 10.0
-"""How long the first picture waits until all environments were looked into. Till then what is stored stands: after a
-restart of the platform nothing must count as not looked into."""
+"""How long the first list waits until all environments were surveyed. Till then the stored facts stay: after a restart
+of the platform no environment must count as not surveyed."""
 
 
 def follow(connection: Mapping[str, Any], stop: threading.Event) -> Iterator[list[Found]]:
-    """See `fermi.engines.base.Discovery`."""
+    """Yield the environments; see `fermi.engines.base.DiscoveryModule`."""
     client, changed = Client(connection), threading.Event()
     selector = connection.get("selector") or names.DEV_ENVIRONMENTS
 
@@ -80,7 +80,7 @@ def _items(*mirrors: Mirror) -> dict[str, Object]:
 
 
 def _looked_into(one: Found, pod: Object | None, surveys: Surveys, python: str) -> Found:
-    """With what was found inside of it."""
+    """Return the environment with what a survey found inside of it."""
     wanted = str(one.engine.get("python") or python)
     facts = surveys.of(dict(pod), str(one.engine["container"]), wanted) if pod else None
     return replace(one, engine={**one.engine, "inside": dict(facts)}) if facts else one
@@ -90,8 +90,8 @@ def _picture(
     there: Mapping[str, Object], sets: Mapping[str, Object], made: Mapping[str, Object], nodes: Mapping[str, Object],
     devices: _Devices, project: str,
 ) -> list[Found]:  # fmt: skip
-    """By key. A pod says more than the StatefulSet that it belongs to. `made`: pods of environments that the platform
-    makes: it knows them by itself, but they hold GPUs, too."""
+    """Return the environments by key. A pod says more than the StatefulSet that it belongs to. `made`: pods of
+    environments that the platform makes: it knows them by itself, but they hold GPUs, too."""
     of_sets = (pod for one in sets.values() for pod in pods.of_set(one))
     known = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in of_sets} | dict(there)
     own = {key for key, pod in known.items() if names.HOSTED in (pod["metadata"].get("labels") or {})}
@@ -101,7 +101,8 @@ def _picture(
 
 
 class _Devices:
-    """How many devices a ResourceClaim has been given; that does not change while a pod has it, so one asks once."""
+    """Number of devices that a ResourceClaim has been given; it does not change while a pod has the claim, so one is
+    asked once."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -109,7 +110,7 @@ class _Devices:
         self._known: dict[tuple[str, str], int] = {}
 
     def __call__(self, namespace: str, name: str) -> int:
-        """0 while the claim has none or cannot be read."""
+        """Return the number; 0 while the claim has none or cannot be read."""
         key = namespace, name
         if not self._known.get(key):
             try:

@@ -1,4 +1,4 @@
-"""The backend's verbs on Kubernetes. The cluster is the only memory; any process of the platform can ask."""
+"""Backend that trains on Kubernetes. The cluster is its only memory; any process of the platform can use it."""
 
 import json
 import logging
@@ -55,19 +55,21 @@ from fermi.jobs.user_paths import absent_below
 log = logging.getLogger(__name__)
 
 ABSENT_SECONDS = 1.0
-"""How long the API server's word that an attempt is not there is believed."""
+"""How long the API server's answer that an attempt does not exist is used."""
 FIND_SECONDS = 5.0
 AWAY_SECONDS = 1.0
 ECHO_SECONDS = 0.3
 SETTLE_SECONDS = 2.0
-"""How long nothing must have been heard of an attempt before a pod that is not there counts as deleted: its job's
-failure may be heard of before its own."""
+"""Without an event of an attempt for so long, a pod that does not exist counts as deleted: its job's failure may be
+received before its own."""
 SETTLING = ("POD_DELETED", "JOB_SUSPENDED")
-"""Of these the true reason may be on its way: a queue's word comes by another watch than the pods'."""
+"""Causes for which the true reason may be on its way: a queue's condition comes by another watch than the pods'."""
 LONGEST_NAME = 63 - len("-node-9999")  # of a DNS label, and pods' names get six more characters that may be cut
 
 
 class KubernetesBackend(Backend):
+    """Backend on Kubernetes: one Job or JobSet per attempt, and nodes inside of environments' pods."""
+
     def __init__(self, connection: Mapping[str, Any]) -> None:
         self.connection = connection
         self.data_dir = Path(connection.get("data_dir") or "var").resolve()
@@ -91,7 +93,8 @@ class KubernetesBackend(Backend):
         self._known: dict[str, tuple[int, tuple[int, ...], tuple[int, ...], Observation]] = {}
 
     def problems(self, job: JobSpec) -> list[Problem]:
-        """Of what runs inside of environments little can be wrong: nothing is made for it."""
+        """Return what is wrong with the job. Of nodes inside of environments little can be wrong: nothing is made for
+        them."""
         found, beside = [], [node for node in job.nodes if not node.inside]
         for index, node in enumerate(job.nodes):
             if node.inside:
@@ -131,9 +134,10 @@ class KubernetesBackend(Backend):
         return render(job, plan, {"data_dir": str(self.data_dir), **self.connection})
 
     def submit(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
-        """The root first, then the Secret and the Service (whoever asks for a name too early is told for a while that
-        there is none), then the jobs, then a mark on the root that all of them are there. A crash in between leaves no
-        such mark, and the next call creates what is missing. A root that bears a mark gets no children."""
+        """Create the attempt's objects: the root first, then the Secret and the Service (DNS answers for a while that a
+        name does not exist once it was asked too early), then the jobs, then an annotation of the root that all of them
+        exist. A crash in between leaves no such annotation, and the next call creates what is missing. A root that has
+        it, or is cancelled, gets no children."""
         memory = self._watch.ready()
         gang = memory.gang(rendered.name)
         if gang.cancelled or gang.submitted:
@@ -143,8 +147,8 @@ class KubernetesBackend(Backend):
                 self._create(rendered, secrets, memory, gang)
 
     def _create(self, rendered: Rendered, secrets: Mapping[str, str], memory: Memory, gang: Gang) -> None:
-        """What is there is not created again: what the watch has told, what this process has made before, and, where
-        another process is at it this moment, what that one has made meanwhile; so the second one begins at the end."""
+        """Create the missing objects: neither what the watch has, nor what this process has made before, nor what
+        another process has made meanwhile; where two do it at the same time the second one starts at the end."""
         root, *others = [artifact.content for artifact in rendered.artifacts if artifact.kind != KIND]
         orders = inside.orders(rendered)
         lives = self._lives(root, orders)
@@ -196,7 +200,7 @@ class KubernetesBackend(Backend):
         self._made.pop(owner["uid"], None)
 
     def _lives(self, root: Object, orders: Mapping[int, Any]) -> dict[int, dict[str, str]]:
-        """In which container each node inside is to begin. Raises BackendError where one does not run."""
+        """Return in which container each node inside is to start. Raise BackendError where one does not run."""
         if not orders:
             return {}
         listed = inside.listed_in(names.annotations(root))
@@ -232,8 +236,8 @@ class KubernetesBackend(Backend):
         self.client.together(one, nodes)
 
     def _keep(self, secret: Mapping[str, Any], values: Mapping[str, str]) -> None:
-        """One that is there already was made by this attempt's own submission, which was cut short. What a webhook that
-        refuses it says is passed on without the values."""
+        """Create the Secret; one that exists already was made by this attempt's own submission, which was cut short.
+        The message of a webhook that refuses it is passed on without the values."""
         try:
             self.client.create("Secret", secret)
         except BackendError as error:
@@ -241,8 +245,8 @@ class KubernetesBackend(Backend):
             raise BackendError(error.code, permanent=error.permanent, **said) from None
 
     def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
-        """From memory, with no request; unless something is not there, which only the API server may say, or waits in a
-        queue, whose order nobody can watch."""
+        """Return observations from memory, without a request; unless something does not exist, which only the API
+        server can confirm, or waits in a queue, whose order cannot be watched."""
         memory, silent = self._watch.ready(), self._leases.silent()
         found = {handle.name: self._in_line(memory, handle, self._observe(memory, handle)) for handle in handles}
         return {name: _on_silent(memory.gang(name), seen, silent) for name, seen in found.items()} if silent else found
@@ -303,7 +307,8 @@ class KubernetesBackend(Backend):
         return download.left_out(self.data_dir, handle)
 
     def port_host(self, job: JobSpec) -> str | None:
-        """Each pod has an address of its own, unless the administrator puts pods into the hosts' network."""
+        """Return None: each pod has an address of its own, unless the administrator puts pods into the hosts'
+        network."""
         hosts = (self.connection.get("pod") or {}).get("hostNetwork")
         return str(job.head.engine.get("node") or "") if hosts else None
 
@@ -316,7 +321,7 @@ class KubernetesBackend(Backend):
         module_configmap.clear(self.client)
 
     def watch(self, stop: threading.Event, on_change: Callable[[str], None]) -> None:
-        """Until `stop`: follows the logs of all pods, and calls `on_change` with the name of each attempt of which an
+        """Follow the logs of all pods until `stop`, and call `on_change` with the name of each attempt of which an
         object changed; once at once, and once a moment later for a process whose own watch was behind this one."""
         news, inner = self._watch.listen(), followers.Followers(self.data_dir, on_change)
         try:
@@ -357,20 +362,21 @@ class KubernetesBackend(Backend):
                         on_change(name)
 
     def _ensure(self, gang: Gang, inner: followers.Followers) -> None:
-        """All of it is followed: the logs of its pods, and its nodes inside once they were to begin."""
+        """Follow all of an attempt: the logs of its pods, and its nodes inside once they were to start."""
         self._followers.ensure(gang)
         if gang.submitted or gang.cancelled:
             for one in inside.nodes(gang):
                 inner.ensure(*self._environments.followed(gang, one))
 
     def orphans(self, live: Collection[str]) -> list[Handle]:
-        """Attempts that have objects in the cluster and are not among `live` (names): to be passed to `forget`."""
+        """Return attempts that have objects in the cluster and are not among `live` (names), to be passed to
+        `forget`."""
         memory = self._watch.ready()
         found = [name for name in memory.names() if name not in live and not memory.gang(name).is_empty()]
         return [Handle.of(name) for name in sorted(found)]
 
     def close(self) -> None:
-        """Ends the threads of this process, until something is asked again; nothing in the cluster."""
+        """End the threads of this process, until the backend is used again; nothing in the cluster."""
         self._watch.stop()
         self._leases.stop()
         self._followers.stop()
@@ -378,7 +384,7 @@ class KubernetesBackend(Backend):
 
     @contextmanager
     def _alone(self, verb: str, name: str) -> Iterator[bool]:
-        """Whether no other thread of this process is at the same, which need not be done twice."""
+        """Yield whether no other thread of this process does the same, which need not be done twice."""
         key, mine = (os.getpid(), verb, name), object()
         alone = self._busy.setdefault(key, mine) is mine
         try:
@@ -388,7 +394,8 @@ class KubernetesBackend(Backend):
                 del self._busy[key]
 
     def _observe(self, memory: Memory, handle: Handle) -> Observation:
-        """What is alive and has not changed is not judged again: a thousand idle tasks are looked at all the time."""
+        """Return the observation of an attempt. One that lives and has not changed is not judged again: a thousand idle
+        tasks are observed all the time."""
         version = memory.version(handle.name)
         if known := self._known.get(handle.name):
             if known[:3] == (version, known[1], self._reports.stamps(handle.task_id, handle.attempt, known[1])):
@@ -405,7 +412,7 @@ class KubernetesBackend(Backend):
         return seen
 
     def _in_line(self, memory: Memory, handle: Handle, seen: Observation) -> Observation:
-        """With its place in Kueue's line, where Kueue tells."""
+        """Return the observation with the attempt's position in Kueue's queue, where Kueue reports it."""
         waits = seen.waiting
         if waits is None or "queue" not in waits.params:
             return seen
@@ -415,7 +422,7 @@ class KubernetesBackend(Backend):
         return replace(seen, waiting=replace(waits, params={**waits.params, "position": place}))
 
     def _judge(self, gang: Gang, handle: Handle) -> Observation:
-        """Of both its parts, where it has both."""
+        """Return the observation of pods and nodes inside, merged where it has both."""
         inner = inside.nodes(gang)
         if not inner:
             return self._judge_pods(gang, handle)
@@ -446,7 +453,7 @@ class KubernetesBackend(Backend):
         return seen
 
     def _is_absent(self, name: str) -> bool:
-        """The API server's own word: our memory may not have heard of the attempt yet."""
+        """Return whether the API server has no root of the attempt: the watch may not know it yet."""
         if time.monotonic() - self._absent.get(name, -ABSENT_SECONDS) < ABSENT_SECONDS:
             return True
         if self.client.find(self.client.path("ConfigMap", name)) is not None:
@@ -460,13 +467,13 @@ class KubernetesBackend(Backend):
 
 
 def _machines(gang: Gang) -> set[str]:
-    """Of pods that live."""
+    """Return the machines of pods that live."""
     return {str((pod.get("spec") or {}).get("nodeName") or "") for pod in gang.alive()}
 
 
 def _on_silent(gang: Gang, seen: Observation, silent: Collection[str]) -> Observation:
-    """With the first machine of it that says nothing, which is why its logs do not come either. Whether its ranks still
-    run nobody knows: Kubernetes decides when it is given up (`NODE_LOST`)."""
+    """Return the observation with the first of its machines whose lease is not renewed, which is why its logs do not
+    come either. Whether its ranks still run is not known: Kubernetes decides when it is given up (`NODE_LOST`)."""
     if seen.phase is not Phase.RUNNING or not _machines(gang) & set(silent):
         return seen
     pod = next(pod for _, pod in sorted(gang.by_node().items()) if (pod.get("spec") or {}).get("nodeName") in silent)
@@ -475,7 +482,7 @@ def _on_silent(gang: Gang, seen: Observation, silent: Collection[str]) -> Observ
 
 
 def _pods(objects: Iterable[Object]) -> Iterator[Object]:
-    """The pods that Jobs and JobSets are to make."""
+    """Yield the specs of the pods that Jobs and JobSets are to make."""
     for obj in objects:
         jobs = [one["template"]["spec"] for one in obj["spec"].get("replicatedJobs") or ()]
         for job in [obj["spec"]] if obj["kind"] == "Job" else jobs:
@@ -483,7 +490,8 @@ def _pods(objects: Iterable[Object]) -> Iterator[Object]:
 
 
 def _with_head(root: Object, address: str) -> Object:
-    """For pods of an attempt whose head is inside of an environment: where that is."""
+    """Return the root with the address of the head node, for pods of an attempt whose head is inside of an
+    environment."""
     data = dict(root["data"])
     data["job.json"] = json.dumps({**json.loads(data["job.json"]), "head": address}, sort_keys=True) + "\n"
     return {**root, "data": data}
@@ -508,7 +516,7 @@ def _without(said: Any, values: Mapping[str, str]) -> Any:
 
 
 def _drain(news: Any, seconds: float) -> list[str]:
-    """What is in the queue, each name once; waits up to `seconds` for the first."""
+    """Return the names in the queue, each once; wait up to `seconds` for the first."""
     found: dict[str, None] = {}
     try:
         found[news.get(timeout=seconds)] = None

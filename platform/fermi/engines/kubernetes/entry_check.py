@@ -1,4 +1,5 @@
-"""Whether the platform can enter dev environments: of each namespace one that runs is entered, all at a time."""
+"""Check whether the platform can enter dev environments: one running environment of each namespace is entered, all at a
+time."""
 
 import threading
 import time
@@ -14,11 +15,12 @@ from fermi.engines.kubernetes.inside import Environments
 from fermi.engines.kubernetes.survey import Facts, Surveys
 
 PATIENCE_SECONDS = 20.0
-"""Whoever asked waits for the answer."""
+"""Longest time for the check: the user waits for its answer."""
 
 
 def findings(client: Client, connection: Mapping[str, Any]) -> Iterator[Finding]:
-    """Raises Refused where the API server does not answer."""
+    """Yield whether an environment of each namespace can be entered. Raise KubernetesApiError where the API server does
+    not answer."""
     running = [one for namespace in client.namespaces if (one := _running(client, connection, namespace))]
     if not running:
         yield Finding(Level.PASS, "INSIDE_UNTRIED", {"namespaces": ", ".join(client.namespaces)})
@@ -32,7 +34,8 @@ def findings(client: Client, connection: Mapping[str, Any]) -> Iterator[Finding]
 
 
 def _running(client: Client, connection: Mapping[str, Any], namespace: str) -> tuple[Object, Found] | None:
-    """Returns one. Without permission to look, the missing permission has been told already."""
+    """Return a running environment of a namespace; None: there is none. Without permission to read pods, the missing
+    permission has been reported already."""
     query = {"labelSelector": connection.get("selector") or names.DEV_ENVIRONMENTS}
     try:
         items = client.get(client.path("Pod", namespace=namespace), **query)["items"]
@@ -47,7 +50,7 @@ def _running(client: Client, connection: Mapping[str, Any], namespace: str) -> t
 def _entered(
     client: Client, connection: Mapping[str, Any], running: Sequence[tuple[Object, Found]]
 ) -> Iterator[tuple[str, Facts]]:
-    """Yields what was found in each, by its key."""
+    """Yield what was found in each, by its key."""
     news, until = threading.Event(), time.monotonic() + PATIENCE_SECONDS
     surveys, known = Surveys(Environments(client), news.set), dict[str, Facts | None]()
     try:

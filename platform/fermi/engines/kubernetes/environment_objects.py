@@ -1,11 +1,11 @@
 """A dev environment as Kubernetes objects. Pure.
 
-PersistentVolumeClaim <environment>     its disk; stays when it is stopped
-ResourceClaim <environment>             its GPUs, where the connection names a DeviceClass; stays, too
-Service <environment>                   headless, without ports: nothing listens on the pod network
-ConfigMap <environment>-<run>           what the keeper is told; the run's record; owns its Secret; goes with the run
-ConfigMap fermi-modules-<hash>          the keeper; shared by all runs that have the same (`modules`)
-StatefulSet <environment>               one replica, none while it is stopped; its template is the newest run's
+PersistentVolumeClaim <environment>     its disk; stays when it is stopped ResourceClaim <environment>             its
+GPUs, where the connection names a DeviceClass; stays, too Service <environment>                   headless, without
+ports: nothing listens on the pod network ConfigMap <environment>-<run>           spec of the environment daemon; the
+run's record; owns its Secret ConfigMap fermi-modules-<hash>          modules of the daemon; shared by all runs with the
+same (`module_configmap`) StatefulSet <environment>               one replica, none while it is stopped; its template is
+the newest run's
 """
 
 import json
@@ -22,7 +22,7 @@ from fermi.engines.kubernetes.volumes import JOB_DIR, RUN_DIR
 from fermi.jobs.spec import Artifact, Rendered
 
 PORT = 8732
-"""The keeper's, on the pod's own loopback."""
+"""Port of the environment daemon, on the pod's own loopback."""
 HOME = "/home/fermi"
 DISK = "disk"
 DISK_GB = 10  # where nothing is said
@@ -33,14 +33,17 @@ BEGIN = (
     f"log = '{RUN_DIR}/keeper.log'; os.path.lexists(log) or os.symlink('/proc/self/fd/1', log); "
     "sys.argv = ['keeper', spec]; runpy.run_module('fermi.envd', run_name='__main__')"
 )
-"""The keeper writes beside its spec, so that lies where it may; and what it logs is the pod's log."""
+"""Program that starts the environment daemon: the daemon writes beside its spec, so that is copied to a folder where it
+may; and its log is the pod's log."""
 
 
 def render(spec: HostedSpec, connection: Mapping[str, Any]) -> Rendered:
+    """Return the objects of a run."""
     return _Environment(spec, connection).rendered()
 
 
 def disk_size(spec: HostedSpec) -> str:
+    """Return the size of the disk as Kubernetes takes it."""
     return f"{spec.disk_gb or DISK_GB}Gi"
 
 
@@ -74,7 +77,7 @@ class _Environment:
         return self._object("v1", "ConfigMap", self.spec.run_name, labels, data=data)
 
     def _told(self) -> dict[str, Any]:
-        """What the keeper reads."""
+        """Return the spec of the environment daemon."""
         spec = self.spec
         return {
             "name": spec.run_name, "kind": spec.kind, "workspace": f"{HOME}/work", "home": HOME,
@@ -95,8 +98,9 @@ class _Environment:
         return self._object("v1", "PersistentVolumeClaim", self.spec.id, self.labels, spec=wanted)
 
     def _claim(self) -> dict[str, Any]:
-        """Its devices belong to the environment and not to a pod: pods that name it share them, and are scheduled to
-        where they are (https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/)."""
+        """Return the ResourceClaim. Its devices belong to the environment and not to a pod: pods that name it share
+        them, and are scheduled to where they are
+        (https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/)."""
         wanted = {
             "deviceClassName": str(self.options["deviceClass"]),
             "allocationMode": "ExactCount",
@@ -168,7 +172,8 @@ class _Environment:
         return merge(pod, patch) if patch else pod
 
     def _variables(self) -> list[dict[str, Any]]:
-        """Of the environment's own, `$(` would be expanded. What the keeper is to know alone it takes out of them."""
+        """Return the variables. In the environment's own, Kubernetes would expand `$(`. The daemon removes those that
+        only it is to know."""
         token = {"fieldRef": {"fieldPath": f"metadata.annotations['{names.KEEPER}']"}}
         path = ":".join(filter(None, [JOB_DIR, self.spec.env.get("PYTHONPATH", "")]))
         own = {"HOME": HOME, "USER": "fermi", "PYTHONUNBUFFERED": "1", **self.spec.env, "PYTHONPATH": path}
@@ -187,7 +192,7 @@ class _Environment:
         return bool(self.spec.gpu_count) and not self.spec.emulated and not self.has_claim
 
     def _resources(self) -> dict[str, Any]:
-        """It holds what it was given."""
+        """Return requests and limits, which are equal."""
         size = {"cpu": str(self.spec.cpu_cores), "memory": f"{self.spec.memory_gb}Gi"}
         if self._asks_for_gpus():
             size[str(self.spec.engine.get("resource") or GPU)] = str(self.spec.gpu_count)

@@ -1,15 +1,15 @@
-"""Dev environments on Kubernetes: made of `hosted`'s objects. The cluster is the only memory.
+"""Dev environments on Kubernetes, made of the objects of `environment_objects`. The cluster is the only memory.
 
     start   ConfigMap of the run ─▶ modules, Secret, disk, claim, Service ─▶ StatefulSet (made, or given the run's
             template) ─▶ former runs' ConfigMaps and Secrets go ─▶ the ConfigMap is marked as submitted
     stop    the ConfigMap is marked as cancelled (made so where there is none), and keeps the end of the log
             ─▶ no replicas, and the pod is deleted ─▶ a ConfigMap that holds the mark and that end alone takes its
             place, and its Secret goes
-    delete  StatefulSet, Service, ConfigMaps, claim, disk; gone when the API server says so of all of them
+    delete  StatefulSet, Service, ConfigMaps, claim, disk; gone when the API server has none of them
 
-A run whose pod was taken away goes on in the pod that its StatefulSet makes next. A keeper that ended is the run's end.
-Tasks train inside of its pod as in a discovered one: it is looked into once its service is up, and counts as running
-then.
+A run whose pod was deleted continues in the pod that its StatefulSet makes next. The end of its environment daemon is
+the run's end. Tasks train inside of its pod as in a discovered one: it is surveyed once its service is up, and counts
+as running then.
 """
 
 from __future__ import annotations
@@ -55,21 +55,22 @@ from fermi.jobs.spec import NO_SECRETS, Cause, LogChunk, Problem, Rendered
 log = logging.getLogger(__name__)
 
 ASK_SECONDS = 5.0
-"""How long a keeper's word is believed."""
+"""How long an environment daemon's status is used."""
 DIAL_SECONDS = 10.0
 LOOK_SECONDS = 10.0
-"""How long a service that is up waits until its pod has been looked into."""
+"""How long a service that is up waits until its pod has been surveyed."""
 NODE_SECONDS, HELD_SECONDS = 60.0, 15.0
-"""How long what a node has is believed, and who else holds its GPUs."""
+"""How long what a node has is used, and which environments hold its GPUs."""
 MADE = ("StatefulSet", "Service", "ConfigMap", "ResourceClaim", "PersistentVolumeClaim")
 LOG = "log"
 KEPT_LOG_LINES, KEPT_LOG_BYTES = 500, 64 << 10
-"""Of a run that is being ended, in its record: a ConfigMap has room for 1 MiB."""
+"""End of a stopped run's log that its record keeps: a ConfigMap has room for 1 MiB."""
 LISTED = f"{names.SELECTOR},{HOSTED}"
 Object = dict[str, Any]
 
 
 def connect(connection: Mapping[str, Any]) -> KubernetesHosting:
+    """Return the environment backend of a connection; the same one for equal connections."""
     return _connect(json.dumps(connection, sort_keys=True))
 
 
@@ -79,6 +80,8 @@ def _connect(key: str) -> KubernetesHosting:
 
 
 class KubernetesHosting(Hosting):
+    """Environment backend on Kubernetes: one StatefulSet per environment."""
+
     def __init__(self, connection: Mapping[str, Any]) -> None:
         self.connection = connection
         self.client = Client(connection)
@@ -99,8 +102,8 @@ class KubernetesHosting(Hosting):
         return found
 
     def resize_problems(self, spec: HostedSpec) -> list[Problem]:
-        """Whether its disk may have that size. The API server says so, which is asked to change the claim in a dry run:
-        its class may not grow (`allowVolumeExpansion`), a quota may be used up. One that is not there yet is made in
+        """Return whether its disk may have that size. The API server is asked to change the claim in a dry run: its
+        class may not grow (`allowVolumeExpansion`), a quota may be used up. A disk that does not exist yet is made in
         its new size."""
         there = self.client.find(self.client.path("PersistentVolumeClaim", spec.id))
         if there is None:
@@ -118,7 +121,8 @@ class KubernetesHosting(Hosting):
         return []
 
     def zones(self) -> set[str] | None:
-        """As the nodes' labels have them; None where nodes may not be looked at, or the API server does not answer."""
+        """Return the zones of the nodes' labels; None where nodes may not be read, or the API server does not
+        answer."""
         try:
             nodes = self.client.get("/api/v1/nodes")["items"]
         except BackendError:
@@ -151,20 +155,20 @@ class KubernetesHosting(Hosting):
             self._scale_down(config["metadata"]["labels"])
 
     def _forget_before(self, labels: Mapping[str, str]) -> None:
-        """What is left of former runs: their Secrets, with values that may have changed since, go with the records that
-        own them. None of them can begin any more, because the set has a later run."""
+        """Remove what is left of former runs: their Secrets, with values that may have changed since, go with the
+        records that own them. None of them can start any more, because the set has a later run."""
         for record in self._records(labels[HOSTED]):
             if _run(record) < int(labels[RUN]):
                 self._remove_record(record["metadata"]["name"])
 
     def _remove_record(self, name: str) -> None:
-        """At once: the garbage collector takes what it owns."""
+        """Delete a record; the garbage collector takes what it owns."""
         self.client.delete("ConfigMap", name, propagation="Background")
 
     def _stand(self, obj: Object) -> None:
-        """The set, with the run's template and a token that only callers of its keeper are to know. Kubernetes lets a
-        set's template and replicas change, and neither selector nor Service (pkg/apis/apps/validation,
-        ValidateStatefulSetUpdate)."""
+        """Create or update the set, with the run's template and a token that only clients of its environment daemon are
+        to know. Kubernetes lets a set's template and replicas change, and neither selector nor Service
+        (pkg/apis/apps/validation, ValidateStatefulSetUpdate)."""
         token = tokens.token_urlsafe(24)
         template = obj["spec"]["template"]
         meta = {**template["metadata"], "annotations": {**template["metadata"]["annotations"], names.KEEPER: token}}
@@ -185,7 +189,8 @@ class KubernetesHosting(Hosting):
         self.client.replace("StatefulSet", name, wanted)
 
     def _grow(self, obj: Object) -> None:
-        """A disk only grows, and where its class lets it; one that cannot is used as it is. Raises what may pass."""
+        """Enlarge the disk, where its class lets it; one that cannot grow is used as it is. Raise KubernetesApiError
+        for problems that may pass."""
         name = obj["metadata"]["name"]
         there = self.client.get(self.client.path("PersistentVolumeClaim", name))
         wanted = obj["spec"]["resources"]["requests"]["storage"]
@@ -203,7 +208,7 @@ class KubernetesHosting(Hosting):
         self.client.request("PATCH", path, query=query, body=body, content_type=MERGE_PATCH)
 
     def _keep(self, secret: Object, values: Mapping[str, str]) -> None:
-        """What a webhook that refuses it says is passed on without the values."""
+        """Create the Secret. The message of a webhook that refuses it is passed on without the values."""
         try:
             self.client.create("Secret", secret)
         except BackendError as error:
@@ -222,7 +227,7 @@ class KubernetesHosting(Hosting):
             self._cancel(handle.name, labels, {name: text for name, text in data.items() if name == LOG})
 
     def _cancel(self, name: str, labels: Mapping[str, str], data: Mapping[str, str]) -> Object:
-        """Returns the run's record, marked as cancelled and with `data` beside its own; made so where there is none."""
+        """Return the run's record, marked as cancelled and with `data` beside its own; made so where there is none."""
         marked: Object = {"metadata": {"annotations": {CANCELLED: "true"}}, **({"data": {**data}} if data else {})}
         path = self.client.path("ConfigMap", name)
         try:
@@ -239,7 +244,7 @@ class KubernetesHosting(Hosting):
         return made
 
     def _log_end(self, handle: HostedHandle) -> dict[str, str]:
-        """Returns the end of the log, which goes with the pod, as data of the run's record."""
+        """Return the end of the log, which goes with the pod, as data of the run's record."""
         pod = self.client.find(self.client.path("Pod", _pod_name(handle.environment)))
         if pod and _run(pod) == handle.run:
             with suppress(BackendError):
@@ -265,7 +270,8 @@ class KubernetesHosting(Hosting):
                 self.client.delete("Pod", _pod_name(environment), uid=pod["metadata"]["uid"], grace=grace)
 
     def delete(self, environment: str) -> bool:
-        """The disk last: a pod that still uses it keeps it (the finalizer kubernetes.io/pvc-protection)."""
+        """Delete all of an environment, the disk last (a pod that still uses it keeps it: the finalizer
+        kubernetes.io/pvc-protection); return whether all is gone."""
         left = False
         for kind in MADE:
             if kind == "ResourceClaim" and not self.claims:
@@ -286,7 +292,7 @@ class KubernetesHosting(Hosting):
         return [record["metadata"]["name"] for record in self._records(environment)]
 
     def _records(self, environment: str) -> list[Object]:
-        """The ConfigMaps of its runs, without their data."""
+        """Return the ConfigMaps of its runs, without their data."""
         query = {"labelSelector": f"{names.SELECTOR},{HOSTED}={environment}"}
         path, accept = self.client.path("ConfigMap"), METADATA.format(list="List")
         found: list[Object] = self.client.request("GET", path, query=query, accept=accept)["items"] or []
@@ -341,13 +347,13 @@ class KubernetesHosting(Hosting):
         return self._answers(handle, made, pod, facts)
 
     def _facts(self, pod: Object) -> dict[str, Any]:
-        """Also the zone that its node bears."""
+        """Return the facts of a pod, with the zone of its node."""
         facts, node = _facts(pod), self._node(str((pod.get("spec") or {}).get("nodeName") or ""))
         zone = ((node.get("metadata") or {}).get("labels") or {}).get(pods.ZONE)
         return {**facts, "zone": zone} if zone else facts
 
     def _node(self, name: str) -> Object:
-        """Empty where nodes may not be looked at, or it is not there."""
+        """Return a node; empty where nodes may not be read, or it does not exist."""
         at, found = self._nodes.get(name, (-math.inf, {}))
         if name and time.monotonic() - at > NODE_SECONDS:
             try:
@@ -360,7 +366,7 @@ class KubernetesHosting(Hosting):
         return found
 
     def _held(self, made: Iterable[Object]) -> pods.Held:
-        """How many GPUs dev environments hold: these, and those that are not of our making."""
+        """Return how many GPUs dev environments hold: these, and those that other tools have made."""
         mine = {pod["metadata"]["uid"]: pod for pod in made}
         if not any(pods.held(mine.values()).values()):
             return {}
@@ -381,7 +387,8 @@ class KubernetesHosting(Hosting):
         return found
 
     def _may_begin(self, handle: HostedHandle, made: Object | None) -> bool | None:
-        """Whether a run of which nothing is there still can: none that is marked or that a later one has replaced."""
+        """Return False where a run of which nothing exists can start no more: it is cancelled or a later one has
+        replaced it; else None."""
         if made is not None and _run(made) > handle.run:
             return False
         record = self.client.find(self.client.path("ConfigMap", handle.name))
@@ -404,7 +411,7 @@ class KubernetesHosting(Hosting):
         return causes.not_created(made, event)[0] if event else None
 
     def _events(self, obj: Object) -> Mapping[str, Object]:
-        """About it, by reason; the newest of each."""
+        """Return the events about an object by reason, the newest of each."""
         query = {"fieldSelector": f"involvedObject.uid={obj['metadata']['uid']}"}
         items = self.client.get(self.client.path("Event"), **query)["items"]
         return {str(item.get("reason")): item for item in items}
@@ -425,7 +432,8 @@ class KubernetesHosting(Hosting):
         )
 
     def _inside(self, pod: Object) -> dict[str, Any] | None:
-        """What was found in its container; None while it is being looked into, empty where that takes too long."""
+        """Return what a survey found in its container; None while it is being surveyed, empty where that takes too
+        long."""
         life, moment = str(_status(pod).get("containerID") or ""), time.monotonic()
         facts = self._surveys.of(pod, names.CONTAINER, str(self.connection.get("python") or ""))
         with self._lock:
@@ -435,7 +443,8 @@ class KubernetesHosting(Hosting):
             return {} if moment - self._up.setdefault(life, moment) > LOOK_SECONDS else None
 
     def _ask(self, handle: HostedHandle, made: Object) -> Mapping[str, Any] | None:
-        """What its keeper says; None where it does not answer. Asked at most once in ASK_SECONDS."""
+        """Return the status of its environment daemon; None where it does not answer. Asked at most once in
+        STATUS_CACHE_SECONDS."""
         at, told = self._told.get(handle.name, (-math.inf, None))
         if time.monotonic() - at < ASK_SECONDS and told is not None:
             return told
@@ -468,8 +477,8 @@ class KubernetesHosting(Hosting):
         return stream
 
     def logs(self, handle: HostedHandle, cursor: int, limit: int = 1 << 20) -> LogChunk:
-        """Of its pod, and of a run whose pod is gone what was kept. Kubernetes reads a log from its beginning alone,
-        and knows no offset."""
+        """Return a part of its pod's log, and of a run whose pod is gone of what was kept. Kubernetes reads a log only
+        from its beginning, and knows no offset."""
         pod = self.client.find(self.client.path("Pod", _pod_name(handle.environment)))
         if pod is None or _run(pod) != handle.run:
             record = self.client.find(self.client.path("ConfigMap", handle.name)) or {}
@@ -487,7 +496,8 @@ class KubernetesHosting(Hosting):
         return LogChunk(data, begin + len(data), end=len(data) < limit)
 
     def _text(self, pod: Object, **query: str) -> bytes:
-        """Of the container in which the run was: one that was begun again after its end has nothing to say."""
+        """Return the log of the container in which the run was: one that was restarted after its end has nothing of
+        it."""
         if (_status(pod).get("lastState") or {}).get("terminated"):
             query["previous"] = "true"
         path = self.client.path("Pod", pod["metadata"]["name"], below="log")
@@ -503,7 +513,8 @@ def _run(obj: Object) -> int:
 
 
 def _ended(pod: Object) -> Cause | None:
-    """A keeper that began once and is not there any more: the kubelet starts it again, and it does nothing."""
+    """Return why a run ended whose environment daemon has started once and does not run any more: the kubelet starts it
+    again, and it does nothing. None: it has not ended."""
     one = _status(pod)
     ended = (one.get("state") or {}).get("terminated") or (one.get("lastState") or {}).get("terminated")
     if ended is None and phase(pod) not in FINISHED:
@@ -522,7 +533,8 @@ def _ended(pod: Object) -> Cause | None:
 
 
 def _awaited(made: Object, pod: Object | None = None) -> Cause:
-    """`pod`: the one that goes before another takes its place; without it there is none."""
+    """Return the cause of waiting for a pod. `pod`: the one that is deleted before another takes its place; None: there
+    is none."""
     if pod is None:
         name = made["metadata"]["name"]
         marks = names.annotations(made["spec"]["template"])
@@ -533,21 +545,23 @@ def _awaited(made: Object, pod: Object | None = None) -> Cause:
 
 
 def _status(pod: Object) -> Object:
-    """Of the keeper's container."""
+    """Return the status of the environment daemon's container."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     found: Object = next((one for one in statuses if one["name"] == names.CONTAINER), {})
     return found
 
 
 def _told_at_its_end(message: str) -> Cause | None:
-    """What a keeper wrote last of its service; programs of the environment could have written there, too."""
+    """Return the cause that an environment daemon wrote as its termination message; programs of the environment could
+    have written one, too."""
     told = (runner_reports.parse(message) or {}).get("cause")
     known = isinstance(told, dict) and told.get("code") in BY_KEEPERS and isinstance(told.get("params"), dict)
     return _cause(told) if known else None
 
 
 def _facts(pod: Object) -> dict[str, Any]:
-    """As a discovered pod's, so that training pods land beside it; of its mounts the disk alone is theirs, too."""
+    """Return the facts of a pod as of a discovered one, so that training pods run beside it; of its mounts the disk
+    alone is theirs, too."""
     seen = pods.found(pod, {}, lambda *_: 0, "")
     engine = dict(seen.engine)
     for name in ("volumes", "volumeMounts"):

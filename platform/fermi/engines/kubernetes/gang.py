@@ -1,4 +1,4 @@
-"""The objects of one attempt, as they were last seen."""
+"""Kubernetes objects of one attempt, as the watch saw them last."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ FINISHED = ("Succeeded", "Failed")
 
 
 class Gang:
-    """`gone`: pods that are no more, as they last were; their ends are still of interest. `events`: by the uid of what
-    they are about, and reason."""
+    """Objects of one attempt. `gone`: pods that were deleted, as they were last, by node rank; their ends still matter.
+    `events`: by the uid of what they are about, and reason."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -28,6 +28,7 @@ class Gang:
         self._moved = time.monotonic()
 
     def copy(self, events: Mapping[str, Mapping[str, Object]]) -> Gang:
+        """Return a copy with these events."""
         other = Gang(self.name)
         other.root, other.jobset, other.events = self.root, self.jobset, events
         other.jobs, other.workloads = dict(self.jobs), dict(self.workloads)
@@ -36,7 +37,7 @@ class Gang:
         return other
 
     def put(self, kind: str, obj: Object) -> bool:
-        """Whether it is news."""
+        """Store an object; return whether it is new or changed."""
         self._moved = time.monotonic()
         if kind in ("ConfigMap", "JobSet"):
             before = self.root if kind == "ConfigMap" else self.jobset
@@ -48,6 +49,7 @@ class Gang:
         return before is None or before["metadata"]["resourceVersion"] != obj["metadata"]["resourceVersion"]
 
     def drop(self, kind: str, obj: Object) -> None:
+        """Remove an object; a pod is kept in `gone`."""
         self._moved = time.monotonic()
         uid = obj["metadata"]["uid"]
         if kind == "ConfigMap":
@@ -63,23 +65,28 @@ class Gang:
                 self.gone[names.node_rank(obj)] = obj
 
     def of(self, kind: str) -> list[Object]:
+        """Return the objects of a kind."""
         if kind in ("ConfigMap", "JobSet"):
             one = self.root if kind == "ConfigMap" else self.jobset
             return [one] if one else []
         return list(self._table(kind).values())
 
     def find(self, kind: str, name: str) -> Object | None:
+        """Return an object by kind and name; None where there is none."""
         if kind in ("ConfigMap", "JobSet"):
             return next((obj for obj in self.of(kind) if obj["metadata"]["name"] == name), None)
         return self._table(kind).get(name)
 
     def uids(self) -> list[str]:
+        """Return the uids of its jobs, pods and workloads."""
         return [obj["metadata"]["uid"] for kind in ("Job", "Pod", "JobSet", "Workload") for obj in self.of(kind)]
 
     def is_empty(self) -> bool:
+        """Return whether it has no objects."""
         return not (self.root or self.jobs or self.jobset or self.pods)
 
     def idle_seconds(self) -> float:
+        """Return the seconds since an object changed."""
         return time.monotonic() - self._moved
 
     def _table(self, kind: str) -> dict[str, Object]:
@@ -89,67 +96,72 @@ class Gang:
 
     @property
     def marks(self) -> dict[str, str]:
+        """Annotations of the root."""
         return names.annotations(self.root) if self.root else {}
 
     @property
     def cancelled(self) -> bool:
+        """Whether the attempt was asked to end."""
         return names.CANCELLED in self.marks
 
     @property
     def submitted(self) -> bool:
-        """Every object of it has been created."""
+        """Whether all of its objects have been created."""
         return names.SUBMITTED in self.marks
 
     @property
     def places(self) -> tuple[int, ...]:
-        """The ranks of its nodes that have pods of their own."""
+        """Ranks of its nodes that have pods of their own."""
         if (listed := self.marks.get(names.PLACES)) is not None:
             return tuple(int(one) for one in listed.split(",") if one)
         return tuple(range(int(self.marks.get(names.NODES, 0))))
 
     @property
     def nodes(self) -> int:
-        """How many of them there are."""
+        """Number of nodes that have pods of their own."""
         return len(self.places)
 
     def pod(self, node_rank: int) -> Object | None:
-        """The node's pod, or as it was at its end."""
+        """Return the node's pod, or as it was at its end."""
         return self.by_node().get(node_rank) or self.gone.get(node_rank)
 
     def by_node(self) -> dict[int, Object]:
-        """Of several pods of a node, the newest."""
+        """Return pods by node rank; of several pods of a node, the newest."""
         ordered = sorted(self.pods.values(), key=lambda pod: pod["metadata"].get("creationTimestamp") or "")
         return {names.node_rank(pod): pod for pod in ordered}
 
     def unfinished(self) -> list[Object]:
-        """Jobs that run, or may begin."""
+        """Return jobs that run, or may start."""
         return [job for job in [*self.jobs.values(), *self.of("JobSet")] if not has_finished(job)]
 
     def alive(self) -> list[Object]:
+        """Return pods that have not ended."""
         return [pod for pod in self.pods.values() if phase(pod) not in FINISHED]
 
 
 def phase(pod: Object) -> str:
+    """Return the phase of a pod."""
     return str((pod.get("status") or {}).get("phase") or "Pending")
 
 
 def condition(obj: Object, kind: str) -> Object | None:
-    """The condition of that kind, if it is true."""
+    """Return the condition of that kind, if it is true."""
     found = (obj.get("status") or {}).get("conditions") or ()
     return next((one for one in found if one["type"] == kind and one["status"] == "True"), None)
 
 
 def has_finished(job: Object) -> bool:
-    """A Job's or a JobSet's."""
+    """Return whether a Job or JobSet has finished."""
     return any(condition(job, kind) for kind in ("Complete", "Failed", "Completed"))
 
 
 def container(pod: Object) -> Object:
-    """The state of our container: `waiting`, `running` or `terminated`, or nothing yet."""
+    """Return the state of our container: `waiting`, `running` or `terminated`, or nothing yet."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     found = next((one for one in statuses if one["name"] == names.CONTAINER), None)
     return (found or {}).get("state") or {}
 
 
 def terminated(pod: Object) -> Object | None:
+    """Return how our container ended; None: it has not."""
     return container(pod).get("terminated")

@@ -1,7 +1,9 @@
 """Nodes of an attempt that run inside of dev environments' pods: how these are entered, and what becomes of them.
 
-The root names them (`names.INSIDE`) and where each was begun (`names.BEGUN`: the pod's uid, the container's id), so any
-process of the platform finds them again. A container that is another one now has nothing of the attempt any more."""
+The root names them (`names.INSIDE`) and where each was started (`names.STARTED_CONTAINERS`: the pod's uid, the
+container's id), so any process of the platform finds them again. A container that was replaced has nothing of the
+attempt any more.
+"""
 
 import json
 import time
@@ -28,8 +30,8 @@ ANSWER_SECONDS = 45.0
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """A node inside. `first`: its first rank. `python`: the interpreter by which the pod is entered, if it is known.
-    `brings`: what its ranks write is brought to the platform, whose data directory it does not see."""
+    """Node inside of a pod. `first`: its first rank. `python`: the interpreter by which the pod is entered, if it is
+    known. `brings`: what its ranks write is downloaded, because it does not see the platform's data directory."""
 
     node_rank: int
     environment: str
@@ -43,11 +45,12 @@ class Inside:
 
     @property
     def place(self) -> str:
+        """Name of its container within the cluster."""
         return f"{self.namespace}/{self.pod}/{self.container}"
 
 
 def listed(plan: Iterable[NodePlan], namespace: str, connection: Mapping[str, Any]) -> str:
-    """Returns what the root's annotation says of these nodes."""
+    """Return the value of the root's annotation for these nodes."""
     return json.dumps([asdict(_of(node, namespace, connection)) for node in plan], sort_keys=True)
 
 
@@ -59,32 +62,34 @@ def _of(plan: NodePlan, namespace: str, connection: Mapping[str, Any]) -> Inside
 
 
 def whereabouts(node: Node, namespace: str) -> tuple[str, str, str]:
-    """Returns the namespace, pod and container of an environment; the container is empty where it is the only one."""
+    """Return the namespace, pod and container of an environment; the container is empty where it is the only one."""
     engine = node.engine
     return str(engine.get("namespace") or namespace), str(engine.get("pod") or ""), str(engine.get("container") or "")
 
 
 def interpreter(node: Node) -> str:
-    """Returns that by which it was entered before."""
+    """Return the interpreter by which an environment was entered before; empty: not known."""
     return str((node.engine.get("inside") or {}).get("python") or "")
 
 
 def nodes(gang: Gang) -> list[Inside]:
-    """Returns those of an attempt."""
+    """Return the nodes of an attempt that run inside."""
     return listed_in(gang.marks)
 
 
 def listed_in(marks: Mapping[str, str]) -> list[Inside]:
+    """Return the nodes of a root's annotations."""
     return [Inside(**one) for one in json.loads(marks.get(names.INSIDE) or "[]")]
 
 
 def orders(rendered: Rendered) -> dict[int, Mapping[str, Any]]:
-    """Returns what each node inside is sent, by its rank."""
+    """Return the order for each node inside, by its rank."""
     found = (artifact.content for artifact in rendered.artifacts if artifact.kind == KIND)
     return {int(order["spec"]["node_rank"]): order for order in found}
 
 
 def end_of(gang: Gang) -> End | None:
+    """Return the request to end an attempt; None: it is not cancelled."""
     said = gang.marks.get(names.END)
     if not gang.cancelled:
         return None
@@ -93,14 +98,15 @@ def end_of(gang: Gang) -> End | None:
 
 
 class Environments:
-    """Those of a cluster. Raises BackendError for a pod in a namespace that the connection does not name."""
+    """Pods of a cluster's environments. Raise BackendError for a pod in a namespace that the connection does not
+    name."""
 
     def __init__(self, client: Client, limits: Limits | None = None) -> None:
         self._client, self._limits = client, limits or Limits()
 
     def enter(self, namespace: str, pod: str, container: str, python: str = "", *module: str) -> Session:
-        """`module`: one of the bundle, with its arguments. Raises BackendError: what the API server says, or the
-        environment."""
+        """Return a session inside of a container. `module`: one of the bundle, with its arguments. Raise BackendError
+        with the message of the API server or of the environment."""
         self._check_named(namespace, pod)
         command = bundle.command(python, *module)
         try:
@@ -122,7 +128,7 @@ class Environments:
             raise
 
     def pod(self, one: Inside) -> Object | None:
-        """Raises BackendError."""
+        """Return the pod of a node; None where there is none. Raise BackendError."""
         self._check_named(one.namespace, one.pod)
         return self._client.find(self._client.path("Pod", one.pod, namespace=one.namespace))
 
@@ -131,12 +137,12 @@ class Environments:
             raise BackendError("INSIDE_OTHER_NAMESPACE", permanent=True, environment=pod, found=namespace)
 
     def forget(self, one: Inside, attempt: str) -> None:
-        """Removes what is kept there of an attempt that has ended. Raises BackendError."""
+        """Remove what is kept there of an attempt that has ended. Raise BackendError."""
         with self.enter(one.namespace, one.pod, one.container, one.python) as session:
             session.ask("forget", of=attempt)
 
     def followed(self, gang: Gang, one: Inside) -> tuple[Environment, Place]:
-        """What `inside.followers` needs of a node."""
+        """Return what `inside.followers` needs to follow a node."""
         begun = json.loads(gang.marks.get(names.BEGUN) or "{}").get(str(one.node_rank)) or {}
         enter = partial(self.enter, one.namespace, one.pod, one.container, one.python)
         fate = partial(self.fate, one, begun)
@@ -145,8 +151,8 @@ class Environments:
         return Environment(one.place, enter), place
 
     def fate(self, one: Inside, begun: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """What became of the container in which the node was begun; None: it runs, as far as the API server knows.
-        Raises BackendError."""
+        """Return what became of the container in which the node was started; None: it runs, as far as the API server
+        knows. Raise BackendError."""
         pod = self.pod(one)
         if pod is None or (begun.get("uid") and pod["metadata"]["uid"] != begun["uid"]):
             return _gone("POD_DELETED", one, evidence="the environment's pod is not there any more")
@@ -175,7 +181,8 @@ class Environments:
 
 
 def begun_in(pod: Object, container: str) -> dict[str, str]:
-    """Returns which life of the container it is. Raises BackendError where it does not run."""
+    """Return the pod's uid and address and the container's id, by which this life of the container is known. Raise
+    InsideError where it does not run."""
     found = container_status(pod, container) or {}
     if "running" not in (found.get("state") or {}) or pod["metadata"].get("deletionTimestamp"):
         raise InsideError("INSIDE_NOT_RUNNING", pod=pod["metadata"]["name"])
@@ -184,12 +191,13 @@ def begun_in(pod: Object, container: str) -> dict[str, str]:
 
 
 def container_status(pod: Object, container: str) -> Object | None:
+    """Return the status of a container; empty name: of the first one. None where there is none."""
     statuses: Sequence[Object] = (pod.get("status") or {}).get("containerStatuses") or ()
     return next((one for one in statuses if one["name"] == container or not container), None)
 
 
 def why_not_running(pod: Object, container: str) -> str:
-    """Returns why that container does not run, in the words of Kubernetes, such as `CrashLoopBackOff, exit code 1`;
+    """Return why that container does not run, in the words of Kubernetes, such as `CrashLoopBackOff, exit code 1`;
     empty: it runs, or nothing is known yet."""
     if pod["metadata"].get("deletionTimestamp"):
         return "the pod is being deleted"
@@ -203,7 +211,7 @@ def why_not_running(pod: Object, container: str) -> str:
 
 
 def _ended(found: Mapping[str, Any], life: str) -> Mapping[str, Any] | None:
-    """How that life of the container ended, as the kubelet tells."""
+    """Return how that life of the container ended, as the kubelet reports; None: not known."""
     for state in (found.get("state") or {}, found.get("lastState") or {}):
         ended = state.get("terminated")
         if ended and ended.get("containerID", life) == life:
@@ -212,7 +220,7 @@ def _ended(found: Mapping[str, Any], life: str) -> Mapping[str, Any] | None:
 
 
 def _memory_limit(pod: Object, container: str) -> str:
-    """Returns it as the pod's spec has it, such as `4Gi`; empty: it has none."""
+    """Return the memory limit as the pod's spec has it, such as `4Gi`; empty: it has none."""
     found: Object = next((one for one in pod["spec"]["containers"] if one["name"] == container), {})
     return str(((found.get("resources") or {}).get("limits") or {}).get("memory") or "")
 
@@ -223,8 +231,9 @@ def _gone(code: str, one: Inside, **params: Any) -> dict[str, Any]:
 
 
 def _unreached(why: str, python: str) -> InsideError:
-    """What the API server or the container runtime said (containerd and runc: `exec: "sh": executable file not found in
-    $PATH`; the kubelet: `container not found ("main")`, and `pod does not exist` for a moment after its own start)."""
+    """Return the error for a message of the API server or the container runtime (containerd and runc: `exec: "sh":
+    executable file not found in $PATH`; the kubelet: `container not found ("main")`, and `pod does not exist` for a
+    moment after its own start)."""
     said = why.lower()
     why = why.rpartition("unable to start container process: ")[
         2

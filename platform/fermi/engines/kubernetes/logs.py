@@ -1,15 +1,15 @@
-"""Pods' logs into files, one per rank: <data>/logs/<task>/<attempt>/<rank>.log, and beside them
+"""Download of pods' logs into files, one per rank: <data>/logs/<task>/<attempt>/<rank>.log, and beside them
 
-    node-<k>.json   what its runner reported of its ranks, what it is at before they begin (`doing`), and how they get
-                    on (`pulse`); `since`: from where to ask again; `drained`: read to the end; `silence`: why it
-                    cannot be read now
+    node-<k>.json   its runner's last report of its ranks, what it does before they start (`doing`), and their progress
+                    (`pulse`); `since`: from where to ask again; `drained`: read to the end; `silence`: why it cannot
+                    be read now
     node-<k>.telemetry.json   what it and its ranks used, the newest samples
     node-<k>.lock   held by the process that follows that pod: one at a time
-    node-<k>.log    what is no rank's: an interpreter that could not start the runner
+    node-<k>.log    what belongs to no rank: an interpreter that could not start the runner
 
 Every line says which rank printed it and at which byte of its output (see `fermi.runner.pod`), so the length of a file
-is where that rank goes on: a stream may break, we may be killed, lines may come twice, and the file is the same.
-Timestamps only say from where to ask.
+is the position from which that rank continues: a stream may break, this process may be killed, lines may come twice,
+and the file is the same. Timestamps only say from where to ask.
 """
 
 import fcntl
@@ -37,20 +37,21 @@ log = logging.getLogger(__name__)
 SILENCE_SECONDS = 4 * 3600.0  # as long as a kubelet keeps a quiet stream open
 PAUSE_SECONDS = (0.2, 5.0)
 LONGEST_SILENCE_SECONDS = 300.0
-"""Between two questions to a node that does not answer for its pods; the first ones come soon, it may just restart.
-News of a pod ends the pause: its kubelet, which reports them, is back."""
+"""Longest pause between two requests to a node that does not answer for its pods; the first ones come soon, it may just
+restart. An event of a pod ends the pause: its kubelet, which reports them, is back."""
 SAY_AFTER = 5  # such answers in a row, which are two or three seconds
 GIVE_UP_SECONDS = 60.0
-"""How long after a pod's end its log is asked for while the node does not answer."""
+"""How long after a pod's end its log is requested while the node does not answer."""
 SAVE_SECONDS = 5.0
 _LINE = re.compile(rb"(\d{1,7})([:+])(\d{1,15}):(.*)", re.DOTALL)
 FILLED, MOST_MISSING = 1 << 20, 1 << 36
-"""Bytes that are missing are written as blanks, more than these as a hole; nobody is believed to have lost more."""
+"""Missing bytes are written as blanks, more than `MAX_FILLED_BYTES` as a hole; a line that skips more than this is
+refused."""
 
 
 class Sink(NodeFiles):
-    """Takes one pod's lines and writes them to the files of its ranks. A line that its runner cannot have written is
-    no rank's."""
+    """Writes one pod's lines to the files of its ranks. A line that its runner cannot have written belongs to no
+    rank."""
 
     def __init__(self, files: Files, node_rank: int, ranks: range) -> None:
         super().__init__(files, node_rank)
@@ -59,7 +60,7 @@ class Sink(NodeFiles):
         self._saved = time.monotonic()
 
     def take(self, lines: Iterable[bytes]) -> None:
-        """Lines as the API sends them: `2026-11-21T08:00:00.123456789Z text`."""
+        """Write lines as the API sends them: `2026-11-21T08:00:00.123456789Z text`."""
         pending: dict[int, list[bytes | int]] = {}
         said = False
         for line in lines:
@@ -90,23 +91,25 @@ class Sink(NodeFiles):
             self.save()
 
     def save(self, **more: Any) -> None:
+        """Write the report with these entries."""
         super().save(**more)
         self._saved = time.monotonic()
 
     def _hear(self, pulses: Mapping[int, PulseSeen]) -> None:
-        """Kept with what is saved now and then: nobody waits for it."""
+        """Keep the ranks' progress with what is saved now and then: no reader waits for it."""
         self.report["pulse"] = [asdict(seen) for rank, seen in pulses.items() if rank in self._ranks]
 
     def _is_next(self, rank: int, begin: int) -> bool:
-        """Whether a rank of this node may have got as far as there."""
+        """Return whether a rank of this node may have got as far as this position."""
         if rank in self._ranks and rank not in self._ends:
             path = self.files.rank(rank)
             self._ends[rank] = path.stat().st_size if path.exists() else 0
         return rank in self._ranks and begin - self._ends[rank] <= MOST_MISSING
 
     def _add(self, pending: dict[int, list[bytes | int]], rank: int, begin: int, data: bytes) -> None:
-        """Drops what the file has. A gap (the node rotated a log that nobody read in time) becomes as many bytes, the
-        first of which say so: positions stay true. `pending`: what comes next, or where it begins."""
+        """Add a line to `pending` (data, or positions where the next data begins); drop what the file has. A gap (the
+        node rotated a log that was not read in time) becomes as many bytes, the first of which say so: positions stay
+        true."""
         end, pieces = self._ends[rank], pending.setdefault(rank, [])
         if begin > end:
             notice = f"[fermi: {begin - end} bytes are missing here: the node rotated its log]".encode()
@@ -120,25 +123,26 @@ class Sink(NodeFiles):
 
 
 def whole_seconds(stamp: str) -> str:
-    """A node writes nanoseconds, and its own time zone."""
+    """Return a node's timestamp, which has nanoseconds and its own time zone, as whole seconds of UTC."""
     at = datetime.fromisoformat(re.sub(r"\.\d+", "", stamp))
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Heard:
-    """What the watch has told of a pod since its follower last asked."""
+    """Whether the watch has reported a change of a pod since its follower last asked."""
 
     def __init__(self, pod: Object) -> None:
         self.news, self._version = threading.Event(), pod["metadata"]["resourceVersion"]
 
     def of(self, pod: Object) -> None:
+        """Set the event where the pod is another version."""
         if pod["metadata"]["resourceVersion"] != self._version:
             self._version = pod["metadata"]["resourceVersion"]
             self.news.set()
 
 
 class Followers:
-    """Those of this process. `look` gives a pod as it is now, None when it is gone."""
+    """Followers of pods' logs in this process. `look` returns a pod as it is now, None when it is gone."""
 
     def __init__(self, client: Client, data_dir: Path, look: Callable[[str, str], Object | None]) -> None:
         self._client, self._data_dir, self._look = client, data_dir, look
@@ -148,13 +152,14 @@ class Followers:
         self._stopped = threading.Event()
 
     def ensure(self, gang: Gang) -> None:
-        """Every pod of it that has begun is followed, here or by another process, or has been read to its end."""
+        """Follow every pod of an attempt that has started, unless another process does or its log has been read to its
+        end."""
         for pod in gang.pods.values():
             if phase(pod) in ("Running", *FINISHED) or container(pod).get("terminated"):
                 self._follow(gang.name, pod)
 
     def stop(self) -> None:
-        """Those there are; who is asked for again is followed anew."""
+        """Stop all followers; `ensure` starts new ones."""
         with self._lock:
             self._stopped.set()
             self._stopped = threading.Event()

@@ -1,4 +1,4 @@
-"""A collection of the API server, kept in step: listed once, then watched from there on."""
+"""Copy of a collection of the API server that is kept up to date: listed once, then watched from there on."""
 
 import json
 import logging
@@ -21,9 +21,9 @@ GONE = 410
 
 
 class Mirror:
-    """`items` by `namespace/name`, replaced and changed by a thread of its own, which calls `on_change` after each
-    change. `listed`: they are what the server has, or had when it was last reached. An `optional` one that may not be
-    read stays empty."""
+    """Copy of a collection. `items` by `namespace/name`, replaced and changed by a thread of its own, which calls
+    `on_change` after each change. `listed`: they are what the server has, or had when it was last reached. An
+    `optional` one that may not be read stays empty."""
 
     def __init__(
         self, client: Client, path: str, on_change: Callable[[], None], *, selector: str = "", optional: bool = False
@@ -38,7 +38,7 @@ class Mirror:
         threading.Thread(target=self._run, name=f"mirror {path}", daemon=True).start()
 
     def close(self) -> None:
-        """Ends the thread, which may hang in a read."""
+        """End the thread, which may hang in a read."""
         self._closed.set()
         if self._stream:
             self._stream.close()
@@ -82,8 +82,8 @@ class Mirror:
         return version
 
     def _watch(self, version: str) -> Iterator[str]:
-        """The version after each event, until the server ends the watch or the connection breaks. Raises Refused (410)
-        when the server no longer knows what came after `version`."""
+        """Yield the version after each event, until the server ends the watch or the connection breaks. Raise
+        KubernetesApiError (410) when the server no longer knows what came after `version`."""
         query = {
             **self._query, "watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version,
             "timeoutSeconds": str(WATCH_SECONDS),

@@ -2,8 +2,8 @@
 hash, made when it is missing, removed when nothing needs it any more.
 
 The kubelet does not watch an immutable ConfigMap, and the API server refuses to change its data
-(https://kubernetes.io/docs/concepts/configuration/configmap/#configmap-immutable); labels may
-change, and it may be deleted.
+(https://kubernetes.io/docs/concepts/configuration/configmap/#configmap-immutable); labels may change, and it may be
+deleted.
 """
 
 import hashlib
@@ -15,13 +15,13 @@ from fermi.engines.kubernetes import names
 from fermi.engines.kubernetes.client import METADATA, Client
 
 KEPT_SECONDS = 86_400.0
-"""How old one is at least that is removed: those of the release that runs are soon needed again."""
+"""Least age of one that is removed: those of the release that runs are soon needed again."""
 NAME = "fermi-modules-"
 Object = dict[str, Any]
 
 
 def config_map(modules: Mapping[str, str], namespace: str) -> Object:
-    """Of these modules, path -> text. Pure."""
+    """Return the ConfigMap of these modules (path -> text). Pure."""
     data = {key(path): text for path, text in modules.items()}
     content = hashlib.sha256(repr(sorted(data.items())).encode()).hexdigest()[:16]
     labels = {names.MANAGED_BY: "fermi", names.MODULES: content}
@@ -30,34 +30,35 @@ def config_map(modules: Mapping[str, str], namespace: str) -> Object:
 
 
 def needed(made: Object) -> dict[str, str]:
-    """The label of whatever needs it: while an object bears it, it stays."""
+    """Return the label of objects that need it: while one bears it, the ConfigMap stays."""
     return {names.MODULES: made["metadata"]["labels"][names.MODULES]}
 
 
 def volume(name: str, own: str, paths: Iterable[str], made: Object, modules: Iterable[str]) -> Object:
-    """A pod's volume of both: these paths of the ConfigMap `own`, and the modules."""
+    """Return a pod's volume of both: these paths of the ConfigMap `own`, and the modules."""
     sources = [_source(own, paths), _source(made["metadata"]["name"], modules)]
     return {"name": name, "projected": {"sources": sources}}
 
 
 def key(path: str) -> str:
-    """Keys of ConfigMaps know no folders, so the volume's items map them to paths."""
+    """Return the key of a path: keys of ConfigMaps know no folders, so the volume's items map them to paths."""
     return path.replace("/", "__")
 
 
 def is_modules(obj: Mapping[str, Any]) -> bool:
+    """Return whether an object is such a ConfigMap."""
     return obj["kind"] == "ConfigMap" and obj.get("immutable") is True
 
 
 def ensure(client: Client, made: Object) -> None:
-    """Makes it where it is missing. What needs it is there already, so that nobody removes it meanwhile."""
+    """Create it where it is missing. The object that needs it exists already, so that it is not removed meanwhile."""
     path = client.path("ConfigMap", made["metadata"]["name"])
     if client.find(path, accept=METADATA.format(list="")) is None:
         client.create("ConfigMap", made)
 
 
 def clear(client: Client) -> None:
-    """Removes those that nothing needs and that are old: of former releases. One that somebody came to need in that
+    """Delete those that nothing needs and that are old: of former releases. One that an object came to need in that
     moment is made again."""
     oldest = datetime.now(UTC).timestamp() - KEPT_SECONDS
     made, needed = _look(client)
@@ -73,7 +74,7 @@ def clear(client: Client) -> None:
 
 
 def _look(client: Client) -> tuple[dict[str, float], set[str]]:
-    """Which contents there are, and when they were made, in unix seconds; and which of them something needs."""
+    """Return when each content was made, in unix seconds, and which contents an object needs."""
     query = {"labelSelector": f"{names.SELECTOR},{names.MODULES}"}
     found = (
         client.request("GET", client.path("ConfigMap"), query=query, accept=METADATA.format(list="List"))["items"] or ()

@@ -1,4 +1,4 @@
-"""How our objects are called and marked."""
+"""Names, labels and annotations of our objects."""
 
 import json
 from collections.abc import Mapping
@@ -36,62 +36,66 @@ CHOSEN = ("queue",)
 """Options of a connection that may differ by project and by priority class."""
 CONTAINER = "node"
 HOSTED, RUN = "fermi.io/hosted", "fermi.io/run"
-"""Labels of what makes up a dev environment of ours: its id, and the number of the run."""
+"""Labels of the objects of a dev environment of ours: its id, and the number of the run."""
 MODULES = "fermi.io/modules"
-"""Label of our modules' ConfigMap, and of all that needs it: the hash of its content."""
+"""Label of our modules' ConfigMap, and of all objects that need it: the hash of its content."""
 KEEPER = "fermi.io/keeper"
-"""Annotation of its StatefulSet: what a caller of its keeper must know."""
+"""Annotation of a StatefulSet: the token that clients of its environment daemon send."""
 DEV_ENVIRONMENTS = "fermi.io/dev-environment=true"
-"""The selector of dev environments where a connection names none."""
+"""Selector of dev environments where a connection names none."""
 
 
 def namespaces(connection: Mapping[str, Any]) -> list[str]:
-    """Returns those that the platform looks at: the one in which tasks run first, then those that only have
+    """Return the namespaces that the platform reads: the one in which tasks run first, then those that only have
     environments."""
     found = [connection.get("namespace") or "default", *(connection.get("environmentNamespaces") or ())]
     return list(dict.fromkeys(found))
 
 
 def attempt_of(obj: Mapping[str, Any]) -> str | None:
-    """The attempt's name that an object of ours belongs to."""
+    """Return the name of the attempt that an object of ours belongs to; None: to none."""
     labels = obj["metadata"].get("labels") or {}
     return attempt_name(labels[TASK], labels[ATTEMPT]) if TASK in labels and ATTEMPT in labels else None
 
 
 def node_rank(obj: Mapping[str, Any]) -> int:
+    """Return the node rank of an object."""
     return int((obj["metadata"].get("labels") or {}).get(NODE_RANK, 0))
 
 
 def ranks(pod: Mapping[str, Any]) -> range:
-    """Those that run in it."""
+    """Return the ranks that run in a pod."""
     marks = annotations(pod)
     first = int(marks.get(FIRST_RANK, 0))
     return range(first, first + int(marks.get(PROCESSES, 1)))
 
 
 def node_name(attempt: str, node_rank: int) -> str:
+    """Return the name of a node's Job."""
     return f"{attempt}-node-{node_rank}"
 
 
 def head(root: Mapping[str, Any]) -> str:
-    """The name of an attempt's head node where that is a pod of its own, as its ConfigMap tells."""
+    """Return the name of an attempt's head node where that is a pod of its own, from its ConfigMap."""
     return str(json.loads(root["data"]["job.json"])["head"])
 
 
 def annotations(obj: Mapping[str, Any]) -> dict[str, str]:
+    """Return the annotations of an object."""
     return obj["metadata"].get("annotations") or {}
 
 
 def selector(attempt: str) -> str:
+    """Return the label selector of an attempt's objects."""
     return ",".join([SELECTOR, *(f"{label}={value}" for label, value in of_attempt(attempt).items())])
 
 
 def of_attempt(name: str) -> dict[str, str]:
-    """The labels by which its objects are known."""
+    """Return the labels of an attempt's objects."""
     return dict(zip((TASK, ATTEMPT), attempt_parts(name), strict=True))
 
 
 def attempt_of_name(name: str) -> str:
-    """Of a Job's or JobSet's name: `task-x-1-node-3` is of `task-x-1`."""
+    """Return the attempt of a Job's or JobSet's name: `task-x-1-node-3` is of `task-x-1`."""
     head, sep, tail = name.rpartition("-node-")
     return head if sep and tail.isdecimal() else name

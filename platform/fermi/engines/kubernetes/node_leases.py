@@ -1,9 +1,9 @@
-"""Which machines say nothing: their kubelets renew a lease each, four times while it lasts
+"""Find machines that do not answer: their kubelets renew a lease each, four times while it lasts
 (https://kubernetes.io/docs/concepts/architecture/nodes/#heartbeats). Kubernetes itself calls a node unreachable after
-50 s and asks its pods to go after as long as they tolerate that; until then nothing of a dead node changes.
+50 s and evicts its pods after as long as they tolerate that; until then nothing of a dead node changes.
 
-Judged by our own clock: what counts is how long a lease has been seen unchanged. Who was not seen in between, or is not
-the only one, tells of the API server and not of machines.
+Judged by our own clock: what counts is how long a lease has been seen unchanged. A lease that was not read in between,
+or many that stop at once, point to the API server and not to machines.
 """
 
 import logging
@@ -20,19 +20,19 @@ log = logging.getLogger(__name__)
 PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 LOOK_SECONDS = 5.0
 MAX_GAP_SECONDS = 15.0
-"""Between two looks; after a longer one nothing is known of the time in between."""
+"""Longest time between two reads; after a longer one nothing is known of the time in between."""
 FORBIDDEN_SECONDS = 300.0
 MISSED = 0.75
-"""Of a lease's duration: three renewals of four."""
+"""Share of a lease's duration: three renewals of four."""
 USUAL_SECONDS = 40.0
 MAX_SHARE = 0.55
-"""Of the machines that may be silent at once (kubernetes/kubernetes, pkg/controller/nodelifecycle,
+"""Share of the machines that may be silent at once (kubernetes/kubernetes, pkg/controller/nodelifecycle,
 unhealthy-zone-threshold)."""
 IDLE_SECONDS = 300.0
 
 
 class Leases:
-    """`silent`: the machines, by name. Looked at by a thread of its own, as long as somebody asks."""
+    """Leases of a cluster's machines, read by a thread of its own as long as `silent` is called."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -45,6 +45,7 @@ class Leases:
         self._asked_at = 0.0
 
     def silent(self) -> frozenset[str]:
+        """Return the names of machines that do not renew their leases."""
         with self._lock:
             self._asked_at = time.monotonic()
             if self._pid != os.getpid():
@@ -53,13 +54,13 @@ class Leases:
         return self._silent
 
     def stop(self) -> None:
-        """Until somebody asks again."""
+        """Stop reading until `silent` is called again."""
         with self._lock:
             self._stopped.set()
             self._pid, self._silent = 0, frozenset()
 
     def look(self, moment: float) -> None:
-        """`moment`: monotonic seconds. Raises BackendError."""
+        """Read all leases. `moment`: monotonic seconds. Raise BackendError."""
         if moment - self._looked_at > MAX_GAP_SECONDS:
             self._seen = {}
         found = self._client.request("GET", PATH, query={"resourceVersion": "0"}, timeout=LOOK_SECONDS)["items"]

@@ -1,4 +1,4 @@
-"""What Fermi must be allowed to do in a cluster, and what for: the one list behind `fermi clusters check`, the RBAC
+"""Permissions that Fermi needs in a cluster, and their purpose: the one list behind `fermi clusters check`, the RBAC
 manifest and the chart."""
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +23,8 @@ WRITE = ("create", "delete", "patch")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`resource` may name a subresource: `pods/log`. `namespaced` False needs a ClusterRole."""
+    """Permission with its purpose. `resource` may name a subresource: `pods/log`. `namespaced` False needs a
+    ClusterRole."""
 
     purpose: Purpose
     group: str
@@ -32,7 +33,7 @@ class Rule:
     namespaced: bool = True
 
     def to_json(self) -> dict[str, Any]:
-        """As a rule of a Role or ClusterRole."""
+        """Return the rule of a Role or ClusterRole."""
         return {"apiGroups": [self.group], "resources": [self.resource], "verbs": list(self.verbs)}
 
 
@@ -69,12 +70,12 @@ IN_ENVIRONMENTS = (
     Rule("discovery", "apps", "statefulsets", READ),
     Rule("dra", "resource.k8s.io", "resourceclaims", ("get",)),
 )
-"""In a namespace that only has environments. A WebSocket of `pods/exec` begins with a GET: Kubernetes up to 1.34 asks
-for `get` alone, later ones for `create` besides (feature gate AuthorizePodWebsocketUpgradeCreatePermission)."""
+"""Rules in a namespace that only has environments. A WebSocket of `pods/exec` begins with a GET: Kubernetes up to 1.34
+requires `get` alone, later ones `create` besides (feature gate AuthorizePodWebsocketUpgradeCreatePermission)."""
 
 
 def wanted(connection: Mapping[str, Any]) -> Iterator[tuple[Rule, bool]]:
-    """Each rule that this connection has a use for, and whether training fails without it."""
+    """Yield each rule that this connection uses, and whether training fails without it."""
     needed: dict[Purpose, bool] = {
         "training": True,
         "jobset": bool(connection.get("jobset")),
@@ -90,6 +91,6 @@ def wanted(connection: Mapping[str, Any]) -> Iterator[tuple[Rule, bool]]:
 
 
 def manifest(rules: Iterable[Rule]) -> str:
-    """The rules as they stand in a Role."""
+    """Return the rules as YAML of a Role."""
     text: str = yaml.safe_dump([rule.to_json() for rule in rules], sort_keys=False, default_flow_style=None)
     return text

@@ -1,8 +1,8 @@
-"""A program in a container as a stream: the API server's `pods/exec` over a WebSocket.
+"""Program in a container as a stream: the API server's `pods/exec` over a WebSocket.
 
-Channel 0 is standard input, 1 output, 2 errors, 3 how it ended, a Status
-(kubernetes, staging/src/k8s.io/apimachinery/pkg/util/remotecommand/constants.go). A program whose stream was cut reads
-the end of its input; Kubernetes does not end it.
+Channel 0 is standard input, 1 output, 2 errors, 3 how it ended, a Status (kubernetes,
+staging/src/k8s.io/apimachinery/pkg/util/remotecommand/constants.go). A program whose stream was cut reads the end of
+its input; Kubernetes does not end it.
 """
 
 import json
@@ -19,7 +19,7 @@ OUT, ERR, STATUS = 1, 2, 3
 
 
 class Executing(Channels):
-    """`stream`: what it writes, and what it is to read."""
+    """Program in a container. `stream`: its standard output and input."""
 
     what = "exec"
 
@@ -29,7 +29,7 @@ class Executing(Channels):
         super().__init__(talk)
 
     def why(self) -> str:
-        """What was said of a program that has ended, or could not begin."""
+        """Return the end of the standard error of a program that has ended, or why it could not start."""
         self._hearing.join(LAST_SECONDS)
         said = self._complaints.decode(errors="replace").strip()
         return said or str(self._status.get("message") or "")

@@ -1,4 +1,4 @@
-"""A pod that is a dev environment, read: what it has, and what a training pod beside it needs to have the same."""
+"""Read a pod that is a dev environment: what it has, and what a training pod beside it needs to have the same."""
 
 import re
 from collections import Counter
@@ -12,31 +12,31 @@ from fermi.jobs.gpus import short_name
 PROJECT, KIND, EMULATED, GPU_TYPE, OWNER, PYTHON = (
     f"fermi.io/{name}" for name in ("project", "kind", "emulated-gpus", "gpu-type", "owner", "python")
 )
-"""Labels (the first two) and annotations with which people say what the cluster does not know."""
+"""Labels (the first two) and annotations with which users state what the cluster does not know."""
 
 GPU_RESOURCE = re.compile(r"/(gpu|mig-|vgpu)|\.com/(pgpu|npu|dcu)")
 ZONE, PRODUCT = "topology.kubernetes.io/zone", "nvidia.com/gpu.product"
 NOT_TAKEN_OVER = ("/var/run/secrets/kubernetes.io/serviceaccount", "/dev/shm")
 """Mounts that are the pod's own: its token, and the shared memory that a training pod gets in its own size."""
 TAKEN_OVER = ("IPC_LOCK",)
-"""Capabilities that training has a use for: RDMA pins memory."""
+"""Capabilities that training uses: RDMA pins memory."""
 FABRIC = re.compile(r"^rdma/|/(rdma|hca|roce|ib|efa|infiniband)", re.IGNORECASE)
 """Extended resources that are network adapters."""
 NODE_TROUBLE = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
-"""Taints that the API server lets every pod tolerate; the backend says for how long."""
+"""Taints that the API server lets every pod tolerate; the backend sets for how long."""
 
 KINDS = {"jupyter": ("jupyter", "notebook"), "vscode": ("vscode", "code-server", "openvscode")}
 _UNITS = {"": 1, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _QUANTITY = re.compile(r"([0-9.]+(?:[eE][0-9]+)?)([a-zA-Z]*)$")
 
 Devices = Callable[[str, str], int]
-"""How many devices the ResourceClaim (namespace, name) has."""
+"""Function that returns how many devices the ResourceClaim (namespace, name) has."""
 Held = Mapping[tuple[str, str], int]
-"""How many GPUs, by their node and by what they are called there."""
+"""How many GPUs are held, by their node and by the resource's name."""
 
 
 def found(pod: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]], devices: Devices, project: str) -> Found:
-    """`nodes` by key; `project` where the pod's label names none."""
+    """Return the environment of a pod. `nodes` by key; `project` where the pod's label names none."""
     meta, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
     labels, notes = meta.get("labels") or {}, meta.get("annotations") or {}
     namespace = meta["namespace"]
@@ -74,7 +74,8 @@ def found(pod: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]], device
 
 
 def held(pods: Iterable[Mapping[str, Any]]) -> Held:
-    """Returns how many GPUs of device plugins they hold: a pod that is bound to a node holds them until it is over."""
+    """Return how many GPUs of device plugins these pods hold: a pod that is bound to a node holds them until it is
+    over."""
     found = Counter[tuple[str, str]]()
     for pod in pods:
         node = pod["spec"].get("nodeName")
@@ -86,7 +87,8 @@ def held(pods: Iterable[Mapping[str, Any]]) -> Held:
 
 
 def with_gpus(engine: Mapping[str, Any], node: Mapping[str, Any], held: Held) -> Mapping[str, Any]:
-    """Returns it with how many GPUs a device plugin offers on its node, and how many dev environments hold there."""
+    """Return `engine` with how many GPUs a device plugin offers on its node, and how many dev environments hold
+    there."""
     resource, amounts = engine.get("resource"), (node.get("status") or {}).get("allocatable") or {}
     if not resource or resource not in amounts:
         return engine
@@ -95,7 +97,7 @@ def with_gpus(engine: Mapping[str, Any], node: Mapping[str, Any], held: Held) ->
 
 
 def of_set(stateful_set: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-    """The pods a StatefulSet would have if they ran; at least one, so that one scaled to nothing stays known."""
+    """Yield the pods a StatefulSet would have if they ran; at least one, so that one scaled to zero stays known."""
     meta, spec = stateful_set["metadata"], stateful_set["spec"]
     first = (spec.get("ordinals") or {}).get("start", 0)
     template = spec["template"]
@@ -105,14 +107,14 @@ def of_set(stateful_set: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
 
 
 def quantity(text: str) -> float:
-    """`500m` is 0.5, `2Gi` is 2147483648; 0 for what is no quantity."""
+    """Return a quantity as a number: `500m` is 0.5, `2Gi` is 2147483648; 0 for what is none."""
     parts = _QUANTITY.match(str(text))
     return float(parts[1]) * _UNITS.get(parts[2], 0) if parts else 0.0
 
 
 def _main(spec: Mapping[str, Any], notes: Mapping[str, str]) -> Mapping[str, Any]:
-    """The container that kubectl would choose; without its annotation the first that has GPUs: a sidecar that was put
-    in front of it has none."""
+    """Return the container that kubectl would choose; without its annotation the first that has GPUs: a sidecar that
+    was put in front of it has none."""
     named = notes.get("kubectl.kubernetes.io/default-container")
     containers: list[Mapping[str, Any]] = spec["containers"]
     with_gpus = (one for one in containers if _gpus(_size(one))[1])
@@ -120,14 +122,15 @@ def _main(spec: Mapping[str, Any], notes: Mapping[str, str]) -> Mapping[str, Any
 
 
 def _size(container: Mapping[str, Any]) -> dict[str, float]:
-    """What a container may use: its limits, and what it requests where there is no limit."""
+    """Return what a container may use: its limits, and what it requests where there is no limit."""
     resources = container.get("resources") or {}
     wanted = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
     return {name: quantity(text) for name, text in wanted.items()}
 
 
 def _share(node: Mapping[str, Any], gpus: int) -> dict[str, float]:
-    """Of the node, for one that says neither: by its part of the node's GPUs; all of a node that has none."""
+    """Return what of its node's CPUs and memory a container counts as having that says neither: by its part of the
+    node's GPUs; all of a node that has none."""
     amounts = (node.get("status") or {}).get("allocatable") or {}
     _, there = _gpus({name: quantity(text) for name, text in amounts.items()})
     part = min(gpus / there, 1.0) if there and gpus else 1.0
@@ -135,21 +138,21 @@ def _share(node: Mapping[str, Any], gpus: int) -> dict[str, float]:
 
 
 def _gpus(size: Mapping[str, float]) -> tuple[str, int]:
-    """The resource and how many of it; the largest where there are several."""
+    """Return the GPU resource and how many of it; the largest where there are several."""
     counts = {name: int(count) for name, count in size.items() if GPU_RESOURCE.search(name)}
     resource = max(counts, key=lambda name: counts[name], default="")
     return resource, counts.get(resource, 0)
 
 
 def _claims(spec: Mapping[str, Any], status: Mapping[str, Any]) -> list[str]:
-    """Names of those that exist; one that was made from a template is named in the status."""
+    """Return the names of ResourceClaims that exist; one that was made from a template is named in the status."""
     made = {one["name"]: one.get("resourceClaimName") for one in status.get("resourceClaimStatuses") or []}
     wanted = [one.get("resourceClaimName") or made.get(one["name"]) for one in spec.get("resourceClaims") or []]
     return [name for name in wanted if name]
 
 
 def _state(meta: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[bool, bool]:
-    """(running, healthy). One that is pending or on its way out is merely not running."""
+    """Return (running, healthy). One that is pending or being deleted is merely not running."""
     if meta.get("deletionTimestamp"):
         return False, True
     phase = status.get("phase", "Pending")
@@ -161,7 +164,7 @@ def _engine(
     spec: Mapping[str, Any], main: Mapping[str, Any], meta: Mapping[str, Any], resource: str, claims: list[str],
     notes: Mapping[str, str],
 ) -> dict[str, Any]:  # fmt: skip
-    """`Node.engine`, as this backend reads it."""
+    """Return `Node.engine`, as this backend reads it."""
     mounts = [mount for mount in main.get("volumeMounts") or [] if mount["mountPath"] not in NOT_TAKEN_OVER]
     used = {mount["name"] for mount in mounts}
     known = {

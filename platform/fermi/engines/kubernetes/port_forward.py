@@ -1,8 +1,8 @@
-"""A port of a pod's own loopback as a stream: the API server's `pods/portforward` over a WebSocket.
+"""Port of a pod's own loopback as a stream: the API server's `pods/portforward` over a WebSocket.
 
-Channel 0 carries bytes in both directions, 1 an error; the first message of each is the port's number
-(kubernetes, staging/src/k8s.io/kubelet/pkg/cri/streaming/portforward/websocket.go). Where one side says no more, both
-are cut off: Kubernetes' forwarding knows no half-closed connection.
+Channel 0 carries bytes in both directions, 1 an error; the first message of each is the port's number (kubernetes,
+staging/src/k8s.io/kubelet/pkg/cri/streaming/portforward/websocket.go). Where one side closes its direction, both are
+cut off: Kubernetes' forwarding knows no half-closed connection.
 """
 
 import logging
@@ -17,6 +17,8 @@ DATA, ERROR = 0, 1
 
 
 class Forwarding(Channels):
+    """Stream to a port of a pod."""
+
     what = "port forward"
 
     def __init__(self, talk: WebSocket) -> None:

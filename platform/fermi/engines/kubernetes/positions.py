@@ -1,6 +1,6 @@
-"""Who waits before an attempt in its LocalQueue, as Kueue's visibility API tells it: `pendingworkloads`, which Kueue
-serves by itself from 0.9 on (kubernetes-sigs/kueue: pkg/visibility/storage/pending_workloads_lq.go). It cannot be
-watched, so a LocalQueue is asked about now and then, for all of its attempts at once."""
+"""Position of an attempt in its LocalQueue, from Kueue's visibility API: `pendingworkloads`, which Kueue serves by
+itself from 0.9 on (kubernetes-sigs/kueue: pkg/visibility/storage/pending_workloads_lq.go). It cannot be watched, so a
+LocalQueue is read now and then, for all of its attempts at once."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -16,12 +16,12 @@ ABSENT_SECONDS = 300.0
 """For so long a cluster that does not serve it, or does not let us read it, is not asked again."""
 TIMEOUT_SECONDS = 5.0
 PAGE = 1000
-"""Kueue's own default; who comes later than MOST has no number."""
+"""Kueue's own default; workloads after MAX_POSITIONS have no number."""
 MOST = 4000
 
 
 class Positions:
-    """From 1, by the name of a Workload."""
+    """Positions in LocalQueues, from 1, by the name of a Workload."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -29,7 +29,8 @@ class Positions:
         self._version = ""
 
     def of(self, queue: str, workloads: Iterable[str]) -> int | None:
-        """None: not known. Never raises: a place in the line is no reason for not seeing an attempt."""
+        """Return the best position of these workloads; None: not known. Never raises: an unknown position must not
+        prevent an observation."""
         until, found = self._known.get(queue, (0.0, {}))
         if time.monotonic() >= until:
             self._known[queue] = (time.monotonic() + FRESH_SECONDS, found)  # other threads do with what there is
@@ -38,7 +39,7 @@ class Positions:
         return min((found[name] for name in workloads if name in found), default=None)
 
     def _ask(self, queue: str) -> tuple[float, dict[str, int]]:
-        """And for how long that is believed."""
+        """Return for how many seconds the positions are used, and the positions."""
         for version in [self._version] if self._version else VERSIONS:
             try:
                 found = dict(self._read(queue, version))
@@ -54,7 +55,7 @@ class Positions:
         return ABSENT_SECONDS, {}
 
     def _read(self, queue: str, version: str) -> Iterator[tuple[str, int]]:
-        """Kueue counts from 0."""
+        """Yield workloads with their positions from 1; Kueue counts from 0."""
         path = f"/apis/{GROUP}/{version}/namespaces/{self._client.namespace}/localqueues/{queue}/pendingworkloads"
         for offset in range(0, MOST, PAGE):
             query = {"limit": PAGE, "offset": offset}

@@ -1,5 +1,5 @@
-"""Whether training pods can use the data volume: one small pod, as a task's would be, reads what the platform wrote
-there and writes what the platform then looks for."""
+"""Check whether training pods can use the data volume: one small pod, as a task's would be, reads what the platform
+wrote there and writes what the platform then reads."""
 
 import os
 import secrets
@@ -17,7 +17,7 @@ from fermi.engines.kubernetes.client import Client, Refused
 from fermi.engines.kubernetes.gang import Object, container, terminated
 
 PATIENCE_SECONDS = 20.0
-"""Whoever asked waits for the answer; an image that has to be pulled may take longer."""
+"""Longest time for the check: the user waits for its answer; an image that has to be pulled may take longer."""
 LOOK_SECONDS = 0.25
 SCRIPT = """
 import json, sys
@@ -40,7 +40,7 @@ with open(log, "w") as file:
 
 
 def findings(client: Client, connection: Mapping[str, Any]) -> Iterator[Finding]:
-    """Nothing where the connection names no volume."""
+    """Yield whether the data volume works; nothing where the connection names none."""
     if not connection.get("data") or not connection.get("data_dir"):
         return
     data_dir = Path(connection["data_dir"])
@@ -56,7 +56,7 @@ def findings(client: Client, connection: Mapping[str, Any]) -> Iterator[Finding]
 
 
 def _environment(client: Client, connection: Mapping[str, Any]) -> Object | None:
-    """Any: its image and its node are as good as a task's."""
+    """Return any environment's pod: its image and its node are as good as a task's. None where there is none."""
     query = {"labelSelector": connection.get("selector") or names.DEV_ENVIRONMENTS}
     with suppress(Refused):
         running = [pod for pod in client.get(client.path("Pod"), **query)["items"] if pod["spec"].get("nodeName")]
@@ -121,7 +121,7 @@ def _pod(connection: Mapping[str, Any], dev: Object, read: str, write: str, word
 
 
 def _job(name: str, namespace: str, pod: Object) -> Object:
-    """It ends and goes by itself, should nobody be left to end it."""
+    """Return a Job that ends and is removed by itself, should no process be left to delete it."""
     labels = {"fermi.io/probe": "true"}  # no attempt's, so no watch of those sees it
     return {
         "apiVersion": "batch/v1",
@@ -137,7 +137,7 @@ def _job(name: str, namespace: str, pod: Object) -> Object:
 
 
 def _wait(client: Client, name: str) -> Object | None:
-    """The pod once it has ended, or as it is when patience is over; None where there is none."""
+    """Return the pod once it has ended, or as it is after `TIMEOUT_SECONDS`; None where there is none."""
     end = time.monotonic() + PATIENCE_SECONDS
     while True:
         pods = client.get(client.path("Pod"), labelSelector=f"batch.kubernetes.io/job-name={name}")["items"]
@@ -169,7 +169,7 @@ def _said(pod: Object | None) -> dict[str, Any] | None:
 
 
 def _why(client: Client, pod: Object | None) -> str:
-    """What holds the pod up, in Kubernetes' words."""
+    """Return what blocks the pod, in Kubernetes' words."""
     if pod is None:
         return "no pod was made for it"
     if ended := terminated(pod):

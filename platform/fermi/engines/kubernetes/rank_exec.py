@@ -1,7 +1,8 @@
-"""Beside a rank in a pod: `fermi.envd.rank_exec`, begun there through `pods/exec`, as whoever the container runs as.
+"""Commands beside a rank in a pod: `fermi.envd.rank_exec`, started there through `pods/exec`, as the container's user.
 
 A process that is executed in a container has the container's own variables, the task's secrets among them; the program
-takes those away before anything runs (`without`)."""
+removes those before anything runs (`without`).
+"""
 
 import json
 import socket
@@ -25,7 +26,8 @@ PROGRAM = "fermi.envd.rank_exec"
 
 
 def beside(client: Client, rendered: Rendered, handle: Handle, rank: int) -> Beside:
-    """Asks for the attempt's pods, and remembers nothing: web processes watch no clusters. Raises BackendError."""
+    """Return how commands are started beside a rank. Asks for the attempt's pods, and stores nothing: web processes
+    watch no clusters. Raise BackendError."""
     template = _template(rendered, rank)
     if template is None:
         raise not_running(handle, rank)
@@ -45,7 +47,7 @@ def _runs(pod: Object) -> bool:
 
 
 def _template(rendered: Rendered, rank: int) -> Object | None:
-    """Of the pod that has the rank."""
+    """Return the template of the pod that has the rank; None where there is none."""
     for spec in _jobs(rendered):
         template: Object = spec["template"]
         if rank in names.ranks(template):
@@ -62,7 +64,8 @@ def _jobs(rendered: Rendered) -> Iterator[Mapping[str, Any]]:
 
 
 def _order(rendered: Rendered, template: Object, gang: Gang, rank: int) -> dict[str, Any]:
-    """As `fermi.envd.rank_exec` reads it: what the runner adds to the container's own variables for this rank."""
+    """Return the order that `fermi.envd.rank_exec` reads: what the runner adds to the container's own variables for
+    this rank."""
     config = next(one.content for one in rendered.artifacts if one.kind == "ConfigMap")
     job = json.loads(config["data"]["job.json"])
     main = next(one for one in template["spec"]["containers"] if one["name"] == names.CONTAINER)
@@ -85,7 +88,8 @@ def _order(rendered: Rendered, template: Object, gang: Gang, rank: int) -> dict[
 def _dial(
     client: Client, pod: Object, main: Object, order: Mapping[str, Any], handle: Handle, rank: int
 ) -> socket.socket:
-    """Not longer than twice the time that it may take: the API server's answer, then the program's."""
+    """Start the program and return its stream, within twice `DIAL_SECONDS`: the API server's answer, then the
+    program's."""
     command = [main["command"][0], "-m", PROGRAM]
     try:
         name = pod["metadata"]["name"]

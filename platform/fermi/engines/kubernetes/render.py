@@ -17,14 +17,15 @@ from fermi.jobs.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Rende
 
 TERMINATION_LOG = "/dev/termination-log"  # Kubernetes' default
 KILL_MARGIN_SECONDS = 5
-"""Beyond the ranks' grace: the runner kills what is left of them, reads the rest of their output, and reports."""
+"""Time beyond the ranks' grace: the runner kills what is left of them, reads the rest of their output, and reports."""
 OWN_OF_RUNNER = ("FERMI_RANKS", "FERMI_TERMINATION_LOG", "FERMI_POD_IP")
-"""Variables that are its and of no use to who looks on."""
+"""Variables of the runner that commands beside a rank do not get."""
 SPARE_SECONDS = 60
-"""Beyond a task's own limit and its grace: the platform ends it, and the cluster only where the platform cannot."""
+"""Time beyond a task's own limit and its grace: the platform ends it, and the cluster only where the platform cannot.
+"""
 DAY = 86_400
 QUEUED_SECONDS = 30 * DAY
-"""For which nodes that have begun wait for others that Kueue has not admitted; whoever ends the attempt ends them."""
+"""How long nodes that have started wait for others that Kueue has not admitted; the end of the attempt ends them."""
 LOST_NODE_SECONDS = 30  # Kubernetes' own default is 300
 GPU = "nvidia.com/gpu"
 
@@ -37,12 +38,13 @@ SECURITY = {
 
 
 def security_of(user: int) -> dict[str, Any]:
-    """Of a pod; SECURITY is its containers'."""
+    """Return the security context of a pod; CONTAINER_SECURITY is its containers'."""
     ids = {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
     return {"runAsNonRoot": True, **ids, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
 def render(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> Rendered:
+    """Return the objects of an attempt."""
     return _Gang(job, plan, connection).rendered()
 
 
@@ -69,7 +71,7 @@ class _Gang:
         self._queue = self._queue_labels()
 
     def rendered(self) -> Rendered:
-        """Where all nodes run inside of environments, the root is the one object."""
+        """Return all objects. Where all nodes run inside of environments, the root is the only one."""
         jobs = {node.node_rank: self._job(node) for node in self.plan.nodes if not node.node.inside}
         objects = [self._config()]
         if jobs:
@@ -79,7 +81,8 @@ class _Gang:
         return Rendered(self.job.name, "kubernetes", (*artifacts, *self._orders()))
 
     def _orders(self) -> Iterator[Artifact]:
-        """What the nodes inside are sent. Where others have to be admitted first, they wait as long as that takes."""
+        """Yield the orders for nodes inside. Where others have to be admitted first, they wait as long as that
+        takes."""
         inner = [node for node in self.plan.nodes if node.node.inside]
         patience = QUEUED_SECONDS if self._queue and len(inner) < len(self.plan.nodes) else None
         for node in inner:
@@ -89,7 +92,8 @@ class _Gang:
             )  # fmt: skip
 
     def _queue_labels(self) -> dict[str, str]:
-        """What Kueue reads, where it decides: kubernetes-sigs/kueue, pkg/controller/constants/constants.go."""
+        """Return the labels that Kueue reads, where it decides: kubernetes-sigs/kueue,
+        pkg/controller/constants/constants.go."""
         if not self.connection.get("queue"):
             return {}
         found = {names.QUEUE: str(self.connection["queue"])}
@@ -100,7 +104,8 @@ class _Gang:
         return found
 
     def _deadline(self) -> int | None:
-        """Where Kueue decides, the task's own limit is its to keep: from the admission of the whole gang on."""
+        """Return the Jobs' deadline. Where Kueue decides, it enforces the task's own limit: from the admission of the
+        whole gang on."""
         limits = (self.connection.get("max_run_seconds"), None if self._queue else self._longest)
         return min((int(limit) for limit in limits if limit), default=None)
 
@@ -129,8 +134,8 @@ class _Gang:
         return {"job.json": json.dumps(self._order(), sort_keys=True) + "\n", **files}
 
     def _order(self) -> dict[str, Any]:
-        """What the runner reads; what differs between nodes is in their environment. A value with late pieces is a list
-        of them: only the runner knows the address that answered for the head, and its own interpreter."""
+        """Return what the runner reads; what differs between nodes is in their environment. A value with late pieces is
+        a list of them: only the runner knows the address that answered for the head, and its own interpreter."""
         first, known = self.plan.nodes[0], {Late.FILES_DIR: self.bindings[Late.FILES_DIR]}
         return {
             "name": self.job.name,
@@ -193,7 +198,8 @@ class _Gang:
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 
     def _jobset(self, jobs: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
-        """It makes the headless Service itself. Any failed job fails the set: the gang restarts as a whole, by us."""
+        """Return the JobSet. It makes the headless Service itself. Any failed job fails the set: the platform restarts
+        the gang as a whole."""
         replicated = [
             {
                 "name": f"node-{rank}",
@@ -216,7 +222,7 @@ class _Gang:
         return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": meta, "spec": spec}
 
     def _pod(self, plan: NodePlan) -> tuple[dict[str, Any], list[str]]:
-        """And which of the environment's own mounts it does not get."""
+        """Return the pod's spec, and which of the environment's own mounts it does not get."""
         node, engine, user = plan.node, plan.node.engine, volumes.user(self.connection)
         own, mounts, left_out = self._volumes(node)
         container = {
@@ -263,7 +269,7 @@ class _Gang:
         return (merge(spec, patch) if patch else spec), left_out
 
     def _volumes(self, node: Node) -> tuple[volumes.Volumes, volumes.Volumes, list[str]]:
-        """Volumes, mounts, and what was left out."""
+        """Return volumes, mounts, and the mounts that were left out."""
         made: volumes.Volumes = [
             self._config_volume,
             {"name": volumes.RUN, "emptyDir": {"sizeLimit": disk} if (disk := self._disk()) else {}},
@@ -285,17 +291,19 @@ class _Gang:
         return max(1, int(wanted))
 
     def _disk(self) -> str:
-        """What kubelet holds a pod to on its machine's own disk, and evicts it beyond: its run folder, its containers'
-        own layer and their output (kubernetes/website: Local ephemeral storage)."""
+        """Return the limit of a pod's use of its machine's own disk, beyond which the kubelet evicts it: its run
+        folder, its containers' own layer and their output (kubernetes/website: Local ephemeral storage)."""
         asked = (self.connection.get("bounds") or {}).get("diskGb")
         return f"{math.ceil(asked)}Gi" if asked else ""
 
     def _gpus(self, node: Node) -> int:
-        """How many GPUs the pod asks the scheduler for: none that are emulated, none that a claim holds already."""
+        """Return how many GPUs the pod requests of the scheduler: none that are emulated, none that a claim holds
+        already."""
         return node.gpu_count if node.has_cuda and not node.engine.get("resourceClaims") else 0
 
     def _resources(self, plan: NodePlan) -> dict[str, Any]:
-        """Requests are small, because the environment itself still holds its own; limits are the environment's size."""
+        """Return requests and limits. Requests are small, because the environment itself still holds its own; limits
+        are the environment's size."""
         node, count = plan.node, len(plan.processes)
         requests = {"cpu": f"{count * (100 if node.emulated else 1000)}m", "memory": f"{count * 256}Mi"}
         limits = {"cpu": str(max(node.cpu_cores, count)), "memory": f"{max(node.memory_gb, count)}Gi"}
@@ -313,8 +321,8 @@ class _Gang:
         return found
 
     def _environment(self, plan: NodePlan) -> list[dict[str, Any]]:
-        """Of the whole node; the ranks' own in FERMI_RANKS. Entries that nodes share are one object: most of the time
-        that rendering takes is making them."""
+        """Return the variables of the whole node; the ranks' own are in FERMI_RANKS. Entries that nodes share are one
+        object: making them takes most of the time of rendering."""
         ours = {
             "HOME": RUN_DIR, "USER": "fermi", "PYTHONUNBUFFERED": "1",
             **{name: value for name, value in plan.env.items() if name not in self.job.secret_env},
@@ -325,7 +333,7 @@ class _Gang:
         return [*(self._variable(item) for item in ours.items()), *_FIELDS, *self._secrets]
 
     def _secret(self, name: str) -> dict[str, Any]:
-        """The Secret has the attempt's name and is made when the attempt is submitted."""
+        """Return a variable of the Secret, which has the attempt's name and is made when the attempt is submitted."""
         return {"name": name, "valueFrom": {"secretKeyRef": {"name": self.job.name, "key": name}}}
 
     def _variable(self, item: tuple[str, Value]) -> dict[str, Any]:
@@ -336,7 +344,8 @@ class _Gang:
 
 
 def _security(engine: Mapping[str, Any]) -> dict[str, Any]:
-    """`capabilities`: those that its environment has and training needs too."""
+    """Return the security context of a container. `capabilities`: those that its environment has and training needs
+    too."""
     added = {"add": engine["capabilities"]} if engine.get("capabilities") else {}
     return {**SECURITY, "capabilities": {"drop": ["ALL"], **added}} if added else SECURITY
 
@@ -355,8 +364,8 @@ def _rank(process: Any) -> dict[str, Any]:
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """JSON merge patch (RFC 7396), except that lists of named things are merged by name, as one means it for volumes,
-    containers and mounts."""
+    """Return a JSON merge patch (RFC 7396) of `target`, except that lists of named objects are merged by name, as it is
+    meant for volumes, containers and mounts."""
     if isinstance(patch, Mapping):
         base = dict(target) if isinstance(target, Mapping) else {}
         for name, value in patch.items():

@@ -1,9 +1,10 @@
-"""Whether a node's ranks can run inside of its environment's pod, and in a pod beside it. Pure: from what discovery has
-seen (`Node.engine`).
+"""Decide whether a node's ranks can run inside of its environment's pod, and in a pod beside it. Pure: from what
+discovery has found (`Node.engine`).
 
 `engine["inside"]`: what was found there, `{"python": "/usr/bin/python3", "version": "3.11.9", …}`, or why it cannot be
 entered, `{"why": "INSIDE_NO_PYTHON", "params": {…}}`. `engine["gpus"]`: of its node, `{"there": 8, "held": 8}`: how
-many a device plugin offers, and how many running dev environments hold."""
+many a device plugin offers, and how many running dev environments hold.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,8 +17,9 @@ from fermi.jobs.spec import JobSpec, Node, Way
 def of_job(
     job: JobSpec, connection: Mapping[str, Any], namespace: str, lacks: Mapping[str, Any] | None
 ) -> dict[str, Ways]:
-    """By node id. Nodes that were registered by hand, without a pod, can only be trained beside. `lacks`: why what the
-    job reads cannot be sent to environments that do not see it (`inside.shipment.refusal`)."""
+    """Return the possibilities by node id. Nodes that were registered by hand, without a pod, can only be trained
+    beside. `data_problem`: why what the job reads cannot be sent to environments that do not see it
+    (`inside.upload.find_upload_problem`)."""
     return {
         node.id: Ways(_preferred(node), _inside(node, connection, lacks), _beside(node, namespace))
         for node in job.nodes

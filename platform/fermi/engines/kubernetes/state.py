@@ -1,4 +1,4 @@
-"""From an attempt's objects, and what its runners reported, to what is seen of it. Pure."""
+"""Build an observation from an attempt's objects, and what its runners reported. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -13,12 +13,12 @@ from fermi.runner import first_failure
 from fermi.runner.exit_codes import as_process
 
 Reports = Mapping[int, Mapping[str, Any]]
-"""By node rank: what a runner printed last of its ranks, and whether its pod's log has been read to its end."""
+"""Reports by node rank: the runner's last report of its ranks, and whether its pod's log has been read to its end."""
 
 
 def observe(gang: Gang, handle: Handle, reports: Reports) -> Observation:
-    """`left` is None where only the API server can say that there is nothing. UNKNOWN with a cause: it is the cause if
-    the API server confirms that nothing lives."""
+    """Return the observation. `left` is None where only the API server can confirm that nothing exists. UNKNOWN with a
+    cause: it is the cause if the API server confirms that nothing lives."""
     if gang.is_empty():
         return Observation(Phase.ABSENT, None)
     if gang.root is None:  # it is being deleted, or its creation has not come round yet
@@ -44,7 +44,8 @@ def observe(gang: Gang, handle: Handle, reports: Reports) -> Observation:
 
 
 def _readying(gang: Gang, reports: Reports) -> Cause | None:
-    """What its nodes are at before their ranks begin, where it brings code: also one whose log has not come yet."""
+    """Return what its nodes do before their ranks start, where it brings code: also a node whose log has not come
+    yet."""
     if names.CODE not in gang.marks:
         return None
     first = {"code": READYING[0]}
@@ -72,7 +73,8 @@ def _succeeded(gang: Gang) -> bool:
 
 
 def _left(gang: Gang, reports: Reports) -> bool | None:
-    """A pod that is over still counts until its log has been read: what follows is allowed to delete it."""
+    """Return whether anything is left; None: not known. A pod that is over still counts until its log has been read:
+    what follows is allowed to delete it."""
     if gang.alive() or gang.unfinished() or not (gang.cancelled or gang.submitted):
         return True
     if any(not reports.get(names.node_rank(pod), {}).get("drained") for pod in gang.pods.values()):
@@ -91,7 +93,8 @@ def _ranks(gang: Gang, handle: Handle, reports: Reports) -> tuple[RankSeen, ...]
 
 
 def _ranks_of(pod: Object, node_rank: int, report: Mapping[str, Any], gone: bool) -> list[RankSeen]:
-    """The runner's own report is the best; its termination message the next; a container's exit code is for all."""
+    """Return the status of a pod's ranks: from the runner's own report; else its termination message; else the
+    container's exit code, for all."""
     told = {entry["rank"]: entry for entry in report.get("ranks", ())}
     ended = terminated(pod)
     over = gone or phase(pod) in FINISHED or ended is not None

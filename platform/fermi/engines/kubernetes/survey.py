@@ -1,5 +1,5 @@
-"""Looks into dev environments' pods, in each life of their container: with which interpreter they can be entered, or
-why not. That is looked at again, for an interpreter may be installed, or room made. What is found becomes
+"""Survey of dev environments' pods, in each life of their container: with which interpreter they can be entered, or why
+not. The latter is tried again, for an interpreter may be installed, or space freed. The result becomes
 `Node.engine["inside"]`."""
 
 import logging
@@ -19,10 +19,10 @@ log = logging.getLogger(__name__)
 
 PARALLEL = 8
 AGAIN_SECONDS, MAX_AGAIN_SECONDS = 60.0, 1800.0
-"""After which one that could not be entered is looked into again. Where the reason does not pass by itself, the time
-doubles with each look."""
+"""After which an environment that could not be entered is surveyed again. Where the reason does not pass by itself, the
+time doubles with each survey."""
 SILENT_AGAIN_SECONDS = 5.0
-"""After which one is looked into again that did not answer when it was looked into first: that shows nothing yet."""
+"""After which an environment is surveyed again that did not answer the first time: that shows nothing yet."""
 MOST_TEXT, MOST_DEVICES = 300, 64
 _DEVICE = re.compile(r"[A-Za-z0-9_]{1,40}")
 Facts = Mapping[str, Any]
@@ -31,7 +31,7 @@ Life = tuple[str, str]
 
 
 class Surveys:
-    """Those of a cluster. `on_news` is called, from a thread of ours, whenever something was found."""
+    """Surveys of a cluster. `on_news` is called, from a thread of ours, whenever something was found."""
 
     def __init__(self, environments: Environments, on_news: Callable[[], None]) -> None:
         self._environments, self._on_news = environments, on_news
@@ -42,7 +42,7 @@ class Surveys:
         self._pool = ThreadPoolExecutor(PARALLEL, thread_name_prefix="survey")
 
     def of(self, pod: Object, container: str, python: str = "") -> Facts | None:
-        """Returns what is known; None where it has not been looked into yet, which is begun."""
+        """Return what is known of a container; None where it has not been surveyed yet, which is started."""
         uid = pod["metadata"]["uid"]
         if why := why_not_running(pod, container):
             with self._lock:
@@ -61,19 +61,19 @@ class Surveys:
 
     @property
     def busy(self) -> bool:
-        """Whether some are being looked into."""
+        """Whether some are being surveyed."""
         with self._lock:
             return bool(self._asked)
 
     @property
     def due(self) -> bool:
-        """Whether one is to be looked into again."""
+        """Whether one is to be surveyed again."""
         with self._lock:
             now = time.monotonic()
             return any(until <= now and life not in self._asked for life, (until, _facts) in self._known.items())
 
     def keep(self, lives: set[str]) -> None:
-        """Forgets those of other pods than these, by uid."""
+        """Remove results of other pods than these, by uid."""
         with self._lock:
             self._forget(lambda life: life[0] not in lives)
 
@@ -83,6 +83,7 @@ class Surveys:
             self._pauses.pop(life, None)
 
     def close(self) -> None:
+        """Stop the threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _look(self, life: Life, where: tuple[str, str, str], python: str) -> None:
@@ -102,7 +103,7 @@ class Surveys:
         self._on_news()
 
     def _ask(self, where: tuple[str, str, str], python: str) -> tuple[bool, Facts]:
-        """And whether a reason why not may pass by itself."""
+        """Return whether a reason why not may pass by itself, and what was found."""
         try:
             with self._environments.enter(*where, python) as session:
                 return True, _believed(session.ask("survey", parts=["interpreters", "container"]))
@@ -127,7 +128,7 @@ def _believed(said: Mapping[str, Any]) -> Facts:
 
 
 def _carries(one: Any) -> bool:
-    """Whether it is an RDMA device that the container can open, with an active port."""
+    """Return whether a value is an RDMA device that the container can open, with an active port."""
     if not isinstance(one, Mapping) or one.get("usable") is not True or one.get("state") != "ACTIVE":
         return False
     return isinstance(device := one.get("device"), str) and bool(_DEVICE.fullmatch(device))

@@ -1,4 +1,4 @@
-"""The files that a training pod sees: ours, of the data volume what the task needs and no more, and its environment's.
+"""Mounts of a training pod: of the data volume what the task needs and no more, and its environment's volumes.
 
 data volume          in the pod
   datasets/…         the task's own, and what its script or arguments name; read-only
@@ -8,7 +8,7 @@ code/archives/<id> of its own code; read-only
   outputs/<task>     read and written
   trees/<task>       of a task that brings code; read and written
   files/<project>    of its own project; read-only
-  the rest           never: there are the platform's keys and database, logs, other projects' files
+  the rest           never: the platform's keys and database, logs, other projects' files
 """
 
 import logging
@@ -24,7 +24,8 @@ from fermi.jobs.user_paths import CHECKPOINTS, FILES, OUTPUTS, TREES, task_folde
 log = logging.getLogger(__name__)
 
 JOB_DIR, RUN_DIR = "/fermi/job", "/fermi/run"
-"""The ConfigMap, read-only; and an empty folder of the pod's own, into which the runner copies the plan's files."""
+"""Mount paths: the ConfigMap, read-only; and an empty folder of the pod's own, into which the runner copies the plan's
+files."""
 JOB, RUN, SHM, DATA = "fermi-job", "fermi-run", "shm", "fermi-data"
 OPEN = ("datasets", "workspace")
 """Folders of the data directory that every member may use (see `apps.catalog.sources`)."""
@@ -34,19 +35,19 @@ Volumes = list[dict[str, Any]]
 
 
 def root(connection: Mapping[str, Any]) -> str:
-    """Where pods see the data volume, had they the whole of it."""
+    """Return the path at which pods would see the whole data volume."""
     data = connection.get("data") or {}
     return str(data.get("mountPath") or connection.get("data_dir") or "")
 
 
 def user(connection: Mapping[str, Any]) -> int:
-    """Whom pods run as: whom the operator names; else whom the platform runs as, because it makes their folders; 1000
-    where that is root."""
+    """Return the user that pods run as: the operator's choice; else the platform's, because it makes their folders;
+    1000 where that is root."""
     return int(connection.get("run_as_user") or connection.get("platform_user") or USER)
 
 
 def hidden(job: JobSpec, connection: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(field, path) of what a task names in the data volume that no pod gets to see."""
+    """Return (field, path) of what a task names in the data volume that no pod can see."""
     if not connection.get("data") or not job.entrypoint or job.brings(job.entrypoint.script):
         return []
     script = job.entrypoint.script
@@ -55,7 +56,7 @@ def hidden(job: JobSpec, connection: Mapping[str, Any]) -> list[tuple[str, str]]
 
 
 def of_task(job: JobSpec, connection: Mapping[str, Any]) -> Volumes:
-    """Mounts of the data volume. A folder inside another one that is mounted needs no mount of its own."""
+    """Return the mounts of the data volume. A folder inside another one that is mounted needs no mount of its own."""
     if not connection.get("data"):
         return []
     top = root(connection)
@@ -79,8 +80,8 @@ def of_task(job: JobSpec, connection: Mapping[str, Any]) -> Volumes:
 
 
 def _needed(job: JobSpec, top: str) -> Iterator[tuple[str, ...]]:
-    """What is read. A dataset that the platform made is a folder of its own; what lies directly in an open folder is
-    mounted alone, except that a script may import what lies beside it."""
+    """Yield the paths that are read. A dataset that the platform made is a folder of its own; a file that lies directly
+    in an open folder is mounted alone, except that a script may import what lies beside it."""
     entry = job.entrypoint
     named = [job.train_data, job.valid_data, *(entry.args if entry else ()), *map(str, job.env.values())]
     for path in named:
@@ -100,7 +101,7 @@ def _needed(job: JobSpec, top: str) -> Iterator[tuple[str, ...]]:
 
 
 def _below(path: str, top: str) -> tuple[str, ...] | None:
-    """The way from `top` to `path`; None if it is not inside."""
+    """Return the parts of `path` below `top`; None if it is not inside."""
     clean, start = normpath(path) if path else "", normpath(top) if top else ""
     if not start or not clean.startswith(f"{start.rstrip('/')}/"):
         return None
@@ -112,9 +113,9 @@ def _is_open(parts: tuple[str, ...]) -> bool:
 
 
 def beside(node: Node, volumes: Volumes, mounts: Volumes, connection: Mapping[str, Any]) -> list[str]:
-    """Adds the environment's own volumes to ours, in place. What is ours stays as it is: of theirs a name that we have
-    gets another, and a mount gives way where we mount something, and where it is the whole data volume again. Returns
-    those that gave way, in words."""
+    """Add the environment's own volumes to ours, in place. Ours stay as they are: a volume of theirs with a name that
+    we use gets another, and a mount is left out where we mount something, and where it is the whole data volume again.
+    Return those that were left out, as text."""
     data = connection.get("data") or {}
     theirs = {volume["name"]: volume for volume in node.engine.get("volumes") or ()}
     taken = {normpath(mount["mountPath"]) for mount in mounts}
@@ -138,7 +139,7 @@ def beside(node: Node, volumes: Volumes, mounts: Volumes, connection: Mapping[st
 
 
 def inside(node: Node, connection: Mapping[str, Any]) -> str:
-    """Returns where an environment's own container has the whole data volume to write to; empty: nowhere."""
+    """Return where an environment's own container has the whole data volume to write to; empty: nowhere."""
     data = (connection.get("data") or {}).get("volume") or {}
     theirs = {volume["name"]: volume for volume in node.engine.get("volumes") or ()}
     for mount in node.engine.get("volumeMounts") or ():
@@ -149,14 +150,14 @@ def inside(node: Node, connection: Mapping[str, Any]) -> str:
 
 
 def _free(name: str, taken: Iterable[str]) -> str:
-    """A volume's name is a DNS label of at most 63 characters."""
+    """Return a volume name that is not taken: a DNS label of at most 63 characters."""
     taken = set(taken)
     tries = (name, *(f"dev{number or ''}-{name}"[:63].rstrip("-") for number in range(len(taken) + 1)))
     return next(one for one in tries if one not in taken)
 
 
 def _same_source(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two volumes are the same storage, whatever they are called and however they are mounted."""
+    """Return whether two volumes are the same storage, whatever their names and however they are mounted."""
 
     def plain(volume: Mapping[str, Any]) -> dict[str, Any]:
         sources = {kind: value for kind, value in volume.items() if kind != "name"}
@@ -169,8 +170,8 @@ def _same_source(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def prepare(data_dir: Path, pod: Mapping[str, Any]) -> None:
-    """Makes the folders that a pod writes to, and hands them to its user. The kubelet would make them too, as root's.
-    They are writable for everybody only where nothing better is allowed to us, and what is above them is not."""
+    """Make the folders that a pod writes to, and give them to its user. The kubelet would make them too, as root's.
+    They are writable for all users only where we are not allowed more, and what is above them is not."""
     ids = pod.get("securityContext") or {}
     uid, gid = ids.get("runAsUser"), ids.get("fsGroup") or ids.get("runAsGroup") or -1
     for mount in (mount for one in pod["containers"] for mount in one.get("volumeMounts") or ()):

@@ -1,14 +1,14 @@
-"""What there is of ours in a cluster, kept in memory: one list and one watch per kind and process, shared by all tasks.
+"""Cache of our objects in a cluster: one list and one watch per kind and process, shared by all tasks.
 
     list (pages) ─▶ watch from its resourceVersion ─▶ … connection ends ─▶ watch from the last version seen
           ▲                                                │
           └──────────── 410 Gone: that version is forgotten (after a random pause) ◀──┘
 
-Nobody asks for the memory for a while (the cluster was deleted, or is reached in a new way): it is given up, and begun
-anew should somebody ask again.
+A cache that is not used for a while (the cluster was deleted, or is reached in a new way) is given up, and started
+again when it is used.
 
-The memory may be a moment behind. So it is believed about what exists, and never about what does not: whoever concludes
-from absence asks the API server first (see `deletion.confirmed_gone`).
+The cache may be a moment behind. So it is trusted about what exists, and never about what does not: before concluding
+from absence the API server is asked (see `deletion.AttemptDeleter.is_confirmed_gone`).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ WATCH_SECONDS = (240, 360)  # then the server ends it and another begins; a rand
 SILENCE_SECONDS = 420.0
 BACKOFF_SECONDS = (0.1, 1.5)
 PATIENCE_SECONDS = 15.0
-"""How long the connection may be down before what is remembered counts as unknown."""
+"""How long the connection may be down before the cached state counts as unknown."""
 FAILING_SECONDS = 0.5
 """How long the first list is waited for while the cluster does not answer."""
 IDLE_SECONDS = 300.0
-"""After nobody has asked for so long, following ends."""
+"""Without use for so long, watching ends."""
 KEPT_EVENTS = frozenset({"FailedCreate", "Failed", "BackOff", "ErrImagePull", NO_CLASS, *HOLDING_UP})
 FORGET_GONE_SECONDS = 600.0
 
@@ -51,7 +51,7 @@ _clock = itertools.count(1)  # of all memories, so that a new one never gives ou
 
 
 class Memory:
-    """The objects by attempt. `changed` is called with an attempt's name, outside the lock."""
+    """Objects by attempt."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -61,7 +61,7 @@ class Memory:
         self._events: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)  # uid -> reason -> event
 
     def version(self, attempt: str) -> int:
-        """Another one means that something of the attempt changed."""
+        """Return a number that changes when something of the attempt changes."""
         return self._versions.get(attempt, 0)
 
     def _changed(self, attempt: str) -> str:
@@ -69,16 +69,17 @@ class Memory:
         return attempt
 
     def names(self) -> list[str]:
+        """Return the names of all attempts."""
         with self._lock:
             return list(self._gangs)
 
     def has(self, attempt: str) -> bool:
-        """Whether anything of it is in the cluster."""
+        """Return whether anything of an attempt is in the cluster."""
         with self._lock:
             return attempt in self._gangs and not self._gangs[attempt].is_empty()
 
     def gang(self, attempt: str) -> Gang:
-        """A copy that nobody changes."""
+        """Return a copy of an attempt's objects."""
         with self._lock:
             found = self._gangs.get(attempt)
             if found is None:
@@ -87,16 +88,17 @@ class Memory:
             return found.copy({uid: dict(self._events[uid]) for uid in uids})
 
     def find(self, attempt: str, kind: str, name: str) -> Object | None:
+        """Return an object of an attempt; None where there is none."""
         with self._lock:
             found = self._gangs.get(attempt)
             return found.find(kind, name) if found else None
 
     def wrote(self, kind: str, obj: dict[str, Any]) -> None:
-        """What this process has just written is known to it at once; the watch brings the same object again."""
+        """Store an object that this process has just written; the watch brings the same object again."""
         self.put(kind, _slim(obj, kind))
 
     def put(self, kind: str, obj: dict[str, Any]) -> str | None:
-        """The attempt that it changed."""
+        """Store an object; return the attempt that it changed, None: none."""
         with self._lock:
             if kind == "Event":
                 uid = (obj.get("involvedObject") or {}).get("uid", "")
@@ -112,6 +114,7 @@ class Memory:
             return self._changed(attempt) if gang.put(kind, obj) else None
 
     def drop(self, kind: str, obj: dict[str, Any]) -> str | None:
+        """Remove an object; return the attempt that it changed, None: none."""
         with self._lock:
             meta = obj["metadata"]
             if kind == "Event":
@@ -128,7 +131,7 @@ class Memory:
             return self._changed(attempt)
 
     def replace(self, kind: str, objects: Iterable[dict[str, Any]]) -> set[str]:
-        """After a list: what is not in it is gone."""
+        """Replace all objects of a kind after a list; return the attempts that changed."""
         objects = list(objects)
         listed = {obj["metadata"]["uid"] for obj in objects}
         changed = {self.put(kind, obj) for obj in objects}
@@ -156,13 +159,13 @@ class Memory:
 
 
 class Follow:
-    """Follows one kind, in a thread of its own."""
+    """Thread that watches one kind."""
 
     def __init__(
         self, client: Client, kind: str, memory: Memory, changed: Callable[[set[str]], None],
         wanted: Callable[[], bool], **selectors: str,
     ) -> None:  # fmt: skip
-        """`wanted`: asked now and then; ends when it says no."""
+        """Start the thread. `wanted`: called now and then; the thread ends when it returns False."""
         self.kind, self._wanted = kind, wanted
         self._client, self._memory, self._changed, self._selectors = client, memory, changed, selectors
         self._stream: Stream | None = None
@@ -174,6 +177,7 @@ class Follow:
         threading.Thread(target=self._run, name=f"watch-{kind}", daemon=True).start()
 
     def stop(self) -> None:
+        """End the thread."""
         self._stopped.set()
         if stream := self._stream:
             stream.close()
@@ -211,7 +215,8 @@ class Follow:
         self._failures = 0
 
     def _failed(self, error: BackendError) -> None:
-        """Connections end now and then, which is nothing; an outage is one line, however long it lasts."""
+        """Record a failure. Connections end now and then, which is normal; an outage is one line of the log, however
+        long it lasts."""
         self._failures += 1
         if self._failures == 2 and not self._stopped.is_set():
             log.warning("%s: %ss cannot be watched: %s", self._client.namespace, self.kind, error)
@@ -236,7 +241,7 @@ class Follow:
         return str(page["metadata"]["resourceVersion"])
 
     def _watch(self, version: str) -> Iterable[str]:
-        """Yields the version up to which everything has been seen."""
+        """Yield the version up to which everything has been seen."""
         query = {
             **self._selectors, "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version,
             "timeoutSeconds": random.randint(*WATCH_SECONDS),
@@ -271,7 +276,8 @@ class Follow:
 
 
 class Watch:
-    """All kinds of one cluster. Begins with its first use in a process, and anew in a process forked from it."""
+    """Watches of all kinds of one cluster. Start with the first use in a process, and again in a process forked from
+    it."""
 
     def __init__(self, client: Client, *, jobset: bool, queue: bool) -> None:
         self.memory = Memory()
@@ -285,7 +291,7 @@ class Watch:
         self._listeners: list[queue_of_names] = []
 
     def ready(self) -> Memory:
-        """The memory, once it is whole. Raises BackendError when the cluster has not answered for too long."""
+        """Return the cache, once it is complete. Raise BackendError when the cluster has not answered for too long."""
         began = time.monotonic()
         for follow in self._started():
             patience = PATIENCE_SECONDS if follow.error is None else FAILING_SECONDS
@@ -296,16 +302,17 @@ class Watch:
         return self.memory
 
     def listen(self) -> queue_of_names:
-        """A queue that gets the names of attempts that changed, until `leave`."""
+        """Return a queue that gets the names of attempts that changed, until `leave`."""
         found: queue_of_names = queue.SimpleQueue()
         self._listeners.append(found)
         return found
 
     def leave(self, listener: queue_of_names) -> None:
+        """Remove a queue."""
         self._listeners.remove(listener)
 
     def stop(self) -> None:
-        """Until somebody asks again."""
+        """End all threads until the cache is used again."""
         with self._lock:
             for follow in self._follows:
                 follow.stop()
@@ -343,7 +350,7 @@ queue_of_names = queue.SimpleQueue[str]
 
 
 def _slim(obj: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Without what is large and of no use here, and with its kind, which the items of a list lack."""
+    """Return the object without what is large and not used here, and with its kind, which the items of a list lack."""
     obj["kind"] = kind
     obj.pop("data", None)
     obj.pop("binaryData", None)
