@@ -1,4 +1,4 @@
-"""Samples of some seconds as one. Standard library only, Python 3.9 or later."""
+"""Aggregate samples of some seconds into one. Standard library only, Python 3.9 or later."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from typing import Any
 from fermi.telemetry.metrics import LAST, MASK, MEAN, METRICS, SUM, short
 
 TOLD_SECONDS = 15
-"""What is measured every `PERIOD_SECONDS` travels, and is kept, as one sample for each stretch of this length; they
+"""Samples are measured every `PERIOD_SECONDS`, and sent and stored as one for each interval of this length; intervals
 begin at its multiples (unix seconds)."""
 
 
 class Folding:
+    """Aggregates the samples of one interval after the other."""
+
     def __init__(self) -> None:
         self._samples: list[dict[str, Any]] = []
 
     def add(self, sample: dict[str, Any]) -> dict[str, Any] | None:
-        """The stretch before, once a sample of the next one has come."""
+        """Add a sample; return the aggregate of the interval before, once a sample of the next one has come, else
+        None."""
         before = self._samples
         if before and before[-1]["at"] // TOLD_SECONDS != sample["at"] // TOLD_SECONDS:
             self._samples = [sample]
@@ -26,12 +29,13 @@ class Folding:
         return None
 
     def rest(self) -> dict[str, Any] | None:
+        """Return the aggregate of the samples that are left; None: there are none."""
         before, self._samples = self._samples, []
         return folded(before) if before else None
 
 
 def folded(samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """At the moment of the last one."""
+    """Return one sample for several, with the time of the last one."""
     values: dict[str, list[float]] = {}
     for sample in samples:
         for key, value in sample["values"].items():
@@ -40,7 +44,7 @@ def folded(samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def folded_value(key: str, values: Sequence[float]) -> float:
-    """Of one key, what was measured one after the other."""
+    """Return one value for the values of a key, in the order in which they were measured."""
     fold = METRICS[key.partition(":")[0]].fold
     if fold == MEAN:
         return short(sum(values) / len(values))

@@ -1,8 +1,8 @@
-"""What the GPUs of a node do. Standard library only, Python 3.9 or later; NVML is asked through `pynvml` (nvidia-ml-py)
-and AMD's library through `amdsmi`, where these can be imported, and else `nvidia-smi`.
+"""Measure the GPUs of a node. Standard library only, Python 3.9 or later; NVML is called through `pynvml`
+(nvidia-ml-py) and AMD's library through `amdsmi`, where these can be imported, and else `nvidia-smi`.
 
-GPUs go by their place among those that the node's ranks may use: the first that CUDA_VISIBLE_DEVICES names is 0. A
-figure that a GPU does not tell is left out.
+GPUs are numbered by their place among those that the node's ranks may use: the first that CUDA_VISIBLE_DEVICES names is
+0. A value that a GPU does not report is left out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Found = dict[int, dict[str, float]]
 
 
 class Gpus(Protocol):
-    """`look`: by place, figures by the metric's name. `memory`: bytes by process id."""
+    """Reader of a node's GPUs. `look`: values by the metric's name, by place. `memory`: bytes by process id."""
 
     memory: dict[int, float]
 
@@ -39,11 +39,12 @@ class Gpus(Protocol):
 
 
 def slowed(mask: int | str) -> float:
+    """Return why a GPU is slowed, as bits of `SLOWDOWN_BITS`, from NVML's mask."""
     return float(sum(SLOWED[name] for name in nvidia_smi.reasons(mask)))
 
 
 class Nvml:
-    """Raises what `pynvml` raises where there is no driver to ask."""
+    """Reader that uses NVML. Raises what `pynvml` raises where there is no driver."""
 
     def __init__(self, visible: str | None, rates: Rates, library: Any = None) -> None:
         self._nvml = nvml = library or importlib.import_module("pynvml")
@@ -57,6 +58,7 @@ class Nvml:
         self.memory: dict[int, float] = {}
 
     def look(self, now: float) -> Found:
+        """Return the values of each GPU, by place. `now`: monotonic seconds."""
         found: Found = {}
         self.memory = {}
         self._hear()
@@ -101,15 +103,16 @@ class Nvml:
         return told
 
     def _memory_info(self, handle: Any) -> Any:
-        """As `nvidia-smi` tells it. What drivers before 510 know alone counts as used what the driver keeps for itself:
-        hundreds of MiB of a board that nobody uses (nvml.h, `nvmlMemory_t` and `nvmlMemory_v2_t`)."""
+        """Return memory as `nvidia-smi` reports it. The older call, which is the only one of drivers before 510, counts
+        as used what the driver keeps for itself: hundreds of MiB of an idle board (nvml.h, `nvmlMemory_t` and
+        `nvmlMemory_v2_t`)."""
         nvml = self._nvml
         with contextlib.suppress(nvml.NVMLError, AttributeError, TypeError):
             return nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
         return nvml.nvmlDeviceGetMemoryInfo(handle)
 
     def _reasons(self, handle: Any) -> int:
-        """Its name until driver 535, and since."""
+        """Return the mask of reasons; the function has another name until driver 535."""
         nvml = self._nvml
         newer = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
         with contextlib.suppress(nvml.NVMLError):
@@ -118,7 +121,7 @@ class Nvml:
         return int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
 
     def _pcie(self, handle: Any) -> Mapping[str, float | None]:
-        """In KB/s, over 20 ms: each answer takes as long (nvml.h)."""
+        """Return the PCIe throughput, which NVML gives in KB/s, over 20 ms: each answer takes as long (nvml.h)."""
         nvml = self._nvml
         ask = nvml.nvmlDeviceGetPcieThroughput
         return {
@@ -127,7 +130,8 @@ class Nvml:
         }
 
     def _nvlink(self, place: int, handle: Any, now: float) -> Mapping[str, float | None]:
-        """Counters of all links together, in KiB. The scope `UINT_MAX` stands for all links (nvml.h)."""
+        """Return the NVLink throughput from counters of all links together, in KiB. The scope `UINT_MAX` stands for all
+        links (nvml.h)."""
         nvml, found = self._nvml, dict[str, float | None]()
         fields = {
             "nvlink_sent": nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
@@ -146,7 +150,7 @@ class Nvml:
         return {"gpu_processes": len(running)}
 
     def _listen(self, handles: Sequence[Any]) -> Any:
-        """For Xids: not every board, and no virtual GPU, tells of them."""
+        """Register for Xids: not every board, and no virtual GPU, reports them."""
         nvml = self._nvml
         with contextlib.suppress(nvml.NVMLError, AttributeError):
             events = nvml.nvmlEventSetCreate()
@@ -157,7 +161,7 @@ class Nvml:
         return None
 
     def _hear(self) -> None:
-        """What has come since, without waiting."""
+        """Read the Xids that have come since, without waiting."""
         nvml = self._nvml
         uuids = None
         with contextlib.suppress(nvml.NVMLError, AttributeError):
@@ -170,7 +174,7 @@ class Nvml:
 
 
 class Smi:
-    """`nvidia-smi`, now and then and without waiting for it: what it said last counts until it says something else."""
+    """Reader that runs `nvidia-smi` now and then without waiting for it: its last answer counts until the next one."""
 
     def __init__(self, visible: str | None, command: Sequence[str] | None = None) -> None:
         self._visible, self._command = visible, command or nvidia_smi.command(SMI_FIELDS)
@@ -180,6 +184,7 @@ class Smi:
         self.memory: dict[int, float] = {}
 
     def look(self, now: float) -> Found:
+        """Return the values of each GPU, by place. `now`: monotonic seconds."""
         if (text := self._beside.take(now)) is not None:
             self._found = self._read(text, now)
             self._rates.turn()
@@ -204,7 +209,7 @@ class Smi:
 
 
 class Amd:
-    """Raises what `amdsmi` raises where there is no driver to ask."""
+    """Reader that uses AMD's library. Raises what `amdsmi` raises where there is no driver."""
 
     def __init__(self, visible: str | None, rates: Rates, library: Any = None) -> None:
         self._library = amd = library or importlib.import_module("amdsmi")
@@ -216,6 +221,7 @@ class Amd:
         self.memory: dict[int, float] = {}
 
     def look(self, now: float) -> Found:
+        """Return the values of each GPU, by place. `now`: monotonic seconds."""
         return {place: self._told(place, handle, now) for place, handle in enumerate(self._handles)}
 
     def _told(self, place: int, handle: Any, now: float) -> dict[str, float]:
@@ -253,7 +259,7 @@ class Amd:
 
 
 def find(visible: str | None, rates: Rates) -> Gpus | None:
-    """Who can be asked here; None: there are no GPUs, or nobody who knows them."""
+    """Return a reader of this node's GPUs; None: there are no GPUs, or no library or tool that knows them."""
     if glob.glob("/dev/nvidia[0-9]*"):
         with contextlib.suppress(Exception):  # no pynvml, or no driver
             return Nvml(visible, rates)

@@ -1,5 +1,5 @@
-"""What can be measured, by the name under which it is told, kept, asked for and shown. Standard library only, Python
-3.9 or later.
+"""Metrics that can be measured, by the name under which they are reported, stored, queried and shown. Standard library
+only, Python 3.9 or later.
 
 A value's key is the metric's name, and for all but a node's own metrics an index after a colon: `cpu`, `gpu:3`,
 `received:eth0`, `disk_used:/data`, `rank_cpu:12`. A value is a number; what cannot be measured is left out.
@@ -14,16 +14,17 @@ NODE, GPU, NETWORK, DISK, RANK = "node", "gpu", "network", "disk", "rank"
 MEAN, PEAK, SUM, LAST, MASK = "mean", "peak", "sum", "last", "mask"
 
 PERIOD_SECONDS = 5.0
-"""From one sample to the next."""
+"""Time from one sample to the next."""
 LONGEST_INDEX = 64
 LARGE = 1000.0
-"""From here on the digits behind the point say nothing."""
+"""From here on values are whole numbers: further digits mean nothing."""
 
 
 class Metric(NamedTuple):
-    """`of`: what it is measured of, and so what its index is: none, the GPU's number on its node, an interface, a mount
-    point, a rank. `fold`: what several values become in a longer step: their `mean` (and, kept beside it, the largest),
-    their `sum` (of what is counted since the value before), the `last` one, or all bits of a `mask`."""
+    """A metric. `of`: what it is measured of, and so what its index is: none, the GPU's number on its node, an
+    interface, a mount point, a rank. `fold`: how several values are aggregated over a longer interval: their `mean`
+    (and, stored beside it, the largest), their `sum` (of what is counted since the value before), the `last` one, or
+    all bits of a `mask`."""
 
     unit: str
     of: str
@@ -70,11 +71,12 @@ SLOWED = {"power": 1, "heat": 2, "hardware": 4, "other": 8}
 
 
 def key(name: str, index: object = "") -> str:
+    """Return the key of a metric and an index."""
     return f"{name}:{index}" if METRICS[name].of != NODE else name
 
 
 def parts(key: str) -> tuple[str, str] | None:
-    """A key's metric and index (empty for a node's own); None for what is no key."""
+    """Return a key's metric and index (empty for a node's own); None for what is no key."""
     name, colon, index = key.partition(":")
     metric = METRICS.get(name)
     if metric is None or bool(colon) is (metric.of == NODE) or len(index) > LONGEST_INDEX or (colon and not index):
@@ -83,7 +85,7 @@ def parts(key: str) -> tuple[str, str] | None:
 
 
 def short(value: float) -> float:
-    """With no more digits than it is worth. What is no number is zero."""
+    """Return a value with no more digits than matter; 0 for what is not finite."""
     if not math.isfinite(value):
         return 0.0
     return int(value) if abs(value) >= LARGE else round(value, 2)

@@ -1,4 +1,4 @@
-"""What a node uses: processors, memory, disks, network. Standard library only, Python 3.9 or later.
+"""Measure what a node uses: processors, memory, disks, network. Standard library only, Python 3.9 or later.
 
 A node that is a container has the processors and the memory that its control group (version 2) has: the tightest limit
 of its own group and those above it. Without a limit it has the machine's.
@@ -31,14 +31,14 @@ VIRTUAL = (
     "kube",
     "nodelocal",
 )
-"""Beginnings of interfaces that no training crosses nodes by; the loopback counts where there is no other."""
+"""Prefixes of interfaces that no training uses between nodes; the loopback counts where there is no other."""
 INFINIBAND = "/sys/class/infiniband"
 WORD = 4
-"""Bytes of what `port_rcv_data` and `port_xmit_data` count: a lane's words, by 4 (Linux, sysfs-class-infiniband)."""
+"""Unit of `port_rcv_data` and `port_xmit_data` in bytes: a lane's words, by 4 (Linux, sysfs-class-infiniband)."""
 
 
 class Node:
-    """`folders`: where training reads and writes, whose disks are of interest."""
+    """Reader of a node. `folders`: where training reads and writes, whose disks are measured."""
 
     def __init__(self, files: Files, rates: Rates, folders: Iterable[str] = ()) -> None:
         self._files, self._rates, self._folders = files, rates, tuple(folders)
@@ -50,6 +50,7 @@ class Node:
         ]
 
     def look(self, now: float) -> dict[str, float]:
+        """Return the node's values by key. `now`: monotonic seconds."""
         return {**self._processors(now), **self._memory(), **self._disks(now), **self._network(now)}
 
     def _processors(self, now: float) -> dict[str, float]:
@@ -84,7 +85,8 @@ class Node:
         return found
 
     def _disks(self, now: float) -> dict[str, float]:
-        """The file systems of its folders, by mount point, and what goes through the devices that carry them."""
+        """Return the use of the folders' file systems, by mount point, and the throughput of the devices that carry
+        them."""
         found: dict[str, float] = {}
         devices: dict[str, str] = {}
         for folder in self._folders:
@@ -132,7 +134,7 @@ class Node:
 
 
 class Group:
-    """The control group of this process, as far as it limits the node."""
+    """Control group of this process, as far as it limits the node."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -147,14 +149,15 @@ class Group:
                 self._memory, self._limit = folder, int(limit)
 
     def processors(self) -> float:
-        """How many it may use; 0 without a limit."""
+        """Return how many processors it may use; 0 without a limit."""
         return self._quota
 
     def seconds(self) -> float | None:
+        """Return the processor time that was used, in seconds; None without a limit."""
         return self._figure(self._cpu, "cpu.stat", b"usage_usec", 1e6) if self._quota else None
 
     def memory(self) -> tuple[int, float | None]:
-        """The limit (0: none), and what is used of it that the kernel could not take back at once."""
+        """Return the limit in bytes (0: none), and how much of it is used that the kernel could not free at once."""
         if not self._limit:
             return 0, None
         used = self._files.number(f"{self._memory}/memory.current")
@@ -169,7 +172,7 @@ class Group:
         return None
 
     def _folders(self) -> Iterable[str]:
-        """From its own up to the root's."""
+        """Yield the folders from its own group up to the root's."""
         lines = self._files.once("/proc/self/cgroup").decode(errors="replace").splitlines()
         path = next((line[3:].rstrip("/") for line in lines if line.startswith("0::")), None)
         while path is not None:
@@ -183,7 +186,7 @@ def _quota(text: bytes) -> float:
 
 
 def _space(path: str) -> tuple[float, float] | None:
-    """Bytes in use, and all that its users can use."""
+    """Return the bytes in use of a file system, and all that its users can use; None where it cannot be read."""
     with contextlib.suppress(OSError):
         found = os.statvfs(path)
         used = (found.f_blocks - found.f_bfree) * found.f_frsize
@@ -192,7 +195,7 @@ def _space(path: str) -> tuple[float, float] | None:
 
 
 def _mount_point(path: str) -> str:
-    """Where the file system of a folder begins."""
+    """Return the mount point of a folder's file system."""
     path = os.path.realpath(path)
     device = os.stat(path).st_dev
     while path != "/" and os.stat(os.path.dirname(path)).st_dev == device:

@@ -1,6 +1,7 @@
-"""`nvidia-smi`: what it is asked, and how its answers are read. Standard library only, Python 3.9 or later.
+"""Run `nvidia-smi` and parse its answers. Standard library only, Python 3.9 or later.
 
-Who may wait asks by `ask`; who has ranks to look after asks with `command` beside (`beside.py`) and reads by `parse`.
+Callers that may wait use `run_query`; those that have ranks to supervise run `build_command` in the background
+(`slow_command.py`) and parse with `parse_rows`.
 """
 
 from __future__ import annotations
@@ -10,18 +11,21 @@ from collections.abc import Sequence
 
 PATIENCE_SECONDS = 10.0
 REASONS = {"heat": 0x20 | 0x40, "power": 0x04 | 0x80, "hardware": 0x08, "other": 0x10 | 0x100 | 0x200 | 0x400}
-"""Why a GPU is slower than it could be, and the bits of `nvmlClocksEventReasons*` (nvml.h) that say so. That it idles,
-or is set to a clock, slows nobody."""
+"""Reasons why a GPU is slower than it could be, and the bits of `nvmlClocksEventReasons*` (nvml.h) for them. That it
+idles, or has a fixed clock, is no reason."""
 Row = dict[str, str]
-"""By field. What a GPU does not tell (`[N/A]`, `[Not Supported]`, `[Insufficient Permissions]`) is left out."""
+"""Values by field. What a GPU does not report (`[N/A]`, `[Not Supported]`, `[Insufficient Permissions]`) is left out.
+"""
 
 
 def command(fields: Sequence[str], of: str = "gpu") -> list[str]:
+    """Return the command that queries these fields of GPUs, or of another `target` such as compute-apps."""
     return ["nvidia-smi", f"--query-{of}={','.join(fields)}", "--format=csv,noheader,nounits"]
 
 
 def ask(fields: Sequence[str], of: str = "gpu", seconds: float = PATIENCE_SECONDS) -> list[Row] | None:
-    """None where there is no such tool, where it fails, and where it does not answer in time."""
+    """Return the rows of a query; None where there is no such tool, where it fails, and where it does not answer within
+    `seconds`."""
     try:
         done = subprocess.run(
             command(fields, of), capture_output=True, encoding="utf-8", errors="replace", timeout=seconds, check=True
@@ -32,7 +36,7 @@ def ask(fields: Sequence[str], of: str = "gpu", seconds: float = PATIENCE_SECOND
 
 
 def parse(text: str, fields: Sequence[str]) -> list[Row]:
-    """The last field may have commas of its own. Lines that are no answer are passed over."""
+    """Return the rows of the tool's output. The last field may have commas of its own. Malformed lines are skipped."""
     rows = []
     for line in text.splitlines():
         values = [value.strip() for value in line.split(",", len(fields) - 1)]
@@ -43,6 +47,7 @@ def parse(text: str, fields: Sequence[str]) -> list[Row]:
 
 
 def number(row: Row, field: str) -> float | None:
+    """Return a field as a number; None where it is none."""
     try:
         return float(row[field])
     except (KeyError, ValueError):
@@ -50,12 +55,14 @@ def number(row: Row, field: str) -> float | None:
 
 
 def whole(row: Row, field: str) -> int | None:
+    """Return a field as an integer; None where it is none."""
     value = row.get(field, "")
     return int(value) if value.isdecimal() else None
 
 
 def reasons(mask: str | int | None) -> list[str]:
-    """Names of `REASONS`, the first of them first. `mask`: as a number, or as the tool prints one."""
+    """Return the names of `SLOWDOWN_REASONS` that apply, in its order. `mask`: as a number, or as the tool prints
+    one."""
     try:
         bits = mask if isinstance(mask, int) else int(mask or "", 16)
     except ValueError:
@@ -64,8 +71,8 @@ def reasons(mask: str | int | None) -> list[str]:
 
 
 def places(visible: str | None, uuids: Sequence[str]) -> list[int]:
-    """Which of all GPUs those are that CUDA_VISIBLE_DEVICES names (numbers, or beginnings of UUIDs), in its order. As
-    CUDA reads it, the list ends before the first that is not there."""
+    """Return the indices of the GPUs that CUDA_VISIBLE_DEVICES names (numbers, or prefixes of UUIDs), in its order. As
+    CUDA reads it, the list ends before the first that does not exist."""
     if visible is None:
         return list(range(len(uuids)))
     found: list[int] = []

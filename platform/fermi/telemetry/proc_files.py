@@ -11,17 +11,18 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Files:
-    """Below a root, which is another one in tests. To be closed."""
+    """Files below a root, which is another one in tests. To be closed."""
 
     def __init__(self, root: str = "/") -> None:
         self.root = root.rstrip("/")
         self._open: dict[str, int] = {}
 
     def path(self, name: str) -> str:
+        """Return the path of a file below the root."""
         return self.root + name
 
     def read(self, name: str) -> bytes:
-        """A file that is there as long as the machine is."""
+        """Return the content of a file that exists as long as the machine runs; it stays open."""
         with contextlib.suppress(OSError):
             if name not in self._open:
                 self._open[name] = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC)
@@ -31,8 +32,8 @@ class Files:
 
     @staticmethod
     def _whole(descriptor: int) -> bytes:
-        """The kernel gives a list (of interfaces, of disks) by whole lines, a page of them at most: much less than a
-        page is the end."""
+        """Return the whole content. The kernel returns a list (of interfaces, of disks) by whole lines, a page of them
+        at most: much less than a page is the end."""
         found = piece = os.pread(descriptor, MOST_BYTES, 0)
         while len(piece) > PAGE // 2 and len(found) < MOST_BYTES:
             piece = os.pread(descriptor, MOST_BYTES, len(found))
@@ -40,7 +41,7 @@ class Files:
         return found
 
     def once(self, name: str) -> bytes:
-        """A file that may go: a process's."""
+        """Return the content of a file that may go, such as a process's."""
         with contextlib.suppress(OSError):
             descriptor = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -50,15 +51,18 @@ class Files:
         return b""
 
     def number(self, name: str) -> int | None:
+        """Return the number in a file; None where it is none."""
         text = self.read(name).strip()
         return int(text) if text.isdigit() else None
 
     def list(self, name: str) -> list[str]:
+        """Return the names in a folder, sorted."""
         with contextlib.suppress(OSError):
             return sorted(os.listdir(self.path(name)))
         return []
 
     def close(self) -> None:
+        """Close all files."""
         for name in list(self._open):
             self._forget(name)
 
@@ -68,7 +72,7 @@ class Files:
 
 
 class Rates:
-    """What counters gain, in a second or since the look before. One that goes backwards has begun anew: nothing is
+    """Increase of counters, per second or since the reading before. A counter that goes backwards was reset: nothing is
     known until it is read again."""
 
     def __init__(self) -> None:
@@ -76,15 +80,17 @@ class Rates:
         self._next: dict[str, tuple[float, float]] = {}
 
     def of(self, key: str, count: float, now: float) -> float | None:
+        """Return the increase per second; None: not known. `now`: monotonic seconds."""
         self._next[key] = count, now
         before, at = self._before.get(key, (count, now))
         return (count - before) / (now - at) if now > at and count >= before else None
 
     def gain(self, key: str, count: float, now: float) -> float | None:
+        """Return the increase since the sample before; None: not known."""
         self._next[key] = count, now
         before = self._before.get(key)
         return count - before[0] if before and count >= before[0] else None
 
     def turn(self) -> None:
-        """Once per sample: what was not counted in it is forgotten."""
+        """Finish a sample: counters that were not read in it are forgotten."""
         self._before, self._next = self._next, {}

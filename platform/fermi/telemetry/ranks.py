@@ -1,4 +1,4 @@
-"""What the processes of a rank use together. Standard library only, Python 3.9 or later.
+"""Measure what the processes of a rank use together. Standard library only, Python 3.9 or later.
 
 A rank's processes are its first one and those that descend from it. Memory that they share is counted once: the first
 one's resident memory, and of the others what is theirs alone.
@@ -14,17 +14,19 @@ from fermi.telemetry.proc_files import Files, Rates
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MOST = 256
-"""Processes of a rank that are looked at."""
+"""Processes of a rank that are read."""
 
 
 class Ranks:
+    """Reader of ranks' processes."""
+
     def __init__(self, files: Files, rates: Rates) -> None:
         self._files, self._rates = files, rates
         self.processes: dict[int, int] = {}
         """Rank by process id, of the last look."""
 
     def look(self, leaders: Mapping[int, int], now: float) -> dict[str, float]:
-        """`leaders`: the first process of each rank."""
+        """Return the ranks' values by key. `leaders`: the first process of each rank; `now`: monotonic seconds."""
         found: dict[str, float] = {}
         self.processes = {}
         for rank, leader in leaders.items():
@@ -54,7 +56,8 @@ class Ranks:
         return found
 
     def _family(self, leader: int) -> Iterator[int]:
-        """The children that its main thread has, and theirs: what was started elsewhere is not found, but is rare."""
+        """Yield the process and its descendants: the children that each main thread has; what other threads started is
+        not found, but is rare."""
         waiting = [leader]
         for _ in range(MOST):
             if not waiting:

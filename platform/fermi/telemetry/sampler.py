@@ -1,5 +1,5 @@
-"""One sample after the other of a node, its GPUs and its ranks. Standard library only, Python 3.9 or later. What cannot
-be read is left out; nothing here raises.
+"""Take samples of a node, its GPUs and its ranks. Standard library only, Python 3.9 or later. What cannot be read is
+left out; nothing here raises.
 
 A sample: `{"at": unix seconds, "values": {key: number}, "emulated": true}`, `emulated` only where it is so.
 """
@@ -19,8 +19,9 @@ from fermi.telemetry.xids import Xids
 
 
 class Sampler:
-    """`folders`: where training reads and writes. `visible`: CUDA_VISIBLE_DEVICES of the node's ranks; None: all GPUs;
-    empty: what its ranks use of the processors stands in for GPUs. `xids`: of these GPUs, where others ask, too."""
+    """Sampler of one node. `folders`: where training reads and writes. `visible`: CUDA_VISIBLE_DEVICES of the node's
+    ranks; None: all GPUs; empty: what its ranks use of the processors stands in for GPUs. `xids`: reader of these GPUs'
+    Xids, where other code uses it, too."""
 
     def __init__(
         self,
@@ -38,7 +39,7 @@ class Sampler:
         self._xids = xids or Xids(visible)
 
     def sample(self, ranks: Mapping[int, int] | None = None, places: Mapping[int, int] | None = None) -> dict[str, Any]:
-        """`ranks`: the first process of each; `places`: which of the node's GPUs each has, by rank."""
+        """Return a sample. `ranks`: the first process of each; `places`: which of the node's GPUs each has, by rank."""
         now, ranks = time.monotonic(), ranks or {}
         values = self._node.look(now)
         values.update(self._ranks.look(ranks, now))
@@ -56,10 +57,11 @@ class Sampler:
         return {**told, "emulated": True} if self.emulated else told
 
     def close(self) -> None:
+        """Close all files."""
         self._files.close()
 
     def _memory(self, memory: Mapping[int, float], ranks: Mapping[int, int]) -> dict[str, float]:
-        """What the processes of each rank have of the GPUs' memory, where the driver names them by the numbers that
+        """Return how much GPU memory the processes of each rank have, where the driver names them by the numbers that
         they have here (in a container it may not)."""
         found: dict[str, float] = {}
         for pid, size in memory.items():

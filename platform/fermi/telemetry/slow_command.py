@@ -1,5 +1,5 @@
-"""A program that is asked now and then, and never waited for: it may hang with the driver that it asks. Standard
-library only, Python 3.9 or later."""
+"""Run a program now and then without ever waiting for it: it may hang with the driver that it calls. Standard library
+only, Python 3.9 or later."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ MOST_BYTES = 1 << 16
 
 
 class Beside:
-    """`period`: seconds from one question to the next. It is killed where it takes longer than `PATIENCE_SECONDS`."""
+    """Program that runs in the background. `period`: seconds from one start to the next. It is killed where it takes
+    longer than `TIMEOUT_SECONDS`."""
 
     def __init__(self, period: float) -> None:
         self._period = period
@@ -22,13 +23,14 @@ class Beside:
         self._due = self._began = 0.0
 
     def is_due(self, now: float) -> bool:
-        """Once in a period."""
+        """Return True once in a period, when no process runs."""
         if self._process or now < self._due:
             return False
         self._due = now + self._period
         return True
 
     def ask(self, command: Sequence[str], now: float) -> None:
+        """Start the program. `now`: monotonic seconds."""
         self._close()
         with contextlib.suppress(OSError):
             self._began, self._output = now, os.memfd_create("fermi-beside")
@@ -37,7 +39,8 @@ class Beside:
             )
 
     def take(self, now: float) -> str | None:
-        """What it printed, once it has ended; empty where it failed or takes too long. None: there is no news."""
+        """Return what it printed, once it has ended; empty where it failed or takes too long. None: it has not ended,
+        or does not run."""
         if self._process is None:
             return None
         if (code := self._process.poll()) is None:

@@ -6,7 +6,8 @@ later.
     NVRM: Xid (0000:03:00): 48, An uncorrectable double bit error (DBE) has been detected …      older drivers
 
 The log is read from `/dev/kmsg`, and where that is not allowed from the journal, if there is one: each takes a right
-(CAP_SYSLOG; the group `systemd-journal` or `adm`) that few have, and no container. Without it nothing is known.
+(CAP_SYSLOG; the group `systemd-journal` or `adm`) that few processes have, and no container. Without it nothing is
+known.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from fermi.telemetry.slow_command import Beside
 
 LOG = "/dev/kmsg"
 DEVICES = "/proc/driver/nvidia/gpus"
-"""A folder for each GPU, by its place on the bus: the order in which the driver counts them."""
+"""Folder with a folder for each GPU, named by its bus address: the order in which the driver counts them."""
 JOURNAL = ("journalctl", "--dmesg", "--grep=NVRM: Xid", "--output=short-unix", "--no-pager", "--quiet")
 JOURNAL_SECONDS = 15.0
 EXPLAINS_SECONDS = 1800.0
 """For so long after an Xid it may be why a rank ends: peers wait in a collective for no longer."""
 OF_ONE_PROCESS = (13, 31, 43, 45)
 """Xids of what a process had the GPU do (NVIDIA's list of Xids: an exception of a kernel, a page fault, work that was
-ended): they say nothing of others that have the same GPU."""
+ended): they say nothing of other processes with the same GPU."""
 LONGEST = 300
 MOST_READS = 1 << 12
 MOST_PROCESSES = 256
-"""Of which what the driver said last is kept."""
+"""Processes whose last Xid is kept."""
 _XID = re.compile(
     r"NVRM: Xid \((?:PCI:)?([0-9a-f]+):([0-9a-f]+):([0-9a-f]+)[^)]*\): (\d+)(?:, pid=(\d+))?", re.IGNORECASE
 )
@@ -44,7 +45,7 @@ Bus = tuple[int, ...]
 
 
 class Xid(NamedTuple):
-    """`at`: seconds since boot. `pid`: as the machine counts, where the driver knows it."""
+    """An error of a GPU. `at`: seconds since boot. `pid`: as the machine counts, where the driver knows it."""
 
     number: int
     bus: Bus
@@ -54,6 +55,7 @@ class Xid(NamedTuple):
 
 
 def parse(line: str, at: float) -> Xid | None:
+    """Return the Xid of a line of the kernel's log; None: it has none. `at`: seconds since boot."""
     found = _XID.search(line)
     if not found:
         return None
@@ -63,8 +65,8 @@ def parse(line: str, at: float) -> Xid | None:
 
 
 class Xids:
-    """Of the GPUs that CUDA_VISIBLE_DEVICES names, from now on; without GPUs nothing is opened. May be asked by several
-    threads."""
+    """Reader of the Xids of GPUs that CUDA_VISIBLE_DEVICES names, from now on; without GPUs nothing is opened. May be
+    used by several threads."""
 
     def __init__(
         self, visible: str | None, log: str = LOG, devices: str = DEVICES, journal: Sequence[str] = JOURNAL
@@ -78,11 +80,11 @@ class Xids:
         self._since = time.time()
 
     def descriptors(self) -> list[int]:
-        """That no rank is to have: what it reads takes a right."""
+        """Return file descriptors that no rank may inherit: reading them takes a right."""
         return [] if self._log is None else [self._log]
 
     def look(self) -> dict[int, int]:
-        """The newest number of each GPU that has had one, by place."""
+        """Return the newest number of each GPU that has had one, by place."""
         if not self._buses:
             return {}
         with self._lock:
@@ -100,7 +102,8 @@ class Xids:
                 del self._blamed[next(iter(self._blamed))]
 
     def explains(self, place: int, pid: int) -> dict[str, Any] | None:
-        """What of it may be why the rank that had the GPU `place`, the process `pid`, has just ended."""
+        """Return the Xid that may be why the rank that had the GPU `place`, the process `pid`, has just ended; None:
+        none."""
         self.look()
         with self._lock:
             found = [*self._newest.items(), *([self._blamed[pid]] if pid in self._blamed else [])]
@@ -112,7 +115,8 @@ class Xids:
 
     @staticmethod
     def _from_log(log: int) -> list[Xid]:
-        """A record for each read: priority, number, microseconds since boot, flags; then what was said."""
+        """Return the Xids of new records of the kernel's log: priority, number, microseconds since boot, flags; then
+        the text."""
         found = []
         for _ in range(MOST_READS):
             try:
@@ -130,7 +134,7 @@ class Xids:
         return [xid for xid in found if xid]
 
     def _from_journal(self) -> list[Xid]:
-        """What it says comes in its time: nobody waits for it."""
+        """Return the Xids of the journal's last answer, and ask again in the background."""
         now, found = time.monotonic(), []
         passed = time.time() - now
         for line in (self._journal.take(now) or "").splitlines():
@@ -144,7 +148,7 @@ class Xids:
 
 
 def buses(visible: str | None, devices: str = DEVICES) -> list[Bus]:
-    """Where the GPUs are that the ranks may use, in their order."""
+    """Return the bus addresses of the GPUs that the ranks may use, in their order."""
     found: list[Bus] = []
     uuids = []
     with contextlib.suppress(OSError):
@@ -165,7 +169,7 @@ def _uuid(path: str) -> str:
 
 
 def _open(log: str) -> int | None:
-    """After what it holds already. None where that is not allowed."""
+    """Open the kernel's log at its end. None where that is not allowed."""
     try:
         opened = os.open(log, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with contextlib.suppress(OSError):

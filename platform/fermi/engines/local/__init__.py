@@ -1,4 +1,4 @@
-"""Training on this machine: each node of a job is a node runner here, detached from the platform.
+"""Engine that trains on this machine: each node of a job is a node runner here, detached from the platform.
 
     <data>/runs/<task>-<attempt>/     node-0.json, .lock, .status.json, .pulse.json, .log per node; stop.json;
                                       files/ (the plan's)
@@ -22,6 +22,7 @@ __all__ = ["LocalBackend", "connect", "stop_everything"]
 
 
 def connect(connection: dict[str, Any]) -> LocalBackend:
+    """Return the backend of a connection; the same one for equal connections."""
     return _connect(json.dumps(connection, sort_keys=True))
 
 

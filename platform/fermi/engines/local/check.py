@@ -1,4 +1,4 @@
-"""Is this machine fit to train on: somewhere to write, and an interpreter with the training stack."""
+"""Check whether this machine can train: folders to write to, and an interpreter with the training stack."""
 
 import os
 import subprocess
@@ -35,6 +35,7 @@ TELL = (
 
 
 def findings(connection: Mapping[str, Any]) -> list[Finding]:
+    """Return the results of all checks."""
     data = Path(connection["data_dir"])
     workspace = Path(connection.get("workspace") or data / "workspace")
     python = _python(connection.get("python") or default_python())
@@ -42,14 +43,14 @@ def findings(connection: Mapping[str, Any]) -> list[Finding]:
 
 
 def notices(connection: Mapping[str, Any]) -> list[Finding]:
-    """What keeps ranks from the platform's own, and why it is not more."""
+    """Return what keeps ranks from the platform's own files, and why it is not more."""
     found = LocalBackend({**connection, "warm": False}).isolation
     level = Level.PASS if found.protects else Level.WARN
     return [Finding(level, code, params) for code, params in found.said()]
 
 
 def isolation_tried(connection: Mapping[str, Any]) -> list[Finding]:
-    """Returns whether it holds, as it was tried from inside; nothing where nothing protects."""
+    """Return whether the isolation holds, as tested from inside; nothing where there is none."""
     backend = LocalBackend({**connection, "warm": False})
     if not backend.isolation.protects:
         return []
@@ -63,7 +64,7 @@ def isolation_tried(connection: Mapping[str, Any]) -> list[Finding]:
 
 
 def _folder(path: Path) -> Finding:
-    """Writable, or to be made: the first attempt makes what is missing."""
+    """Return whether a folder is writable, or can be made: the first attempt makes what is missing."""
     there = next(folder for folder in (path, *path.parents) if folder.exists())
     if os.access(there, os.W_OK | os.X_OK):
         return Finding(Level.PASS, "FOLDER_USABLE", {"path": str(path)})
@@ -85,5 +86,6 @@ def _python(python: str) -> Finding:
 
 
 def standby(image: str) -> str:
-    """One process for all: ranks go on as an environment's interpreter (`fermi.runner.venv`)."""
+    """Return where the training stack stands by: one process serves all, since ranks continue as an environment's
+    interpreter (`fermi.runner.venv`)."""
     return "engine"

@@ -1,9 +1,11 @@
-"""The container engine of this host: which there is, whether it runs anything, and how it is asked.
+"""The container engine of this host (Podman or Docker): which there is, whether it can run anything, and how it is
+called.
 
 An engine that answers may still be unable to run a container: a runtime that does not know the host's control groups, a
-limit that may not be raised. So Podman is made to run one before it counts: of an empty folder, with a command that is
-not there. The engine must come as far as to say that (exit code 127, see podman-run(1)); an image is not needed. Docker
-cannot run a folder; its daemon, which answers, runs as root most of the time."""
+limit that may not be raised. So Podman has to run one before it counts: of an empty folder, with a command that does
+not exist. The engine must come as far as to report that (exit code 127, see podman-run(1)); an image is not needed.
+Docker cannot run a folder; its daemon, which answers, runs as root most of the time.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from typing import Any
 from fermi.jobs.errors import BackendError
 
 NAMES = ("podman", "docker")
-"""In the order in which they are chosen."""
+"""Engines in the order in which they are chosen."""
 ASK_SECONDS, RUN_SECONDS = 20.0, 120.0
 PROBE_SECONDS = 60.0
 AGAIN_SECONDS = 300.0
@@ -35,20 +37,23 @@ _found: dict[Path, tuple[float, Engine | None]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Done:
+    """Result of a command: exit code, standard output and standard error."""
+
     code: int
     out: str
     err: str
 
     @property
     def why(self) -> str:
-        """The last that was said of it."""
+        """Last line of what it printed, or its exit code."""
         return last_line(self.err) or last_line(self.out) or str(self.code)
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """`own_ids`: user 0 of its containers is the user who asks it. `remaps`: its users are others unless it is told.
-    `limits`: what it can hold a container to, of "cpu", "memory" and "pids"."""
+    """Container engine of this host. `maps_root_to_user`: user 0 of its containers is the user who calls it.
+    `remaps_users`: it maps its containers' users to others unless it is told not to. `limits`: what it can limit of a
+    container, of "cpu", "memory" and "pids"."""
 
     name: str
     program: str
@@ -59,10 +64,12 @@ class Engine:
 
     @property
     def words(self) -> str:
+        """Name and version, for texts."""
         return f"{self.name} {self.version}"
 
     def ask(self, *words: str, seconds: float = ASK_SECONDS) -> Done:
-        """Raises BackendError where nobody answers."""
+        """Run a command of the engine and return its result. Raise BackendError where the engine does not answer within
+        `seconds`."""
         try:
             done = subprocess.run(
                 [self.program, *words], stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",
@@ -76,33 +83,36 @@ class Engine:
         return said
 
     def remove(self, name: str) -> None:
-        """At once, whatever it does. Raises BackendError where nobody answers."""
+        """Remove a container at once, whatever it does. Raise BackendError where the engine does not answer."""
         self.ask("rm", "--force", *(["--time=0"] if self.name == "podman" else []), name, seconds=RUN_SECONDS)
 
     def user(self) -> str:
-        """Who writes to the disk as the agent does: files of an environment are then its agent's to read and remove."""
+        """Return the user of a container whose files the agent can read and remove: it writes to the disk as the agent
+        does."""
         return "0:0" if self.own_ids else f"{os.geteuid()}:{os.getegid()}"
 
 
 def surroundings() -> dict[str, str]:
-    """What an engine may need of ours (its own settings, proxies), and none of the platform's variables."""
+    """Return the variables for an engine: all of ours (its own settings, proxies) except for the platform's."""
     return {name: value for name, value in os.environ.items() if not name.startswith("FERMI_")}
 
 
 def is_away(said: str) -> bool:
-    """As docker(1), and podman(1) of another machine's service, say it."""
+    """Return whether a message of docker(1), or of podman(1) with another machine's service, says that the engine
+    cannot be reached."""
     return any(words in said for words in ("Cannot connect to the Docker daemon", "Is the docker daemon running",
                                            "unable to connect to Podman", "Cannot connect to Podman"))  # fmt: skip
 
 
 def last_line(text: str) -> str:
+    """Return the last line that is not empty, cut at `MAX_LINE_CHARS`."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][-LAST_BYTES:] if lines else ""
 
 
 def held_to() -> list[str]:
-    """This process's own limits, as arguments of Podman: by itself it asks for more, and may not have it. It holds
-    itself to as many processes as the kernel has numbers for. What Docker starts has its daemon's limits."""
+    """Return this process's own limits as options of Podman: its defaults are higher, and may not be allowed. Podman
+    limits itself to as many processes as the kernel has numbers for. Containers of Docker have its daemon's limits."""
     found = []
     each = (("nofile", resource.RLIMIT_NOFILE, MOST_FILES), ("nproc", resource.RLIMIT_NPROC, _most_pids()))
     for name, number, high in each:
@@ -118,8 +128,8 @@ def _most_pids() -> int:
 
 
 def find(folder: Path) -> Engine | None:
-    """Looked for once in a process; where there was none, again after a while. `folder`: where an empty folder may be
-    made that nothing else writes to."""
+    """Return the engine of this host; None where there is none that works. Searched once in a process; where there was
+    none, again after a while. `folder`: where an empty folder may be made that nothing else writes to."""
     with _looking:
         at, found = _found.get(folder, (0.0, None))
         if found is None and (not at or time.monotonic() - at > AGAIN_SECONDS):
@@ -129,7 +139,8 @@ def find(folder: Path) -> Engine | None:
 
 
 def _look(folder: Path) -> Engine | None:
-    """Where it cannot hold anything to limits (control groups that are not handed down to its user), without them."""
+    """Return the first engine that runs a container; where it cannot limit anything (control groups that are not
+    delegated to its user), without limits."""
     for name in NAMES:
         if (program := shutil.which(name)) and (engine := _asked(name, program)):
             for candidate in dict.fromkeys((engine, replace(engine, limits=frozenset()))):
@@ -158,7 +169,8 @@ def _podman(program: str, info: Mapping[str, Any]) -> Engine:
 
 
 def _docker(program: str, info: Mapping[str, Any]) -> Engine | None:
-    """Its client answers without its daemon, too, and then says what is wrong."""
+    """Return the engine of Docker's answer. Its client answers without its daemon, too, and then says what is wrong:
+    None."""
     version = str(info.get("ServerVersion") or "")
     if info.get("ServerErrors") or not version:
         return None
@@ -183,6 +195,6 @@ def _runs(engine: Engine, folder: Path) -> bool:
 
 
 def least(engine: Engine) -> list[str]:
-    """Limits that harm nothing, to see whether there are such here."""
+    """Return limits that harm nothing, to test whether limits work here."""
     each = {"cpu": "--cpus=1", "memory": "--memory=64m", "pids": "--pids-limit=64"}
     return [each[name] for name in sorted(engine.limits)]

@@ -1,12 +1,13 @@
 """Lives of containers, one for each run. The files of a run and the engine are the only memory:
 
-    no ended.json, no container      it has not begun: `begin` pulls the image, then runs the container
-    its lock is held                 its keeper lives, and its status file says how it is; no engine is asked
-    its lock is free                 the engine says what the container is, by its name
-    ended.json                       it is over, and nothing is left of it: written once, when that was seen
+    no ended.json, no container      it has not started: `begin` pulls the image, then runs the container
+    its lock is held                 its environment daemon lives, and its status file has its state; no engine is asked
+    its lock is free                 the engine reports the container's state, by its name
+    ended.json                       it is over, and nothing is left of it: written once, when that was found
 
-Beginning takes as long as an image takes to arrive, so a thread does it. Should its process die, the next one finds no
-container under the run's name and begins again, or finds one, and has nothing to do."""
+Starting takes as long as an image takes to arrive, so a thread does it. Should its process die, the next one finds no
+container under the run's name and starts again, or finds one, and has nothing to do.
+"""
 
 import fcntl
 import json
@@ -48,7 +49,8 @@ NOBODY = Cause("CONTAINERS_AWAY", {"engine": "podman, docker", "why": "–"})
 
 @dataclass(slots=True)
 class Beginning:
-    """`pulls`: the newest line of a pull that goes on. `waits`: why it is tried again in a while."""
+    """Start of a container. `pull_line`: the newest line of a running pull. `waits`: why it is tried again in a
+    while."""
 
     thread: threading.Thread | None = None
     pulls: str | None = None
@@ -57,7 +59,7 @@ class Beginning:
 
 @dataclass(slots=True)
 class Containers:
-    """Of one data directory, in one process."""
+    """Containers of one data directory, in one process."""
 
     data_dir: Path
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -65,15 +67,17 @@ class Containers:
     _over: dict[str, Cause | None] = field(default_factory=dict)
 
     def engine(self) -> Engine | None:
+        """Return the container engine; None: there is none."""
         return container_engines.find(self.data_dir / "containers")
 
     def box(self, disk: Disk, run: Run) -> Box:
+        """Return the names and folders of a run's container."""
         return Box(run.name, disk.folder.name, self.data_dir, run.folder, disk.workspace, disk.home)
 
     # begin
 
     def begin(self, box: Box, content: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
-        """Returns at once. Raises BackendError where there is no engine."""
+        """Start a thread that starts the container, and return at once. Raise BackendError where there is no engine."""
         engine = self.engine()
         if engine is None:
             raise BackendError("HOST_WITHOUT_CONTAINERS", host=socket.gethostname())
@@ -116,7 +120,7 @@ class Containers:
     def _once(
         self, engine: Engine, box: Box, content: Mapping[str, Any], secrets: Mapping[str, str], beginning: Beginning
     ) -> None:
-        """Raises BackendError and OSError."""
+        """Try once to start the container. Raise BackendError and OSError."""
         there, wanted = self._ask(engine, box), content["container"]
         if there and not there.ours:
             raise BackendError("CONTAINER_NAME_TAKEN", permanent=True, name=box.name, engine=engine.name)
@@ -150,7 +154,7 @@ class Containers:
     # look
 
     def seen(self, box: Box, content: Mapping[str, Any]) -> HostedSeen:
-        """Writes down, once, that a container is over, and removes it."""
+        """Return the status of a run. Where its container is over, write that down, once, and remove it."""
         if over := self._ended(box):
             return HostedSeen(HostedPhase.ENDED, False, over[0])
         if beginning := self._lives(box):
@@ -191,7 +195,7 @@ class Containers:
 
     @staticmethod
     def _ask(engine: Engine, box: Box) -> containers.State | None:
-        """None: there is no container of that name. Raises BackendError."""
+        """Return the container's state; None: there is no container of that name. Raise BackendError."""
         done = engine.ask("container", "inspect", "--format", containers.SHOWN, box.name)
         if done.code:
             if "no such container" in done.err.lower():
@@ -209,7 +213,8 @@ class Containers:
         return (_said(written.get("cause")),) if written else None
 
     def _close(self, box: Box, cause: Cause | None) -> None:
-        """A disk that takes nothing takes it from the next process; this one knows."""
+        """Write down that a run is over and delete its secrets. Where the disk takes no file, only this process knows
+        it."""
         self._over[box.name] = cause
         for secret in (box.inside / files.SECRETS, box.folder / f"{files.SECRETS}.new"):
             with suppress(OSError):
@@ -221,8 +226,8 @@ class Containers:
     # end
 
     def end(self, box: Box, grace_seconds: float) -> None:
-        """The keeper reads the request to end. One that is late is ended with all its processes. Raises OSError and
-        BackendError."""
+        """Write a request to end, which the environment daemon reads. A container that is late is removed with all its
+        processes. Raise OSError and BackendError."""
         box.folder.mkdir(parents=True, exist_ok=True)
         terminate.end(box.folder, [], grace_seconds)
         stop = files.read_json(str(box.folder / "stop.json")) or {}
@@ -232,7 +237,7 @@ class Containers:
             engine.remove(box.name)
 
     def remove_all(self, environment: str) -> None:
-        """What bears our labels, whichever process made it. Raises BackendError."""
+        """Remove all containers with our labels of an environment, whichever process made them. Raise BackendError."""
         if engine := self.engine():
             ours = {containers.ENVIRONMENT: environment, containers.DATA: str(self.data_dir)}
             filters = [f"--filter=label={name}={value}" for name, value in ours.items()]
@@ -245,8 +250,8 @@ class Containers:
     # in
 
     def reach(self, box: Box) -> socket.socket | None:
-        """None where nobody answers. The keeper's socket is opened before it is connected to: a link in its place would
-        lead to one of the host's own."""
+        """Return a stream to the environment daemon; None where it does not answer. The socket is opened before it is
+        connected to: a link in its place would lead to one of the host's own."""
         stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             with logfiles.plain(box.inside / "keeper.token") as file:
@@ -266,7 +271,8 @@ class Containers:
 
 
 def _make_inside(box: Box, keeper: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
-    """Written where nothing of the container reaches, then moved: a link that lies there is replaced, not followed."""
+    """Write the container's files where nothing of the container can write, then move them: a link that lies there is
+    replaced, not followed."""
     for folder in (box.inside, box.workspace, box.home):
         folder.mkdir(mode=0o700, exist_ok=True)
     for name, what in (("keeper.json", keeper), (files.SECRETS, secrets)):
@@ -285,7 +291,7 @@ def _is_stopped(box: Box) -> bool:
 
 
 def _is_held(box: Box) -> bool:
-    """Whether the keeper's lock is: it holds it to its last moment, and the kernel frees it then."""
+    """Return whether the environment daemon holds its lock: it does so until it ends, and the kernel frees it then."""
     try:
         lock = os.open(box.inside / "keeper.lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -300,7 +306,7 @@ def _is_held(box: Box) -> bool:
 
 
 def _told(box: Box) -> Mapping[str, Any]:
-    """What was written in the container; empty where that is no status."""
+    """Return the status that was written in the container; empty where that is no status."""
     try:
         with logfiles.plain(box.inside / "keeper.status.json") as file:
             found = sanitize.params(json.loads(file.read(MOST_TOLD)))

@@ -1,4 +1,5 @@
-"""A run of an environment as a container: what its keeper is told, the engine's words, and what an end means. Pure.
+"""A run of an environment as a container: the spec of its environment daemon, the engine's command line, and the
+meaning of its end. Pure.
 
     in the container            on the host
     /fermi/code/fermi           the agent's own `fermi`, read only
@@ -6,9 +7,9 @@
     /fermi/run                  runs/<number>/inside/: keeper.json, .lock, .status.json, .log, .sock, .token, service/
     /home/fermi, …/work         home/, workspace/: the disk
 
-Its paths are those of an environment on Kubernetes, so a template means the same on both. Whatever runs in it is one
-user and may write to /fermi/run: the host believes nothing there, follows no link there, and keeps its own record.
-The keeper is the first process of a PID namespace, and nothing in it outlives the keeper.
+Its paths are those of an environment on Kubernetes, so a template means the same on both. All processes in it run as
+one user and may write to /fermi/run: the host trusts no content there, follows no link there, and keeps its own record.
+The environment daemon is the first process of a PID namespace, and nothing in it outlives the daemon.
 """
 
 import json
@@ -29,7 +30,7 @@ CODE, TOLD, RUN, HOME = "/fermi/code", "/fermi/told", "/fermi/run", "/home/fermi
 WORK = f"{HOME}/work"
 PYTHON = "python3"
 OLD_PYTHON = 96
-"""What a keeper's interpreter that is too old ends with."""
+"""Exit code of an environment daemon whose interpreter is too old."""
 BEGIN = (
     "import sys; old = sys.version_info < (3, 11); "
     f"old and (print(sys.version.split()[0]), sys.exit({OLD_PYTHON})); "
@@ -37,7 +38,7 @@ BEGIN = (
     "runpy.run_module('fermi.envd', run_name='__main__')"
 )
 RUN_LABEL, ENVIRONMENT, DATA = "io.fermi.run", "io.fermi.environment", "io.fermi.data"
-"""Labels: only what bears all of them, with our own values, is ever ended or removed."""
+"""Labels: only containers that have all of them, with our own values, are ever ended or removed."""
 MOST_PROCESSES = 1 << 14
 LOG_SIZE = "1m"
 SHOWN = '{"labels": {{json .Config.Labels}}, "state": {{json .State}}}'
@@ -45,7 +46,8 @@ SHOWN = '{"labels": {{json .Config.Labels}}, "state": {{json .State}}}'
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """`data`: the data directory, by which engines of several agents on one host are told apart."""
+    """Names and folders of a container. `data`: the data directory, by which containers of several agents on one host
+    are told apart."""
 
     name: str
     environment: str
@@ -56,17 +58,20 @@ class Box:
 
     @property
     def inside(self) -> Path:
+        """Folder that the container can write to."""
         return self.folder / "inside"
 
     @property
     def labels(self) -> dict[str, str]:
+        """Labels of the container."""
         return {RUN_LABEL: self.name, ENVIRONMENT: self.environment, DATA: str(self.data)}
 
 
 def content(
     spec: HostedSpec, env: Mapping[str, str], grace_seconds: float, ordered: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What is kept of the run on the host; `keeper` is what its keeper reads. `ordered`: see `bounds.order`."""
+    """Return what is kept of the run on the host; `keeper` is the spec of its environment daemon. `limits`: see
+    `bounds.order`."""
     given: Any = [] if spec.emulated or not spec.gpu_count else list(spec.gpus) or "all"
     variables = {"HOME": HOME, "USER": "fermi", **({} if given else {"CUDA_VISIBLE_DEVICES": ""}), **env}
     keeper = {
@@ -86,7 +91,8 @@ def content(
 
 
 def command(engine: Engine, box: Box, wanted: Mapping[str, Any]) -> list[str]:
-    """Neither variables nor secrets of the environment are among the words: any process of the host can read them."""
+    """Return the command that runs the container. Neither variables nor secrets of the environment are on the command
+    line: any process of the host can read it."""
     words = ["run", "--detach", "--name", box.name, "--pull=never", f"--user={engine.user()}", "--workdir=/"]
     words += ["--network=host", "--cap-drop=all", "--security-opt=no-new-privileges", "--security-opt=label=disable"]
     words += [*_habits(engine), *_limits(engine, wanted), *_gpus(engine, wanted["gpus"])]
@@ -107,7 +113,8 @@ def command(engine: Engine, box: Box, wanted: Mapping[str, Any]) -> list[str]:
 
 
 def _habits(engine: Engine) -> list[str]:
-    """Against what an image or the engine's settings would have run, or hand over, beside what is asked for here."""
+    """Return options against what an image or the engine's settings would run, or pass on, beside what is requested
+    here."""
     if engine.name == "podman":
         return ["--env-host=false", "--no-healthcheck", "--log-driver=k8s-file", f"--log-opt=max-size={LOG_SIZE}b"]
     remaps = ["--userns=host"] if engine.remaps else []
@@ -122,7 +129,8 @@ def _limits(engine: Engine, wanted: Mapping[str, Any]) -> list[str]:
 
 
 def _gpus(engine: Engine, given: Any) -> list[str]:
-    """An image may name GPUs for itself in NVIDIA_VISIBLE_DEVICES, and a runtime of NVIDIA's would give it these."""
+    """Return the options of GPUs. An image may name GPUs for itself in NVIDIA_VISIBLE_DEVICES, and a runtime of
+    NVIDIA's would give it these."""
     if engine.name == "podman":
         devices = [f"--device=nvidia.com/gpu={one}" for one in (["all"] if given == "all" else given)]
         return ["--env=NVIDIA_VISIBLE_DEVICES=void", *devices]
@@ -133,7 +141,8 @@ def _gpus(engine: Engine, given: Any) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What an engine says of a container. `begun`: it ran, or runs; `code`: of one that is over."""
+    """State of a container as an engine reports it. `ours`: it has our labels; `begun`: it ran, or runs; `code`: exit
+    code of one that is over."""
 
     ours: bool
     begun: bool
@@ -143,7 +152,8 @@ class State:
 
 
 def state(said: str, box: Box) -> State:
-    """Of `inspect` in the form of SHOWN. An unknown word counts as running: nothing is done about it."""
+    """Return the state from the output of `inspect` in the form of INSPECT_FORMAT. An unknown state counts as running:
+    nothing is done because of it."""
     found = json.loads(said)
     labels, about = found.get("labels") or {}, found.get("state") or {}
     ours = all(labels.get(name) == value for name, value in box.labels.items())
@@ -154,8 +164,8 @@ def state(said: str, box: Box) -> State:
 
 
 def refused(engine: Engine, box: Box, image: str, done: Done) -> BackendError:
-    """Of `run`. Exit codes as podman-run(1) and docker-run(1) have them: 125 the engine itself, 126 a command that
-    cannot be run, 127 one that is not there; 126 is what a runtime says of its own troubles, too."""
+    """Return the error of a `run` that failed. Exit codes as podman-run(1) and docker-run(1) have them: 125 the engine
+    itself, 126 a command that cannot be run, 127 one that does not exist; 126 is also a runtime's own failure."""
     said = done.err.lower()
     if done.code == 127 and PYTHON in said:
         return BackendError("IMAGE_WITHOUT_PYTHON", permanent=True, image=image, found="–")
@@ -169,7 +179,8 @@ def refused(engine: Engine, box: Box, image: str, done: Done) -> BackendError:
 
 
 def cause_of(seen: State, wanted: Mapping[str, Any], printed: Sequence[str], *, told: bool) -> Cause:
-    """Of a container that ended without its keeper's word. `printed`: its last lines; `told`: its keeper had begun."""
+    """Return why a container ended whose environment daemon did not report it. `log_lines`: its last lines;
+    `has_started`: its daemon had started."""
     last = printed[-1] if printed else str(seen.code)
     if seen.out_of_memory:
         return Cause("CONTAINER_OUT_OF_MEMORY", {"image": wanted["image"], "memory": wanted["memory_gb"]})

@@ -1,4 +1,5 @@
-"""Into an environment of this machine without its keeper: one that nobody has opened uses no memory, and goes on so."""
+"""Enter an environment of this machine without its environment daemon: one that no user has opened uses no memory, and
+stays so."""
 
 import json
 import os
@@ -16,12 +17,12 @@ from fermi.engines.local.launcher import training_env
 from fermi.runner import files
 
 MAKE = '"$0" -m fermi.envd.interpreter "$1" "$2" >/dev/null 2>&1; shift 2; exec "$@"'
-"""The environment's own interpreter may not be there yet."""
+"""Shell command that first makes the environment's own interpreter, which may not exist yet."""
 
 
 def enter(disk: Disk, run: Run) -> Session:
-    """`fermi.inside` as a process of its own, with what the environment's processes may reach; it ends with its stream.
-    Raises InsideError and OSError."""
+    """Return a session with `fermi.inside` as a process of its own, with what the environment's processes may reach; it
+    ends with its stream. Raise InsideError and OSError."""
     spec: Mapping[str, Any] = files.read_json(str(run.spec)) or {}
     own, base = str(disk.own), str(spec.get("python") or sys.executable)
     env = {**training_env(), **spec.get("env", {}), "HOME": str(disk.home), "VIRTUAL_ENV": own}

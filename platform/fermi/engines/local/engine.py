@@ -1,4 +1,4 @@
-"""The backend's verbs on this machine. Files are the only memory; any process of the platform can ask."""
+"""Backend that trains on this machine. Files are its only memory; any process of the platform can use it."""
 
 import errno
 import os
@@ -47,10 +47,12 @@ from fermi.jobs.user_paths import HOMES, OUTPUTS, absent, output_folder, task_fo
 from fermi.runner import files, first_failure, ports, status, terminate
 
 LOOKS = 8
-"""At interpreters that a task names, at a time."""
+"""Interpreters that a task names and that are queried at a time."""
 
 
 class LocalBackend(Backend):
+    """Backend on this machine: one node runner per node."""
+
     here = True
 
     def __init__(self, connection: Mapping[str, Any]) -> None:
@@ -72,11 +74,11 @@ class LocalBackend(Backend):
 
     @property
     def isolation(self) -> Isolation:
-        """What keeps ranks from what is not theirs; looked at once per process."""
+        """What keeps ranks from files that are not theirs; determined once per process."""
         return isolation.chosen(self.isolation_mode, self.place)
 
     def problems(self, job: JobSpec) -> list[Problem]:
-        """What is wrong with the job on this machine."""
+        """Return what is wrong with the job on this machine."""
         found: list[Problem] = []
         if job.resume_from not in ("", "auto"):
             missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
@@ -103,7 +105,7 @@ class LocalBackend(Backend):
         return lack
 
     def _python_problems(self, job: JobSpec) -> list[Problem]:
-        """What is wrong with the interpreter that the job names, once for all nodes of which the same is."""
+        """Return what is wrong with the interpreter that the job names, once for all nodes with the same problem."""
         wrong: dict[interpreter.Chosen, list[str]] = {}
         with ThreadPoolExecutor(LOOKS) as pool:
             for node, chosen in zip(job.nodes, pool.map(partial(self._chosen, job), job.nodes), strict=True):
@@ -112,7 +114,7 @@ class LocalBackend(Backend):
         return [problem for problem in found if problem]
 
     def _chosen(self, job: JobSpec, node: Node) -> interpreter.Chosen:
-        """What the job's `python` means to the ranks of a node."""
+        """Return what the job's `python` means to the ranks of a node."""
         disk = self._entered(node)
         return inside.chosen(job.python, self.isolation, self.place, disk, self._home(job))
 
@@ -120,12 +122,12 @@ class LocalBackend(Backend):
         return self.data_dir / HOMES / (job.project or "default")
 
     def _entered(self, node: Node) -> environment_runs.Disk | None:
-        """Of the environment that the node's ranks run inside of."""
+        """Return the disk of the environment that the node's ranks run inside of; None: they run outside."""
         return inside.disk_of(self.data_dir, node) if node.inside else None
 
     def _script_problems(self, job: JobSpec) -> list[Problem]:
-        """What is wrong with where the job's own script or module lies; a module may be an installed one, unless its
-        package lies in the workspace."""
+        """Return what is wrong with the location of the job's own script or module; a module may be an installed one,
+        unless its package lies in the workspace."""
         assert job.entrypoint
         named, workspace, script = job.entrypoint, self._workspace(job), self._script(job)
         package = workspace / named.module.partition(".")[0]
@@ -140,7 +142,7 @@ class LocalBackend(Backend):
         return found
 
     def _script(self, job: JobSpec) -> Path:
-        """Where the job's own script or module lies, or would lie."""
+        """Return where the job's own script or module lies, or would lie."""
         assert job.entrypoint
         workspace = self._workspace(job)
         places = [os.path.realpath(workspace / path) for path in job.entrypoint.paths]
@@ -154,7 +156,8 @@ class LocalBackend(Backend):
         return b""
 
     def _workspace(self, job: JobSpec) -> Path:
-        """Where a job's ranks start: where its script was written (`kept.workspace_of`), or else in ours."""
+        """Return where a job's ranks start: where its script was written (`environment_runs.find_workspace`), or else
+        in ours."""
         own = (
             None
             if job.entrypoint and job.brings(job.entrypoint.script)
@@ -170,7 +173,8 @@ class LocalBackend(Backend):
         )  # fmt: skip
 
     def _setting(self, job: JobSpec, plan: Plan, planned: NodePlan) -> Setting:
-        """An interpreter that is named and cannot be found is still the one: its ranks say so."""
+        """Return the interpreter, variables and sandbox of a node's ranks. An interpreter that is named and cannot be
+        found is used all the same: its ranks report that."""
         disk = self._entered(planned.node)
         named = (
             job.python if "/" in job.python or not job.python else self._chosen(job, planned.node).path or job.python
@@ -182,8 +186,8 @@ class LocalBackend(Backend):
         return Setting(python, venv, inside.variables(disk, python), self._confine(job, plan, disk))
 
     def _confine(self, job: JobSpec, plan: Plan, disk: environment_runs.Disk | None = None) -> dict[str, Any] | None:
-        """Of other tasks' folders only the one that this one resumes from can be read; of environments, the `disk` of
-        the one that ranks run inside of."""
+        """Return the sandbox of a job's ranks. Of other tasks' folders only the one that this one resumes from can be
+        read; of environments, the `disk` of the one that ranks run inside of."""
         own, resume = self._task_folder(job.checkpoint_dir), self._task_folder(job.resume_from)
         packages = [self._packages(job)] if job.code or disk else []
         workspace = [] if (start := self._workspace(job)) == self.workspace else [start]
@@ -206,19 +210,21 @@ class LocalBackend(Backend):
         return [self.data_dir / OUTPUTS / found.name] if found else []
 
     def _code(self, job: JobSpec, python: str = "") -> code.Place:
-        """`python`: what the node's ranks run with."""
+        """Return where the job's code is unpacked. `python`: the interpreter of the node's ranks."""
         return code.Place(str(self.data_dir), str(self._packages(job)), str(self._run_dir(job.name)), python)
 
     def _packages(self, job: JobSpec) -> Path:
         return inside.packages(self.data_dir, job.project)
 
     def _task_folder(self, path: str) -> list[Path]:
-        """Jobs name the data directory as the platform was given it, which may be by a link."""
+        """Return the task's folder that a path lies in. Jobs name the data directory as the platform was given it,
+        which may be by a link."""
         found = task_folder(self.data_dir, path) or task_folder(self.named, path)
         return [self.data_dir / found.parent.name / found.name] if found else []
 
     def submit(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
-        """Secrets go to the runners through the launcher's standard input: they are never in a file."""
+        """Write the specs and start the runners. Secrets go to the runners through the launcher's standard input: they
+        are never in a file."""
         run_dir = self._run_dir(rendered.name)
         if (run_dir / "stop.json").exists():
             return
@@ -345,7 +351,7 @@ def _paths(connection: Mapping[str, Any], name: str) -> tuple[Path, ...]:
 
 
 def _put(path: Path, text: str) -> None:
-    """All at once: when an attempt is submitted again, its ranks may be reading the file."""
+    """Write a file atomically: when an attempt is submitted again, its ranks may be reading it."""
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
         file.write(text)
         os.fchmod(file.fileno(), 0o644)
@@ -353,8 +359,8 @@ def _put(path: Path, text: str) -> None:
 
 
 def stop_everything(data_dir: str | Path, grace_seconds: float = 10.0) -> list[str]:
-    """Ends all training of a data directory and all environments there, and returns the attempts' names once nothing is
-    left. Environments begin again when the platform does."""
+    """End all training of a data directory and all environments there, and return the attempts' names once nothing is
+    left. Environments start again when the platform does."""
     backend = LocalBackend({"data_dir": str(data_dir), "warm": False})
     running = running_attempts(data_dir)
     handles = [Handle.of(name) for name in running]
@@ -372,7 +378,7 @@ def stop_everything(data_dir: str | Path, grace_seconds: float = 10.0) -> list[s
 
 
 def running_attempts(data_dir: str | Path) -> list[str]:
-    """Names of the attempts of which something lives on this machine."""
+    """Return the names of the attempts of which something lives on this machine."""
     runs = Path(data_dir) / "runs"
     folders = sorted(runs.iterdir()) if runs.is_dir() else []
     return [run.name for run in folders if any(status.look(spec).left for spec in LocalBackend._specs(run))]

@@ -1,6 +1,6 @@
 """Dev environments on this machine, as files and processes:
 
-<data>/environments/<id>/        disk.json: whose it is
+<data>/environments/<id>/        disk.json: its project
     workspace/  home/            the disk
     runs/<number>/               keeper.json (spec), .lock, .status.json, .log, .sock, .token; stop.json;
                                  service/ (written by what runs there)
@@ -25,50 +25,56 @@ FOLDER = "environments"
 
 @dataclass(frozen=True)
 class Disk:
-    """Of one environment."""
+    """Disk of one environment."""
 
     folder: Path
 
     @classmethod
     def of(cls, data_dir: Path, environment: str) -> Disk:
+        """Return the disk of an environment. Raise ValueError for an id that is no name of a folder."""
         if "/" in environment or environment in ("", ".", ".."):
             raise ValueError(environment)
         return cls(data_dir / FOLDER / environment)
 
     @property
     def workspace(self) -> Path:
+        """Folder of the user's files."""
         return self.folder / "workspace"
 
     @property
     def home(self) -> Path:
+        """Home folder of its processes."""
         return self.folder / "home"
 
     @property
     def own(self) -> Path:
-        """The folder of its own interpreter (`fermi.envd.interpreter`), which its members may write to."""
+        """Folder of its own interpreter (`fermi.envd.interpreter`), which its members may write to."""
         return self.home / interpreter.FOLDER
 
     @property
     def project(self) -> str:
-        """Empty: there is no such disk."""
+        """Project of the environment; empty: there is no such disk."""
         said = files.read_json(str(self.folder / "disk.json"))
         return str(said["project"]) if said else ""
 
     def has_one_of(self, paths: Iterable[str]) -> bool:
-        """Whether one of these files lies in its workspace, and no link leads out of it."""
+        """Return whether one of these files lies in its workspace, and no link leads out of it."""
         top = os.path.realpath(self.workspace)
         places = [Path(os.path.realpath(os.path.join(top, path))) for path in paths]
         return any(there.is_relative_to(top) and there.is_file() for there in places)
 
     def run(self, number: int) -> Run:
+        """Return a run by its number."""
         return Run(self.folder / "runs" / str(number), f"{self.folder.name}-{number}")
 
     def runs(self) -> list[Run]:
+        """Return all runs that have a folder."""
         there = self.folder / "runs"
         return [self.run(int(path.name)) for path in there.iterdir() if path.name.isdecimal()] if there.is_dir() else []
 
     def make(self, project: str) -> None:
-        """Other users may pass, and find nothing that they are not given. Raises OSError."""
+        """Make the folders. Other users may pass through them, and read nothing that they are not given. Raise
+        OSError."""
         for folder in (self.folder.parent, self.folder, self.folder / "runs"):
             folder.mkdir(parents=True, exist_ok=True)
             if folder.stat().st_uid == os.geteuid():
@@ -77,7 +83,8 @@ class Disk:
             files.write_atomically(str(self.folder / "disk.json"), {"project": project}, 0o600)
 
     def remove(self) -> bool:
-        """Whether all of it is gone. Folders may have been made unwritable by whoever worked there."""
+        """Remove all of it; return whether it is gone. Folders may have been made unwritable by the environment's
+        users."""
         for folder, folders, _ in os.walk(self.folder):
             for name in folders:
                 path = os.path.join(folder, name)
@@ -89,40 +96,46 @@ class Disk:
 
 @dataclass(frozen=True)
 class Run:
-    """One run's folder, with which its processes are marked. `name`: as engines know it."""
+    """Folder of one run, by which its processes are marked. `name`: as engines know it."""
 
     folder: Path
     name: str
 
     @property
     def number(self) -> int:
+        """Number of the run."""
         return int(self.folder.name)
 
     @property
     def spec(self) -> Path:
+        """Spec of its environment daemon."""
         return self.folder / "keeper.json"
 
     @property
     def log(self) -> Path:
+        """Log of its environment daemon and service."""
         return self.folder / "keeper.log"
 
     @property
     def is_stopped(self) -> bool:
+        """Whether the run was asked to end."""
         return (self.folder / "stop.json").exists()
 
     def told(self) -> dict[str, Any]:
-        """What its keeper wrote last; empty before it began."""
+        """Return the last status of its environment daemon; empty before it started."""
         return files.read_json(files.Paths(str(self.spec)).status) or {}
 
     def look(self) -> status.NodeState:
+        """Return the state of its environment daemon."""
         return status.look(self.spec)
 
     def strays(self) -> list[dict[str, Any]]:
-        """What a keeper that was killed has left behind; may be asked of a run whose keeper lives not."""
+        """Return the processes that a killed environment daemon has left behind; only for a run whose daemon does not
+        live."""
         return children.strays(str(self.folder))
 
     def end(self, grace_seconds: float) -> None:
-        """Asks and returns; to be called until nothing is left. Raises OSError."""
+        """Ask for the end without waiting; to be called until nothing is left. Raise OSError."""
         self.folder.mkdir(parents=True, exist_ok=True)
         there = self.spec.exists()
         terminate.end(self.folder, [self.spec] if there else [], grace_seconds)
@@ -131,7 +144,7 @@ class Run:
             self._close()
 
     def rest(self, *, kill: bool) -> None:
-        """Asks its processes to go, and forbids nothing: it begins again when it is dialled, or counts as lost."""
+        """Ask its processes to end, and forbid nothing: it starts again when it is dialled, or counts as lost."""
         if (runner := self.told().get("runner")) and processes.send_signal(
             runner, signal.SIGKILL if kill else signal.SIGTERM
         ):
@@ -139,12 +152,12 @@ class Run:
         self.clear()
 
     def clear(self) -> None:
-        """Kills what a dead keeper has left behind."""
+        """Kill what a dead environment daemon has left behind."""
         for stray in self.strays():
             processes.send_signal(stray, signal.SIGKILL)
 
     def _close(self) -> None:
-        """A dead keeper's status, under its lock, once nothing is left: as it would have ended it."""
+        """Write a dead environment daemon's status, under its lock, once nothing is left: as it would have ended it."""
         lock = files.try_lock(files.Paths(str(self.spec)).lock)
         if lock is None:
             return
@@ -156,13 +169,14 @@ class Run:
 
 
 def disks(data_dir: Path) -> Iterator[Disk]:
+    """Yield the disks of all environments."""
     there = data_dir / FOLDER
     for folder in sorted(there.iterdir()) if there.is_dir() else []:
         yield Disk(folder)
 
 
 def living(data_dir: Path) -> list[Run]:
-    """Runs of which processes live."""
+    """Return the runs of which processes live."""
     return [run for disk in disks(data_dir) for run in disk.runs() if run.look().left or _left_behind(run)]
 
 
@@ -171,9 +185,9 @@ def _left_behind(run: Run) -> bool:
 
 
 def workspace_of(data_dir: Path, job: JobSpec) -> Path | None:
-    """In which of the environments of a job its script or module was written: the master's, or else the first of the
-    others that has it. None: in none. An environment that another project shares gives this one its GPUs, and not its
-    files."""
+    """Return the workspace of the environment of a job in which its script or module was written: the master's, or else
+    the first of the others that has it. None: in none. An environment that another project shares gives this one its
+    GPUs, and not its files."""
     paths = job.entrypoint.paths if job.entrypoint else ()
     if not paths or os.path.isabs(paths[0]):
         return None

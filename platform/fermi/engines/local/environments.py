@@ -1,10 +1,11 @@
-"""Dev environments on this machine: what `fermi.engines.environments` asks of an engine. Files are the only memory.
+"""Dev environments on this machine (`fermi.engines.environments`). Files are the only memory.
 
-A run that needs nothing made ready (JupyterLab as it is installed here) begins when somebody dials it: an environment
-that nobody has opened costs no memory. What has packages, a script, secrets or an editor begins at once, so that
-whoever started it sees whether that goes well.
+A run that needs no preparation (JupyterLab as it is installed here) starts when it is dialled: an environment that no
+user has opened costs no memory. A run with packages, a script, secrets or an editor starts at once, so that the user
+who started it sees whether that succeeds.
 
-Where the connection says `containers`, a run with an image is a container (see `contained`). It begins at once."""
+Where the connection says `containers`, a run with an image is a container (see `containers`). It starts at once.
+"""
 
 from __future__ import annotations
 
@@ -52,17 +53,20 @@ SOCKET, TOKEN = "keeper.sock", "keeper.token"
 
 
 def connect(connection: Mapping[str, Any]) -> LocalHosting:
+    """Return the environment backend of a connection."""
     backend = local.connect({**connection, "warm": False})
     return LocalHosting(backend, with_containers=connection.get("containers"))
 
 
 class LocalHosting(Hosting):
+    """Environment backend on this machine: a process or a container per environment."""
+
     on_demand = True
     hands_over = True
 
     def __init__(self, backend: local.LocalBackend, *, with_containers: bool | None = None) -> None:
-        """`with_containers`: False where an image is refused; None where environments are processes, whatever their
-        image."""
+        """Store the options. `with_containers`: False where an image is refused; None where environments are processes,
+        whatever their image."""
         self.backend = backend
         self.data_dir = backend.data_dir
         self.with_containers = with_containers
@@ -104,17 +108,19 @@ class LocalHosting(Hosting):
         return Rendered(spec.run_name, "local", (Artifact("keeper", "keeper", content),))
 
     def _env(self, spec: HostedSpec, disk: Disk) -> dict[str, str]:
-        """Sizes are words here but for threads and GPUs: without a control group of its own, nobody is held to more."""
+        """Return the variables. Sizes are information only except for threads and GPUs: without a control group of its
+        own, no process is limited."""
         gpus = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, spec.gpus))} if spec.gpus or not self._all_gpus(spec) else {}
         return {"HOME": str(disk.home), **gpus, **_sizes(spec)}
 
     @staticmethod
     def _all_gpus(spec: HostedSpec) -> bool:
-        """Whoever has asked for GPUs and was given no numbers has those of the machine."""
+        """Return whether it has all GPUs of the machine: it requires GPUs and was given no indices."""
         return bool(spec.gpu_count) and not spec.emulated
 
     def _confined(self, disk: Disk, run: Run, cache: Path) -> dict[str, Any]:
-        """Its own disk and run, and nothing else of the platform's; packages are its project's, and read only."""
+        """Return the sandboxes: its own disk and run, and nothing else of the platform's; packages are its project's,
+        and read only."""
         isolation = self.backend.isolation
         place = replace(self.backend.place, workspace=disk.workspace)
         own, service = [disk.workspace, disk.home], run.folder / "service"
@@ -130,7 +136,8 @@ class LocalHosting(Hosting):
         return {name: order for name, order in orders.items() if order}
 
     def start(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
-        """Secrets go to the keeper through its standard input: they are never in a file."""
+        """Write the spec and start the environment daemon, unless it starts on demand. Secrets go to it through its
+        standard input: they are never in a file."""
         content = rendered.artifacts[0].content
         environment, _, number = rendered.name.rpartition("-")
         disk = self._disk(environment)
@@ -152,7 +159,7 @@ class LocalHosting(Hosting):
             self._begin(run, secrets)
 
     def _begin(self, run: Run, secrets: Mapping[str, str] = NO_SECRETS) -> None:
-        """Returns when it listens, or another does."""
+        """Start an environment daemon; return when it listens, or another does. Raise BackendError."""
         try:
             done = subprocess.run(
                 [sys.executable, "-m", "fermi.envd", str(run.spec), "-"], input=json.dumps(dict(secrets)),
@@ -224,8 +231,9 @@ class LocalHosting(Hosting):
         return logfiles.chunk(self._box(run).inside / "keeper.log" if _has_container(run) else run.log, cursor, limit)
 
     def dial(self, handle: HostedHandle) -> socket.socket:
-        """Begins what begins on demand; of several who dial at once, one does. A run that was not started here yet,
-        because the platform itself has just begun, is waited for; run 0 is nobody's."""
+        """Return a stream to the environment daemon. A run that starts on demand is started; of several calls at once,
+        one does. A run that was not started here yet, because the platform itself has just started, is waited for; run
+        0 belongs to no environment. Raise BackendError."""
         run = self._run(handle)
         limit = time.monotonic() + DIAL_SECONDS
         while (spec := files.read_json(str(run.spec))) is None and handle.run and not run.is_stopped:
@@ -270,14 +278,15 @@ def _has_container(run: Run) -> bool:
 
 
 def _sizes(spec: HostedSpec) -> dict[str, str]:
-    """What any of its processes is told, in a container or not."""
+    """Return the variables of all of its processes, in a container or not."""
     threads = str(spec.cpu_cores)
     own = {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads, "FERMI_ENVIRONMENT": spec.id}
     return {**own, **spec.env}
 
 
 def _reached(run: Run) -> socket.socket | None:
-    """A path may be longer than a socket's name can be; the folder's descriptor is short."""
+    """Return a stream to an environment daemon; None where it does not answer. A path may be longer than a socket's
+    name can be; the folder's descriptor is short."""
     stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         token = (run.folder / TOKEN).read_text("ascii")
@@ -308,7 +317,8 @@ def _activity(said: Mapping[str, Any]) -> Activity:
 
 @cache
 def _facts(python: str) -> dict[str, Any]:
-    """Of this machine. Versions are looked up where the platform's interpreter is the training stack's, too."""
+    """Return the facts of this machine. Versions are read where the platform's interpreter is the training stack's,
+    too."""
     versions: dict[str, str] = {}
     if python == sys.executable:
         versions["python"] = sys.version.split()[0]

@@ -1,4 +1,4 @@
-"""Images: found on this host, or pulled from their registry, and what a refusal means."""
+"""Container images: found on this host, or pulled from their registry, and what an error means."""
 
 import re
 import subprocess
@@ -19,18 +19,19 @@ FORBIDDEN = ("unauthorized", "denied", "authentication required", "forbidden", "
 AWAY = ("dial tcp", "timeout", "connection refused", "connection reset", "no such host",
         "unexpected eof", "toomanyrequests", "rate limit", "bad gateway", "service unavailable", "gateway timeout",
         "network is unreachable", "tls handshake")  # fmt: skip
-"""As podman-pull(1), `docker pull` and registries (errors of the distribution specification) say it, in lower case."""
+"""Phrases of podman-pull(1), `docker pull` and registries (errors of the distribution specification), in lower case."""
 
 
 def is_there(engine: Engine, image: str) -> bool:
-    """Raises BackendError."""
+    """Return whether the image is on this host. Raise BackendError."""
     if not _NAME.fullmatch(image):  # one that begins with a dash would be an option
         raise BackendError("IMAGE_NOT_FOUND", permanent=True, image=image, evidence="–")
     return engine.ask("image", "inspect", "--format", "{{.Id}}", image).code == 0
 
 
 def pull(engine: Engine, image: str, say: Callable[[str], None], unwanted: Callable[[], bool]) -> bool:
-    """False: it was not wanted any more. Raises BackendError."""
+    """Pull an image; return False where `is_cancelled` returned True meanwhile. `report_line`: called with the newest
+    line now and then. Raise BackendError."""
     try:
         pulling = subprocess.Popen(
             [engine.program, "pull", image], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -59,7 +60,7 @@ def pull(engine: Engine, image: str, say: Callable[[str], None], unwanted: Calla
 
 
 class _Lines:
-    """What has been printed so far; its newest line is told now and then."""
+    """Output of a pull so far; its newest line is reported now and then."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.text, self._say, self._at = "", say, 0.0
@@ -74,7 +75,8 @@ class _Lines:
 
 
 def refusal(engine: Engine, image: str, said: str) -> BackendError:
-    """Of a pull. What is not there or not allowed will not be there in a minute; the rest may."""
+    """Return the error of a pull. An image that does not exist or is forbidden will not be there in a minute; the rest
+    may pass."""
     why = Done(1, "", said).why
     if is_away(said):
         return BackendError("CONTAINERS_AWAY", engine=engine.name, why=why)

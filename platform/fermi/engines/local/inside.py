@@ -1,9 +1,10 @@
-"""What training inside of an environment takes of it, where the platform keeps the environment on this machine: its
+"""What training inside of an environment uses of it, where the platform keeps the environment on this machine: its
 interpreter with what was installed there, its home and its workspace.
 
-The interpreter is the environment's own (`fermi.envd.interpreter`), and its members may write to it: nobody but ranks
-runs it, once they are confined. Where nothing was installed it has what the platform's has. Else ranks go on as it, or
-are executed (`fermi.runner.venv`)."""
+The interpreter is the environment's own (`fermi.envd.interpreter`), and its members may write to it: only ranks run it,
+once they are confined. Where nothing was installed it has what the platform's has. Else ranks continue as it, or are
+executed (`fermi.runner.venv`).
+"""
 
 import os
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ MAX_FOLDERS, MAX_PACKAGES = 20, 20_000
 
 
 def disk_of(data_dir: Path, node: Node) -> Disk | None:
-    """Returns None where the platform keeps no such environment here."""
+    """Return the disk of a node's environment; None where the platform keeps no such environment here."""
     try:
         disk = Disk.of(data_dir, node.id)
         return disk if disk.project else None
@@ -33,8 +34,9 @@ def disk_of(data_dir: Path, node: Node) -> Disk | None:
 
 
 def ways(data_dir: Path, job: JobSpec) -> Mapping[str, Ways]:
-    """Of environments that the platform keeps here; any other has the platform's interpreter and no files of its own.
-    One that another project shares gives this one its GPUs, and neither its files nor its packages."""
+    """Return the possibilities for environments that the platform keeps here; any other has the platform's interpreter
+    and no files of its own. One that another project shares gives this one its GPUs, and neither its files nor its
+    packages."""
     found = {}
     for node in job.nodes:
         if disk := disk_of(data_dir, node):
@@ -46,13 +48,13 @@ def ways(data_dir: Path, job: JobSpec) -> Mapping[str, Ways]:
 
 
 def python_of(disk: Disk, default: str) -> str:
-    """Returns what ranks inside of it run with; `default`, where that has the same packages."""
+    """Return the interpreter of ranks inside of it; `default`, where that has the same packages."""
     return str(disk.own / "bin" / "python") if _has_packages(disk) else default
 
 
 def chosen(named: str, isolation: Isolation, place: Place, disk: Disk | None, home: Path) -> Chosen:
-    """Returns what an interpreter that a task names means to ranks inside of `disk`, or outside; asked as such a rank
-    would ask. `home`: of ranks outside."""
+    """Return what an interpreter that a task names means to ranks inside of `disk`, or outside; queried with such a
+    rank's rights. `home`: of ranks outside."""
     home = disk.home if disk else home
     readable = [place.home / "datasets", *([packages(place.home, disk.project)] if disk else [])]
     confine = isolation.order(
@@ -63,19 +65,19 @@ def chosen(named: str, isolation: Isolation, place: Place, disk: Disk | None, ho
 
 
 def packages(data_dir: Path, project: str) -> Path:
-    """Returns where a project's prepared packages lie: what is built from source is built by its members."""
+    """Return the folder of a project's prepared packages: what is built from source is built by its members."""
     return data_dir / "packages" / project
 
 
 def variables(disk: Disk, python: str) -> dict[str, str]:
-    """Returns those of ranks inside of it that run with this interpreter."""
+    """Return the variables of ranks inside of it that run with this interpreter."""
     own = {"VIRTUAL_ENV": str(disk.own)} if python.startswith(f"{disk.own}/") else {}
     return {"HOME": str(disk.home), **own}
 
 
 def distributions_of(disk: Disk) -> set[str]:
-    """Returns the names of what was installed into its own interpreter, as `interpreter.canonical` spells them. They
-    are read from names of files: nothing of it runs here."""
+    """Return the names of what was installed into its own interpreter, as `interpreter.normalize_name` spells them.
+    They are read from names of files: nothing of it runs here."""
     return {
         interpreter.canonical(name.partition("-")[0])
         for folder in _package_folders(disk)
@@ -85,7 +87,8 @@ def distributions_of(disk: Disk) -> set[str]:
 
 
 def _has_packages(disk: Disk) -> bool:
-    """Whether it has what the platform's interpreter has not: of its template, or because somebody has installed it."""
+    """Return whether it has what the platform's interpreter lacks: of its template, or because a user has installed
+    it."""
     newest = max(disk.runs(), key=lambda run: run.number, default=None)
     if newest and (files.read_json(str(newest.spec)) or {}).get("packages"):
         return True
@@ -99,7 +102,7 @@ def _package_folders(disk: Disk) -> list[Path]:
 
 
 def _names_in(folder: Path, most: int) -> list[str]:
-    """Returns names in a folder that members may fill, or replace."""
+    """Return names in a folder that members may fill, or replace."""
     try:
         with os.scandir(folder) as entries:
             return [entry.name for entry in islice(entries, most)]

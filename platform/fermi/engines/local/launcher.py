@@ -1,4 +1,4 @@
-"""Starts node runners: through a process that already stands by with the training stack imported, or a fresh one."""
+"""Start node runners: through a process that stands by with the training stack imported, or a new one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ _INHERITED_PREFIXES = ("LC_", "XDG_", "CUDA_", "NVIDIA_", "NCCL_", "SSL_CERT_")
 
 
 def training_env() -> dict[str, str]:
-    """What training processes inherit of our environment: never the platform's own settings and secrets."""
+    """Return the variables that training processes inherit of our environment: never the platform's own settings and
+    secrets."""
     inherited = {
         name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith(_INHERITED_PREFIXES)
     }
@@ -41,8 +42,8 @@ def training_env() -> dict[str, str]:
 
 
 class Launcher:
-    """At most one process stands by: the one of the last launch, which stays. It ends by itself when this process does,
-    because it then reads the end of its standard input."""
+    """Starts node runners. At most one process stands by: the one of the last launch, which stays. It ends by itself
+    when this process does, because it then reads the end of its standard input."""
 
     def __init__(self, python: str, *, warm: bool) -> None:
         self._python = python
@@ -56,8 +57,9 @@ class Launcher:
         self, name: str, specs: Sequence[Path], preload: Sequence[str], log: Path,
         secrets: Mapping[str, str] = NO_SECRETS,
     ) -> None:  # fmt: skip
-        """Returns as soon as the order is given; a second call while the first is still at it does nothing. Raises
-        BackendError when the first could not do it."""
+        """Start runners and return as soon as the order is sent; a second call while the first is being carried out
+        does nothing. `later`: modules that these ranks do without, so that they need not wait for them, and the next
+        ones may need. Raise BackendError when the first call failed."""
         with self._lock:
             if order := self._orders.get(name):
                 code = order.outcome()
@@ -78,24 +80,26 @@ class Launcher:
                 self._leave(template)
 
     def is_busy(self, name: str) -> bool:
-        """Whether it is still at what `launch` was told."""
+        """Return whether an order is still being carried out."""
         with self._lock:
             order = self._orders.get(name)
             return order is not None and order.outcome() is None
 
     def stand_by(self, preload: Sequence[str]) -> None:
-        """Makes the next launch that imports `preload` a warm one. What stood by for something else, or died, goes."""
+        """Make the next launch that imports `preload` a warm one. A process that stood by for something else, or died,
+        is dismissed."""
         with self._lock:
             if self._warm and not self._ready(tuple(preload)):
                 self._dismiss()
                 self._standing_by = _Template(self._python, tuple(preload), None)
 
     def close(self) -> None:
+        """Dismiss the process that stands by."""
         with self._lock:
             self._dismiss()
 
     def _ready(self, modules: tuple[str, ...]) -> _Template | None:
-        """The one standing by, if it lives and has imported what is wanted (or is about to)."""
+        """Return the process that stands by, if it lives and has imported these modules (or is about to)."""
         standing_by = self._standing_by
         return standing_by if standing_by and standing_by.modules == modules and standing_by.lives() else None
 
@@ -110,7 +114,7 @@ class Launcher:
 
 
 class _Template:
-    """A process of `fermi.runner.fork_server` that has imported `modules`, or is about to."""
+    """Process of `fermi.runner.fork_server` that has imported `preload`, or is about to, and then `later`."""
 
     def __init__(self, python: str, modules: tuple[str, ...], log: Path | None) -> None:
         self.modules = modules
@@ -128,6 +132,7 @@ class _Template:
         self._said = b""
 
     def order(self, specs: Sequence[Path], log: Path, secrets: Mapping[str, str]) -> _Order:
+        """Send an order to start runners; return it."""
         said = {"specs": [str(path) for path in specs], "log": str(log), "secrets": {**secrets}}
         with suppress(BrokenPipeError):  # the outcome tells
             self._orders.write(json.dumps(said).encode() + b"\n")
@@ -136,7 +141,7 @@ class _Template:
         return _Order(self, self._given - 1)
 
     def outcome(self, order: int) -> int | None:
-        """Exit code of what carried out its first order, or second, or …; None as long as that goes on."""
+        """Return the exit code of an order, by its number from 0; None while it is being carried out."""
         ended = self._process.poll()  # looked at first: what it said, it said before
         self._listen()
         codes = self._said.splitlines()
@@ -152,10 +157,11 @@ class _Template:
                 self._answers.close()
 
     def lives(self) -> bool:
+        """Return whether the process lives."""
         return self._process.poll() is None
 
     def end(self) -> None:
-        """It does what it was told and then ends; one that was told nothing ends at once."""
+        """Let the process carry out its orders and then end; one without orders is killed at once."""
         if not self._given:
             self._process.kill()
             self._process.wait()
@@ -165,14 +171,18 @@ class _Template:
 
 @dataclass(frozen=True)
 class _Order:
+    """Order to a process that stands by."""
+
     template: _Template
     number: int
 
     def outcome(self) -> int | None:
+        """Return its exit code; None while it is being carried out."""
         return self.template.outcome(self.number)
 
 
 def default_python() -> str:
+    """Return the interpreter of this process."""
     return sys.executable
 
 

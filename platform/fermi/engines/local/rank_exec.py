@@ -1,6 +1,8 @@
-"""Beside a rank on this machine: `fermi.envd.rank_exec` as a process of its own, in the ranks' confinement.
+"""Commands beside a rank on this machine: `fermi.envd.rank_exec` as a process of its own, in the ranks' sandbox.
 
-Whoever dials is its parent, and may die: it ends with its stream, which is gone then, and with it all that it began."""
+The process that dials is its parent, and may die: it ends with its stream, which is closed then, and with it all that
+it started.
+"""
 
 import socket
 import sys
@@ -18,7 +20,8 @@ WORDS = ("-m", "fermi.envd.rank_exec")
 
 
 def order(node: Mapping[str, Any], rank: int) -> dict[str, Any] | None:
-    """Of a node runner's spec, as `fermi.envd.rank_exec` reads it; None: the rank is not that node's."""
+    """Return the order that `fermi.envd.rank_exec` reads, from a node runner's spec; None: the rank is not that
+    node's."""
     for process in node["ranks"]:
         if process["rank"] == rank:
             kept = {name: node[name] for name in ("name", "cwd", "confine", "python") if node.get(name)}
@@ -27,13 +30,13 @@ def order(node: Mapping[str, Any], rank: int) -> dict[str, Any] | None:
 
 
 def chosen(node: Mapping[str, Any]) -> dict[str, str]:
-    """Of a node that prepares packages, where it keeps which interpreter its ranks run with."""
+    """Return the option for a node that prepares packages: the file with the interpreter that its ranks run with."""
     path = (node.get("code") or {}).get("chosen")
     return {"chosen": path} if path else {}
 
 
 def runs(spec: Path, rank: int) -> bool:
-    """Whether the rank lives, of the node runner that has this spec."""
+    """Return whether the rank lives, of the node runner that has this spec."""
     if not spec.exists():
         return False
     seen = status.look(spec)
@@ -42,7 +45,7 @@ def runs(spec: Path, rank: int) -> bool:
 
 
 def dial(given: Mapping[str, Any]) -> socket.socket:
-    """Raises joined.Silent."""
+    """Return a stream to the program. Raise subprocess_stream.ProgramNotReadyError."""
     stream = subprocess_stream.begin([sys.executable, *WORDS], training_env(), DIAL_SECONDS)
     stream.sendall(protocol.line(given))
     return stream

@@ -1,4 +1,4 @@
-"""A plan as the process table of this machine: one node runner's spec per node."""
+"""A plan as the processes of this machine: one node runner's spec per node."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ from fermi.jobs.spec import Artifact, JobSpec, Late, NodePlan, Plan, Rendered, r
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What one node's ranks run in. `python`: their interpreter; `venv`: its virtual environment, where that stands on
-    the interpreter that ranks may be forked from; `env`: variables that a task may replace; `confine`: see
+    """What one node's ranks run in. `python`: their interpreter; `venv`: its virtual environment, where that is based
+    on the interpreter that ranks may be forked from; `env`: variables that a task may replace; `confine`: see
     `fermi.runner.sandbox`."""
 
     python: str
@@ -35,7 +35,8 @@ def render(
     code: Callable[[str], Place],
     bounds: Mapping[str, Any],
 ) -> Rendered:
-    """`python`: the interpreter of the process that ranks may be forked from. `code`: of an interpreter."""
+    """Return the specs and files of an attempt. `python`: the interpreter of the process that ranks may be forked from.
+    `setting`: of a node; `code`: location of the code for an interpreter."""
     bindings = {Late.HEAD_HOST: "127.0.0.1", Late.FILES_DIR: str(run_dir / "files"), Late.PYTHON: python}
     fork = may_fork(job)
     files = [Artifact("file", name, resolve(text, bindings)) for name, text in plan.files.items()]

@@ -1,8 +1,8 @@
 """Environments that are allocations, as a node's `engine` names them. Pure.
 
-allocation        one that the platform made: the job's number, 0 before it ran; its newest run counts
-job, node, user   one that somebody else made (`discover`): the job's number, the Slurm node, whose job it is
-inside            why nobody can enter it, `{"why": code, "params": {…}}`, or what was found there, `{"python": "/…"}`
+allocation        one that the platform made: the job's number, 0 before it ran; its newest run counts job, node, user
+one that a user made (`discover`): the job's number, the Slurm node, the job's user inside            why it cannot be
+entered, `{"why": code, "params": {…}}`, or what was found there, `{"python": "/…"}`
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,15 +14,15 @@ FOLDER = "slurm-environments"
 COMMENT = "fermi-environment:"
 ALLOCATION, JOB, NODE, USER = "allocation", "job", "node", "user"
 OWN_PYTHON = ".fermi/python"
-"""In an environment's home: the folder of its own interpreter, into which `pip install` goes there."""
+"""Folder of the environment's own interpreter in its home, into which `pip install` goes there."""
 
 
 MARK = "fermi"
-"""The first word of the comment by which somebody offers an allocation of theirs as an environment."""
+"""First word of the comment by which a user offers an allocation as an environment."""
 
 
 def marks(comment: str) -> dict[str, str] | None:
-    """Returns what the comment `fermi project=nlp name=notes` says; None where the allocation is not offered."""
+    """Return what the comment `fermi project=nlp name=notes` says; None where the allocation is not offered."""
     words = comment.split()
     if not words or words[0] != MARK:
         return None
@@ -30,19 +30,19 @@ def marks(comment: str) -> dict[str, str] | None:
 
 
 def is_environment(node: Node) -> bool:
-    """Whether it is an allocation, and not a place in the queue."""
+    """Return whether a node is an allocation, and not a node that Slurm chooses."""
     return ALLOCATION in node.engine or JOB in node.engine
 
 
 def disk_of(node: Node, folder: str) -> str:
-    """Returns the folder of an environment that the platform made; empty for others. `folder`: the platform's data
-    directory, as who asks has it."""
+    """Return the folder of an environment that the platform made; empty for others. `folder`: the platform's data
+    directory, as the caller sees it."""
     return f"{folder}/{FOLDER}/{node.id}" if ALLOCATION in node.engine else ""
 
 
 def order(node: Node, python: str, shell: Iterable[str]) -> dict[str, Any]:
-    """Returns what is known of a node inside before its attempt begins. `python`: the interpreter that the job names
-    for its ranks; `shell`: what its step runs."""
+    """Return what is known of a node inside before its attempt starts. `python`: the interpreter that the job names for
+    its ranks; `shell`: the command of its step."""
     known = {
         "environment": node.name, "processes": node.processes, "python": python or interpreter(node),
         "shell": [*shell],
@@ -53,13 +53,13 @@ def order(node: Node, python: str, shell: Iterable[str]) -> dict[str, Any]:
 
 
 def interpreter(node: Node) -> str:
-    """Returns that which was found inside of it; empty: none was looked for."""
+    """Return the interpreter that was found inside of it; empty: none was looked for."""
     found = node.engine.get("inside")
     return str(found.get("python") or "") if isinstance(found, Mapping) else ""
 
 
 def options(host: str) -> list[str]:
-    """Returns options of srun for a step with all that the allocation has on this node: its GPUs (a step is given those
+    """Return options of srun for a step with all that the allocation has on this node: its GPUs (a step is given those
     of its job: https://slurm.schedmd.com/gres.html), its memory (`--mem=0`), and all of its processors, for none are
-    asked for (`--whole` is the default) and the task is bound to none (https://slurm.schedmd.com/srun.html)."""
+    requested (`--whole` is the default) and the task is bound to none (https://slurm.schedmd.com/srun.html)."""
     return [f"--nodelist={host}", "--mem=0", "--cpu-bind=none"]

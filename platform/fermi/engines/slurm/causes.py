@@ -1,10 +1,9 @@
-"""Slurm's states and reasons, and what they mean here. What is not in the tables means nothing: UNKNOWN.
+"""Slurm's states and reasons, and their meaning for an attempt. A state that is not in the tables has none: UNKNOWN.
 
-PENDING                          waits; `waiting` says for what
-CONFIGURING RUNNING SUSPENDED    lives
-COMPLETED FAILED                 the script came to its end; how it went, the folder says
-CANCELLED TIMEOUT PREEMPTED …    Slurm, or somebody through it, ended it: the causes below
-COMPLETING (beside a state)      something of it is still being ended
+PENDING                          waits; `find_waiting_cause` says for what CONFIGURING RUNNING SUSPENDED    lives
+COMPLETED FAILED                 the script came to its end; its result is in the folder CANCELLED TIMEOUT PREEMPTED …
+Slurm, or a user through it, ended it: the causes below COMPLETING (beside a state)      something of it is still being
+ended
 """
 
 import math
@@ -57,16 +56,16 @@ ENDED_BY_SLURM = {
 OVER = BY_ITSELF | ENDED_BY_SLURM.keys()
 
 NODES = ("ReqNodeNotAvail", "Nodes_required_for_job_are_DOWN", "NodeDown", "BadConstraints")
-"""The machine that the environment is cannot take it: another attempt may find it well."""
+"""The machine of the environment cannot run it: another attempt may find it working."""
 LIMITS = ("PartitionConfig", "PartitionTimeLimit", "PartitionNodeLimit", "InvalidAccount", "InvalidQOS",
           "AccountNotAllowed", "QOSNotAllowed", "PartitionInactive", "PartitionDown")  # fmt: skip
-"""It does not begin before somebody changes the cluster or the connection."""
+"""It does not start before the cluster or the connection is changed."""
 HELD = ("JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "launch_failed_requeued_held")
 
 
 def waiting(job: Job, line: Line, now: float) -> Cause:
-    """Why a pending job waits. Its turn in the queue, unless Slurm says something else: then also its place there, and
-    when Slurm's backfill expects it to begin."""
+    """Return why a pending job waits: its turn in the queue, unless Slurm gives another reason; then with its position,
+    and when Slurm's backfill expects it to start."""
     detail = job.detail or job.reason
     why = detail.replace("_", " ")
     params = {"job": job.leader, "why": why}
@@ -84,15 +83,16 @@ def waiting(job: Job, line: Line, now: float) -> Cause:
 
 
 def _is_behind_others(job: Job, now: float) -> bool:
-    """Going down the queue, Slurm takes the nodes of earlier jobs for unavailable: one that asks for these very nodes
-    then waits for `ReqNodeNotAvail`, and older versions name nodes that are up (SchedMD/slurm: src/slurmctld/
-    node_scheduler.c, select_nodes). For a node that is down, the backfill expects no beginning."""
+    """Return whether a job waits for its turn although its reason names nodes. Going down the queue, Slurm takes the
+    nodes of earlier jobs for unavailable: one that requires these very nodes then waits for `ReqNodeNotAvail`, and
+    older versions name nodes that are up (SchedMD/slurm: src/slurmctld/node_scheduler.c, select_nodes). For a node that
+    is down, the backfill expects no start."""
     return "May_be_reserved" in job.detail.replace(" ", "_") or ("ReqNodeNotAvail" in job.reason and job.start > now)
 
 
 def allocation_ended(job: Job, about: Mapping[str, Any]) -> Cause:
-    """Of an environment's allocation that ended while ranks ran inside, or waits in the queue again. `about`: which
-    environment it is."""
+    """Return the cause of an environment's allocation that ended while ranks ran inside, or waits in the queue again.
+    `environment`: parameters that name it."""
     cause = ended(job)
     if cause and cause.code in ("PREEMPTED", "NODE_LOST", "OUT_OF_MEMORY"):
         return Cause(cause.code, {**cause.params, **about})
@@ -100,7 +100,7 @@ def allocation_ended(job: Job, about: Mapping[str, Any]) -> Cause:
 
 
 def ended(job: Job) -> Cause | None:
-    """None where the script itself came to its end."""
+    """Return why Slurm ended a job; None where the script itself came to its end."""
     if (code := ENDED_BY_SLURM.get(job.state)) is None:
         return None
     why = job.detail or (job.reason if job.reason not in ("", "None") else job.state)

@@ -1,5 +1,5 @@
-"""Is a Slurm cluster fit to train on: reachable, new enough, its partition up, GPUs on its nodes, and the data
-directory one that can be written to."""
+"""Check whether a Slurm cluster can train: reachable, new enough, its partition up, GPUs on its nodes, and a data
+directory that can be written to."""
 
 import getpass
 import os
@@ -86,6 +86,7 @@ CONNECTION = {
 
 
 def findings(connection: Mapping[str, Any]) -> list[Finding]:
+    """Return the results of all checks; those of a cluster that does not answer say why."""
     asked = driver(connection)
     where = str(connection.get("url") or "scontrol")
     try:
@@ -98,7 +99,8 @@ def findings(connection: Mapping[str, Any]) -> list[Finding]:
 
 
 def _entering(connection: Mapping[str, Any]) -> list[Finding]:
-    """Allocations are found in any case, and can be trained in only by steps."""
+    """Return a warning where srun is missing: allocations are discovered in any case, and can be trained in only by
+    steps."""
     if connection.get("discover"):
         try:
             Commands(connection).program("srun")
@@ -108,7 +110,8 @@ def _entering(connection: Mapping[str, Any]) -> list[Finding]:
 
 
 def whose_ranks(connection: Mapping[str, Any]) -> Finding:
-    """What keeps ranks from what is not theirs: the nodes, unless the connection says otherwise, and Slurm's user."""
+    """Return what keeps ranks from files that are not theirs: the nodes, unless the connection turns that off, and
+    Slurm's user."""
     ours, theirs = getpass.getuser(), user_of(connection)
     params = {"user": theirs, "path": str(Path(connection.get("data_dir") or "var").resolve())}
     confined = sandbox.is_confined(connection)
@@ -119,7 +122,8 @@ def whose_ranks(connection: Mapping[str, Any]) -> Finding:
 
 
 def endings(connection: Mapping[str, Any]) -> list[Ending]:
-    """Tokens that are made from a key are new each time."""
+    """Return until when the credentials are valid. Tokens that are made from a key are new each time. Raise
+    BackendError."""
     named: tuple[tuple[Kind, str], ...] = (("token", "token_file"), ("authority", "ca_file"))
     found: list[Ending] = []
     try:
@@ -141,7 +145,7 @@ def _version(version: str) -> Finding:
 
 
 def _wanted(connection: Mapping[str, Any]) -> list[str]:
-    """Partitions that tasks may be sent to."""
+    """Return the partitions that tasks may be sent to."""
     names = [name for value in connection_options.values(connection.get("partition")) for name in value.split(",")]
     return list(dict.fromkeys(name for name in names if name))
 
@@ -182,7 +186,8 @@ def _machines(machines: list[Machine], connection: Mapping[str, Any]) -> Iterato
 
 
 def _folder(connection: Mapping[str, Any]) -> Finding:
-    """Written to from here; whether the nodes have it at that place, a first task shows."""
+    """Return whether the data directory can be written to from here; whether the nodes have it at that path, a first
+    task shows."""
     here = Path(connection.get("data_dir") or "var").resolve()
     there = next(folder for folder in (here, *here.parents) if folder.exists())
     params = {"path": str(here), "folder": folder_of({"data_dir": str(here), **connection})}

@@ -1,4 +1,4 @@
-"""sbatch, squeue, scancel and scontrol, where there is no slurmrestd. They speak the same JSON (`--json`, from Slurm
+"""sbatch, squeue, scancel and scontrol, where there is no slurmrestd. They print the same JSON (`--json`, from Slurm
 21.08 on)."""
 
 import getpass
@@ -21,6 +21,8 @@ UNREACHABLE = re.compile(r"(?i)unable to contact|connection refused|connect fail
 
 
 class Commands:
+    """Driver that runs Slurm's commands."""
+
     few = 0  # `squeue --json` lists all, whatever it is asked for
 
     def __init__(self, connection: Mapping[str, Any]) -> None:
@@ -40,7 +42,8 @@ class Commands:
         return [one for one in self.jobs() if job_id in (one.id, one.leader)]
 
     def submit(self, submission: Submission) -> int:
-        """From the script that already lies in its folder, with an environment that has nothing of ours in it."""
+        """Submit the script that already lies in its folder, with an environment that has nothing of ours in it; return
+        the job's id."""
         said = self._run("sbatch", "--parsable", "job.sh", folder=submission.folder, env=submission.environment)
         return int(said.strip().split(";")[0])
 
@@ -59,22 +62,22 @@ class Commands:
         return [driver.machine(row) for row in self._json("sinfo", "--json")["nodes"]]
 
     def program(self, name: str) -> str:
-        """Where it is; raises BackendError (SLURM_COMMAND_MISSING)."""
+        """Return the path of a command. Raise BackendError (SLURM_COMMAND_MISSING)."""
         program = str(Path(self._bin) / name) if self._bin else shutil.which(name)
         if not program or not os.access(program, os.X_OK):
             raise BackendError("SLURM_COMMAND_MISSING", permanent=True, command=name)
         return program
 
     def step(self, job: int) -> list[str]:
-        """Of a step that has a stream with one program on a node of a job that runs: `--overlap` shares what the job
-        has, `--unbuffered` passes bytes on as they come and not by lines."""
+        """Return the command of a step with a stream to one program on a node of a running job: `--overlap` shares what
+        the job has, `--unbuffered` passes bytes on as they come and not by lines."""
         return [
             self.program("srun"), f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", "--unbuffered",
             "--quiet", "--mpi=none", "--input=all", "--chdir=/",
         ]  # fmt: skip
 
     def steps(self) -> dict[str, list[str]]:
-        """Returns all steps that run and that we may see: by name, their numbers (`7.0`)."""
+        """Return all running steps that we may see: by name, their numbers (`7.0`)."""
         found: dict[str, list[str]] = {}
         for line in self._run("squeue", "--steps", "--noheader", "--format=%i|%j").splitlines():
             number, _, name = line.strip().partition("|")
@@ -82,7 +85,7 @@ class Commands:
         return found
 
     def cancel_step(self, number: str) -> None:
-        """Of a step that is over: nothing."""
+        """Cancel a step; one that is over is left alone."""
         try:
             self._run("scancel", number)
         except Refused as refused:
@@ -90,7 +93,7 @@ class Commands:
                 raise
 
     def variables(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        """What it is run with."""
+        """Return the variables of the commands."""
         found = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(Path.home()), **(more or {})}
         if conf := self._conf or os.environ.get("SLURM_CONF"):
             found["SLURM_CONF"] = str(conf)

@@ -1,5 +1,5 @@
-"""What is asked of Slurm: the components of a job, one for each run of equal nodes (a job of several is a heterogeneous
-one), as options of sbatch. Pure; the drivers put them in their own words."""
+"""Components of a job, one for each run of equal nodes (a job of several is a heterogeneous one), as options of sbatch.
+Pure; the drivers translate them."""
 
 import math
 import signal
@@ -11,11 +11,11 @@ from typing import Any
 from fermi.jobs.spec import JobSpec, Node, NodePlan, Plan
 
 WARNING_SECONDS = 30
-"""Beyond the ranks' grace: how long before the time limit they are asked to end."""
+"""Time beyond the ranks' grace: how long before the time limit they are asked to end."""
 WARNING = int(signal.SIGURG)
-"""Slurm sends it to every process of a node. Ranks do not mind it; the runner asks them to end, once."""
+"""Signal that Slurm sends to every process of a node. Ranks ignore it; the runner asks them to end, once."""
 SPARE_SECONDS = 60
-"""Beyond a task's own limit: the platform ends it, and Slurm only where the platform cannot."""
+"""Time beyond a task's own limit: the platform ends it, and Slurm only where the platform cannot."""
 CHOSEN = ("partition", "account", "qos")
 """Options of a connection that may differ by project and by priority class."""
 SITE = ("partition", "account", "qos", "reservation", "constraint", "mem")
@@ -35,22 +35,22 @@ class Component:
 
 
 def name(attempt: str) -> str:
-    """The comment by which Slurm knows an attempt."""
+    """Return the comment by which Slurm knows an attempt."""
     return f"fermi:{attempt}"
 
 
 def attempt(comment: str) -> str:
-    """The name in a comment of ours; empty for anybody else's."""
+    """Return the name of the attempt in a comment of ours; empty for any other."""
     return comment.removeprefix("fermi:") if comment.startswith("fermi:") else ""
 
 
 def step_name(attempt: str, node_rank: int) -> str:
-    """By which Slurm knows a node inside of an environment."""
+    """Return the name by which Slurm knows a node inside of an environment."""
     return f"{name(attempt)}/{node_rank}"
 
 
 def steps_of(steps: Mapping[str, Sequence[str]]) -> dict[str, dict[int, list[str]]]:
-    """Returns the numbers of steps that are nodes inside of environments, by attempt and node rank. `steps`: of all, by
+    """Return the numbers of steps that are nodes inside of environments, by attempt and node rank. `steps`: of all, by
     name."""
     found: dict[str, dict[int, list[str]]] = {}
     for step, numbers in steps.items():
@@ -61,6 +61,7 @@ def steps_of(steps: Mapping[str, Sequence[str]]) -> dict[str, dict[int, list[str
 
 
 def components(job: JobSpec, plan: Plan, connection: Mapping[str, Any], output: str) -> list[Component]:
+    """Return the components of a job. `output`: file of its output."""
     shared = _shared(job, plan, connection, output)
     return [
         _component(list(members), shared, connection)
@@ -86,8 +87,8 @@ def _shared(job: JobSpec, plan: Plan, connection: Mapping[str, Any], output: str
 
 
 def _time(job: JobSpec, connection: Mapping[str, Any], warning: int) -> str:
-    """The connection's limit, or less where the task says that it takes less: Slurm fills gaps with what surely ends in
-    time. Slurm's warning must not come before the platform's own end."""
+    """Return the connection's limit, or less where the task says that it takes less: Slurm fills gaps with jobs that
+    surely end in time. Slurm's warning must not come before the platform's own end."""
     limit = str(connection.get("time_limit") or "")
     if job.max_run is None:
         return limit
@@ -96,7 +97,7 @@ def _time(job: JobSpec, connection: Mapping[str, Any], warning: int) -> str:
 
 
 def _shape(node: Node, connection: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Nodes of equal shape can be asked for together."""
+    """Return what has to be equal of nodes that can be requested together."""
     cpus = int(node.engine.get("cpus") or max(node.cpu_cores, node.processes))
     asked = tuple((key, str(value)) for key, value in _site(node, connection))
     python = str(node.engine.get("python") or connection.get("python") or "python3")
@@ -127,7 +128,7 @@ def _site(node: Node, connection: Mapping[str, Any]) -> Iterable[tuple[str, Any]
 
 
 def _gres(node: Node, connection: Mapping[str, Any]) -> str:
-    """Nothing for GPUs that are emulated, unless somebody says what they are called."""
+    """Return the GPUs; none for GPUs that are emulated, unless their name is configured."""
     if own := node.engine.get("gres"):
         return str(own)
     kind = connection.get("gres") or ("gpu" if node.has_cuda else "")
@@ -140,7 +141,8 @@ def _image(node: Node, connection: Mapping[str, Any]) -> str:
 
 
 def minutes(limit: str) -> int:
-    """Of a time limit as sbatch takes it: `90`, `mm:ss`, `hh:mm:ss`, `d-hh`, `d-hh:mm` or `d-hh:mm:ss`."""
+    """Return the minutes of a time limit as sbatch takes it: `90`, `mm:ss`, `hh:mm:ss`, `d-hh`, `d-hh:mm` or
+    `d-hh:mm:ss`."""
     days, dash, rest = limit.rpartition("-")
     parts = [int(part) for part in rest.split(":")]
     if dash:
@@ -151,6 +153,6 @@ def minutes(limit: str) -> int:
 
 
 def megabytes(mem: str) -> int:
-    """Of a size as sbatch takes it; plain numbers are megabytes."""
+    """Return the megabytes of a size as sbatch takes it; plain numbers are megabytes."""
     unit = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}.get(mem[-1:].upper())
     return math.ceil(float(mem[:-1]) * unit) if unit else int(mem)

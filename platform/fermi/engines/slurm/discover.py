@@ -1,7 +1,7 @@
-"""Dev environments of a Slurm cluster: running allocations that their users offer, by a comment whose first word is
-`fermi` (`salloc --comment="fermi project=nlp name=notes"`; `scontrol update jobid=7 comment=fermi` for one that runs).
-Each of its nodes is an environment, for as long as the job runs. Nothing is looked for unless the connection says
-`discover`."""
+"""Discover dev environments of a Slurm cluster: running allocations that their users offer, by a comment whose first
+word is `fermi` (`salloc --comment="fermi project=nlp name=notes"`; `scontrol update jobid=7 comment=fermi` for one that
+runs). Each of its nodes is an environment, for as long as the job runs. Nothing is discovered unless the connection
+says `discover`."""
 
 import re
 import threading
@@ -16,14 +16,14 @@ from fermi.engines.slurm.driver import Job
 PROJECT = "default"
 LOOK_SECONDS = 5.0
 MAX_NODES = 1024
-"""Of one allocation."""
+"""Nodes of one allocation."""
 MAX_NAME = 100
 _PART = re.compile(r"([^\[\],]+)(?:\[([\d,-]+)\])?([^\[\],]*)(?:,|$)")
 _GRES = re.compile(r"gpu:(?:([\w.-]+):)?(\d+)", re.IGNORECASE)
 
 
 def follow(connection: Mapping[str, Any], stop: threading.Event) -> Iterator[list[Found]]:
-    """See `fermi.engines.base.Discovery`."""
+    """Yield the environments; see `fermi.engines.base.DiscoveryModule`."""
     if not connection.get("discover"):
         yield []
         stop.wait()
@@ -38,7 +38,7 @@ def follow(connection: Mapping[str, Any], stop: threading.Event) -> Iterator[lis
 
 
 def found(jobs: Sequence[Job]) -> list[Found]:
-    """Returns the environments among these jobs, in the order of their keys. Pure."""
+    """Return the environments among these jobs, in the order of their keys. Pure."""
     seen = [one for job in jobs if job.state in ("RUNNING", "SUSPENDED") for one in _of(job)]
     return sorted(seen, key=lambda one: one.key)
 
@@ -60,14 +60,14 @@ def _of(job: Job) -> Iterator[Found]:
 
 
 def _gpus(gres: str) -> tuple[str, int]:
-    """What they are and how many, of `gpu:a100:2(IDX:0-1)`; without a type Slurm knows none."""
+    """Return the type and number of GPUs of `gpu:a100:2(IDX:0-1)`; without a type Slurm knows none."""
     parts = _GRES.findall(gres)
     kind = next((kind for kind, _ in parts if kind), "gpu" if parts else "")
     return kind.upper(), sum(int(count) for _, count in parts)
 
 
 def expand(nodes: str) -> list[str]:
-    """Returns the names of a list as Slurm writes it, `n[1-2,07],gpu3`, in its order; of what is none, nothing."""
+    """Return the names of a list as Slurm writes it, `n[1-2,07],gpu3`, in its order; empty for what is none."""
     names: list[str] = []
     for before, ranges, after in _PART.findall(nodes):
         for one in ranges.split(",") if ranges else [""]:

@@ -1,4 +1,4 @@
-"""What the backend asks of Slurm, whichever way it is reached; and a job as either way tells it."""
+"""Interface of Slurm, by commands or slurmrestd; and a job as both report it."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,10 +8,11 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One component of a job (most have one). `state` without flags; empty = not told. `leader`: the id under which all
-    components were submitted. `flags`: COMPLETING, … `start`: of a pending one, when Slurm expects it to begin, unix
-    seconds; 0 = not told; of others, when it began. It and `priority` change all the time, which is no news. `gres`:
-    what it has on each of its nodes, as `gpu:a100:2(IDX:0-1)`. `cpus`, `memory_mb`: on all of them together."""
+    """One component of a job (most have one). `state` without flags; empty = not reported. `leader`: the id under which
+    all components were submitted. `flags`: COMPLETING, … `start`: of a pending one, when Slurm expects it to start,
+    unix seconds; 0 = not reported; of others, when it started. It and `priority` change all the time, and are not
+    compared. `gres`: what it has on each of its nodes, as `gpu:a100:2(IDX:0-1)`. `cpus`, `memory_mb`: on all of them
+    together."""
 
     id: int
     leader: int
@@ -35,7 +36,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A node of the cluster."""
+    """Node of the cluster."""
 
     name: str
     states: frozenset[str]
@@ -49,7 +50,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A job to be: its script, the folder that it runs in, and per component the options of sbatch."""
+    """Job to submit: its script, the folder that it runs in, and per component the options of sbatch."""
 
     script: str
     folder: str
@@ -58,31 +59,31 @@ class Submission:
 
 
 class Driver(Protocol):
-    """All methods raise `fermi.jobs.errors.BackendError` when Slurm cannot be asked or refuses."""
+    """Access to Slurm. All methods raise `fermi.jobs.errors.BackendError` when Slurm cannot be asked or refuses."""
 
     few: int
-    """Up to so many jobs are sooner asked for by their numbers than listed with everybody's."""
+    """Up to so many jobs are queried by their numbers instead of listing those of all users."""
 
     def version(self) -> str:
-        """Slurm's own."""
+        """Return Slurm's version."""
 
     def jobs(self) -> list[Job]:
-        """One listing of everything that Slurm remembers and we may see."""
+        """Return all jobs that Slurm remembers and we may see, with one listing."""
 
     def job(self, job_id: int) -> list[Job]:
-        """The components of one; empty when Slurm does not know it."""
+        """Return the components of one job; empty when Slurm does not know it."""
 
     def submit(self, submission: Submission) -> int:
-        """Its id."""
+        """Submit a job; return its id."""
 
     def cancel(self, job_id: int) -> None:
-        """Of a job that is over or unknown: nothing."""
+        """Cancel a job; one that is over or unknown is left alone."""
 
     def partitions(self) -> dict[str, bool]:
-        """Whether each is up."""
+        """Return by name whether each partition is up."""
 
     def machines(self) -> list[Machine]:
-        """All nodes."""
+        """Return all nodes of the cluster."""
 
 
 _MEMORY = re.compile(r"(?:^|,)mem=([\d.]+)([KMGT]?)")
@@ -91,18 +92,18 @@ FLAGS = frozenset(
      "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "REVOKED", "UPDATE_DB", "LAUNCH_FAILED",
      "RECONFIG_FAIL", "EXPEDITING"}
 )  # fmt: skip
-"""What stands beside, or in older versions instead of, a state."""
+"""Flags that stand beside, or in older versions instead of, a state."""
 
 
 def split(states: str | Iterable[str]) -> tuple[str, frozenset[str]]:
-    """State and flags of `RUNNING`, `COMPLETING`, `CANCELLED by 0` or `["CANCELLED", "COMPLETING"]`."""
+    """Return state and flags of `RUNNING`, `COMPLETING`, `CANCELLED by 0` or `["CANCELLED", "COMPLETING"]`."""
     words = [states] if isinstance(states, str) else list(states)
     names = [word.split()[0].upper().rstrip("+") for word in words if word]
     return next((name for name in names if name not in FLAGS), ""), frozenset(names) & FLAGS
 
 
 def job(row: Mapping[str, Any]) -> Job:
-    """Of the JSON that slurmrestd and `squeue --json` speak alike, in any of its versions."""
+    """Return a job from the JSON of slurmrestd and `squeue --json`, in any of its versions."""
     state, flags = split(row.get("job_state") or "")
     leader = number(row.get("het_job_id")) or int(row["job_id"])
     return Job(
@@ -116,6 +117,7 @@ def job(row: Mapping[str, Any]) -> Job:
 
 
 def machine(row: Mapping[str, Any]) -> Machine:
+    """Return a node from the JSON of slurmrestd and `sinfo --json`."""
     states = row.get("state") or ()
     if isinstance(states, str):
         states = [states, *(row.get("state_flags") or ())]
@@ -127,20 +129,20 @@ def machine(row: Mapping[str, Any]) -> Machine:
 
 
 def _memory(tres: str) -> int:
-    """Megabytes of `cpu=4,mem=62.50G,node=1`."""
+    """Return the megabytes of `cpu=4,mem=62.50G,node=1`."""
     found = _MEMORY.search(tres)
     return int(float(found[1]) * {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}[found[2]]) if found else 0
 
 
 def number(value: Any) -> int:
-    """0 for what is not set; newer versions say `{"set": true, "infinite": false, "number": 5}`."""
+    """Return a number; 0 for what is not set; newer versions write `{"set": true, "infinite": false, "number": 5}`."""
     if isinstance(value, Mapping):
         return int(value.get("number") or 0) if value.get("set") else 0
     return int(value or 0)
 
 
 def exit_code(value: Any) -> int:
-    """Old versions give wait()'s status; newer ones an object."""
+    """Return an exit code. Old versions give wait()'s status; newer ones an object."""
     if isinstance(value, Mapping):
         return number(value.get("return_code")) or 128 * bool((value.get("signal") or {}).get("id"))
     status = number(value)

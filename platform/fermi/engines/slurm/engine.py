@@ -1,4 +1,5 @@
-"""The backend's verbs on Slurm. Its jobs and the shared folder are the memory; any process of the platform can ask."""
+"""Backend that trains on Slurm. Slurm's jobs and the shared folder are its memory; any process of the platform can use
+it."""
 
 import getpass
 import logging
@@ -51,12 +52,14 @@ OVERDUE_SECONDS = 5.0
 """A job whose runners are this late in ending their ranks after their grace is cancelled in Slurm."""
 WATCH_SECONDS = 1.0
 AT_ONCE = 8
-"""So many steps are begun at the same time."""
+"""Steps that are started at the same time."""
 LINE_SECONDS = 15.0
-"""So old may be what is told of a job's place among all that wait."""
+"""Largest age of a job's reported position in the queue."""
 
 
 class SlurmBackend(Backend):
+    """Backend on Slurm: one batch job per attempt, and steps of environments' allocations."""
+
     queues = True
 
     def __init__(self, connection: Mapping[str, Any]) -> None:
@@ -84,7 +87,7 @@ class SlurmBackend(Backend):
         return [*found, *absent_below(self.data_dir, job.resume_from, missing), *self._out_of_reach(job)]
 
     def _out_of_reach(self, job: JobSpec) -> list[Problem]:
-        """A script that its ranks could not read."""
+        """Return a problem where the ranks could not read their script."""
         script = job.entrypoint.script if job.entrypoint else ""
         if not script or job.brings(script):
             return []
@@ -104,7 +107,8 @@ class SlurmBackend(Backend):
         return run_location.of_job(job, self.connection, self._enters, self._machines)
 
     def _machines(self) -> Mapping[str, Machine]:
-        """Those of the cluster, by name, as they were a moment ago; empty where Slurm cannot be asked now."""
+        """Return the nodes of the cluster, by name, at most `QUEUE_CACHE_SECONDS` old; those known before where Slurm
+        cannot be asked now."""
         at, found = self._known_machines
         if time.monotonic() - at > LINE_SECONDS:
             with suppress(BackendError):
@@ -116,9 +120,10 @@ class SlurmBackend(Backend):
         return render(job, plan, {"data_dir": str(self.data_dir), **self.connection})
 
     def submit(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
-        """Who was cancelled is never submitted: `cancel` leaves its word in the folder first and looks for jobs then,
-        this does so the other way round, and the job itself looks once more. A job that was taken by Slurm while we
-        were killed is found by its comment. Nodes inside of environments begin last: what they find is there."""
+        """Write the attempt's folder and submit its job. An attempt that was cancelled is never submitted: `cancel`
+        first writes its request into the folder and looks for jobs then, this does so the other way round, and the job
+        itself checks once more. A job that Slurm accepted while we were killed is found by its comment. Nodes inside of
+        environments start last: all that they need exists then."""
         run, order = self._run(rendered.name), _order(rendered)
         if run.is_stopped() or _is_submitted(run, order):
             return
@@ -143,7 +148,7 @@ class SlurmBackend(Backend):
             self._cancel(self._jobs().get(rendered.name, ()))
 
     def _places(self, order: Mapping[str, Any]) -> dict[int, Place]:
-        """Where nodes inside are to begin. Raises BackendError where an environment does not run."""
+        """Return where nodes inside are to start. Raise BackendError where an environment does not run."""
         found = inside.Allocations(self.data_dir, self.mount, self.driver)
         return {int(rank): found.place(known) for rank, known in order.get("inside", {}).items()}
 
@@ -160,8 +165,8 @@ class SlurmBackend(Backend):
                 begun.result()
 
     def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
-        """One listing for all; of those that it lacks, Slurm is asked again by id. A few are only asked for by id: the
-        listing is everybody's, and may be long."""
+        """Return the observations, with one listing for all; those that it lacks are queried again by id. A few are
+        only queried by id: the listing has the jobs of all users, and may be long."""
         seen = {handle: self._run(handle.name).look() for handle in handles}
         own = {handle: look for handle, look in seen.items() if state.has_own_job(look)}
         few = len(own) <= self.driver.few and all(look.submitted for look in own.values())
@@ -181,9 +186,9 @@ class SlurmBackend(Backend):
         return found
 
     def _observe_inside(self, looks: Mapping[Handle, Seen]) -> dict[Handle, Observation]:
-        """Slurm lists a step for as long as anything of it lives. First the steps, then the folders again, then the
-        jobs: a runner writes how it ended before its step ends, and a job's state is known before its steps are
-        signalled."""
+        """Return the observations of nodes inside. Slurm lists a step for as long as anything of it lives. First the
+        steps are read, then the folders again, then the jobs: a runner writes how it ended before its step ends, and a
+        job's state is known before its steps are signalled."""
         if not looks:
             return {}
         steps = components.steps_of(self._commands.steps())
@@ -209,7 +214,8 @@ class SlurmBackend(Backend):
             self._missing.pop(key, None)
 
     def cancel(self, handle: Handle, grace_seconds: float, still_seconds: float | None = None) -> None:
-        """Runners end their ranks when they see the word in the folder; Slurm ends what has none yet, or is late."""
+        """Write the request to end into the folder, by which runners end their ranks; Slurm cancels jobs without a
+        runner yet, and late ones."""
         run = self._run(handle.name)
         stop = run.stop(grace_seconds, still_seconds)
         run.drop_secrets()
@@ -221,7 +227,7 @@ class SlurmBackend(Backend):
             self._cancel_steps(handle.name)
 
     def _cancel_steps(self, name: str) -> None:
-        """Of nodes inside; the environments' allocations go on."""
+        """Cancel the steps of nodes inside; the environments' allocations continue."""
         for numbers in components.steps_of(self._commands.steps()).get(name, {}).values():
             for number in numbers:
                 self._commands.cancel_step(number)
@@ -241,7 +247,8 @@ class SlurmBackend(Backend):
         return rank_exec.beside(connection, self._run(handle.name), rendered, handle, rank)
 
     def enter(self, node: Node) -> Session:
-        """Through the keeper, where the platform made the environment: as confined as what else runs there."""
+        """Return a session; through the environment daemon where the platform made the environment: as confined as its
+        other processes."""
         if not allocations.is_environment(node):
             raise BackendError("INSIDE_NOT_HERE", permanent=True, environment=node.name)
         if allocations.ALLOCATION in node.engine:
@@ -256,7 +263,8 @@ class SlurmBackend(Backend):
         return inside.enter(self._commands, place, shell, setup(self.connection), python, node.name)
 
     def port_host(self, job: JobSpec) -> str:
-        """Slurm may put jobs of several users side by side; where the choice of the node is left to it, any two."""
+        """Return the head's machine: Slurm may put jobs of several users side by side; where it chooses the node, any
+        two."""
         head = job.head
         return str(head.engine.get("node") or (head.host if allocations.is_environment(head) else ""))
 
@@ -268,8 +276,9 @@ class SlurmBackend(Backend):
         self._run(handle.name).remove()
 
     def watch(self, stop: Event, on_change: Callable[[str], None]) -> None:
-        """Ranks write their logs where we read them; what changes in Slurm is seen by asking every second. Steps are
-        asked for while there are allocations that something can train inside of."""
+        """Call `on_change` with attempts that changed, until `stop`. Ranks write their logs where the platform reads
+        them; changes in Slurm are found by asking every second. Steps are listed while there are allocations that
+        something can train inside of."""
         known: dict[str, Any] = {}
         while not stop.wait(WATCH_SECONDS):
             try:
@@ -286,7 +295,8 @@ class SlurmBackend(Backend):
             known = seen
 
     def orphans(self, live: Collection[str]) -> list[Handle]:
-        """Attempts with a job that is not over, or a step, and not among `live` (names): to be passed to `forget`."""
+        """Return attempts with a job that is not over, or a step, and not among `live` (names), to be passed to
+        `forget`."""
         listed = self._listed()
         left = {name for name, jobs in _by_attempt(listed).items() if not all(map(state.is_over, jobs))}
         if self._enters() and any(_is_offered(job) for job in listed):
@@ -294,7 +304,7 @@ class SlurmBackend(Backend):
         return [Handle.of(name) for name in sorted(left - set(live))]
 
     def _enters(self) -> bool:
-        """Whether steps can be begun and listed from here."""
+        """Return whether steps can be started and listed from here."""
         try:
             self._commands.program("srun")
         except BackendError:
@@ -305,7 +315,7 @@ class SlurmBackend(Backend):
         return RunDir(self.data_dir / "runs" / name)
 
     def _jobs(self) -> dict[str, list[Job]]:
-        """All of ours, by the attempt's name in their comment: an id may be somebody else's by now."""
+        """Return all jobs of ours, by the attempt's name in their comment: an id may be another job's by now."""
         return _by_attempt(self._listed())
 
     def _listed(self) -> list[Job]:
@@ -314,7 +324,8 @@ class SlurmBackend(Backend):
         return listed
 
     def _line_of(self, jobs: Sequence[Job]) -> Line:
-        """Who waits, where one of these does; as it was a moment ago. The listing is everybody's, and may be long."""
+        """Return the pending jobs of the cluster, where one of these waits, at most `QUEUE_CACHE_SECONDS` old: the
+        listing has the jobs of all users, and may be long."""
         if not any(job.state in causes.WAITS for job in jobs):
             return state.NOBODY
         if time.monotonic() - self._line[0] > LINE_SECONDS:
@@ -322,7 +333,8 @@ class SlurmBackend(Backend):
         return self._line[1]
 
     def _by_id(self, name: str, numbers: Iterable[int]) -> list[Job]:
-        """Under these numbers, if they are still the attempt's. A listing may leave out what not everybody may see."""
+        """Return the jobs under these numbers, if they are still the attempt's. A listing may leave out jobs that not
+        all users may see."""
         jobs = [job for number in sorted(numbers) if number for job in self.driver.job(number)]
         return [job for job in jobs if components.attempt(job.comment) == name]
 
@@ -349,7 +361,7 @@ def _by_attempt(jobs: Iterable[Job]) -> dict[str, list[Job]]:
 
 
 def _is_offered(job: Job) -> bool:
-    """Whether it is an allocation that something can train inside of."""
+    """Return whether a job is an allocation that something can train inside of."""
     ours = job.comment.startswith(allocations.COMMENT) or allocations.marks(job.comment) is not None
     return ours and job.state == "RUNNING"
 
@@ -360,7 +372,7 @@ def _order(rendered: Rendered) -> dict[str, Any]:
 
 
 def _has_job(order: Mapping[str, Any]) -> bool:
-    """Whether any node is not inside of an environment."""
+    """Return whether any node is not inside of an environment."""
     return len(order.get("inside", {})) < order["nodes"]
 
 

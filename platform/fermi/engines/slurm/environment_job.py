@@ -1,8 +1,9 @@
-"""An environment's run as one batch job on one node, which is the keeper; and what is seen of it. Pure.
+"""An environment's run as one batch job on one node, which is the environment daemon; and the status of the run. Pure.
 
-The way of a job is that of an attempt (`render`, `state`): it is known by its comment, begins once, and never after it
-was stopped. Slurm ends a job with SIGTERM, waits KillWait and sends SIGKILL (https://slurm.schedmd.com/scancel.html);
-the batch script has become the keeper (`exec`), so that it is the keeper that is asked."""
+A job behaves as an attempt's (`render`, `state`): it is known by its comment, starts once, and never after it was
+stopped. Slurm ends a job with SIGTERM, waits KillWait and sends SIGKILL (https://slurm.schedmd.com/scancel.html); the
+batch script has become the environment daemon (`exec`), so that the daemon receives the signal.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,13 +22,15 @@ from fermi.jobs import bounds
 from fermi.jobs.spec import Artifact, Cause, Rendered
 
 MODULES = "modules"
-"""In a run's folder: ours, which also what prepares packages, confined, may read."""
+"""Folder of our modules in a run's folder, which also the sandboxed process that prepares packages may read."""
 GRACE_SECONDS = 10.0
 WARNING_SECONDS = 90
-"""Before the time limit, steps are warned: ranks that train inside are asked to end. Nobody else minds the signal."""
+"""Time before the time limit at which steps are signalled: ranks that train inside are asked to end. Other processes
+ignore the signal."""
 
 
 def render(spec: HostedSpec, connection: Mapping[str, Any]) -> Rendered:
+    """Return the script, its options and the environment daemon's spec."""
     connection = connection_options.of_project(connection, spec.project, CHOSEN)
     disk = f"{folder_of(connection)}/{FOLDER}/{spec.id}"
     run = f"{disk}/runs/{spec.run}"
@@ -104,7 +107,8 @@ def _script(options: Mapping[str, str | int | bool], connection: Mapping[str, An
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What lies in a run's folder, read before Slurm is asked. `told`: by its keeper; empty before it began."""
+    """Content of a run's folder, read before Slurm is asked. `told`: status of its environment daemon; empty before it
+    started."""
 
     there: bool = False
     submitted: int = 0
@@ -115,8 +119,8 @@ class Look:
 
 
 def seen(look: Look, jobs: Sequence[Job], now: float, line: Line = NOBODY) -> HostedSeen:
-    """`jobs`: all that Slurm lists under the run's name. Whoever works in the environment may write in its keeper's
-    name: what is not as a keeper writes it counts as not said."""
+    """Return the status of a run. `jobs`: all that Slurm lists under the run's name. Users of the environment may write
+    in the name of its environment daemon: a status of the wrong shape counts as not reported."""
     try:
         return _seen(look, jobs, now, line)
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -168,7 +172,8 @@ def _over(look: Look, job: Job, now: float) -> HostedSeen:
 
 
 def _forgotten(look: Look, now: float) -> HostedSeen:
-    """As an attempt's: some minutes after its end, or by a controller that crashed."""
+    """Return the status of a run that Slurm does not know any more, as of an attempt: some minutes after its end, or
+    after its controller crashed."""
     if look.told.get("state") == "exited":
         return HostedSeen(HostedPhase.ENDED, left=False, cause=_cause(look.told.get("cause")))
     late = look.stop is not None and (not look.told or now > look.stop["kill_at"] + LOST_SECONDS)

@@ -1,15 +1,17 @@
-"""Dev environments on Slurm: an allocation held by a job, whose batch script is the keeper (`hosted`).
+"""Dev environments on Slurm: an allocation held by a job, whose batch script is the environment daemon
+(`environment_job`).
 
     <data>/slurm-environments/<id>/      on the folder that the platform and all nodes share
         workspace/  home/                the disk
         runs/<number>/                   job.sh  keeper.json  modules/  submitted.json  begun  stop.json  slurm.log;
                                          keeper.{status.json,log,sock,token,lock}  service/
 
-Slurm knows a run by the comment `fermi-environment:<id>-<number>`. The way in is a step of the job's own,
-`srun --jobid=… --overlap`, which joins its input and output to the keeper's socket on the node; nothing listens on the
+Slurm knows a run by the comment `fermi-environment:<id>-<number>`. Connections are steps of the job's own, `srun
+--jobid=… --overlap`, which join their input and output to the daemon's socket on the node; nothing listens on the
 network for it. `--overlap` lets steps share what the job has, the batch step's too; `--unbuffered` passes bytes on as
 they come and not by lines (https://slurm.schedmd.com/srun.html). Slurm lets only a job's own user into it, so the
-platform has to be that user."""
+platform has to be that user.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +45,7 @@ DIAL_SECONDS = 10.0
 
 
 def connect(connection: Mapping[str, Any]) -> SlurmHosting:
+    """Return the environment backend of a connection; the same one for equal connections."""
     return _connect(json.dumps(connection, sort_keys=True))
 
 
@@ -52,6 +55,8 @@ def _connect(key: str) -> SlurmHosting:
 
 
 class SlurmHosting(Hosting):
+    """Environment backend on Slurm: one job per run."""
+
     marks = MappingProxyType({environment_job.ALLOCATION: 0})
 
     def __init__(self, connection: Mapping[str, Any]) -> None:
@@ -77,7 +82,8 @@ class SlurmHosting(Hosting):
         return environment_job.render(spec, self.connection)
 
     def start(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
-        """As an attempt is submitted (`SlurmBackend.submit`): once, and never after it was stopped."""
+        """Write the run's folder and submit its job, as an attempt (`SlurmBackend.submit`): once, and never after it
+        was stopped."""
         content = {artifact.kind: artifact.content for artifact in rendered.artifacts}
         environment, _, number = rendered.name.rpartition("-")
         disk, run = self._disk(environment), self._run(HostedHandle(environment, int(number)))
@@ -108,7 +114,8 @@ class SlurmHosting(Hosting):
         return Submission(content["script"], asked["folder"], asked["components"], variables(user))
 
     def observe(self, handles: Iterable[HostedHandle]) -> dict[str, HostedSeen]:
-        """The folders before Slurm: what is missing here and there is then missing indeed."""
+        """Return the status of runs. The folders are read before Slurm: what is missing in both is then really
+        missing."""
         looks = {handle.name: _look(self._run(handle)) for handle in handles}
         listed, line = self._jobs() if looks else ({}, Line())
         found = {}
@@ -118,8 +125,8 @@ class SlurmHosting(Hosting):
         return found
 
     def stop(self, handle: HostedHandle, grace_seconds: float) -> None:
-        """The word in the folder first: a run that waits in the queue never begins. Slurm then asks the keeper, which
-        may not see that word soon on a file system of the network."""
+        """Write the request to end into the folder first: a run that waits in the queue never starts. Slurm then
+        signals the environment daemon, which may see that file late on a network file system."""
         run = self._run(handle)
         try:
             run.path.parent.parent.mkdir(parents=True, exist_ok=True)
@@ -166,7 +173,7 @@ class SlurmHosting(Hosting):
         return RunDir(self._disk(handle.environment).run(handle.run).folder)
 
     def _jobs(self) -> tuple[dict[str, list[Job]], Line]:
-        """All of ours, by the run's name in their comment; and who waits."""
+        """Return all jobs of ours, by the run's name in their comment; and the pending jobs."""
         found: defaultdict[str, list[Job]] = defaultdict(list)
         listed = self.driver.jobs()
         for job in listed:
@@ -175,7 +182,8 @@ class SlurmHosting(Hosting):
         return dict(found), Line(listed)
 
     def _by_id(self, name: str, numbers: Iterable[int]) -> list[Job]:
-        """A listing may leave out what not everybody may see."""
+        """Return the jobs under these numbers that are this run's. A listing may leave out jobs that not all users may
+        see."""
         jobs = [job for number in sorted(numbers) if number for job in self.driver.job(number)]
         return [job for job in jobs if job.comment == environment_job.COMMENT + name]
 

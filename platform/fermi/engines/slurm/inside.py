@@ -1,8 +1,9 @@
 """Nodes of an attempt inside of environments: each is a step of the allocation that its environment has.
 
-Nobody holds such a step. `srun` starts it and is killed once the node runner says that it has begun, together with the
-process by which it would end the step (`_shepherd_spawn` in SchedMD/slurm, src/srun/srun_job.c). The step lasts as long
-as the runner does; Slurm knows it by its name, `fermi:<attempt>/<node>` (decision 98)."""
+No process of ours holds such a step. `srun` starts it and is killed once the node runner reports that it has started,
+together with the process by which it would end the step (`_shepherd_spawn` in SchedMD/slurm, src/srun/srun_job.c). The
+step lasts as long as the runner does; Slurm knows it by its name, `fermi:<attempt>/<node>` (decision 98).
+"""
 
 import getpass
 import os
@@ -27,14 +28,14 @@ from fermi.engines.slurm.rundir import Place, RunDir
 from fermi.jobs.errors import BackendError
 
 BEGIN_SECONDS = 30.0
-"""How long Slurm may take to begin a step, and Python to begin there."""
+"""How long Slurm may take to start a step, and Python to start there."""
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LIVES = "RUNNING"
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The newest run of an environment that the platform made, where it is not being stopped."""
+    """Newest run of an environment that the platform made, where it is not being stopped."""
 
     environment: str
     number: int
@@ -44,11 +45,12 @@ class Made:
 
     @property
     def comment(self) -> str:
+        """Comment of its job."""
         return f"{COMMENT}{self.environment}-{self.number}"
 
     @classmethod
     def of(cls, data_dir: Path, environment: str) -> Self | None:
-        """None: it does not run."""
+        """Return the run; None: it does not run."""
         if "/" in environment or environment in ("", ".", ".."):
             raise ValueError(environment)
         disk = data_dir / FOLDER / environment
@@ -64,29 +66,29 @@ class Made:
         return cls(environment, number, job, disk, run)
 
     def interpreter(self, data_dir: Path, folder: str) -> str:
-        """Returns that of its notebooks and terminals, as its node sees it (`folder`: the platform's data directory
-        there); empty: the cluster's. Only ranks may run it: members of the project can write to it."""
+        """Return the interpreter of its notebooks and terminals, as its node sees it (`folder`: the platform's data
+        directory there); empty: the cluster's. Only ranks may run it: members of the project can write to it."""
         own = self.disk / "home" / OWN_PYTHON
         if (own / "made.json").exists():
             return f"{folder}/{(own / 'bin' / 'python').relative_to(data_dir)}"
         return _of_kernel(self.run / "service" / "share" / "kernels" / "python3")
 
     def kernel(self, name: str) -> str:
-        """The interpreter of a kernel that its user has installed; empty: there is none."""
+        """Return the interpreter of a kernel that its user has installed; empty: there is none."""
         kernels = self.disk / "home" / ".local" / "share" / "jupyter" / "kernels"
         return _of_kernel(kernels / name) if name not in (".", "..") else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Allocations:
-    """Those of a cluster. `folder`: the platform's data directory, as the nodes see it."""
+    """Allocations of a cluster. `folder`: the platform's data directory, as the nodes see it."""
 
     data_dir: Path
     folder: str
     driver: Driver
 
     def place(self, known: Mapping[str, Any]) -> Place:
-        """Returns where a node is to begin; `known`: see `allocations.order`. Raises BackendError."""
+        """Return where a node is to start; `known`: see `allocations.build_order`. Raise BackendError."""
         about = {"environment": known["environment"]}
         made = Made.of(self.data_dir, known["made"]) if "made" in known else None
         job = self._job(made.job if made else int(known.get("job", 0)), made.comment if made else "")
@@ -99,7 +101,8 @@ class Allocations:
         return Place(job.id, host, self._interpreter(str(known["python"]), made, about["environment"]))
 
     def _job(self, number: int, comment: str) -> Job | None:
-        """Where that number is still this allocation's: of a run of ours, or of one that somebody offers."""
+        """Return the job, where that number is still this allocation's: of a run of ours, or of one that a user
+        offers."""
         for job in self.driver.job(number) if number else ():
             is_it = job.comment == comment if comment else marks(job.comment) is not None
             if job.id == number and job.state == _LIVES and is_it:
@@ -107,7 +110,7 @@ class Allocations:
         return None
 
     def _interpreter(self, named: str, made: Made | None, environment: str) -> str:
-        """`named`: by the task, its path or a kernel. Raises BackendError."""
+        """Return the interpreter of ranks. `named`: by the task, a path or a kernel. Raise BackendError."""
         if "/" in named:
             return named
         if not named:
@@ -120,14 +123,14 @@ class Allocations:
 
 
 def _of_kernel(folder: Path) -> str:
-    """The interpreter that a kernelspec names (jupyter_client, `KernelSpec.argv`)."""
+    """Return the interpreter that a kernelspec names (jupyter_client, `KernelSpec.argv`); empty: none."""
     argv = (runner_reports.read(folder / "kernel.json") or {}).get("argv")
     first = argv[0] if isinstance(argv, list) and argv else ""
     return first if isinstance(first, str) and first.startswith("/") else ""
 
 
 def address_of(place: Place, driver: Driver) -> str:
-    """Returns where other nodes reach it."""
+    """Return the address at which other nodes reach it."""
     found = (machine.address for machine in driver.machines() if machine.name == place.host)
     return next(found, "") or place.host
 
@@ -135,7 +138,7 @@ def address_of(place: Place, driver: Driver) -> str:
 def begin(
     commands: Commands, run: RunDir, attempt: str, node_rank: int, place: Place, known: Mapping[str, Any]
 ) -> None:
-    """Begins a node, unless it has begun or never may. Raises BackendError."""
+    """Start a node, unless it has started or never may. Raise BackendError."""
     words = [
         *commands.step(place.job),
         *options(place.host),
@@ -161,8 +164,8 @@ def begin(
 
 
 def enter(commands: Commands, place: Place, shell: list[str], lines: list[str], python: str, name: str) -> Session:
-    """Returns a session with `fermi.inside` as a step of the allocation; it ends with the session. `lines`: of the
-    shell, before it begins. Raises BackendError."""
+    """Return a session with `fermi.inside` as a step of the allocation; it ends with the session. `lines`: of the
+    shell, before it starts. Raise BackendError."""
     script = "\n".join([*lines, 'exec "$@"'])
     words = [*commands.step(place.job), *options(place.host), *shell, "-c", script, "fermi", *bundle.command(python)]
     try:
@@ -183,7 +186,7 @@ def enter(commands: Commands, place: Place, shell: list[str], lines: list[str], 
 
 
 def _refused(said: str, known: Mapping[str, Any], late: bool) -> BackendError:
-    """What srun says, or what it started."""
+    """Return the error for a message of srun, or of the program that it started."""
     about = {"environment": known["environment"]}
     if ENDED.search(said):
         return BackendError("INSIDE_NOT_RUNNING", **about)

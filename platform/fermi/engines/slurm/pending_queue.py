@@ -1,15 +1,16 @@
-"""The pending jobs of a Slurm cluster, in the order in which its scheduler looks at them. Pure."""
+"""The pending jobs of a Slurm cluster, in the order in which its scheduler considers them. Pure."""
 
 from collections.abc import Iterable
 
 from fermi.engines.slurm.driver import Job
 
 DOES_NOT_COMPETE = ("JobHeld", "Dependency", "BeginTime", "JobArrayTaskLimit")
-"""Who waits for something else than its turn is in nobody's way."""
+"""Reasons of jobs that wait for something other than their turn and delay no other job."""
 
 
 class Line:
-    """Within a partition by priority, then by number. A heterogeneous job counts once, and so does an array."""
+    """Pending jobs within each partition by priority, then by number. A heterogeneous job counts once, and so does an
+    array."""
 
     def __init__(self, jobs: Iterable[Job] = ()) -> None:
         self._by_partition: dict[str, dict[int, int]] = {}
@@ -20,7 +21,7 @@ class Line:
                     line[job.leader] = max(line.get(job.leader, 0), job.priority)
 
     def place(self, job: Job) -> int | None:
-        """From 1, where it is furthest ahead; None: not known."""
+        """Return a job's position from 1, in the partition where it is furthest ahead; None: not known."""
         found = [line for name in _partitions(job) if job.leader in (line := self._by_partition.get(name, {}))]
         return min((_before(line, job.leader) + 1 for line in found), default=None)
 

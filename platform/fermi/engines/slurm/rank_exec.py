@@ -1,5 +1,5 @@
-"""Beside a rank of a job: `fermi.envd.rank_exec` as a step of the job, on the node of the rank, in what the job has
-made ready for its ranks. Slurm lets only the user of a job in."""
+"""Commands beside a rank of a job: `fermi.envd.rank_exec` as a step of the job, on the node of the rank, with what the
+job has prepared for its ranks. Slurm lets only the user of a job in."""
 
 import getpass
 import re
@@ -25,7 +25,7 @@ _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def beside(connection: Mapping[str, Any], run: RunDir, rendered: Rendered, handle: Handle, rank: int) -> Beside:
-    """Raises BackendError."""
+    """Return how commands are started beside a rank. Raise BackendError."""
     content = {artifact.name: artifact.content for artifact in rendered.artifacts}
     node = next((one for one in content.values() if rank in _ranks(one)), None)
     seen, number = run.look(), node["node_rank"] if node else -1
@@ -72,7 +72,7 @@ def _ranks(content: Any) -> list[int]:
 
 
 def _order(node: Mapping[str, Any], run: RunDir, rank: int) -> dict[str, Any]:
-    """As `fermi.envd.rank_exec` reads it."""
+    """Return the order that `fermi.envd.rank_exec` reads."""
     own = next(process["env"] for process in node["ranks"] if process["rank"] == rank)
     head = (runner_reports.read(run.path / "node-0.status.json") or {}).get("head")
     return {
@@ -84,21 +84,23 @@ def _order(node: Mapping[str, Any], run: RunDir, rank: int) -> dict[str, Any]:
 
 
 def _chosen(node: Mapping[str, Any], run: RunDir) -> dict[str, Any]:
-    """Where the node keeps which interpreter its ranks run with, where that may be another one than the planned."""
+    """Return the file with the interpreter that the node's ranks run with, where that may be another one than the
+    planned."""
     own = run.path / f"python-{node['node_rank']}"
     return {"chosen": str(own)} if own.exists() and not chosen(node) else chosen(node)
 
 
 def _group(submission: Mapping[str, Any], node_rank: int) -> list[str]:
-    """Of a heterogeneous job, the component that has the node: they stand in the order of the nodes. Slurm takes the
-    leader's number alone."""
+    """Return the option for the component of a heterogeneous job that has the node: components are in the order of the
+    nodes. Slurm takes the leader's number alone."""
     counts = [int(one["nodes"]) for one in submission["components"]]
     index = next(index for index in range(len(counts)) if node_rank < sum(counts[: index + 1]))
     return [f"--het-group={index}"] if len(counts) > 1 else []
 
 
 def _program(connection: Mapping[str, Any], name: str, known: tuple[list[str], str]) -> list[str]:
-    """In a container of Slurm's own nothing of what the job's script loads is to be loaded again."""
+    """Return the command in its shell. In a container of Slurm's own nothing that the job's script loads is loaded
+    again."""
     options, command = known
     lines = environment({} if options else connection)
     login = ["-l"] if connection.get("modules") or connection.get("conda") else []

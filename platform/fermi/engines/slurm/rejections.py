@@ -1,4 +1,4 @@
-"""What Slurm says no to, by its own error numbers."""
+"""Errors of Slurm by number, and the codes that the platform has for them."""
 
 import re
 
@@ -11,19 +11,19 @@ TEXTS = {
     "invalid partition": 2000, "invalid account": 2045, "invalid qos": 2066, "invalid node name": 2018,
     "invalid job id": 2017, "already completing or completed": 2021, "already finished": 2021,
 }  # fmt: skip
-"""What the commands say instead of a number."""
+"""Texts of the commands, which print no number."""
 ENDED = re.compile(r"(?i)already completed|completing|invalid job id|expired|revoked")
-"""What srun says of a job that is over."""
+"""What srun prints about a job that is over."""
 
 
 class Refused(BackendError):
-    """`number`: Slurm's own error."""
+    """Slurm refused a request. `number`: Slurm's own error."""
 
     number = 0
 
 
 def refusal(number: int, why: str) -> Refused:
-    """Asking for the same again does not help, unless Slurm is only busy."""
+    """Return the error of a refused request. It is permanent, unless Slurm is only busy."""
     if not number:
         number = next((known for text, known in TEXTS.items() if text in why.lower()), 0)
     busy = any(word in why.lower() for word in ("temporarily", "try again", "resource limit", "submission limit"))

@@ -17,11 +17,12 @@ from fermi.jobs.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Rende
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NOT_OURS = 75
-"""What a job ends with that may not run: the attempt was cancelled, or another job of it was first."""
+"""Exit code of a job that may not run: the attempt was cancelled, or another job of it was first."""
 
 
 def render(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> Rendered:
-    """Nodes inside of environments are no part of the job that is submitted; without others there is none."""
+    """Return the script, its options, and the specs of nodes. Nodes inside of environments are no part of the job that
+    is submitted; without others there is none."""
     connection = connection_options.of(connection, job, CHOSEN)
     folder = folder_of(connection)
     run = f"{folder}/runs/{job.name}"
@@ -44,7 +45,7 @@ def render(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> Rendered:
 
 
 def _placed(plan: NodePlan) -> NodePlan:
-    """A node beside its environment's allocation is on the same machine."""
+    """Return a node beside its environment's allocation, bound to the same machine."""
     node = plan.node
     if not allocations.is_environment(node) or node.engine.get("node") or not node.host:
         return plan
@@ -52,7 +53,8 @@ def _placed(plan: NodePlan) -> NodePlan:
 
 
 def files(rendered: Rendered) -> dict[str, str | dict[str, Any]]:
-    """All that has to lie in the attempt's folder before its job begins: path -> text, or what is written as JSON."""
+    """Return all that has to lie in the attempt's folder before its job starts: path -> text, or what is written as
+    JSON."""
     found: dict[str, str | dict[str, Any]] = {}
     for artifact in rendered.artifacts:
         if artifact.kind == "file":
@@ -66,16 +68,16 @@ def files(rendered: Rendered) -> dict[str, str | dict[str, Any]]:
 
 
 def folder_of(connection: Mapping[str, Any]) -> str:
-    """The platform's data directory as the nodes see it."""
+    """Return the platform's data directory as the nodes see it."""
     return str(connection.get("folder") or connection.get("data_dir") or "/shared/fermi").rstrip("/")
 
 
 def _order(
     job: JobSpec, plan: Plan, asked: list[Component], bindings: Mapping[Late, str], connection: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What every node's runner reads. `hosts`: which Slurm node is which node of the plan; None = as Slurm counts
-    them. `beside`: for each node, options of srun and a line of the shell (see `beside.py`). `files`: those
-    that the head node writes anew, because they say where it is."""
+    """Return what every node's runner reads. `hosts`: which Slurm node is which node of the plan; None = as Slurm
+    counts them. `beside`: for each node, options of srun and a shell command (see `rank_exec.py`). `files`: those that
+    the head node writes anew, because they name its address."""
     hosts = [host for component in asked for host in (component.hosts or [None] * len(component.nodes))]
     return {
         "name": job.name,
@@ -99,8 +101,8 @@ def _beside(node: NodePlan, asked: list[Component], connection: Mapping[str, Any
 
 
 def _of_inside(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a job with nodes inside: these, by node rank, as `allocations.order` has them; and the ranks of the others, in
-    the order in which `hosts` has them."""
+    """Return, of a job with nodes inside: these, by node rank, as `allocations.build_order` has them; and the ranks of
+    the others, in the order of `hosts`."""
     run = f"{folder_of(connection)}/runs/{job.name}"
     inner = {
         str(node.node_rank): allocations.order(node.node, job.python, _shell(job, node, connection, run))
@@ -111,21 +113,21 @@ def _of_inside(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> dict[
 
 
 def _shell(job: JobSpec, node: NodePlan, connection: Mapping[str, Any], run: str) -> list[str]:
-    """What the step of a node inside runs."""
+    """Return the command of the step of a node inside."""
     runner = f"exec {quoted(interpreter(node.node, connection))} -m {_RUNNER} {node.node_rank}"
     lines = [f"run={quoted(run)}", 'cd "$run" || exit 1', *environment(connection), _folders(job, connection), runner]
     return ["bash", *(["-l"] if needs_login(connection) else []), "-c", "\n".join(lines)]
 
 
 def interpreter(node: Node, connection: Mapping[str, Any]) -> str:
-    """Returns that of our own programs on a node; ranks may have another one."""
+    """Return the interpreter of our own programs on a node; ranks may have another one."""
     return str(node.engine.get("python") or connection.get("python") or "python3")
 
 
 def _node(
     job: JobSpec, plan: Plan, node: NodePlan, bindings: Mapping[Late, str], folder: str, connection: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A node runner's spec in which the head's address and the interpreter are still open."""
+    """Return a node runner's spec in which the head's address and the interpreter are still open."""
     if node.node.inside:  # which is no container
         connection = {**connection, "container": None}
     packages = f"{folder}/packages/{job.project}/{node.node.hostname}"
@@ -161,7 +163,7 @@ def _node(
 
 
 def _head_name(plan: Plan, asked: list[Component]) -> str:
-    """As well as it is known before the job runs."""
+    """Return the head's name, as far as it is known before the job runs."""
     first = plan.nodes[0].node
     return asked[0].hosts[0] if asked and asked[0].hosts and not first.inside else first.hostname
 
@@ -170,6 +172,7 @@ def _head_name(plan: Plan, asked: list[Component]) -> str:
 
 
 def script(job: JobSpec, plan: Plan, connection: Mapping[str, Any], asked: list[Component], run: str) -> str:
+    """Return the text of the batch script."""
     login = needs_login(connection)
     gpus = sum(len(node.processes) for node in plan.nodes)
     return "\n".join(
@@ -197,7 +200,7 @@ def script(job: JobSpec, plan: Plan, connection: Mapping[str, Any], asked: list[
 
 
 def needs_login(connection: Mapping[str, Any]) -> bool:
-    """Profiles define `module`, and find conda."""
+    """Return whether a login shell is needed: profiles define `module`, and find conda."""
     return bool(connection.get("modules") or connection.get("conda"))
 
 
@@ -209,18 +212,18 @@ def _sbatch(component: Component) -> list[str]:
 
 
 def variables(user: str) -> dict[str, str]:
-    """Returns what a job, or a step, begins with: nothing of the platform's host."""
+    """Return the variables of a new job or step: nothing of the platform's host."""
     return {"PATH": PATH, "USER": user, "LOGNAME": user, "LANG": "C.UTF-8"}
 
 
 def environment(connection: Mapping[str, Any]) -> list[str]:
-    """Returns what makes the training stack usable, and our modules, which lie in `run`."""
+    """Return the shell lines that load the training stack, and our modules, which lie in `run`."""
     path = 'export PYTHONPATH="$run${PYTHONPATH:+:$PYTHONPATH}"'
     return [*setup(connection), path, "export PYTHONUNBUFFERED=1"]
 
 
 def setup(connection: Mapping[str, Any]) -> list[str]:
-    """Returns what makes the training stack usable on a node, as lines of the shell."""
+    """Return the shell lines that load the training stack on a node."""
     lines = [
         'if [ -z "${HOME:-}" ]; then HOME="$(getent passwd "$(id -u)" | cut -d: -f6)"; export HOME; fi',
     ]
@@ -232,8 +235,8 @@ def setup(connection: Mapping[str, Any]) -> list[str]:
 
 
 def _head(asked: list[Component], job: JobSpec) -> list[str]:
-    """Where rank 0 runs: the first host of the first component, at the address by which Slurm reaches it. Of a job with
-    nodes inside of environments, all read it in the folder."""
+    """Return the shell lines that find where rank 0 runs: the first host of the first component, at the address by
+    which Slurm reaches it. Of a job with nodes inside of environments, all read it in the folder."""
     if job.head.inside:
         return ['FERMI_HEAD="$(cat head)"; export FERMI_HEAD']
     if asked[0].hosts:
@@ -250,8 +253,8 @@ def _head(asked: list[Component], job: JobSpec) -> list[str]:
 
 
 def _srun(asked: list[Component], connection: Mapping[str, Any]) -> str:
-    """One step; its tasks are the nodes, in the plan's order. A node that ends does not end the others: that is the
-    platform's business, which gives them time."""
+    """Return the srun command. One step; its tasks are the nodes, in the plan's order. A node that ends does not end
+    the others: the platform does, which gives them time."""
     parts = []
     for number, component in enumerate(asked):
         count = len(component.nodes)
@@ -267,7 +270,7 @@ def _srun(asked: list[Component], connection: Mapping[str, Any]) -> str:
 
 
 def _command(component: Component, connection: Mapping[str, Any], words: str) -> tuple[list[str], str]:
-    """Options of srun, and a line of the shell with which a module of ours is run as ranks are."""
+    """Return options of srun, and a shell command that runs a module of ours as ranks are run."""
     command = f"{quoted(component.python)} -m {words}"
     container = connection.get("container")
     if not container:
@@ -290,6 +293,7 @@ def _option(option: str) -> str:
 
 
 def workspace_of(connection: Mapping[str, Any]) -> str:
+    """Return the folder of relative scripts, as the nodes see it."""
     return str(connection.get("workspace") or f"{folder_of(connection)}/workspace")
 
 
@@ -302,7 +306,7 @@ def _logs(job: JobSpec, connection: Mapping[str, Any]) -> str:
 
 
 def quoted(value: object) -> str:
-    """Safe as a word of the shell and of an `#SBATCH` line, which ends at the line's end."""
+    """Return a value as a word of the shell and of an `#SBATCH` line, which ends at the line's end."""
     return shlex.quote(_line(value))
 
 

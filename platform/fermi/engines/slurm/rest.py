@@ -1,6 +1,7 @@
-"""slurmrestd. Over TCP, TLS or a Unix socket, with a JWT; which version of its API there is, it is asked once.
+"""slurmrestd as a driver: over TCP, TLS or a Unix socket, with a JWT; which version of its API it serves is asked once.
 
-Errors come as `errors[]` in the body, with any status: what is refused as 500, what was accepted with a remark as 200.
+Errors come as `errors[]` in the body, with any status: a refusal as 500, a request that was accepted with a remark as
+200.
 """
 
 import base64
@@ -31,11 +32,13 @@ NEW = 39
 """From this version on requests are typed as Slurm's own structures; before, they were sbatch's options."""
 AUTHENTICATION = frozenset({1007, *range(6000, 6100)})
 UNREACHABLE = frozenset({-1, *range(1000, 1007), *range(1800, 1900), *range(5000, 5100)})
-"""Of Slurm's error numbers: about not reaching its controller, not about what was asked. Some versions say no more than
--1, also when the controller does not take the token."""
+"""Slurm's error numbers of a controller that cannot be reached, rather than of a request. Some versions give no more
+than -1, also when the controller does not accept the token."""
 
 
 class Rest:
+    """Driver that uses slurmrestd."""
+
     few = 4
 
     def __init__(self, connection: Mapping[str, Any]) -> None:
@@ -90,7 +93,7 @@ class Rest:
     # Requests --------------------------------------------------------------------------------------------------
 
     def _version(self) -> int:
-        """The newest that is served: 38 of v0.0.38."""
+        """Return the newest version that is served: 38 of v0.0.38."""
         if not self._number:
             paths = self._request("GET", "/openapi/v3")[1].get("paths") or {}
             found = {int(match[1]) for path in paths if (match := re.match(r"/slurm/v0\.0\.(\d+)/job/submit", path))}
@@ -100,7 +103,7 @@ class Rest:
         return self._number
 
     def _ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
-        """Raises Refused for what Slurm says no to."""
+        """Return the answer to a request. Raise SlurmRejectedError where Slurm refuses it."""
         status, answer = self._request(method, f"/slurm/v0.0.{self._version()}/{path}", body)
         errors = [error for error in answer.get("errors") or () if isinstance(error, dict)]
         if status == 404 and not errors:
@@ -146,7 +149,7 @@ class Rest:
         return http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
 
     def _token(self) -> str:
-        """Read at each use, so that it may be renewed beside us."""
+        """Return the token, read at each use, so that it may be renewed by another program."""
         try:
             if self._token_file:
                 return Path(self._token_file).read_text(encoding="utf-8").strip().removeprefix("SLURM_JWT=")
@@ -170,7 +173,7 @@ class _Unix(http.client.HTTPConnection):
 
 
 def token(key: bytes, user: str) -> str:
-    """A JWT as `scontrol token` makes it, for ten minutes."""
+    """Return a JWT as `scontrol token` makes it, for ten minutes."""
     moment = int(time.time())
     said = {"exp": moment + TOKEN_SECONDS, "iat": moment, "sun": user}
     text = b".".join(_base64(json.dumps(part).encode()) for part in ({"alg": "HS256", "typ": "JWT"}, said))
@@ -178,7 +181,7 @@ def token(key: bytes, user: str) -> str:
 
 
 def _has_expired(text: str) -> bool:
-    """Whether a JWT says so itself."""
+    """Return whether a JWT says so itself."""
     ends = claims(text).get("exp")
     return isinstance(ends, (int, float)) and ends < time.time()
 
@@ -199,8 +202,8 @@ def _failure(status: int, errors: list[dict[str, Any]], where: str) -> BackendEr
 
 
 def _as_options(options: Mapping[str, str | int | bool], submission: Submission) -> dict[str, Any]:
-    """Up to v0.0.38: sbatch's options under the names of its parser. It takes `nodelist` although it documents none,
-    and `requeue: false` does nothing while `no_requeue` does."""
+    """Return a component up to v0.0.38: sbatch's options under the names of its parser. It takes `nodelist` although it
+    documents none, and `requeue: false` does nothing while `no_requeue` does."""
     names = {"job-name": "name", "output": "standard_output", "time": "time_limit", "mem": "memory_per_node",
              "constraint": "constraints", "ntasks": "tasks", "ntasks-per-node": "tasks_per_node"}  # fmt: skip
     found: dict[str, Any] = {names.get(key, key.replace("-", "_")): value for key, value in options.items()}
@@ -216,7 +219,7 @@ def _as_options(options: Mapping[str, str | int | bool], submission: Submission)
 
 
 def _typed(options: Mapping[str, str | int | bool], submission: Submission) -> dict[str, Any]:
-    """From v0.0.39 on: fields of Slurm's own job description."""
+    """Return a component from v0.0.39 on: fields of Slurm's own job description."""
     names = {"job-name": "name", "output": "standard_output", "constraint": "constraints", "ntasks": "tasks",
              "ntasks-per-node": "tasks_per_node"}  # fmt: skip
     found: dict[str, Any] = {}

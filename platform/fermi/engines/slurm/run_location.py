@@ -1,4 +1,4 @@
-"""Whether a node's ranks can run inside of its environment's allocation, and in a job beside it."""
+"""Decide whether a node's ranks can run inside of its environment's allocation, and in a job beside it."""
 
 import getpass
 import re
@@ -19,8 +19,8 @@ def of_job(
     enters: Callable[[], bool],
     machines: Callable[[], Mapping[str, Machine]],
 ) -> dict[str, Ways]:
-    """By node id; a node that is a place in the queue has one way alone. `enters`: whether steps can be begun from
-    here; `machines`: the nodes of the cluster, by name."""
+    """Return the possibilities by node id; a node that Slurm chooses has one possibility alone. `can_enter`: whether
+    steps can be started from here; `machines`: the nodes of the cluster, by name."""
     return {
         node.id: Ways(_preferred(node), _inside(node, connection, enters), _beside(node, connection, machines))
         for node in job.nodes
@@ -33,8 +33,8 @@ def _preferred(node: Node) -> Way:
 
 
 def _inside(node: Node, connection: Mapping[str, Any], enters: Callable[[], bool]) -> Way | None:
-    """Slurm begins steps of a job for its own user alone, also when root asks (SchedMD/slurm: src/stepmgr/stepmgr.c,
-    step_create: `step_specs->user_id != job_ptr->user_id`)."""
+    """Return why ranks cannot run inside; None: they can. Slurm starts steps of a job for its own user alone, also when
+    root asks (SchedMD/slurm: src/stepmgr/stepmgr.c, step_create: `step_specs->user_id != job_ptr->user_id`)."""
     own, user = getpass.getuser(), str(connection.get("user") or "")
     user = str(node.engine.get(allocations.USER) or user or own)
     if user != own:
@@ -45,8 +45,8 @@ def _inside(node: Node, connection: Mapping[str, Any], enters: Callable[[], bool
 
 
 def _beside(node: Node, connection: Mapping[str, Any], machines: Callable[[], Mapping[str, Machine]]) -> Way | None:
-    """A job for what only the environment's allocation can give would wait for as long as that lasts. What other jobs
-    hold is free some day."""
+    """Return a warning where the environment's own allocation holds the GPUs that a job beside it needs: it would wait
+    for as long as that lasts. GPUs of other jobs become free some day."""
     gpus = node.gpu_count if node.has_cuda or connection.get("gres") or node.engine.get("gres") else 0
     if not gpus or not node.host or (machine := machines().get(node.host)) is None:
         return None

@@ -1,7 +1,8 @@
-"""The folder of one attempt, which the platform and the nodes share: what was submitted, and what the job wrote.
+"""Folder of one attempt, which the platform and the nodes share: what was submitted, and what the job wrote.
 
-Of nodes inside of environments lie there besides: `places.json`, where each is to begin, written once; `head`, the
-head's address; `node-<k>.begun`, left by the step that runs the node."""
+For nodes inside of environments it has besides: `places.json`, where each is to start, written once; `head`, the head's
+address; `node-<k>.begun`, made by the step that runs the node.
+"""
 
 import contextlib
 import fcntl
@@ -20,12 +21,12 @@ from fermi.jobs.errors import BackendError
 from fermi.runner.files import SECRETS, write_atomically
 
 OPEN = 0o2775
-"""Whoever runs the job may not be who runs the platform; they share a group."""
+"""Mode of folders: the job's user may not be the platform's; they share a group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a node inside is: `job`: Slurm's number of the allocation; `host`: the Slurm node; `python`: the
+    """Location of a node inside. `job`: Slurm's number of the allocation; `host`: the Slurm node; `python`: the
     interpreter of its ranks, empty: as planned."""
 
     job: int
@@ -35,8 +36,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What lies there. `order`: None = nothing was written yet, or all was removed. `statuses`: by node rank. `places`:
-    of nodes inside, and `begun_inside`: those that have begun, by node rank."""
+    """Content of the folder. `order`: None = nothing was written yet, or all was removed. `statuses`: by node rank.
+    `places`: of nodes inside, and `started_inside`: those that have started, by node rank."""
 
     order: Mapping[str, Any] | None
     submitted: int
@@ -54,15 +55,19 @@ class Seen:
         return frozenset(map(int, (self.order or {}).get("inside", ())))
 
     def node_name(self, node_rank: int) -> str:
+        """Return the name of a node's environment; empty: not known."""
         return str(self.order["names"][node_rank]) if self.order else ""
 
 
 class RunDir:
+    """Folder of one attempt or run."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def write(self, files: Mapping[str, str | Mapping[str, Any]]) -> None:
-        """Each all at once: when an attempt is submitted again, its ranks may be reading it."""
+        """Write files, each atomically: when an attempt is submitted again, its ranks may be reading it. Raise
+        BackendError."""
         try:
             for name, content in files.items():
                 text = content if isinstance(content, str) else json.dumps(content, sort_keys=True)
@@ -76,7 +81,8 @@ class RunDir:
             raise BackendError("DISK_UNUSABLE", path=error.filename or str(self.path), why=error.strerror) from error
 
     def keep_secrets(self, values: Mapping[str, str], mode: int) -> None:
-        """Until the runners have read them, or the attempt is over without."""
+        """Write the values of secrets, until the runners have read them, or the attempt is over without. Raise
+        BackendError."""
         try:
             make(self.path)
             descriptor, name = tempfile.mkstemp(dir=self.path)  # 0600
@@ -88,11 +94,13 @@ class RunDir:
             raise BackendError("DISK_UNUSABLE", path=error.filename or str(self.path), why=error.strerror) from error
 
     def drop_secrets(self) -> None:
+        """Delete the values of secrets."""
         with contextlib.suppress(OSError):
             (self.path / SECRETS).unlink(missing_ok=True)
 
     def stop(self, grace_seconds: float, still_seconds: float | None = None) -> Mapping[str, Any]:
-        """Asks for the end; a second, shorter grace wins. No job of the attempt begins once this is there."""
+        """Write the request to end and return it; a second, shorter grace replaces it. No job of the attempt starts
+        once it exists."""
         make(self.path)
         stop, now = self._stop(), time.time()
         if stop is None or now + grace_seconds < stop["kill_at"]:
@@ -101,11 +109,13 @@ class RunDir:
         return dict(stop)
 
     def is_stopped(self) -> bool:
+        """Return whether the attempt was asked to end."""
         return (self.path / "stop.json").exists()
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """One process at a time; where the file system has no locks, the job's own look at `begun` still holds."""
+        """Hold the folder's lock, one process at a time; where the file system has no locks, the job's own check of
+        `begun` still holds."""
         lock = os.open(self.path / "submit.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o664)
         try:  # a pipe in its place, opened for both, holds nobody up
             with contextlib.suppress(OSError):
@@ -115,15 +125,16 @@ class RunDir:
             os.close(lock)
 
     def submitted(self) -> int:
-        """The job's id; 0 = none was taken yet."""
+        """Return the job's id; 0 = none was submitted yet."""
         job = (runner_reports.read(self.path / "submitted.json") or {}).get("job", 0)
         return int(job) if runner_reports.whole(0, 1 << 40)(job) else 0
 
     def remember(self, job_id: int) -> None:
+        """Write the job's id."""
         write_atomically(str(self.path / "submitted.json"), {"job": job_id})
 
     def places(self) -> dict[int, Place]:
-        """By node rank; empty: nobody has looked for them yet."""
+        """Return the locations of nodes inside by node rank; empty: none was determined yet."""
         found = {}
         for rank, one in (runner_reports.read(self.path / "places.json") or {}).items():
             with contextlib.suppress(KeyError, TypeError, ValueError):
@@ -131,16 +142,18 @@ class RunDir:
         return found
 
     def remember_places(self, places: Mapping[int, Place], head: str) -> None:
-        """`head`: the address of the head node; empty: it is not inside, and its job writes that."""
+        """Write the locations. `head`: the address of the head node; empty: it is not inside, and its job writes
+        that."""
         texts = {"head": head} if head else {}
         self.write({**texts, "places.json": {str(rank): asdict(place) for rank, place in places.items()}})
 
     def has_begun(self, node_rank: int) -> bool:
-        """Of a node inside."""
+        """Return whether a node inside has started."""
         return os.path.lexists(self.path / f"node-{node_rank}.begun")
 
     def look(self) -> Seen:
-        """To be called before Slurm is asked: what is missing here and there is then missing indeed."""
+        """Return the content of the folder. To be called before Slurm is asked: what is missing in both is then really
+        missing."""
         order, stop = runner_reports.read(self.path / "order.json"), self._stop()
         if order is None or not _is_order(order):
             return Seen(None, 0, 0, {}, stop, None)
@@ -163,6 +176,7 @@ class RunDir:
         return stop if stop and runner_reports.moment(stop.get("kill_at")) else None
 
     def remove(self) -> None:
+        """Remove the folder."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _tail(self, size: int = 1000) -> str:
@@ -174,7 +188,7 @@ class RunDir:
 
 
 def _is_order(found: Mapping[str, Any]) -> bool:
-    """As `render.files` writes it; the job's user may write there too."""
+    """Return whether a value is an order as `render.build_files` writes it; the job's user may write there too."""
     names = found.get("names")
     inside = found.get("inside", {})
     if not isinstance(inside, dict) or not all(rank.isdigit() and _is_inside(one) for rank, one in inside.items()):
@@ -187,7 +201,7 @@ def _is_inside(found: Any) -> bool:
 
 
 def make(folder: Path) -> None:
-    """With all above it; those that are made are open to the group."""
+    """Make a folder with all above it; those that are made are writable by the group."""
     missing = []
     while not folder.exists():
         missing.append(folder)

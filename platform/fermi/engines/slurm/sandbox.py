@@ -1,8 +1,8 @@
 """What ranks and environments may reach on Slurm's nodes: orders of `fermi.runner.sandbox`. Pure.
 
 The platform does not know the nodes' kernels, so an order is carried out as far as a node can (`optional`), and what a
-node lacks stands in the log of its first rank. Inside a container the image is shown whole, but for the home and the
-folders that were mounted into it; it is a file system of its own already.
+node lacks is written to the log of its first rank. Inside a container the whole image is visible, except for the home
+and the folders that were mounted into it; it is a file system of its own already.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,23 +19,24 @@ SITE_SOFTWARE = (
     "/apps", "/cm/shared", "/cvmfs", "/easybuild", "/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/hpc",
     "/modules", "/run/slurm/conf/slurm.conf", "/share/apps", "/shared/apps", "/software", "/spack", "/sw",
 )  # fmt: skip
-"""Where clusters usually keep software that all nodes share, and slurm.conf, which `scontrol show hostnames` reads.
-What `module load` puts on PATH and LD_LIBRARY_PATH elsewhere is found by the node (`confine.program_folders`)."""
+"""Folders in which clusters usually have software that all nodes share, and slurm.conf, which `scontrol show hostnames`
+reads. What `module load` puts on PATH and LD_LIBRARY_PATH elsewhere is found by the node (`confine.program_folders`).
+"""
 
 HIDDEN_IN_CONTAINERS = ("~", "/dev", "/tmp", "/var/tmp")
-"""What apptainer mounts of the machine into each container (`mount home`, `mount dev`, `mount tmp` of apptainer.conf);
-devices for training are given by name."""
+"""Folders of the machine that apptainer mounts into each container (`mount home`, `mount dev`, `mount tmp` of
+apptainer.conf); devices for training are given by name."""
 
 
 def is_confined(connection: Mapping[str, Any]) -> bool:
-    """Whether nodes are asked to confine: neither FERMI_ISOLATION nor the connection turned it off."""
+    """Return whether nodes are to confine: neither FERMI_ISOLATION nor the connection turned it off."""
     return bool(connection.get("confine", connection.get("isolation") != "off"))
 
 
 def confine_rank(
     job: JobSpec, node: NodePlan, at: Place, folder: str, workspace: str, connection: Mapping[str, Any], disk: str = ""
 ) -> dict[str, Any]:
-    """Returns the key `confine` of a node's spec, or nothing where it is not wanted. `folder`: the platform's data
+    """Return the key `confine` of a node's spec, or nothing where it is not wanted. `folder`: the platform's data
     directory as the nodes see it. Of what lies there, a task may write to its own outputs and checkpoints and to the
     workspace, and read its attempt's folder, the datasets, its project's files and what it resumes from. `disk`: of the
     environment inside of which its ranks run: its home is theirs, and `workspace` is its own."""
@@ -54,8 +55,8 @@ def confine_rank(
 def confine_environment(
     spec: Mapping[str, Any], folder: str, connection: Mapping[str, Any], modules: str
 ) -> dict[str, Any]:
-    """Returns the keys `confine` and `preparing` of a keeper's spec, of what else stands in it. `modules`: the folder
-    of ours, which what prepares packages runs."""
+    """Return the keys `confine` and `preparing` of an environment daemon's spec, from the rest of it. `modules`: the
+    folder of ours, which the process that prepares packages runs."""
     own = [spec["workspace"], spec["home"], spec["service"]]
     given = {"home": spec["home"], "workspace": spec["workspace"], "logs": spec["service"]}
     reads = [f"{folder}/datasets", spec["tools"]]
@@ -82,7 +83,7 @@ def _order(
 
 
 def list_given(connection: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Returns the folders that every task may read, and those that it may write to: what the operator names, and what
+    """Return the folders that every task may read, and those that it may write to: what the operator names, and what
     was mounted into its container."""
     container = connection.get("container") or {}
     mounted = [str(mount).split(":")[1 if ":" in str(mount) else 0] for mount in container.get("mounts", ())]
@@ -93,7 +94,7 @@ def list_given(connection: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def can_read(connection: Mapping[str, Any], folder: str, workspace: str, path: str) -> bool:
-    """Returns whether a task may read `path` (normalised) on a node, by its name: links are not followed."""
+    """Return whether a task may read `path` (normalised) on a node, by its name: links are not followed."""
     if not is_confined(connection) or connection.get("container"):
         return True
     read, written = list_given(connection)

@@ -1,4 +1,4 @@
-"""From an attempt's folder, and what Slurm says of its job, to what is seen of it. Pure.
+"""Build an observation from an attempt's folder, and what Slurm reports of its job. Pure.
 
 The folder was read before Slurm was asked. So a job that Slurm does not list has been forgotten or was lost, and when
 Slurm ends a job, its state is known here before the ranks' own ends can be taken for failures.
@@ -18,14 +18,16 @@ from fermi.jobs.spec import Cause, Handle, Observation, Phase, RankSeen
 
 NOBODY = Line()
 SETTLE_SECONDS = 5.0
-"""How much later than Slurm a shared folder may show what a job wrote; its last word there shows that all is there."""
+"""How much later than Slurm a shared folder may show what a job wrote; its last file there shows that all of it has
+arrived."""
 LOST_SECONDS = 30.0
-"""How long after the grace a runner is believed to live whose job Slurm does not know any more."""
+"""How long after the grace a runner counts as alive whose job Slurm does not know any more."""
 _GAVE_UP = ("MASTER_UNREACHABLE", "NODES_MISSING")
 
 
 def observe(seen: Seen, jobs: Sequence[Job], handle: Handle, now: float, line: Line = NOBODY) -> Observation:
-    """`jobs`: all that Slurm lists under the attempt's name. `line`: who waits in the cluster."""
+    """Return the observation of the attempt's job. `jobs`: all that Slurm lists under the attempt's name. `queue`:
+    pending jobs of the cluster."""
     alive = [job for job in jobs if not is_over(job)]
     if seen.order is None:
         if alive:  # its folder is not to be seen
@@ -44,8 +46,9 @@ def observe(seen: Seen, jobs: Sequence[Job], handle: Handle, now: float, line: L
 def observe_inside(
     seen: Seen, jobs: Mapping[int, Job], steps: Collection[int], missing: Mapping[int, float], now: float
 ) -> Observation:
-    """Of the nodes inside of environments. `jobs`: the allocations that Slurm knows, by id; `steps`: nodes whose step
-    Slurm lists; `missing`: since when it does not list those of others, by node rank, in unix seconds."""
+    """Return the observation of the nodes inside of environments. `jobs`: the allocations that Slurm knows, by id;
+    `steps`: nodes whose step Slurm lists; `missing`: since when it does not list those of others, by node rank, in unix
+    seconds."""
     names = {rank: seen.node_name(rank) for rank in seen.inside}
     reports = {rank: _report(seen, rank, jobs, rank in steps, now) for rank in seen.inside}
     began, ended = seen.begun_inside >= seen.inside, seen.stop is not None
@@ -63,7 +66,7 @@ def observe_inside(
 
 
 def _report(seen: Seen, rank: int, jobs: Mapping[int, Job], listed: bool, now: float) -> dict[str, Any]:
-    """As `inside.seen` takes it. `listed`: its step is."""
+    """Return a node's report as `inside.observation` takes it. `listed`: Slurm lists its step."""
     status, begun, place = seen.statuses.get(rank) or {}, rank in seen.begun_inside, seen.places.get(rank)
     state = str(status.get("state") or ("starting" if begun or listed else ""))
     known = place is None or place.job in jobs
@@ -78,8 +81,8 @@ def _report(seen: Seen, rank: int, jobs: Mapping[int, Job], listed: bool, now: f
 
 
 def _ended_by_slurm(seen: Seen, jobs: Mapping[int, Job]) -> Cause | None:
-    """Why a node inside ended, where Slurm or somebody through it has ended it. A step that is warned is near the time
-    limit of its allocation; one that is asked to end was cancelled by itself."""
+    """Return why a node inside ended, where Slurm or a user through it has ended it. A step that is signalled with
+    SIGURG is near the time limit of its allocation; one that is asked to end was cancelled by itself."""
     for rank, place in sorted(seen.places.items()):
         status = seen.statuses.get(rank) or {}
         about = {"environment": seen.node_name(rank), "node": seen.node_name(rank), "nodeRank": rank, "job": place.job}
@@ -97,7 +100,7 @@ def _ended_by_slurm(seen: Seen, jobs: Mapping[int, Job]) -> Cause | None:
 
 
 def without_inside(seen: Seen, handle: Handle) -> tuple[Seen, Handle]:
-    """Returns what there is of the attempt's own job."""
+    """Return the folder's content and the handle without the nodes inside, for the attempt's own job."""
     known = seen.order["inside"] if seen.order and seen.inside else {}
     inner = sum(int(one["processes"]) for one in known.values())
     statuses = {rank: status for rank, status in seen.statuses.items() if rank not in seen.inside}
@@ -105,12 +108,12 @@ def without_inside(seen: Seen, handle: Handle) -> tuple[Seen, Handle]:
 
 
 def has_own_job(seen: Seen) -> bool:
-    """Whether any node is not inside of an environment."""
+    """Return whether any node is not inside of an environment."""
     return seen.order is None or len(seen.inside) < len(seen.order["names"])
 
 
 def _mine(seen: Seen, jobs: Sequence[Job]) -> list[Job]:
-    """The components of the job that runs, or ran: the one that was first to begin, else the newest."""
+    """Return the components of the job that runs, or ran: the one that was first to start, else the newest."""
     leaders = {job.leader for job in jobs}
     leader = seen.begun if seen.begun in leaders else max(leaders, default=0)
     return sorted((job for job in jobs if job.leader == leader), key=lambda job: job.id)
@@ -153,7 +156,8 @@ def _over(seen: Seen, mine: list[Job], handle: Handle, now: float) -> Observatio
 
 
 def _forgotten(seen: Seen, handle: Handle, now: float) -> Observation:
-    """Slurm forgets a job some minutes after its end, and a crashed controller those that began after its last save."""
+    """Return the observation of a job that Slurm does not list: it forgets a job some minutes after its end, and a
+    crashed controller those that started after its last save."""
     ranks = _ranks(seen, over=seen.end is not None)
     written = len(seen.statuses) == len(seen.order["names"] if seen.order else ()) - len(seen.inside)
     done = seen.end is not None or (written and all(s["state"] == "exited" for s in seen.statuses.values()))
@@ -172,7 +176,7 @@ def _forgotten(seen: Seen, handle: Handle, now: float) -> Observation:
 
 
 def is_over(job: Job) -> bool:
-    """Unknown states are not: nothing may happen because of them."""
+    """Return whether a job is over; unknown states are not: nothing may happen because of them."""
     return job.state in causes.OVER and "COMPLETING" not in job.flags
 
 
@@ -183,12 +187,12 @@ def _by_slurm(mine: Iterable[Job]) -> Cause | None:
 
 
 def _is_ours(seen: Seen, cause: Cause) -> bool:
-    """Whether it was us who cancelled."""
+    """Return whether the platform cancelled the job."""
     return seen.stop is not None and cause.code == "JOB_CANCELLED"
 
 
 def _asked(seen: Seen) -> set[str]:
-    """The signals by which Slurm has asked for the end."""
+    """Return the signals by which Slurm has asked for the end."""
     return {status["asked"] for status in seen.statuses.values() if status.get("asked")}
 
 
@@ -203,8 +207,8 @@ def _gave_up(seen: Seen) -> Cause | None:
 
 
 def _own(seen: Seen, ranks: Sequence[RankSeen]) -> Cause | None:
-    """Why it failed. What ranks did after Slurm had asked for the end is not theirs: it warns of the time limit, and of
-    what else it does its own state tells, unless somebody had it send a signal."""
+    """Return why the ranks failed. What they did after Slurm had asked for the end is not their failure: it warns of
+    the time limit, and otherwise its own state gives the reason, unless a user had it send a signal."""
     if cause := _gave_up(seen):
         return cause
     failure = cause_of_failure(ranks, seen.node_name, _lost(seen) if seen.end is not None else ())
@@ -215,14 +219,15 @@ def _own(seen: Seen, ranks: Sequence[RankSeen]) -> Cause | None:
 
 
 def _failed(seen: Seen, job: Job) -> Cause:
-    """The script came to its end and no rank failed: a runner was killed, or there never was one."""
+    """Return the cause of a script that came to its end while no rank failed: a runner was killed, or there never was
+    one."""
     if lost := _lost(seen):
         return lost[0].cause
     return Cause("JOB_FAILED", {"job": job.leader, "why": seen.tail or f"exit code {job.exit_code}"})
 
 
 def _lost(seen: Seen) -> list[Loss]:
-    """Nodes whose runner did not live to write its end, to be asked once all is there that was written."""
+    """Return the nodes whose runner did not live to write its end; only once all that was written has arrived."""
     return [
         Loss(Cause("RUNNER_LOST", {"nodeRank": rank, "node": seen.node_name(rank)}))
         for rank, status in sorted(seen.statuses.items())
@@ -231,7 +236,8 @@ def _lost(seen: Seen) -> list[Loss]:
 
 
 def _succeeded(seen: Seen, ranks: Sequence[RankSeen], handle: Handle) -> bool:
-    """Whoever ends because Slurm asks has not come to its end, whatever it exits with."""
+    """Return whether all ranks ended with 0. One that ends because Slurm asks has not come to its end, whatever its
+    exit code."""
     return (
         not _asked(seen)
         and len(ranks) == handle.world_size
@@ -240,7 +246,7 @@ def _succeeded(seen: Seen, ranks: Sequence[RankSeen], handle: Handle) -> bool:
 
 
 def _ranks(seen: Seen, *, over: bool) -> tuple[RankSeen, ...]:
-    """`over`: nothing of it lives, whatever was written last."""
+    """Return the status of all ranks. `over`: nothing of the attempt lives, whatever was written last."""
     return tuple(
         _rank(entry, node_rank, over)
         for node_rank, status in sorted(seen.statuses.items())
