@@ -49,7 +49,7 @@ def _of_token(content: bytes) -> tuple[float, float] | None:
 def _of_certificates(kind: Kind, content: bytes) -> tuple[float, float] | None:
     """Return the validity of PEM or DER certificates. The first is our own, which others may have signed; of trusted
     ones a single valid one is enough, so the longest counts."""
-    from cryptography import x509  # whoever only renders jobs has no need of it
+    from cryptography import x509  # rendering jobs does not need it
 
     try:
         known = (

@@ -95,10 +95,10 @@ class HostedHandle:
 class HostedPhase(StrEnum):
     """Phase of a run."""
 
-    ABSENT = "absent"  # nothing of this run is there
-    STARTING = "starting"  # something is, and its keeper or its service does not answer yet
-    RUNNING = "running"  # its keeper answers, and its service is up (or is started at first use)
-    ENDED = "ended"  # it was there and is over: `cause` says why
+    ABSENT = "absent"  # nothing of this run exists
+    STARTING = "starting"  # something exists, and its daemon or its service does not answer yet
+    RUNNING = "running"  # its daemon answers, and its service is up (or is started at first use)
+    ENDED = "ended"  # it existed and is over: `cause` says why
     UNKNOWN = "unknown"  # the engine cannot tell now; nothing happens because of it
 
 

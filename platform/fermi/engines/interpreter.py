@@ -64,7 +64,7 @@ def find_chosen(named: str, env: Mapping[str, str], confine: Mapping[str, Any] |
     order = json.dumps({"command": command, "name": "python", "env": dict(env), "confine": confine}, sort_keys=True)
     at, found = _looked.get(order, (0.0, Chosen("")))
     if not at or time.monotonic() - at > KEPT_SECONDS:
-        found = _look(order)  # nobody else waits for an interpreter that takes its time
+        found = _look(order)  # without the lock: a slow interpreter delays no other query
         if len(_looked) >= MAX_LOOKED:
             _looked.clear()
         _looked[order] = time.monotonic(), found

@@ -207,7 +207,7 @@ class UnusableError(Exception):
 def _landlock(place: Place) -> bool:
     if not sandbox.landlock_abi():
         raise UnusableError("LANDLOCK_MISSING")
-    if place.home.resolve().is_relative_to("/dev"):  # where shared memory is: entries must come and go
+    if place.home.resolve().is_relative_to("/dev"):  # shared memory is there: entries must be made and removed
         raise UnusableError("LANDLOCK_AMONG_DEVICES", path=str(place.home))
     return True
 
@@ -232,7 +232,7 @@ def _user(place: Place, name: str) -> User:
     if os.geteuid() != 0:
         raise UnusableError("TASK_USER_TAKES_ROOT")
     user = _identity(name)
-    _run(place, user, "import fermi.runner.sandbox")  # before anything is changed for its sake
+    _run(place, user, "import fermi.runner.sandbox")  # before anything is changed for this user
     place.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     before = place.home.stat()
     _make_usable(place, user, before)

@@ -14,7 +14,7 @@ from fermi.engines import logfiles, untrusted
 from fermi.jobs.spec import PulseSeen
 from fermi.probe.shared_page import PHASES
 
-MOST_BYTES = 4 << 20  # a hundred times what is written for a thousand nodes
+MOST_BYTES = 4 << 20  # a hundred times the report of a thousand nodes
 MOST_TEXT = 2000
 
 _Shape = Callable[[Any], bool]

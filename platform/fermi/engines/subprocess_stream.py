@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 
 from fermi.envd import protocol
 
-LONGEST_GREETING = 1 << 16  # bytes before a program says that it is ready: of profiles, modules and the like
-SAID = 2000  # characters of what it complains of
+LONGEST_GREETING = 1 << 16  # bytes before a program reports that it is ready: output of profiles, modules and the like
+SAID = 2000  # characters of standard error that are kept
 LAST_SECONDS = 1.0
 
 

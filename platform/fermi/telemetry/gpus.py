@@ -178,7 +178,7 @@ class Smi:
 
     def __init__(self, visible: str | None, command: Sequence[str] | None = None) -> None:
         self._visible, self._command = visible, command or nvidia_smi.command(SMI_FIELDS)
-        self._rates = Rates()  # of its own: it does not look each time that others do
+        self._rates = Rates()  # of its own: it is not read with every sample
         self._beside = Beside(SMI_PERIOD_SECONDS)
         self._found: Found = {}
         self.memory: dict[int, float] = {}

@@ -34,7 +34,7 @@ class Metric(NamedTuple):
 METRICS = {
     "cpu": Metric("%", NODE),  # of all processors that the node may use
     "load": Metric("", NODE),  # processes that run or wait for a processor or a disk, over a minute
-    "memory": Metric("B", NODE),  # what is not available any more
+    "memory": Metric("B", NODE),  # in use: what is not available
     "memory_total": Metric("B", NODE, LAST),
     "shm": Metric("B", NODE),  # /dev/shm
     "shm_total": Metric("B", NODE, LAST),
@@ -45,7 +45,7 @@ METRICS = {
     "temperature": Metric("°C", GPU),
     "sm_clock": Metric("MHz", GPU),
     "memory_clock": Metric("MHz", GPU),
-    "throttled": Metric("", GPU, MASK),  # why it is slower than it could be: bits of `SLOWED`
+    "throttled": Metric("", GPU, MASK),  # why it is slower than it could be: bits of `SLOWDOWN_BITS`
     "ecc": Metric("", GPU, SUM),  # memory errors that could not be corrected
     "xid": Metric("", GPU, LAST),  # the driver's number of the newest error of this GPU
     "nvlink_received": Metric("B/s", GPU),

@@ -75,7 +75,7 @@ class Containers:
     def __init__(self, data_dir: Path, limits: Limits) -> None:
         self._data_dir, self._folder, self._limits = data_dir, data_dir / FOLDER, limits
 
-    # begin, end
+    # start and stop
 
     def begin(self, rendered: Rendered, secrets: Mapping[str, str]) -> None:
         """Start the nodes of an attempt; what was started is not started again, and nothing of an attempt that was
@@ -141,7 +141,7 @@ class Containers:
                 return session.ask("forget", of=attempt).get("gone") is True
         return False
 
-    # look
+    # observe
 
     def observe(self, handle: Handle) -> Observation | None:
         """Return the observation of the nodes inside alone; None where there are none."""

@@ -284,7 +284,7 @@ class Arrival:
             for part in (self._data_dir / top / ARRIVING).glob(f"{self._task_id}-{self._node_rank}-*"):
                 part.unlink(missing_ok=True)
 
-    # what there is
+    # lists of files
 
     def take_list(self, said: Mapping[str, Any]) -> bool:
         """Process the list of files that the node has now; where the environment lost the attempt, nothing is known of
@@ -366,7 +366,7 @@ class Arrival:
         kind, _, rest = path.partition("/")
         return _stamp(self._trees[kind], rest) != stamp
 
-    # what comes
+    # pieces of files
 
     def ask(self, tell: Callable[..., int]) -> None:
         """Request as much as may be on its way. `tell`: sends a request (`InsideSession.tell`), and may raise
@@ -426,7 +426,7 @@ class Arrival:
         one, what, at = asked
         if one is not self._file:
             return False
-        if said.get("code") == "INSIDE_FILE_CHANGED":  # a list that says how it is now comes by itself
+        if said.get("code") == "INSIDE_FILE_CHANGED":  # the environment sends a new list by itself
             self._listed = False
             self._drop()
             return False
@@ -449,7 +449,7 @@ class Arrival:
             written += os.pwrite(one.part, data[written:], at + written)
         one.have = at + wanted
         self._hash(one, min(one.have, one.hashed + 16 * PIECE))
-        if one.have - one.synced >= SYNC_BYTES:  # not all at its end, where a log's line would wait for it
+        if one.have - one.synced >= SYNC_BYTES:  # in parts: at the end a log's line would wait for all of it
             os.fdatasync(one.part)
             one.synced = one.have
         return self._finish(one) if one.have == one.size <= PIECE and at == 0 else False
@@ -500,7 +500,7 @@ class Arrival:
         try:
             self.record.save(self._path)
         except OSError:
-            return False  # told when the next list comes
+            return False  # reported with the next list
         return True
 
     def _drop(self) -> None:

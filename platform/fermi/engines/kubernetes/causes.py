@@ -19,7 +19,7 @@ from fermi.runner import first_failure
 from fermi.runner.exit_codes import GAVE_UP, as_process
 
 CAUSES = declared(
-    # what keeps a pod from beginning; when the time to start is over, the end of an attempt
+    # what keeps a pod from starting; when the time to start is over, the end of an attempt
     Cause("GPU_INSUFFICIENT", retry=True),
     Cause("RESOURCES_INSUFFICIENT", retry=True),
     Cause("NODE_TAINTED", retry=True),
@@ -38,7 +38,7 @@ CAUSES = declared(
     Cause("ADMISSION_DENIED"),
     Cause("WEBHOOK_UNAVAILABLE", retry=True),
     Cause("INSIDE_NOT_RUNNING", retry=True),
-    # what others did to it
+    # interference from outside
     Cause("EVICTED", retry=True, asked=True, lost=True),
     Cause("POD_DELETED", retry=True, asked=True, lost=True),
     Cause("POD_PREEMPTED", retry=True, asked=True, free=ALWAYS),
@@ -144,7 +144,7 @@ def _past_its_limit(gang: Gang) -> Cause | None:
     return None
 
 
-# --- taken back as a whole ---
+# --- preempted or suspended as a whole ---
 
 
 def _interrupted(gang: Gang) -> Cause | None:
@@ -293,7 +293,7 @@ def vanished(gang: Gang) -> Cause | None:
     return None
 
 
-# --- what has not begun ---
+# --- pods that have not started ---
 
 
 def _obstacles(gang: Gang) -> Iterator[tuple[Cause, bool]]:
@@ -386,7 +386,7 @@ def _queued(workload: Object) -> Cause:
     return Cause("QUEUE_WAITING", params)
 
 
-# --- words ---
+# --- texts and parameters ---
 
 
 def report(ended: Mapping[str, Any]) -> dict[str, Any]:

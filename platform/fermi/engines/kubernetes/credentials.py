@@ -99,7 +99,7 @@ class Credentials:
         named = self._connection.get("kubeconfig") or KUBE_CONFIG_DEFAULT_LOCATION
         paths = [os.path.expanduser(path) for path in str(named).split(os.pathsep) if path]
         if len(paths) == 1:
-            open(paths[0], "rb").close()  # for the error that names it: the library passes over what is not there
+            open(paths[0], "rb").close()  # raises an error that names it: the library skips missing files
         return paths
 
 
@@ -112,7 +112,7 @@ def _explaining(files: list[str]) -> Iterator[None]:
         raise BackendError("ENGINE_NOT_CONFIGURED", why=f"{error.filename}: {error.strerror}") from error
     except ConfigException as error:
         raise BackendError("ENGINE_NOT_CONFIGURED", why=f"{', '.join(files)}: {error}") from error
-    except (ValueError, TypeError, AttributeError, LookupError, yaml.YAMLError) as error:  # people write the file
+    except (ValueError, TypeError, AttributeError, LookupError, yaml.YAMLError) as error:  # the file is written by hand
         why = f"{', '.join(files)} is no kubeconfig: {' '.join(str(error).split())}"
         raise BackendError("ENGINE_NOT_CONFIGURED", why=why) from error
 
@@ -140,7 +140,7 @@ class _Told:
         """Set a client's configuration. The library logs that a plug-in failed, and continues without credentials; this
         raises."""
         for path in self.files:
-            open(path, "rb").close()  # for the error that names it
+            open(path, "rb").close()  # raises an error that names it
         self._loader.load_and_set(configuration)
         if self._plug_in and not (configuration.api_key or configuration.cert_file):
             command = self._plug_in.get("command")

@@ -136,7 +136,7 @@ class Exporter:
 
     def ask(self, now: float) -> None:
         """Update `pods` from the exporter. Never raises: what an exporter does not report, the pod does."""
-        self.due = now + AWAY_SECONDS  # nobody else asks meanwhile
+        self.due = now + AWAY_SECONDS  # no other thread asks meanwhile
         try:
             text = _get(self._url)
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:

@@ -38,7 +38,7 @@ class Deletion:
         self._fenced: dict[str, float] = {}
         self._gone: set[str] = set()
         self._dropped: set[str] = set()
-        self._sent: dict[str, tuple[float, float]] = {}  # uid -> (grace asked for, when)
+        self._sent: dict[str, tuple[float, float]] = {}  # uid -> (requested grace, when)
 
     def mark(self, name: str, end: str) -> Object:
         """Return the root, marked as cancelled: from here on a `submit` of that name does nothing. Where there is none,

@@ -20,8 +20,8 @@ from fermi.jobs.errors import BackendError
 Object = Mapping[str, Any]
 
 PROJECT = "default"
-SETTLE = 0.1  # seconds in which changes are gathered
-LOOK = 0.5  # seconds between two looks at whether to stop
+SETTLE = 0.1  # seconds in which changes are collected
+LOOK = 0.5  # seconds between two checks of `stop`
 FIRST_SECONDS = 10.0
 """How long the first list waits until all environments were surveyed. Till then the stored facts stay: after a restart
 of the platform no environment must count as not surveyed."""

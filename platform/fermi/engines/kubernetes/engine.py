@@ -89,7 +89,7 @@ class KubernetesBackend(Backend):
         self._followers = Followers(self.client, self.data_dir, self._pod)
         self._absent: dict[str, float] = {}
         self._busy: dict[tuple[int, str, str], object] = {}
-        self._made: dict[str, set[tuple[str, str]]] = {}  # uid of a root -> kinds and names of the children it has got
+        self._made: dict[str, set[tuple[str, str]]] = {}  # uid of a root -> kinds and names of children that exist
         self._known: dict[str, tuple[int, tuple[int, ...], tuple[int, ...], Observation]] = {}
 
     def problems(self, job: JobSpec) -> list[Problem]:
@@ -194,7 +194,7 @@ class KubernetesBackend(Backend):
             marks[names.BEGUN] = json.dumps(lives, sort_keys=True)
         marked = self.client.annotate("ConfigMap", rendered.name, **marks)
         memory.wrote("ConfigMap", marked)
-        if names.CANCELLED in names.annotations(marked):  # meanwhile: whoever cancelled may not have seen these
+        if names.CANCELLED in names.annotations(marked):  # meanwhile: `cancel` may not have seen these
             self.client.together(lambda obj: self.client.delete(obj["kind"], obj["metadata"]["name"]), jobs)
             self._deletion.drop_secret(rendered.name)
         self._made.pop(owner["uid"], None)
@@ -315,7 +315,7 @@ class KubernetesBackend(Backend):
     def forget(self, handle: Handle) -> None:
         root = self.client.find(self.client.path("ConfigMap", handle.name))
         for one in inside.listed_in(names.annotations(root)) if root else ():
-            with suppress(BackendError):  # what stays there is removed by what begins there next
+            with suppress(BackendError):  # the next attempt there removes what stays
                 self._environments.forget(one, handle.name)
         self._deletion.forget(handle.name)
         module_configmap.clear(self.client)
@@ -329,7 +329,7 @@ class KubernetesBackend(Backend):
         finally:
             inner.stop()
             self._watch.leave(news)
-            self.close()  # the cluster was deleted, or is reached in a new way; if not, the next use begins anew
+            self.close()  # the cluster was deleted, or is reached in a new way; if not, the next use starts again
 
     def _follow(
         self, news: Any, stop: threading.Event, on_change: Callable[[str], None], inner: followers.Followers
@@ -339,7 +339,7 @@ class KubernetesBackend(Backend):
         while not stop.is_set():
             try:
                 memory = self._watch.ready()
-            except BackendError:  # the watch has said so
+            except BackendError:  # the watch has logged it
                 stop.wait(AWAY_SECONDS)
                 continue
             changed = _drain(news, 0.1 if again else 0.5)
@@ -358,7 +358,7 @@ class KubernetesBackend(Backend):
                 for name in memory.names():
                     gang = memory.gang(name)
                     self._ensure(gang, inner)
-                    if _machines(gang) & (silent | before):  # no object tells of it
+                    if _machines(gang) & (silent | before):  # no object changes because of it
                         on_change(name)
 
     def _ensure(self, gang: Gang, inner: followers.Followers) -> None:
@@ -400,12 +400,12 @@ class KubernetesBackend(Backend):
         if known := self._known.get(handle.name):
             if known[:3] == (version, known[1], self._reports.stamps(handle.task_id, handle.attempt, known[1])):
                 return known[3]
-            self._known.pop(handle.name, None)  # another thread may have found the same
+            self._known.pop(handle.name, None)  # another thread may have removed it
         gang = memory.gang(handle.name)
         places = (*gang.places, *(one.node_rank for one in inside.nodes(gang)))
         stamps = self._reports.stamps(handle.task_id, handle.attempt, places)
         seen = self._judge(gang, handle)
-        if seen.waiting and seen.waiting.code in READYING:  # only the pods' logs tell when that is over
+        if seen.waiting and seen.waiting.code in READYING:  # only the pods' logs show when that is over
             self._followers.ensure(gang)
         elif seen.left and seen.phase is not Phase.UNKNOWN and len(gang.alive()) == len(gang.pods):
             self._known[handle.name] = (version, places, stamps, seen)
@@ -431,7 +431,7 @@ class KubernetesBackend(Backend):
         head = gang.marks.get(names.SUCCESS) == "head" and 0 in known
         seen = in_environments.observe(reports, known, began=gang.submitted, ended=gang.cancelled, head=head)
         if gang.cancelled and not gang.submitted and not any(reports.values()):
-            seen = replace(seen, left=True)  # whoever follows it makes sure
+            seen = replace(seen, left=True)  # until the follower has ended it
         return in_environments.together(seen, self._judge_pods(gang, handle)) if gang.places else seen
 
     def _judge_pods(self, gang: Gang, handle: Handle) -> Observation:

@@ -25,7 +25,7 @@ PORT = 8732
 """Port of the environment daemon, on the pod's own loopback."""
 HOME = "/home/fermi"
 DISK = "disk"
-DISK_GB = 10  # where nothing is said
+DISK_GB = 10  # the default
 GRACE_SECONDS = 30
 SPARE_SECONDS = 5  # beyond the processes' own grace
 BEGIN = (

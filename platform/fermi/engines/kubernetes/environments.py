@@ -90,7 +90,7 @@ class KubernetesHosting(Hosting):
         self._nodes: dict[str, tuple[float, Object]] = {}
         self._others: tuple[float, list[Object]] = (-math.inf, [])
         self._surveys = Surveys(Environments(self.client), lambda: None)
-        self._up: dict[str, float] = {}  # since when the service of a container is up that is being looked into
+        self._up: dict[str, float] = {}  # container being surveyed -> since when its service is up
         self._lock = threading.Lock()
 
     def problems(self, spec: HostedSpec) -> list[Problem]:
@@ -151,7 +151,7 @@ class KubernetesHosting(Hosting):
                 self._grow(obj)
         self._forget_before(config["metadata"]["labels"])
         marked = self.client.annotate("ConfigMap", rendered.name, **{SUBMITTED: "true"})
-        if CANCELLED in names.annotations(marked):  # meanwhile: whoever stopped it may not have seen the set
+        if CANCELLED in names.annotations(marked):  # meanwhile: `stop` may not have seen the set
             self._scale_down(config["metadata"]["labels"])
 
     def _forget_before(self, labels: Mapping[str, str]) -> None:
@@ -222,7 +222,7 @@ class KubernetesHosting(Hosting):
         record = self._cancel(handle.name, labels, self._log_end(handle))
         self._scale_down(labels, grace_seconds)
         data = record.get("data") or {}
-        if data.keys() - {LOG}:  # the run's Secret goes with it; what stays says that the run is over
+        if data.keys() - {LOG}:  # the run's Secret goes with it; the new record marks the run as over
             self._remove_record(handle.name)
             self._cancel(handle.name, labels, {name: text for name, text in data.items() if name == LOG})
 
@@ -457,7 +457,7 @@ class KubernetesHosting(Hosting):
             self._told[handle.name] = time.monotonic(), answer
         return answer
 
-    # in
+    # connections and logs
 
     def dial(self, handle: HostedHandle) -> socket.socket:
         made = self.client.find(self.client.path("StatefulSet", handle.environment))
@@ -488,7 +488,7 @@ class KubernetesHosting(Hosting):
             try:
                 text = self._text(pod, **most)
             except Refused as error:
-                if error.status == 400:  # its container has not begun
+                if error.status == 400:  # its container has not started
                     return LogChunk(b"", max(cursor, 0), end=True)
                 raise
         begin = max(0, len(text) + cursor) if cursor < 0 else cursor

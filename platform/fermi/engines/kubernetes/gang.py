@@ -92,7 +92,7 @@ class Gang:
     def _table(self, kind: str) -> dict[str, Object]:
         return {"Job": self.jobs, "Pod": self.pods, "Workload": self.workloads}.get(kind, {})
 
-    # --- what it means ---
+    # --- meaning of the objects ---
 
     @property
     def marks(self) -> dict[str, str]:

@@ -237,7 +237,7 @@ def _unreached(why: str, python: str) -> InsideError:
     said = why.lower()
     why = why.rpartition("unable to start container process: ")[
         2
-    ]  # the runtime's own words, without who passed them on
+    ]  # the runtime's own message, without the prefixes of the layers above
     if "executable file not found" in said or "no such file or directory" in said:
         code = "INSIDE_PYTHON_UNUSABLE" if python else "INSIDE_NO_SHELL"
         return InsideError(code, permanent=True, python=python, why=why)

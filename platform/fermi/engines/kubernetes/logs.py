@@ -39,7 +39,7 @@ PAUSE_SECONDS = (0.2, 5.0)
 LONGEST_SILENCE_SECONDS = 300.0
 """Longest pause between two requests to a node that does not answer for its pods; the first ones come soon, it may just
 restart. An event of a pod ends the pause: its kubelet, which reports them, is back."""
-SAY_AFTER = 5  # such answers in a row, which are two or three seconds
+SAY_AFTER = 5  # failures in a row, which are two or three seconds
 GIVE_UP_SECONDS = 60.0
 """How long after a pod's end its log is requested while the node does not answer."""
 SAVE_SECONDS = 5.0
@@ -210,7 +210,7 @@ class Followers:
                     self._read(name, uid, sink, stopped, follow=not over)
                     answered, silent = True, 0
                 except Refused as error:
-                    answered = error.status in (400, 404)  # gone, or its container never began
+                    answered = error.status in (400, 404)  # gone, or its container never started
                     silent = 0 if answered else silent + 1
                     if silent == SAY_AFTER:
                         sink.save_silence(error.message)
@@ -221,7 +221,7 @@ class Followers:
                 pause = PAUSE_SECONDS[0] if sink.report.get("since") != before else min(pause * 1.5, longest)
                 if news.wait(PAUSE_SECONDS[1] if over and silent else PAUSE_SECONDS[0] if over else pause):
                     pause = PAUSE_SECONDS[0]
-        except Exception:  # the next look at the pod begins again
+        except Exception:  # the next `ensure` starts again
             log.exception("the log of %s could not be stored", name)
         finally:
             with self._lock:

@@ -12,10 +12,10 @@ from fermi.jobs.errors import BackendError
 
 log = logging.getLogger(__name__)
 
-WATCH_SECONDS = 300  # after which the server ends a watch; the next goes on where it ended
+WATCH_SECONDS = 300  # after which the server ends a watch; the next continues
 LATE = 20.0  # seconds beyond that until a silent connection counts as broken
 PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds after a failure, doubling
-FORBIDDEN_PAUSE = 300.0  # seconds until permission is hoped for again
+FORBIDDEN_PAUSE = 300.0  # seconds until a forbidden list is tried again
 
 GONE = 410
 
@@ -59,7 +59,7 @@ class Mirror:
                 if status:  # there was an answer: what was listed may be out of date
                     version = ""
                 if status == GONE:
-                    wait = random.uniform(0, PAUSE)  # all mirrors are told so at once
+                    wait = random.uniform(0, PAUSE)  # all mirrors get it at the same time
                 elif status == 403 and error.permanent and self._optional:
                     wait, self.items, self.listed = FORBIDDEN_PAUSE, {}, True
                     self._on_change()

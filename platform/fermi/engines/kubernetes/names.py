@@ -14,15 +14,15 @@ SELECTOR = f"{MANAGED_BY}=fermi"
 NODES, SUCCESS, CODE, SECRETS, CANCELLED, SUBMITTED = (
     "fermi.io/nodes",
     "fermi.io/success",
-    "fermi.io/code",  # the snapshot that its nodes make ready before their ranks begin
-    "fermi.io/secrets",  # there is a Secret of its name
+    "fermi.io/code",  # the snapshot that its nodes prepare before their ranks start
+    "fermi.io/secrets",  # a Secret of its name exists
     "fermi.io/cancelled",
     "fermi.io/submitted",
 )
 PLACES, INSIDE, BEGUN, END = (
     "fermi.io/node-ranks",  # those of its nodes that have pods of their own, where others run inside of environments
-    "fermi.io/inside",  # those that run inside of environments: see `inside.Inside`
-    "fermi.io/inside-begun",  # in which container each of these was begun
+    "fermi.io/inside",  # those that run inside of environments: see `inside.NodeInPod`
+    "fermi.io/inside-begun",  # in which container each of these was started
     "fermi.io/end",  # until when they may take to end: {"kill_at": unix seconds, "still": seconds or null}
 )
 # annotations of a pod

@@ -36,7 +36,7 @@ class Leases:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._seen: dict[str, tuple[Any, float]] = {}  # by machine: its lease's last renewal, and when that was new
+        self._seen: dict[str, tuple[Any, float]] = {}  # machine -> (its lease's last renewal, when that was first seen)
         self._looked_at = 0.0
         self._silent: frozenset[str] = frozenset()
         self._lock = threading.Lock()

@@ -14,7 +14,7 @@ from websocket import WebSocket
 
 from fermi.engines.kubernetes.channels import LAST_SECONDS, Channels
 
-SAID = 2000  # bytes of what it complains of
+SAID = 2000  # bytes of its standard error that are kept
 OUT, ERR, STATUS = 1, 2, 3
 
 

@@ -33,7 +33,10 @@ class Positions:
         prevent an observation."""
         until, found = self._known.get(queue, (0.0, {}))
         if time.monotonic() >= until:
-            self._known[queue] = (time.monotonic() + FRESH_SECONDS, found)  # other threads do with what there is
+            self._known[queue] = (
+                time.monotonic() + FRESH_SECONDS,
+                found,
+            )  # other threads use the old positions meanwhile
             seconds, found = self._ask(queue)
             self._known[queue] = (time.monotonic() + seconds, found)
         return min((found[name] for name in workloads if name in found), default=None)

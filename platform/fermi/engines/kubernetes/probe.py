@@ -122,7 +122,7 @@ def _pod(connection: Mapping[str, Any], dev: Object, read: str, write: str, word
 
 def _job(name: str, namespace: str, pod: Object) -> Object:
     """Return a Job that ends and is removed by itself, should no process be left to delete it."""
-    labels = {"fermi.io/probe": "true"}  # no attempt's, so no watch of those sees it
+    labels = {"fermi.io/probe": "true"}  # no attempt's label, so that no watch of attempts has it
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",

@@ -21,7 +21,7 @@ def observe(gang: Gang, handle: Handle, reports: Reports) -> Observation:
     cause: it is the cause if the API server confirms that nothing lives."""
     if gang.is_empty():
         return Observation(Phase.ABSENT, None)
-    if gang.root is None:  # it is being deleted, or its creation has not come round yet
+    if gang.root is None:  # it is being deleted, or the watch does not have it yet
         return Observation(Phase.UNKNOWN, True)
     ranks = _ranks(gang, handle, reports)
     successful = _succeeded(gang)

@@ -35,7 +35,7 @@ class Surveys:
 
     def __init__(self, environments: Environments, on_news: Callable[[], None]) -> None:
         self._environments, self._on_news = environments, on_news
-        self._known: dict[Life, tuple[float, Facts | None]] = {}  # until when it is believed
+        self._known: dict[Life, tuple[float, Facts | None]] = {}  # (until when it is used, what was found)
         self._pauses: dict[Life, float] = {}
         self._asked: set[Life] = set()
         self._lock = threading.Lock()

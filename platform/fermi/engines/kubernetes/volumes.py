@@ -176,7 +176,9 @@ def prepare(data_dir: Path, pod: Mapping[str, Any]) -> None:
     uid, gid = ids.get("runAsUser"), ids.get("fsGroup") or ids.get("runAsGroup") or -1
     for mount in (mount for one in pod["containers"] for mount in one.get("volumeMounts") or ()):
         if mount["name"] == DATA and str(mount.get("subPath")).startswith(f"{FILES}/"):
-            (data_dir / mount["subPath"]).mkdir(parents=True, exist_ok=True)  # as root's, we could not write to it
+            (data_dir / mount["subPath"]).mkdir(
+                parents=True, exist_ok=True
+            )  # if the kubelet made it, as root, we could not write to it
         if mount["name"] != DATA or mount.get("readOnly") or not mount.get("subPath"):
             continue
         folder = data_dir / mount["subPath"]

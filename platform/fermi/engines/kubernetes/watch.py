@@ -47,7 +47,7 @@ KEPT_EVENTS = frozenset({"FailedCreate", "Failed", "BackOff", "ErrImagePull", NO
 FORGET_GONE_SECONDS = 600.0
 
 
-_clock = itertools.count(1)  # of all memories, so that a new one never gives out an old one's number
+_clock = itertools.count(1)  # shared by all caches, so that a new one never reuses a version of an old one
 
 
 class Memory:

@@ -74,7 +74,7 @@ class Containers:
         """Return the names and folders of a run's container."""
         return Box(run.name, disk.folder.name, self.data_dir, run.folder, disk.workspace, disk.home)
 
-    # begin
+    # start
 
     def begin(self, box: Box, content: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
         """Start a thread that starts the container, and return at once. Raise BackendError where there is no engine."""
@@ -124,7 +124,7 @@ class Containers:
         there, wanted = self._ask(engine, box), content["container"]
         if there and not there.ours:
             raise BackendError("CONTAINER_NAME_TAKEN", permanent=True, name=box.name, engine=engine.name)
-        if there and not there.begun:  # of an agent that died: what it started may be at it still
+        if there and not there.begun:  # of an agent that died: the engine's command may still be running
             time.sleep(SETTLE_SECONDS)
             there = self._ask(engine, box)
         if there and there.begun:
@@ -151,7 +151,7 @@ class Containers:
                 engine.remove(box.name)
             raise refusal
 
-    # look
+    # observe
 
     def seen(self, box: Box, content: Mapping[str, Any]) -> HostedSeen:
         """Return the status of a run. Where its container is over, write that down, once, and remove it."""
@@ -223,7 +223,7 @@ class Containers:
             about = {"over": True, "cause": cause and cause.to_json()}
             files.write_atomically(str(box.folder / ENDED), about, 0o600)
 
-    # end
+    # stop
 
     def end(self, box: Box, grace_seconds: float) -> None:
         """Write a request to end, which the environment daemon reads. A container that is late is removed with all its
@@ -247,7 +247,7 @@ class Containers:
             for name in [name for name in known if name.rpartition("-")[0] == environment]:
                 del known[name]
 
-    # in
+    # connections
 
     def reach(self, box: Box) -> socket.socket | None:
         """Return a stream to the environment daemon; None where it does not answer. The socket is opened before it is

@@ -319,11 +319,11 @@ class LocalBackend(Backend):
         run_dir = self._run_dir(handle.name)
         specs = self._specs(run_dir)
         nodes = [status.look(spec) for spec in specs]
-        if not nodes:  # submitted by somebody a moment from now, unless `cancel` has forbidden it
+        if not nodes:  # may be submitted in a moment, unless `cancel` has forbidden it
             return Observation(Phase.ABSENT, False if (run_dir / "stop.json").exists() else None)
         if all(seen.state == "absent" for seen in nodes):
             return Observation(Phase.STARTING if any(seen.left for seen in nodes) else Phase.ABSENT, left=True)
-        left = any(seen.left or seen.state == "absent" for seen in nodes)  # an absent one may still begin
+        left = any(seen.left or seen.state == "absent" for seen in nodes)  # an absent one may still start
         ranks = tuple(
             rank_seen(entry, node_rank)
             for node_rank, seen in enumerate(nodes)

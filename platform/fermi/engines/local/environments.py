@@ -146,7 +146,7 @@ class LocalHosting(Hosting):
             return
         try:
             disk.make(content["project"])
-            (self.data_dir / "datasets").mkdir(exist_ok=True)  # what is not there cannot be allowed
+            (self.data_dir / "datasets").mkdir(exist_ok=True)  # Landlock allows only folders that exist
             run.folder.mkdir(exist_ok=True)
             run.folder.chmod(0o711)
             if not run.spec.exists():

@@ -134,7 +134,7 @@ class _Template:
     def order(self, specs: Sequence[Path], log: Path, secrets: Mapping[str, str]) -> _Order:
         """Send an order to start runners; return it."""
         said = {"specs": [str(path) for path in specs], "log": str(log), "secrets": {**secrets}}
-        with suppress(BrokenPipeError):  # the outcome tells
+        with suppress(BrokenPipeError):  # the outcome shows it
             self._orders.write(json.dumps(said).encode() + b"\n")
             self._orders.flush()
         self._given += 1
@@ -142,7 +142,7 @@ class _Template:
 
     def outcome(self, order: int) -> int | None:
         """Return the exit code of an order, by its number from 0; None while it is being carried out."""
-        ended = self._process.poll()  # looked at first: what it said, it said before
+        ended = self._process.poll()  # before reading: all answers were written before the end
         self._listen()
         codes = self._said.splitlines()
         if order < len(codes):

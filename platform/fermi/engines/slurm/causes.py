@@ -34,7 +34,7 @@ CAUSES = declared(
     Cause("SLURM_ACCOUNT_INVALID"),
     Cause("SLURM_QOS_INVALID"),
     Cause("SLURM_NODE_INVALID"),
-    # as earlier releases stored what is a general cause now
+    # stored by earlier releases for what is a general cause now
     Cause("SLURM_NODE_LOST", retry=True),
     Cause("SLURM_OUT_OF_MEMORY", retry=True),
     Cause("SLURM_HEAD_UNREACHABLE", retry=True),

@@ -105,7 +105,7 @@ class Commands:
             found = json.loads(said)
         except ValueError as error:
             raise BackendError("SLURM_UNREACHABLE", why=said[:200], where=" ".join(words)) from error
-        if errors := found.get("errors"):  # and all the same it may end with 0
+        if errors := found.get("errors"):  # even then it may exit with 0
             raise BackendError("SLURM_UNREACHABLE", why=str(errors[0].get("description")), where=" ".join(words))
         return dict(found)
 

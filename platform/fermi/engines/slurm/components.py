@@ -121,7 +121,7 @@ def _component(
 def _site(node: Node, connection: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     for key in SITE:
         value = node.engine.get(key) or connection.get(key)
-        if key == "mem" and not value and node.memory_gb > 1:  # 1 = nobody has said how much there is
+        if key == "mem" and not value and node.memory_gb > 1:  # 1 = not known
             value = f"{node.memory_gb}G"
         if value:
             yield key, value

@@ -129,7 +129,7 @@ class SlurmBackend(Backend):
             return
         places = run.places() or self._places(order)
         run.write(files(rendered))
-        for name in (HOMES, TREES):  # in them, jobs make those of projects and of tasks; without, they say so
+        for name in (HOMES, TREES):  # jobs make the folders of projects and tasks in them, and report where they cannot
             with suppress(OSError):
                 make(self.data_dir / name)
         with run.alone():

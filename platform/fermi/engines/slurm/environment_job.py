@@ -148,7 +148,7 @@ def _alive(look: Look, job: Job, now: float, line: Line) -> HostedSeen:
         return HostedSeen(HostedPhase.UNKNOWN, left=True)
     state = look.told.get("state")
     if state == "exited":
-        if _is_signalled(look):  # by whom, Slurm tells in a moment
+        if _is_signalled(look):  # by whom, Slurm reports in a moment
             return HostedSeen(HostedPhase.UNKNOWN, left=True)
         return HostedSeen(HostedPhase.ENDED, left=True, cause=_cause(look.told.get("cause")))
     return HostedSeen(

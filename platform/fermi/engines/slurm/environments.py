@@ -161,7 +161,7 @@ class SlurmHosting(Hosting):
         run = f"{folder}/{handle.environment}/runs/{handle.run}"
         spec = runner_reports.read(self._run(handle).path / "keeper.json") or {}
         python = str(spec.get("python") or "python3")
-        modules = f"PYTHONPATH={run}/{environment_job.MODULES}:{run}"  # where those of runs of earlier releases are
+        modules = f"PYTHONPATH={run}/{environment_job.MODULES}:{run}"  # the folder of runs of earlier releases
         return [*self.commands.step(job), "env", modules, python, "-m", "fermi.envd.bridge", f"{run}/keeper.json"]
 
     def _disk(self, environment: str) -> Disk:

@@ -39,7 +39,7 @@ def beside(connection: Mapping[str, Any], run: RunDir, rendered: Rendered, handl
     commands = Commands(connection)
     commands.program("srun")
     known = content["order"].get("beside")
-    if not known:  # rendered by an older version, whose modules lie there
+    if not known:  # rendered by an older version without this module
         raise out_of_reach(handle, rank, "fermi.envd.rank_exec is not there")
     if place := seen.places.get(number):
         where = [*commands.step(place.job), *allocations.options(place.host)]

@@ -101,7 +101,7 @@ def _beside(node: NodePlan, asked: list[Component], connection: Mapping[str, Any
 
 
 def _of_inside(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> dict[str, Any]:
-    """Return, of a job with nodes inside: these, by node rank, as `allocations.build_order` has them; and the ranks of
+    """Return nodes inside, by node rank, as `allocations.build_order` has them; and the ranks of
     the others, in the order of `hosts`."""
     run = f"{folder_of(connection)}/runs/{job.name}"
     inner = {
@@ -128,7 +128,7 @@ def _node(
     job: JobSpec, plan: Plan, node: NodePlan, bindings: Mapping[Late, str], folder: str, connection: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return a node runner's spec in which the head's address and the interpreter are still open."""
-    if node.node.inside:  # which is no container
+    if node.node.inside:  # an environment's allocation is no container
         connection = {**connection, "container": None}
     packages = f"{folder}/packages/{job.project}/{node.node.hostname}"
     at = Place(folder, packages, f"{folder}/runs/{job.name}")

@@ -48,7 +48,7 @@ class Rest:
         self._ca_file = connection.get("ca_file")
         self._number = 0
 
-    # The driver's verbs ----------------------------------------------------------------------------------------
+    # Methods of the driver ----------------------------------------------------------------------------------------
 
     def version(self) -> str:
         answer = self._ask("GET", "ping")

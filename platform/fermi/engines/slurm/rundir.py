@@ -117,7 +117,7 @@ class RunDir:
         """Hold the folder's lock, one process at a time; where the file system has no locks, the job's own check of
         `begun` still holds."""
         lock = os.open(self.path / "submit.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o664)
-        try:  # a pipe in its place, opened for both, holds nobody up
+        try:  # opened for both, so that a pipe in its place does not block
             with contextlib.suppress(OSError):
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield

@@ -30,7 +30,7 @@ def observe(seen: Seen, jobs: Sequence[Job], handle: Handle, now: float, line: L
     pending jobs of the cluster."""
     alive = [job for job in jobs if not is_over(job)]
     if seen.order is None:
-        if alive:  # its folder is not to be seen
+        if alive:  # its folder cannot be seen
             return Observation(Phase.UNKNOWN, True)
         return Observation(Phase.ABSENT, False if seen.stop is not None else None)
     mine = _mine(seen, jobs)
@@ -56,7 +56,7 @@ def observe_inside(
     if any(now - since < SETTLE_SECONDS for rank, since in missing.items() if reports[rank]["state"] == "lost"):
         return Observation(Phase.UNKNOWN, True, found.ranks)
     ending = {rank for rank, place in seen.places.items() if (job := jobs.get(place.job)) and not job.state}
-    if ending & seen.begun_inside and found.phase is not Phase.SUCCEEDED:  # and it is not told by whom
+    if ending & seen.begun_inside and found.phase is not Phase.SUCCEEDED:  # by whom is not known
         return Observation(Phase.UNKNOWN, True, found.ranks)
     inner = replace(seen, statuses={rank: one for rank, one in seen.statuses.items() if rank in seen.inside})
     cause = _ended_by_slurm(seen, jobs) or _gave_up(inner)
@@ -124,7 +124,7 @@ def _alive(seen: Seen, mine: list[Job], alive: list[Job], handle: Handle, line: 
     if cause := _by_slurm(mine):  # being ended
         return Observation(Phase.FAILED, True, ranks, cause)
     if _gave_up(seen) or any(rank.exit_code for rank in ranks):
-        if any(not job.state for job in mine) or "SIGTERM" in _asked(seen):  # being ended, and it is not told by whom
+        if any(not job.state for job in mine) or "SIGTERM" in _asked(seen):  # being ended, by whom is not known
             return Observation(Phase.UNKNOWN, True, ranks)
         return Observation(Phase.FAILED, True, ranks, _own(seen, ranks))
     if _succeeded(seen, ranks, handle) and all(status["state"] == "exited" for status in seen.statuses.values()):
@@ -182,7 +182,7 @@ def is_over(job: Job) -> bool:
 
 def _by_slurm(mine: Iterable[Job]) -> Cause | None:
     found = [cause for job in mine if (cause := causes.ended(job))]
-    telling = [cause for cause in found if cause.code != "JOB_CANCELLED"]  # a component that fails takes others along
+    telling = [cause for cause in found if cause.code != "JOB_CANCELLED"]  # a component that fails ends the others
     return next(iter(telling or found), None)
 
 
