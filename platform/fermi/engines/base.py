@@ -79,7 +79,7 @@ class Backend(ABC):
         return True
 
     def entry_text(self, job: JobSpec, most: int) -> bytes:
-        """Return the beginning of the job's own script, at most `most` bytes; empty where the job brings the script, or
+        """Return the beginning of the job's own script, at most `max_bytes` bytes; empty where the job brings the script, or
         it cannot be read from here."""
         return b""
 

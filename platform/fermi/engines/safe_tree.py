@@ -34,7 +34,7 @@ class Entry:
 
 class Tree:
     """Tree with relative, normalised paths (`apps.files.paths.clean`); "" is the root itself. A path that does not
-    exist, is a link, or neither a file nor a folder, raises OSError. Lists read at most `most` names of all its
+    exist, is a link, or neither a file nor a folder, raises OSError. Lists read at most `max_names` names of all its
     folders."""
 
     def __init__(self, root: Path, most: float = math.inf) -> None:

@@ -165,7 +165,7 @@ class Follow:
         self, client: Client, kind: str, memory: Memory, changed: Callable[[set[str]], None],
         wanted: Callable[[], bool], **selectors: str,
     ) -> None:  # fmt: skip
-        """Start the thread. `wanted`: called now and then; the thread ends when it returns False."""
+        """Start the thread. `is_wanted`: called now and then; the thread ends when it returns False."""
         self.kind, self._wanted = kind, wanted
         self._client, self._memory, self._changed, self._selectors = client, memory, changed, selectors
         self._stream: Stream | None = None

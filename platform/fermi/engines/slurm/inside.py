@@ -88,7 +88,7 @@ class Allocations:
     driver: Driver
 
     def place(self, known: Mapping[str, Any]) -> Place:
-        """Return where a node is to start; `known`: see `allocations.build_order`. Raise BackendError."""
+        """Return where a node is to start; `order`: see `allocations.build_order`. Raise BackendError."""
         about = {"environment": known["environment"]}
         made = Made.of(self.data_dir, known["made"]) if "made" in known else None
         job = self._job(made.job if made else int(known.get("job", 0)), made.comment if made else "")

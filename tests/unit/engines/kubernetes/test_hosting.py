@@ -61,8 +61,8 @@ class Lab:
 def lab(kubernetes: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    for module in (environment_objects, environments):
-        monkeypatch.setattr(module, "PORT", port)
+    monkeypatch.setattr(environment_objects, "PORT", port)
+    monkeypatch.setattr(environments, "PORT", port)
     monkeypatch.setattr(environments, "ASK_SECONDS", 0.0)
     kubernetes.add_node("node-a", cpu="8", memory="64Gi", gpus=4)
     made = Lab(kubernetes)
