@@ -82,6 +82,3 @@ def is_installed(entry: Entrypoint, paths: Collection[str]) -> bool:
     """Whether the entry can only be a module that is installed on the nodes: nothing of its name is in the snapshot."""
     top = entry.module.partition(".")[0]
     return bool(top) and not any(path.startswith((f"{top}/", f"{top}.py")) for path in paths)
-
-
-__all__ = ["ARCHIVES", "AUTO", "OFF", "Place", "problems", "warnings"]

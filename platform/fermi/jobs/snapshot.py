@@ -1,6 +1,6 @@
 """A snapshot of code, for those who do not run on nodes: see `fermi.runner.code`."""
 
-from fermi.runner.code import (
+from fermi.runner.code import (  # noqa: F401 (for others)
     ARCHIVE,
     EXECUTABLE,
     MADE_BESIDE,
@@ -15,8 +15,3 @@ from fermi.runner.code import (
     load,
     write_archive,
 )
-
-__all__ = [
-    "ARCHIVE", "EXECUTABLE", "MADE_BESIDE", "MANIFEST", "PLAIN", "Broken", "File", "Wrong", "dump", "extract",
-    "identity", "load", "write_archive",
-]  # fmt: skip

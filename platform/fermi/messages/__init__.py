@@ -41,12 +41,7 @@ from string import Formatter
 from typing import Any
 
 from fermi.characters import escape_hidden
-from fermi.messages.languages import DEFAULT, FALLBACK, LANGUAGES, known
-
-__all__ = [
-    "DEFAULT", "FALLBACK", "GAP", "LANGUAGES", "Words", "bring", "entries", "fault", "filled", "guide", "has", "known",
-    "say", "text",
-]  # fmt: skip
+from fermi.messages.languages import DEFAULT, FALLBACK, LANGUAGES, known  # noqa: F401 (for others)
 
 GAP = "–"
 MOMENTS = frozenset({"begins", "ends", "until"})

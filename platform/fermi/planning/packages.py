@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fermi.inside.installation import MAX_PACKAGES, REQUIREMENT
-from fermi.planning.imports import NOTHING, Imports
+from fermi.inside.installation import MAX_PACKAGES, REQUIREMENT  # noqa: F401 (for others)
+from fermi.planning.imports import NOTHING, Imports  # noqa: F401 (for others)
 
 MAX_DISTRIBUTIONS = 2000
 MAX_IMPORTS = 500
@@ -263,6 +263,3 @@ def relevant(found: Iterable[Difference], looks: Mapping[str, Look], imports: Im
 def check_requirements(packages: Sequence[str]) -> str:
     """Returns the first that is no package's name and version; "" where all are."""
     return next((one for one in packages if not REQUIREMENT.fullmatch(one)), "")
-
-
-__all__ = ["MAX_PACKAGES", "NOTHING", "Difference", "Imports", "Lacking", "Look", "Missing"]

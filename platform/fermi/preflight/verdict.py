@@ -7,10 +7,8 @@ from fermi.jobs.ranks import place
 from fermi.jobs.spec import JobSpec
 from fermi.planning import plugins
 from fermi.preflight import links, nodes
-from fermi.preflight.facts import Facts, Member, lines, sort
+from fermi.preflight.facts import Facts, Member, lines, sort  # noqa: F401 (for others)
 from fermi.preflight.findings import FAIL, PASS, UNKNOWN, WARN, Culprit, Finding, worst
-
-__all__ = ["Member", "judge", "lines", "members"]
 
 Report = dict[str, Any]
 

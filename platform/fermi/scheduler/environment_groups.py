@@ -41,6 +41,28 @@ def quality(place: Place) -> tuple[int, str]:
     return (place.health, place.id)
 
 
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A task's wish as something that equal wishes share. `filter` says which kinds suit, whatever their number, of
+    those that are open to the project."""
+
+    select: Select
+    project: str
+    cluster: str
+    filter: tuple[Any, ...]
+    gpu_types: frozenset[str]
+    zones: frozenset[str]
+
+    def suits(self, kind: Place) -> bool:
+        return (
+            (kind.shared or kind.project == self.project)
+            and self.cluster in ("", kind.cluster)
+            and (not self.gpu_types or kind.gpu_type in self.gpu_types or not kind.gpus)
+            and (not self.zones or kind.zone in self.zones)
+            and of_kind(self.select, kind)
+        )
+
+
 class Stock:
     def __init__(self, windows: Mapping[str, tuple[Reservation, ...]] | None = None) -> None:
         self.windows = windows or {}
@@ -82,7 +104,7 @@ class Stock:
         self.put(place, until)
         self.of[place.id].places.sort(key=quality, reverse=True)
 
-    def matching(self, ask: "Ask") -> list[Lot]:
+    def matching(self, ask: Ask) -> list[Lot]:
         """Of the kind that is asked for, the smallest first, whether any of it is left or not."""
         found = self._shared.get(ask.filter)
         if found is None:
@@ -101,7 +123,7 @@ class Stock:
         own = self._own.get(project)
         return own is not None and any(lot.places for lot in own)
 
-    def matches_shared(self, ask: "Ask") -> bool:
+    def matches_shared(self, ask: Ask) -> bool:
         self.matching(ask)
         return bool(self._shared[ask.filter][1])
 
@@ -124,28 +146,6 @@ def kind(place: Place) -> tuple[Any, ...]:
     owner = "" if place.shared else place.project
     made = bool(place.made_for)
     return (owner, place.shared, place.cluster, place.zone, place.zone_name, place.gpu_type, place.gpus, made, labels)
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """A task's wish as something that equal wishes share. `filter` says which kinds suit, whatever their number, of
-    those that are open to the project."""
-
-    select: Select
-    project: str
-    cluster: str
-    filter: tuple[Any, ...]
-    gpu_types: frozenset[str]
-    zones: frozenset[str]
-
-    def suits(self, kind: Place) -> bool:
-        return (
-            (kind.shared or kind.project == self.project)
-            and self.cluster in ("", kind.cluster)
-            and (not self.gpu_types or kind.gpu_type in self.gpu_types or not kind.gpus)
-            and (not self.zones or kind.zone in self.zones)
-            and of_kind(self.select, kind)
-        )
 
 
 def ask(task: Waiting, project: Project | None = None) -> Ask:

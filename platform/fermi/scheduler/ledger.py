@@ -14,8 +14,9 @@ idle       held without an attempt for any other reason
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
+from typing import Self
 
 PARTS = ("starting", "training", "saving", "lost", "redone", "idle", "hung")
 
@@ -66,11 +67,11 @@ class Parts:
     def held(self) -> float:
         return sum(asdict(self).values())
 
-    def times(self, factor: float) -> "Parts":
-        return Parts(**{name: value * factor for name, value in asdict(self).items()})
+    def times(self, factor: float) -> Self:
+        return replace(self, **{name: value * factor for name, value in asdict(self).items()})
 
-    def plus(self, other: "Parts") -> "Parts":
-        return Parts(**{name: value + getattr(other, name) for name, value in asdict(self).items()})
+    def plus(self, other: Self) -> Self:
+        return replace(self, **{name: value + getattr(other, name) for name, value in asdict(self).items()})
 
 
 def total(parts: Iterable[Parts]) -> Parts:

@@ -7,10 +7,12 @@ Never before `min_run`, never in vain, and who borrows takes nothing from who do
 go first whose going leaves it what it is guaranteed.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from fermi.scheduler.capacity import Board
 from fermi.scheduler.environment_groups import ALWAYS, Ask, Lot, Stock, clashes
@@ -68,7 +70,7 @@ class Givers:
                 self._young[kind] = min(ready, self._young.get(kind, ready))
         self._kinds = [*set(self._of.values())]
 
-    def later(self) -> "Givers":
+    def later(self) -> Self:
         """As if everybody's `min_run` were over."""
         if not self._young:
             return self
@@ -76,7 +78,7 @@ class Givers:
         found.moments, found._young, found._victims = set(), {}, {}
         return found
 
-    def to(self, task: Waiting, shared: int) -> "Asked":
+    def to(self, task: Waiting, shared: int) -> Asked:
         """`shared`: GPUs on shared environments that the task would hold."""
         level = priority_of(task.priority)
         takes_back = self.guarantees.takes_back(task.project, shared)

@@ -23,6 +23,32 @@ class Priority(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """An environment. `usable`: it runs and is not cordoned. `health`: failures of tasks and pre-flight tests there of
+    late, 0 = none; fewer is better. `link`: environments that talk fast with each other share it; empty = not known."""
+
+    id: str
+    name: str
+    project: str
+    cluster: str
+    zone: str  # its id
+    zone_name: str = ""
+    gpu_type: str = ""
+    gpus: int = 0
+    shared: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    usable: bool = True
+    health: int = 0
+    link: str = ""
+    made_for: str = ""  # the task that it was made for, and that nobody else gets it from
+
+    @property
+    def processes(self) -> int:
+        """Ranks: one per GPU, and one where there is none."""
+        return max(self.gpus, 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Select:
     """Capacity that is asked for instead of environments by name; what is None or empty does not matter.
 
@@ -50,35 +76,9 @@ class Select:
         """So many environments; where `total_gpus` is given, so many GPUs."""
         return (self.nodes or 1) if self.total_gpus is None else self.total_gpus
 
-    def counted(self, places: Sequence["Place"]) -> int:
+    def counted(self, places: Sequence[Place]) -> int:
         """As `target` counts."""
         return len(places) if self.total_gpus is None else sum(place.gpus for place in places)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """An environment. `usable`: it runs and is not cordoned. `health`: failures of tasks and pre-flight tests there of
-    late, 0 = none; fewer is better. `link`: environments that talk fast with each other share it; empty = not known."""
-
-    id: str
-    name: str
-    project: str
-    cluster: str
-    zone: str  # its id
-    zone_name: str = ""
-    gpu_type: str = ""
-    gpus: int = 0
-    shared: bool = False
-    labels: Mapping[str, str] = field(default_factory=dict)
-    usable: bool = True
-    health: int = 0
-    link: str = ""
-    made_for: str = ""  # the task that it was made for, and that nobody else gets it from
-
-    @property
-    def processes(self) -> int:
-        """Ranks: one per GPU, and one where there is none."""
-        return max(self.gpus, 1)
 
 
 @dataclass(frozen=True, slots=True)
