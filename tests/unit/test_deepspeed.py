@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fermi import messages
 from fermi.frameworks import deepspeed
-from fermi.frameworks.deepspeed import config, split
+from fermi.frameworks.deepspeed import config, keys, split
 from fermi.jobs import recipes
 from fermi.jobs.spec import Entrypoint, JobSpec, Late, Node, Plan
 from fermi.planning import plugins, validate
@@ -362,7 +362,7 @@ def satisfies_every_rule(spec: JobSpec, plan: Plan) -> None:
     assert at.pipeline == 1 or read["zero_optimization"]["stage"] < 2
     assert not (read["fp16"]["enabled"] and read["bf16"]["enabled"])
     assert read["zero_optimization"]["stage"] in (0, 1, 2, 3)
-    assert read.keys() <= {*config.keys.CONFIG["properties"], *config.keys.DECIDED, "zero_allow_untested_optimizer"}
+    assert read.keys() <= {*keys.CONFIG["properties"], *keys.DECIDED, "zero_allow_untested_optimizer"}
     assert [p.rank for node in plan.nodes for p in node.processes] == list(range(plan.world_size))
 
 
