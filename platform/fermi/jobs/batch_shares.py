@@ -1,4 +1,4 @@
-"""Batches by the speed of each rank's GPU, so that fast GPUs do not wait for slow ones in every step.
+"""Divides the batch by the speed of each rank's GPU, so that fast GPUs do not wait for slow ones in every step.
 
 The global batch stays as it is, and so does the gradient where each rank's loss is weighted by its part of it, as the
 reference trainers do:
@@ -21,7 +21,8 @@ _WORTH_IT = 1.05
 
 
 def problems(spec: JobSpec) -> list[Problem]:
-    """Of a job whose options are valid."""
+    """Return what is wrong with the option of a job whose other options are valid: by speed needs GPUs whose speed is
+    known."""
     unknown = [node.gpu_type or "CPU" for node in spec.nodes if _speed(node) is None]
     if not unknown or not asked(spec):
         return []
@@ -30,7 +31,7 @@ def problems(spec: JobSpec) -> list[Problem]:
 
 
 def warnings(spec: JobSpec) -> list[Problem]:
-    """What the option does here; where it is not used and would help, that it is there."""
+    """Return what the option does for these nodes, or, where it is off and would help, that it exists."""
     speeds = [_speed(node) for node in spec.nodes]
     if None in speeds or len(set(speeds)) == 1:
         return []
@@ -43,19 +44,21 @@ def warnings(spec: JobSpec) -> list[Problem]:
 
 
 def rank_env(spec: JobSpec) -> dict[int, dict[str, str]]:
-    """By rank; nothing where all have the same share."""
+    """Return FERMI_LOCAL_BATCH_SIZE by rank; empty where all ranks have the same share."""
     if not asked(spec):
         return {}
     return {rank: {"FERMI_LOCAL_BATCH_SIZE": str(size)} for rank, size in enumerate(batch_sizes(spec))}
 
 
 def asked(spec: JobSpec) -> bool:
+    """Return whether the job divides its batch by speed."""
     return spec.options.get("batchShare") == "bySpeed"
 
 
 def batch_sizes(spec: JobSpec) -> list[int]:
-    """Each rank's sequences per micro step: one at least; together `batchSize` × ranks. What division leaves over goes
-    to those who have come off worst (largest remainder), lower ranks first. Every GPU must be known."""
+    """Return each rank's sequences per micro step: at least one; together `batchSize` × ranks. The remainder of the
+    division goes to the ranks that are farthest below their share (largest remainder method), lower ranks first. The
+    speed of every GPU must be known."""
     speeds = _by_rank(spec)
     spare, together = (_batch_size(spec) - 1) * len(speeds), sum(speeds)
     wished = [spare * speed / together for speed in speeds]
@@ -67,7 +70,7 @@ def batch_sizes(spec: JobSpec) -> list[int]:
 
 
 def _gain(spec: JobSpec) -> float:
-    """How much sooner a step ends, if computing were all it does."""
+    """Return by what factor a step is faster, if it only computed."""
     speeds = _by_rank(spec)
     slowest = max(size / speed for size, speed in zip(batch_sizes(spec), speeds, strict=True))
     return _batch_size(spec) / min(speeds) / slowest
@@ -87,7 +90,7 @@ def _speed(node: Node) -> float | None:
 
 
 def _shown(spec: JobSpec) -> str:
-    """By type, such as `A100 11–12, V100 5`."""
+    """Return the sizes by GPU type, such as `A100 11–12, V100 5`."""
     by_type: dict[str, list[int]] = {}
     for at in place(spec.nodes, spec.master):
         by_type.setdefault(at.node.gpu_type, []).extend(at.ranks)

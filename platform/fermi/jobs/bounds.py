@@ -1,11 +1,11 @@
-"""What a task may use of the machines that it runs on: from a cluster's connection to the order of its node runners
+"""Limits of what a task may use of its machines: from a cluster's connection to the specs of node runners
 (`fermi.runner.bounds`, `fermi.runner.disk_usage`). Pure.
 
     bounds   {"processes": 4096, "openFiles": 1048576, "memoryGb": 200, "diskGb": 500, "reservePercent": 5,
               "controlGroups": true, "memoryGuard": true}
 
-All are of one node, but for `diskGb`: that is of the task's run folder, logs, outputs and checkpoints together.
-`memoryGuard` concerns ranks inside of somebody's environment (`fermi.runner.memory_guard`).
+All are per node, except `diskGb`, which is for the task's run folder, logs, outputs and checkpoints together.
+`memoryGuard` concerns ranks inside of a user's environment (`fermi.runner.memory_guard`).
 """
 
 from collections.abc import Mapping
@@ -42,9 +42,9 @@ SCHEMA = {
 
 
 def order(connection: Mapping[str, Any], *, shared: bool) -> dict[str, Any]:
-    """Returns the keys of a node's spec. `shared`: tasks share machines that nobody else divides among them, so runners
-    hold them to a part of the memory, and use control groups where they can. Elsewhere the engine has given each task
-    its part."""
+    """Return the key `bounds` of a node's spec. `shared`: tasks share machines whose resources no engine divides among
+    them, so runners hold them to a part of the memory, and use control groups where they can. Elsewhere the engine has
+    given each task its part."""
     asked = connection.get("bounds") or {}
     memory, disk = asked.get("memoryGb"), asked.get("diskGb")
     return {
@@ -60,12 +60,13 @@ def order(connection: Mapping[str, Any], *, shared: bool) -> dict[str, Any]:
 
 
 def guard(connection: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the keys of the spec of a node that is inside of an environment."""
+    """Return the key `memory_guard` of the spec of a node inside of an environment."""
     return {"memory_guard": (connection.get("bounds") or {}).get("memoryGuard", True)}
 
 
 def of_environment(ordered: Mapping[str, Any], disk_gb: int, *, contained: bool = False) -> dict[str, Any]:
-    """Returns the keys of a keeper's spec, where nobody else holds the environment to `disk_gb` GiB (0 = no bound).
-    `ordered`: the keys of a node's spec there. `contained`: its container engine holds all but the disk."""
+    """Return the key `bounds` of an environment daemon's spec, where no engine holds the environment to `disk_gb` GiB
+    (0 = no bound). The node's bounds are those of `build_bounds`. `contained`: its container engine holds all but the
+    disk."""
     rest = {"processes": 0, "open_files": 0, "memory": False, "control_group": False} if contained else {}
     return {"bounds": {**ordered["bounds"], **rest, "disk": disk_gb * 2**30 or None}}

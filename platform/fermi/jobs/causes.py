@@ -1,8 +1,8 @@
-"""What follows from each cause that any engine may give. An engine declares causes of its own in the same way: in the
-module `causes` of its package, with their texts in the package's `texts.toml`.
+"""Declares what follows from each cause that any engine may give. An engine declares causes of its own in the same way:
+in the module `causes` of its package, with their texts in the package's `texts.toml`.
 
-An engine gives a code and what fills its text. What is declared of the code joins it where the platform asks
-(`registry.causes`), for a cause that was just given as for one that was stored by an earlier release.
+An engine gives a code and what fills its text. What is declared of the code is added where the platform reads causes
+(`plugins.get_causes`), for a cause that was just given as for one that an earlier release stored.
 """
 
 from collections.abc import Mapping
@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from fermi.jobs.spec import Cause
 
 ALWAYS = 1000
-"""So many ends that cost no restart are as good as any number, and yet nothing goes round for ever."""
+"""A number of free ends that no task reaches, and that still bounds every loop."""
 MOST_LETTERS = 40
-"""Of a code, as columns of the database have room."""
+"""Characters of a code that columns of the database hold."""
 
 
 def declared(*causes: Cause) -> Mapping[str, Cause]:
-    """By code. Raises ValueError for a code that cannot be stored."""
+    """Return the causes by code. Raises ValueError for a code that cannot be stored."""
     for cause in causes:
         if not cause.code or len(cause.code) > MOST_LETTERS:
             raise ValueError(f"a cause's code has 1 to {MOST_LETTERS} letters: {cause.code!r}")
@@ -29,21 +29,21 @@ RANK_KILLED = Cause("RANK_KILLED", retry=True)
 RANK_LEFT_EARLY = Cause("RANK_LEFT_EARLY", retry=True)
 
 CODE = ("CODE_ARCHIVE_MISSING", "CODE_ARCHIVE_BROKEN", "CODE_NOT_UNPACKED", "CODE_PACKAGES_FAILED")
-"""What a runner says of a task's code that it could not bring to its node."""
+"""Codes that a runner gives where it could not bring a task's code to its node."""
 
 WITHOUT_ROOM = ("DISK_RESERVE_REACHED", "DISK_WITHOUT_ROOM")
-"""What a runner says where a disk has no more room than what is kept for the platform: of the task that wrote, and of
-one that was to begin."""
+"""Codes that a runner gives where a disk has no more space than what is reserved for the platform: for a task that
+wrote, and for one that was to start."""
 BOUNDS = (
     *WITHOUT_ROOM, "DISK_BOUND_REACHED", "MEMORY_BOUND_REACHED", "OPEN_FILE_BOUND_REACHED", "PROCESS_BOUND_REACHED"
 )  # fmt: skip
-"""What a runner says of a task that used more of its machine than it may, or was to."""
+"""Codes that a runner gives for a task that used, or was to use, more of its machine than it may."""
 
 READYING = ("CODE_UNPACKING", "CODE_PACKAGES_PREPARING")
-"""What it is at before; the latter takes longer."""
+"""Codes of what a runner does before ranks start; the latter takes longer."""
 
 BY_KEEPERS = ("SERVICE_CRASHED", "PACKAGES_FAILED", "START_SCRIPT_FAILED", "JUPYTERLAB_MISSING", "VSCODE_MISSING")
-"""What keepers report of a service that could not go on."""
+"""Codes that environment daemons report of a service that ended."""
 
 CAUSES = declared(
     # said of ranks, by what they and their runners report (`backends.culprit`)
@@ -103,4 +103,4 @@ CAUSES = declared(
 )
 
 BY_RANKS = frozenset({RANK_FAILED.code, RANK_KILLED.code, RANK_LEFT_EARLY.code})
-"""What a training script did itself: it may end so again at the same step, or by the same checkpoint."""
+"""Codes of ends that the training script caused: they may happen again at the same step or with the same checkpoint."""

@@ -1,4 +1,4 @@
-"""A task's code, as engines bring it to their nodes: see `fermi.runner.code_delivery`."""
+"""Describes a task's code as engines bring it to their nodes: see `fermi.runner.code_delivery`."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from fermi.runner.code_delivery import AUTO, KINDS, OFF, requirements_named
 from fermi.schema import suggestions
 
 ARCHIVES = "code/archives"
-"""In the data directory: a folder for each snapshot, of which a task sees its own."""
+"""In the data directory: a folder for each snapshot. A task sees only its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a node has it. `root`: the platform's data directory as the node sees it. `run`: the attempt's own folder
-    on the node. `python`: the interpreter that is planned, where somebody else than the runner knows it."""
+    """Where a node has the code. `root`: the platform's data directory as the node sees it. `run`: the attempt's own
+    folder on the node. `python`: the planned interpreter, where not only the runner knows it."""
 
     root: str
     packages: str
@@ -25,15 +25,16 @@ class Place:
     python: str = ""
 
     def tree(self, job: JobSpec) -> str:
-        """The folder that the job's ranks start in: one for all nodes and all attempts (see
+        """Return the folder that the job's ranks start in: one for all nodes and all attempts (see
         `fermi.runner.worktree`)."""
         return f"{self.root.rstrip('/')}/{TREES}/{job.task_id}/{TREE}"
 
     def chosen(self, node_rank: int) -> str:
+        """Return the file in which the node's runner names the interpreter that it chose."""
         return f"{self.run}/python-{node_rank}"
 
     def order(self, job: JobSpec, node_rank: int) -> dict[str, Any]:
-        """What a node's spec says of it; nothing of a job without."""
+        """Return what a node's spec says of the code; empty for a job without code."""
         if job.code is None:
             return {}
         python = {"python": self.python} if self.python else {}
@@ -44,8 +45,8 @@ class Place:
 
 
 def problems(job: JobSpec, files: Iterable[File]) -> list[Problem]:
-    """What the job names and its snapshot, of these files, does not have. A module may be an installed one, unless its
-    package is in the snapshot."""
+    """Return what the job names and its snapshot of these files does not have. A module may be an installed one, unless
+    its package is in the snapshot."""
     assert job.code
     paths = {one.path for one in files}
     found = []
@@ -63,7 +64,7 @@ def problems(job: JobSpec, files: Iterable[File]) -> list[Problem]:
 
 
 def warnings(job: JobSpec, files: Iterable[File]) -> list[Problem]:
-    """A module that every node has to have, because the snapshot does not."""
+    """Return a warning of a module that every node has to have, because the snapshot does not."""
     paths = {one.path for one in files}
     entry = job.entrypoint
     if not (entry and is_installed(entry, paths)):
@@ -73,12 +74,12 @@ def warnings(job: JobSpec, files: Iterable[File]) -> list[Problem]:
 
 
 def has_requirements(asked: str, paths: Collection[str]) -> bool:
-    """Whether every node installs what a file of the code names before its ranks begin
+    """Return whether every node installs what a file of the code names before its ranks start
     (`fermi.runner.code_delivery`)."""
     return any(name in paths for name in KINDS) if asked == AUTO else asked != OFF
 
 
 def is_installed(entry: Entrypoint, paths: Collection[str]) -> bool:
-    """Whether the entry can only be a module that is installed on the nodes: nothing of its name is in the snapshot."""
+    """Return whether the entry can only be a module installed on the nodes: nothing of its name is in the snapshot."""
     top = entry.module.partition(".")[0]
     return bool(top) and not any(path.startswith((f"{top}/", f"{top}.py")) for path in paths)

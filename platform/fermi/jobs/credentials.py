@@ -1,4 +1,5 @@
-"""Whether a variable looks like a key, by its name or its value. A guess: it warns, and hides a value from viewers."""
+"""Guesses whether a variable is a secret, by its name or its value, in order to warn and to hide its value from
+viewers."""
 
 import math
 import re
@@ -16,8 +17,8 @@ _SHAPES = re.compile(
     r"sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_\w{16,}|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}"
     r"|xox[abprs]-[\w-]{10,}|fermi_[0-9a-f]{32,}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@\S*"
 )
-"""As their makers write them: OpenAI, GitHub, GitLab, Hugging Face, AWS, Google, Slack, our own API tokens, JSON Web
-Tokens, and addresses with a password."""
+"""Keys as their makers write them: OpenAI, GitHub, GitLab, Hugging Face, AWS, Google, Slack, our own API tokens, JSON
+Web Tokens, and addresses with a password."""
 _PEM = "-----BEGIN "
 _DENSE = re.compile(r"[A-Za-z0-9+/_=-]{32,}")
 _PLAIN = re.compile(r".{0,3}|[\d.]{0,8}|true|false|yes|no|on|off|none|/.*", re.IGNORECASE | re.DOTALL)
@@ -26,6 +27,7 @@ HIDDEN = "••••••"
 
 
 def looks_secret(name: str, value: str) -> bool:
+    """Return whether a variable's name or value looks like a secret's."""
     if _PUBLIC.search(name) or _PLAIN.fullmatch(value):
         return False
     if _NAME.search(name) or _SHAPES.fullmatch(value) or (_PEM in value and "PRIVATE KEY" in value):
@@ -38,16 +40,18 @@ def _entropy(text: str) -> float:
 
 
 def warnings(env: Mapping[str, str]) -> list[Problem]:
+    """Return a warning for each variable that looks like a secret."""
     found = [name for name, value in env.items() if looks_secret(name, value)]
     return [Problem(f"env.{name}", "ENV_LOOKS_SECRET", {"name": name}) for name in found]
 
 
 def masked(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with the values of those that look secret masked."""
     return {name: HIDDEN if looks_secret(name, value) else value for name, value in env.items()}
 
 
 def without(content: Any, env: Mapping[str, str]) -> Any:
-    """What was rendered, with the values of `env` that look like keys hidden wherever they stand."""
+    """Return rendered content in which the values of `env` that look secret are masked wherever they occur."""
     values = sorted({value for name, value in env.items() if looks_secret(name, value)}, key=len, reverse=True)
     return _without(content, values) if values else content
 

@@ -1,8 +1,8 @@
-"""A drill: the job for a short while, with checkpoints of its own; a rank is killed, and the restart is measured. Pure.
+"""Restart drills: the job runs for a short while with checkpoints of its own; a rank is killed, and the restart is
+measured. Pure.
 
-rehearsal  job ─▶ the job of the drill
-victim     who is killed                              (by the rank's runner: `fermi.runner.drill`)
-judge      what was seen ─▶ report: does it resume, at what cost, or why not
+build_drill_job  job ─▶ the job of the drill choose_victim    the rank that is killed            (by the rank's runner:
+`fermi.runner.drill`) build_report     what was observed ─▶ report: whether it resumes, at what cost, or why not
 """
 
 from dataclasses import asdict, dataclass, replace
@@ -19,8 +19,8 @@ GRACE_SECONDS = 5.0
 
 
 def rehearsal(job: JobSpec, key: str, checkpoint_dir: str) -> JobSpec:
-    """One restart, which the drill itself makes necessary. A recipe saves soon and goes on for longer than it needs; a
-    script of the user's own keeps its cadence."""
+    """Return the drill's job. It has one restart, which the drill itself makes necessary. A recipe saves soon and runs
+    for longer than the drill needs; a user's own script keeps its cadence."""
     return replace(
         job, task_id=key, checkpoint_dir=checkpoint_dir, hyperparameters=_short(job), grace_seconds=GRACE_SECONDS,
         max_restarts=1, spares=(), preflight="off", drill="off", rehearses=True, on_hang="stop", on_bad_loss="report",
@@ -38,13 +38,15 @@ def _short(job: JobSpec) -> dict[str, Any]:
 
 
 def victim(job: JobSpec) -> int:
-    """The last rank on the head's node: what rank 0 saves can be seen from there, also where each node has a disk of
-    its own."""
+    """Return the rank to kill: the last one on the master's node, from where the checkpoints of rank 0 can be seen even
+    if each node has a disk of its own."""
     return place(job.nodes, job.master)[0].ranks[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
+    """A checkpoint: path, size in bytes, optimizer step."""
+
     path: str
     size: int | None = None
     step: int | None = None
@@ -52,8 +54,8 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """The first attempt's end, by the drill. `file`: what its runner saw; `announced`: the newest that the script
-    spoke of. `first`, `last`: the steps that it printed. Moments in unix seconds."""
+    """The end of the first attempt, by the drill. `file`: the checkpoint that its runner saw; `announced`: the newest
+    one that the script announced. `first`, `last`: the steps that it printed. Times in unix seconds."""
 
     rank: int
     node: str
@@ -69,14 +71,14 @@ class Killed:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What its texts take."""
+        """The parameters of its texts."""
         return {"rank": self.rank, "node": self.node, "path": self.saved.path}
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """The attempt after it. `said`: the step that its script went on from, as it says; `told`: from where it was to go
-    on. `first`, `last`: the steps that it printed; `stepped_at`: when the first of them beyond the resumed one."""
+    """The attempt after it. `said`: the step that the script says it resumed from; `told`: from where it was to resume.
+    `first`, `last`: the steps that it printed; `stepped_at`: when it printed the first one beyond the resumed step."""
 
     began_at: float | None = None
     said: int | None = None
@@ -88,12 +90,12 @@ class Resumed:
 
     @property
     def step(self) -> int | None:
-        """Which step it went on from, as it says or as its first step shows."""
+        """The step that it resumed from, as it says or as its first step shows."""
         return self.said if self.said is not None or self.first is None else max(self.first - 1, 0)
 
     @property
     def advanced(self) -> bool:
-        """Beyond the resumed step, or, where nothing says which that is, from one step to another."""
+        """Whether it got beyond the resumed step, or, where that is unknown, from one step to another."""
         if self.said is not None:
             return self.last is not None and self.last > self.said
         return self.count > 1
@@ -101,7 +103,7 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the run ended: its state, and its reason with what fills the text."""
+    """How the drill's task ended: its state, and its reason with what fills the text."""
 
     state: str
     reason: str = ""
@@ -109,7 +111,8 @@ class Ending:
 
 
 def judge(killed: Killed | None, resumed: Resumed | None, ending: Ending, minutes: float) -> dict[str, Any]:
-    """JSON, as it is stored."""
+    """Return the drill's report as JSON, as it is stored. `minutes`: how long it waited for a checkpoint and for the
+    resumed step."""
     level, code, params = _verdict(killed, resumed, ending, minutes)
     step, last = resumed.step if resumed else None, killed.last if killed else None
     died = killed.at if killed else None

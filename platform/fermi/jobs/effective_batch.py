@@ -1,4 +1,4 @@
-"""What an optimizer step comes to over all ranks: the effective batch, and the learning rate scaled by it.
+"""Computes the effective batch over all ranks, and the learning rate scaled by it.
 
     effective batch = batch per rank × data-parallel ranks × accumulation steps
 
@@ -14,8 +14,8 @@ from fermi.jobs.spec import JobSpec
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """In samples. `learning_rate` is as given, or None where only the script knows it. `own_script`: these are what the
-    job tells a script of the user's own; whether the script does so nobody can see."""
+    """The effective batch, in samples. `learning_rate`: as given, None where only the script knows it. `own_script`:
+    the job passes these values to a user's own script; whether the script uses them is not known."""
 
     per_rank: int
     ranks: int
@@ -33,7 +33,7 @@ class Batch:
         return None if self.learning_rate is None else self.learning_rate * recipes.SCALES[self.scaling](self.ranks)
 
     def to_json(self) -> dict[str, Any]:
-        """In the API's spelling."""
+        """Return the batch in the API's spelling."""
         return {
             "perRank": self.per_rank,
             "dataParallel": self.ranks,
@@ -47,7 +47,7 @@ class Batch:
 
 
 def of(spec: JobSpec, per_rank: int, ranks: int, accumulation: int, **learning_rate: Any) -> Batch:
-    """With the learning rate of the hyperparameters, unless another is given."""
+    """Return the effective batch, with the learning rate of the hyperparameters unless another one is given."""
     own = spec.entrypoint is not None
     rate = recipes.given(spec, "learningRate", None if own else recipes.DEFAULT_LEARNING_RATE)
     scaling = recipes.given(spec, "learningRateScaling", "none")

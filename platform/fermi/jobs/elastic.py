@@ -23,15 +23,16 @@ MOST_STEPS_TRIED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Of a global batch: each of so many micro steps has `rows[rank]` sequences for each rank."""
+    """Division of a global batch into micro steps, in each of which a rank computes `rows[rank]` sequences."""
 
     steps: int
     rows: tuple[int, ...]
 
 
 def divide(batch: int, ranks: int, most: int, *, even: bool = False) -> Division | None:
-    """With as few micro steps as give no rank more than `most` rows at once; None: it does not come out exactly, or a
-    rank would have none. What is left over goes to the first ranks. `even`: all ranks have equally many."""
+    """Return the division with the fewest micro steps that give no rank more than the maximum of rows, or None where
+    the batch cannot be divided exactly or a rank would have no rows. The remainder goes to the first ranks. `even`: all
+    ranks must have equally many rows."""
     fewest = math.ceil(batch / (ranks * most))
     for steps in range(fewest, min(batch // ranks, fewest + MOST_STEPS_TRIED) + 1):
         if batch % steps == 0 and not (even and batch // steps % ranks):
@@ -41,7 +42,8 @@ def divide(batch: int, ranks: int, most: int, *, even: bool = False) -> Division
 
 
 def division(spec: JobSpec) -> Division | None:
-    """For the nodes that the job runs on now; None: nobody knows its batch, or it cannot be divided among them."""
+    """Return the division among the nodes that the job runs on now; None where its batch is unknown or cannot be
+    divided."""
     asked = spec.elastic
     if asked is None or not asked.batch:
         return None
@@ -49,12 +51,12 @@ def division(spec: JobSpec) -> Division | None:
 
 
 def resized(spec: JobSpec) -> bool:
-    """Whether it runs with another number of processes than was asked for."""
+    """Return whether the job runs with another number of processes than was asked for."""
     return spec.elastic is not None and spec.elastic.world_size not in (0, spec.world_size)
 
 
 def full(spec: JobSpec) -> JobSpec:
-    """The job at the size asked for: on the first `maxNodes` of all nodes that were chosen, in the order of ranks."""
+    """Return the job at the size asked for: on the first `maxNodes` of all chosen nodes, in the order of ranks."""
     asked = spec.elastic
     assert asked is not None
     nodes = [at.node for at in place(asked.nodes, asked.master)]
@@ -62,7 +64,7 @@ def full(spec: JobSpec) -> JobSpec:
 
 
 def rank_env(spec: JobSpec) -> dict[int, dict[str, str]]:
-    """By rank: what a script needs in order to keep the global batch."""
+    """Return the variables by rank that a script needs in order to keep the global batch."""
     asked = spec.elastic
     if asked is None or not asked.world_size:
         return {}
@@ -74,8 +76,8 @@ def rank_env(spec: JobSpec) -> dict[int, dict[str, str]]:
 
 
 def recipe(spec: JobSpec, share: Division) -> JobSpec:
-    """The job with what a reference trainer is told of the batch; the learning rate stays that of the size asked for.
-    `FERMI_LOCAL_BATCH_SIZE` goes before `batchSize`, where ranks have different shares."""
+    """Return the job with the batch as the reference trainer's hyperparameters; the learning rate stays that of the
+    size asked for. `FERMI_LOCAL_BATCH_SIZE` wins over `batchSize` where ranks have different shares."""
     assert spec.elastic is not None
     if spec.entrypoint is not None:
         return spec

@@ -18,6 +18,8 @@ Precision = Literal["bfloat16", "float16", "float32"]
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
+    """A GPU type: memory in GiB, compute capability, dense 16-bit TFLOPS (0 = unknown)."""
+
     memory: int
     capability: float
     tflops: float = 0.0
@@ -52,7 +54,7 @@ GPUS: dict[str, Gpu] = {
     "MI325X": Gpu(256, 9.0, 1307),
 }
 UNKNOWN = Gpu(16, 7.0)
-"""A type that is not in the table is taken for a small old one: what runs there runs anywhere."""
+"""Stands for a type that is not in the table: a small old GPU, because what runs on it runs on any."""
 
 _NAME = re.compile(r"^(?:NVIDIA |Tesla |GeForce |Quadro )*((?:RTX |GTX )?[A-Z]*\d+\w*)")
 _SIZE = re.compile(r"(\d+) ?G(?:i?B)?\b", re.IGNORECASE)
@@ -63,7 +65,8 @@ def is_known(name: str) -> bool:
 
 
 def gpu(name: str) -> Gpu:
-    """Of `A100`, `NVIDIA A100-SXM4-40GB`, `Tesla V100`, …; a memory size in the name wins over the table's."""
+    """Return the GPU of a name such as `A100`, `NVIDIA A100-SXM4-40GB` or `Tesla V100`; a memory size in the name wins
+    over the table's. An unknown name gives UNKNOWN_GPU."""
     plain = _plain(name)
     known = next((GPUS[key] for key in sorted(GPUS, key=len, reverse=True) if key in plain), UNKNOWN)
     size = _SIZE.search(name)
@@ -71,7 +74,7 @@ def gpu(name: str) -> Gpu:
 
 
 def speed(name: str) -> float | None:
-    """In TFLOPS, for comparing GPUs with each other; None for one that is not in the table."""
+    """Return the TFLOPS of a GPU for comparing GPUs with each other, or None for one that is not in the table."""
     return gpu(name).tflops or None
 
 
@@ -80,8 +83,8 @@ def _plain(name: str) -> str:
 
 
 def weakest(nodes: Iterable[Node]) -> Gpu:
-    """The least memory and the oldest capability among `nodes`, whoever has which. Emulated GPUs count as what they
-    stand for; a node without GPUs does not count."""
+    """Return the least memory and the oldest capability among `nodes`, be they of one GPU or of two. Emulated GPUs
+    count as what they stand for; a node without GPUs does not count."""
     found = [gpu(node.gpu_type) for node in nodes if node.gpu_count]
     if not found:
         return UNKNOWN
@@ -89,7 +92,8 @@ def weakest(nodes: Iterable[Node]) -> Gpu:
 
 
 def precision(nodes: Iterable[Node], wanted: str = "auto") -> Precision:
-    """`auto`: bfloat16 where every GPU has it, float16 if any is older, float32 where any rank runs on a CPU."""
+    """Return the data type to train with. `auto`: bfloat16 where every GPU has it, float16 if any is older, float32
+    where any rank runs on a CPU."""
     if wanted != "auto":
         return cast(Precision, wanted)
     nodes = list(nodes)
@@ -99,6 +103,7 @@ def precision(nodes: Iterable[Node], wanted: str = "auto") -> Precision:
 
 
 def short_name(name: str) -> str:
-    """`NVIDIA A100-SXM4-80GB` → `A100`, `NVIDIA-GeForce-RTX-4090` → `RTX 4090`; an odd name stays as it is."""
+    """Return a short name: `NVIDIA A100-SXM4-80GB` → `A100`, `NVIDIA-GeForce-RTX-4090` → `RTX 4090`; an unusual name as
+    it is. At most 40 characters."""
     found = _NAME.match(name.replace("-", " "))
     return (found[1] if found else name)[:40]

@@ -1,8 +1,8 @@
-"""Whether JSON has the shape that a schema asks for: everything that is wrong at once, and what is left without it.
+"""Checks JSON against a schema: returns everything that is wrong at once, and what is left without it.
 
-The schema is what `msgspec` makes of a frozen class, with two words of our own. `x-codes` names the problem of a broken
-rule: `{"maximum": "MAX_RESTARTS_OUT_OF_RANGE"}`; empty, somebody else tells it, and without it the general codes do.
-`x-trim`: white space around a text does not count.
+The schema is what `msgspec` makes of a frozen class, with two keywords of our own. `x-codes` names the problem of a
+broken rule: `{"maximum": "MAX_RESTARTS_OUT_OF_RANGE"}`; empty: another rule reports it; without the keyword the general
+codes are used. `x-trim`: white space around a text does not count.
 """
 
 import json
@@ -21,38 +21,38 @@ from fermi.schema import suggestions, values
 LONGEST_SHOWN = 60  # characters of a value that was found
 OURS = ("x-flag", "x-trim")
 SAYS_SOMETHING = r"[^\s\x1c-\x1f\x85]|\ufeff"
-"""What a text that is not blank has, for other readers of the schema: ECMA's white space is not `str.strip`'s."""
+"""Pattern of a text that is not blank, for other readers of the schema: ECMA's white space is not `str.strip`'s."""
 MOST_UNKNOWN = 100
-"""Names that an object does not know, of which each is named; with more of them, the object is too long."""
+"""Unknown names of an object that are reported one by one; with more of them, the object is too long."""
 NOTHING: Any = object()
-"""What is left of a value that cannot be used at all."""
+"""Stands for a value that cannot be used at all."""
 
 Kind = TypeVar("Kind")
 
 
 @cache
 def schema(kind: Any) -> dict[str, Any]:
-    """The JSON Schema (2020-12) of a class, without references."""
+    """Return the JSON Schema (2020-12) of a class, without references."""
     whole = msgspec.json.schema(kind)
     return dict(_plain(whole, whole.get("$defs", {})))
 
 
 def components(kind: type, prefix: str) -> dict[str, Any]:
-    """The same in parts, by name, that refer to each other as `<prefix><name>`."""
+    """Return the schema in parts, by name, that refer to each other as `<prefix><name>`."""
     _, parts = msgspec.json.schema_components([kind], ref_template=f"{prefix}{{name}}")
     return {name: _public(_plain(part, {})) for name, part in parts.items()}
 
 
 def _public(rule: Any) -> Any:
-    """Without what only we read."""
+    """Return the schema without the keywords that only we read."""
     if isinstance(rule, list):
         return [_public(one) for one in rule]
     return {k: _public(v) for k, v in rule.items() if k not in OURS} if isinstance(rule, dict) else rule
 
 
 def _plain(rule: Any, parts: Mapping[str, Any]) -> Any:
-    """Without `title`, with references that `parts` has followed, with `null` as one more type, and closed: a name that
-    an object's schema does not know is a mistake."""
+    """Return the schema without `title`, with the references in `parts` resolved, with `null` as one more type, and
+    closed: names that an object's schema does not have are errors."""
     if isinstance(rule, list):
         return [_plain(one, parts) for one in rule]
     if not isinstance(rule, dict):
@@ -76,16 +76,16 @@ def _plain(rule: Any, parts: Mapping[str, Any]) -> Any:
 
 
 def read(kind: type[Kind], data: Mapping[str, Any]) -> tuple[Kind, list[Problem]]:
-    """`data` as `kind`, and all that is wrong with its shape. What is wrong is left out, so that the rules can be asked
-    about the rest; a list that has something wrong in it is left out whole, because the places of what stays would be
-    others."""
+    """Return `data` as `kind`, and all that is wrong with its shape. Wrong values are left out, so that later rules can
+    check the rest; a list with a wrong item is left out as a whole, because the indexes of the other items would
+    change."""
     found: list[Problem] = []
     left = _look(schema(kind), data, "", found)  # type: ignore[arg-type]
     return msgspec.convert(left, kind, strict=False), [suggest(problem, _fields(kind)) for problem in found]  # type: ignore[arg-type]
 
 
 def suggest(problem: Problem, fields: Iterable[str]) -> Problem:
-    """Returns the problem of an unknown name with the `nearest` that is known, in its own object or among `fields`, the
+    """Return the problem of an unknown name with the `nearest` known one, in its own object or among `fields`, the
     paths of the whole body; another problem as it is."""
     if problem.code != "UNKNOWN_FIELD":
         return problem
@@ -101,14 +101,14 @@ def _fields(kind: Any) -> tuple[str, ...]:
 
 
 def _paths(rule: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Of all fields that a rule names; those within lists have no path of their own."""
+    """Yield the paths of all fields of a schema; fields within lists have no path of their own."""
     for name, inner in rule.get("properties", {}).items():
         yield _join(path, name)
         yield from _paths(inner, _join(path, name))
 
 
 def _look(rule: Mapping[str, Any], value: Any, path: str, found: list[Problem]) -> Any:
-    """What is left of `value`."""
+    """Return what is left of the value, and append what is wrong with it to the problems."""
     if "anyOf" in rule:
         rule = next((one for one in rule["anyOf"] if _IS[one["type"]](value)), rule["anyOf"][0])
     kinds = rule.get("type", [])
@@ -187,7 +187,7 @@ def _too_long(path: str, most: int) -> Problem:
 
 
 def _broken(rule: Mapping[str, Any], value: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """The rules of a single value that it breaks: the schema's word, the general code, and what fills its text."""
+    """Yield the rules that a single value breaks: the schema's keyword, the general code, and what fills its text."""
     if isinstance(value, str):
         if rule.get("minLength") and not value.strip():
             yield "minLength", "FIELD_BLANK", {}
@@ -211,7 +211,7 @@ def _broken(rule: Mapping[str, Any], value: Any) -> Iterator[tuple[str, str, dic
 
 
 def _number(value: Any) -> bool:
-    """NaN is none, as its name says."""
+    """Return whether the value is a number; NaN is none."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
@@ -228,7 +228,7 @@ _EMPTY: dict[str, Any] = {"string": "", "array": [], "object": {}}
 
 
 def shown(value: Any) -> str:
-    """A value that was found, as JSON, and not too much of it."""
+    """Return a value as JSON, shortened to 60 characters."""
     found = json.dumps(value, ensure_ascii=False, default=str)
     return found if len(found) <= LONGEST_SHOWN else f"{found[:LONGEST_SHOWN]}…"
 

@@ -1,8 +1,8 @@
-"""Whether a model's state fits: weights, gradients and Adam's state in mixed precision, in GiB.
+"""Computes whether a model's state fits: weights, gradients and Adam's state in mixed precision, in GiB.
 
-Per parameter 2 bytes of weight, 2 of gradient and 12 of optimizer (4 master weight + 8 moments): 16 in all (ZeRO
-paper, §3.1). DistributedDataParallel copies gradients into the buckets that it sends: 4 more, unless
-`gradient_as_bucket_view` (torch/nn/parallel/distributed.py). What forward and backward passes keep comes on top.
+Per parameter 2 bytes of weight, 2 of gradient and 12 of optimizer (4 master weight + 8 moments): 16 in all (ZeRO paper,
+§3.1). DistributedDataParallel copies gradients into the buckets that it sends: 4 more, unless `gradient_as_bucket_view`
+(torch/nn/parallel/distributed.py). What forward and backward passes keep comes on top.
 """
 
 from collections.abc import Iterable
@@ -21,8 +21,8 @@ HEADROOM = 0.8
 
 
 def usable(nodes: Iterable[Node]) -> float:
-    """What the state may take of the smallest GPU. Emulated GPUs count as what they stand for; a rank without a GPU has
-    its part of its node's memory."""
+    """Return the GiB that the state may take of the smallest GPU. Emulated GPUs count as what they stand for; a rank
+    without a GPU has its part of its node's memory."""
     nodes = list(nodes)
     sizes = [float(gpus.gpu(node.gpu_type).memory) for node in nodes if node.gpu_count]
     sizes += [node.memory_gb / node.processes for node in nodes if not node.gpu_count]
@@ -32,11 +32,12 @@ def usable(nodes: Iterable[Node]) -> float:
 def needed(
     parameters: int, *, weights: int = 1, gradients: int = 1, optimizer: int = 1, in_buckets: bool = False
 ) -> float:
-    """Returns GiB per rank; each part is split among so many ranks, and 0 = it lies elsewhere. `in_buckets`: gradients
-    are copied to be sent, as DDP does."""
+    """Return GiB per rank. `weights`, `gradients`, `optimizer`: among how many ranks each is split; 0 = it is
+    elsewhere. `in_buckets`: gradients are copied to be sent, as DDP does."""
     parts = ((WEIGHT, weights), (GRADIENT, gradients), (OPTIMIZER, optimizer), (BUCKET, int(in_buckets)))
     return sum(size * parameters / ranks for size, ranks in parts if ranks) / 2**30
 
 
 def shown(gib: float) -> str:
+    """Return GiB as text."""
     return humanize.size(gib * 2**30)

@@ -20,14 +20,14 @@ TIMEOUT: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": 86_400}
 
 
 def has_infiniband(nodes: Iterable[Node]) -> bool | None:
-    """Whether every node is known to have it: one that lacks it could not talk to the others. None = nothing is known
-    of any node, and NCCL looks for itself."""
+    """Return whether every node is known to have InfiniBand or RoCE: one that lacks it could not talk to the others.
+    None = nothing is known of any node, and NCCL detects it itself."""
     known = [devices_of(node) for node in nodes]
     return None if all(devices is None for devices in known) else all(known)
 
 
 def devices_of(node: Node) -> list[str] | None:
-    """Returns its InfiniBand or RoCE devices; None where nothing is known."""
+    """Return a node's InfiniBand or RoCE devices, or None where nothing is known."""
     stated: list[str] | None = node.network.get("infiniband")
     if stated is not None or not node.inside:
         return stated
@@ -36,7 +36,7 @@ def devices_of(node: Node) -> list[str] | None:
 
 
 def job_env(nodes: Iterable[Node], backend: str) -> dict[str, str]:
-    """What all nodes share."""
+    """Return the NCCL variables that all nodes share."""
     if backend != "nccl":
         return {}
     env = {"NCCL_DEBUG": "WARN"}
@@ -46,7 +46,7 @@ def job_env(nodes: Iterable[Node], backend: str) -> dict[str, str]:
 
 
 def node_env(node: Node, backend: str, *, infiniband: bool) -> dict[str, str]:
-    """What is named differently on each node. `=`: that name, and not all that begin with it."""
+    """Return the variables that differ between nodes. In NCCL's values `=` means that exact name, not a prefix."""
     env = {}
     if interface := node.network.get("interface"):
         env["GLOO_SOCKET_IFNAME"] = interface  # beside NCCL, gloo carries what lies in CPU memory
@@ -58,10 +58,10 @@ def node_env(node: Node, backend: str, *, infiniband: bool) -> dict[str, str]:
 
 
 def torch_env(spec: JobSpec, backend: str) -> dict[str, str]:
-    """Returns variables for frameworks on torch.distributed. With 3, torch's default from 2.2 on, a rank whose NCCL
-    call fails or times out ends at once, instead of first tearing down communicators, which may hang. The run's id says
-    that ranks were started as torchrun starts them (`torch.distributed.is_torchelastic_launched`): Lightning looks for
-    it first (`_choose_and_init_cluster_environment` of its `accelerator_connector.py`), and would ask Slurm's
+    """Return variables for frameworks on torch.distributed. With 3, torch's default from 2.2 on, a rank whose NCCL call
+    fails or times out ends at once, instead of first tearing down communicators, which may hang. TORCHELASTIC_RUN_ID
+    marks the ranks as started by torchrun (`torch.distributed.is_torchelastic_launched`): Lightning checks it first
+    (`_choose_and_init_cluster_environment` of its `accelerator_connector.py`), and would otherwise read Slurm's
     variables, which are the node's, or start MPI."""
     env = {
         "TORCHELASTIC_RUN_ID": spec.task_id,
@@ -76,7 +76,7 @@ def torch_env(spec: JobSpec, backend: str) -> dict[str, str]:
 
 
 def warnings(nodes: Iterable[Node]) -> list[Problem]:
-    """InfiniBand that lies idle because some nodes are not known to have it."""
+    """Return a warning of InfiniBand that stays unused because some nodes are not known to have it."""
     nodes = list(nodes)
     fast = [node.name for node in nodes if devices_of(node)]
     slow = [node.name for node in nodes if not devices_of(node)]

@@ -1,4 +1,4 @@
-"""A framework's options, checked against the JSON Schema that the API and the page get to see."""
+"""Checks a framework's options against the JSON Schema that the API and the console get."""
 
 import math
 from collections.abc import Container, Mapping
@@ -12,7 +12,7 @@ from fermi.schema import suggestions, values
 
 
 def schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of an options object; nothing but `properties` is allowed in it."""
+    """Return the schema of an options object that allows nothing but `properties`."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -22,7 +22,8 @@ def schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def problems(spec: JobSpec, options: Mapping[str, Any], leave_out: Container[str] = ()) -> list[Problem]:
-    """What of `spec.options` the schema `options` does not allow; the framework looks into those it leaves out."""
+    """Return what of `spec.options` the schema `options` does not allow. `leave_out`: options that the framework checks
+    itself."""
     known = options["properties"]
     found = []
     for name, value in spec.options.items():
@@ -41,12 +42,12 @@ def problems(spec: JobSpec, options: Mapping[str, Any], leave_out: Container[str
 
 
 def value(spec: JobSpec, options: Mapping[str, Any], name: str) -> Any:
-    """What the user chose, else the schema's default."""
+    """Return the option that the user chose, or the schema's default."""
     return spec.options.get(name, options["properties"][name].get("default"))
 
 
 def allowed(rule: Mapping[str, Any]) -> Words:
-    """What a property may be."""
+    """Return the description of what a property may be."""
     if "enum" in rule:
         return values.one_of(rule["enum"])
     return values.kind(
@@ -59,7 +60,7 @@ def allowed(rule: Mapping[str, Any]) -> Words:
 
 
 def near(value: Any, rule: Mapping[str, Any]) -> Any:
-    """The nearest valid value, else the default; None where there is neither."""
+    """Return the nearest valid value, or the default; None where there is neither."""
     default = rule.get("default")
     if "enum" in rule:
         return suggestions.name(value, rule["enum"]) or default
@@ -73,7 +74,7 @@ def near(value: Any, rule: Mapping[str, Any]) -> Any:
 
 
 def is_valid(value: Any, rule: Mapping[str, Any]) -> bool:
-    """Infinity and NaN are never valid: JSON has neither."""
+    """Return whether the value is valid. Infinity and NaN never are: JSON has neither."""
     if isinstance(value, float) and not math.isfinite(value):
         return False
     return bool(Draft202012Validator(rule).is_valid(value))

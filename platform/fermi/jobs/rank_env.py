@@ -1,5 +1,5 @@
-"""The variables that every rank gets whatever its framework: those that torchrun sets (`_start_workers` of torch's
-`elastic/agent/server/local_elastic_agent.py`), and the platform's own."""
+"""Builds the variables that every rank gets whatever its framework: those that torchrun sets (`_start_workers` of
+torch's `elastic/agent/server/local_elastic_agent.py`), and the platform's own."""
 
 import json
 import math
@@ -16,12 +16,12 @@ COMPILED: Value = (Late.FILES_DIR, f"/{COMPILED_FOLDER}")
 
 
 def compiles(node: NodePlan) -> bool:
-    """Returns whether the node's ranks compile in the attempt's own folder; a task may name another one."""
+    """Return whether the node's ranks compile kernels in the attempt's own folder; a task may name another one."""
     return node.env.get(COMPILED_IN) == COMPILED
 
 
 def communication_backend(spec: JobSpec) -> str:
-    """NCCL needs CUDA on every node; a mixture or emulated GPUs talk through gloo."""
+    """Return `nccl` or `gloo`. NCCL needs CUDA on every node; a mixture or emulated GPUs use gloo."""
     on_cuda = all(node.has_cuda for node in spec.nodes)
     if spec.backend == "auto" or not on_cuda:
         return "nccl" if on_cuda else "gloo"
@@ -29,8 +29,8 @@ def communication_backend(spec: JobSpec) -> str:
 
 
 def strategy_not_rendered(spec: JobSpec, framework: str, own: Collection[str] = ("dataParallel",)) -> list[Problem]:
-    """The warning of a framework (by its label) that renders the degrees `own` only, over all ranks: any other split is
-    not what will run."""
+    """Return the warning of a framework (by its label) that renders only the degrees `own`, over all ranks: any other
+    split will not run."""
     degrees = {k: v for k, v in spec.strategy.items() if isinstance(v, int) and v > 1}
     ranks, rest = math.prod(degrees.values()), {*own} - spec.strategy.keys()  # what is not given is what is left
     if degrees.keys() <= {*own} and (
@@ -43,7 +43,8 @@ def strategy_not_rendered(spec: JobSpec, framework: str, own: Collection[str] = 
 
 
 def job_env(spec: JobSpec) -> dict[str, Value]:
-    """Shared by all ranks. The user's variables win over those of the network, and lose to those that make a rank."""
+    """Return the variables that all ranks share. The user's variables win over those of the network, and lose to those
+    that identify a rank."""
     backend = communication_backend(spec)
     return {
         **network.job_env(spec.nodes, backend),
@@ -67,12 +68,12 @@ def job_env(spec: JobSpec) -> dict[str, Value]:
 
 
 def roles(world_size: int) -> dict[str, str]:
-    """Returns what torchrun says of roles, where all ranks have the one that it gives them."""
+    """Return torchrun's variables of roles, where all ranks have the default one."""
     return {"ROLE_NAME": "default", "ROLE_WORLD_SIZE": str(world_size)}
 
 
 def _places(spec: JobSpec) -> dict[str, Value]:
-    """Those that the platform gives a task; by hand there are none."""
+    """Return the variables of folders that the platform gives a task; an exported job has none."""
     places = {
         "FERMI_OUTPUT_DIR": spec.output_dir,
         "FERMI_FILES_DIR": spec.files_dir,
@@ -82,7 +83,7 @@ def _places(spec: JobSpec) -> dict[str, Value]:
 
 
 def node_env(shared: Mapping[str, Value], place: Placement) -> dict[str, Value]:
-    """For the ranks of a node: `job_env`, made once for all nodes, and what differs between them."""
+    """Return the variables of a node's ranks. `shared`: the result of `build_job_env`, built once for all nodes."""
     node = place.node
     threads = max(1, node.cpu_cores // node.processes) if node.has_cuda else 1
     env: dict[str, Value] = {
@@ -100,4 +101,5 @@ def node_env(shared: Mapping[str, Value], place: Placement) -> dict[str, Value]:
 
 
 def rank_env(rank: int, local_rank: int) -> dict[str, str]:
+    """Return the variables that only this rank gets."""
     return {"RANK": str(rank), "LOCAL_RANK": str(local_rank), "ROLE_RANK": str(rank)}

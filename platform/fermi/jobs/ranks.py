@@ -1,9 +1,8 @@
-"""Who gets which rank. One rule everywhere:
+"""Assigns ranks to nodes. The same rule everywhere:
 
-nodes   n1 (master, 2 GPUs)   n3 (4 GPUs)      n5 (8 GPUs)        the others in plain string order of their names
-rank       0 1                 2 3 4 5          6 7 … 13          dense; node's offset + local rank
-local      0 1                 0 1 2 3          0 1 … 7           from 0 on each node
-node       0                   1                2
+nodes   n1 (master, 2 GPUs)   n3 (4 GPUs)      n5 (8 GPUs)        the others in plain string order of their names rank
+0 1                 2 3 4 5          6 7 … 13          dense; node's offset + local rank local      0 1
+0 1 2 3          0 1 … 7           from 0 on each node node       0                   1                2
 """
 
 import re
@@ -30,7 +29,8 @@ class Placement:
 
 
 def place(nodes: Iterable[Node], master: str) -> list[Placement]:
-    """`master` is a node id. Plain string order: gn39 < gn40 < gn7 (requirement document 000); equal names by id."""
+    """Return the nodes with their ranks. `master` is a node id. Plain string order: gn39 < gn40 < gn7 (requirement
+    document 000); equal names by id."""
     placements: list[Placement] = []
     first_rank = 0
     for node_rank, node in enumerate(sorted(nodes, key=lambda n: (n.id != master, n.name, n.id))):
@@ -40,8 +40,9 @@ def place(nodes: Iterable[Node], master: str) -> list[Placement]:
 
 
 def first(nodes: Iterable[Node], master: str, world_size: int) -> tuple[Node, ...]:
-    """As much of the nodes as has the first `world_size` ranks: later nodes are left out, the last one may be used in
-    part. A list in a node's `engine` that is as long as the node has ranks has one entry for each."""
+    """Return the nodes, or parts of them, that have the first `world_size` ranks: later nodes are left out, the last
+    one may be used in part. A list in a node's `engine` that is as long as the node has ranks has one entry for each,
+    and is cut, too."""
     taken = []
     for at in place(nodes, master):
         node, left = at.node, min(at.node.processes, world_size - at.first_rank)
@@ -59,7 +60,7 @@ def first(nodes: Iterable[Node], master: str, world_size: int) -> tuple[Node, ..
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """A worker's place; `rank` None = it takes no part, because the world is smaller than the group."""
+    """A worker's ranks; `rank` None = it takes no part, because the world is smaller than the group."""
 
     worker: str
     rank: int | None
@@ -68,7 +69,7 @@ class Seat:
 
 
 def split(worker: str) -> tuple[str, int]:
-    """Node and number of a worker named `<node>-<number>`; ValueError for any other name."""
+    """Return node and number of a worker named `<node>-<number>`. Raises ValueError for any other name."""
     match = _WORKER.fullmatch(worker)
     if match is None:
         raise ValueError(worker)
@@ -76,7 +77,8 @@ def split(worker: str) -> tuple[str, int]:
 
 
 def order_workers(workers: Iterable[str], master_node: str) -> list[str]:
-    """Workers named `<node>-<number>`: the master's node first, nodes in string order, numbers as numbers."""
+    """Return workers named `<node>-<number>` in order: the master's node first, nodes in string order, numbers as
+    numbers."""
 
     def key(worker: str) -> tuple[bool, str, int]:
         node, number = split(worker)
@@ -86,7 +88,7 @@ def order_workers(workers: Iterable[str], master_node: str) -> list[str]:
 
 
 def seat(workers: Iterable[str], master_node: str, world_size: int | None = None) -> list[Seat]:
-    """Every worker's place, in the order of ranks; the same that `place` gives their nodes."""
+    """Return every worker's slot, in the order of ranks: the same ranks that `place_nodes` gives their nodes."""
     by_node = groupby(order_workers(workers, master_node), lambda worker: split(worker)[0])
     everyone = ((node_rank, *one) for node_rank, (_, on_node) in enumerate(by_node) for one in enumerate(on_node))
     return [

@@ -1,4 +1,4 @@
-"""Reference recipes: which hyperparameters the API offers for them, and the trainer arguments these become."""
+"""Reference recipes: the hyperparameters that the API offers, and the trainer arguments that these become."""
 
 import math
 import sys
@@ -15,7 +15,7 @@ _KINDS: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """`low`/`high` are inclusive bounds; `choices` for words."""
+    """A rule for one hyperparameter. `flag`: of the trainer; `low`, `high`: inclusive bounds; `choices`: words."""
 
     flag: str
     kind: type = int
@@ -24,6 +24,7 @@ class Parameter:
     choices: tuple[str, ...] = ()
 
     def allowed(self) -> Words:
+        """Return the description of valid values."""
         if self.choices:
             return values.one_of(self.choices)
         low, high = (
@@ -32,6 +33,7 @@ class Parameter:
         return values.kind(_KINDS[self.kind], minimum=low, maximum=high)
 
     def nearest(self, value: Any) -> Any:
+        """Return the nearest valid value, or None."""
         if self.choices:
             return suggestions.name(value, self.choices) or self.choices[0]
         if self.kind is bool:
@@ -42,6 +44,7 @@ class Parameter:
         return self.low if found is None else found
 
     def accepts(self, value: Any) -> bool:
+        """Return whether the value is valid. Infinity, NaN and integers beyond floats are not."""
         if self.choices:
             return value in self.choices
         if self.kind is bool or isinstance(value, bool):
@@ -86,7 +89,7 @@ GPT: dict[str, Parameter] = {
 }
 
 SCALES: dict[str, Callable[[int], float]] = {"none": lambda _: 1, "linear": float, "sqrt": math.sqrt}
-"""What the learning rate is multiplied by, for so many processes."""
+"""Factor of the learning rate by the number of processes."""
 
 DEFAULT_LEARNING_RATE = 3e-3
 DEFAULT_BATCH_SIZE = 8  # the trainers', as is what follows
@@ -107,20 +110,21 @@ _TYPICAL = [  # parameters, layers, hidden size, heads: GPT-3's table 2.1, with 
 ]
 
 MOST_PARAMETERS = 10**18
-"""More are counted as so many: no GPU holds the least part of it."""
+"""More weights are counted as so many: no GPU holds the least part of them."""
 
 RECIPES: dict[str, dict[str, Parameter]] = {"gpt": GPT}
 
 
 def given(spec: JobSpec, name: str, default: Any = None) -> Any:
-    """A hyperparameter's value. A script of the user's own may take anything under these names; what is no such value
-    counts as not given."""
+    """Return a hyperparameter's value, or the default where the value is not valid: a user's own script may take
+    anything under these names."""
     value = spec.hyperparameters.get(name)
     return value if GPT[name].accepts(value) else default
 
 
 def problems(spec: JobSpec) -> list[Problem]:
-    """With the user's own script any name goes: the script reads them from FERMI_HYPERPARAMETERS."""
+    """Return what is wrong with recipe and hyperparameters. With a user's own script any name is allowed: the script
+    reads them from FERMI_HYPERPARAMETERS."""
     if spec.entrypoint is not None:
         return []
     known = RECIPES.get(spec.recipe)
@@ -153,7 +157,8 @@ GPT2_TOKENS, GPT2_VOCABULARY = 50_257, 50_304
 
 
 def vocabulary_problems(spec: JobSpec, largest_token: int | None) -> list[Problem]:
-    """The trainer would refuse to start. `largest_token` of the data, where it is known."""
+    """Return the problem of tokens beyond the vocabulary, with which the trainer would refuse to start.
+    `largest_token`: of the data, None where unknown."""
     size = given(spec, "vocabSize", _SHAPE["vocabSize"])
     if spec.entrypoint or largest_token is None or largest_token < size:
         return []
@@ -163,8 +168,8 @@ def vocabulary_problems(spec: JobSpec, largest_token: int | None) -> list[Proble
 
 
 def batch(spec: JobSpec) -> tuple[int, int] | None:
-    """Sequences per process and micro step, and micro steps per optimizer step; None: a script of the user's own says
-    nothing of it, or what it says under these names is no such number."""
+    """Return sequences per process and micro step, and micro steps per optimizer step; None where a user's own script
+    does not say, or says no such number."""
     rows, steps = (spec.hyperparameters.get(name) for name in ("batchSize", "gradientAccumulationSteps"))
     rows = DEFAULT_BATCH_SIZE if rows is None and not spec.entrypoint else rows
     steps = 1 if steps is None else steps
@@ -173,25 +178,26 @@ def batch(spec: JobSpec) -> tuple[int, int] | None:
 
 
 def own_script_only(spec: JobSpec, framework: str) -> list[Problem]:
-    """The rule of a framework (by its label) for which there is no trainer of ours."""
+    """Return the problem of a job without a script, for a framework (by its label) that has no reference trainer."""
     return [] if spec.entrypoint else [Problem("entrypoint.script", "RECIPE_NOT_OFFERED", {"framework": framework})]
 
 
 def unknown(field: str, recipe: str) -> Problem:
+    """Return the problem of an unknown recipe."""
     near = suggestions.name(recipe, RECIPES) or next(iter(RECIPES))
     return Problem(field, "RECIPE_UNKNOWN", {"found": recipe, "allowed": ", ".join(RECIPES), "nearest": near})
 
 
 def parameters(spec: JobSpec) -> int | None:
-    """How many weights the job's model has; None for a script of the user's own of which nobody said."""
+    """Return how many weights the job's model has; None for a user's own script whose model size nobody stated."""
     if spec.model_parameters is not None:
         return spec.model_parameters
     return None if spec.entrypoint or spec.recipe != "gpt" else count(spec.hyperparameters)
 
 
 def count(hyperparameters: Mapping[str, Any]) -> int:
-    """Weights of the reference GPT: per layer 12 h² in matrices and 13 h in biases and norms; embeddings, final norm
-    and head come once. What is no valid value counts as left out."""
+    """Return the weights of the reference GPT: per layer 12 h² in matrices and 13 h in biases and norms; embeddings,
+    final norm and head once. An invalid value counts as left out."""
 
     def dimension(name: str) -> int:
         rule, value = GPT.get(name), hyperparameters.get(name)
@@ -202,15 +208,15 @@ def count(hyperparameters: Mapping[str, Any]) -> int:
 
 
 def typical(parameters: int) -> dict[str, int]:
-    """Hyperparameters of the published GPT whose size is nearest, for a model of which only the size is known."""
+    """Return hyperparameters of the published GPT whose size is nearest, for a model of which only the size is known."""
     distance = [(abs(math.log(size / max(parameters, 1))), row) for size, *row in _TYPICAL]
     layers, hidden, heads = min(distance)[1]
     return {"layers": layers, "hiddenSize": hidden, "heads": heads, "sequenceLength": 2048}
 
 
 def command(spec: JobSpec, trainer: str, extra: Mapping[str, Any]) -> tuple[Value, ...]:
-    """The user's script, or the reference `trainer` module with the hyperparameters as its arguments. `extra`: more
-    arguments of the trainer (flag -> value; True = the flag alone)."""
+    """Return the command of a rank: the user's script, or the reference `trainer` module with the hyperparameters as
+    its arguments. `extra`: more arguments of the trainer (flag -> value; True = the flag alone)."""
     if spec.entrypoint is not None:
         return (Late.PYTHON, "-u", *spec.entrypoint.words, *spec.entrypoint.args)
     arguments: dict[str, Any] = {

@@ -1,7 +1,9 @@
-"""Whether a node's ranks run inside of its dev environment, in its own container with its own packages, or beside it.
+"""Decides whether a node's ranks run inside of its dev environment, in its own container with its own packages, or
+beside it.
 
-An engine says of each environment what is possible (`Backend.ways`); here it is decided, for each by itself, so a job
-may have both. Pure."""
+An engine says for each environment what is possible (`Backend.ways`); the decision is made here for each environment by
+itself, so one job may have both. Pure.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,14 +14,14 @@ from fermi.jobs.spec import PREFLIGHT, JobSpec, Problem, Way
 RunIn: TypeAlias = Literal["auto", "environment", "beside"]
 FIELD = "distributedConfig.runIn"
 WAYS_KEPT = "waysKept"
-"""An option of a pre-flight test that runs before a task."""
+"""An option of a pre-flight test that runs before a task: it keeps the task's run locations."""
 MAX_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """Of one environment. `inside`, `beside`: why its ranks cannot run there, as a code and what its text takes; None:
-    they can. `prefers`: which of the two is taken where both are possible and nobody asked, and why."""
+    """Where an environment's ranks can run. `inside`, `beside`: why they cannot run there, as a code with its params;
+    None: they can. `prefers`: which one is used where both are possible and the task names none, and why."""
 
     prefers: Way
     inside: Way | None = None
@@ -27,9 +29,9 @@ class Ways:
 
 
 def settle(job: JobSpec, known: Mapping[str, Ways]) -> tuple[JobSpec, list[Problem]]:
-    """Returns the job with the way of each of its nodes, and what is wrong where none is possible. `known`: by node
-    id; a node that is missing there keeps what it has, for its engine has one way alone. A pre-flight test keeps the
-    ways of the task before which it runs."""
+    """Return the job with the run location of each of its nodes, and what is wrong where none is possible. The
+    locations are by node id; a node that is missing there stays unchanged, because its engine has one location alone. A
+    pre-flight test keeps the locations of the task before which it runs."""
     if job.framework == PREFLIGHT and job.options.get(WAYS_KEPT):
         return job, []
     nodes, problems = [], list[Problem]()
@@ -46,7 +48,8 @@ def settle(job: JobSpec, known: Mapping[str, Ways]) -> tuple[JobSpec, list[Probl
 
 
 def warnings(job: JobSpec) -> list[Problem]:
-    """Return, of a job that is settled, that a way was asked for of nodes whose engine has one alone."""
+    """Return, for a job whose locations are chosen, the warning that a location was asked for nodes whose engine has
+    one alone."""
     names = [node.name for node in job.nodes if node.way is None]
     if job.run_in == "auto" or not names:
         return []
@@ -55,7 +58,7 @@ def warnings(job: JobSpec) -> list[Problem]:
 
 
 def _one(asked: RunIn, ways: Ways) -> tuple[Way, list[Way]]:
-    """The way, and why it cannot be had."""
+    """Return the location, and the reasons why it is impossible."""
     if asked == "environment":
         return Way(True, "WAY_INSIDE_ASKED"), [ways.inside] if ways.inside else []
     if asked == "beside":

@@ -1,4 +1,4 @@
-"""Paths that people name, looked at where the platform runs."""
+"""Finds and checks paths that users name, where the platform runs."""
 
 import os
 import stat
@@ -7,10 +7,10 @@ from pathlib import Path
 from fermi.jobs.spec import Problem
 
 CHECKPOINTS = "checkpoints"
-"""In the data directory: a folder for each task, which the task may write to and nobody may exchange."""
+"""In the data directory: a folder for each task, which the task may write to and no task may replace."""
 
 OUTPUTS = "outputs"
-"""The same of what tasks write besides."""
+"""In the data directory: a folder for each task's other outputs."""
 TREES, TREE = "trees", "code"
 """In the data directory: a folder for each task that brings code; in it, the folder that its ranks start in."""
 HOMES = "homes"
@@ -20,8 +20,9 @@ FILES = "files"
 
 
 def task_folder(data_dir: Path, path: str) -> Path | None:
-    """The folder of the task whose checkpoints `path` names, as it is written: what may be read by who resumes from
-    `path`. Links are not followed: a script can change those in its folder at any time, but not the folder itself."""
+    """Return the folder of the task whose checkpoints `path` names, by its spelling: what a task that resumes from
+    `path` may read. Links are not followed: a script can change those in its folder at any time, but not the folder
+    itself. None where the path is in no task's folder."""
     clean = Path(os.path.normpath(path))
     for top in (data_dir / CHECKPOINTS, data_dir / TREES):
         if top in clean.parents:
@@ -30,14 +31,14 @@ def task_folder(data_dir: Path, path: str) -> Path | None:
 
 
 def output_folder(data_dir: Path, path: str) -> Path | None:
-    """The task's folder that `path` is; None where it is none."""
+    """Return the path of a task's output folder, or None where `path` is not one."""
     clean = Path(os.path.normpath(path))
     return clean if path and clean.parent == data_dir / OUTPUTS else None
 
 
 def absent(path: Path, problem: Problem, *, file: bool = False) -> list[Problem]:
-    """`problem` when nothing is at `path`, or with `file` no regular file. Where the system cannot even look (a name
-    that is longer than a file system takes, a loop of links, a folder that may not be entered), what it says."""
+    """Return the problem where nothing exists at `path`, or with `file` no regular file. Where the system cannot check
+    it (a name that is too long, a loop of links, a folder without permission), return its error."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -49,5 +50,6 @@ def absent(path: Path, problem: Problem, *, file: bool = False) -> list[Problem]
 
 
 def absent_below(folder: Path, path: str, problem: Problem) -> list[Problem]:
-    """As `absent`, for an engine whose nodes see other files than the platform, but for those in `folder`."""
+    """Return what `find_missing_path` returns for a path in `folder`, else nothing: nodes of this engine see other
+    files than the platform."""
     return absent(Path(path), problem) if path.startswith(f"{folder}/") else []

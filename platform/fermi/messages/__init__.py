@@ -45,13 +45,14 @@ from fermi.messages.languages import DEFAULT, FALLBACK, LANGUAGES, known  # noqa
 
 GAP = "–"
 MOMENTS = frozenset({"begins", "ends", "until"})
-"""Parameters that are unix seconds, wherever they are."""
+"""Parameters that are unix seconds, in whichever text they stand."""
 FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A parameter that is itself said in the reader's language: the message of `code`. Not for params that are kept."""
+    """A parameter that is itself a text: the message of `code` in the reader's language. Not for params that are
+    stored."""
 
     code: str
     params: Mapping[str, object] = field(default_factory=dict)
@@ -62,23 +63,24 @@ _folders: list[Path] = []
 
 
 def bring(*tables: Mapping[str, str]) -> None:
-    """The registry's lines (name -> module): each of these modules may bring texts of its own."""
+    """Register tables of the plug-in registry (name -> module): each of these modules may have texts of its own."""
     _tables.extend(tables)
 
 
 def bring_files(folder: Path) -> None:
-    """Of each TOML file in it, by code: what else it says of a code stands beside the texts."""
+    """Register a folder whose TOML files have texts by code; other keys of a code may stand beside its texts."""
     if folder not in _folders:
         _folders.append(folder)
 
 
 def has(code: str) -> bool:
+    """Return whether the code has an English text."""
     return _entry(code, FALLBACK) is not None
 
 
 def text(code: str, lang: str, /, **params: object) -> tuple[str, str]:
-    """The (message, hint) of `code` with `params` filled in; in English where `lang` has none; the code itself where it
-    has no text."""
+    """Return the (message, hint) of a code, filled with `params`. A text that `lang` lacks is English; a code without a
+    text is returned itself, and the gap is logged. Never raises."""
     found = _entry(code, lang) or _entry(code, FALLBACK)
     if found is None:
         fault("%s has no text", code)
@@ -89,7 +91,8 @@ def text(code: str, lang: str, /, **params: object) -> tuple[str, str]:
 
 
 def say(room: str, code: str, lang: str, /, **parts: object) -> str:
-    """A sentence that only the command line or the operators' console says: `room` is its file, `cli` or `admin`."""
+    """Return a sentence that only the command line or the operators' console has; the file is `cli` or `admin`. Returns
+    the code itself where it has no text."""
     sentence = _room(room, lang).get(code) or _room(room, FALLBACK).get(code)
     if sentence is None:
         fault("%s has no text in %s", code, room)
@@ -98,11 +101,12 @@ def say(room: str, code: str, lang: str, /, **parts: object) -> str:
 
 
 def guide(name: str, lang: str) -> dict[str, Any]:
-    """A long text by its parts."""
+    """Return the parts of a long text, such as `readme`, by name. Raises KeyError for an unknown guide."""
     return {**_room("guides", FALLBACK)[name], **_room("guides", lang).get(name, {})}
 
 
 def filled(code: str, sentence: str, values: Mapping[str, object]) -> str:
+    """Return the sentence filled with the values. Never raises: a missing value is shown as a dash and logged."""
     try:
         return sentence.format_map(values)
     except (LookupError, AttributeError, ValueError, TypeError):
@@ -110,7 +114,7 @@ def filled(code: str, sentence: str, values: Mapping[str, object]) -> str:
 
 
 def entries(lang: str) -> dict[str, dict[str, Any]]:
-    """Every code that has a text in `lang`."""
+    """Return every code that has a text in `lang`, with its texts."""
     brought = {code: said[lang] for texts in _brought() for code, said in texts.items() if lang in said}
     return {**brought, **_room("codes", lang)}
 
@@ -139,7 +143,7 @@ def _within(folder: Path) -> dict[str, dict[str, Any]]:
 
 @cache
 def _beside(module: str) -> dict[str, dict[str, Any]]:
-    """What a module brings, by code and language. Its own code is not run for it."""
+    """Return the texts beside a module, by code and language. The module's own code is not run."""
     try:
         spec = find_spec(module)
         if spec is None or not spec.has_location or spec.origin is None:
@@ -164,14 +168,14 @@ def _whole(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fault(said: str, *about: object) -> None:
-    """Of a text that has a gap. Our own tests raise here instead (see tests/conftest.py)."""
+    """Log a text that is missing or lacks a parameter. Our own tests raise here instead (tests/conftest.py)."""
     import logging  # slow, and seldom needed: the command line starts here
 
     logging.getLogger(__name__).error(said, *about)
 
 
 class _Careful(Formatter):
-    """Fills what it can."""
+    """Formatter that fills what it can and shows a dash for the rest."""
 
     def __init__(self, code: str) -> None:
         self.code = code
@@ -194,8 +198,8 @@ class _Careful(Formatter):
 
 
 def _fitting(entry: Mapping[str, Any], params: Mapping[str, object]) -> Mapping[str, Any]:
-    """With what `when` says instead where a parameter is given (`left`) or has a value (`"signal=SIGBUS"`), or several
-    do (`"at+again"`)."""
+    """Return the entry with its variants from `when` applied: where a parameter is given (`left`), has a value
+    (`"signal=SIGBUS"`), or several conditions hold (`"at+again"`)."""
     for condition, instead in entry.get("when", {}).items():
         if all(_is_given(one, params) for one in condition.split("+")):
             entry = {**entry, **instead}
@@ -208,7 +212,7 @@ def _is_given(condition: str, params: Mapping[str, object]) -> bool:
 
 
 def _moment(value: object) -> object:
-    """Of unix seconds. Whoever reads it may be anywhere."""
+    """Return unix seconds as text in UTC, because readers may be in any time zone; other values as they are."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return value
     with suppress(ValueError, OverflowError, OSError):  # beyond the calendar
@@ -217,8 +221,8 @@ def _moment(value: object) -> object:
 
 
 def _shown(value: object, lang: str) -> object:
-    """As people write it: `true` and not `True`, `56 / 70` for a tuple, which is a choice, `–` for nothing, and of a
-    stored reason, `{"code": …, params…}`, its sentence."""
+    """Return a parameter as people write it: `true` instead of `True`, `56 / 70` for a tuple of choices, a dash for
+    None, and the sentence of a stored reason (`{"code": …, params…}`)."""
     if isinstance(value, Words):
         return text(value.code, lang, **value.params)[0]
     if isinstance(value, Mapping) and isinstance(code := value.get("code"), str):

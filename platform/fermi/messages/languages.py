@@ -1,4 +1,4 @@
-"""The languages that people read: a line here, a folder of texts beside this file, and the console's catalogue
+"""The languages of texts. A new one needs a line here, a folder of texts beside this file, and the console's catalogue
 (`frontend/src/i18n`)."""
 
 import re
@@ -6,10 +6,12 @@ from typing import NamedTuple
 
 
 class Language(NamedTuple):
+    """One language."""
+
     name: str
-    """Its own for itself."""
+    """The language's name in itself."""
     django: str
-    """Its code in Django, which has translations of its own."""
+    """The code that Django uses for its own translations."""
 
 
 LANGUAGES = {
@@ -18,14 +20,14 @@ LANGUAGES = {
 }
 
 DEFAULT = "zh"
-"""For whoever asks for none of them."""
+"""The language of readers who ask for none of these."""
 
 FALLBACK = "en"
-"""For a text that a language lacks."""
+"""The language of a text that another language lacks."""
 
 
 def known(tag: str) -> str:
-    """The language of a tag as browsers, Django or a locale write it (`zh-CN`, `zh-hans`, `zh_CN.UTF-8`,
-    `zh@pinyin`); "" where there is none of it."""
+    """Return our code of a tag as browsers, Django or a locale write it (`zh-CN`, `zh-hans`, `zh_CN.UTF-8`,
+    `zh@pinyin`), or "" where we do not have the language."""
     code = re.split(r"[-_.@]", tag.lower())[0]
     return code if code in LANGUAGES else ""

@@ -1,7 +1,6 @@
-"""Counts and sizes as people read them, in three digits: parameters and tokens in powers of 1000 (`137K`, `1.3B`),
-bytes in powers of 1024 (`286 KiB`). The console has the same rules (frontend/src/lib/format.ts);
-tests/shared/figures.json holds both to the same texts.
-"""
+"""Formats counts and sizes in three digits: parameters and tokens in powers of 1000 (`137K`, `1.3B`), bytes in powers
+of 1024 (`286 KiB`). The console has the same rules (frontend/src/lib/format.ts); tests/shared/figures.json holds both
+to the same texts."""
 
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
@@ -16,7 +15,7 @@ def size(number_of_bytes: float) -> str:
 
 
 def _in_units(number: float, base: int, units: Sequence[str]) -> str:
-    """The first unit in which the number, rounded, is below the next one."""
+    """Return the number in the first unit in which it is, rounded, below the next unit."""
     rounded = [_three_digits(number / base**power) for power in range(len(units))]
     fits = next((power for power, value in enumerate(rounded) if value < base), -1)
     return f"{rounded[fits].normalize():f}{units[fits]}"

@@ -1,16 +1,16 @@
-"""What a database and a page can hold of a text or number that came from outside."""
+"""Removes from foreign texts and numbers what a database and a page cannot hold."""
 
 import math
 from typing import Any
 
 
 def text(value: str) -> str:
-    """PostgreSQL's JSON has neither NUL nor halves of surrogate pairs."""
+    """Return the text without NUL and halves of surrogate pairs, which PostgreSQL's JSON does not have."""
     return value.replace("\0", "�").encode(errors="replace").decode()
 
 
 def params(value: Any) -> Any:
-    """What fills a text: the same, but for such characters and for numbers that JSON does not have."""
+    """Return a text's parameters with every string sanitized, and None for numbers that JSON does not have."""
     match value:
         case str():
             return text(value)

@@ -28,7 +28,8 @@ def dump(value: Any) -> dict[str, Any]:
 
 
 def load(kind: type[Kind], data: Mapping[str, Any]) -> Kind:
-    """`data` as `kind`, a dataclass. Raises nothing but what a `data` that is no object would."""
+    """Return `data` as `kind`, a dataclass. A field that cannot be read has its default. Raises only where `data` is no
+    mapping."""
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
@@ -37,7 +38,7 @@ def load(kind: type[Kind], data: Mapping[str, Any]) -> Kind:
 
 
 def _by_parts(kind: type[Kind], data: Mapping[str, Any]) -> Kind:
-    """Each field by itself, within lists and objects as well."""
+    """Convert each field by itself, also within lists and objects."""
     hints, made = _hints(kind), {}  # type: ignore[arg-type]
     for field in fields(kind):  # type: ignore[arg-type]
         if field.name in data:
@@ -52,7 +53,7 @@ def _by_parts(kind: type[Kind], data: Mapping[str, Any]) -> Kind:
 
 
 def _value(hint: Any, value: Any) -> Any:
-    """Raises ValidationError."""
+    """Return the value as the type hint asks. Raises msgspec.ValidationError."""
     try:
         return msgspec.convert(value, hint)
     except msgspec.ValidationError:
@@ -67,7 +68,7 @@ def _value(hint: Any, value: Any) -> Any:
 
 
 def _nothing(hint: Any) -> Any:
-    """What stands for a value that has no default: an empty one."""
+    """Return an empty value of the hinted type, for a field that has no default."""
     return (get_origin(hint) or hint)() if (get_origin(hint) or hint) in (str, int, float, tuple, list, dict) else None
 
 

@@ -1,4 +1,4 @@
-"""The nearest valid value to one that is refused; None where nothing is near."""
+"""Finds the nearest valid value to one that is refused; None where nothing is near."""
 
 import difflib
 import json
@@ -7,20 +7,19 @@ from collections.abc import Iterable
 from typing import Any
 
 MAX_NAME = 100
-"""Letters of a name for which a nearest one is looked for."""
+"""Characters of the longest name for which a nearest one is looked for."""
 
 
 def name(found: Any, known: Iterable[str]) -> str | None:
-    """Of names the one spelled most alike, whatever its capitals."""
+    """Return the name that is spelled most like the value, ignoring case, or None."""
     spelled = {word.lower(): word for word in known}
     matches = difflib.get_close_matches(str(found).lower(), spelled, n=1)
     return spelled[matches[0]] if matches else None
 
 
 def field(found: str, known: Iterable[str]) -> str | None:
-    """Returns the path of the field that `found`, a path like `distributedConfig.maxRestart`, was meant to be: the one
-    of `known` whose last name is spelled most alike, and of several the one in the same object. None where nothing is
-    near."""
+    """Return the path of the field that a path such as `distributedConfig.maxRestart` was meant to be: the known one
+    whose last name is spelled most alike, and of several the one in the same object. None where nothing is near."""
     within, _, last = found.rpartition(".")
     if len(last) > MAX_NAME:
         return None
@@ -31,7 +30,8 @@ def field(found: str, known: Iterable[str]) -> str | None:
 
 
 def number(found: Any, low: float | None, high: float | None, *, whole: bool) -> float | None:
-    """Inclusive bounds. Text that reads as a number counts as one."""
+    """Return the number within the inclusive bounds that is nearest to the value. Text that reads as a number counts as
+    one; None for anything else."""
     try:
         value = json.loads(found) if isinstance(found, str) else found
     except (ValueError, RecursionError):
@@ -46,12 +46,13 @@ def number(found: Any, low: float | None, high: float | None, *, whole: bool) ->
 
 
 def switch(found: Any) -> bool | None:
+    """Return the boolean that a word such as `yes` or `off` means, or None."""
     words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
     return words.get(str(found).lower())
 
 
 def multiples(found: int, unit: int) -> tuple[int, ...]:
-    """The multiples of `unit` on both sides of `found`, but for 0."""
+    """Return the multiples of `unit` on both sides of a number, without 0."""
     below = found // unit * unit
     return tuple(size for size in (below, below + unit) if size > 0)
 
@@ -61,7 +62,7 @@ def divisors(whole: int) -> list[int]:
 
 
 def divisor(found: int, whole: int) -> int:
-    """Of two that are as near, the smaller one."""
+    """Return the divisor nearest to the value; of two that are as near, the smaller one."""
     return min(divisors(whole), key=lambda size: (abs(size - found), size))
 
 

@@ -1,4 +1,4 @@
-"""What a value may be, in words: `a whole number, at least 0 and at most 3`."""
+"""Describes what a value may be: `a whole number, at least 0 and at most 3`."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -18,7 +18,7 @@ KINDS = {
 def kind(
     name: str, *, minimum: Any = None, maximum: Any = None, above: Any = None, below: Any = None
 ) -> Words:  # fmt: skip
-    """`name` as JSON Schema has it; bounds that are None are no bounds."""
+    """Return the description of a JSON Schema type `name` with its bounds; None is no bound."""
     what = Words(KINDS.get(name, "VALUE_ANY"))
     low = Words("BOUND_FROM", {"value": minimum}) if minimum is not None else None
     low = Words("BOUND_ABOVE", {"value": above}) if above is not None else low
@@ -32,4 +32,5 @@ def kind(
 
 
 def one_of(choices: Iterable[object]) -> Words:
+    """Return the description of a choice among values."""
     return Words("VALUE_ONE_OF", {"choices": " | ".join(map(str, choices))})
