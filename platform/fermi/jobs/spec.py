@@ -1,8 +1,9 @@
-"""What a distributed job is, what it becomes, and what is seen of it: frozen values that frameworks and backends share.
+"""The values that frameworks and engines share: what a distributed job is, what it becomes, and what is observed of it.
+All are frozen.
 
     JobSpec ──framework.plan──▶ Plan ──backend.render──▶ Rendered ──submit──▶ Handle ──observe──▶ Observation
 
-A framework knows no engine and a backend knows no framework; they meet only in `Plan`.
+A framework knows no engine and an engine knows no framework; they meet only in `Plan`.
 """
 
 import dataclasses
@@ -19,7 +20,7 @@ from fermi.runner.ports import MASTER_PORT
 from fermi.schema import sanitize, serialization
 
 MAX_RESTARTS = 3
-"""How often a failed attempt is followed by another, unless somebody says otherwise."""
+"""How often a failed attempt is followed by another, by default."""
 
 DRILL_MINUTES = 15.0
 
@@ -33,7 +34,7 @@ Value: TypeAlias = str | Late | tuple[str | Late, ...]
 @dataclass(frozen=True, slots=True)
 class Way:
     """Where the ranks of a node run, inside of its environment or beside it, and why: a code with its texts in
-    `fermi.messages`, and what they take."""
+    `fermi.messages`, and their params."""
 
     inside: bool
     code: str
@@ -43,8 +44,8 @@ class Way:
 @dataclass(frozen=True, slots=True)
 class Node:
     """A dev environment as it was when the task was submitted. `emulated`: CPU processes stand in for its GPUs.
-    `engine`: what only its backend understands. `way`: where its ranks run (`fermi.jobs.run_location`); None: its
-    engine has one way alone, or it has not been decided yet."""
+    `engine`: what only its engine understands. `way`: where its ranks run (`fermi.jobs.run_location`); None: its engine
+    has one location alone, or it is not decided yet."""
 
     id: str
     name: str
@@ -64,17 +65,17 @@ class Node:
 
     @property
     def inside(self) -> bool:
-        """Whether its ranks run inside of the environment, as a container of somebody else's."""
+        """Whether its ranks run inside of the environment, whose container the platform does not own."""
         return self.way is not None and self.way.inside
 
     @property
     def address(self) -> str:
-        """Where other nodes reach it by hand, as far as that is known before a job runs."""
+        """The address by which other nodes reach it in an exported job, as far as it is known before a job runs."""
         return str(self.engine.get("address") or self.ip or self.host or self.name)
 
     @property
     def hostname(self) -> str:
-        """Where an engine's other nodes reach it: Slurm and workers' hosts know each other by name."""
+        """The address by which an engine's other nodes reach it: Slurm and workers' hosts know each other by name."""
         return str(self.engine.get("address") or self.host or self.ip or self.name)
 
     @property
@@ -97,13 +98,13 @@ class Entrypoint:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What stands behind `python -u`, without the arguments."""
+        """The words after `python -u`, without the arguments."""
         return ("-m", self.module) if self.module else (self.script,)
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The files any of which it may be. Those of a module begin in the folder in which ranks start, where `python
-        -m` looks first; it may be an installed one as well."""
+        -m` looks first; it may be an installed module as well."""
         path = self.module.replace(".", "/")
         if path:
             return f"{path}.py", f"{path}/__main__.py"
@@ -117,10 +118,10 @@ class Entrypoint:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A snapshot that every node gets before its ranks begin, in which they then start. `snapshot`: its id; empty
-    until it has been fetched. `folder`: where it lies, ready to be carried. `requirements`: `auto`, `off`, or a file
-    of its own. `source`: what it is, or was, fetched from, as `Fetch.source` names it; empty: it was sent. `origin`:
-    where it came from, as people are told."""
+    """A snapshot that every node gets before its ranks start in it. `snapshot`: its id; empty until it has been
+    fetched. `folder`: where it is stored, ready for delivery. `requirements`: `auto`, `off`, or a file of the snapshot.
+    `source`: what it is, or was, fetched from, as `Fetch.source` names it; empty: it was uploaded. `origin`: where it
+    came from, for people."""
 
     snapshot: str = ""
     folder: str = ""
@@ -133,11 +134,10 @@ class Code:
 class Elastic:
     """On how many nodes a job may run, and what stays the same on each number of them (`fermi.jobs.elastic`).
 
-    nodes, master   all that were chosen; the job's own are those it runs on now
-    world_size      processes at the size asked for; 0: the job keeps its nodes, as where it is started by hand
-    batch           sequences of an optimizer step, all ranks together; 0: only the user's script knows
-    rows            the most of them that one rank computes at once
-    even            all ranks must compute equally many
+    nodes, master   all that were chosen; the job's own are those it runs on now world_size      processes at the size
+    asked for; 0: the job keeps its nodes, as in an exported job batch           sequences of an optimizer step, all
+    ranks together; 0: only the user's script knows rows            the most of them that one rank computes at once even
+    all ranks must compute equally many
     """
 
     min_nodes: int
@@ -153,20 +153,19 @@ class Elastic:
 @dataclass(frozen=True, slots=True)
 class JobSpec:
     """Everything a plan is made from. `master` is a node's id. `attempt` 0 = not launched (a preview).
-    `model_parameters`: how many weights, where somebody said so; else see `recipes.parameters`. `secret_env`: variables
-    whose values are secrets, with the secrets' names; a value is never part of a job, a plan or what is rendered.
-    `spares`: environments that take the places of lost ones; `left_out`: those that somebody asked to do without, from
-    the next attempt on; `when_in_use`: what the first attempt does where others hold memory; `preflight`: the test
-    before it, or off; `drill`: the rehearsal before it, or off, for at most `drill_minutes`. `rehearses`: this is one,
-    and a rank is to be killed once it has saved.
-    `priority`: the class (`schedule.scene.NUMBERS`); `project`: an id; `max_run`: so many seconds it may still hold its
-    environments, None: as long as it takes.
-    `run_in`: where ranks are to run (`fermi.jobs.run_location`); `python`: the interpreter that they run with
-    inside of an environment, by its path or as a kernel of its notebook (empty: its own default).
-    `output_dir`: a folder of the task's own, kept like its checkpoints; `files_dir`, `files_url`: where its project's
-    files are, as a folder or in object storage.
-    `pulse`: whether ranks carry the probe; `on_hang`, `on_bad_loss`, `on_crash_loop`: what follows from each, and
-    `hang_seconds`: without a sign of progress for so long a rank is looked at (None: what its own past explains)."""
+    `model_parameters`: number of weights, where the user stated it; else see `recipes.count_model_parameters`.
+    `secret_env`: variables whose values are secrets, with the secrets' names; a value is never part of a job, a plan or
+    what is rendered. `spares`: environments that replace lost ones; `left_out`: those that the user excluded from the
+    next attempt on; `when_in_use`: what the first attempt does where other programs hold memory; `preflight`: the test
+    before it, or off; `drill`: the restart drill before it, or off, for at most `drill_minutes`. `rehearses`: this is a
+    drill, and a rank is to be killed once it has saved. `priority`: the class
+    (`fermi.scheduler.snapshot.PRIORITY_NUMBERS`); `project`: an id; `max_run`: seconds for which it may still hold its
+    environments, None: no limit. `run_in`: where ranks are to run (`fermi.jobs.run_location`); `python`: the
+    interpreter that they run with inside of an environment, by its path or as a kernel of its notebook (empty: the
+    environment's default). `output_dir`: a folder of the task's own, kept like its checkpoints; `files_dir`,
+    `files_url`: where its project's files are, as a folder or in object storage. `pulse`: whether ranks carry the
+    probe; `on_hang`, `on_bad_loss`, `on_crash_loop`: what follows from each, and `hang_seconds`: seconds without a sign
+    of progress after which a rank is examined (None: derived from its own past)."""
 
     task_id: str
     framework: str
@@ -214,7 +213,7 @@ class JobSpec:
     python: str = ""
 
     def brings(self, path: str) -> bool:
-        """Whether a file is one of its code, and not of its node."""
+        """Return whether a file is one of the job's code, and not of its node."""
         return self.code is not None and not path.startswith("/")
 
     @property
@@ -223,7 +222,7 @@ class JobSpec:
 
     @property
     def head(self) -> Node:
-        """Where rank 0 runs, and all others meet."""
+        """The node on which rank 0 runs, and where all others meet."""
         return next(node for node in self.nodes if node.id == self.master)
 
     @property
@@ -231,6 +230,7 @@ class JobSpec:
         return sum(node.processes for node in self.nodes)
 
     def for_attempt(self, number: int, *, master_port: int, resume_from: str) -> Self:
+        """Return the job with the number, master port and checkpoint of an attempt."""
         return replace(self, attempt=number, master_port=master_port, resume_from=resume_from)
 
     def to_json(self) -> dict[str, Any]:
@@ -243,8 +243,8 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong with a request (or, as a warning, worth knowing). `field` is a path in the API's spelling; the
-    texts for `code` are in `fermi.messages` and are filled from `params` (what was found, what is allowed)."""
+    """Something wrong with a request, or a warning. `field` is a path in the API's spelling; the texts for `code` are
+    in `fermi.messages` and are filled from `params` (what was found, what is allowed)."""
 
     field: str
     code: str
@@ -254,21 +254,21 @@ class Problem:
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """What a framework chooses where the user chose nothing, in the request's own spelling (`strategy`, `options`), and
-    why: each reason is a code with its texts in `fermi.messages`."""
+    the reasons, each a code with its texts in `fermi.messages`."""
 
     strategy: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     reasons: tuple[Problem, ...] = ()
 
     def to(self, spec: JobSpec) -> JobSpec:
-        """The job as if the user had given it."""
+        """Return the job as if the user had given the proposal."""
         strategy, options = {**spec.strategy, **self.strategy}, {**spec.options, **self.options}
         return replace(spec, strategy=strategy, options=options)
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One rank: its place, the GPU index it uses on its node (None = CPU), and the environment only it gets."""
+    """One rank: its numbers, the GPU index that it uses on its node (None = CPU), and the variables that only it gets."""
 
     rank: int
     local_rank: int
@@ -278,7 +278,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """`command` is what each process of the node runs; `env` is shared by them."""
+    """The plan of one node. `command`: what each of its processes runs; `env`: the variables that they share."""
 
     node: Node
     node_rank: int
@@ -304,7 +304,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One thing a backend sends: `content` is text, or an object that would be sent as JSON/YAML."""
+    """One thing that an engine submits: `content` is text, or an object that is sent as JSON or YAML."""
 
     kind: str
     name: str
@@ -320,7 +320,8 @@ class Rendered:
     artifacts: tuple[Artifact, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Shares the contents: `asdict` would copy every rank's environment, a third of a large preview's time."""
+        """Return it as JSON that shares the contents: `asdict` would copy every rank's variables, a third of a large
+        preview's time."""
         artifacts = [{"kind": a.kind, "name": a.name, "content": a.content} for a in self.artifacts]
         return {"version": serialization.VERSION, "name": self.name, "backend": self.backend, "artifacts": artifacts}
 
@@ -330,16 +331,17 @@ class Rendered:
 
 
 NO_SECRETS: Mapping[str, str] = MappingProxyType({})
-"""Values of a job's `secret_env`, by variable: handed to an engine with what was rendered, never stored with it."""
+"""Values of a job's `secret_env`, by variable: passed to an engine with what was rendered, never stored with it."""
 
 
 def attempt_name(task_id: str, number: int | str) -> str:
-    """What engines know an attempt by: never random, so that doing it again is the same thing."""
+    """Return the name by which engines know an attempt: never random, so that a repeated submission is the same
+    attempt."""
     return f"{task_id}-{number}"
 
 
 def attempt_parts(name: str) -> tuple[str, str]:
-    """The task's id and the attempt's number; of what is not an attempt's name, whatever comes of it."""
+    """Return the task's id and the attempt's number as text. Does not check that the name is an attempt's."""
     task_id, _, number = name.rpartition("-")
     return task_id, number
 
@@ -355,14 +357,14 @@ class Handle:
 
     @classmethod
     def of(cls, name: str) -> Self:
-        """What the name alone tells; how many ranks there are is not in it: 0. Raises ValueError for what is not an
-        attempt's name."""
+        """Return the handle of a name; the number of ranks is not in it: 0. Raises ValueError for what is no attempt's
+        name."""
         task_id, number = attempt_parts(name)
         return cls(name, task_id, int(number), world_size=0)
 
 
 class Phase(StrEnum):
-    """What an engine says of an attempt. UNKNOWN = it could not tell, and nothing may happen because of it."""
+    """What an engine reports of an attempt. UNKNOWN = it could not tell, and nothing may be done because of it."""
 
     UNKNOWN = "unknown"
     ABSENT = "absent"
@@ -374,6 +376,8 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RankSeen:
+    """One rank as its runner reported it."""
+
     rank: int
     node_rank: int
     state: Literal["waiting", "running", "exited"]
@@ -394,8 +398,8 @@ class RankSeen:
 
 @dataclass(frozen=True, slots=True)
 class PulseSeen:
-    """How one rank gets on, as its runner saw it at `at`; moments in unix seconds, None = not known. It is asked for by
-    whoever looks, and is no part of an observation: a healthy rank's steps are no news.
+    """The progress of one rank, as its runner saw it at `at`; times in unix seconds, None = unknown. It is read on
+    request and is no part of an observation: a healthy rank's steps change nothing.
 
     phase          one of `fermi.probe.shared_page.PHASES`
     step           optimizer steps of this attempt
@@ -406,11 +410,11 @@ class PulseSeen:
     cpu            processors in use, over the window
     gpu            its `clock` and the `most` it could have in MHz, its `temperature` in °C, and by what it is `slowed`
     starved, throttled, stolen, squeezed   shares of the window, and read, written: bytes per second (see
-                   `fermi.runner.pressure`); None where there is nothing to tell
+                   `fermi.runner.pressure`); None where there is nothing to report
     world_size     of the first process group that it makes
     joined_as      the rank as which it joins that, where it is not its own
     trainer        of Hugging Face's Trainer: its `step`, of `total`, its `epoch`; `every` how many steps it logs
-    gpu_open       whether a process of it has a GPU open; None: not known, or it has made too few steps to tell
+    gpu_open       whether a process of it has a GPU open; None: unknown, or it has made too few steps to tell
     cpu_build      its torch was built without support for GPUs
     compiles       how often something was compiled, `compiling`: seconds in it; `recompiled`: in how many steps after
                    the first ones, `recompiled_at`: the newest of them; `compiler`: the function that it `gave_up`
@@ -451,9 +455,9 @@ class PulseSeen:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one node of an attempt and its ranks used at `at` (unix seconds, by the node's clock): by key, as
-    `fermi.telemetry.metrics` has them. `emulated`: its GPUs are stood in for by processes, and their values are what
-    these use of the processors."""
+    """What one node of an attempt and its ranks used at `at` (unix seconds, by the node's clock), by key as in
+    `fermi.telemetry.metrics`. `emulated`: processes stand in for its GPUs, and their values are these processes' use of
+    the processors."""
 
     node_rank: int
     at: float
@@ -464,16 +468,15 @@ class Sample:
 @dataclass(frozen=True, slots=True)
 class Cause:
     """Why an attempt waits or failed: a code and what fills its text. Part of that was printed by scripts and other
-    systems; what cannot be stored is taken out here. The rest follows from the code alone and is declared once, by the
+    systems; what cannot be stored is removed here. The rest follows from the code alone and is declared once, by the
     engine whose code it is (`fermi.jobs.causes`).
 
-    retry        another attempt may go well
-    patient      waiting for it is never overdue: a queue of the engine's own admits the attempt when its turn comes
-    free         so many such ends of a task are nobody's fault and cost no restart; what comes after is charged
-    asked        somebody asked the ranks to end: they may be saving a checkpoint, and get the task's whole grace
-    underlying   comes to light later than what ranks say of it, and takes the place of a rank's failure
-    lost         the environment itself went away: an elastic task goes on without it, at no cost (`restarts`)
-    halts        an attempt that has run and waits for it is over: it must not run again under the same name
+    retry        another attempt may succeed patient      waiting for it is never overdue: the engine's own queue admits
+    the attempt in its turn free         the number of such ends of a task that cost no restart; further ones are
+    charged asked        a user or the platform asked the ranks to end: they may be saving a checkpoint, and get the
+    whole grace underlying   comes to light later than what ranks report, and replaces a rank's failure lost         the
+    environment itself went away: an elastic task continues without it, at no cost (`restarts`) halts        an attempt
+    that has run and waits for it is over: it must not run again under the same name
     """
 
     code: str
@@ -495,9 +498,9 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """`left`: whether anything of the attempt exists or may still begin (None = not known). Only False frees its
-    environments; of an attempt that has not begun it is False only once `cancel` has made it impossible. `waiting`: why
-    it has not begun yet, where the engine knows."""
+    """An attempt as its engine reports it. `left`: whether anything of the attempt exists or may still start (None =
+    unknown). Only False frees its environments; of an attempt that has not started it is False only once `cancel` has
+    made a start impossible. `waiting`: why it has not started, where the engine knows."""
 
     phase: Phase
     left: bool | None = None
@@ -512,7 +515,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
-    """Bytes of one rank's log from a cursor on. `cursor` is where to go on reading; `end` = nothing more right now."""
+    """Bytes of one rank's log from a cursor on. `cursor`: where to continue reading; `end`: nothing more at present."""
 
     data: bytes
     cursor: int

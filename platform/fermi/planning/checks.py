@@ -1,4 +1,5 @@
-"""Is a cluster described right, and is it fit to train on? Each backend's `check` module answers for its own engine."""
+"""Checks whether a cluster's connection is described correctly. Each engine's `check` module has the rules of its own
+engine."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,7 +11,7 @@ from fermi.planning import plugins
 
 
 def problems(backend: str, connection: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong with a connection as such. Raises UnknownName for an unknown backend."""
+    """Return what is wrong with a connection as such. Raises UnknownNameError for an unknown engine."""
     check = plugins.check(backend)
     errors = Draft202012Validator(check.CONNECTION).iter_errors(connection)
     return [problem for error in errors for problem in _problems(error)] or check.contradictions(connection)

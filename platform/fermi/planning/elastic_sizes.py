@@ -1,4 +1,5 @@
-"""On how many nodes an elastic job runs, and on which: all that were asked for, or those of them that there are.
+"""Chooses on how many nodes an elastic job runs, and on which: all that were asked for, or those of them that are
+available.
 
 4 nodes ─▶ one is lost ─▶ 3 nodes, or 2 where 3 cannot keep the global batch ─▶ it is back ─▶ 4 nodes
 """
@@ -19,7 +20,7 @@ FIELD = "distributedConfig.elastic"
 
 
 def begin(spec: JobSpec) -> JobSpec:
-    """A job as it was asked for, on all nodes that were chosen, at its full size."""
+    """Return the job at the size asked for, on all chosen nodes, with the batch that every other size must keep."""
     asked, framework = spec.elastic, plugins.framework(spec.framework)
     if asked is None:
         return spec
@@ -32,8 +33,8 @@ def begin(spec: JobSpec) -> JobSpec:
 
 
 def choices(spec: JobSpec, usable: Collection[str]) -> Iterator[JobSpec]:
-    """The job as it may run on those of its nodes that are usable, the largest first. Nodes that it runs on now stay;
-    the master does, too, or becomes the master again, or the first node in the order of ranks takes its place."""
+    """Yield the job as it may run on the usable ones of its nodes, the largest first. Nodes that it runs on now stay;
+    the master stays, too, or becomes the master again, or the first node in the order of ranks replaces it."""
     asked = spec.elastic
     assert asked is not None
     present = {node.id for node in spec.nodes}
@@ -56,7 +57,7 @@ def _on(spec: JobSpec, nodes: list[Node]) -> JobSpec | None:
 
 
 def sizes(spec: JobSpec) -> list[int]:
-    """Numbers of nodes on which it can run, fewest first: on the first of those that were chosen."""
+    """Return the numbers of nodes on which the job can run, fewest first, on the first of the chosen nodes."""
     asked = spec.elastic
     if asked is None or not asked.world_size:
         return []
@@ -64,7 +65,8 @@ def sizes(spec: JobSpec) -> list[int]:
 
 
 def problems(spec: JobSpec) -> list[Problem]:
-    """Of a job that has begun, and that breaks no other rule of its framework."""
+    """Return what is wrong with the elastic range of a job that is at full size and breaks no other rule of its
+    framework."""
     asked = spec.elastic
     if asked is None:
         return []
@@ -95,7 +97,8 @@ def problems(spec: JobSpec) -> list[Problem]:
 
 
 def warnings(spec: JobSpec) -> list[Problem]:
-    """What is worth knowing of a job that breaks no rule: on how many nodes it will not run, and whose the batch is."""
+    """Return on how many nodes a valid job will not run, and that the script must keep the batch where the platform
+    does not know it."""
     asked = spec.elastic
     if asked is None:
         return []
@@ -114,7 +117,7 @@ def warnings(spec: JobSpec) -> list[Problem]:
 
 
 def _nearest(asked: Elastic) -> int | None:
-    """The global batch next to the one asked for that comes out evenly at each size."""
+    """Return the global batch nearest to the one asked for that can be divided evenly at each size."""
     nodes = [at.node for at in place(asked.nodes, asked.master)]
     counts = range(asked.min_nodes, asked.max_nodes + 1)
     worlds = [sum(node.processes for node in nodes[:count]) for count in counts]

@@ -1,5 +1,5 @@
-"""What a task names to run in place of a reference trainer: what is wrong with the name, what is no Python, and what
-starts processes of its own although the platform starts one per GPU. Pure."""
+"""Checks what a task runs in place of a reference trainer: what is wrong with the name, what is not Python, and what
+starts processes itself although the platform starts one per GPU. Pure."""
 
 import io
 import re
@@ -12,7 +12,7 @@ from fermi.planning import variables
 from fermi.runner.placeholders import VARIABLES
 
 MAX_TEXT = 64 << 10
-"""Bytes of a script that are looked at."""
+"""Bytes of a script that are examined."""
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _SHELLS = (".sh", ".bash", ".zsh", ".ksh", ".csh", ".fish", ".slurm", ".sbatch")
@@ -24,23 +24,23 @@ LAUNCHERS = (
     "torch.distributed.run", "torch.distributed.launcher", "torch.distributed.launch", "accelerate.commands.launch",
     "deepspeed.launcher.runner", "horovod.runner",
 )  # fmt: skip
-"""Modules whose work is to start ranks; of two names that begin alike, the longer one first."""
+"""Modules that start ranks; of two names that begin alike, the longer one first."""
 _COMMANDS = ("torchrun", "accelerate launch", "deepspeed", "horovodrun", "mpirun", "srun")
-"""Programs whose work that is, where a script starts one of them."""
+"""Programs that start ranks, where a script starts one of them."""
 _FUNCTIONS = ("elastic_launch", "launch_agent", "notebook_launcher", "debug_launcher")
 _SPAWN = ("mp", "multiprocessing", "xmp")
-"""What scripts call the modules whose `spawn` starts a process for each device."""
+"""Names by which scripts call the modules whose `spawn` starts a process for each device."""
 _STARTERS = ("subprocess", "Popen", "system", "execv", "execvp", "execvpe", "execl", "execlp", "posix_spawn")
 _SAID = ("description", "help", "epilog", "usage", "print", "info", "warning", "error")
-"""What is given words that people read."""
+"""Parameters and functions whose texts are messages for people."""
 _BEGINS = (token.NEWLINE, token.INDENT, token.DEDENT)
-"""Before a text that stands alone: a docstring."""
+"""Tokens before a text that stands alone: a docstring."""
 _TEXTS = (token.STRING, getattr(token, "FSTRING_MIDDLE", token.STRING))
 _DOLLAR = re.compile(r"\$(?:\{([A-Z_][A-Z0-9_]*)\}|([A-Z_][A-Z0-9_]*))")
 
 
 def problems(entry: Entrypoint | None) -> list[Problem]:
-    """What is wrong with what the request says."""
+    """Return what is wrong with the entry as the request states it."""
     if entry is None:
         return []
     if bool(entry.script) == bool(entry.module):
@@ -57,7 +57,7 @@ def problems(entry: Entrypoint | None) -> list[Problem]:
 
 
 def text_problems(entry: Entrypoint | None, text: bytes) -> list[Problem]:
-    """What is wrong with the file itself. `text`: its beginning; empty where it cannot be read from here."""
+    """Return what is wrong with the file itself. `text`: its beginning; empty where it cannot be read from here."""
     if entry is None or problems(entry):
         return []
     if text.startswith(_PROGRAM):
@@ -70,7 +70,7 @@ def _not_python(entry: Entrypoint, kind: str) -> Problem:
 
 
 def warnings(job: JobSpec, text: bytes) -> list[Problem]:
-    """What is worth knowing of the job's own script, of which `text` is the beginning, and of its arguments."""
+    """Return warnings about the job's own script, of which `text` is the beginning, and about its arguments."""
     entry = job.entrypoint
     found = list(_not_expanded(job))
     if entry and entry.module.startswith(LAUNCHERS):
@@ -85,7 +85,7 @@ def warnings(job: JobSpec, text: bytes) -> list[Problem]:
 
 
 def _not_expanded(job: JobSpec) -> Iterator[Problem]:
-    """Arguments and variables that name a variable as a shell would read it: no shell does."""
+    """Yield arguments and variables that name a variable as a shell would expand it: no shell does."""
     args = job.entrypoint.args if job.entrypoint else ()
     values = [(f"entrypoint.args.{index}", word) for index, word in enumerate(args)]
     values += [(f"env.{name}", value) for name, value in job.env.items()]
@@ -100,8 +100,8 @@ def _not_expanded(job: JobSpec) -> Iterator[Problem]:
 
 
 def start_of_ranks(text: bytes) -> tuple[str, int] | None:
-    """Returns what in a Python script starts processes that are ranks themselves, and its line, from 1 on. Comments,
-    docstrings and messages count for nothing. None where nothing does, or the text cannot be read."""
+    """Return what in a Python script starts processes that are ranks themselves, and its line, from 1 on. Comments,
+    docstrings and messages do not count. None where nothing does, or the text cannot be read."""
     words: list[tokenize.TokenInfo] = []
     try:
         for one in tokenize.tokenize(io.BytesIO(text[:MAX_TEXT]).readline):
@@ -117,7 +117,7 @@ def start_of_ranks(text: bytes) -> tuple[str, int] | None:
 
 
 def _launcher(words: list[tokenize.TokenInfo], index: int, *, starts: bool) -> str | None:
-    """What stands at this place, where it starts ranks. `starts`: the script starts programs."""
+    """Return what starts ranks at this token, or None. `starts`: the script starts programs."""
     one, before = words[index], words[index - 1] if index else None
     after = words[index + 1].string if index + 1 < len(words) else ""
     if one.type == token.NAME and after == "(" and not (before and before.string == "def"):

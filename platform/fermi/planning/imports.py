@@ -1,8 +1,9 @@
-"""Which installed modules a task's own code needs: what its script imports, and the modules of the sent code that it
-reaches by that. Pure.
+"""Finds which installed modules a task's own code needs: what its script imports, and the modules of the sent code that
+it reaches by that. Pure.
 
-What is imported only perhaps is left out: behind `try … except ImportError`, `if TYPE_CHECKING`, and inside functions
-of other files than the script. So is what begins with a dot, and what a file of the code has."""
+Conditional imports are left out: behind `try … except ImportError`, `if TYPE_CHECKING`, and inside functions of other
+files than the script. So are relative imports, and modules that the code itself has.
+"""
 
 import ast
 import sys
@@ -15,7 +16,7 @@ from fermi.jobs.snapshot import File
 from fermi.jobs.spec import Entrypoint
 
 MAX_FILES = 300
-"""Of the sent code that are read."""
+"""Files of the sent code that are read."""
 MAX_FILE_BYTES = 512 << 10
 MAX_MODULES = 200
 _ABSENT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
@@ -24,8 +25,8 @@ Read = Callable[[str], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Imports:
-    """`needed`: by the name of a top-level module, where it is imported first (`train.py:3`). `local`: names that the
-    sent code has anywhere, by which it may mean its own."""
+    """`needed`: by the name of a top-level module, where it is imported first (`train.py:3`). `local`: names of modules
+    anywhere in the sent code, which an import may mean."""
 
     needed: Mapping[str, str]
     local: Collection[str] = frozenset()
@@ -35,13 +36,14 @@ NOTHING = Imports({})
 
 
 def of_text(text: bytes, path: str) -> Imports:
-    """Of a script of which no other file is known: each name may mean one of them."""
+    """Return the imports of a script of which no other file is known: each name may mean one of those files."""
     needed = dict(_tops(_read(text), path, whole=True, package=())[0])
     return Imports(needed, frozenset(needed))
 
 
 def of_code(entry: Entrypoint, files: Mapping[str, File], read: Read) -> Imports:
-    """`files`: of the snapshot, by path; `read`: gives the content with that SHA-256, and raises OSError."""
+    """Return the imports that the entry reaches within a snapshot. `files`: by path; `read` returns the content with
+    that SHA-256, and raises OSError. A file that cannot be read is passed over."""
     start = next((path for path in entry.paths if path in files), None)
     if start is None:
         return NOTHING
@@ -85,7 +87,7 @@ def _folder(path: str) -> str:
 
 
 def _read(text: bytes) -> ast.Module:
-    """Nothing of what is no Python, or newer than this platform's."""
+    """Return the parsed module; an empty one for what is not Python, or newer than this platform's Python."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -100,8 +102,8 @@ Named = tuple[str, ...]
 def _tops(
     tree: ast.Module, path: str, *, whole: bool, package: Named
 ) -> tuple[list[tuple[str, str]], list[tuple[Named, bool]]]:
-    """Top-level modules with their places, and all modules that are named, each with whether it was relative. `whole`:
-    also what is imported inside of functions."""
+    """Return top-level modules with their places, and all modules that are named, each with whether it was relative.
+    `with_functions`: also what is imported inside of functions."""
     tops, modules = dict[str, str](), list[tuple[Named, bool]]()
     for node in _imports(tree, whole=whole):
         if isinstance(node, ast.Import):
@@ -120,7 +122,7 @@ def _tops(
 
 
 def _imports(tree: ast.AST, *, whole: bool) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Those that are surely carried out, in their order."""
+    """Yield the imports that are certainly executed, in their order."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop(0)
@@ -144,20 +146,21 @@ def _may_be_absent(handler: ast.ExceptHandler) -> bool:
 
 
 def _is_never(test: ast.expr, *, whole: bool) -> bool:
-    """`TYPE_CHECKING`, another system than Linux, and `__name__ == "__main__"` of a file that is imported."""
+    """Return whether the condition is false at run time: `TYPE_CHECKING`, another system than Linux, and `__name__ ==
+    "__main__"` of a file that is imported."""
     text = ast.unparse(test)
     return text.endswith("TYPE_CHECKING") or "win32" in text or "darwin" in text or (not whole and "__main__" in text)
 
 
 def _reached(words: Named, root: str, files: Mapping[str, File]) -> Iterator[str]:
-    """The files of the code that importing `a.b.c` runs: of each package on the way, and of the module."""
+    """Yield the files of the code that importing `a.b.c` runs: of each package on the way, and of the module."""
     for length in range(1, len(words) + 1):
         path = "/".join([*filter(None, [root]), *words[:length]])
         yield from (one for one in (f"{path}.py", f"{path}/__init__.py") if one in files)
 
 
 def _tops_below(root: str, files: Mapping[str, File]) -> set[str]:
-    """The modules and packages that lie directly in a folder; a package needs no `__init__.py`."""
+    """Return the modules and packages directly in a folder; a package needs no `__init__.py`."""
     inside = f"{root}/" if root else ""
     below = (path[len(inside) :] for path in files if path.startswith(inside) and path.endswith(".py"))
     return {path.partition("/")[0].removesuffix(".py") for path in below}

@@ -1,5 +1,5 @@
-"""Whether what a framework needs is installed where its ranks will run: refused where it is known not to be, said
-where nobody can be asked."""
+"""Checks whether what a framework needs is installed where its ranks will run: a problem where it is known to be
+missing, a warning where it cannot be found out."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,8 @@ FIELD = "distributedConfig.framework"
 
 
 def problems(spec: JobSpec, backend: Backend) -> list[Problem]:
-    """A script of the user's own may do without the library that the framework's models are usually written in."""
+    """Return a problem for each set of missing packages. A user's own script may do without the library that the
+    framework's models are usually written in."""
     info = plugins.framework(spec.framework).info
     names = info.packages if spec.entrypoint else [info.stack, *info.packages]
     by_lack: dict[tuple[str, ...], list[Node]] = {}
@@ -24,6 +25,7 @@ def problems(spec: JobSpec, backend: Backend) -> list[Problem]:
 
 
 def warnings(spec: JobSpec, backend: Backend) -> list[Problem]:
+    """Return a warning of nodes whose packages are unknown."""
     info = plugins.framework(spec.framework).info
     unknown = [
         node.name for node in spec.nodes if info.packages and lacking(backend, node, info.packages, spec) is None
@@ -37,13 +39,14 @@ def warnings(spec: JobSpec, backend: Backend) -> list[Problem]:
 def lacking(
     backend: Backend, node: Node, names: Sequence[str], spec: JobSpec | None = None
 ) -> list[str] | None:  # fmt: skip
-    """What the environment says of itself counts where its engine cannot be asked, unless a task names an interpreter:
-    that may be another one than the environment means."""
+    """Return which packages the node lacks; None: unknown. The versions that the environment states count where its
+    engine cannot tell, unless a task names an interpreter: that may be another one than the environment means."""
     lack = backend.lacks(node, names, spec)
     told = not (spec and spec.python) and all(node.versions.get(name) for name in names)
     return [] if lack is None and told else lack
 
 
 def missing(info: Info, lack: Sequence[str], where: str) -> Problem:
+    """Return the problem of packages that the nodes `where` lack."""
     params = {"framework": info.label, "packages": ", ".join(lack), "where": where, "command": info.install_command}
     return Problem(FIELD, "FRAMEWORK_NOT_INSTALLED", params)

@@ -1,6 +1,7 @@
-"""What the interpreters of several environments have installed, and where they differ. Pure.
+"""Compares what the interpreters of several environments have installed. Pure.
 
-What an environment says is its user's: nothing of it is believed but in its shape, and none of it may be large."""
+What an environment reports is its user's: its shape is checked and its size bounded.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,8 +20,8 @@ _KEPT = re.compile(
     r"pip|setuptools|wheel|uv|conda.*|torch|torch-?(vision|audio|data|text|ao)|triton.*|pytorch-.*|nvidia-.*|cuda-.*"
     r"|jax|jaxlib|jax-cuda.*|tensorflow.*|cupy.*|deepspeed|horovod|flash-attn|apex|transformer-engine.*|xformers"
 )
-"""What belongs to the driver, the compiler or the interpreter of an environment: another version of it is no matter of
-one command, and may break what is there."""
+"""Packages of an environment's driver, compiler or interpreter: another version is not installed by one command, and
+may break the environment."""
 WELL_KNOWN = {
     "PIL": "pillow",
     "attr": "attrs",
@@ -46,12 +47,12 @@ WELL_KNOWN = {
     "yaml": "PyYAML",
 }
 """Modules and the distributions on the public index that have them. A module that is missing everywhere and is not
-named here is not guessed: a name on the index may be anybody's."""
+listed here is not guessed: a name on the index may belong to anybody."""
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """`origin`: `editable`, `vcs` or `file`; empty: it came from an index."""
+    """An installed distribution. `origin`: `editable`, `vcs` or `file`; empty: it came from an index."""
 
     name: str
     version: str
@@ -59,15 +60,15 @@ class Distribution:
 
     @property
     def requirement(self) -> str:
-        """By which the same can be had elsewhere; empty where no index has it: of a local version (`2.5.1+cu124`) only
-        its publisher's has."""
+        """The requirement that installs the same elsewhere; empty where no index has it: a local version
+        (`2.5.1+cu124`) is only on its publisher's."""
         text = f"{self.name}=={self.version}"
         return text if not self.origin and "+" not in self.version and REQUIREMENT.fullmatch(text) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A top-level module that was looked for. `distribution`: what has it, by its key."""
+    """A top-level module that was looked for. `distribution`: the normalized name of the one that has it."""
 
     found: bool
     distribution: str = ""
@@ -75,7 +76,7 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one interpreter of an environment has. `distributions`: by `key_of` their names."""
+    """What one interpreter of an environment has. `distributions`: by their normalized names."""
 
     python: str
     version: str
@@ -84,7 +85,7 @@ class Look:
     imports: Mapping[str, Module] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As the environment said it."""
+        """Return it as the environment reported it."""
         return {
             "python": self.python, "version": self.version, "torch": dict(self.torch),
             "distributions": {
@@ -97,14 +98,14 @@ class Look:
         }  # fmt: skip
 
     def of_kind(self, kind: str) -> str:
-        """Its version of Python, torch, NCCL, CUDA or HIP; empty where it has none, or none is known."""
+        """Return its version of Python, torch, NCCL, CUDA or HIP; empty where it has none, or none is known."""
         return self.version if kind == PYTHON else self.torch.get("version" if kind == TORCH else kind, "")
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`values`: by environment, the version; empty where it is missing. `fatal`: training together fails by it, or is
-    known to."""
+    """`values`: the version by environment; empty where it is missing. `fatal`: training together is known to fail by
+    it."""
 
     kind: str
     name: str
@@ -114,8 +115,8 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A module that the task's code imports at `place`, and which of the environments have not got. `requirement`: what
-    installs it; empty: nobody knows. `anywhere`: one of the environments has it."""
+    """A module that the task's code imports at `place`, and which environments lack it. `requirement`: what installs
+    it; empty: unknown. `anywhere`: one of the environments has it."""
 
     module: str
     place: str
@@ -126,8 +127,8 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """A distribution that some of the environments have. `requirement`: empty where it is not installed by one command
-    (see _KEPT), or from no index."""
+    """A distribution that only some of the environments have. `requirement`: empty where it is not installed by one
+    command (see _NOT_INSTALLABLE), or from no index."""
 
     name: str
     version: str
@@ -136,12 +137,12 @@ class Lacking:
 
 
 def key_of(name: str) -> str:
-    """Returns a distribution's name as PEP 503 compares names."""
+    """Return a distribution's name as PEP 503 normalizes names."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def read(said: Any) -> Look:
-    """Returns what `fermi.inside.packages` told. Raises ValueError for anything else; what is too much is left out."""
+    """Return what `fermi.inside.packages` reported. Raises ValueError for anything else; excess items are left out."""
     if not isinstance(said, Mapping) or not _is_word(said.get("version")):
         raise ValueError("no interpreter's packages")
     python = said.get("python")
@@ -172,8 +173,7 @@ def _is_word(value: Any) -> bool:
 
 
 def differences(looks: Mapping[str, Look]) -> list[Difference]:
-    """Returns where they differ: what training fails by first, then the rest of Python, torch and CUDA, then packages
-    by their names."""
+    """Return the differences: fatal ones first, then the rest of Python, torch and CUDA, then packages by their names."""
     if len(looks) < 2:
         return []
     found = [one for kind in (TORCH, NCCL, PYTHON, CUDA, HIP) if (one := _of_kind(kind, looks))]
@@ -188,9 +188,9 @@ def differences(looks: Mapping[str, Look]) -> list[Difference]:
 
 
 def _of_kind(kind: str, looks: Mapping[str, Look]) -> Difference | None:
-    """NCCL refuses another version of itself, whichever (NCCL's src/init.cc, `initTransportsRank`: "Mismatched NCCL
-    version detected"). Other minor versions of torch speak differently with each other, and those of Python read each
-    other's pickled functions not."""
+    """Return the difference in one kind of version, or None. NCCL refuses any other version of itself (NCCL's
+    src/init.cc, `initTransportsRank`: "Mismatched NCCL version detected"). Other minor versions of torch use other
+    protocols, and those of Python cannot read each other's pickled functions."""
     values = {where: look.of_kind(kind) for where, look in looks.items()}
     if len(set(values.values())) < 2:
         return None
@@ -212,8 +212,8 @@ def _version(look: Look, key: str) -> str:
 
 
 def missing(looks: Mapping[str, Look], imports: Imports) -> list[Missing]:
-    """Returns the modules that an environment surely has not got. What none has may be a file of the task's own, where
-    the code has one that is called so, or where its files are not known."""
+    """Return the modules that an environment certainly lacks. A module that none has may be a file of the task's own,
+    where the code has one of that name, or where its files are unknown."""
     found = []
     for name, place in imports.needed.items():
         states = {where: look.imports.get(name) for where, look in looks.items()}
@@ -234,7 +234,7 @@ def _requirement(module: str, has: str | None, looks: Mapping[str, Look]) -> str
 
 
 def lacking(looks: Mapping[str, Look]) -> list[Lacking]:
-    """Returns what some have and others lack, by name, in the version of the first environment that has it."""
+    """Return what some have and others lack, by name, in the version of the first environment that has it."""
     found = []
     for key in sorted({key for look in looks.values() for key in look.distributions}):
         absent = [where for where, look in looks.items() if key not in look.distributions]
@@ -246,8 +246,9 @@ def lacking(looks: Mapping[str, Look]) -> list[Lacking]:
 
 
 def relevant(found: Iterable[Difference], looks: Mapping[str, Look], imports: Imports) -> list[Difference]:
-    """Returns those that a task with these imports may notice: of torch and CUDA, of Python's minor versions, and
-    between versions of the packages that have one of its modules. What an environment lacks is told by `missing`."""
+    """Return the differences that a task with these imports may notice: of torch and CUDA, of Python's minor versions,
+    and between versions of the packages that have one of its modules. What an environment lacks is reported by
+    `find_missing_modules`."""
     keys = {
         look.imports[name].distribution for look in looks.values() for name in imports.needed if name in look.imports
     }
@@ -261,5 +262,5 @@ def relevant(found: Iterable[Difference], looks: Mapping[str, Look], imports: Im
 
 
 def check_requirements(packages: Sequence[str]) -> str:
-    """Returns the first that is no package's name and version; "" where all are."""
+    """Return the first one that is not a package's name and version; "" where all are."""
     return next((one for one in packages if not REQUIREMENT.fullmatch(one)), "")

@@ -1,4 +1,4 @@
-"""The frameworks and backends there are: one line each. Modules are imported on use; an import error is raised."""
+"""The registry of frameworks and engines: one line each. Modules are imported on use; an import error is raised."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -48,7 +48,8 @@ messages.bring_files(rules.FOLDER)
 
 
 def framework(name: str) -> Framework:
-    """Raises UnknownName (FRAMEWORK_UNKNOWN) with what there is, and TypeError for a module that is no framework."""
+    """Return a framework by name or alias. Raises UnknownNameError (FRAMEWORK_UNKNOWN) with the known names, and
+    TypeError for a module that is not a framework."""
     name = framework_name(name)
     return _framework(name, _load("FRAMEWORK_UNKNOWN", FRAMEWORKS, name))
 
@@ -58,27 +59,27 @@ def frameworks() -> list[Framework]:
 
 
 def stacks() -> list[str]:
-    """The libraries that models of any framework are written in."""
+    """Return the libraries that models of any framework are written in."""
     return list(dict.fromkeys(each.info.stack for each in frameworks()))
 
 
 def libraries() -> list[str]:
-    """The stacks, and what else frameworks need on each node."""
+    """Return the stacks, and what else frameworks need on each node."""
     return list(dict.fromkeys([*stacks(), *(name for each in frameworks() for name in each.info.packages)]))
 
 
 def stack(name: str) -> str:
-    """That of a framework; of a name that nobody knows (any more), what most models are written in."""
+    """Return the library of a framework's models; the default framework's for an unknown name."""
     return framework(name if framework_name(name) in FRAMEWORKS else DEFAULT).info.stack
 
 
 def planner(name: str) -> Planner:
-    """What plans a stored task: its framework, or a stage."""
+    """Return what plans a stored task: its framework, or a stage."""
     return cast(Planner, import_module(STAGES[name])) if name in STAGES else framework(name)
 
 
 def framework_name(name: str) -> str:
-    """The one name of a framework that may be called by an alias; unknown names stay as they are."""
+    """Return the name of a framework that may be given by an alias; unknown names unchanged."""
     return ALIASES.get(name, name)
 
 
@@ -87,34 +88,37 @@ def aliases(framework: str) -> list[str]:
 
 
 def backend(name: str, connection: dict[str, Any]) -> Backend:
-    """Raises UnknownName (BACKEND_UNKNOWN). The same connection gives the same object within a process."""
+    """Return the engine of a connection. Raises UnknownNameError (BACKEND_UNKNOWN). The same connection gives the same
+    object within a process."""
     return cast(Backend, _load("BACKEND_UNKNOWN", BACKENDS, name).connect(connection))
 
 
 def check(name: str) -> Check:
-    """Raises UnknownName (BACKEND_UNKNOWN)."""
+    """Return the checks of an engine. Raises UnknownNameError (BACKEND_UNKNOWN)."""
     return Check.of(_part(name, "check"))
 
 
 def discovery(name: str) -> Discovery | None:
-    """None where environments are registered by hand alone. Raises UnknownName (BACKEND_UNKNOWN)."""
+    """Return what finds environments of an engine; None where they are only registered by hand. Raises UnknownNameError
+    (BACKEND_UNKNOWN)."""
     return cast(Discovery | None, _part(name, "discover"))
 
 
 def hosting(name: str, connection: dict[str, Any]) -> Hosting | None:
-    """What makes dev environments there; None where it cannot. Raises UnknownName (BACKEND_UNKNOWN)."""
+    """Return what makes dev environments on an engine; None where it cannot. Raises UnknownNameError (BACKEND_UNKNOWN)."""
     part = _part(name, "environments")
     return cast(Hosting, part.connect(connection)) if part else None
 
 
 def makes_environments(name: str) -> bool:
-    """Whether it can, without connecting to it. Raises UnknownName (BACKEND_UNKNOWN)."""
+    """Return whether the engine can make environments, without connecting to it. Raises UnknownNameError
+    (BACKEND_UNKNOWN)."""
     return _part(name, "environments") is not None
 
 
 def causes(name: str) -> Mapping[str, Cause]:
-    """By code, what is declared of the causes that an engine may give: its own and the general ones. The general ones
-    alone where there is no such engine (any more)."""
+    """Return by code what is declared of the causes that an engine may give: its own and the general ones. The general
+    ones alone where there is no such engine (any more)."""
     return _causes(BACKENDS[name]) if name in BACKENDS else general.CAUSES
 
 

@@ -1,7 +1,7 @@
-"""Which framework for a model on given nodes, as each would run it there, and why not the others.
+"""Recommends frameworks for a model on given nodes, with the reasons for and against each.
 
-Each framework says which sizes it suits (the requirement document's table, 004, best practice); memory decides where it
-disagrees with that, and a framework whose rules the nodes or the model break is out.
+Each framework states which model sizes it suits (the requirement document's table, 004, best practice); memory decides
+where it disagrees with that, and a framework whose rules the nodes or the model break is rejected.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,15 +15,15 @@ from fermi.planning import plugins, validate
 from fermi.schema import humanize
 
 USUAL_STACK = "torch"
-"""Nobody can see from a model's size which library it is written in."""
+"""The library assumed for a model of which only the size is known."""
 
 _SCRIPT = Entrypoint("train.py")
-"""What a framework without a recipe is weighed with."""
+"""The script with which a framework without a recipe is checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """`strategy` and `options`: the framework's own proposal. `reasons` have texts in `fermi.messages`, as problems
+    """A framework with its own proposal (`strategy`, `options`). `reasons` have texts in `fermi.messages`, as problems
     have."""
 
     framework: str
@@ -35,9 +35,9 @@ class Recommendation:
 def recommend(
     job: JobSpec, obstacles: Callable[[JobSpec], Sequence[Problem]] = lambda _: ()
 ) -> tuple[list[Recommendation], list[Recommendation]]:
-    """Those recommended, best first, and those that are not, with the reasons against them. What `job` says of a
-    framework counts for nothing; its model's size must be known.
-    `obstacles`: what else is against a framework."""
+    """Return the recommended frameworks, best first, and the rejected ones with the reasons against them. What `job`
+    says of a framework is ignored; its model's size must be known. `obstacles`: returns further problems of a
+    framework."""
     parameters = recipes.parameters(job)
     assert parameters is not None
     needed, usable = memory.needed(parameters, in_buckets=job.world_size > 1), memory.usable(job.nodes)
@@ -68,8 +68,8 @@ def recommend(
 
 
 def _distance(info: Info, parameters: int) -> float:
-    """From the sizes that a framework suits; frameworks that suit the model as well as each other stay in the
-    registry's order."""
+    """Return how far the model is from the sizes that a framework suits; 0: it suits. Equal ones stay in the registry's
+    order."""
     if info.suits(parameters):
         return 0
     low, high = info.model_size

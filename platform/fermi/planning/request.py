@@ -1,11 +1,11 @@
-"""The one request for a training task: names, defaults, bounds, and how each field is said on a command line.
+"""The request for a training task: names, defaults, bounds, and the command line's flag of each field.
 
-Everything reads it from here: the API and its document (and from that the client's types and the create form), scripts
-by hand (`fermi.export.request` adds what a platform would look up), groups of workers, and the flags of
-`fermi submit`. `docs/adding-a-field.md` follows one field from here to the ranks.
+Everything reads it from here: the API and its document (and from that the client's types and the create form), exported
+scripts (`fermi.export.request` adds what a platform would look up), groups of workers, and the flags of `fermi submit`.
+`docs/adding-a-field.md` follows one field from here to the ranks.
 
-What a field means beyond its own value (an environment there is none of, a master that was not chosen) is the rules'
-to say. So what they need may be missing here: empty is what was left out, null what was left out on purpose.
+Rules check what a field means beyond its own value (an environment that does not exist, a master that was not chosen).
+So what they need may be missing here: empty is what was left out, null what was left out on purpose.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,9 +42,10 @@ def told(
     codes: Mapping[str, str] | None = None,
     **rules: Any,
 ) -> Meta:
-    """What is known of a field beside its type: what the API's document says of it, the command line's flag (and
-    how it is `shown`: other choices, another metavar), problems of its own for rules that it breaks (see
-    `fermi.jobs.json_shape`), and the rules. `bounds`: those that are told and left to the rules, which know more."""
+    """Return what is known of a field beside its type: its description in the API's document, the command line's flag
+    (and how it is `shown`: other choices, another metavar), the codes of its own for rules that it breaks (see
+    `fermi.jobs.json_shape`), and the rules. `bounds`: bounds that are documented here and checked by the rules, which
+    know more."""
     words = {"x-codes": dict(codes)} if codes else {}
     flags = {"x-flag": {"name": flag, **(shown or {})}} if flag else {}
     trim = {"x-trim": True} if rules.pop("trim", False) else {}
@@ -58,18 +59,18 @@ def told(
 
 
 def _text(longest: int, said: str = "", **more: Any) -> Meta:
-    """A text that says something; white space around it does not count."""
+    """Return what is known of a text that must not be blank; white space around it does not count."""
     return told(said, max_length=longest, trim=True, full=True, **more)
 
 
 Key: TypeAlias = Annotated[str, _text(100)]
-"""The id of something that is there already."""
+"""The id of something that exists already."""
 
 KeyOrBlank: TypeAlias = Annotated[str, told(max_length=100, trim=True)]
 MOST_NODES = 4096
 Keys: TypeAlias = Annotated[tuple[Key, ...], Meta(max_length=MOST_NODES)]
 MOST_VARIABLES = 1000
-"""Entries of a map of names of the caller's own."""
+"""Entries of a map whose names the caller chooses."""
 
 Values: TypeAlias = Annotated[dict[str, Any], Meta(max_length=MOST_VARIABLES)]
 
@@ -110,8 +111,8 @@ class GitRequest(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class CodeRequest(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A snapshot, git or environment. A snapshot is run as it is: git or environment beside it say where it came from,
-    so that a retry can take the code anew from there."""
+    """A snapshot, git or environment. A snapshot is run as it is: git or environment beside it state where it came
+    from, so that a retry can fetch the code anew from there."""
 
     snapshot: Annotated[Annotated[str, _text(64)] | None, told("the id of a snapshot of the project")] = None
     git: GitRequest | None = None
@@ -129,7 +130,7 @@ class CodeRequest(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class NewEnvironmentsRequest(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Environments that are made for the task, of `launchMode` new; all of one kind, the first is the master."""
+    """Environments that are created for the task, with `launchMode` new; all of one template, the first is the master."""
 
     template: Annotated[KeyOrBlank, told("id of an environment template")] = ""
     count: Annotated[int, told("how many environments", ge=1, le=MOST_NODES)] = 1
@@ -229,7 +230,7 @@ _CLASSES = told(choices=["low", "normal", "high", "urgent"])
 
 
 class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is missing here is found by the rules, together with everything else that is wrong."""
+    """A task. What is missing is reported by the rules, together with everything else that is wrong."""
 
     task_name: Annotated[
         str,
@@ -404,13 +405,14 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def distributed(self) -> DistributedConfigRequest:
-        """As it counts: the defaults where there is none, or it is there and not enabled."""
+        """The configuration that applies: the defaults where there is none, or it is not enabled."""
         config = self.distributed_config
         return config if config and config.enabled else DistributedConfigRequest()
 
 
 def places(nodes: Sequence[Node], master: str, wanted: int | None) -> tuple[Sequence[Node], list[Problem]]:
-    """All of `nodes`, or as much of them as `worldSize` asks for: the first ranks."""
+    """Return all of the nodes, or the part of them that has the first `worldSize` ranks, and what is wrong with that
+    number."""
     there = sum(node.processes for node in nodes)
     if wanted is None:
         return nodes, []
@@ -421,8 +423,8 @@ def places(nodes: Sequence[Node], master: str, wanted: int | None) -> tuple[Sequ
 
 
 def cut(select: Select, nodes: Sequence[Node], wanted: int | None = None) -> tuple[Node, ...]:
-    """As much of the environments that were chosen as was asked for, the first of them being the master. `wanted`: the
-    request's `worldSize`."""
+    """Return the part of the chosen environments that was asked for, the first of them being the master. `world_size`:
+    the request's."""
     if select.gpus_per_node is not None:
         nodes = [ranks.first([node], node.id, select.gpus_per_node)[0] for node in nodes]
     total = wanted or select.total_gpus or sum(node.processes for node in nodes)
@@ -451,8 +453,9 @@ def job(
     project_name: str = "",
     code: Code | None = None,
 ) -> JobSpec:
-    """The job that a request describes, with what somebody looked up for it: the nodes of its environments, the files
-    of its dataset, the recipe and the default hyperparameters of its model. `master_port`: where it names none."""
+    """Return the job that a request describes, with what the caller looked up for it: the nodes of its environments,
+    the files of its dataset, the recipe and the default hyperparameters of its model. `master_port`: used where the
+    request names none."""
     config, entry = request.distributed, request.entrypoint
     asked = config.elastic
     return JobSpec(

@@ -30,7 +30,7 @@ Range = tuple[float, float]
 REACHED: Range = (0.3, 0.5)
 CPU_FLOPS: Range = (2e9, 20e9)
 UNKNOWN_TFLOPS = 65.0
-"""Of a GPU that is not in the table: a T4's."""
+"""TFLOPS of a GPU that is not in the table: a T4's."""
 BACKWARD = 2 / 3
 BUCKET = 25 * 2**20
 
@@ -48,7 +48,8 @@ FAR_MS: Range = (5.0, 50.0)
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Between the nodes: the slowest link. `measured`: the id of the pre-flight test that says so."""
+    """The slowest link between the nodes, in bytes per second and milliseconds. `measured`: the id of the pre-flight
+    test that measured it."""
 
     bandwidth: Range
     rtt_ms: Range
@@ -57,7 +58,8 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The first `nodes` of the chosen ones. `theoretical`: speed-up over one node by the number of GPUs."""
+    """The estimate for the first `nodes` of the chosen ones. `theoretical`: speed-up over one node by the number of
+    GPUs."""
 
     nodes: int
     ranks: int
@@ -68,7 +70,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """`rows`: the last one is the choice. `reasons` have texts in `fermi.messages`."""
+    """The estimate; the last one of `rows` is the choice. `reasons` have texts in `fermi.messages`."""
 
     rows: Sequence[Row]
     step_seconds: Range
@@ -78,7 +80,8 @@ class Expectation:
 
 
 def expect(job: JobSpec, network: Network | None = None) -> Expectation | None:
-    """`network`: what a pre-flight test of these nodes found. None where size or batch of the model are not known."""
+    """Return how the job is expected to scale, or None where size or batch of the model are unknown. `network`: what a
+    pre-flight test of these nodes measured; assumed without one."""
     framework = plugins.framework(job.framework)
     job = framework.propose(job).to(job)
     parameters, tokens = _parameters(job), _tokens(job)
@@ -99,7 +102,7 @@ def expect(job: JobSpec, network: Network | None = None) -> Expectation | None:
 
 
 def measured(report: Mapping[str, Any], nodes: Sequence[Node], preflight: str) -> Network | None:
-    """The slowest link of these nodes, as a pre-flight test's report has it; None where it lacks one of them."""
+    """Return the slowest link of these nodes from a pre-flight test's report; None where it lacks one of them."""
     chosen = {node.id for node in nodes}
     pairs = [pair for pair in report.get("pairs", ()) if {pair["from"], pair["to"]} <= chosen]
     speeds = [pair["bandwidthMbps"] for pair in pairs if pair.get("bandwidthMbps")]
@@ -111,6 +114,7 @@ def measured(report: Mapping[str, Any], nodes: Sequence[Node], preflight: str) -
 
 
 def assumed(nodes: Sequence[Node]) -> Network:
+    """Return the speed assumed for a network that was not measured."""
     if len({node.zone for node in nodes}) > 1:
         return Network(OTHER_ZONE, FAR_MS)
     fast = all(node.network.get("infiniband") for node in nodes)
@@ -118,14 +122,14 @@ def assumed(nodes: Sequence[Node]) -> Network:
 
 
 def off_by(found: float, expected: Range) -> float:
-    """How far a measured figure is from a range, as a share of its nearer end; 0 = within."""
+    """Return how far a measured figure is from a range, as a share of its nearer end; 0 = within."""
     low, high = expected
     return found / low - 1 if found < low else found / high - 1 if found > high else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """Ranges from fast to slow. `best`, `worst`: (work, seconds) where communication costs the least and the greatest
+    """Ranges from fast to slow. `best`, `worst`: (work, seconds) where communication costs the smallest and the largest
     share."""
 
     seconds: Range
@@ -181,7 +185,7 @@ class _Model:
 
 
 def _row(nodes: Sequence[Node], count: int, steps: Mapping[int, _Step]) -> Row:
-    """Against one node; where the model is split over all of them, against ranks that need not communicate."""
+    """Compare with one node; where the model is split over all of them, with ranks that need not communicate."""
     ranks, one = (sum(node.processes for node in nodes[:number]) for number in (count, 1))
     step, alone = steps[count], steps.get(1)
     if alone is None:

@@ -1,15 +1,16 @@
-"""The requirement document's table of scenes (004): how many nodes and GPUs, and which framework goes with them."""
+"""The requirement document's table of scenarios (004): number of nodes and GPUs, and the frameworks for them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 SINGLE = "single"
-"""One machine, whatever the framework is there."""
+"""One machine, with any framework."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """`code` has a text: its name, and as the hint what is special about it. Bounds are inclusive; None = none."""
+    """A row of the table. `code` has a text: its name, and as the hint what is special about it. Bounds are inclusive;
+    None = no bound."""
 
     code: str
     nodes: tuple[int, int | None]
@@ -30,7 +31,8 @@ SCENES = (
 
 
 def fitting(nodes: int, gpus: int) -> list[Scene]:
-    """The last is the most special one. Between the rows, and beyond the table, the nearest by nodes."""
+    """Return the scenarios that fit; the last is the most specific one. Between the rows, and beyond the table, the
+    nearest by nodes."""
     if found := [scene for scene in SCENES if scene.fits(nodes, gpus)]:
         return found
     rows = [scene for scene in SCENES if _within(nodes, scene.nodes)]

@@ -18,7 +18,7 @@ FALLBACK = "en"
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """`gpu_type`: empty where any GPU does."""
+    """A use case at one size. `gpu_type`: empty where any GPU does."""
 
     nodes: int
     gpus_per_node: int
@@ -29,10 +29,10 @@ class Variant:
     gpu_type: str = ""
     same_zone: bool = False
     script: str = ""
-    """Where the framework has no recipe."""
+    """A script, where the framework has no recipe."""
 
     def choose(self, there: Sequence[Node]) -> tuple[list[Node], list[Problem]]:
-        """Of nodes that one task may use, those that it needs, as far as they are there, and what is missing."""
+        """Return the nodes that the variant needs, of the available ones that one task may use, and what is missing."""
         fitting = [node for node in there if max(node.gpu_count, 1) == self.gpus_per_node]
         fitting.sort(key=lambda node: (not self._is_right_type(node), not node.has_cuda))
         zones = Counter(node.zone for node in fitting)
@@ -57,7 +57,7 @@ class Variant:
         return self.gpu_type in node.gpu_type
 
     def request(self, name: str, nodes: Sequence[Node]) -> dict[str, Any]:
-        """Without data and model, which are the user's to choose."""
+        """Return the request without data and model, which the user chooses."""
         ids = [node.id for node in nodes]
         config = {
             "enabled": True,
@@ -78,7 +78,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """`texts`: by language, as `templates.toml` has them."""
+    """A use case, at full size and at a small one. `texts`: by language, as in `templates.toml`."""
 
     id: str
     full: Variant
@@ -91,7 +91,7 @@ class Template:
 
 @cache
 def templates() -> dict[str, Template]:
-    """By id, in the document's order."""
+    """Return the templates by id, in the document's order."""
     table = tomllib.loads(Path(__file__).with_name("templates.toml").read_text(encoding="utf-8"))
     return {key: _template(key, entry) for key, entry in table.items()}
 

@@ -1,4 +1,4 @@
-"""All rules that need only the specification: the general ones here, the framework's own from its plugin."""
+"""Checks all rules that need only the specification: the general ones here, the framework's own from its plug-in."""
 
 from fermi.frameworks.base import Framework
 from fermi.jobs import recipes
@@ -9,12 +9,12 @@ from fermi.schema import suggestions
 
 
 def problems(spec: JobSpec) -> list[Problem]:
-    """All broken rules at once; empty = the framework's `plan` will succeed. The framework's name must be known."""
+    """Return all broken rules at once; empty = the framework's `plan` will succeed. The framework's name must be known."""
     return general(spec) + of_framework(spec)
 
 
 def general(spec: JobSpec) -> list[Problem]:
-    """Those that hold for every framework, and for a job whose nodes are not known yet."""
+    """Return the broken rules that hold for every framework, also for a job whose nodes are not known yet."""
     found = variables.problems(spec.env, spec.secret_env)
     found += master_port(spec.master_port, "distributedConfig.masterPort")
     if spec.backend not in ("auto", "nccl", "gloo"):
@@ -38,7 +38,8 @@ def master_port(found: int, field: str) -> list[Problem]:
 
 
 def _cuda(spec: JobSpec, plugin: Framework) -> list[Problem]:
-    """Apart from the framework's own rules, so that a preview shows what real GPUs would be sent."""
+    """Return the problem of nodes without CUDA. It is apart from the framework's own rules, so that a preview shows
+    what real GPUs would be sent."""
     without = [node.name for node in spec.nodes if not node.has_cuda]
     if not without or not plugin.info.needs_cuda:
         return []

@@ -1,4 +1,4 @@
-"""Which environment variables a user may give a job. What the platform sets for each rank is refused instead of
+"""Checks the environment variables that a user gives a job. What the platform sets for each rank is refused instead of
 silently overridden (after kubeflow/trainer's practice)."""
 
 import re
@@ -12,7 +12,8 @@ RESERVED = (
     "MASTER_ADDR|MASTER_PORT|FERMI_.*",
     "PET_.*|TORCHELASTIC_.*",  # torchrun's
 )
-"""Whatever the framework; each framework's own beside them hold for all, because a job may try another one later."""
+"""Variables of every framework. Each framework's own ones are reserved for all, too, because a job may try another
+framework later."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
