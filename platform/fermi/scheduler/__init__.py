@@ -1,14 +1,16 @@
-"""Whose turn it is, on which environments, and what gives way: pure functions of one `Scene`.
+"""The scheduler: which task starts when, on which environments, and what is preempted. Pure functions of one
+`SchedulerSnapshot`.
 
-    Scene ──order──▶ who is asked first ──turns.decide──▶ starts, reservations, preemptions, why each other one waits
-                                              uses board      what is free, will be, and is kept for whom
-                                                   placement  which environments (`mixture`: of which sizes)
-                                                   limits     what a project may
-                                                   preemption who gives way
-                                                   stock      equal environments as one lot
-    Scene ──forecast──▶ when each that waits will probably start
-          ──sooner────▶ what change would let one start now
-    wanted              what was asked for in words, whether it can be had at all, and why just these were chosen
+    SchedulerSnapshot ──order_tasks──▶ who is considered first ──make_decision──▶ starts, reservations, preemptions, and
+                                                                                  why each other task waits
+              uses capacity            what is free, will be, and is reserved for whom
+                   placement           which environments (`gpu_packing`: of which sizes)
+                   limits              what a project may use
+                   preemption          which tasks are preempted
+                   environment_groups  equal environments as one group
+    SchedulerSnapshot ──forecast──▶ when each waiting task will probably start
+                      ──what_if───▶ which change would let one start now
+    request_text        requests as text, whether one can be satisfied at all, and why these environments were chosen
 
-The platform loads the scene and carries out the decision (`apps.training.queue`); tests simulate months of it.
+The platform loads the snapshot and carries out the decision (`apps.training.queue`); tests simulate months of it.
 """

@@ -1,4 +1,4 @@
-"""What is free, what will be, and what is kept for whom, while one decision is made."""
+"""Keeps what is free, what will be, and what is reserved for whom, during one scheduling pass."""
 
 import heapq
 from bisect import bisect_left
@@ -10,10 +10,14 @@ from fermi.scheduler.placement import pick
 from fermi.scheduler.snapshot import Held, Place, Reservation, Scene, Select, Waiting
 
 Ready = tuple[int, float, str]
-"""How soon a place comes free: free, being left, declared, foreseen, unknown; then the moment; then its id."""
+"""How soon an environment comes free: a grade (free, being left, declared, expected, unknown), then the time, then its
+id."""
 
 
 class Board:
+    """The environments of one scheduling pass. `free`, `coming`: pools of free and of held environments; `kept`: the
+    task that each reserved environment waits for; `moments`: times at which reservations begin."""
+
     def __init__(self, scene: Scene) -> None:
         self.now = scene.now
         self.by_id = {place.id: place for place in scene.places}
@@ -31,6 +35,8 @@ class Board:
         )
 
     def ready(self, place: Place) -> Ready:
+        """Return how soon the environment comes free. Declared ends come before expected ones: a task that needs it
+        then knows when it starts."""
         held = self.holders.get(place.id)
         if held is None:
             return (0, self.now, place.id)
@@ -41,11 +47,13 @@ class Board:
         return (4, held.since, place.id) if held.expected is None else (3, max(held.expected, self.now), place.id)
 
     def start(self, task: str, places: Iterable[Place]) -> None:
+        """Give the environments to a task that starts."""
         for place in places:
             self.free.take(place)
             self.started[place.id] = task
 
     def keep(self, task: str, places: Iterable[Place], begins: float | None) -> None:
+        """Reserve the environments for a task that starts at `begins`; None: nobody knows when."""
         for place in places:
             self.kept[place.id] = task
             if place.id in self.free.of:
@@ -56,7 +64,7 @@ class Board:
             self.moments = sorted({*self.moments, begins})
 
     def let_go(self, task: str) -> None:
-        """What is kept for the task is not any more."""
+        """Release what is reserved for the task."""
         for key in [key for key, owner in self.kept.items() if owner == task]:
             del self.kept[key]
             if key in self.free.of:
@@ -65,12 +73,13 @@ class Board:
                 self.coming.put(self.by_id[key])
 
     def floor(self, run: float | None) -> float:
-        """Tasks that hold for longer than this cannot start either where one that holds for `run` cannot."""
+        """Return the run time in seconds beyond which tasks cannot start either, where one that holds for `run` cannot."""
         end = ALWAYS if run is None else self.now + run
         before = bisect_left(self.moments, end)
         return self.moments[before - 1] - self.now if before else -1.0
 
     def open_lots(self, ask: Ask, run: float | None) -> Sequence[Lot]:
+        """Return the groups in which a task that holds for `run` seconds can start now."""
         lots = [
             lot
             for lot in self.free.matching(ask)
@@ -80,11 +89,11 @@ class Board:
         return without(lots, ask.select.exclude)
 
     def free_lots(self, ask: Ask) -> Sequence[Lot]:
-        """Whoever they are kept or reserved for."""
+        """Return the groups of free environments, whoever they are reserved for."""
         return without([lot for lot in self.free.matching(ask) if lot.places], ask.select.exclude)
 
     def soonest(self, task: Waiting, ask: Ask) -> list[Place]:
-        """Of what is free and what is held, those that suffice first and are kept for nobody; empty: never."""
+        """Return those of the free and held environments that suffice first and are reserved for no task; empty: never."""
         select = ask.select
         lots = [lot for stock in (self.free, self.coming) for lot in stock.matching(ask)]
         groups: dict[tuple[str, str], list[Lot]] = {}
@@ -120,8 +129,8 @@ class Board:
         return []
 
     def _needed(self, select: Select, places: list[Place]) -> list[Place]:
-        """The best of them; while nobody knows when they will be free, all that are free already stay, so that nothing
-        that was gained is lost."""
+        """Return the best of them. While it is unknown when they will be free, all that are free already stay, so that
+        nothing gained is lost."""
         if select.total_gpus is None:
             return places
         lots = Stock()
@@ -142,7 +151,7 @@ class Board:
         return key
 
     def past_windows(self, place: Place, task: Waiting, moment: float) -> float:
-        """When the task could begin there, reserved times of others being what they are."""
+        """Return the time at which the task could start there, after the reservations of others."""
         for window in self.windows.get(place.id, ()):
             end = ALWAYS if task.max_run is None else moment + task.max_run
             if clashes(window, task.project, moment, end):
@@ -150,7 +159,7 @@ class Board:
         return moment
 
     def sure(self, place: Place) -> float | None:
-        """When it must be free by what was declared."""
+        """Return when the environment is free at the latest by what was declared; None: unknown."""
         if place.id in self.started:
             return None
         held = self.holders.get(place.id)
@@ -159,7 +168,7 @@ class Board:
         return None if held.until is None or held.task in self.leaving else max(held.until, self.now)
 
     def begins(self, task: Waiting, places: Sequence[Place]) -> float | None:
-        """When all of these will be free for the task, by what was declared; None: nobody knows."""
+        """Return when all of these will be free for the task, by what was declared; None: unknown."""
         known = [self.sure(place) for place in places]
         if None in known:
             return None
@@ -169,16 +178,18 @@ class Board:
         return moment
 
     def holder(self, key: str) -> str | None:
+        """Return the task that has the environment."""
         if (task := self.started.get(key)) is not None:
             return task
         return held.task if (held := self.holders.get(key)) is not None else None
 
     def after(self, places: Iterable[Place]) -> tuple[str, ...]:
+        """Return the tasks that must end before all of these are free."""
         return tuple(dict.fromkeys(task for place in places if (task := self.holder(place.id)) is not None))
 
     def _distance(self, task: Waiting, places: Sequence[Place]) -> tuple[int, float, float]:
-        """Of zones that compete, the one where the fewest ends are unknown: what is kept there only comes nearer, so
-        the choice settles."""
+        """Return the sort key of competing zones: the one with the fewest unknown ends first. What is reserved there
+        only comes closer, so the choice is stable."""
         unsure = [place for place in places if self.sure(place) is None]
         begins = self.begins(task, places)
         waited = max((self.holders[place.id].since for place in unsure if place.id in self.holders), default=0.0)
@@ -195,6 +206,7 @@ def _by_place(reservations: Iterable[Reservation], now: float) -> Mapping[str, t
 
 
 def suffices(select: Select, places: Sequence[Place], gpus: int) -> bool:
+    """Return whether the environments, with so many GPUs together, satisfy the request."""
     if select.total_gpus is None:
         return len(places) >= (select.nodes or 1)
     if gpus < select.total_gpus or len(places) < (select.nodes or 1):
@@ -208,7 +220,7 @@ def suffices(select: Select, places: Sequence[Place], gpus: int) -> bool:
 
 
 def first_window(lots: Iterable[Lot], project: str, begin: float, end: float) -> tuple[Place, Reservation] | None:
-    """The reservation of others that ends first, of those that are in the way."""
+    """Return the environment and the reservation of others that ends first, of those in the way; None: there is none."""
     found = [
         (lot.places[-1], window)
         for lot in lots

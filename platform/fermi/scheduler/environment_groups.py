@@ -1,5 +1,5 @@
-"""Environments in lots: those of one kind, on which the same reservations lie. A decision looks at lots, so that
-thousands of equal environments cost what one does."""
+"""Groups environments of one kind with the same reservations. A scheduling pass works with groups, so that thousands of
+equal environments cost what one does."""
 
 import math
 from bisect import insort
@@ -15,8 +15,8 @@ ALWAYS = math.inf
 
 @dataclass(slots=True, eq=False)
 class Lot:
-    """`kind`: any of them; they differ in id, name, health and link alone. `kept`: whoever does not end before this
-    moment may not start there, because an earlier task begins then. `places`: the best last."""
+    """Equal environments. `kind`: any of them; they differ in id, name, health and link alone. `kept`: a task that does
+    not end before this time may not start there, because an earlier task starts then. `places`: the best last."""
 
     kind: Place
     windows: tuple[Reservation, ...] = ()
@@ -26,7 +26,8 @@ class Lot:
     where: tuple[str, str] = ("", "")  # cluster and zone
 
     def open_at(self, project: str, now: float, run: float | None) -> bool:
-        """Whether a task of the project that holds for `run` may start here, as far as others' times go."""
+        """Return whether a task of the project that holds for `run` seconds may start here now, as far as reservations
+        of others go."""
         end = ALWAYS if run is None else now + run
         if end > self.kept:
             return False
@@ -34,17 +35,19 @@ class Lot:
 
 
 def clashes(window: Reservation, project: str, begin: float, end: float) -> bool:
+    """Return whether the reservation is another project's and overlaps the time between `begin` and `end`."""
     return (window.project is None or window.project != project) and window.begins < end and begin < window.ends
 
 
 def quality(place: Place) -> tuple[int, str]:
+    """Return the sort key by health: the best first."""
     return (place.health, place.id)
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A task's wish as something that equal wishes share. `filter` says which kinds suit, whatever their number, of
-    those that are open to the project."""
+    """A task's request in a form that equal requests share. `filter`: which kinds suit, whatever their number, of those
+    open to the project."""
 
     select: Select
     project: str
@@ -54,6 +57,7 @@ class Ask:
     zones: frozenset[str]
 
     def suits(self, kind: Place) -> bool:
+        """Return whether environments of this kind suit."""
         return (
             (kind.shared or kind.project == self.project)
             and self.cluster in ("", kind.cluster)
@@ -64,6 +68,9 @@ class Ask:
 
 
 class Stock:
+    """A pool of environments in groups. `lots`: by what their environments have in common; `of`: the group by an
+    environment's id."""
+
     def __init__(self, windows: Mapping[str, tuple[Reservation, ...]] | None = None) -> None:
         self.windows = windows or {}
         self.lots: dict[tuple[Any, ...], Lot] = {}
@@ -74,13 +81,14 @@ class Stock:
         self._whole: dict[Any, list[Lot]] = {}
 
     def fill(self, places: Iterable[Place], by: Callable[[Place], Any] = quality) -> None:
-        """`by`: the best of a lot have the least."""
+        """Add environments; the best of a group have the smallest sort key."""
         for place in places:
             self.put(place)
         for lot in self.lots.values():
             lot.places.sort(key=by, reverse=True)
 
     def put(self, place: Place, kept: float = ALWAYS) -> None:
+        """Add an environment to its group."""
         windows = self.windows.get(place.id, ())
         key = (*kind(place), kept, *(window.id for window in windows))
         lot = self.lots.get(key)
@@ -92,6 +100,7 @@ class Stock:
         self.of[place.id] = lot
 
     def take(self, place: Place) -> None:
+        """Remove an environment."""
         places = self.of.pop(place.id).places
         for at in range(len(places) - 1, -1, -1):
             if places[at] is place:
@@ -99,13 +108,14 @@ class Stock:
                 return
 
     def keep(self, place: Place, until: float) -> None:
-        """For an earlier task that begins then."""
+        """Reserve an environment for an earlier task that starts at `until`."""
         self.take(place)
         self.put(place, until)
         self.of[place.id].places.sort(key=quality, reverse=True)
 
     def matching(self, ask: Ask) -> list[Lot]:
-        """Of the kind that is asked for, the smallest first, whether any of it is left or not."""
+        """Return the groups of the kinds asked for, the smallest environments first, whether any are left in them or
+        not."""
         found = self._shared.get(ask.filter)
         if found is None:
             lots = [lot for lot in self.lots.values() if lot.kind.shared and ask.suits(lot.kind)]
@@ -119,11 +129,12 @@ class Stock:
         return whole
 
     def has_own(self, project: str) -> bool:
-        """Whether any environment is there that only this project may use."""
+        """Return whether there is an environment that only this project may use."""
         own = self._own.get(project)
         return own is not None and any(lot.places for lot in own)
 
     def matches_shared(self, ask: Ask) -> bool:
+        """Return whether any group of shared environments suits."""
         self.matching(ask)
         return bool(self._shared[ask.filter][1])
 
@@ -142,6 +153,7 @@ def _size(lot: Lot) -> int:
 
 
 def kind(place: Place) -> tuple[Any, ...]:
+    """Return what environments of one group have in common."""
     labels = tuple(sorted(place.labels.items())) if place.labels else ()
     owner = "" if place.shared else place.project
     made = bool(place.made_for)
@@ -149,7 +161,7 @@ def kind(place: Place) -> tuple[Any, ...]:
 
 
 def ask(task: Waiting, project: Project | None = None) -> Ask:
-    """`project`: what it may use; of an unknown one, anything."""
+    """Return the request of a task. `project`: limits what it may use; None: anything."""
     assert task.select is not None
     select = task.select
     labels = tuple(sorted(select.labels.items())) if select.labels else ()
@@ -162,7 +174,7 @@ _ANY: frozenset[str] = frozenset()
 
 
 def of_kind(select: Select, place: Place) -> bool:
-    """Whether an environment is of the kind that was asked for, whoever has it now; `exclude` does not say kinds."""
+    """Return whether an environment is of the kind asked for, whoever holds it now; `exclude` does not count."""
     return (
         not place.made_for
         and (not select.gpu_types or place.gpu_type in select.gpu_types)
@@ -177,7 +189,7 @@ def _least(select: Select) -> int:
 
 
 def without(lots: Sequence[Lot], exclude: tuple[str, ...]) -> Sequence[Lot]:
-    """As if the excluded environments were not there."""
+    """Return the groups without the excluded environments."""
     if not exclude:
         return lots
     left = set(exclude)

@@ -1,11 +1,13 @@
-"""When each task that waits will probably start: the queue is walked in time, in its order.
+"""Estimates when each waiting task will start, by simulating the queue in its order.
 
-Each task takes the environments that come free first for it, and holds them for as long as it will probably run. That
-is done three times: with probable times; with the shortest, `EARLY` of them; and with the longest, what was declared or
-else `LATE` times the probable. Where one holder's end is known to nobody, nothing after it is known either.
+Each task takes the environments that come free first for it, and holds them for as long as it will probably run. The
+queue is simulated three times: with probable times; with the shortest, `EARLY_FACTOR` of them; and with the longest,
+what was declared or else `LATE_FACTOR` times the probable. Where the end of one holder is unknown, nothing after it is
+known either.
 
-Who will give way to one of the first counts, once its `min_run` is over. A task that starts before its turn because it
-delays nobody does not, nor does who gives way to others: with these, some start at another time than was estimated.
+Tasks that will be preempted for one of the first count, once their `min_run` is over. A task that starts before its
+turn because it delays no other does not, nor do tasks preempted for others: with these, some start at another time than
+was estimated.
 """
 
 import heapq
@@ -23,16 +25,16 @@ from fermi.scheduler.snapshot import Decision, Held, Place, Project, Scene, Turn
 
 EARLY, LATE = 0.5, 2.0
 GRACE = 60.0
-"""How long a task that was asked to end still has its environments."""
+"""Seconds for which a task that was asked to end still has its environments."""
 FAR = 1000
-"""Of tasks that come later than so many, nobody knows."""
+"""Tasks of the queue that are simulated; the start of later ones is unknown."""
 _NEVER = math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """`begins`: None where nobody knows; `early`, `late`: between these it will probably be; `late` None: or any time
-    later. `after`: tasks that have its environments before it."""
+    """`begins`: the probable start, None: unknown; `early`, `late`: it will probably be between these; `late` None: or
+    any time later. `after`: tasks that have its environments before it."""
 
     begins: float | None
     early: float | None
@@ -41,7 +43,7 @@ class Forecast:
 
 
 def estimate(scene: Scene, decision: Decision) -> dict[str, Forecast]:
-    """Of each that waits and does not start now."""
+    """Return the forecast of each waiting task that does not start now."""
     probable, early, late = (
         _Times(scene, rest, run).walk(decision)
         for rest, run in ((_probably, _probable_run), (_early, _early_run), (_late, _late_run))
@@ -92,7 +94,7 @@ def _late_run(task: Waiting) -> float:
 
 
 class _Times:
-    """From when on each environment is free, and who has it until then."""
+    """From when each environment is free, and which task has it until then."""
 
     def __init__(self, scene: Scene, rest: Callable[[Held, float], float], run: Callable[[Waiting], float]) -> None:
         self.scene, self.now, self.run = scene, scene.now, run
@@ -177,7 +179,7 @@ class _Times:
 
 
 class _Gates:
-    """When a project and a user have room under their limits again."""
+    """When a project and a user are below their limits again."""
 
     def __init__(self) -> None:
         self.ends: defaultdict[Any, list[tuple[float, int]]] = defaultdict(list)
@@ -198,7 +200,8 @@ class _Gates:
         )
 
     def _opens(self, key: Any, gpus: int, most_gpus: int | None, most_tasks: int | None) -> float:
-        """Whoever asks later does not start earlier: what has ended by then is forgotten."""
+        """Return when the limits allow so many GPUs more. Later requests do not start earlier: what has ended by then
+        is dropped."""
         moment, ends = 0.0, self.ends[key]
         while (most_gpus is not None and self.gpus[key] + gpus > most_gpus) or (
             most_tasks is not None and len(ends) >= most_tasks

@@ -1,7 +1,8 @@
-"""How many environments of each size make up a number of GPUs: the least left over, then the fewest environments.
+"""Chooses how many environments of each size make up a number of GPUs: the fewest GPUs left over, then the fewest
+environments.
 
-Sizes of real machines divide each other (1, 2, 4, 8): then the largest first is best, and that is quick. Other sizes,
-and a fixed number of environments, are searched; a very large search is cut short, and its answer still does.
+Sizes of real machines divide each other (1, 2, 4, 8): then taking the largest first is optimal and fast. Other sizes,
+and a fixed number of environments, are searched; a very large search is cut short, and its answer is still valid.
 """
 
 from functools import lru_cache
@@ -10,14 +11,15 @@ from itertools import pairwise
 EXACT = 256
 """GPUs up to which the search is complete."""
 EXACT_NODES = 128
-"""The same, where the number of environments is fixed."""
+"""Environments up to which the search is complete, where their number is fixed."""
 
 Sizes = tuple[tuple[int, int], ...]
-"""(GPUs, how many there are), the largest first."""
+"""(GPUs, how many environments have them), the largest first."""
 
 
 def mixture(there: dict[int, int], total: int, nodes: int | None = None) -> dict[int, int] | None:
-    """Environments by size, `nodes` of them where that is given; None: there are not enough."""
+    """Return the number of environments by size, `nodes` of them where that is given; None: there are not enough.
+    `total`: GPUs."""
     most = [(size, min(count, -(-total // size) if nodes is None else nodes)) for size, count in there.items()]
     return _mixture(tuple(sorted(most, reverse=True)), total, nodes)
 
@@ -44,7 +46,8 @@ def _largest_first(sizes: Sizes, total: int) -> dict[int, int] | None:
 
 
 def _fewest(sizes: Sizes, total: int) -> dict[int, int]:
-    """Any sizes. Of a large total, the largest environments are taken first until the rest can be searched."""
+    """Choose from any sizes. For a large total, the largest environments are taken first until the rest can be
+    searched."""
     largest, count = sizes[0]
     ahead = min(count, max(0, total - EXACT) // largest)
     rest = ((largest, count - ahead), *sizes[1:])
@@ -76,7 +79,8 @@ def _fewest(sizes: Sizes, total: int) -> dict[int, int]:
 
 
 def _exactly(sizes: Sizes, total: int, nodes: int) -> dict[int, int] | None:
-    """`nodes` environments. Starts with the largest, and exchanges as long as less is left over."""
+    """Choose `nodes` environments: start with the largest, and exchange them for smaller ones as long as that leaves
+    fewer GPUs over."""
     found: dict[int, int] = {}
     for size, count in sizes:
         if taken := min(count, nodes - sum(found.values())):
@@ -98,7 +102,7 @@ def _exactly(sizes: Sizes, total: int, nodes: int) -> dict[int, int] | None:
 
 
 def _searched(sizes: Sizes, total: int, nodes: int) -> dict[int, int] | None:
-    """By number of environments, the sums that can be reached, as the bits of an integer."""
+    """Search exactly: the sums that each number of environments can reach are the bits of an integer."""
     reach = [1] + [0] * nodes
     stages = [tuple(reach)]
     for size, there in sizes:

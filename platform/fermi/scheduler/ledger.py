@@ -1,4 +1,4 @@
-"""What the time went into that a task held its environments for.
+"""Divides the time for which a task held its environments into what it was used for.
 
 held ─▶ starting ─▶ redone ─▶ training ─▶ saving ─▶ idle ─▶ …       an attempt that was asked to end
                                        └▶ lost ──▶ lost ─▶ …        one that failed, and the back-off after it
@@ -6,10 +6,10 @@ held ─▶ starting ─▶ redone ─▶ training ─▶ saving ─▶ idle ─
 starting   from an attempt's begin to its first step; where no step is known, until its ranks ran
 redone     until it passes the highest step that an earlier attempt had reached; where no steps are known, as long as
            the attempt before had trained since its newest checkpoint
-training   steps that nobody had trained before
+training   steps that no earlier attempt had made
 saving     from the moment an attempt was asked to end until it had
 hung       of an attempt, whatever else it would have been: while its ranks did not advance
-lost       from the last sign of an attempt that failed until it had ended, and on until the next one began
+lost       from the last sign of life of an attempt that failed until it had ended, and on until the next one began
 idle       held without an attempt for any other reason
 """
 
@@ -22,20 +22,17 @@ PARTS = ("starting", "training", "saving", "lost", "redone", "idle", "hung")
 
 
 Span = tuple[str, float, float]
-"""What it was, since when, and until when."""
+"""(name of the part, begin, end), in unix seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """An attempt, in unix seconds; None: not known, or not yet.
+    """The times of an attempt, in unix seconds; None: unknown, or not yet.
 
-    stepped    when it made its first step
-    passed     when it passed the highest step of the attempts before it; None with `steps_known`: never
-    signed     the last that was heard of it: a step, a line
-    ending     when its end became known, and the platform began to end it
-    failed     whether it ended by a failure
-    saved      when its newest checkpoint was saved
-    hangs      since when, and until when, it did not advance; without an end: until it was ended
+    stepped    when it made its first step passed     when it passed the highest step of the attempts before it; None
+    with `steps_known`: never signed     its last sign of life: a step, a line ending     when its end became known, and
+    the platform began to end it failed     whether it ended by a failure saved      when its newest checkpoint was
+    saved hangs      since when, and until when, it did not advance; without an end: until it was ended
     """
 
     began: float
@@ -53,7 +50,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Seconds. They add up to what they are of."""
+    """Seconds by part; they add up to the time that is divided."""
 
     starting: float = 0.0
     training: float = 0.0
@@ -68,13 +65,16 @@ class Parts:
         return sum(asdict(self).values())
 
     def times(self, factor: float) -> Self:
+        """Return the parts multiplied by a factor."""
         return replace(self, **{name: value * factor for name, value in asdict(self).items()})
 
     def plus(self, other: Self) -> Self:
+        """Return the sum of both."""
         return replace(self, **{name: value + getattr(other, name) for name, value in asdict(self).items()})
 
 
 def total(parts: Iterable[Parts]) -> Parts:
+    """Return the sum of all parts."""
     found = Parts()
     for one in parts:
         found = found.plus(one)
@@ -82,7 +82,7 @@ def total(parts: Iterable[Parts]) -> Parts:
 
 
 def spans(since: float, until: float, runs: Iterable[Run]) -> list[Span]:
-    """What each stretch of the time from `since` to `until` went into, one after the other, without a gap."""
+    """Return what each span of the time from `since` to `until` was used for, in order and without gaps."""
     found: list[Span] = []
     at, after, owed = since, "idle", 0.0
 
@@ -112,7 +112,7 @@ def spans(since: float, until: float, runs: Iterable[Run]) -> list[Span]:
 
 
 def _without_hangs(stretches: Iterable[Span], run: Run, over: float) -> Iterator[Span]:
-    """The same, with `hung` in place of what each was while the attempt did not advance."""
+    """Yield the spans with `hung` in place of what each was while the attempt did not advance."""
     last = over if run.ending is None else min(run.ending, over)
     hangs = [(since, last if until is None else until) for since, until in run.hangs]
     for name, begins, ends in stretches:
@@ -123,6 +123,7 @@ def _without_hangs(stretches: Iterable[Span], run: Run, over: float) -> Iterator
 
 
 def breakdown(since: float, until: float, runs: Iterable[Run]) -> Parts:
+    """Return the seconds of each part of the time from `since` to `until`."""
     sums = dict.fromkeys(PARTS, 0.0)
     for name, begins, ends in spans(since, until, runs):
         sums[name] += ends - begins
@@ -130,14 +131,14 @@ def breakdown(since: float, until: float, runs: Iterable[Run]) -> Parts:
 
 
 def goodput(parts: Parts) -> float | None:
-    """The share of held time that moved training forward; None: nothing was held."""
+    """Return the share of held time that moved training forward; None: nothing was held."""
     return parts.training / parts.held if parts.held > 0 else None
 
 
 def ettr(parts: Parts, waited: float) -> float | None:
-    """The effective training time ratio: of the time from when it could have begun on, waiting included, the share that
-    moved training forward (Kokolis et al. 2024, arXiv:2410.21680, §2; MegaScale, arXiv:2402.15627, §6.3 calls it the
-    effective training time rate). Both in the same unit."""
+    """Return the effective training time ratio: of the time from when training could have begun, waiting included, the
+    share that moved training forward (Kokolis et al. 2024, arXiv:2410.21680, §2; MegaScale, arXiv:2402.15627, §6.3
+    calls it the effective training time rate). `waited` is in the parts' unit. None: no time has passed."""
     whole = parts.held + waited
     return parts.training / whole if whole > 0 else None
 
@@ -156,7 +157,7 @@ def _redone_until(run: Run, first: float, owed: float, trained_until: float) -> 
 
 
 def _owed(run: Run, first: float | None, trained_until: float) -> float:
-    """What an attempt after it has to do again, as far as checkpoints tell."""
+    """Return the seconds that the next attempt has to do again, as far as checkpoints tell."""
     if first is None:
         return 0.0
     safe = max(first, run.saved) if run.saved is not None else first
@@ -164,4 +165,5 @@ def _owed(run: Run, first: float | None, trained_until: float) -> float:
 
 
 def names(parts: Parts) -> Mapping[str, float]:
+    """Return the parts by name."""
     return asdict(parts)

@@ -1,4 +1,4 @@
-"""What a project and its users may hold, and what they hold now."""
+"""Checks what a project and its users may hold against what they hold now."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from fermi.scheduler.snapshot import Allowance, Held, Place, Project, Waiting
 
 
 class Use:
-    """GPUs and tasks that hold some, by project, and by user within it; it grows with what a decision starts."""
+    """GPUs, and tasks that hold some, by project and by (project, user); it grows with what a pass starts."""
 
     def __init__(self, held: Iterable[Held], places: Mapping[str, Place]) -> None:
         self.places = places
@@ -32,8 +32,8 @@ class Use:
 
 
 class Guarantees:
-    """Who holds more shared GPUs than is guaranteed to it, now and once those that leave have left and those that these
-    make room for have begun. Where no project is guaranteed anything, nobody borrows."""
+    """Which projects hold more shared GPUs than is guaranteed to them, now and once leaving tasks have left and those
+    that they make room for have started. Where no project has a guarantee, none borrows."""
 
     def __init__(self, projects: Mapping[str, Project], held: Iterable[Held], places: Mapping[str, Place]) -> None:
         self.projects, self.places = projects, places
@@ -48,21 +48,22 @@ class Guarantees:
             self.shared[project] += times * shared_of(places)
 
     def of(self, project: str) -> int:
+        """Return the shared GPUs guaranteed to the project."""
         found = self.projects.get(project)
         return (found.guaranteed or 0) if found else 0
 
     def borrows(self, project: str, more: int = 0) -> bool:
-        """Whether it would with so many shared GPUs more."""
+        """Return whether the project holds more than its guarantee, with so many shared GPUs more."""
         return self.any and self.shared[project] + more > self.of(project)
 
     def takes_back(self, project: str, more: int) -> bool:
-        """Whether so many shared GPUs more are its own by guarantee."""
+        """Return whether so many shared GPUs more are the project's own by guarantee."""
         return self.any and more > 0 and self.shared[project] + more <= self.of(project)
 
 
 def guaranteed_first(line: Sequence[Waiting], guarantees: Guarantees) -> list[Waiting]:
-    """Those first that ask for no more than their project is guaranteed with what it holds: what is a project's own is
-    not kept for others who would borrow it. A project's tasks stay in their order among themselves."""
+    """Return the queue with those tasks first that, with what their project holds, stay within its guarantee: it is not
+    reserved for others who would borrow it. A project's tasks keep their order."""
     if not guarantees.any:
         return list(line)
     largest = max((place.gpus for place in guarantees.places.values()), default=0)
@@ -87,15 +88,17 @@ def guaranteed_first(line: Sequence[Waiting], guarantees: Guarantees) -> list[Wa
 
 
 def gpus_of(places: Iterable[Place]) -> int:
+    """Return the GPUs of the environments."""
     return sum(place.gpus for place in places)
 
 
 def shared_of(places: Iterable[Place]) -> int:
+    """Return the GPUs of the shared ones of the environments."""
     return sum(place.gpus for place in places if place.shared)
 
 
 def problem(task: Waiting, project: Project | None, use: Use, chosen: Sequence[Place] | None = None) -> Problem | None:
-    """The limit that the task would break if it started, on `chosen` where that is known already."""
+    """Return the limit that the task would break if it started, on `chosen` where that is known already; None: none."""
     if project is None:
         return None
     if project.stopped is not None and not (project.only_preemptible and task.preemptible):
@@ -133,11 +136,12 @@ def _unlimited(most: Project | Allowance) -> bool:
 
 
 def may_refuse(project: Project) -> bool:
-    """Whether `problem` may find any."""
+    """Return whether the project has any limit."""
     return project.stopped is not None or not _unlimited(project) or has_user_limits(project)
 
 
 def has_user_limits(project: Project) -> bool:
+    """Return whether the project limits its users."""
     return bool(project.users) or not _unlimited(project.each_user)
 
 

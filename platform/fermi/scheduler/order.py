@@ -1,8 +1,8 @@
-"""In which order tasks that wait are asked: class, then the fair share of the project, then age.
+"""Orders waiting tasks: by class, then by the fair share of the project, then by age.
 
-class   as asked, one higher for each day that the task has waited, at most urgent
-share   GPU-seconds that the project has used, half of them forgotten in seven days, against its weight. Whoever has
-        used least comes first, and what was just placed in this order counts as used: so projects take turns
+class   as requested, one higher for each day that the task has waited, at most urgent
+share   GPU-seconds that the project has used, with a half-life of seven days, divided by its weight. The project that
+        has used least comes first, and what was just placed in this order counts as used: so projects alternate
 age     within a project: where a maintainer moved the task to, else since when it waits
 """
 
@@ -26,7 +26,7 @@ def order(
     now: float,
     gpus: Mapping[str, int] | None = None,
 ) -> list[Waiting]:
-    """Everything that waits, once each. `gpus`: of each environment; one that is not there has one."""
+    """Return all waiting tasks, once each. `gpus`: by environment; one that is not listed has one."""
     gpus = gpus or {}
     used = usage(held, projects, now, gpus)
     classes: defaultdict[Priority, defaultdict[str, list[Waiting]]] = defaultdict(partial(defaultdict, list))
@@ -63,7 +63,7 @@ def _merge(
 
 
 def aged(task: Waiting, now: float) -> Priority:
-    """The class that counts for the order; preemption uses the class as asked."""
+    """Return the class that counts for the order; preemption uses the class as requested."""
     level = priority_of(task.priority)
     if now - task.since < DAY:
         return level
@@ -76,7 +76,7 @@ _CLASSES = tuple(Priority)
 def usage(
     held: Iterable[Held], projects: Mapping[str, Project], now: float, gpus: Mapping[str, int]
 ) -> defaultdict[str, float]:
-    """GPU-seconds by project, with what is held now."""
+    """Return GPU-seconds by project, with what is held now."""
     used = defaultdict(float, {key: project.used for key, project in projects.items()})
     for one in held:
         used[one.project] += _together(one.places, gpus) * decayed(now - one.since)
@@ -84,18 +84,19 @@ def usage(
 
 
 def decayed(seconds: float) -> float:
-    """What the last `seconds` of one GPU count for now."""
+    """Return what the last `seconds` of one GPU count for now."""
     return (1 - math.exp(-_RATE * max(seconds, 0.0))) / _RATE
 
 
 def virtual(task: Waiting, gpus: Mapping[str, int]) -> float:
-    """GPU-seconds that a task in line counts for its project: of an hour where nobody knows, of a day at most."""
+    """Return the GPU-seconds that a queued task counts for its project: its expected run, an hour where that is
+    unknown, at most a day."""
     run = task.expected_run or task.max_run or HOUR
     return (asked(task, gpus) or 1) * (run if run < DAY else DAY)
 
 
 def asked(task: Waiting, gpus: Mapping[str, int]) -> int:
-    """GPUs, as far as that is known before the environments are chosen."""
+    """Return the GPUs of a task, as far as they are known before environments are chosen."""
     select = task.select
     if select is None:
         return _together(task.named, gpus)

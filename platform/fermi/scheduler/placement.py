@@ -1,8 +1,8 @@
-"""Which environments a task gets that asked for capacity.
+"""Chooses the environments of a task that asked for capacity.
 
-Of all that would do, one after the other: the fewest zones; the fewest GPUs left over; the fewest environments; the
-healthiest; those that share a link; of zones, the one that is fullest already. So 14 GPUs are 2 + 4 + 8 before 8 + 8.
-Exact in one zone; where it takes several zones, the best of the `COMBINATIONS` largest.
+Criteria in this order: the fewest zones; the fewest GPUs left over; the fewest environments; the healthiest; those that
+share a link; of zones, the one that is fullest already. So 14 GPUs are 2 + 4 + 8 before 8 + 8. Exact in one zone; where
+several zones are needed, the best of the `MAX_COMBINATIONS` largest.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,17 +18,18 @@ ALTERNATIVES = 8
 
 
 def matches(select: Select, place: Place) -> bool:
-    """Whether the environment is of the kind that was asked for, whoever has it now."""
+    """Return whether the environment is of the kind asked for, whoever holds it now."""
     return place.id not in select.exclude and of_kind(select, place)
 
 
 def open_to(project: str, cluster: str, place: Place) -> bool:
-    """Whether tasks of the project may run there. `cluster` empty: any."""
+    """Return whether tasks of the project may run there. `cluster` empty: any."""
     return place.usable and (place.shared or place.project == project) and cluster in ("", place.cluster)
 
 
 def choose(task: Waiting, free: Iterable[Place], project: Project | None = None) -> list[Place]:
-    """The environments that suit best, master first; empty where they do not suffice. `project`: what it may use."""
+    """Return the environments that suit best, master first; empty where they do not suffice. `project`: limits what may
+    be used."""
     assert task.select is not None
     stock = Stock()
     stock.fill(place for place in free if place.usable)
@@ -36,7 +37,8 @@ def choose(task: Waiting, free: Iterable[Place], project: Project | None = None)
 
 
 def pick(select: Select, lots: Sequence[Lot]) -> list[Place]:
-    """Of lots that all suit, the smallest environments first."""
+    """Return the best environments of groups that all suit, given with the smallest environments first; empty where
+    they do not suffice."""
     zones, wanted = _zones(select, lots), select.target
     rated: list[_Rated] = []
     for key, (there, some) in zones.items():
@@ -51,7 +53,7 @@ def pick(select: Select, lots: Sequence[Lot]) -> list[Place]:
 
 
 def enough(select: Select, lots: Sequence[Lot]) -> bool:
-    """Whether they suffice, whichever of them are chosen."""
+    """Return whether the groups suffice, whichever environments are chosen."""
     if select.total_gpus is not None and select.nodes is not None:
         return bool(pick(select, lots))
     zones, wanted = _zones(select, lots), select.target
@@ -64,8 +66,8 @@ def enough(select: Select, lots: Sequence[Lot]) -> bool:
 
 
 def picks(select: Select, lots: Sequence[Lot]) -> Iterator[list[Place]]:
-    """Different ones, for rules that may refuse the best: that; the best of each zone; the best with environments of
-    one size. `ALTERNATIVES` at most."""
+    """Yield different choices, for rules that may refuse the best one: the best; the best of each zone; the best with
+    environments of one size. At most `MAX_ALTERNATIVES`."""
     seen: set[frozenset[str]] = set()
     zones = sorted({lot.kind.zone for lot in lots if lot.places})
     sizes = sorted({lot.kind.gpus for lot in lots if lot.places}, reverse=True)
@@ -85,7 +87,7 @@ def picks(select: Select, lots: Sequence[Lot]) -> Iterator[list[Place]]:
 
 
 _Zones = dict[tuple[str, str], tuple[int, list[Lot]]]
-"""By cluster and zone: environments or GPUs, as `target` counts, and lots."""
+"""By cluster and zone: environments or GPUs, as `target` counts, and groups."""
 
 
 def _zones(select: Select, lots: Iterable[Lot]) -> _Zones:
@@ -102,11 +104,11 @@ def _zones(select: Select, lots: Iterable[Lot]) -> _Zones:
 
 
 _Rated = tuple[tuple[int, int], tuple[int, Any], Sequence[Lot], dict[int, int]]
-"""GPUs left over and environments; what there is, and where; lots; environments by size."""
+"""GPUs left over and environments; what is there, and where; groups; environments by size."""
 
 
 def _across(select: Select, zones: _Zones, cluster: str) -> tuple[Any, list[Place]] | None:
-    """Of several zones, as few as possible."""
+    """Choose from several zones, as few as possible."""
     there = sorted((key for key in zones if key[0] == cluster), key=lambda key: (-zones[key][0], key))
     for number in range(2, len(there) + 1):
         if sum(zones[key][0] for key in there[:number]) < select.target:
@@ -123,7 +125,7 @@ def _across(select: Select, zones: _Zones, cluster: str) -> tuple[Any, list[Plac
 
 
 def _healthiest(rated: list[_Rated]) -> tuple[Any, list[Place]]:
-    """Of those that are equally good by number, the healthiest and closest; looked at until one is perfect."""
+    """Return the healthiest and closest of equally good choices; stops at a perfect one."""
     least = min(one[0] for one in rated)
     best: tuple[Any, list[Place]] | None = None
     for key, left, lots, sizes in sorted((one for one in rated if one[0] == least), key=lambda one: one[1]):
@@ -138,7 +140,7 @@ def _healthiest(rated: list[_Rated]) -> tuple[Any, list[Place]]:
 
 
 def _sizes(select: Select, lots: Sequence[Lot]) -> tuple[tuple[int, int], dict[int, int]] | None:
-    """GPUs left over and environments, and how many of each size; None: they do not suffice."""
+    """Return GPUs left over and number of environments, and how many of each size; None: they do not suffice."""
     if select.total_gpus is not None:
         there: dict[int, int] = {}
         for lot in lots:
@@ -172,7 +174,7 @@ def _take(lots: Sequence[Lot], sizes: dict[int, int]) -> list[Place]:
 
 
 def _linked(there: list[Place], count: int, others: list[Place]) -> list[Place]:
-    """The `count` healthiest; of the equally healthy, those of the fewest links."""
+    """Return the `count` healthiest; of equally healthy ones, those with the fewest links."""
     edge = there[count - 1].health
     sure = [place for place in there[:count] if place.health < edge]
     known = {place.link for place in (*sure, *others) if place.link}
@@ -189,7 +191,7 @@ def _linked(there: list[Place], count: int, others: list[Place]) -> list[Place]:
 
 
 def _links(places: Sequence[Place]) -> int:
-    """How many groups of fast links; what is not known is one of its own, and all unknown is no worse than one."""
+    """Return the number of groups of fast links. An unknown link is one of its own, but all unknown counts as one."""
     if len(places) == 1:
         return 1
     known = {place.link for place in places if place.link}
@@ -198,7 +200,8 @@ def _links(places: Sequence[Place]) -> int:
 
 
 def in_rank_order(places: Sequence[Place]) -> list[Place]:
-    """The master has the most ranks; then those of its zone and link come first, so that neighbours are near."""
+    """Return the environments in the order of ranks: the master, which has the most ranks, then those of its zone and
+    link, so that neighbouring ranks are near."""
     if len(places) == 1:
         return list(places)
     master = min(places, key=lambda place: (-place.processes, place.health, place.id))

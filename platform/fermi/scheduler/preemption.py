@@ -1,10 +1,10 @@
-"""Who gives way to a task that waits: the fewest, and of these the ones that lose the least work.
+"""Chooses the tasks to preempt for a waiting one: the fewest, and of these the ones that lose the least work.
 
-    PRIORITY    to a higher class, as asked: who said so (`preemptible`), and who borrows
-    GUARANTEE   to a project that takes back what it is guaranteed: who borrows, whoever it is
+    PRIORITY    for a higher class, as requested: tasks that are `preemptible`, and tasks of projects that borrow
+    GUARANTEE   for a project that takes back what it is guaranteed: tasks of projects that borrow, of any class
 
-Never before `min_run`, never in vain, and who borrows takes nothing from who does not. Of a project that borrows, tasks
-go first whose going leaves it what it is guaranteed.
+Never before `min_run`, never in vain, and a borrowing project takes nothing from one that does not borrow. Of a project
+that borrows, tasks go first whose end leaves it what it is guaranteed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from fermi.scheduler.snapshot import Held, Place, Priority, Scene, Select, Waiti
 
 PRIORITY, GUARANTEE = "PRIORITY", "GUARANTEE"
 EXACT = 50_000
-"""Steps of the search for the least lost work; a larger one takes the largest victims."""
+"""Steps of the search for the least lost work; a larger search takes the largest victims."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Victim:
+    """A task that may be preempted."""
+
     held: Held
     why: str
     lost: float  # GPU-seconds since its newest checkpoint
@@ -36,21 +38,22 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a task gets when these have gone."""
+    """What a task gets when these victims have gone."""
 
     victims: tuple[Victim, ...]
     places: list[Place]
 
 
 _Kind = tuple[str, Priority, bool, bool]
-"""Of holders: project, class, preemptible, and whether they hold shared GPUs. Those of one kind give way alike."""
+"""Of holders: project, class, preemptible, and whether they hold shared GPUs. Holders with the same key are preempted
+alike."""
 
 
 class Givers:
-    """Who may give way to whom.
+    """The tasks that may be preempted, and for whom.
 
-    moments   when somebody's `min_run` is over who would be asked then
-    young     whose `min_run` is not over, and when it is
+    moments   when the `min_run` of a task is over that would be preempted then young     tasks whose `min_run` is not
+    over, and when it is
     """
 
     def __init__(self, scene: Scene, board: Board, guarantees: Guarantees) -> None:
@@ -71,7 +74,7 @@ class Givers:
         self._kinds = [*set(self._of.values())]
 
     def later(self) -> Self:
-        """As if everybody's `min_run` were over."""
+        """Return the candidates as if every task's `min_run` were over."""
         if not self._young:
             return self
         found = copy(self)
@@ -79,7 +82,7 @@ class Givers:
         return found
 
     def to(self, task: Waiting, shared: int) -> Asked:
-        """`shared`: GPUs on shared environments that the task would hold."""
+        """Return what may be preempted for a task. `shared`: GPUs on shared environments that it would hold."""
         level = priority_of(task.priority)
         takes_back = self.guarantees.takes_back(task.project, shared)
         borrows = shared > 0 and self.guarantees.borrows(task.project, shared)
@@ -96,11 +99,13 @@ class Givers:
         return GUARANTEE if takes_back and lends and not own else ""
 
     def why(self, held: Held, asked: Mapping[_Kind, str]) -> str:
+        """Return why the running task may be preempted; empty: it may not."""
         if held.stays or held.task in self.board.leaving or (self._young and held.task in self.young):
             return ""
         return asked.get(self._of[held.task], "")
 
     def victim(self, held: Held, why: str) -> Victim:
+        """Return the running task as a victim, with the work that it would lose."""
         found = self._victims.get((held.task, why))
         if found is None:
             places = [self.board.by_id[key] for key in held.places if key in self.board.by_id]
@@ -111,11 +116,12 @@ class Givers:
         return found
 
     def ready(self, victims: Sequence[Victim]) -> float:
-        """When all of them may be asked."""
+        """Return when all of them may be preempted."""
         return max((self.young.get(victim.held.task, self.now) for victim in victims), default=self.now)
 
     def leave(self, victims: Sequence[Victim]) -> bool:
-        """Whether these may go together: each that goes only because its project borrows goes while it does."""
+        """Return whether these may go together: a task that goes only because its project borrows goes only while it
+        does."""
         for project in {victim.held.project for victim in victims if victim.lends}:
             going = [victim.shared for victim in victims if victim.held.project == project]
             if not self.guarantees.borrows(project, -(sum(going) - max(going))):
@@ -123,7 +129,7 @@ class Givers:
         return True
 
     def spares(self, victim: Victim) -> bool:
-        """Whether its project keeps what it is guaranteed."""
+        """Return whether the victim's project keeps what it is guaranteed."""
         return not victim.lends or self.guarantees.shared[victim.held.project] - victim.shared >= self.guarantees.of(
             victim.held.project
         )
@@ -131,17 +137,20 @@ class Givers:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Who may give way to one task."""
+    """The tasks that may be preempted for one task."""
 
     givers: Givers
     kinds: Mapping[_Kind, str]
 
     def get(self, held: Held) -> Victim | None:
+        """Return the running task as a victim, or None where it may not be preempted."""
         why = self.givers.why(held, self.kinds)
         return self.givers.victim(held, why) if why else None
 
 
 def of_named(task: Waiting, board: Board, givers: Givers) -> Room | None:
+    """Return what must be preempted so that the task gets the environments that it names; None: impossible, or nothing
+    holds them."""
     places = [board.by_id[key] for key in task.named]
     holders: dict[str, Held] = {}
     for place in places:
@@ -158,6 +167,8 @@ def of_named(task: Waiting, board: Board, givers: Givers) -> Room | None:
 
 
 def of_select(task: Waiting, ask: Ask, board: Board, givers: Givers) -> Room | None:
+    """Return what must be preempted so that the task gets the capacity that it asks for; None: impossible, or enough
+    tasks are leaving already."""
     select = ask.select
     may = givers.to(task, select.total_gpus or (select.nodes or 1) * max(select.gpus_per_node or 0, 1))
     if not may.kinds:
@@ -180,11 +191,12 @@ def of_select(task: Waiting, ask: Ask, board: Board, givers: Givers) -> Room | N
 
 
 Gains = dict[str, tuple[Victim, list[Place]]]
-"""What each would give, by its task."""
+"""What each victim would free, by its task."""
 
 
 def _groups(task: Waiting, ask: Ask, board: Board, may: Asked) -> dict[tuple[str, str], tuple[list[Place], Gains]]:
-    """What could be had together: what is free or being left, and what each victim would give."""
+    """Return what can be used together, by cluster and zone: what is free or being left, and what each victim would
+    free."""
     groups: dict[tuple[str, str], tuple[list[Place], Gains]] = {}
     left_out = set(ask.select.exclude)
 
@@ -239,7 +251,7 @@ def _pick(select: Select, places: Iterable[Place]) -> list[Place]:
 
 
 def _together(may: list[Victim], givers: Givers) -> list[Victim]:
-    """So many of each project, those that lose the least first, that all of them may go."""
+    """Return as many victims of each project as may go together, those that lose the least first."""
     found: list[Victim] = []
     going: dict[str, tuple[int, int, bool]] = {}  # by project: shared GPUs, the most of one, whether any lends
     for one in sorted(may, key=_cheap):
@@ -268,7 +280,7 @@ def _fewest(
 
 
 def _least(missing: int, may: list[Victim], gain: dict[str, int]) -> list[Victim] | None:
-    """The fewest that give what is missing; of as few, those that lose the least."""
+    """Return the fewest that free what is missing; of as few, those that lose the least."""
     largest = sorted(may, key=lambda one: (-gain[one.held.task], *_cheap(one)))
     given, fewest = 0, 0
     while given < missing and fewest < len(largest):
@@ -292,8 +304,8 @@ def _least(missing: int, may: list[Victim], gain: dict[str, int]) -> list[Victim
 
 
 def _by_trying(select: Select, there: list[Place], may: list[Victim], gains: Gains) -> list[Victim] | None:
-    """A number of environments with a number of GPUs: those that give the most, until it does; then without each that
-    need not go."""
+    """Return victims for a number of environments with a number of GPUs: those that free the most, until it suffices;
+    then without each that is not needed."""
 
     def enough(victims: Iterable[Victim]) -> bool:
         return bool(_pick(select, there + [place for one in victims for place in gains[one.held.task][1]]))

@@ -1,5 +1,5 @@
-"""What was asked for, in words that need no language (`3 × 4 A100`, `14 GPU`); whether it can be had at all; and why
-just these environments were chosen."""
+"""Requests as text that needs no language (`3 × 4 A100`, `14 GPU`); whether one can be satisfied at all; and why just
+these environments were chosen."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,14 +14,15 @@ _NOTHING = Select()
 
 
 def text(select: Select, names: Mapping[str, str] | None = None) -> str:
-    """`names` of zones by their ids."""
+    """Return the request as text. `names`: of zones by their ids."""
     zones = " / ".join((names or {}).get(zone, zone) for zone in select.zones)
     labels = (f"{key}={value}" for key, value in sorted(select.labels.items()))
     return " · ".join(part for part in (amount(select), zones, *labels) if part)
 
 
 def amount(select: Select, count: int | None = None) -> str:
-    """So many environments, or GPUs where these were asked for in any mixture; as many as were asked for by default."""
+    """Return the amount: environments, or GPUs where these were asked for in any mixture. `count`: another number than
+    the one asked for."""
     types = " / ".join(select.gpu_types)
     if select.total_gpus is not None:
         total = f"{select.total_gpus if count is None else count} {types or 'GPU'}"
@@ -35,7 +36,8 @@ def amount(select: Select, count: int | None = None) -> str:
 
 
 def possible(select: Select, project: str, cluster: str, places: Iterable[Place]) -> Problem | None:
-    """What is wrong with a request that would not do even if all of these environments ran and were free."""
+    """Return what is wrong with a request that could not be satisfied even if all of these environments ran and were
+    free; None: it could."""
     task = Waiting("", project, "", cluster, 0.0, select=select)
     there = [place for one in places if open_to(project, cluster, place := replace(one, usable=True))]
     stock, wish = Stock(), ask(task)
@@ -53,7 +55,7 @@ def possible(select: Select, project: str, cluster: str, places: Iterable[Place]
 
 
 def _groups(select: Select, places: Sequence[Place]) -> Iterable[list[Place]]:
-    """Those that a task could have together."""
+    """Return the environments that a task could have together."""
     groups: dict[tuple[str, str], list[Place]] = {}
     for place in places:
         groups.setdefault((place.cluster, place.zone if select.same_zone else ""), []).append(place)
@@ -61,7 +63,7 @@ def _groups(select: Select, places: Sequence[Place]) -> Iterable[list[Place]]:
 
 
 def _excluded(select: Select, there: Sequence[Place]) -> str:
-    """How many environments each condition rules out, whatever the others do."""
+    """Return how many environments each condition alone excludes."""
     alone = {
         "gpusPerNode": replace(_NOTHING, gpus_per_node=select.gpus_per_node),
         "gpuTypes": replace(_NOTHING, gpu_types=select.gpu_types),
@@ -74,7 +76,7 @@ def _excluded(select: Select, there: Sequence[Place]) -> str:
 
 
 def explain(task: Waiting, chosen: Sequence[Place], free: Iterable[Place]) -> list[Problem]:
-    """Why these of all that were free."""
+    """Return why these environments were chosen of all that were free."""
     select = task.select
     if select is None or not chosen:
         return []

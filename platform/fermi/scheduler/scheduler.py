@@ -1,9 +1,9 @@
-"""Who starts now, on what, who gives way, and why each other task waits.
+"""Decides which tasks start now and where, which are preempted, and why each other task waits.
 
-Tasks are asked in their order (`fermi.scheduler.order`). One starts if no limit, nobody else's environments,
-reserved times or earlier task is in its way. The first that cannot keeps the environments that it needs, then the next
-ones do, `DEPTH` at most: a later task gets kept environments only if it surely ends before the earlier one begins. So
-whatever starts early delays nobody who waits longer.
+Tasks are considered in their order (`fermi.scheduler.order`). One starts if no limit, no held environment, reserved
+time or earlier task is in its way. The first that cannot start reserves the environments that it needs, then the next
+ones do, at most `MAX_RESERVING_TASKS`: a later task gets reserved environments only if it certainly ends before the
+earlier one starts (backfilling). So what starts early delays no task that waits longer.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ Fits = Callable[[Waiting, Sequence[Place]], bool]
 """Whether a task can run on these environments, master first, by rules that this package does not know."""
 
 DEPTH = 16
-"""So many tasks keep environments that they wait for."""
+"""Tasks that reserve environments."""
 
 
 def anything(task: Waiting, places: Sequence[Place]) -> bool:
@@ -30,12 +30,14 @@ def anything(task: Waiting, places: Sequence[Place]) -> bool:
 
 
 def decide(scene: Scene, fits: Fits = anything) -> Decision:
-    """Pure, but for `fits`, which is asked only of what would start or be reserved."""
+    """Return the decision of one scheduling pass. Pure, except for `can_run`, which is called only for what would start
+    or be reserved."""
     return Walk(scene, fits).decision()
 
 
 class Walk:
-    """One decision. What fails once fails for every later task that asks for the same: things only become fewer."""
+    """One scheduling pass. What fails once fails for every later task that asks for the same: free capacity only
+    shrinks during the pass."""
 
     def __init__(self, scene: Scene, fits: Fits) -> None:
         self.scene, self.fits, self.now = scene, fits, scene.now
@@ -67,11 +69,12 @@ class Walk:
                 self._promise(task)
 
     def decision(self) -> Decision:
+        """Process the whole queue and return the decision."""
         turns = [self._turn(task, number) for number, task in enumerate(self.line, 1)]
         return Decision(tuple(turns), tuple(self.preempt), self._again())
 
     def ask_before(self, task: str) -> Waiting:
-        """Each that comes before it has its turn; whose turn it is then."""
+        """Process the tasks before this one and return it. Raises LookupError for a task that is not in the queue."""
         for number, one in enumerate(self.line, 1):
             if one.task == task:
                 return one
@@ -79,7 +82,7 @@ class Walk:
         raise LookupError(task)
 
     def would(self, task: Waiting) -> Sequence[Place]:
-        """The environments that the task would get if it came next; empty: it would wait."""
+        """Return the environments that the task would get if it came next; empty: it would wait."""
         project = self.scene.projects.get(task.project)
         if limits.problem(task, project, self.use):
             return ()
@@ -131,8 +134,8 @@ class Walk:
         return found
 
     def _alike(self, task: Waiting, what: Any) -> Any:
-        """What tasks of other projects share that could have the same environments, and for which the same would give
-        way while any may still make room."""
+        """Return what tasks of other projects share that could have the same environments, and for which the same tasks
+        would be preempted while any may still make room."""
         wish, board, level = self._ask(task, what), self.board, what[0]
         own = board.windows or board.free.has_own(task.project)
         rights: Any = None
@@ -245,7 +248,7 @@ class Walk:
         return room if room is not None and self._allowed(task, room.places) else None
 
     def _until_old(self, turn: Turn, room: preemption.Room) -> Turn:
-        """It waits until those that could give way have had their `min_run`, if it would not begin before."""
+        """Let the task wait until the `min_run` of those that could be preempted is over, if it would not start before."""
         at = self.later.ready(room.victims)
         if turn.begins is not None and turn.begins <= at:
             return turn
@@ -255,10 +258,11 @@ class Walk:
         return turn._replace(why=why, room_at=at, after=tuple(victim.held.task for victim in room.victims))
 
     def _first_of_pool(self, wish: Ask) -> bool:
-        """Whether no earlier task waits for any environments of the kinds that this one could use.
+        """Return whether no earlier task waits for any environments of the kinds that this one could use.
 
-        Of those that could use the same ones, only the first keeps some. If all did, then whatever is free would stay
-        idle for somebody: run times are declared too long, or not at all."""
+        Of the tasks that could use the same ones, only the first reserves some. If all did, free environments would
+        stay idle: run times are declared too long, or not at all.
+        """
         board = self.board
         kinds = {kind(lot.kind) for stock in (board.free, board.coming) for lot in stock.matching(wish)}
         first = not kinds & self.pools
@@ -294,7 +298,7 @@ class Walk:
         return Turn(task.task, number, why=why, needs=needs, begins=begins, after=after)
 
     def _promise(self, task: Waiting) -> None:
-        """What others were asked to give up for it stays its own, if it can still use it."""
+        """Reserve what other tasks were preempted for, if the task can still use it."""
         board = self.board
         places = [board.by_id[key] for key in task.promised if key in board.by_id]
         there = all(place.usable and board.holder(place.id) in (None, *board.leaving) for place in places)
@@ -331,7 +335,7 @@ class Walk:
 
 
 _FOREIGN = frozenset({"ENVIRONMENT_UNAVAILABLE", "WAITING_FOR_FIT"})
-"""What nobody's end would change: such a task keeps nothing for itself."""
+"""Reasons that no other task's end would change: such a task reserves nothing."""
 
 
 def _wish(task: Waiting) -> Any:

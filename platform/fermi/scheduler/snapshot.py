@@ -1,4 +1,4 @@
-"""What a decision is made from, and what it is. Moments are unix seconds, lengths of time are seconds."""
+"""The input and the result of a scheduling decision. Times are unix seconds, durations are seconds."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from fermi.jobs.spec import Problem
 
 DAY = 86_400.0
 HALF_LIFE = 7 * DAY
-"""Of what a project has used."""
+"""Half-life of a project's past usage, in seconds."""
 
 
 class Priority(IntEnum):
@@ -24,8 +24,9 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An environment. `usable`: it runs and is not cordoned. `health`: failures of tasks and pre-flight tests there of
-    late, 0 = none; fewer is better. `link`: environments that talk fast with each other share it; empty = not known."""
+    """An environment. `usable`: it runs and is not cordoned. `health`: recent failures of tasks and pre-flight tests
+    there, 0 = none; fewer is better. `link`: environments with fast links to each other have the same; empty = unknown.
+    """
 
     id: str
     name: str
@@ -52,13 +53,10 @@ class Place:
 class Select:
     """Capacity that is asked for instead of environments by name; what is None or empty does not matter.
 
-    nodes           how many environments
-    gpus_per_node   GPUs that are used of each of them; it may have more
-    total_gpus      GPUs in all, in any mixture: in place of `gpus_per_node`
-    same_zone       all in one zone, whichever
-    labels          each environment has all of these
-    exclude         ids of environments that are not to be taken
-    on_gpus         each environment has a GPU: set where nothing is said of GPUs and there are some
+    nodes           how many environments gpus_per_node   GPUs that are used of each of them; it may have more
+    total_gpus      GPUs in all, in any mixture: in place of `gpus_per_node` same_zone       all in one zone, whichever
+    labels          each environment has all of these exclude         ids of environments that are not to be used
+    on_gpus         each environment has a GPU: set where the request does not mention GPUs and there are some
     """
 
     nodes: int | None = None
@@ -73,11 +71,11 @@ class Select:
 
     @property
     def target(self) -> int:
-        """So many environments; where `total_gpus` is given, so many GPUs."""
+        """The number of environments, or of GPUs where `total_gpus` is given."""
         return (self.nodes or 1) if self.total_gpus is None else self.total_gpus
 
     def counted(self, places: Sequence[Place]) -> int:
-        """As `target` counts."""
+        """Return the number of environments or GPUs, as `target` counts."""
         return len(places) if self.total_gpus is None else sum(place.gpus for place in places)
 
 
@@ -85,13 +83,13 @@ class Select:
 class Waiting:
     """A task that could start now if it had its environments: exactly `named`, or what `select` asks for.
 
-    priority      as asked, a number; `priority_of` gives its class
+    priority      as requested, a number; `classify_priority` gives its class
     since         when its age began; it keeps it when it was preempted
     place         where a maintainer moved it among the tasks of its project and class; None: by age
-    max_run       how long it may still hold its environments; None: nobody knows
-    expected_run  how long it will probably, by what tasks like it did; None: nobody knows
-    promised      what the last decision said that it `needs` while others made room for it (MAKING_ROOM): kept for it
-                  until these have gone, whoever comes before it
+    max_run       how long it may still hold its environments; None: unlimited
+    expected_run  how long it will probably run, by what tasks like it did; None: unknown
+    promised      what the last decision said that it `needs` while others made room for it (MAKING_ROOM): reserved for it
+                  until these have gone, whatever comes before it
     """
 
     task: str
@@ -114,13 +112,10 @@ class Waiting:
 class Held:
     """A task that has environments.
 
-    since      when it took them
-    until      when it must have given them back, by its own `maxRunSeconds`; None: nobody knows
-    expected   when it will probably give them back; None: nobody knows
-    min_run    so long after `since` it may not be preempted
-    saved_at   when its newest checkpoint was saved; None: none of this holding
-    leaving    it has been asked to end already, and its environments come free soon
-    stays      it gives way to nobody, whoever asks
+    since      when it got them until      when it must have released them, by its own `maxRunSeconds`; None: unlimited
+    expected   when it will probably release them; None: unknown min_run    for so long after `since` it may not be
+    preempted saved_at   when its newest checkpoint was saved; None: none since it has these environments leaving    it
+    has been asked to end already, and its environments come free soon stays      it is never preempted
     """
 
     task: str
@@ -152,14 +147,12 @@ class Allowance:
 class Project:
     """What a project has used and what it may use; None or empty = no limit.
 
-    used          GPU-seconds with a half-life of seven days, without what its tasks hold now
-    guaranteed    shared GPUs that it gets back by preemption when it needs them; beyond them it borrows
-    most_gpus     GPUs that its tasks hold at once; most_tasks: tasks that hold any
-    gpu_hours     in this month (`spent_hours` so far, with what is held now)
-    longest_run   the most that `maxRunSeconds` may be, seconds
-    priorities    classes that its members may use
-    stopped       why nothing new of it starts (`BUDGET_SPENT`), or None; with `only_preemptible`: but what gives way
-    users         limits by user name; `each_user`: of everybody else
+    used          GPU-seconds with a half-life of seven days, without what its tasks hold now guaranteed    shared GPUs
+    that it gets back by preemption when it needs them; beyond them it borrows most_gpus     GPUs that its tasks hold at
+    once; most_tasks: tasks that hold any gpu_hours     in this month (`spent_hours` so far, with what is held now)
+    longest_run   the maximum of `maxRunSeconds`, seconds priorities    classes that its members may use stopped
+    why no new task of it starts (`BUDGET_SPENT`), or None; with `only_preemptible`: except preemptible ones users
+    limits by user name; `each_user`: of all other users
     """
 
     id: str
@@ -184,7 +177,7 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Environments that only `project` gets between two moments; None: nobody gets them, they are maintained."""
+    """Environments that only `project` gets between two times; None: no project gets them, they are in maintenance."""
 
     id: str
     places: frozenset[str]
@@ -196,6 +189,8 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
+    """All that a scheduling decision depends on."""
+
     now: float
     waiting: tuple[Waiting, ...] = ()
     held: tuple[Held, ...] = ()
@@ -205,15 +200,13 @@ class Scene:
 
 
 class Turn(NamedTuple):
-    """What becomes of one task that waits. `number`: its place in the queue, from 1.
+    """The result for one waiting task. `number`: its position in the queue, from 1.
 
-    start     the environments that it gets now, master first; empty: it waits
-    borrowed  it starts beyond its project's guarantee, so it may be preempted whoever it is
-    why       why it waits: a code with texts in `fermi.messages`, and what fills them
-    needs     the environments that are reserved for it, where there are some
-    begins    when these will all be free by what was declared; None: nobody knows
-    after     tasks that must end first
-    room_at   when others may be asked to give way for it, their `min_run` being over then: those in `after`
+    start     the environments that it gets now, master first; empty: it waits borrowed  it starts beyond its project's
+    guarantee, so it may be preempted even if it is not preemptible why       why it waits: a code with texts in
+    `fermi.messages`, and what fills them needs     the environments that are reserved for it, where there are some
+    begins    when these will all be free by what was declared; None: unknown after     tasks that must end first
+    room_at   when others may be preempted for it, their `min_run` being over then: those in `after`
     """
 
     task: str
@@ -229,7 +222,7 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Preempt:
-    """`task` gives way to `by`. `why`: PRIORITY, or GUARANTEE where a project takes back what is its own."""
+    """`task` is preempted for `by`. `why`: PRIORITY, or GUARANTEE where a project takes back what is its own."""
 
     task: str
     by: str
@@ -238,7 +231,8 @@ class Preempt:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`again`: when time alone may change it: a reservation begins or ends, a victim's `min_run` is over, …"""
+    """The result of a scheduling pass. `again`: when time alone may change it: a reservation begins or ends, a victim's
+    `min_run` is over, …"""
 
     turns: tuple[Turn, ...] = ()
     preempt: tuple[Preempt, ...] = ()
@@ -246,6 +240,7 @@ class Decision:
 
 
 def priority_of(priority: int) -> Priority:
+    """Return the class of a priority."""
     if priority < 0:
         return Priority.LOW
     if priority == 0:
@@ -254,9 +249,9 @@ def priority_of(priority: int) -> Priority:
 
 
 NUMBERS: Mapping[str, int] = {"low": -1, "normal": 0, "high": 1, "urgent": 100}
-"""What a class is stored as."""
+"""The number that each class is stored as."""
 
 
 def faded(used: float, seconds: float) -> float:
-    """What still counts after so long of what was used."""
+    """Return what of past usage still counts after so many seconds."""
     return used * math.pow(0.5, max(seconds, 0.0) / HALF_LIFE)

@@ -1,4 +1,4 @@
-"""What change would let a task that waits start now. Each is tried, on what everybody who comes before it leaves."""
+"""Finds changes that would let a waiting task start now. Each is tried on what the tasks before it leave."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -9,14 +9,15 @@ from fermi.scheduler.scheduler import Fits, Walk, anything
 from fermi.scheduler.snapshot import NUMBERS, Place, Priority, Project, Scene, Select, Waiting, priority_of
 
 Try = Callable[[Waiting], Sequence[Place]]
-"""The environments that a task would get now in the place of the one that waits."""
+"""Returns the environments that a task would get now in place of the one that waits."""
 
 SHORTEST = 300.0
-"""A task that must end sooner than this is not worth a proposal."""
+"""Seconds of the shortest run that is proposed."""
 
 
 def sooner(scene: Scene, task: str, fits: Fits = anything) -> list[Problem]:
-    """Each change alone would do."""
+    """Return changes each of which alone would let the task start now; empty where it would start anyway or does not
+    wait."""
     if not any(one.task == task for one in scene.waiting):
         return []
     walk = Walk(scene, fits)
@@ -45,7 +46,7 @@ def _smaller(task: Waiting, would: Try) -> Iterator[Problem]:
 
 
 def _less(select: Select) -> Iterator[Select]:
-    """Smaller wishes, the largest first; of as many GPUs, on as many environments first."""
+    """Yield smaller requests, the largest first; of as many GPUs, on as many environments first."""
     if select.total_gpus is not None:
         for total in _down(select.total_gpus):
             yield replace(select, total_gpus=total, nodes=None)
@@ -60,7 +61,7 @@ def _less(select: Select) -> Iterator[Select]:
 
 
 def _down(number: int) -> Iterator[int]:
-    """One less each, of large numbers in larger steps."""
+    """Yield lower numbers: one less each, for large numbers in larger steps."""
     while number > 1:
         number -= max(1, number // 16)
         yield number
@@ -80,7 +81,7 @@ def _elsewhere(task: Waiting, select: Select, would: Try) -> Iterator[Problem]:
 
 
 def _by_capacity(task: Waiting, scene: Scene, would: Try) -> Iterator[Problem]:
-    """As many environments with as many GPUs of the same types, whichever."""
+    """Try as many environments with as many GPUs of the same types, whichever."""
     by_id = {place.id: place for place in scene.places}
     named = [by_id[key] for key in task.named if key in by_id]
     if not named:
@@ -99,7 +100,7 @@ def _by_capacity(task: Waiting, scene: Scene, would: Try) -> Iterator[Problem]:
 
 
 def _shorter(task: Waiting, walk: Walk) -> Iterator[Problem]:
-    """The longest run with which it would delay nobody."""
+    """Try the longest run with which the task would delay no other."""
     run = task.max_run
     ends = (moment - walk.now for moment in reversed(walk.board.moments))
     for seconds in ends:
